@@ -1,0 +1,53 @@
+"""What was met on the way and the person should know: every kind of problem once, with its count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+EXAMPLES = 3
+
+
+class InputError(Exception):
+    """An input cannot be used at all: one line that names the file, the place, what was found and what was expected."""
+
+
+@dataclass(slots=True)
+class Note:
+    """One kind of problem: how often, and the first few places."""
+
+    kind: str
+    count: int = 0
+    places: list[str] = field(default_factory=list)
+    problem: bool = True
+
+    def __str__(self) -> str:
+        where = f" ({', '.join(self.places)}{', ...' if self.count > len(self.places) else ''})" if self.places else ""
+        return f"{self.kind}{where}" if self.count == 1 else f"{self.count} x {self.kind}{where}"
+
+
+class Notes:
+    """Collects notes. A ``problem`` makes a ``--strict`` run fail; a remark does not."""
+
+    def __init__(self) -> None:
+        self._notes: dict[str, Note] = {}
+
+    def add(self, kind: str, place: str = "", count: int = 1, problem: bool = True) -> None:
+        """Count ``count`` more of ``kind``; keep ``place`` if it is one of the first."""
+        note = self._notes.get(kind)
+        if note is None:
+            note = self._notes[kind] = Note(kind, problem=problem)
+        note.count += count
+        if place and len(note.places) < EXAMPLES:
+            note.places.append(place)
+
+    def remark(self, kind: str, place: str = "", count: int = 1) -> None:
+        """As `add`, for what is worth saying but no problem."""
+        self.add(kind, place, count, problem=False)
+
+    def __iter__(self) -> Iterator[Note]:
+        return iter(self._notes.values())
+
+    @property
+    def problems(self) -> list[Note]:
+        return [note for note in self._notes.values() if note.problem]
