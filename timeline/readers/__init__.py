@@ -1,0 +1,35 @@
+"""One module per source format. A format is recognised by its content, never by its name.
+
+A new format is one module with the three names of `base.Reader` and one row of `READERS`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from timeline.notes import InputError
+from timeline.readers import ck, dvdt_json, run_log
+from timeline.readers.base import Reader
+from timeline.source import Source
+
+READERS: tuple[Reader, ...] = (dvdt_json, ck, run_log)
+"""In no particular order: at most one of them recognises a file."""
+
+_KEYS = re.compile(rb'"([^"\\]{1,40})"\s*:')
+
+
+def detect(source: Source) -> Reader:
+    """The reader of ``source``'s format. Raises `InputError` when there is none."""
+    head = source.head
+    if not head.strip():
+        raise InputError(f"{source.name}: empty; expected a log or a profile")
+    for reader in READERS:
+        if reader.sniff(head):
+            return reader
+    expected = "expected " + ", ".join(reader.NAME for reader in READERS)
+    if head.lstrip()[:1] in (b"{", b"["):
+        keys = list(dict.fromkeys(key.decode(errors="replace") for key in _KEYS.findall(head)))[:4]
+        found = f"JSON with the keys {', '.join(keys)}" if keys else "JSON of no known form"
+    else:
+        found = f"binary data that begins {head[:8].hex(' ')}"
+    raise InputError(f"{source.name}: {found}; {expected}")

@@ -1,0 +1,34 @@
+"""The contract of a reader: a module with ``NAME``, ``sniff(head)`` and ``read(source, options, notes)``."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from timeline.model.log import FrameworkLog
+from timeline.model.miopen import MiopenLog
+from timeline.model.profile import Profile
+from timeline.notes import Notes
+from timeline.source import Source
+
+Records = list[Profile | FrameworkLog | MiopenLog]
+
+
+class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What to keep. ``host_calls``: every API call; ``repetition``: which statistical repetition of a CK record."""
+
+    host_calls: bool = False
+    repetition: int | None = None
+
+
+class Reader(Protocol):
+    """What a format module offers."""
+
+    NAME: str
+
+    def sniff(self, head: bytes) -> bool:
+        """Whether the first 64 KiB are of this format; cheap, and true for one format only."""
+
+    def read(self, source: Source, options: ReadOptions, notes: Notes) -> Records:
+        """The records of ``source``. Raises `InputError` when it cannot be used at all."""
