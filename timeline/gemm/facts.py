@@ -1,0 +1,68 @@
+"""What this room says of a kernel, and how it reads an argument."""
+
+from __future__ import annotations
+
+import functools
+
+import msgspec
+
+Triple = tuple[int, int, int]
+
+
+class Gemm(msgspec.Struct, frozen=True, gc=False):
+    """The real sizes of a matrix product: C (m x n) = A (m x k) * B (k x n), ``batch`` times.
+
+    GEMV is (m, 1, k); SYRK, HERK and SYR2K are (n, n, k); a convolution as one GEMM is (out_h * out_w, kernels,
+    channels * kh * kw) for CLBlast and (out channels, output pixels, in channels * kernel size) per group elsewhere.
+    """
+
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+
+    def flop(self) -> int:
+        """Floating point operations: one multiplication and one addition per (m, n, k) and batch."""
+        return 2 * self.m * self.n * self.k * self.batch
+
+
+class KernelFact(msgspec.Struct, frozen=True, gc=False):
+    """What is known about one enqueued kernel.
+
+    ``role`` is ``main`` for a kernel that computes a GEMM (or a part of one), else the helper it is; ``gemm`` stands
+    on one kernel per GEMM; ``padded`` is (M, N, K) as that kernel ran it, where it differs; ``gemm_by`` says where the
+    sizes are from: ``arguments``, ``helpers``, ``source`` or ``build options``.
+    """
+
+    role: str = ""
+    gemm: Gemm | None = None
+    padded: Triple | None = None
+    gemm_by: str = ""
+
+
+MAIN = KernelFact(role="main")
+
+
+def argument(arguments: tuple[str, ...], index: int) -> str:
+    """Argument ``index`` as logged, ``""`` when unknown."""
+    return arguments[index] if index < len(arguments) else ""
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def number(value: str) -> int | None:
+    """A 4 or 8 byte argument as the little-endian unsigned integer it is (dvdt-ck.md 1.3)."""
+    if len(value) not in (8, 16):
+        return None
+    try:
+        return int.from_bytes(bytes.fromhex(value), "little")
+    except ValueError:
+        return None
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def size(value: str) -> int | None:
+    """A matrix dimension: a positive 4 byte int."""
+    if len(value) != 8:
+        return None
+    dimension = number(value)
+    return dimension if dimension is not None and 0 < dimension < 1 << 31 else None
