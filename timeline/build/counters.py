@@ -1,0 +1,61 @@
+"""Counters: what the GEMMs achieve, and how much memory the program has created."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from timeline.align import Alignment
+from timeline.build.base import TimeBase
+from timeline.build.device import DeviceSide
+from timeline.trace import CounterValue
+
+
+def events(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, last: int) -> Iterator[CounterValue]:
+    """``GEMM GFLOP/s`` per device (0 between GEMMs) and ``OpenCL buffers MB``, all within the picture."""
+    yield from _gemm(alignment, base, side, origin)
+    yield from _buffers(alignment, base, side, origin, last)
+
+
+def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -> Iterator[CounterValue]:
+    device_of = {queue.index: queue.device for queue in alignment.profile.queues}
+    enqueues = alignment.profile.enqueues
+    rates: dict[int, list[tuple[int, int, float]]] = {}
+    for position, fact in alignment.facts.items():
+        enqueue = enqueues[position]
+        if fact.gemm is None or enqueue.start_ns is None or enqueue.end_ns is None:
+            continue
+        duration = enqueue.end_ns - enqueue.start_ns
+        if duration > 0:
+            device = device_of.get(enqueue.queue, 0)
+            start = base.device(device, enqueue.start_ns)
+            rates.setdefault(device, []).append((start, start + duration, fact.gemm.flop() / duration))
+    for device, found in sorted(rates.items()):
+        found.sort()
+        process = side.process_of[device]
+        for (start, end, rate), following in zip(found, [*found[1:], None], strict=True):
+            yield CounterValue(process, "GEMM", "GFLOP/s", start - origin, rate)
+            if following is None or following[0] > end:
+                yield CounterValue(process, "GEMM", "GFLOP/s", end - origin, 0.0)
+
+
+def _buffers(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, last: int) -> Iterator[CounterValue]:
+    """Bytes of buffers created. Releases are not profiled: a handle that comes again was released before."""
+    live: dict[str, int] = {}
+    total = 0
+    process = min(side.process_of.values())
+    pending: CounterValue | None = None
+    for buffer in alignment.profile.buffers:
+        total += buffer.size_bytes - live.get(buffer.handle, 0)
+        live[buffer.handle] = buffer.size_bytes
+        at = None if buffer.end_ns is None else base.host(buffer.end_ns)
+        if at is None or at > last:
+            continue
+        at = max(at, origin) - origin
+        if pending is not None:
+            if pending.time_ns > at:
+                at = pending.time_ns
+            if pending.time_ns != at:
+                yield pending
+        pending = CounterValue(process, "OpenCL buffers", "MB", at, total / 1e6)
+    if pending is not None:
+        yield pending

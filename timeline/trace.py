@@ -1,0 +1,139 @@
+"""The picture, neutral of any file format: processes, tracks, slices, counters, flows.
+
+Times are integer nanoseconds on one clock that starts near zero. Slices of one track nest or are disjoint; a trace is
+walked track by track, a track's slices by (start, -duration), so writers and checks need not hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+Args = Mapping[str, Any]
+
+
+class Process(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A group of tracks. ``id`` is small and meaningful: viewers append it to the name."""
+
+    id: int
+    name: str
+    sort: int = 0
+
+
+class Track(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A row of nested slices. ``id`` is unique over the trace and differs from its process's."""
+
+    id: int
+    process: int
+    name: str
+    sort: int = 0
+
+
+NO_ARGS: Args = MappingProxyType({})
+
+
+class Slice(msgspec.Struct, frozen=True, gc=False):
+    """A slice's arguments are ``shared`` and ``args`` together; ``shared`` is one object for many slices.
+
+    They hold str, int, float, bool, or one nested mapping of them: one type per key over the trace.
+    """
+
+    track: int
+    start_ns: int
+    dur_ns: int
+    name: str
+    category: str
+    args: Args
+    shared: Args = NO_ARGS
+
+
+class CounterValue(msgspec.Struct, frozen=True, gc=False):
+    """A value that holds from ``time_ns`` on. ``name`` is the counter's, with its unit in ``unit``."""
+
+    process: int
+    name: str
+    unit: str
+    time_ns: int
+    value: int | float
+
+
+class Flow(msgspec.Struct, frozen=True, gc=False):
+    """An arrow from the innermost slice of ``from_track`` at ``from_ns`` to the slice that starts at ``to_ns``."""
+
+    id: int
+    name: str
+    from_track: int
+    from_ns: int
+    to_track: int
+    to_ns: int
+
+
+Event = Slice | CounterValue | Flow
+Part = Callable[[], Iterator[Event]]
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """A trace to write.
+
+    ``parts`` yield its events, each the same whenever it is called and each by itself; no track is in two parts.
+    """
+
+    processes: tuple[Process, ...]
+    tracks: tuple[Track, ...]
+    metadata: Mapping[str, Any]
+    parts: tuple[Part, ...]
+
+    def events(self) -> Iterator[Event]:
+        """All events, part by part."""
+        for part in self.parts:
+            yield from part()
+
+
+def _has(event: Slice, key: str) -> bool:
+    return key in event.args or key in event.shared
+
+
+class InvariantError(AssertionError):
+    """The picture breaks a rule of its own: a fault of the program, never of an input."""
+
+
+def checked(trace: Trace, kernels: int, kernel_ns: int) -> Iterator[Event]:
+    """Yield the events of ``trace``, verifying its invariants on the way.
+
+    Slices of a track come by (start, -duration) and nest or are disjoint; none begins before zero; arrows do not point
+    back; a link names its evidence; ``kernels`` slices of category kernel or copy with ``kernel_ns`` in all are there.
+    Raises `InvariantError`.
+    """
+    known = {track.id for track in trace.tracks}
+    last: dict[int, tuple[int, int]] = {}
+    open_ends: dict[int, list[int]] = {}
+    count = total = 0
+    for event in trace.events():
+        yield event
+        if isinstance(event, Slice):
+            end = event.start_ns + event.dur_ns
+            key = (event.start_ns, -event.dur_ns)
+            if event.track not in known or event.start_ns < 0 or event.dur_ns < 0:
+                raise InvariantError(f"{event.name} at {event.start_ns}: no such track, or time below zero")
+            if key < last.get(event.track, (-1, 0)):
+                raise InvariantError(f"{event.name} at {event.start_ns}: out of order on its track")
+            last[event.track] = key
+            stack = open_ends.setdefault(event.track, [])
+            while stack and stack[-1] <= event.start_ns:
+                stack.pop()
+            if stack and stack[-1] < end:
+                raise InvariantError(f"{event.name} at {event.start_ns}: overlaps its neighbour")
+            stack.append(end)
+            if event.category in ("kernel", "copy"):
+                count += 1
+                total += event.dur_ns
+                for link in ("layer", "operation"):
+                    if _has(event, link) != _has(event, f"{link}_by"):
+                        raise InvariantError(f"{event.name} at {event.start_ns}: a {link} without its evidence")
+        elif isinstance(event, Flow) and event.to_ns < event.from_ns:
+            raise InvariantError(f"arrow {event.id} points back in time")
+    if (count, total) != (kernels, kernel_ns):
+        raise InvariantError(f"{count} kernels and copies of {total} ns drawn, {kernels} of {kernel_ns} ns read")

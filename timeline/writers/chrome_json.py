@@ -1,0 +1,129 @@
+"""Chrome's trace-event JSON, as every viewer reads it alike (perfetto-chrome-trace.md 1, 2).
+
+Times are microseconds with three decimals printed from integer nanoseconds. Text carries no escapes at all: importers
+differ in how they read them. Only X events nest; arrows end with ``bp: e`` at the kernel's own start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, BinaryIO
+
+import orjson
+
+from timeline.trace import Args, CounterValue, Flow, Part, Slice, Trace
+from timeline.writers.beside import beside
+
+NAME = "Chrome JSON"
+SUFFIXES = (".json",)
+
+_BATCH = 512
+_CLEAN = dict.fromkeys((*range(32), 127), " ") | {ord('"'): "'", ord("\\"): "/"}
+_DECIMALS = tuple(f".{rest:03d}" for rest in range(1000))
+
+
+def write(trace: Trace, file: BinaryIO) -> None:
+    """Write ``trace`` as one JSON object, its events one a line, in the order the trace yields them."""
+    headings = ",\n".join(_headings(trace))
+    file.write(f'{{"displayTimeUnit":"ns","metadata":{_json(trace.metadata)},"traceEvents":[\n{headings}'.encode())
+    first, *others = trace.parts
+    with beside(lambda own: _write_events(trace, others, own)) as rest:
+        _write_events(trace, (first,), file)
+        rest(file)
+    file.write(b"\n]}\n")
+
+
+def _write_events(trace: Trace, parts: Iterable[Part], file: BinaryIO) -> None:
+    events = _Events(trace)
+    out: list[str] = []
+    for part in parts:
+        for event in part():
+            out.append(events.text(event))
+            if len(out) == _BATCH:
+                file.write("".join(out).encode())
+                out.clear()
+    file.write("".join(out).encode())
+
+
+class _Events:
+    """Prints events, each with the comma before it; what many of them share is printed once and kept."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._places = {track.id: f'"pid":{track.process},"tid":{track.id},"ts":' for track in trace.tracks}
+        self._labels: dict[tuple[str, str], str] = {}
+        self._counters: dict[tuple[int, str, str], str] = {}
+        self._shared: dict[int, tuple[Args, str]] = {}
+
+    def text(self, event: Slice | CounterValue | Flow) -> str:
+        if type(event) is Slice:
+            label = self._labels.get((event.name, event.category))
+            if label is None:
+                label = f',"name":{_json(event.name)},"cat":{_json(event.category)},"args":'
+                self._labels[event.name, event.category] = label
+            args = _json(event.args)
+            same = event.shared
+            if same:
+                held = self._shared.get(id(same))
+                if held is None:
+                    # The mapping is kept beside its text, so that no other can take its id.
+                    held = self._shared[id(same)] = (same, _json(same)[:-1])
+                args = f"{held[1]},{args[1:]}" if len(args) > 2 else held[1] + "}"
+            start, duration = event.start_ns, event.dur_ns
+            return (
+                f',\n{{"ph":"X",{self._places[event.track]}{start // 1000}{_DECIMALS[start % 1000]},'
+                f'"dur":{duration // 1000}{_DECIMALS[duration % 1000]}{label}{args}}}'
+            )
+        if type(event) is Flow:
+            start, end = event.from_ns, event.to_ns
+            tail = f',"name":{_json(event.name)},"cat":"flow","id":{event.id}}}'
+            return (
+                f',\n{{"ph":"s",{self._places[event.from_track]}{start // 1000}{_DECIMALS[start % 1000]}{tail}'
+                f',\n{{"ph":"f","bp":"e",{self._places[event.to_track]}{end // 1000}{_DECIMALS[end % 1000]}{tail}'
+            )
+        assert isinstance(event, CounterValue)
+        key = (event.process, event.name, event.unit)
+        head = self._counters.get(key)
+        if head is None:
+            name, unit = _json(event.name), _json(event.unit)
+            head = f',\n{{"ph":"C","pid":{event.process},"name":{name},"cat":"counter","args":{{{unit}:'
+            self._counters[key] = head
+        at = event.time_ns
+        return f'{head}{_json(event.value)}}},"ts":{at // 1000}{_DECIMALS[at % 1000]}}}'
+
+
+def _headings(trace: Trace) -> list[str]:
+    """Names and order. Speedscope wants a ``ts`` on every event."""
+    lines = []
+    for process in trace.processes:
+        lines.append(_heading("process_name", process.id, None, {"name": process.name}))
+        lines.append(_heading("process_sort_index", process.id, None, {"sort_index": process.sort}))
+    for track in trace.tracks:
+        lines.append(_heading("thread_name", track.process, track.id, {"name": track.name}))
+        lines.append(_heading("thread_sort_index", track.process, track.id, {"sort_index": track.sort}))
+    return lines
+
+
+def _heading(name: str, process: int, track: int | None, args: dict[str, str | int]) -> str:
+    event: dict[str, Any] = {"ph": "M", "pid": process}
+    if track is not None:
+        event["tid"] = track
+    return _json(event | {"ts": 0, "name": name, "args": args})
+
+
+def _json(value: Any) -> str:
+    """JSON without any escape: text is made clean where it needs to be."""
+    try:
+        text = orjson.dumps(value)
+    except orjson.JSONEncodeError:  # a lone surrogate
+        return orjson.dumps(_cleaned(value)).decode()
+    return text.decode() if b"\\" not in text else orjson.dumps(_cleaned(value)).decode()
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.translate(_CLEAN).encode("utf-8", "replace").decode()
+    if isinstance(value, Mapping):
+        return {_cleaned(key): _cleaned(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_cleaned(item) for item in value]
+    return value
