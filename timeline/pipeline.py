@@ -1,0 +1,264 @@
+"""The whole run: bytes -> records -> alignment -> picture -> output. What the command line, tests and scripts call."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import gzip
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+import orjson
+
+import timeline
+from timeline import summary
+from timeline.align import EVIDENCE, Alignment, align
+from timeline.build import BuildOptions, HostCalls, build
+from timeline.model.log import FrameworkLog
+from timeline.model.miopen import MiopenLog
+from timeline.model.profile import Profile
+from timeline.notes import InputError, Notes
+from timeline.readers import ck, detect
+from timeline.readers.base import ReadOptions, Records
+from timeline.source import Source
+from timeline.trace import Trace, checked
+from timeline.writers import Writer, by_suffix, suffixes
+
+Progress = Callable[[str, int, int], None]
+
+
+class Conversion(msgspec.Struct, frozen=True, kw_only=True):
+    """What a conversion made: the trace, its metadata, the notes, and the lines of the report."""
+
+    trace: Trace
+    metadata: dict[str, Any]
+    notes: Notes
+    report: list[str]
+
+
+def convert(
+    *files: str | os.PathLike[str],
+    output: str | os.PathLike[str] | BinaryIO | None = None,
+    host_calls: HostCalls = "enqueue",
+    without: Sequence[str] = (),
+    repetition: int | None = None,
+    tags: Sequence[str] = (),
+    by_order_alone: bool = False,
+    check: bool = False,
+    strict: bool = False,
+    summary_file: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Conversion:
+    """Join the files of one run into a trace, and write it to ``output`` unless that is None.
+
+    ``files``: logs and profiles in any order, ``-`` for standard input, a CK directory (``tags`` chooses in it).
+    ``host_calls``: which API calls to draw. ``without``: kinds of evidence to leave out (`timeline.align.EVIDENCE`).
+    ``repetition``: of a CK record, from 0. ``by_order_alone``: go on where the clocks say that the files are not of one
+    run. ``check``: verify the invariants of what is written. ``strict``: a problem is an error. A path as ``output`` is
+    replaced as a whole or not at all; its suffix decides the form.
+
+    Raises `InputError` with one line that says what is wrong with an input; ValueError for an option that is none.
+    """
+    unknown = set(without) - set(EVIDENCE)
+    if unknown:
+        raise ValueError(f"no such evidence: {', '.join(sorted(unknown))}; expected {', '.join(EVIDENCE)}")
+    target = None if output is None else _target(output)
+    notes = Notes()
+    # Millions of small records and no cycles: the collector would only walk them again and again.
+    with _without_garbage_collection():
+        records, inputs = _read(
+            files, ReadOptions(host_calls=host_calls == "all", repetition=repetition), tags, notes, progress
+        )
+        profiles = _one_run([record for record in records if isinstance(record, Profile)], notes)
+        logs = [record for record in records if isinstance(record, FrameworkLog)]
+        operations = [record for record in records if isinstance(record, MiopenLog)]
+        _require_something_to_draw(profiles, logs, operations)
+        alignments = [
+            align(profile, logs if not number else (), notes, without=frozenset(without), by_order_alone=by_order_alone)
+            for number, profile in enumerate(profiles)
+        ]
+        facts = summary.metadata(f"mio2trace {timeline.__version__}", inputs, alignments)
+        trace = build(alignments, logs, BuildOptions(host_calls=host_calls), facts, notes)
+        facts["notes"] = summary.notes_object(notes)
+        if strict and notes.problems:
+            raise InputError("--strict: " + "; ".join(map(str, notes.problems)))
+        if check:
+            trace = _checked(trace, alignments)
+        if target is not None:
+            _write(trace, *target)
+        elif check:
+            for _ in trace.events():
+                pass
+        if summary_file is not None:
+            with replacing(os.fspath(summary_file)) as file:
+                file.write(orjson.dumps(facts, option=orjson.OPT_INDENT_2) + b"\n")
+    return Conversion(trace=trace, metadata=facts, notes=notes, report=summary.report(inputs, alignments, facts, notes))
+
+
+def _read(
+    files: Sequence[str | os.PathLike[str]],
+    options: ReadOptions,
+    tags: Sequence[str],
+    notes: Notes,
+    progress: Progress | None,
+) -> tuple[Records, list[summary.InputFact]]:
+    records: Records = []
+    inputs = []
+    for index, file in enumerate(files):
+        path = os.fspath(file)
+        if path != "-" and os.path.isdir(path):
+            path = ck.locate(path, tuple(tags), notes)
+        source = Source(path, index, notes, progress=progress)
+        try:
+            reader = detect(source)
+            found = reader.read(source, options, notes)
+            source.drain()
+        finally:
+            source.close()
+        records += found
+        inputs.append(
+            summary.InputFact(
+                name=source.name,
+                format=reader.NAME,
+                size=source.size,
+                sha256=source.sha256,
+                holds=summary.describe(found),
+            )
+        )
+    return records, inputs
+
+
+def _one_run(profiles: Sequence[Profile], notes: Notes) -> list[Profile]:
+    """Profiles with the fullest first; the same profile given twice (in a log and as a file) counts once."""
+    kept: list[Profile] = []
+    for profile in sorted(profiles, key=lambda p: -len(p.enqueues)):
+        if any(_same(profile, other) for other in kept):
+            notes.remark("profile that is in two inputs taken once")
+        else:
+            kept.append(profile)
+    if len(kept) > 1:
+        notes.add(f"{len(kept)} different profiles: the logs are joined with the one that has most kernels")
+    return kept
+
+
+def _same(one: Profile, other: Profile) -> bool:
+    def key(profile: Profile) -> object:
+        return profile.calls, [(e.call_index, e.name, e.start_ns, e.host_start_ns) for e in profile.enqueues]
+
+    return one.calls == other.calls and len(one.enqueues) == len(other.enqueues) and key(one) == key(other)
+
+
+def _require_something_to_draw(
+    profiles: Sequence[Profile], logs: Sequence[FrameworkLog], operations: Sequence[MiopenLog]
+) -> None:
+    if any(profile.enqueues or profile.host_calls for profile in profiles):
+        return
+    if any(log.layers or any(e.kind == "iteration" for e in log.events) for log in logs):
+        return
+    if profiles:
+        raise InputError("the profile holds no kernel, copy or build: the program ran nothing on the device")
+    if operations:
+        raise InputError(
+            f"the MIOpen log holds {sum(len(log.records) for log in operations)} records but no time: "
+            "add the profile of the same run"
+        )
+    raise InputError("nothing in the inputs has a time: no kernel, no layer time, no iteration")
+
+
+def _checked(trace: Trace, alignments: Sequence[Alignment]) -> Trace:
+    """The same trace, its invariants verified while it is walked (alignment.md, Invariants)."""
+    drawn = [e for a in alignments for e in a.profile.enqueues if e.start_ns is not None and e.end_ns is not None]
+    expected = {"count": len(drawn), "ns": sum((e.end_ns or 0) - (e.start_ns or 0) for e in drawn)}
+    found = trace.metadata["attribution"]
+    if sum(found["layer_by"].values()) + found["unattributed"] != found["kernels"] + found["copies"]:
+        raise AssertionError("the attribution does not add up to the kernels and copies read")
+    return msgspec.structs.replace(trace, parts=(lambda: checked(trace, expected["count"], expected["ns"]),))
+
+
+def _target(output: str | os.PathLike[str] | BinaryIO) -> tuple[Writer, bool, str | BinaryIO]:
+    if not isinstance(output, (str, os.PathLike)):
+        form = by_suffix("-")
+        assert form is not None
+        return *form, output
+    path = os.fspath(output)
+    form = by_suffix(path)
+    if form is None:
+        raise ValueError(f"{path}: expected a name that ends in {', '.join(suffixes())}, or -")
+    return *form, path
+
+
+def _write(trace: Trace, writer: Writer, compress: bool, target: str | BinaryIO) -> None:
+    if target == "-":
+        writer.write(trace, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+    elif isinstance(target, str):
+        with replacing(target) as file:
+            if compress:
+                # No name and no time in the header: the same trace gives the same bytes.
+                with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as packed:
+                    writer.write(trace, packed)  # type: ignore[arg-type]
+            else:
+                writer.write(trace, file)
+    else:
+        writer.write(trace, target)
+
+
+@contextlib.contextmanager
+def replacing(path: str) -> Iterator[BinaryIO]:
+    """A file that takes the place of ``path`` when all of it is written, and leaves no trace when it is not.
+
+    Raises `InputError` when the place cannot be written.
+    """
+    real = Path(os.path.realpath(path))
+    if real.exists() and not real.is_file():
+        try:
+            with open(real, "wb") as device:  # /dev/null, a pipe: nothing to keep whole
+                yield device
+            return
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror or error}") from None
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{real.name}.", suffix=".tmp", dir=real.parent)
+    except OSError as error:
+        raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
+    try:
+        with open(handle, "wb") as file:
+            yield file
+            file.flush()
+        mode = real.stat().st_mode & 0o7777 if real.exists() else 0o666 & ~_umask()
+        os.chmod(temporary, mode)
+        os.replace(temporary, real)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+            raise InputError(f"{path}: {error.strerror or error}; what was there before is unchanged") from None
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@contextlib.contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        # What was made goes straight to the oldest generation; else the collector would walk it all at once now.
+        gc.freeze()
+        gc.unfreeze()
+        if enabled:
+            gc.enable()
+
+
+__all__ = ["Conversion", "HostCalls", "convert"]
