@@ -1,0 +1,78 @@
+"""The runs kept in traces/: what we make of them is exact, and true."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import timeline
+
+TRACES = Path(__file__).resolve().parent.parent / "traces"
+RUNS = sorted(folder.name for folder in TRACES.iterdir() if folder.is_dir())
+
+
+def convert(run: str, output: Path, **options: Any) -> dict[str, Any]:
+    inputs = [path for path in sorted((TRACES / run).iterdir()) if not re.search(r"\.(trace|truth)\.json$", path.name)]
+    timeline.convert(*inputs, output=output, check=True, **options)
+    trace: dict[str, Any] = json.loads(output.read_bytes())
+    return trace
+
+
+def commands(trace: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    """Arguments of kernels and copies by call index."""
+    found = [event for event in trace["traceEvents"] if event.get("cat") in ("kernel", "copy")]
+    by_call = {event["args"]["call_index"]: event["args"] for event in found}
+    assert len(by_call) == len(found)
+    return by_call
+
+
+def expected_layers(run: str) -> dict[int, tuple[str, int, str, int] | None]:
+    """(layer, index, direction, iteration) by call index, None outside any layer."""
+    truth = json.loads((TRACES / run / f"{run}.truth.json").read_bytes())
+    layers = [
+        (
+            layer["layer"],
+            layer["layer_index"],
+            layer["direction"],
+            0 if layer["pass"] == "init" else int(layer["pass"].removeprefix("iter")) + 1,
+        )
+        for layer in truth["layers"]
+    ]
+    return {e["call_index"]: None if e["l"] is None else layers[e["l"]] for e in truth["enqueues"]}
+
+
+def test_there_are_runs() -> None:
+    assert len(RUNS) >= 2
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_trace_is_the_golden_one(run: str, tmp_path: Path, golden: Callable[[Path, bytes], None]) -> None:
+    output = tmp_path / "out.json"
+    convert(run, output)
+    # The version is the one thing that may change without the picture changing.
+    text = output.read_bytes().replace(f"mio2trace {timeline.__version__}".encode(), b"mio2trace VERSION")
+    assert text.count(b"mio2trace VERSION") == 1
+    golden(TRACES / run / f"{run}.trace.json", text)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_every_kernel_and_copy_is_in_its_true_layer(run: str, tmp_path: Path) -> None:
+    shown = {
+        call: (a["layer"], a["layer_index"], a["direction"], a["iteration"]) if "layer" in a else None
+        for call, a in commands(convert(run, tmp_path / "out.json")).items()
+    }
+    assert shown == expected_layers(run)
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_without_timer_marks_iteration_1_stays_true(run: str, tmp_path: Path) -> None:
+    shown = commands(convert(run, tmp_path / "out.json", without=["timer marks"]))
+    for call, layer in expected_layers(run).items():
+        if layer is not None and layer[3] == 1:
+            assert shown[call].get("layer") == layer[0], (call, layer)
+            assert shown[call]["layer_by"] == "durations"
