@@ -25,6 +25,7 @@ from timeline.notes import Notes
 
 MAX_PARAMS = 16  # miopen-log.md 3.3: never more are printed
 _BLOCK = 4096  # lines taken at once by `decode`
+_TAIL = 96
 _INTERN = 1 << 13  # texts of each kind kept for sharing
 
 _PREFIX = re.compile(
@@ -329,13 +330,14 @@ class MiopenDecoder:
             if clean:
                 known.taken += 1
                 if known.keep and not (known.sets_type and self._type_is_known(body)):
+                    body = self._shared(body)
                     self._records.append(
                         Entry(
                             source=self._source,
                             line=number,
                             end_line=number + end - at,
                             api=known.api,
-                            body=self._bodies.setdefault(body, body),
+                            body=body,
                             thread=known.thread,
                             nested=known.nested,
                         )
@@ -608,6 +610,14 @@ class MiopenDecoder:
             stamp, elapsed = (entry.stamp, entry.elapsed_ns) if entry is not None else (None, None)
             self._keep(header, line, end, body, stamp, elapsed, complete and bool(header.api))
 
+    def _shared(self, body: bytes) -> bytes:
+        """The object that an equal body already has, found by its end: to hash all of it would take too long."""
+        same = self._bodies.get(body[-_TAIL:])
+        if same == body:
+            return same
+        self._bodies[body[-_TAIL:]] = body
+        return body
+
     def _type_is_known(self, body: bytes) -> bool:
         """Whether a Set call gives a shape the type that the last such call gave it: then it tells nothing new."""
         old, _, rest = body.partition(b"\n")
@@ -637,7 +647,7 @@ class MiopenDecoder:
                 line=line,
                 end_line=end,
                 api=header.api,
-                body=self._bodies.setdefault(body, body),
+                body=self._shared(body),
                 thread=header.thread,
                 stamp=stamp,
                 elapsed_ns=elapsed_ns,

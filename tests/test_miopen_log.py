@@ -1,0 +1,383 @@
+"""MIOpen's log lines to records: every prefix, layout and damage of miopen-log.md 2 and 3."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from timeline.model.log import LocalTime
+from timeline.model.miopen import Command, Entry, Message, MiopenLog
+from timeline.notes import Notes
+from timeline.readers.miopen_log import MiopenDecoder, classify, parse_range
+
+SIGNATURE = "miopenStatus_t miopenConvolutionForward(miopenHandle_t, const void *, const miopenTensorDescriptor_t){"
+PARAMS = (
+    ("alpha", "0x7ffd8b2cdd84"),
+    ("xDesc", "100, 3, 32, 32"),
+    ("x", "0x7f8e22e5b410"),
+    ("wDesc", "32, 3, 3, 3"),
+    ("convDesc", "conv2d, miopenConvolution, miopenPaddingDefault, {0, 0}, {1, 1}, {1, 1}, "),
+    ("perfResults", ""),
+    ("workSpaceSize", "97200"),
+)
+EXPECTED = tuple((name, value.strip()) for name, value in PARAMS)
+COMMAND = "conv -n 1 -c 3 -H 8 -W 8 -k 4 -y 3 -x 3 -p 0 -q 0 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 1 -t 1"
+
+
+def entry_text(prefix: str = "MIOpen(HIP): ", layout: str = "2.0", signature: str = SIGNATURE) -> str:
+    """An entry in the layout of 1.0 (no prefix), 1.2 (prefix on the header) or 2.0 (on every line)."""
+    head = "" if layout == "1.0" else prefix
+    body = f"{prefix}\t" if layout == "2.0" else ""
+    close = prefix if layout == "2.0" else ""
+    return "".join((f"{head}{signature}\n", *(f"{body}{name} = {value}\n" for name, value in PARAMS), f"{close}}}\n"))
+
+
+def decode(text: str | bytes) -> tuple[MiopenLog, list[bytes], Notes]:
+    """The log, the foreign lines and the notes; `feed_from` and `decode` must agree with `feed`."""
+    data = text.encode() if isinstance(text, str) else text
+    lines = data.splitlines(keepends=True) if b"\r" not in data else [part + b"\n" for part in data.split(b"\n")]
+    notes = Notes()
+    decoder = MiopenDecoder(0, notes)
+    foreign = [line for number, line in enumerate(lines, 1) if not decoder.feed(number, line)]
+    log = decoder.finish()
+    assert MiopenDecoder(0, Notes()).decode(lines) == log
+    return log, foreign, notes
+
+
+def entries(log: MiopenLog) -> list[Entry]:
+    return [record for record in log.records if isinstance(record, Entry)]
+
+
+@pytest.mark.parametrize("layout", ["1.0", "1.2", "2.0"])
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_the_three_layouts(layout: str, ending: str) -> None:
+    text = "before\n" + entry_text(layout=layout) + "between\n" + entry_text(layout=layout) + entry_text(layout=layout)
+    log, foreign, notes = decode(text.replace("\n", ending))
+    assert [(one.api, one.line, one.end_line, one.complete) for one in entries(log)] == [
+        ("miopenConvolutionForward", 2, 10, True),
+        ("miopenConvolutionForward", 12, 20, True),
+        ("miopenConvolutionForward", 21, 29, True),
+    ]
+    assert [one.params for one in entries(log)] == [EXPECTED] * 3
+    assert [line.strip() for line in foreign if line.strip()] == [b"before", b"between"]
+    assert not list(notes)
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "MIOpen(HIP): ",
+        "MIOpen(OpenCL): ",
+        "MIOpen: ",
+        "INFO - MIOpen(HIP): ",
+        "12:MIOpen(HIP): ",
+        "[rank0]: MIOpen(HIP): ",
+    ],
+)
+def test_prefixes(prefix: str) -> None:
+    text = entry_text(prefix) * 2 + f"{prefix}Command [LogCmdConvolution] ./bin/MIOpenDriver {COMMAND}\n"
+    log, foreign, _ = decode(text + f"{prefix}Info [ConvolutionForward] algo = 0, workspace = 5\n")
+    assert [one.params for one in entries(log)] == [EXPECTED] * 2
+    assert [(one.tag, one.text) for one in log.records if isinstance(one, Command)] == [("LogCmdConvolution", COMMAND)]
+    assert [(one.level, one.function, one.text, one.kind) for one in log.records if isinstance(one, Message)] == [
+        ("Info", "ConvolutionForward", "algo = 0, workspace = 5", "execution")
+    ]
+    assert not foreign
+
+
+def test_thread_ids_keep_interleaved_entries_apart() -> None:
+    one = entry_text("101 MIOpen(HIP): ").splitlines(keepends=True)
+    two = entry_text("host 202 MIOpen(HIP): ", signature=SIGNATURE.replace("Forward", "BackwardData")).splitlines(True)
+    text = "".join(line for pair in zip(one, two, strict=True) for line in pair)
+    log, foreign, notes = decode(text)
+    assert [(e.api, e.thread, e.params, e.complete) for e in entries(log)] == [
+        ("miopenConvolutionForward", 101, EXPECTED, True),
+        ("miopenConvolutionBackwardData", 202, EXPECTED, True),
+    ]
+    assert not foreign
+    assert not list(notes)
+
+
+def test_elapsed_time_is_summed_and_date_time_is_local() -> None:
+    text = (
+        "MIOpen(HIP)   1.500: Info [ConvolutionForward] algo = 0, workspace = 5\n"
+        "MIOpen(HIP)   0.250: Info [ConvolutionForward] algo = 0, workspace = 5\n"
+        "MIOpen(HIP)12345.678 (2026-03-04T05:06:07.089Z): Info [ConvolutionForward] algo = 0, workspace = 5\n"
+    )
+    log, _, _ = decode(text.replace("12345.678", " 12345.678"))
+    assert [record.elapsed_ns for record in log.records] == [1_500_000, 1_750_000, 12_347_428_000]
+    assert log.records[2].stamp == LocalTime(2026, 3, 4, ((5 * 60 + 6) * 60 + 7) * 10**9 + 89_000_000)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text.replace("\t", "    "),
+        lambda text: re.sub(r" +\n", "\n", text),
+        lambda text: text.replace("MIOpen", "\x1b[32mMIOpen").replace("\n", "\x1b[0m\n"),
+        lambda text: "50%\r" + text.replace("\n", "\r\n"),
+        lambda text: text.replace("{\n", "{", 1),  # the header glued to the first parameter
+        lambda text: text.replace("\nMIOpen", "MIOpen"),  # everything on one line
+        lambda text: text.replace("miopenHandle_t, ", "miopenHandle_t,\n", 1),  # the header wrapped
+        lambda text: text.replace("ConvolutionForward(", "ConvolutionForward_impl(", 1),
+        lambda text: text.replace("miopenStatus_t miopen", "miopenStatus_t ns::miopen", 1),
+    ],
+)
+def test_damage_that_terminals_and_people_do(damage: object) -> None:
+    assert callable(damage)
+    log, _, _ = decode(damage(entry_text()))
+    assert [(one.api, one.params, one.complete) for one in entries(log)] == [
+        ("miopenConvolutionForward", EXPECTED, True)
+    ]
+
+
+def test_lines_of_others_inside_an_entry_are_foreign() -> None:
+    for layout in ("1.0", "1.2", "2.0"):
+        lines = entry_text(layout=layout).splitlines(keepends=True)
+        lines.insert(3, "conv1 took a while\n")
+        log, foreign, _ = decode("".join(lines))
+        assert [one.params for one in entries(log)] == [EXPECTED]
+        assert foreign == [b"conv1 took a while\n"]
+
+
+def test_an_entry_without_its_end_is_kept_and_said() -> None:
+    for layout in ("1.2", "2.0"):
+        cut = "".join(entry_text(layout=layout).splitlines(keepends=True)[:4])
+        log, _, notes = decode(cut + entry_text(layout=layout))
+        assert [(one.complete, len(one.params)) for one in entries(log)] == [(False, 3), (True, 7)]
+        assert [str(note) for note in notes] == ["MIOpen entry cut off (line 1)"]
+
+
+def test_a_log_that_starts_inside_an_entry() -> None:
+    tail = "".join(entry_text().splitlines(keepends=True)[4:])
+    log, foreign, _ = decode(tail + entry_text())
+    assert [(one.api, one.complete) for one in entries(log)] == [("", False), ("miopenConvolutionForward", True)]
+    assert not foreign
+
+
+def test_sixteen_parameters_at_most() -> None:
+    text = "MIOpen(HIP): miopenStatus_t miopenX(int){\n" + "".join(f"MIOpen(HIP): \tp{n} = {n}\n" for n in range(20))
+    log, _, _ = decode(text + "MIOpen(HIP): }\n")
+    assert [len(one.params) for one in entries(log)] == [16]
+
+
+def test_nested_entries_are_marked() -> None:
+    text = (
+        "MIOpen(HIP): miopenStatus_t miopen::CallGemm(const Handle&, GemmDescriptor){\n"
+        'MIOpen(HIP): \t"rocBLAS" = rocBLAS\nMIOpen(HIP): }\n'
+    )
+    log, _, _ = decode(text + entry_text())
+    assert [(one.api, one.nested) for one in entries(log)] == [("CallGemm", True), ("miopenConvolutionForward", False)]
+
+
+def test_the_reduce_descriptor_has_several_lines() -> None:
+    text = (
+        "MIOpen(HIP): miopenStatus_t miopenReduceTensor(miopenHandle_t, const miopenReduceTensorDescriptor_t){\n"
+        "MIOpen(HIP): \thandle = stream: 0, device_id: 0\n"
+        "MIOpen(HIP): \treduceTensorDesc = ReduceTensor Descriptor : \n"
+        "Reduction Operation Type : 5\nReduction CompType : 1\nNanPropagation Option : 0\nIndices Option : 0\n\n"
+        "MIOpen(HIP): \taDesc = {2, 3, 4, 4}, {48, 16, 4, 1}, packed, \nMIOpen(HIP): }\n"
+    )
+    log, foreign, _ = decode(text)
+    params = dict(entries(log)[0].params)
+    assert params["reduceTensorDesc"] == (
+        "ReduceTensor Descriptor :; Reduction Operation Type : 5; Reduction CompType : 1; NanPropagation Option : 0; "
+        "Indices Option : 0"
+    ).replace(":;", ": ;")
+    assert params["aDesc"].startswith("{2, 3, 4, 4}")
+    assert not foreign
+
+
+@pytest.mark.parametrize(
+    ("line", "tag", "text"),
+    [
+        ("miopenConvolutionForward: ./bin/MIOpenDriver conv -n 1 -t 1", "miopenConvolutionForward", "conv -n 1 -t 1"),
+        ("MIOpenDriver conv -n 1 -V 0", "", "conv -n 1 -V 0"),
+        ("MIOpenDriver: conv -n 1", "", "conv -n 1"),
+        ("$ ./bin/MIOpenDriver pool -n 1", "", "pool -n 1"),
+        ("MIOpen(HIP): Command [LogCmdRNN] MIOpenDriver.exe rnn -n 1 -k 2", "LogCmdRNN", "rnn -n 1 -k 2"),
+    ],
+)
+def test_command_lines(line: str, tag: str, text: str) -> None:
+    log, foreign, _ = decode(line + "\n")
+    assert [(one.tag, one.text) for one in log.records if isinstance(one, Command)] == [(tag, text)]
+    assert not foreign
+
+
+def test_the_rnn_command_is_printed_twice_and_counted_once() -> None:
+    rnn = "rnn -n 2 -W 3 -H 4 -k 5 -F 1\n"
+    text = f"{rnn}MIOpen(HIP): Command [LogCmdRNN] ./bin/MIOpenDriver {rnn}"
+    log, foreign, _ = decode(text)
+    assert len([one for one in log.records if isinstance(one, Command)]) == 1
+    assert not foreign
+
+
+def test_tags_and_other_records() -> None:
+    text = (
+        "MIOpen(HIP): Info2 [PlainTextDb, true> > >] ConvAsm3x3U: Not applicable\n"
+        "MIOpen(HIP): Info [] MIOPEN_FIND_MODE = DYNAMIC_HYBRID(5)\n"
+        "MIOpen(HIP): Info [GetSolutions]\n"
+        "MIOpen: Error [C:/x/ai_heuristics.hpp:62] Unable to load file: y\n"
+        "MIOpen Error: host:/x/y.cpp:81: Running kernel failed\n"
+        '{"solution":"A","solver_id":1}\n'
+        "Info: Invoking kernel: aInfo: Invoking kernel: bkernel_name = b, work_dim = 3, "
+        "global_work_offset = { 0, 0, 0 }, global_work_dim = { 8, 1, 1 }, local_work_dim = { 4, 1, 1 }\n"
+    )
+    log, foreign, _ = decode(text)
+    assert not foreign
+    assert dict(log.counts) == {
+        "level candidate": 1,
+        "level environment": 1,
+        "level error": 1,
+        "level solutions": 1,
+        "line error": 1,
+        "line launch": 1,
+        "line performance": 1,
+    }
+    assert [one.level for one in log.records if isinstance(one, Message)] == ["Error", "Error", "Performance", "Debug"]
+
+
+def test_a_roctx_range_is_an_entry_on_one_line() -> None:
+    assert parse_range("s_api = miopenConvolutionForward | alpha = 0x1 | xDesc = {1, 2}, {2, 1}, packed,  | ") == (
+        "miopenConvolutionForward",
+        b"alpha = 0x1\nxDesc = {1, 2}, {2, 1}, packed,\n",
+    )
+    assert parse_range("conv1") is None
+
+
+def test_equal_bodies_share_one_object() -> None:
+    log, _, _ = decode(entry_text() * 3)
+    assert len({id(one.body) for one in entries(log)}) == 1
+
+
+def test_what_tells_nothing_is_counted_and_not_kept() -> None:
+    signature = "miopenStatus_t miopenCreateTensorDescriptor(miopenTensorDescriptor_t *){"
+    log, _, _ = decode(entry_text(signature=signature) * 4)
+    assert log.records == ()
+    assert dict(log.counts) == {"entry miopenCreateTensorDescriptor": 4}
+
+
+def test_unknown_messages_are_other() -> None:
+    assert classify("Info", "Nothing", "known") == "other"
+    assert classify("Info2", "run", "kernel_name = x") == "launch"
+
+
+def mixed_log() -> bytes:
+    """All three layouts, commands, level lines and foreign lines."""
+    parts = []
+    for layout in ("1.0", "1.2", "2.0"):
+        parts.append(entry_text(layout=layout))
+        parts.append("foreign = line\n" if layout == "2.0" else "foreign line\n")
+        parts.append(f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver {COMMAND}\n")
+        parts.append("MIOpen(HIP): Info [ConvolutionForward] algo = 0, workspace = 5\n")
+    return "".join(parts).encode()
+
+
+MIXED = mixed_log()
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, len(MIXED)))
+def test_cutting_anywhere_loses_the_cut_entry_at_most(at: int) -> None:
+    whole = {(one.api, one.params) for one in entries(decode(MIXED)[0]) if one.complete}
+    halves = [one for part in (MIXED[:at], MIXED[at:]) for one in entries(decode(part)[0]) if one.complete]
+    assert len(halves) >= 2
+    assert {(one.api, one.params) for one in halves} <= whole
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(st.integers(0, len(MIXED)), st.binary(max_size=12), st.integers(0, 40)), max_size=8))
+def test_mutations_never_raise(changes: list[tuple[int, bytes, int]]) -> None:
+    data = bytearray(MIXED)
+    for at, new, drop in changes:
+        data[at : at + drop] = new
+    decode(bytes(data))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=400))
+def test_any_bytes_never_raise(data: bytes) -> None:
+    decode(b"MIOpen(HIP): " + data)
+
+
+# Against the samples
+
+HEADER = re.compile(rb"miopen::[\w:]+\(|miopenStatus_t miopen\w+\(")
+LEVEL = re.compile(rb"MIOpen(?:\((?:HIP|OpenCL)\))?[^:\n]*: (?:Error|Warning|Info2?|Trace|Fatal) \[")
+DRIVER = re.compile(rb"(?:^|Command \[\w+\] (?:\./bin/)?|: \./bin/)MIOpenDriver(?:\.exe)?:? [A-Za-z]", re.M)
+
+
+@pytest.mark.shared
+def test_every_entry_command_and_level_line_of_the_posted_logs(shared: Path) -> None:
+    """Counted here by a search of the raw text, there by the decoder."""
+    files = sorted((shared / "samples" / "miopen-logs").glob("*.txt"))
+    assert len(files) > 30
+    levels, other = 0, 0
+    for path in files:
+        data = path.read_bytes()
+        log, _, _ = decode(data)
+        named = sum(number for kind, number in log.counts if kind.startswith("entry m") or kind.startswith("entry C"))
+        # one file's wrapped header cuts a type name, not the function's
+        assert named == len(HEADER.findall(data)), path.name
+        assert log.count("command ") == len(DRIVER.findall(data)), path.name
+        assert log.count("level ") == len(LEVEL.findall(data)), path.name
+        levels += log.count("level ")
+        other += log.count("level other")
+        assert not log.count("stray"), path.name
+    assert levels > 250
+    assert other <= levels / 100
+
+
+@pytest.mark.shared
+def test_every_call_of_the_real_logs_has_its_entry(shared: Path) -> None:
+    """Truth recorded inside the process: name and line of each API call."""
+    sets = sorted((shared / "samples" / "miopen-opencl").glob("*/truth.json"))
+    assert len(sets) == 11
+    for path in sets:
+        truth = json.loads(path.read_bytes())
+        notes = Notes()
+        decoder = MiopenDecoder(0, notes)
+        for number, line in enumerate(path.with_name("run.log").read_bytes().splitlines(keepends=True), 1):
+            if not re.match(rb"[IWEF]\d{4} |\[dv/dt\]", line):
+                decoder.feed(number, line)
+        log = decoder.finish()
+        called = Counter(call["name"] for call in truth["api_calls"] if call["log_line"] is not None)
+        counted = {kind[6:]: number for kind, number in log.counts if kind.startswith("entry miopen")}
+        inner = "miopenGetTensorDescriptorSize"  # called by the library itself
+        assert {name: number for name, number in counted.items() if name != inner} == {
+            name: number for name, number in called.items() if name != inner
+        }, path.parent.name
+        kept = {one.line: one.api for one in entries(log) if not one.nested}
+        names = {call["log_line"]: call["name"] for call in truth["api_calls"] if call["log_line"] is not None}
+        assert all(names.get(line, api) == api for line, api in kept.items()), path.parent.name
+        commands = {one.line for one in log.records if isinstance(one, Command)}
+        assert commands == {call["cmd_line"] for call in truth["api_calls"] if call.get("cmd_line")}, path.parent.name
+        assert [log.count(kind) for kind in ("cut entry", "stray", "level other")] == [0, 0, 0], path.parent.name
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "MIOpen(HIP): (){\n",  # a header without a name
+        "MIOpen(HIP): Info [SetValues] 3-8-8-3x3-4-6x-6-2-0x0-1x1-1x1-0-NCHW-FP32-F, content inserted: a:b\n",
+        "99999999999999999999 MIOpen(HIP): }\n",
+        "MIOpen(HIP) 99999999999999999999.000: }\n",
+    ],
+)
+def test_damage_that_fuzzing_found(line: str) -> None:
+    decode(line + entry_text() + line)
+
+
+def test_text_before_a_prefix_inside_an_entry_stays_out_of_the_values() -> None:
+    """Also where the entry's header is known and the entry is taken whole."""
+    damaged = entry_text().replace("MIOpen(HIP): \twDesc", "MIOpen(OpeMIOpen(HIP): \twDesc")
+    bare = entry_text(layout="1.2").replace("97200\n", f"97200{entry_text(layout='1.2')}", 1)
+    log, _, _ = decode(entry_text() + damaged + entry_text(layout="1.2") + bare)
+    assert {one.params for one in entries(log)} == {EXPECTED}
+    assert [one.complete for one in entries(log)] == [True, True, True, False, True]

@@ -1,0 +1,776 @@
+"""Operations from MIOpen's records: shapes, GEMM, work, commands, and what the truth recorded beside the log says."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from timeline.model.miopen import Command, MiopenLog
+from timeline.model.operation import Gemm, Operation, OperationDirection
+from timeline.notes import Notes
+from timeline.ops import driver_command, log_form, operations
+from timeline.ops.command import form_of, parse, split
+from timeline.ops.conv import ConvProblem
+from timeline.ops.elementwise import ActivProblem, OpTensorProblem, SoftmaxProblem
+from timeline.ops.kernel_names import kernel_name, normalise
+from timeline.ops.keys import find_db_key, network_config
+from timeline.ops.norm import BnormProblem, LrnProblem
+from timeline.ops.pool import PoolProblem
+from timeline.ops.problem import CommandError, Form, Problem
+from timeline.ops.solvers import SOLVERS, family, solver_name
+from timeline.ops.table import OPS, launches
+from timeline.ops.values import Tensor, common_layout, conv_descriptor, layouts, packed_strides, tensor
+from timeline.readers.miopen_log import MiopenDecoder
+
+FOREIGN = re.compile(rb"[IWEF]\d{4} |\[dv/dt\]")
+SETS = (
+    "m121-alexnet-infer-interleaved", "m121-lenet-infer", "m121-lenet-train-debugbuild", "m121-lenet-train-ownkernels",
+    "m121-resnet-infer-2it", "m121-resnet-train-entries-cmd", "m290-alexnet-infer-10it",
+    "m290-alexnet-infer-level6-cmd", "m290-lenet-train-cmdonly", "m290-resnet-infer-immediate-fused",
+    "m290-resnet-train-entries-cmd",
+)  # fmt: skip
+
+
+def decode(data: bytes | str) -> MiopenLog:
+    decoder = MiopenDecoder(0, Notes())
+    raw = data.encode() if isinstance(data, str) else data
+    for number, line in enumerate(raw.splitlines(keepends=True), 1):
+        if not FOREIGN.match(line):
+            decoder.feed(number, line)
+    return decoder.finish()
+
+
+def ops_of(text: bytes | str) -> tuple[Operation, ...]:
+    return operations(decode(text))
+
+
+def entry(api: str, layout: object = "2.0", **params: object) -> str:
+    """An entry's text in the layout of 1.0, 1.2 or 2.0."""
+    prefix = "MIOpen(HIP): "
+    head, body = ("" if layout == "1.0" else prefix), (f"{prefix}\t" if layout == "2.0" else "")
+    lines = [f"{head}miopenStatus_t miopen{api}(miopenHandle_t, const void *){{"]
+    lines += [f"{body}{name} = {value}" for name, value in params.items()]
+    return "\n".join([*lines, f"{prefix if layout == '2.0' else ''}}}"]) + "\n"
+
+
+def one(text: str) -> Operation:
+    found = ops_of(text)
+    assert len(found) == 1
+    return found[0]
+
+
+def load(shared: Path, name: str) -> tuple[MiopenLog, Any]:
+    folder = shared / "samples" / "miopen-opencl" / name
+    return decode((folder / "run.log").read_bytes()), json.loads((folder / "truth.json").read_bytes())
+
+
+# Against the truth
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", SETS)
+def test_every_call_that_computes_is_an_operation(shared: Path, name: str) -> None:
+    log, truth = load(shared, name)
+    found = operations(log)
+    logged = [c for c in truth["api_calls"] if c["log_line"] is not None or c.get("cmd_line") is not None]
+    wanted = [c for c in logged if launches(c["name"])]
+    assert [o.index for o in found] == list(range(len(wanted)))
+    assert [o.line for o in found] == [c["log_line"] or c["cmd_line"] for c in wanted]
+    assert [o.command_line for o in found] == [c.get("cmd_line") or 0 for c in wanted]
+    assert [o.phase for o in found] == ["find" if "Find" in c["name"] else "run" for c in wanted]
+    if any(c["log_line"] is not None for c in wanted):
+        assert [o.api for o in found] == [c["name"] for c in wanted]
+    # what launched nothing in the process is no operation, and each that launched something is one
+    busy = {e["api_call"] for e in truth["enqueues"]} - {None}
+    assert {c["index"] for c in logged if c["index"] in busy} <= {c["index"] for c in wanted}
+    assert all(o.input and o.problem is not None for o in found if o.primitive != "bnorm")
+    assert not [o for o in found if o.doubts]
+    assert {o.dtype for o in found} == {"float"}
+    assert all(o.flop is not None and o.bytes_min for o in found)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", SETS)
+def test_directions_and_primitives_are_those_of_the_kernels(shared: Path, name: str) -> None:
+    """Names of the kernels that really ran in each call agree with the call's primitive and direction."""
+    _, truth = load(shared, name)
+    checked = 0
+    for enqueue in truth["enqueues"]:
+        if enqueue["api_call"] is None:
+            assert kernel_name(enqueue["name"]) is None
+            continue
+        op = OPS[truth["api_calls"][enqueue["api_call"]]["name"]]
+        meaning = kernel_name(enqueue["name"])
+        assert meaning is not None, enqueue["name"]
+        assert not meaning.primitives or op.primitive in meaning.primitives, enqueue["name"]
+        assert not meaning.directions or op.direction in meaning.directions, enqueue["name"]
+        checked += 1
+    assert checked > 20
+
+
+# What only a command states: an entry has pointers for the numbers behind alpha and beta, and no index mode
+ONLY_IN_COMMANDS = {"tensorop": ("A", "B", "G"), "softmax": ("A", "B")}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "form", "counts"),
+    [
+        ("m290-resnet-train-entries-cmd", "2.3",
+         {"conv": 91, "bnorm": 44, "pool": 4, "activ": 38, "tensorop": 86, "softmax": 2}),
+        ("m121-resnet-train-entries-cmd", "1.2", {"conv": 68, "bnorm": 44}),
+        ("m290-alexnet-infer-level6-cmd", "2.3", {"conv": 8, "pool": 3, "activ": 7, "lrn": 2, "softmax": 1}),
+    ],
+)  # fmt: skip
+def test_commands_rebuilt_from_entries_are_the_logged_ones(
+    shared: Path, name: str, form: Form, counts: dict[str, int]
+) -> None:
+    """The entries alone give the commands that the library printed, in its version's form."""
+    log, _ = load(shared, name)
+    assert log_form(log) == form
+    logged = {o.line: o.logged_command for o in operations(log) if o.logged_command}
+    alone = msgspec.structs.replace(log, records=tuple(r for r in log.records if not isinstance(r, Command)))
+    rebuilt = {o.line: o for o in operations(alone)}
+    seen: Counter[str] = Counter()
+    for line, text in logged.items():
+        word, flags = split(text)
+        known = {key: value for key, value in flags.items() if key not in ONLY_IN_COMMANDS.get(word, ())}
+        mine = driver_command(rebuilt[line], form).removeprefix("./bin/MIOpenDriver ")
+        if known == flags:
+            assert mine == text
+        assert split(mine) == (word, known)
+        assert list(split(mine)[1]) == list(known)
+        seen[word] += 1
+    assert dict(seen) == counts
+
+
+@pytest.mark.shared
+def test_rebuilt_with_its_command_an_operation_prints_that_command(shared: Path) -> None:
+    for name in SETS:
+        log, _ = load(shared, name)
+        form = log_form(log)
+        for o in operations(log):
+            if o.logged_command and form is not None:
+                assert driver_command(o, form) == "./bin/MIOpenDriver " + o.logged_command
+
+
+@pytest.mark.shared
+def test_launch_lines_belong_to_the_call_that_launched(shared: Path) -> None:
+    """A debug build prints every launch: names, order and sizes are those that were counted in the process."""
+    log, truth = load(shared, "m121-lenet-train-debugbuild")
+    by_line = {o.line: o for o in operations(log)}
+    total = 0
+    for call in truth["api_calls"]:
+        ran = [e for e in truth["enqueues"] if e["api_call"] == call["index"]]
+        o = by_line.get(call["log_line"])
+        assert (o is None) == (not launches(call["name"]))
+        if o is not None:
+            assert [launch.name for launch in o.launches] == [e["name"] for e in ran]
+            total += len(ran)
+    assert total == len(truth["enqueues"]) == 73
+
+
+@pytest.mark.shared
+def test_the_gemm_of_a_convolution_is_the_one_that_miopen_calls(shared: Path) -> None:
+    """m, n, k of the logged gemm_desc; MIOpen's batch is a loop or a batched call."""
+    log, _ = load(shared, "m290-alexnet-infer-level6-cmd")
+    checked = 0
+    for o in operations(log):
+        for call in o.gemms:
+            assert o.gemm is not None
+            assert (call.m, call.n, call.k) == (o.gemm.m, o.gemm.n, o.gemm.k)
+            assert call.library == "MIOpenGEMM"
+            checked += 1
+    assert checked == 16
+    posted = (shared / "samples" / "miopen-logs" / "43-windows-gemm-forward-level6-v341.txt").read_bytes()
+    find, run, bnorm = ops_of(posted)
+    assert (find.phase, run.phase, bnorm.primitive, bnorm.direction) == ("find", "run", "bnorm", "forward")
+    assert run.input == (16, 3, 224, 224)
+    assert run.weights == (64, 3, 7, 7)
+    assert run.output == (16, 64, 112, 112)
+    assert run.gemm == Gemm(m=64, n=12544, k=147, batch=16)
+    assert [(call.m, call.n, call.k, call.library) for call in run.gemms] == [(64, 12544, 147, "rocBLAS")] * 16
+    assert len(run.launches) == 16
+    assert (run.algorithm, run.solver, run.workspace_bytes, run.dtype, run.dtype_by, run.layout) == (
+        "Gemm", "GemmFwdRest", 7375872, "float", "key", "NCHW",
+    )  # fmt: skip
+
+
+@pytest.mark.shared
+def test_the_wiki_page(shared: Path) -> None:
+    """n, c, H, W, k, y, x, p, q, u, v, l, j of the page's three examples, with the right direction."""
+    found = ops_of((shared / "samples" / "miopen-logs" / "01-wiki-conv-api-noprefix-v1.txt").read_bytes())
+    flags = "-n 100 -c 3 -H 32 -W 32 -k 32 -y 3 -x 3 -p 0 -q 0 -u 1 -v 1 -l 1 -j 1"
+    assert [o.command for o in found] == [
+        f"./bin/MIOpenDriver conv {flags} -m conv -g 1 -F {direction} -t 1" for direction in (1, 2, 4)
+    ]
+    assert {o.flop for o in found} == {2 * 100 * 32 * 30 * 30 * 3 * 3 * 3}
+    assert [o.gemm for o in found] == [
+        Gemm(m=32, n=900, k=27, batch=100),
+        Gemm(m=27, n=900, k=32, batch=100),
+        Gemm(m=32, n=27, k=90000, batch=1),
+    ]
+
+
+@pytest.mark.shared
+def test_the_posted_logs_give_operations(shared: Path) -> None:
+    """(line, primitive, direction, phase, input) of logs of each kind: entries, commands, level lines, cut ones."""
+    wanted = {
+        "02": [(1, "pool", "forward", "run", (1, 512, 1, 2)), (13, "pool", "backward-data", "run", (1, 512, 1, 2))],
+        "03": [(11, "conv", "backward-data", "run", (1, 48, 1, 1))],
+        "06": [(1, "conv", "forward", "run", (64, 512, 28, 28))],
+        "07": [(2, "conv", "backward-weights", "find", (64, 128, 112, 112))],
+        "12": [(5, "conv", "forward", "find", (64, 1024, 14, 14)), (13, "conv", "forward", "find", ())],
+        "13": [(1, "conv", "forward", "find", (64, 64, 56, 56))],
+        "14": [(1, "conv", "forward", "find", (16, 192, 28, 28))],
+        "20": [
+            (1, "conv", "backward-weights", "find", ()),
+            (2, "conv", "backward-weights", "run", (16, 64, 32, 32)),
+        ],
+        "27": [(6, "fusion", "forward", "run", (32, 3, 224, 7))],
+        "32": [(1, "conv", "backward-weights", "run", (400, 1024, 1, 1))],
+        "38": [(8, "conv", "forward", "find", (1, 640, 100, 320, 320))],
+        "48": [(14, "conv", "forward", "find", (32, 64, 256, 256))],
+        "50": [(11, "conv", "forward", "find", ()), (17, "conv", "forward", "run", ())],
+        "52": [
+            (1, "conv", "forward", "run", (100, 3, 32, 32)),
+            (2, "conv", "backward-weights", "run", (100, 32, 30, 30)),
+        ],
+    }
+    for path in sorted((shared / "samples" / "miopen-logs").glob("*.txt")):
+        found = [(o.line, o.primitive, o.direction, o.phase, o.input) for o in ops_of(path.read_bytes())]
+        if path.name[:2] in wanted:
+            assert found == wanted.pop(path.name[:2]), path.name
+    assert not wanted
+
+
+@pytest.mark.shared
+def test_a_cut_command_states_nothing(shared: Path) -> None:
+    posted = shared / "samples" / "miopen-logs"
+    *whole, cut = ops_of((posted / "47-pytorch-docs-bnorm-commands.txt").read_bytes())
+    assert cut.command is None
+    assert cut.doubts
+    assert all(o.command == "./bin/MIOpenDriver " + o.logged_command for o in whole)
+    assert [o.direction for o in whole] == ["forward", "backward-data"] * 2 + ["forward"]
+    *whole, cut = ops_of((posted / "61-tf302-command-sequence-start-v17.txt").read_bytes())
+    assert cut.command is None
+    assert [o.primitive for o in whole].count("pool") == 1
+
+
+# Hand-written logs
+
+X, W_, Y = "{2, 6, 9, 8}", "{10, 3, 3, 3}", "{2, 10, 5, 6}"
+CONV = "conv2d, miopenConvolution, miopenPaddingDefault, {1, 0}, {2, 1}, {1, 1}, 2, "
+
+
+def conv_entry(**more: object) -> str:
+    params: dict[str, object] = {
+        "handle": "stream: 0, device_id: 0", "alpha": "0x7ffc0000", "xDesc": f"{X}, {{432, 72, 8, 1}}, packed, ",
+        "x": "0x7f00aa00", "wDesc": f"{W_}, {{27, 9, 3, 1}}, packed, ", "w": "0x7f00bb00", "convDesc": CONV, "algo": 5,
+        "beta": "0x7ffc0008", "yDesc": f"{Y}, {{300, 30, 6, 1}}, packed, ", "y": "0x7f00cc00", "workSpace": "nullptr",
+        "workSpaceSize": 0,
+    }  # fmt: skip
+    return entry("ConvolutionForward", **(params | more))
+
+
+def test_a_grouped_convolution_in_full() -> None:
+    o = one(conv_entry())
+    assert (o.input, o.weights, o.output) == ((2, 6, 9, 8), (10, 3, 3, 3), (2, 10, 5, 6))
+    assert (o.pad, o.stride, o.dilation, o.groups, o.mode, o.layout) == (
+        (1, 0),
+        (2, 1),
+        (1, 1),
+        2,
+        "convolution",
+        "NCHW",
+    )
+    assert (o.algorithm, o.workspace_bytes, o.tensors) == (
+        "ImplicitGemm", 0, (("x", 0x7F00AA00), ("w", 0x7F00BB00), ("y", 0x7F00CC00)),
+    )  # fmt: skip
+    assert o.gemm == Gemm(m=5, n=30, k=27, batch=4)
+    assert o.flop == 2 * 2 * 10 * 30 * 3 * 9
+    assert o.dtype is None
+    assert o.bytes_min is None
+    assert o.doubts == ("the data type is not known: the command assumes float",)
+    assert o.command == (
+        "./bin/MIOpenDriver conv -n 2 -c 6 -H 9 -W 8 -k 10 -y 3 -x 3 -p 1 -q 0 -u 2 -v 1 -l 1 -j 1"
+        " -m conv -g 2 -F 1 -t 1"
+    )
+
+
+def test_a_shape_that_does_not_follow_is_a_doubt_and_has_no_command() -> None:
+    o = one(conv_entry(yDesc="{2, 10, 6, 5}, {300, 30, 5, 1}, packed, "))
+    assert o.doubts == ("output shape does not follow from input, weights and descriptor",)
+    assert o.command is None
+    assert o.command_reason == o.doubts[0]
+
+
+def test_layouts_come_from_the_strides() -> None:
+    o = one(
+        conv_entry(
+            xDesc=f"{X}, {{432, 1, 48, 6}}, packed, ", wDesc=f"{W_}, {{27, 1, 9, 3}}, packed, ",
+            yDesc=f"{Y}, {{300, 1, 60, 10}}, packed, ",
+        )
+    )  # fmt: skip
+    assert o.layout == "NHWC"
+    assert o.command is not None
+    assert "--in_layout NHWC --fil_layout NHWC --out_layout NHWC -m conv" in o.command
+    with_gaps = one(conv_entry(xDesc=f"{X}, {{500, 72, 8, 1}}, "))
+    assert (with_gaps.command, with_gaps.command_reason) == (None, "strides with gaps")
+
+
+def test_a_length_of_one_lets_another_tensor_decide() -> None:
+    flat, deep = Tensor((2, 5, 1, 1), (5, 1, 1, 1)), Tensor((2, 5, 4, 4), (80, 1, 20, 5))
+    assert set(layouts(flat)) >= {"NCHW", "NHWC"}
+    assert common_layout((flat, deep)) == ("NHWC", "NHWC")
+    assert common_layout((flat, flat)) == ("NCHW", "NCHW")
+
+
+def test_the_data_type_comes_from_the_last_set_call_of_that_shape() -> None:
+    def set_call(number: int) -> str:
+        return entry(
+            "SetTensorDescriptor",
+            **{
+                "tensorDesc": "{}, {}, packed, ", "dataType": number, "nbDims": 4, "dim.values": "{ 2 6 9 8 }",
+                "stride.values": "{ 432 72 8 1 }",
+            },
+        )  # fmt: skip
+
+    o = one(set_call(0) + conv_entry())
+    assert (o.dtype, o.dtype_by, o.doubts) == ("half", "descriptor", ())
+    assert o.command is not None
+    assert " convfp16 " in o.command
+    o = one(set_call(1) + set_call(5) + conv_entry())
+    assert (o.dtype, len(o.doubts)) == ("bfloat16", 1)
+    # a command is the better source
+    command = parse("convfp16 " + (o.command or "").partition("convbfp16 ")[2])
+    assert isinstance(command, ConvProblem)
+    text = f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver {command.command()}\n"
+    o = one(set_call(5) + conv_entry() + text)
+    assert (o.dtype, o.dtype_by, o.command_line) == ("half", "command", 23)
+
+
+def test_a_command_of_another_shape_is_another_operation() -> None:
+    other = "conv -n 9 -c 6 -H 9 -W 8 -k 10 -y 3 -x 3 -p 1 -q 0 -u 2 -v 1 -l 1 -j 1 -m conv -g 2 -F 1 -t 1"
+    found = ops_of(conv_entry() + f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver {other}\n")
+    assert [(o.api, o.command_line) for o in found] == [("miopenConvolutionForward", 0), ("LogCmdConvolution", 16)]
+
+
+def test_transpose_mode() -> None:
+    params = {
+        "xDesc": "{2, 8, 5, 5}, {200, 25, 5, 1}, packed, ", "wDesc": "{8, 3, 4, 4}, {48, 16, 4, 1}, packed, ",
+        "convDesc": "conv2d, miopenTranspose, miopenPaddingDefault, {1, 1}, {2, 2}, {1, 1}, {0, 0}, ",
+        "yDesc": "{2, 3, 10, 10}, {300, 100, 10, 1}, packed, ", "algo": 0,
+    }  # fmt: skip
+    o = one(entry("ConvolutionForward", **params))
+    assert (o.mode, o.output) == ("transpose", (2, 3, 10, 10))
+    assert o.gemm == Gemm(m=48, n=25, k=8, batch=2)
+    assert o.flop == 2 * 2 * 8 * 25 * 48
+    assert o.command is not None
+    assert " -k 3 " in o.command
+    assert " -m trans " in o.command
+    # its level line names the direction whose code runs
+    text = (
+        entry("ConvolutionForward", **params) + "MIOpen(HIP): Info [ConvolutionBackwardData] algo = 0, workspace = 64\n"
+    )
+    assert one(text).workspace_bytes == 64
+
+
+def test_fusion_plans() -> None:
+    plan = (
+        entry("CreateFusionPlan", fusePlanDesc="0x1", fuseDirection=0, inputDesc="1, 16, 8, 8")
+        + entry("CreateOpConvForward", convOp="0x1", convDesc="conv2d, miopenConvolution, miopenPaddingDefault, {1, 1},"
+                " {1, 1}, {1, 1}, ", wDesc="4, 16, 3, 3")
+        + entry("CreateOpBiasForward", biasOp="0x1", bDesc="1, 4, 1, 1")
+        + entry("CreateOpActivationForward", activOp="0x1", mode=3)
+        + entry("CompileFusionPlan", fusePlanDesc="")
+    )  # fmt: skip
+    run = entry(
+        "ExecuteFusionPlan", inputDesc="1, 16, 8, 8", input="0x7f0010", outputDesc="1, 4, 8, 8", output="0x7f0020"
+    )
+    first, second = ops_of(plan + run + run)
+    assert (first.primitive, first.mode, first.weights) == ("fusion", "conv+bias+activ", (4, 16, 3, 3))
+    assert first.flop == 2 * 4 * 64 * 144 + 2 * 256
+    assert first.command == second.command
+    assert first.command is not None
+    assert first.command.startswith("./bin/MIOpenDriver CBAInfer -F 4 -n 1 -c 16 -H 8 -W 8 -k 4 -y 3 -x 3 -p 1 -q 1")
+    assert "the fusion plan was not logged" in one(run).doubts
+
+
+def test_find_2_ties_runs_to_problems() -> None:
+    def tensor_of(number: int, text: str) -> str:
+        return entry("SetProblemTensorDescriptor", problem="0x5500", id=number, descriptor=text)
+
+    x, w, y = "{1, 3, 8, 8}, {192, 64, 8, 1}", "{4, 3, 3, 3}, {27, 9, 3, 1}", "{1, 4, 6, 6}, {144, 36, 6, 1}"
+    plain = "conv2d, miopenConvolution, miopenPaddingDefault, {0, 0}, {1, 1}, {1, 1}, "
+    text = (
+        entry("CreateConvProblem", problem="0x1", operatorDesc=plain, direction=0)
+        + tensor_of(1, f"{x}, packed, ") + tensor_of(2, f"{w}, packed, ") + tensor_of(3, f"{y}, packed, ")
+        + entry("FindSolutions", problem="0x5500", options="nullptr", solutions="0x1", numSolutions=0, maxSolutions=4)
+        + entry("RunSolution", solution="0x9", nInputs=3, workspace="nullptr", workspaceSize=0,
+                tensors=f"{{ ConvX: {x}, packed,  -> 0x1, ConvW: {w}, packed,  -> 0x1, ConvY: {y}, packed,  -> 0x1, }}")
+    )  # fmt: skip
+    find, run = ops_of(text)
+    assert (find.phase, run.phase) == ("find", "run")
+    assert find.input == run.input == (1, 3, 8, 8)
+    assert find.weights == run.weights == (4, 3, 3, 3)
+    assert find.command == run.command
+
+
+def test_level_lines_alone() -> None:
+    config = "3x8x8x3x3x4x6x6x2xNCHWxFP16x0x0x1x1x1x1x1xFxDefault"
+    back = "4x6x6x3x3x3x8x8x2xNCHWxFP16x0x0x1x1x1x1x1xBxDefault"
+    text = "".join(
+        f"MIOpen(HIP): {line}\n"
+        for line in (
+            "Info [FindConvFwdAlgorithm] requestAlgoCount = 1, workspace = 99",
+            "Info2 [SetAsFound1_0] Solver ConvAsm3x3U registered as find 1.0 best for "
+            f"miopenConvolutionFwdAlgoDirect in {config}",
+            "Info [FillFindReturnParameters] FW Chosen Algorithm: ConvAsm3x3U , 0, 0.1",
+            "Info [ConvolutionForward] algo = 1, workspace = 0",
+            f"Info2 [GetInvoker] Returning an invoker for problem {config} and algorithm "
+            "miopenConvolutionFwdAlgoDirect",
+            "Info2 [run] kernel_name = miopenGcnAsmConv3x3U, global_work_dim = { 64, 2, 1 }, "
+            "local_work_dim = { 64, 1, 1 }",
+            "Info [ConvolutionBackwardData] algo = 5, workspace = 7",
+            f"Info2 [GetInvoker] Returning an invoker for problem {back} and algorithm "
+            "miopenConvolutionBwdDataAlgoImplicitGEMM",
+            "Info [ConvolutionForwardImmediate] solver_id = GemmFwdRest, workspace = 8",
+        )
+    )
+    find, run, data, immediate = ops_of(text)
+    assert (find.phase, find.solver, find.input, find.workspace_bytes) == ("find", "ConvAsm3x3U", (2, 3, 8, 8), 0)
+    assert (run.phase, run.solver, run.algorithm, run.dtype) == ("run", "ConvAsm3x3U", "Direct", "half")
+    assert [(launch.name, launch.gws, launch.lws) for launch in run.launches] == [
+        ("miopenGcnAsmConv3x3U", (64, 2, 1), (64, 1, 1))
+    ]
+    assert (data.direction, data.input, data.weights, data.output) == (
+        "backward-data", (2, 3, 8, 8), (4, 3, 3, 3), (2, 4, 6, 6),
+    )  # fmt: skip
+    assert (immediate.solver, immediate.algorithm, immediate.input) == ("GemmFwdRest", "Gemm", ())
+    assert (find.line, run.line, run.end_line, data.line) == (1, 4, 6, 7)
+
+
+def test_commands_alone_before_rocm_5_4() -> None:
+    """The first backward-weights line of a shape is its search; set-up has nothing but searches."""
+
+    def line(direction: int, k: int) -> str:
+        return (
+            f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 1 -c 2 -H 5 -W 5 -k {k} -y 3 -x 3"
+            f" -p 0 -q 0 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F {direction} -t 1\n"
+        )
+
+    text = line(4, 3) + line(4, 3) + line(1, 3) + line(4, 3) + line(4, 8) + line(2, 3)
+    assert [o.phase for o in ops_of(text)] == ["find", "find", "run", "run", "find", "run"]
+    newer = "MIOpen(HIP): Command [LogCmdFindConvolution]" + line(4, 9).partition("]")[2]
+    assert [o.phase for o in ops_of(newer + line(4, 9))] == ["find", "run"]
+
+
+def test_a_bare_command_is_an_operation_only_when_nothing_else_tells() -> None:
+    bare = "MIOpenDriver conv -n 1 -c 2 -H 5 -W 5 -k 3 -y 3 -x 3 -F 1\n"
+    assert [(o.api, o.input) for o in ops_of(bare)] == [("", (1, 2, 5, 5))]
+    with_levels = ops_of(bare + "MIOpen(HIP): Info [ConvolutionForward] algo = 0, workspace = 0\n")
+    assert [(o.line, o.input, o.dtype_by) for o in with_levels] == [(2, (1, 2, 5, 5), "command")]
+
+
+def test_batch_norm_commands_of_both_orders() -> None:
+    old, new = "bnorm -n 1 -c 2 -H 3 -W 4 -m 1 --forw 1 -b 0 ", " --layout NCHW"
+    for text in (old + "-s 1 -r 1", old + "-r 1 -s 1" + new):
+        problem = parse(text)
+        assert isinstance(problem, BnormProblem)
+        assert (problem.running, problem.saved, problem.training) == (True, True, True)
+    problem = parse("bnorm -n 1 -c 2 -H 3 -W 4 -m 1 --forw 0 -b 1 -r 1")
+    assert isinstance(problem, BnormProblem)
+    assert (problem.direction, problem.saved, problem.running) == ("backward-data", True, None)
+    assert problem.command() == "bnorm -n 1 -c 2 -H 3 -W 4 -m 1 --forw 0 -b 1 -s 1 --layout NCHW"
+    assert parse("bnorm", "miopenBatchNormalizationBackward") == BnormProblem(direction="backward-data", x=())
+
+
+def test_pooling_before_1_2_prints_strides_first() -> None:
+    def pool(descriptor: str, y: str) -> Operation:
+        return one(
+            entry(
+                "PoolingForward", "1.0", poolDesc=descriptor, xDesc="1, 4, 12, 12", yDesc=y, x="0x7f0010", y="0x7f0020"
+            )
+        )
+
+    assert (pool("miopenPoolingMax, 2, 2, 2, 2, 0, 0, ", "1, 4, 6, 6").pad) == (0, 0)
+    assert (pool("miopenPoolingMax, 2, 2, 2, 2, 0, 0, ", "1, 4, 6, 6").stride) == (2, 2)
+    o = pool("Unknown: 2, 3, 3, 1, 1, 2, 2, ", "1, 4, 6, 6")
+    assert (o.pad, o.stride, o.mode) == ((1, 1), (2, 2), "average-inclusive")
+    rounded_up = pool("miopenPoolingMax, 3, 3, 1, 1, 2, 2, ", "1, 4, 7, 7")
+    assert rounded_up.doubts == ("the data type is not known: the command assumes float",) or not rounded_up.command
+    assert rounded_up.command is None
+
+
+def test_what_the_driver_cannot_be_told_has_a_reason() -> None:
+    problems: tuple[Problem, ...] = (
+        OpTensorProblem(op="add", a=(2, 3, 4, 4), b=(1, 3, 1, 1), c=(2, 3, 4, 4)),
+        OpTensorProblem(op="copy", a=(2, 3, 4, 4), c=(2, 3, 4, 4)),
+        ActivProblem(direction="forward", dtype="bfloat16", x=(1, 2, 3, 4), mode=3, alpha="1", beta="1", gamma="1"),
+        SoftmaxProblem(direction="forward", x=(1, 2, 3, 4, 5)),
+        PoolProblem(direction="forward", x=(1, 2, 5, 5), window=(9, 9), pads=(0, 0), strides=(1, 1)),
+        ConvProblem(direction="forward", dtype="float8", x=(1, 2, 5, 5), w=(1, 2, 3, 3), pads=(0, 0), strides=(1, 1),
+                    dilations=(1, 1)),
+    )  # fmt: skip
+    for problem in problems:
+        with pytest.raises(CommandError, match=r"\w{3}"):
+            problem.command()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("miopenSp3AsmConv_v21_1_3_gfx10_fp32_stride1.kd", ("conv", None, "Winograd", "main")),
+        ("igemm_wrw_gtcx_nhwc_fp16_bx0_ex1 [clone .kd]", ("conv", "backward-weights", "ImplicitGemm", "main")),
+        ("void ck::kernel_grouped_conv_fwd_multiple_abd_xdl_cshuffle<ck::A<1>, 2>(int)",
+         ("conv", "forward", "ImplicitGemm", "main")),
+        ("naive_conv_bwd_nchw_float_double_float", ("conv", "backward-data", "Naive", "main")),
+        ("Im2d2Col_v2", ("conv", None, "Gemm", "im2col")),
+        ("_ZN2ck15kernel_gemm_fooE", (None, None, None, None)),
+        ("SubTensorOpWithScalar1d", (None, None, None, "fill")),
+        ("MIOpenBatchNormBwdSpatialDX", ("bnorm", "backward-data", None, "main")),
+        ("MIOpenBatchNormBwdSpatialFinalDScaleDBias", ("bnorm", "backward-data", None, "statistics")),
+        ("mloPoolingNDMaxBwd", ("pool", "backward-data", None, "main")),
+        ("Cijk_Ailk_Bljk_SB_MT64x64x8_SE", (None, None, "Gemm", "main")),
+        ("my_kernel", (None, None, None, None)),
+    ],
+)  # fmt: skip
+def test_kernel_names(name: str, expected: tuple[object, ...]) -> None:
+    found = kernel_name(name)
+    got = (found.primitive, found.direction, found.algorithm, found.role) if found else (None,) * 4
+    assert got == expected
+
+
+def test_names_are_normalised() -> None:
+    assert normalise("_ZN2ck15kernel_gemm_fooILi1EEvv") == "kernel_gemm_foo"
+    assert normalise("void at::native::f<int>(int)") == "f"
+    assert normalise("plain.kd") == "plain"
+
+
+def test_solver_ids() -> None:
+    assert solver_name(91) == "GemmFwdRest"
+    assert solver_name(33) is None
+    assert len({name for name, _ in SOLVERS.values()}) == len(SOLVERS)
+    assert [family(name) for name in ("ConvDirectNaiveConvFwd", "GemmFwdRest", "fft", "ConvAsm3x3U", "Softmax")] == [
+        "Naive", "Gemm", "FFT", "Direct", None,
+    ]  # fmt: skip
+
+
+def test_keys_and_configs_agree() -> None:
+    key = find_db_key("3-224-224-7x7-64-112-112-16-3x3-2x2-1x1-0-NCHW-FP32-F")
+    config = network_config("3x224x224x7x7x64x112x112x16xNCHWxFP32x3x3x2x2x1x1x1xFxDefault")
+    assert key == config
+    assert key is not None
+    assert (key.x, key.w, key.y, key.check()) == ((16, 3, 224, 224), (64, 3, 7, 7), (16, 64, 112, 112), "")
+    deep = find_db_key("16-4-275-602-3x11x11-16-2-265-592-1-0x0x0-1x1x1-1x1x1-0-NCDHW-FP32-F")
+    assert deep is not None
+    assert (deep.x, deep.w, deep.check()) == ((1, 16, 4, 275, 602), (16, 16, 3, 11, 11), "")
+    assert find_db_key("nonsense") is None
+    assert network_config("1x2x3") is None
+
+
+def test_forms_are_told_by_what_they_print() -> None:
+    assert form_of([]) is None
+    assert form_of([("miopenConvolutionForward", "conv -n 1 -t 1")]) == "1.2"
+    assert form_of([("miopenConvolutionForward", "conv -n 1 -m conv -g 1 -t 1")]) == "1.7"
+    assert form_of([("LogCmdConvolution", "conv -F 2 -t 1"), ("Pooling_logging_cmd", "pool -M 0")]) == "2.3"
+    assert form_of([("LogCmdFindConvolution", "conv -F 2 -t 1")]) == "5.4"
+
+
+# Problems to text and back
+
+DIRECTIONS: tuple[OperationDirection, ...] = ("forward", "backward-data", "backward-weights")
+small = st.integers(1, 9)
+
+
+@st.composite
+def conv_problems(draw: st.DrawFn, rank: int | None = None) -> ConvProblem:
+    spatial = rank or draw(st.sampled_from((2, 3)))
+
+    def each(strategy: st.SearchStrategy[int]) -> tuple[int, ...]:
+        return tuple(draw(strategy) for _ in range(spatial))
+
+    g, transpose = draw(st.integers(1, 3)), draw(st.booleans())
+    c, k = g * draw(small), g * draw(small)
+    window = each(st.integers(1, 5))
+    made = ConvProblem(
+        direction=draw(st.sampled_from(DIRECTIONS)),
+        dtype=draw(st.sampled_from(("float", "half", "bfloat16", "int8"))),
+        x=(draw(small), c, *each(st.integers(1, 40))),
+        w=(c, k // g, *window) if transpose else (k, c // g, *window),
+        pads=each(st.integers(0, 3)),
+        strides=each(st.integers(1, 3)),
+        dilations=each(st.integers(1, 3)),
+        groups=g,
+        transpose=transpose,
+    )
+    y = made.expected_output()
+    assume(y)
+    return msgspec.structs.replace(made, y=y)
+
+
+@settings(deadline=None)
+@given(conv_problems())
+def test_a_convolution_survives_its_command(problem: ConvProblem) -> None:
+    for form in ("2.1", "2.3", "5.4", "newest"):
+        again = parse(problem.command(form))
+        assert again == msgspec.structs.replace(problem, y=())
+        assert again is not None
+        assert (again.output, again.gemm(), again.flop(), again.bytes_min()) == (
+            problem.y, problem.gemm(), problem.flop(), problem.bytes_min(),
+        )  # fmt: skip
+
+
+@settings(deadline=None)
+@given(conv_problems())
+def test_the_three_directions_do_the_same_work(problem: ConvProblem) -> None:
+    window = 1
+    for length in problem.w[2:]:
+        window *= length
+    pixels = 1
+    for length in (problem.x if problem.transpose else problem.y)[2:]:
+        pixels *= length
+    expected = 2 * problem.x[0] * pixels * problem.w[0] * problem.w[1] * window
+    for direction in DIRECTIONS:
+        assert msgspec.structs.replace(problem, direction=direction).flop() == expected
+
+
+def braces(values: tuple[int, ...]) -> str:
+    return "{" + ", ".join(map(str, values)) + "}"
+
+
+def shape_text(shape: tuple[int, ...], layout: str) -> str:
+    """A tensor in the layout's usual form: lengths alone before ROCm 5.5."""
+    if layout != "2.0":
+        return ", ".join(map(str, shape))
+    return f"{braces(shape)}, {braces(packed_strides(shape, 'NCHW' if len(shape) == 4 else 'NCDHW'))}, packed, "
+
+
+NAMES = {
+    "forward": ("ConvolutionForward", "xDesc", "wDesc", "yDesc"),
+    "backward-data": ("ConvolutionBackwardData", "dxDesc", "wDesc", "dyDesc"),
+    "backward-weights": ("ConvolutionBackwardWeights", "xDesc", "dwDesc", "dyDesc"),
+}
+
+
+@settings(deadline=None)
+@given(conv_problems(), st.sampled_from(("1.0", "1.2", "2.0")))
+def test_a_convolution_survives_its_entry(problem: ConvProblem, layout: str) -> None:
+    if layout == "2.0":
+        mode = "miopenTranspose" if problem.transpose else "miopenConvolution"
+        groups = f"{problem.groups}, " if problem.groups > 1 else ""
+        extra = f"{braces((0,) * problem.spatial)}, " if problem.transpose else ""
+        lists = ", ".join(map(braces, (problem.pads, problem.strides, problem.dilations)))
+        text = f"conv{problem.spatial}d, {mode}, miopenPaddingDefault, {lists}, {groups}{extra}"
+    else:
+        assume(problem.spatial == 2)
+        numbers = ", ".join(str(v) for pair in (problem.pads, problem.strides, problem.dilations) for v in pair)
+        mode = (
+            "miopenTranspose" if problem.transpose else "miopenGroupConv" if problem.groups > 1 else "miopenConvolution"
+        )
+        assume(not (problem.transpose and problem.groups > 1))
+        if layout == "1.0":
+            assume(problem.groups == 1 and not problem.transpose)
+            text = f"{numbers}, "
+        else:
+            text = f"{mode}, {numbers}, " + (f"{problem.groups}, " if problem.groups > 1 else "")
+    api, *names = NAMES[problem.direction or ""]
+    shapes = dict(zip(names, (problem.x, problem.w, problem.y), strict=True))
+    order = [names[2], names[1]] if problem.direction == "backward-data" else [names[0], names[1]]
+    params: dict[str, object] = {"alpha": "0x7ffc0000"}
+    params |= {name: shape_text(shapes[name], layout) for name in order}
+    params |= {"convDesc": text, "algo": 1}
+    params |= {name: shape_text(shapes[name], layout) for name in names if name not in order}
+    o = one(entry(api, layout, **params))
+    assert o.problem == msgspec.structs.replace(
+        problem,
+        dtype=None,
+        layouts=(("NCHW" if problem.spatial == 2 else "NCDHW",) * 3) if layout == "2.0" else ("", "", ""),
+        output_pads=(0,) * problem.spatial if problem.transpose and layout == "2.0" else (),
+    ), text  # fmt: skip
+    assert not [doubt for doubt in o.doubts if "type" not in doubt]
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(("forward", "backward-data")), st.sampled_from(("float", "half")),
+    st.tuples(small, small, st.integers(4, 40), st.integers(4, 40)), st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    st.tuples(st.integers(0, 2), st.integers(0, 2)), st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    st.sampled_from(("max", "average", "average-inclusive")),
+)  # fmt: skip
+def test_pooling_survives_command_and_entry(
+    direction: OperationDirection, dtype: str, x: tuple[int, ...], window: tuple[int, ...], pads: tuple[int, ...],
+    strides: tuple[int, ...], mode: str,
+) -> None:  # fmt: skip
+    problem = PoolProblem(
+        direction=direction, dtype=dtype, x=x, window=window, pads=pads, strides=strides, mode=mode, index_mode=0
+    )
+    assume(problem.expected_output())
+    assert parse(problem.command("2.3")) == problem
+    assert parse(problem.command("newest")) == msgspec.structs.replace(problem, x_strides=packed_strides(x, "NCHW"))
+    backward = "miopenPoolingBackward" if direction != "forward" else "miopenPoolingForward"
+    if dtype == "float":
+        assert parse(problem.command("1.7"), backward) == msgspec.structs.replace(problem, index_mode=None)
+    names = {"max": "miopenPoolingMax", "average": "miopenPoolingAverage", "average-inclusive": "Unknown: 2"}
+    numbers = ", ".join(map(str, (*window, *pads, *strides)))
+    for layout in ("1.2", "2.0"):
+        params: dict[str, object] = {"poolDesc": f"{names[mode]}, {numbers}, "}
+        if direction == "forward":
+            params |= {"xDesc": shape_text(x, layout), "yDesc": shape_text(problem.output, layout)}
+        else:
+            params |= {"yDesc": shape_text(problem.output, layout), "dyDesc": shape_text(problem.output, layout)}
+            params |= {"xDesc": shape_text(x, layout), "dxDesc": shape_text(x, layout)}
+        o = one(entry("PoolingForward" if direction == "forward" else "PoolingBackward", layout, **params))
+        assert o.problem == msgspec.structs.replace(
+            problem, dtype=None, y=problem.output, index_mode=None,
+            x_strides=packed_strides(x, "NCHW") if layout == "2.0" else (),
+        )  # fmt: skip
+
+
+@settings(deadline=None)
+@given(st.tuples(small, small, small, small), st.sampled_from(("forward", "backward-data")), st.data())
+def test_the_other_problems_survive_their_commands(
+    x: tuple[int, ...], direction: OperationDirection, data: st.DataObject
+) -> None:
+    dtype = data.draw(st.sampled_from(("float", "half")))
+    problems: tuple[Problem, ...] = (
+        ActivProblem(direction=direction, dtype=dtype, x=x, mode=data.draw(st.integers(0, 9)),
+                     alpha="0.5", beta="-1", gamma="1e-05"),
+        SoftmaxProblem(direction=direction, dtype=dtype, x=x, algorithm=data.draw(st.integers(0, 2)),
+                       mode=data.draw(st.integers(0, 1))),
+        LrnProblem(direction=direction, dtype=dtype, x=x, mode=data.draw(st.integers(0, 1)), window=5,
+                   alpha="0.0001", beta="0.75", k="1"),
+        OpTensorProblem(dtype="float", a=x, op=data.draw(st.sampled_from(("set", "scale", "add", "mul", "max")))),
+    )  # fmt: skip
+    for problem in problems:
+        assert parse(problem.command()) == problem
+    training = direction == "forward" and data.draw(st.booleans())
+    bnorm = BnormProblem(
+        direction=direction, dtype=data.draw(st.sampled_from(("float", "half", "bfloat16"))), x=x,
+        mode=data.draw(st.integers(0, 1)), training=training, layout="NHWC",
+        running=data.draw(st.booleans()) if direction == "forward" else None,
+        saved=data.draw(st.booleans()) if direction != "forward" or training else None,
+    )  # fmt: skip
+    assert parse(bnorm.command()) == bnorm
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet="{}, 0123456789-xconvmiopTrPdgDf\n", max_size=80))
+def test_values_of_any_text_never_raise(text: str) -> None:
+    tensor(text)
+    conv_descriptor(text)
+    parse(text)
+    parse("conv " + text)
+    parse("pool -M 0 --input " + text)
+    find_db_key(text)
+    network_config(text, "forward")
+    ops_of(conv_entry(xDesc=text.replace("\n", ""), convDesc=text.replace("\n", "")))
