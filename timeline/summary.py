@@ -52,7 +52,11 @@ def metadata(generator: str, inputs: Sequence[InputFact], alignments: Sequence[A
     """The metadata object but for its clock and notes (trace-contract.md 2)."""
     return {
         "generator": generator,
-        "inputs": [{"format": fact.format, "size": fact.size, "sha256": fact.sha256} for fact in inputs],
+        # In an order of their own: that of the command line does not matter.
+        "inputs": sorted(
+            ({"format": fact.format, "size": fact.size, "sha256": fact.sha256} for fact in inputs),
+            key=lambda fact: (fact["format"], fact["sha256"]),
+        ),
         "clock": {},
         "attribution": attribution(alignments),
         "notes": {},
@@ -96,7 +100,7 @@ def attribution(alignments: Sequence[Alignment]) -> dict[str, Any]:
 
 def notes_object(notes: Notes) -> dict[str, int]:
     """Every kind of note with its count."""
-    return {note.kind: note.count for note in notes}
+    return {note.kind: note.count for note in sorted(notes, key=lambda note: note.kind)}
 
 
 def report(
@@ -105,16 +109,19 @@ def report(
     """The few lines for stderr."""
     lines = [f"{fact.name}: {fact.format}: {fact.holds}" for fact in inputs]
     if alignments:
-        lines += _attribution_lines(summary["attribution"])
+        named = any(alignment.net.layers for alignment in alignments)
+        lines += _attribution_lines(summary["attribution"], named)
         lines += _clock_lines(summary["clock"])
         lines += _time_lines(alignments)
     lines += [f"{'problem' if note.problem else 'note'}: {_plain(note)}" for note in notes]
     return lines
 
 
-def _attribution_lines(found: Mapping[str, Any]) -> list[str]:
+def _attribution_lines(found: Mapping[str, Any], layers: bool) -> list[str]:
     everything = found["kernels"] + found["copies"]
     placed = everything - found["unattributed"]
+    if not layers:
+        return ["layers: none of the inputs names any"]
     line = f"layers: {placed} of {everything} kernels and copies attributed"
     if found["layer_by"]:
         line += " (" + ", ".join(f"{word} {count}" for word, count in found["layer_by"].items()) + ")"
