@@ -4,7 +4,8 @@
     python traces/reduce.py interleaved.log small.log
 
 The texts belong to the libraries that wrote them, and no attribution needs them. The sizes that LibDNN states there
-(``#define v_fin 3``) and the names of its kernels are facts about the run and are kept. An output named ``.gz`` is compressed, without a time in it.
+(``#define v_fin 3``) and the names of its kernels are facts about the run and are kept. An output named ``.gz`` is
+compressed, without a time in it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ FACTS = re.compile(
 )
 LIBDNN = b"v_num_tiles"
 JSON_SOURCE = re.compile(rb'("source":\s*\{\s*)((?:"\d+":\s*"(?:[^"\\]|\\.)*"\s*,?\s*)+)(\})', re.DOTALL)
-TEXT_SOURCE = re.compile(rb"(sources\[\d+\] <<\r?\n)(.*?)(\[dv/dt\] clCreateProgramWithSource sources\[\d+\] >>)", re.DOTALL)
+TEXT_SOURCE = re.compile(
+    rb"(sources\[\d+\] <<\r?\n)(.*?)(\[dv/dt\] clCreateProgramWithSource sources\[\d+\] >>)", re.DOTALL
+)
 
 
 def facts(text: bytes, newline: bytes) -> bytes:

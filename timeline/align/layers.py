@@ -284,7 +284,7 @@ class _Placer:
         )
         windows = []
         for number, start, end in spans:
-            # The timer is read after the stamp: the iteration began a little before stamp - X, but after the line before.
+            # X is read after the stamp: the iteration began a little before stamp - X, but after the line before.
             earlier = bisect_left(stamps, end) - 1
             start = max(start - durations.TOLERANCE_NS, stamps[earlier]) if earlier >= 0 else start
             first = bisect_left(begins, start)

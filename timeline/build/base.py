@@ -1,4 +1,4 @@
-"""One time for everything drawn: the clock of the device that ran most, so that kernel times are exactly the device's."""
+"""One time for everything drawn: the clock of the device that ran most, so kernel times are exactly the device's."""
 
 from __future__ import annotations
 
