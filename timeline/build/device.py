@@ -37,17 +37,18 @@ class DeviceSide:
                     track += 1
                     self._tracks[queue, lane] = track
             self.next_process = track - track % 100 + 100
+        enqueues = alignment.profile.enqueues
         self._overflown = {
-            position: self._tracks[queue, lane]
+            enqueues[position].call_index: self._tracks[queue, lane]
             for (queue, lane), positions in self._lanes.items()
             if lane
             for position in positions
         }
 
-    def track_of(self, position: int) -> int:
+    def track_of(self, enqueue: Enqueue) -> int:
         """The track that an enqueue with device times is drawn on."""
-        track = self._overflown.get(position)
-        return self._tracks[self._alignment.profile.enqueues[position].queue, 0] if track is None else track
+        track = self._overflown.get(enqueue.call_index) if self._overflown else None
+        return self._tracks[enqueue.queue, 0] if track is None else track
 
     def _pack(self) -> dict[tuple[int, int], list[int]]:
         """(queue, lane) -> positions in order of start; lanes beyond 0 only where enqueues of a queue overlap."""

@@ -26,7 +26,7 @@ def beside(write: Write) -> Iterator[Write]:
         return
     with contextlib.ExitStack() as stack:
         try:
-            file = stack.enter_context(tempfile.TemporaryFile())
+            file = stack.enter_context(_memory_file())
             process = os.fork()
         except OSError:
             yield write
@@ -52,6 +52,13 @@ def beside(write: Write) -> Iterator[Write]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
                 os.waitpid(process, 0)
+
+
+def _memory_file() -> BinaryIO:
+    """A file in memory where the system has them: the output is written to a disk once, not twice."""
+    if hasattr(os, "memfd_create"):
+        return open(os.memfd_create("mio2trace"), "w+b")
+    return tempfile.TemporaryFile()
 
 
 def _child(write: Write, file: BinaryIO) -> None:
