@@ -10,6 +10,7 @@ from timeline.align.clocks import DeviceClock, LogClock, device_clocks
 from timeline.align.layers import place_layers
 from timeline.align.net import Net, read_net
 from timeline.align.placement import EVIDENCE, NONE, LayerRun, Pass, Placement
+from timeline.align.runs import of_profile
 from timeline.gemm import KernelFact, find_gemms
 from timeline.model.log import FrameworkLog
 from timeline.model.profile import Profile
@@ -22,7 +23,8 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     """A profile with what is known of each of its enqueues.
 
     ``clocks`` has a clock per device number, none where host or device times are missing; ``log_clock`` is None when
-    the log has no stamps, nothing in common with the profile, or was joined by order alone.
+    the log has no stamps, nothing in common with the profile, or was joined by order alone. ``logs`` holds of each log
+    the run that the profile is of.
     """
 
     profile: Profile
@@ -31,6 +33,7 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     clocks: Mapping[int, DeviceClock]
     log_clock: LogClock | None
     facts: Mapping[int, KernelFact]
+    logs: tuple[FrameworkLog, ...] = ()
 
 
 def align(
@@ -46,6 +49,7 @@ def align(
     Raises `InputError` when they cannot be of one run, unless ``by_order_alone``.
     """
     facts = find_gemms(profile)
+    logs = of_profile(profile, logs, notes)
     net = read_net(logs, notes)
     placement, log_clock = place_layers(profile, logs, net, facts, without, notes, by_order_alone=by_order_alone)
     for contradiction, count in sorted(placement.contradictions.items()):
@@ -57,4 +61,5 @@ def align(
         clocks=device_clocks(profile, notes),
         log_clock=log_clock,
         facts=facts,
+        logs=tuple(logs),
     )

@@ -10,19 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from timeline.align.clocks import local_ns
+from timeline.align.clocks import STAMP_NS, local_ns
 from timeline.align.placement import LayerRun, Placement
 from timeline.model.log import LayerTime
 
-STAMP_SLACK_NS = 1_000_000
-"""Printing and logging around a layer: what a real end stamp may lie off."""
+LINE_NS = 20_000
+"""What printing a line may take: layer times that add up to no more than that say nothing about stamps."""
 
 
 def stamps_bound(layers: Sequence[LayerTime]) -> bool:
     """Whether the stamps of ``layers``, in their own order, leave room for the layers' printed times.
 
     At least four fifths of the printed time (the first layer's aside, nothing precedes it) must fit between a stamp and
-    the one before. Stamps of stock ``caffe time`` lie microseconds apart and hold none of it.
+    the one before. Stamps of stock ``caffe time`` lie microseconds apart and hold none of it; where the layers took no
+    longer than that, stamps cannot tell and bound nothing.
     """
     stamped = in_order(layers)
     if len(stamped) < 2 or len(stamped) < len(layers):
@@ -30,10 +31,9 @@ def stamps_bound(layers: Sequence[LayerTime]) -> bool:
     room = total = 0
     for (before, _), (after, layer) in pairwise(stamped):
         total += layer.printed_ns
-        if after - before + STAMP_SLACK_NS // 10 >= layer.printed_ns * 0.8:
+        if after - before + STAMP_NS >= layer.printed_ns * 0.95:
             room += layer.printed_ns
-    span = stamped[-1][0] - stamped[0][0]
-    return total > 0 and room >= 0.8 * total and span >= total // 2
+    return total > LINE_NS * len(stamped) and room >= 0.8 * total
 
 
 def in_order(layers: Sequence[LayerTime]) -> list[tuple[int, LayerTime]]:

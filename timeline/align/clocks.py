@@ -8,6 +8,8 @@ from __future__ import annotations
 import datetime
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from math import ceil
 
 import msgspec
 
@@ -17,6 +19,8 @@ from timeline.notes import Notes
 
 QUARTER_HOUR_NS = 15 * 60 * 1_000_000_000
 DAY_NS = 24 * 3600 * 1_000_000_000
+MAX_DRIFT = 1e-3
+"""A clock that drifts by more is no clock."""
 STAMP_NS = 1000
 """Host stamps are truncated to microseconds: the true time is up to this much later."""
 
@@ -62,68 +66,109 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
     end: int
     done: int
 
+    @property
+    def lower(self) -> int:
+        """The least offset (host minus device) that it allows."""
+        return self.start - self.queued
+
+    @property
+    def upper(self) -> int:
+        """The greatest offset that it allows."""
+        return self.done - self.end
+
 
 def device_clocks(profile: Profile, notes: Notes) -> dict[int, DeviceClock]:
     """A clock per device of ``profile``; none for a device whose enqueues lack host or device times."""
     device_of = {queue.index: queue.device for queue in profile.queues}
     bounds: dict[int, list[Bound]] = {}
+    impossible = 0
     for enqueue in profile.enqueues:
         bound = _bound(enqueue)
-        if bound is not None:
+        if bound is None:
+            continue
+        if bound.lower - bound.upper > MAX_DRIFT * (bound.end - bound.queued):
+            impossible += 1  # garbage counters, or the wall clock was set back during the call
+        else:
             bounds.setdefault(device_of.get(enqueue.queue, 0), []).append(bound)
+    if impossible:
+        notes.add("kernel longer on the device than its call on the host: not used for the clocks", "", impossible)
     return {device: fit_device_clock(found, notes) for device, found in bounds.items()}
 
 
 def _bound(enqueue: Enqueue) -> Bound | None:
-    if enqueue.queued_ns is None or enqueue.end_ns is None:
+    if enqueue.queued_ns is None or enqueue.end_ns is None or enqueue.end_ns < enqueue.queued_ns:
         return None
     if enqueue.host_start_ns is None or enqueue.host_end_ns is None:
         return None
-    if enqueue.host_end_ns < enqueue.host_start_ns:
-        return None  # the wall clock was set back during the call
     return Bound(enqueue.queued_ns, enqueue.host_start_ns, enqueue.end_ns, enqueue.host_end_ns + STAMP_NS)
 
 
 def fit_device_clock(bounds: Sequence[Bound], notes: Notes) -> DeviceClock:
-    """The offset that all bounds allow; else a line between them (drift); else one offset per stretch (a step)."""
-    lower = max(bound.start - bound.queued for bound in bounds)
-    upper = min(bound.done - bound.end for bound in bounds)
-    if lower <= upper:
-        middle = (lower + upper) // 2
-        return DeviceClock(
-            pieces=(Piece(bounds[0].start, middle),), error_ns=(upper - lower + 1) // 2, method="intersection of bounds"
-        )
-    line = _line(bounds)
-    if line is not None:
-        piece, error = line
+    """The offset that all bounds allow; else a line between them (drift); else one of these per stretch (a step)."""
+    found = _constant(bounds)
+    if found is not None:
+        return DeviceClock(pieces=(found[0],), error_ns=found[1], method="intersection of bounds")
+    found = _line(bounds)
+    if found is not None:
+        piece, error = found
         notes.remark(f"device and host clock drift by {piece.drift_ppb} ppb: a line fitted inside the bounds")
         return DeviceClock(pieces=(piece,), error_ns=error, method="line inside the bounds")
-    pieces, error = _windows(bounds)
+    stretches = [fitted for stretch in _stretches(bounds) for fitted in _fit_stretch(stretch)]
+    pieces = sorted((piece for piece, _ in stretches), key=lambda piece: piece.host_ns)
     notes.add(f"host clock stepped: {len(pieces)} stretches, each with its own offset")
-    return DeviceClock(pieces=pieces, error_ns=error, method="stretches")
+    if any(after.start < before.start for before, after in pairwise(bounds)):
+        notes.add("host clock was set back: of host times that came twice the later are shown right")
+    return DeviceClock(pieces=tuple(pieces), error_ns=max(error for _, error in stretches), method="stretches")
 
 
-def _line(bounds: Sequence[Bound]) -> tuple[Piece, int] | None:
-    """A line host = device + offset(host) above all (queued, start) and below all (end, done), None when there is none.
+_Fitted = tuple[Piece, int]
+"""A piece and its error."""
 
-    Of the lines that fit, the middle of the steepest and the flattest, as in trace synchronisation by convex hulls.
+
+def _constant(bounds: Sequence[Bound]) -> _Fitted | None:
+    lower, upper = max(bound.lower for bound in bounds), min(bound.upper for bound in bounds)
+    if lower > upper:
+        return None
+    return Piece(bounds[0].start, (lower + upper) // 2), (upper - lower + 1) // 2
+
+
+def _line(bounds: Sequence[Bound]) -> _Fitted | None:
+    """A line of offsets over host time above all lower bounds and below all upper ones, None when there is none.
+
+    Of the slopes that fit, the middle one, as in trace synchronisation by convex hulls. Its error is the farthest that
+    any line that fits is from this one within the run.
     """
-    x0, y0 = bounds[0].queued, bounds[0].start
-    floor = _hull([(b.queued - x0, b.start - y0 - (b.queued - x0)) for b in bounds], upper=True)
-    roof = _hull([(b.end - x0, b.done - y0 - (b.end - x0)) for b in bounds], upper=False)
-    # With y' = host - device, slopes are the drift itself and small.
-    steepest = min(((ry - fy) / (rx - fx) for fx, fy in floor for rx, ry in roof if rx > fx), default=0.0)
-    flattest = max(((ry - fy) / (rx - fx) for fx, fy in floor for rx, ry in roof if rx < fx), default=0.0)
-    if flattest > steepest or not -1e-3 < (steepest + flattest) / 2 < 1e-3:
+    origin, level = bounds[0].start, bounds[0].lower
+    floor = _hull([(b.start - origin, b.lower - level) for b in bounds], upper=True)
+    roof = _hull([(b.done - origin, b.upper - level) for b in bounds], upper=False)
+    steepest = min([MAX_DRIFT, *((ry - fy) / (rx - fx) for fx, fy in floor for rx, ry in roof if rx > fx)])
+    flattest = max([-MAX_DRIFT, *((ry - fy) / (rx - fx) for fx, fy in floor for rx, ry in roof if rx < fx)])
+    if flattest > steepest:
         return None
-    slope = (steepest + flattest) / 2
-    low = max(fy - slope * fx for fx, fy in floor)
-    high = min(ry - slope * rx for rx, ry in roof)
-    if low > high:
-        return None
-    middle = (low + high) / 2
-    # Anchored at the first enqueue: host = y0 there corresponds to device = x0 (+ the residual middle).
-    return Piece(y0, round(y0 - x0 + middle), round(slope * 1e9)), max(1, round((high - low) / 2))
+    slope = (flattest + steepest) / 2
+    if steepest - flattest > abs(slope):
+        slope = min(max(flattest, 0.0), steepest)  # hardly determined: the least drift that will do
+    drift_ppb = round(slope * 1_000_000_000)
+
+    def drifted(x: int) -> int:
+        return drift_ppb * x // 1_000_000_000
+
+    low = max(fy - drifted(fx) for fx, fy in floor)
+    high = min(ry - drifted(rx) for rx, ry in roof)
+    middle = (low + high) // 2
+    error = abs(high - low) // 2
+    for x in (0, max(bound.done for bound in bounds) - origin):
+        here = middle + drifted(x)
+        top = max(min(ry + slope * (x - rx) for rx, ry in roof) for slope in _slopes(roof, flattest, steepest))
+        bottom = min(max(fy + slope * (x - fx) for fx, fy in floor) for slope in _slopes(floor, flattest, steepest))
+        error = max(error, ceil(top - here), ceil(here - bottom))
+    return Piece(origin, level + middle, drift_ppb), max(1, error)
+
+
+def _slopes(hull: Sequence[tuple[int, int]], flattest: float, steepest: float) -> list[float]:
+    """The slopes at which the line that touches ``hull`` goes from one of its corners to the next, and the limits."""
+    edges = ((by - ay) / (bx - ax) for (ax, ay), (bx, by) in pairwise(hull) if bx > ax)
+    return [flattest, steepest, *(slope for slope in edges if flattest < slope < steepest)]
 
 
 def _hull(points: Iterable[tuple[int, int]], *, upper: bool) -> list[tuple[int, int]]:
@@ -139,20 +184,40 @@ def _hull(points: Iterable[tuple[int, int]], *, upper: bool) -> list[tuple[int, 
     return hull
 
 
-def _windows(bounds: Sequence[Bound]) -> tuple[tuple[Piece, ...], int]:
-    pieces: list[Piece] = []
-    error = 0
-    low, high, first = -(1 << 200), 1 << 200, bounds[0].start
-    for bound in bounds:
-        lower, upper = bound.start - bound.queued, bound.done - bound.end
-        if max(low, lower) <= min(high, upper):
-            low, high = max(low, lower), min(high, upper)
-            continue
-        pieces.append(Piece(first, (low + high) // 2))
-        error = max(error, (high - low + 1) // 2)
-        low, high, first = lower, max(lower, upper), bound.start
-    pieces.append(Piece(first, (low + high) // 2))
-    return tuple(pieces), max(error, (high - low + 1) // 2)
+def _stretches(bounds: Sequence[Bound]) -> list[Sequence[Bound]]:
+    """Cut where the offset jumps by more than any drift could take it there."""
+    cuts = [0]
+    for number, (before, after) in enumerate(pairwise(bounds), 1):
+        jump = max(after.lower - before.upper, before.lower - after.upper)
+        if jump > MAX_DRIFT * max(0, after.end - before.queued):
+            cuts.append(number)
+    return [bounds[first:last] for first, last in pairwise([*cuts, len(bounds)])]
+
+
+def _fit_stretch(bounds: Sequence[Bound]) -> list[_Fitted]:
+    """As few pieces as it takes, each as long as it can be: the length is doubled, then halved."""
+    pieces: list[_Fitted] = []
+    first = 0
+    while first < len(bounds):
+        held = 1
+        step = 1
+        best = _fit(bounds[first : first + 1])
+        assert best is not None  # no bound contradicts itself
+        growing = True
+        while step:
+            last = first + held + step
+            found = _fit(bounds[first:last]) if last <= len(bounds) else None
+            if found is not None:
+                best, held = found, held + step
+            growing = growing and found is not None
+            step = step * 2 if growing else step // 2
+        pieces.append(best)
+        first += held
+    return pieces
+
+
+def _fit(bounds: Sequence[Bound]) -> _Fitted | None:
+    return _constant(bounds) or _line(bounds)
 
 
 class LogClock(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,7 +242,8 @@ def local_ns(stamp: LocalTime, near_ns: int) -> int:
     """
     if stamp.year:
         return _epoch(stamp.year, stamp.month, stamp.day) + stamp.ns
-    year = datetime.datetime.fromtimestamp(near_ns / 1e9, datetime.UTC).year
+    # Of a year of 365.2425 days, only to find which years are near; none is beyond what a calendar has.
+    year = 1970 + min(max(near_ns // 31_556_952_000_000_000, -1969), 8029)
     return min(
         (_epoch(candidate, stamp.month, stamp.day) + stamp.ns for candidate in (year - 1, year, year + 1)),
         key=lambda ns: abs(ns - near_ns),

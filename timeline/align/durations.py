@@ -2,10 +2,10 @@
 
 An iteration lies in [stamp - X ms, stamp]. Its enqueues are cut into consecutive runs, in execution order, so that
 every layer's printed time covers the host span of its run: not less than from its first to its last enqueue, not more
-than the room up to its neighbours. Layers run one after another, so layer j ends between the sum of the printed times
-up to j and that sum plus all the time that no layer claims: few cuts are possible at all, and the best sequence of
-them is found by dynamic programming. Printed times are means, so several iterations are folded into one before the
-cut.
+than the room up to its neighbours, which layers without enqueues need too. Layers run one after another, so layer j
+ends between the sum of the printed times up to j and that sum plus all the time that no layer claims: few cuts are
+possible at all, and the best sequence of them is found by dynamic programming. Printed times are means, so several
+iterations are folded into one before the cut.
 """
 
 from __future__ import annotations
@@ -24,9 +24,17 @@ BY = "durations"
 TOLERANCE_NS = 200_000
 """What an iteration's bounds and a timer's own cost may be off."""
 NOISE_NS = 20_000
-"""Differences in misfit below this decide nothing."""
+"""What a layer's timer may be off."""
+DOUBT_NS = 50_000
 CLOSE = 1.1
+"""An answer whose misfit is larger by no more than this factor and this time is as good."""
+STRAY = 1000
+"""One part in so many of how far a cut lies from where evenly spread slack would have it: decides between equals."""
+MISFIT = 30
+"""Printed times that are off by more than one part in so many are not those of these enqueues."""
 MAX_STATES = 400
+MAX_WAYS = 3
+"""Ways to the same cut that are followed: cheaper ones that end late, dearer ones that leave more room."""
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -43,6 +51,10 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
 
     layer_of: dict[int, tuple[int, bool]]
     misfit_ns: int
+
+
+_State = tuple[float, int, int, int]
+"""A way to a cut: misfit so far, where the layer's time ends on the axis, the cut before, the way's place there."""
 
 
 class _Columns(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +84,7 @@ def fit(placement: Placement, windows: Sequence[Window], order: Sequence[tuple[N
     if cuts is None:
         return None
     positions, unsure, misfit = cuts
-    if misfit > sum(printed) / 2:
+    if misfit > sum(printed) / MISFIT + TOLERANCE_NS:
         return None
     layer_of: dict[int, tuple[int, bool]] = {}
     begin = 0
@@ -134,14 +146,33 @@ def _fold(placement: Placement, windows: Sequence[Window]) -> _Columns | None:
     return _Columns(members=columns, starts=[start // count for start in starts], ends=[end // count for end in ends])
 
 
-def _cost(columns: _Columns, first: int, last: int, printed: int) -> int:
-    """How far ``printed`` is from what columns [first, last) allow."""
+def _earliest(columns: _Columns, first: int, last: int, printed: int, reach: int) -> tuple[int, int]:
+    """How badly a layer fits that has columns [first, last) after layers that end at ``reach``, and when it ends."""
+    starts, ends = columns.starts, columns.ends
+    begin = max(reach, ends[first])
     if first == last:
         # A layer without enqueues must find room between its neighbours.
-        return max(0, printed - max(0, columns.starts[first] - columns.ends[first]) - NOISE_NS)
-    span = columns.ends[last] - columns.starts[first]
-    room = columns.starts[last] - columns.ends[first]
-    return max(0, span - printed) + max(0, printed - room)
+        end = begin + printed
+        return max(0, end - starts[first] - NOISE_NS), min(end, max(begin, starts[first]))
+    begin = max(begin, ends[last] - printed)
+    if begin > starts[first]:
+        return begin - starts[first], max(ends[last], reach)
+    end = begin + printed
+    return max(0, end - starts[last]), min(end, max(ends[last], starts[last]))
+
+
+def _latest(columns: _Columns, first: int, last: int, printed: int, reach: int) -> tuple[int, int]:
+    """The same seen from the end: before layers that begin at ``reach``, and when it begins."""
+    starts, ends = columns.starts, columns.ends
+    end = min(reach, starts[last])
+    if first == last:
+        begin = end - printed
+        return max(0, ends[first] - begin - NOISE_NS), max(begin, min(end, ends[first]))
+    end = min(end, starts[first] + printed)
+    if end < ends[last]:
+        return ends[last] - end, min(starts[first], reach)
+    begin = end - printed
+    return max(0, ends[first] - begin), max(begin, min(starts[first], ends[first]))
 
 
 def _best_cuts(columns: _Columns, printed: Sequence[int], slack: int) -> tuple[list[int], set[int], float] | None:
@@ -150,48 +181,62 @@ def _best_cuts(columns: _Columns, printed: Sequence[int], slack: int) -> tuple[l
     A column is in doubt when the best answer that puts it into another layer costs hardly more.
     """
     candidates = _candidates(columns, printed, slack)
-    forward: list[dict[int, float]] = [{0: 0.0}]
-    back: list[dict[int, int]] = []
-    for number, (time, cuts) in enumerate(zip(printed, candidates, strict=True)):
-        reached: dict[int, float] = {}
-        came_from: dict[int, int] = {}
+    forward: list[dict[int, list[_State]]] = [{0: [(0.0, 0, 0, 0)]}]
+    for time, cuts in zip(printed, candidates, strict=True):
+        reached: dict[int, list[_State]] = {}
         for cut, stray in cuts:
-            for before, cost in forward[number].items():
+            ways: list[_State] = []
+            for before, states in forward[-1].items():
                 if before <= cut:
-                    total = cost + _cost(columns, before, cut, time) + stray
-                    if cut not in reached or total < reached[cut]:
-                        reached[cut], came_from[cut] = total, before
+                    for place, (cost, reach, _, _) in enumerate(states):
+                        misfit, end = _earliest(columns, before, cut, time, reach)
+                        ways.append((cost + misfit + stray, end, before, place))
+            if ways:
+                reached[cut] = _few(ways, 1)
         if not reached:
             return None
         if len(reached) > MAX_STATES:
-            reached = dict(sorted(reached.items(), key=lambda item: item[1])[:MAX_STATES])
+            reached = dict(sorted(reached.items(), key=lambda item: item[1][0][0])[:MAX_STATES])
         forward.append(reached)
-        back.append(came_from)
     count = len(columns.members)
-    total = forward[-1][count]
-    answer = [count]
-    for came_from in reversed(back):
-        answer.append(came_from[answer[-1]])
+    total = forward[-1][count][0][0]
+    answer, place = [count], 0
+    for reached in reversed(forward[1:]):
+        _, _, before, place = reached[answer[-1]][place]
+        answer.append(before)
     answer = answer[-2::-1]
-    unsure = _doubtful(columns, printed, candidates, forward, answer, total * CLOSE + NOISE_NS)
+    unsure = _doubtful(columns, printed, candidates, forward, answer, total * CLOSE + DOUBT_NS)
     return answer, unsure, total
+
+
+def _few(ways: list[_State], sign: int) -> list[_State]:
+    """The cheapest ways, each leaving more room than all cheaper ones: an earlier end (``sign`` 1) or a later begin."""
+    ways.sort(key=lambda way: (way[0], sign * way[1]))
+    kept = ways[:1]
+    for way in ways[1:]:
+        if sign * way[1] < sign * kept[-1][1]:
+            kept.append(way)
+            if len(kept) == MAX_WAYS:
+                break
+    return kept
 
 
 def _candidates(columns: _Columns, printed: Sequence[int], slack: int) -> list[list[tuple[int, float]]]:
     """Where each layer's run of columns can end at all, with a small cost that decides only where nothing else does."""
     count = len(columns.members)
+    starts, ends = columns.starts, columns.ends
     candidates: list[list[tuple[int, float]]] = []
     claimed = low = high = 0
     for number, time in enumerate(printed):
         claimed += time
-        while high < count and columns.ends[high + 1] <= claimed + slack + TOLERANCE_NS:
+        while high < count and ends[high + 1] <= claimed + slack + TOLERANCE_NS:
             high += 1
-        while low < count and columns.starts[low] < claimed - TOLERANCE_NS:
+        while low < count and starts[low] < claimed - TOLERANCE_NS:
             low += 1
         expected = claimed + slack * (number + 1) // len(printed)
         candidates.append(
             [
-                (cut, abs((columns.starts[cut] + columns.ends[cut]) // 2 - expected) / 100 if 0 < cut < count else 0.0)
+                (cut, max(0, expected - starts[cut], ends[cut] - expected) / STRAY if 0 < cut < count else 0.0)
                 for cut in range(min(low, high), max(low, high) + 1)
             ]
         )
@@ -203,30 +248,39 @@ def _doubtful(
     columns: _Columns,
     printed: Sequence[int],
     candidates: Sequence[Sequence[tuple[int, float]]],
-    forward: Sequence[dict[int, float]],
+    forward: Sequence[dict[int, list[_State]]],
     answer: Sequence[int],
     limit: float,
 ) -> set[int]:
     """Columns that some answer below ``limit`` puts into an earlier or a later layer."""
-    layers = len(printed)
-    behind: dict[int, float] = {len(columns.members): 0.0}
+    count = len(columns.members)
+    behind: dict[int, list[_State]] = {count: [(0.0, columns.starts[count], 0, 0)]}
     unsure: set[int] = set()
-    for number in range(layers - 1, 0, -1):
-        # The best whole answer in which layer `number` begins at a cut.
-        ahead: dict[int, float] = {}
+    for number in range(len(printed) - 1, 0, -1):
+        # The best whole answers in which layer `number` begins at a cut.
+        ahead: dict[int, list[_State]] = {}
         stray = dict(candidates[number])
+        time = printed[number]
         for before in forward[number]:
-            ahead[before] = min(
-                (
-                    cost + stray[cut] + _cost(columns, before, cut, printed[number])
-                    for cut, cost in behind.items()
-                    if cut >= before
-                ),
-                default=float("inf"),
-            )
+            ways: list[_State] = []
+            for cut, states in behind.items():
+                if cut >= before:
+                    for cost, reach, _, _ in states:
+                        misfit, begin = _latest(columns, before, cut, time, reach)
+                        ways.append((cost + stray[cut] + misfit, begin, 0, 0))
+            if ways:
+                ahead[before] = _few(ways, -1)
         behind = ahead
         here = answer[number - 1]
-        close = [cut for cut, cost in ahead.items() if forward[number][cut] + cost <= limit]
+        close = [
+            cut
+            for cut, states in ahead.items()
+            if any(
+                cost + rest + max(0, end - begin) <= limit
+                for cost, end, _, _ in forward[number][cut]
+                for rest, begin, _, _ in states
+            )
+        ]
         unsure.update(range(min(close, default=here), here))
         unsure.update(range(here, max(close, default=here)))
     return unsure

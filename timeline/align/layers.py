@@ -5,39 +5,17 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 
-import msgspec
-
 from timeline.align import boundaries, durations, marks, recurrence
-from timeline.align.clocks import LogClock, log_clock
+from timeline.align.axis import STAMPS, HostTimes, Timeline, common_axis, host_times, relate_clocks
+from timeline.align.clocks import STAMP_NS, LogClock
 from timeline.align.net import Net
 from timeline.align.placement import NONE, LayerRun, Placement
 from timeline.align.sequences import matches
 from timeline.gemm import KernelFact
-from timeline.model.log import Direction, FrameworkLog, LayerTime, LogEvent
-from timeline.model.profile import Enqueue, Profile
-from timeline.notes import InputError, Notes
+from timeline.model.log import Direction, FrameworkLog, LayerTime
+from timeline.model.profile import Profile
+from timeline.notes import Notes
 
-STAMP_NS = 1000
-LANDMARK_LATE_NS = 2_000_000_000
-LANDMARK_EARLY_NS = 5_000_000
-"""How far a landmark in the log may lie after (or before) its twin in the profile if both are of one run."""
-
-
-class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """One axis for log events and enqueues: lines of a shared file, or host time."""
-
-    by_line: bool
-    event: Callable[[LogEvent], int | None]
-    layer: Callable[[LayerTime], int | None]
-    begin: Callable[[Enqueue], int]
-    end: Callable[[Enqueue], int]
-
-    @property
-    def evidence(self) -> str:
-        return "position" if self.by_line else STAMPS
-
-
-STAMPS = "boundary stamps"
 _DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
 
 
@@ -80,115 +58,31 @@ class _Placer:
         self.events = [event for log in logs for event in log.events]
         self.marked: marks.Marked | None = None
         self.clock: LogClock | None = None
+        self.times: HostTimes | None = None
 
     def place(self) -> tuple[Placement, LogClock | None]:
         grammar = None
         if marks.BY not in self.without:
-            grammar = marks.read_marks(self.profile.marks, self.net, self._iterations(), self.notes)
+            printed = sum(event.kind == "iteration" for event in self.events)
+            grammar = marks.read_marks(
+                self.placement, self.profile.marks, self.net, self._iterations(), printed, self.notes
+            )
         if grammar is not None:
             self.marked = marks.place_by_marks(self.placement, self.profile.marks, self.net, *grammar)
-            marks.check_against_printed(self.placement, self.net, self.notes)
-        self.clock = None if self.by_order_alone else self._relate_clocks()
-        axis = self._axis()
+            marks.check(self.placement, self.profile.marks, self.net, self.marked, self.notes)
+        if not self.by_order_alone:
+            self.clock = relate_clocks(self.profile, self.logs, self.marked, self.notes)
+        if self.clock is not None:
+            self.times = host_times(self.profile.enqueues, self.notes)
+        axis = common_axis(self.profile, self.events, self.clock, self.times, self.without, self.notes)
         if axis is not None:
             self._bounded(axis)
         self._durations()
+        self._doubt_what_has_no_times((STAMPS, durations.BY), self.placement.run_of)
         self._rest(axis)
+        if axis is not None and not axis.by_line:
+            self._doubt_what_has_no_times((recurrence.BY,), self.placement.pass_of)
         return self.placement, self.clock
-
-    # -- clocks ------------------------------------------------------------------------------------------------------
-
-    def _relate_clocks(self) -> LogClock | None:
-        landmark = self._landmark()
-        if landmark is None:
-            return None
-        clock, late = landmark
-        if not -LANDMARK_EARLY_NS <= clock.residual_ns <= late:
-            raise InputError(
-                f"the log and the profile are not of one run: {clock.method} differ by "
-                f"{clock.residual_ns / 1e9:+.3f} s after the best whole quarter of an hour; "
-                "expected -0.005 to +{:g} s (--align order goes on by order alone)".format(late / 1e9)
-            )
-        return clock
-
-    def _landmark(self) -> tuple[LogClock, int] | None:
-        """The surest place that log and profile share."""
-        iterations = [event for event in self.events if event.kind == "iteration" and event.stamp is not None]
-        if self.marked is not None and iterations:
-            by_number = {event.number: event for event in iterations}
-            for number in range(self.marked.iterations, 0, -1):
-                mark, event = self.marked.ends[number - 1], by_number.get(number)
-                if event is not None and event.stamp is not None and mark.host_ns is not None:
-                    name = f"the end of iteration {number} in the log and its timer mark"
-                    return log_clock(event.stamp, mark.host_ns, name), LANDMARK_LATE_NS
-        last = max((e.host_end_ns for e in self.profile.enqueues if e.host_end_ns is not None), default=None)
-        if last is None:
-            return None
-        if iterations:
-            stamp = iterations[-1].stamp
-            assert stamp is not None
-            return log_clock(stamp, last, "the log's last iteration and the last enqueue"), LANDMARK_LATE_NS
-        stamped = [pair for log in self.logs for pair in boundaries.in_order(log.layers)]
-        if stamped:
-            bound = any(boundaries.stamps_bound(log.layers) for log in self.logs)
-            layer = max(stamped, key=lambda pair: pair[0])[1] if bound else min(stamped, key=lambda pair: pair[0])[1]
-            assert layer.stamp is not None
-            return log_clock(layer.stamp, last, "the log's layer lines and the last enqueue"), LANDMARK_LATE_NS
-        for log in self.logs:
-            if log.last_stamp is not None:
-                clock = log_clock(log.last_stamp, last, "the log's last line and the last enqueue")
-                self.notes.add("log without iterations or layer times: its clock is only roughly related", clock.method)
-                return clock, 8 * 60 * 1_000_000_000
-        return None
-
-    # -- one axis ----------------------------------------------------------------------------------------------------
-
-    def _axis(self) -> Timeline | None:
-        clock = self.clock
-        if "position" not in self.without and self._position_is_order():
-            source = self.profile.source
-            return Timeline(
-                by_line=True,
-                event=lambda event: event.line if event.source == source else None,
-                layer=lambda layer: layer.line if layer.source == source and layer.line else None,
-                begin=lambda enqueue: enqueue.line,
-                end=lambda enqueue: enqueue.line,
-            )
-        if clock is None or any(e.host_start_ns is None or e.host_end_ns is None for e in self.profile.enqueues):
-            return None
-        to_host = clock.to_host
-        return Timeline(
-            by_line=False,
-            event=lambda event: None if event.stamp is None else to_host(event.stamp),
-            layer=lambda layer: None if layer.stamp is None else to_host(layer.stamp),
-            begin=lambda enqueue: enqueue.host_start_ns or 0,
-            end=lambda enqueue: enqueue.host_end_ns or 0,
-        )
-
-    def _position_is_order(self) -> bool:
-        """Blocks and log lines share a file, in order of execution as far as times tell: stdout was line buffered."""
-        profile = self.profile
-        if not profile.interleaved or not profile.enqueues:
-            return False
-        events = [event for event in self.events if event.source == profile.source and event.stamp is not None]
-        clock = self.clock
-        if clock is None or not events:
-            return True
-        lines = [enqueue.line for enqueue in profile.enqueues]
-        wrong = 0
-        for event in events:
-            assert event.stamp is not None
-            time = clock.to_host(event.stamp)
-            at = bisect_left(lines, event.line)
-            before = profile.enqueues[at - 1].host_end_ns if at else None
-            after = profile.enqueues[at].host_start_ns if at < len(lines) else None
-            wrong += (before is not None and before > time + 1_000_000) or (
-                after is not None and after < time - 1_000_000
-            )
-        if wrong * 20 > len(events):
-            self.notes.add("dv/dt blocks and log lines are not in order of execution (buffered): positions not used")
-            return False
-        return True
 
     # -- evidence ----------------------------------------------------------------------------------------------------
 
@@ -202,16 +96,28 @@ class _Placer:
                 continue
             ends = [(place, layer) for layer in log.layers if (place := axis.layer(layer)) is not None]
             ends.sort(key=lambda pair: pair[0])
-            iterations = _count_iterations([layer for _, layer in ends])
+            iterations = self._iterations_of(ends, axis)
             boundaries.place_by_ends(
                 self.placement,
                 ends,
                 iteration_of=iterations.__getitem__,
-                when=lambda position: axis.end(self.placement.enqueues[position]),
+                when=axis.ends.__getitem__,
                 reach_back=self._reach_back(axis, ends, iterations),
                 by=by,
                 host=self._host_time,
             )
+
+    def _iterations_of(self, ends: Sequence[tuple[int, LayerTime]], axis: Timeline) -> list[int]:
+        """The iteration of each layer line: that of the ``Iteration: K`` line which follows it, else as they repeat."""
+        lines = sorted(
+            (place, event.number)
+            for event in self.events
+            if event.kind == "iteration" and event.number is not None and (place := axis.event(event)) is not None
+        )
+        if not lines:
+            return _count_iterations([layer for _, layer in ends])
+        numbers = [number for _, number in lines] + [lines[-1][1] + 1]  # the last one: of a run that was killed
+        return [numbers[bisect_left(lines, (end, 0))] for end, _ in ends]
 
     def _host_time(self, layer: LayerTime) -> int | None:
         return None if self.clock is None or layer.stamp is None else self.clock.to_host(layer.stamp)
@@ -247,7 +153,10 @@ class _Placer:
         order = self.net.execution_order()
         cut = durations.fit(self.placement, windows, order)
         if cut is None:
+            if order and any(window.positions for window in windows):
+                self.notes.add("printed layer times do not fit the enqueues of the iterations: not used")
             return
+        whole = self._are_all_iterations(windows)
         runs: dict[tuple[int, int], int] = {}
         for window in windows:
             for position in window.positions:
@@ -259,17 +168,24 @@ class _Placer:
                     layer, direction = order[number]
                     pass_ = self.placement.pass_id("iteration", window.iteration, direction)
                     run = runs[window.iteration, number] = self._run(layer.index, direction, pass_)
-                self.placement.place([position], run, durations.BY, sure=sure)
+                self.placement.place([position], run, durations.BY, sure=sure and whole)
+
+    def _are_all_iterations(self, windows: Sequence[durations.Window]) -> bool:
+        """Whether the printed means are of these iterations and no others, as far as the logs tell."""
+        known = {window.iteration for window in windows if window.positions}
+        iterations = self._iterations()
+        if iterations is None:
+            # The lines' own numbers; where there is none either, one iteration is a guess.
+            iterations = max((e.number or 0 for e in self.events if e.kind == "iteration"), default=0)
+        return known == set(range(1, iterations + 1))
 
     def _windows(self) -> list[durations.Window]:
         """Benchmark iterations on the host's clock: [stamp - X ms, stamp]."""
         clock = self.clock
         assert clock is not None
-        enqueues = self.profile.enqueues
-        if any(e.host_start_ns is None or e.host_end_ns is None for e in enqueues):
+        if self.times is None:
             return []
-        begins = [e.prepared_ns or e.host_start_ns or 0 for e in enqueues]
-        ends = [e.host_end_ns or 0 for e in enqueues]
+        begins, ends = self.times.begins, self.times.ends
         spans = [
             (event.number, clock.to_host(event.stamp) - event.duration_ns, clock.to_host(event.stamp))
             for event in self.events
@@ -288,7 +204,8 @@ class _Placer:
             earlier = bisect_left(stamps, end) - 1
             start = max(start - durations.TOLERANCE_NS, stamps[earlier]) if earlier >= 0 else start
             first = bisect_left(begins, start)
-            last = bisect_right(ends, end + durations.TOLERANCE_NS)
+            # What the iteration ran has ended when its line is stamped; stamps are truncated.
+            last = bisect_right(ends, end + STAMP_NS)
             windows.append(
                 durations.Window(iteration=number, start_ns=start, end_ns=end, positions=range(first, max(first, last)))
             )
@@ -328,6 +245,8 @@ class _Placer:
                     self.placement, reference, positions, self._runs_of_pass(pass_), self.facts, self._unlaunched()
                 )
             self.placement.place_in_pass(positions, pass_)
+            if axis is not None and not axis.by_line and self._is_vague(positions):
+                self.placement.unsure.update(p for p in left if self.placement.run_of[p] != NONE)
         if not warm and begins is None:
             self._likely_warm_up(first_iteration)
         if warm or begins is not None:
@@ -337,16 +256,18 @@ class _Placer:
                 self.placement.place_in_pass(setup, self.placement.pass_id("setup"))
         self._later_iterations()
 
+    def _is_vague(self, positions: range) -> bool:
+        """Whether enqueues without host times stand at a stretch's ends, so that more or fewer may be in it."""
+        edges = {positions.start - 1, positions.start, positions.stop - 1, positions.stop}
+        return self.times is not None and not edges.isdisjoint(self.times.unknown)
+
     def _benchmark_begins(self, axis: Timeline | None) -> int | None:
         if axis is None:
             return None
         places = [place for event in self.events if event.kind == "benchmark begins" and (place := axis.event(event))]
         if not places:
             return None
-        return self._first_after(axis, places[0])
-
-    def _first_after(self, axis: Timeline, place: int) -> int:
-        return bisect_left(self.profile.enqueues, place, key=axis.begin)
+        return axis.first_after(places[0])
 
     def _warm_up(self, axis: Timeline | None, limit: int) -> dict[Direction, range]:
         """The warm-up's enqueues by direction, as the log's lines bound them; without a log, all before iteration 1."""
@@ -358,11 +279,11 @@ class _Placer:
                 and (place := axis.event(event)) is not None
             }
             if "forward begins" in places:
-                first = self._first_after(axis, places["forward begins"])
-                last = self._first_after(axis, places["forward ends"]) if "forward ends" in places else limit
+                first = axis.first_after(places["forward begins"])
+                last = axis.first_after(places["forward ends"]) if "forward ends" in places else limit
                 warm: dict[Direction, range] = {"forward": range(first, max(first, min(last, limit)))}
                 if "backward begins" in places:
-                    begin = self._first_after(axis, places["backward begins"])
+                    begin = axis.first_after(places["backward begins"])
                     if begin < limit:
                         warm["backward"] = range(begin, limit)
                 return {direction: positions for direction, positions in warm.items() if positions}
@@ -372,20 +293,28 @@ class _Placer:
 
     def _likely_warm_up(self, limit: int) -> None:
         """Without the log's lines: what runs before iteration 1 is its warm-up if it runs most of what that runs."""
-        reference = self._reference("forward")
-        if recurrence.BY in self.without or not reference or limit >= len(self.profile.enqueues):
+        forward = self._reference("forward")
+        if recurrence.BY in self.without or not forward or limit >= len(self.profile.enqueues):
             return
-        enqueues = self.profile.enqueues
+        placement, enqueues = self.placement, self.profile.enqueues
+        if placement.iteration_of(forward[0]) != 1:
+            return  # an iteration that the log lost comes before it
+        reference = [*forward, *self._reference("backward")]
         pairs = matches(
             [recurrence.signature(enqueues[i]) for i in reference], [recurrence.signature(e) for e in enqueues[:limit]]
         )
-        if pairs is None or 2 * len(pairs) < len(reference):
+        if pairs is None or 2 * len(pairs) < len(forward):
             return
-        pass_ = self.placement.pass_id("warm-up", 0, "forward")
+        passes = {direction: placement.pass_id("warm-up", 0, direction) for direction in _DIRECTIONS}
+        runs = {direction: self._runs_of_pass(pass_) for direction, pass_ in passes.items()}
         recurrence.place_by_recurrence(
-            self.placement, reference, range(limit), self._runs_of_pass(pass_), self.facts, self._unlaunched()
+            placement, reference, range(limit), lambda key: runs[key[1]](key), self.facts, self._unlaunched()
         )
-        self.placement.place_in_pass(range(limit), pass_)
+        # What comes before the first kernel that is known may as well be set-up: no line divides them.
+        placement.unsure.update(p for p in range(pairs[0][1]) if placement.run_of[p] != NONE)
+        turn = next((p for p in range(limit) if placement.pass_of[p] == passes["backward"]), limit)
+        placement.place_in_pass(range(turn), passes["forward"])
+        placement.place_in_pass(range(turn, limit), passes["backward"])
 
     def _reference(self, direction: Direction) -> list[int]:
         """Iteration 1 (else the first with layers) in this direction: the stretch whose layers are known."""
@@ -427,10 +356,8 @@ class _Placer:
         for place, event in lines:
             if event.text not in seen and event.text in index_of:
                 seen.add(event.text)
-                first = max(
-                    positions.start, self._first_after(axis, previous_place) if previous_place else positions.start
-                )
-                last = min(positions.stop, self._first_after(axis, place))
+                first = max(positions.start, axis.first_after(previous_place) if previous_place else positions.start)
+                last = min(positions.stop, axis.first_after(place))
                 key = (index_of[event.text], direction)
                 same = [p for p in reference if self._layer_key(p) == key]
                 recurrence.place_by_recurrence(
@@ -474,15 +401,35 @@ class _Placer:
         marked = self.marked
         return marked is not None and marked.grammar.layers > 0 and self._iterations() in (None, marked.iterations)
 
+    def _doubt_what_has_no_times(self, evidence: Sequence[str], groups: Sequence[int]) -> None:
+        """An enqueue without host times may belong with either neighbour, where these are not of one group."""
+        if self.times is None:
+            return
+        placement, unknown = self.placement, self.times.unknown
+        for position in unknown:
+            if placement.by[position] not in evidence:
+                continue
+            before, after = position - 1, position + 1
+            while before in unknown:
+                before -= 1
+            while after in unknown:
+                after += 1
+            between = before >= 0 and after < len(groups)
+            if not between or not groups[before] == groups[after] == groups[position]:
+                placement.unsure.add(position)
+
     # -- small things ------------------------------------------------------------------------------------------------
 
     def _iterations(self) -> int | None:
-        counts = [event.number for event in self.events if event.kind == "testing"]
-        return counts[0] if len(counts) == 1 else None
+        """How many iterations the logs say were asked for, if they agree."""
+        counts = {event.number for event in self.events if event.kind == "testing"}
+        counts |= {log.iterations for log in self.logs if log.iterations is not None}
+        return counts.pop() if len(counts) == 1 else None
 
     def _unlaunched(self) -> dict[recurrence.LayerKey, int]:
-        """Layers that took time in iteration 1 but enqueued nothing there, with their printed time."""
-        launched = {self._layer_key(p) for d in _DIRECTIONS for p in self._reference(d)}
+        """Printed times of layers that took time in iteration 1 but, as far as is sure, enqueued nothing there."""
+        unsure = self.placement.unsure
+        launched = {self._layer_key(p) for d in _DIRECTIONS for p in self._reference(d) if p not in unsure}
         return {
             (layer.index, direction): printed
             for layer, direction in self.net.execution_order()

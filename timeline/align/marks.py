@@ -1,7 +1,8 @@
 """Caffe's OpenCL timer writes marks into the profile; cut there, every layer has its true enqueues (dvdt-ck.md 2.3a).
 
 ``total.start``; per iteration ``iter.start, forward.start, (layer.start, layer.stop) x n, forward.stop,
-[backward.start, (layer.start, layer.stop) x n, backward.stop,] iter.stop``; ``total.stop``.
+[backward.start, (layer.start, layer.stop) x n, backward.stop,] iter.stop``; ``total.stop``. Between two layers nothing
+is enqueued: a cut that leaves enqueues there is not the true one.
 """
 
 from __future__ import annotations
@@ -11,13 +12,18 @@ from collections.abc import Sequence
 
 import msgspec
 
-from timeline.align.net import Net
+from timeline.align.net import Net, NetLayerSpec
 from timeline.align.placement import LayerRun, Placement
 from timeline.model.log import Direction
 from timeline.model.profile import TimerMark
 from timeline.notes import Notes
 
 BY = "timer marks"
+FAR = 4
+"""Layer times at the marks that differ from the printed ones by more than one part in so many are not theirs."""
+
+MARK_NS = 20_000
+"""What a mark itself takes."""
 
 
 class Grammar(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -40,35 +46,70 @@ class Marked(msgspec.Struct, frozen=True, kw_only=True):
     ends: tuple[TimerMark, ...]
 
 
+class _Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an iteration's passes and layers start and stop, as numbers of marks after its ``iter.start``."""
+
+    passes: list[tuple[Direction, int, int]]
+    layers: list[tuple[NetLayerSpec, Direction, int]]
+    """A layer's stop is the mark after its start."""
+
+
+def _layout(net: Net, grammar: Grammar) -> _Layout:
+    layout = _Layout(passes=[], layers=[])
+    at = 1
+    directions: tuple[Direction, ...] = ("forward", "backward") if grammar.backward else ("forward",)
+    for direction in directions:
+        start = at
+        at += 1
+        for layer in (net.layers if direction == "forward" else net.layers[::-1]) if grammar.layers else ():
+            layout.layers.append((layer, direction, at))
+            at += 2
+        layout.passes.append((direction, start, at))
+        at += 1
+    return layout
+
+
 def read_marks(
-    marks: Sequence[TimerMark], net: Net, iterations: int | None, notes: Notes
+    placement: Placement,
+    marks: Sequence[TimerMark],
+    net: Net,
+    iterations: int | None,
+    printed: int,
+    notes: Notes,
 ) -> tuple[Grammar, int] | None:
-    """The grammar that explains the number of marks, and the number of whole iterations; None when none does."""
+    """The grammar that explains the marks, and the number of whole iterations; None when none does, or several do.
+
+    ``iterations`` is how many the log says were asked for, ``printed`` of how many it says that they ended.
+    """
     if len(marks) < 4 or not net.layers:
         return None
-    found: list[tuple[Grammar, int]] = []
+    whole: list[tuple[Grammar, int]] = []
+    cut: list[tuple[Grammar, int]] = []
     for layers in (len(net.layers), 0):
-        for backward in (False, True):
-            if net.backward is not None and backward != net.backward:
-                continue
+        for backward in (False, True) if net.backward is None else (net.backward,):
             grammar = Grammar(layers=layers, backward=backward)
-            whole, rest = divmod(len(marks) - 2, grammar.per_iteration)
-            if rest == 0 and whole > 0 and iterations in (None, whole):
-                return grammar, whole
-            if whole > 0 and rest == 0:
-                found.append((grammar, whole))
-    if found:
-        grammar, whole = found[0]
-        notes.add(f"timer marks show {whole} iterations, the log says {iterations}")
-        return grammar, whole
-    if net.backward is None:
-        return None
-    # A run that was killed: the marks stop inside an iteration, and what stands before is whole.
-    grammar = Grammar(layers=len(net.layers), backward=net.backward)
-    whole = (len(marks) - 1) // grammar.per_iteration
-    if whole > 0 and iterations is not None and whole < iterations:
-        notes.add(f"timer marks stop after {whole} whole iterations of {iterations}")
-        return grammar, whole
+            count, rest = divmod(len(marks) - 2, grammar.per_iteration)
+            if not rest and count:
+                whole.append((grammar, count))
+            # A run that was killed: the marks stop inside an iteration, after the last one that the log has.
+            begun = (len(marks) - 1) // grammar.per_iteration
+            if layers and iterations is not None and begun in (printed, printed + 1) and begun < iterations:
+                cut.append((grammar, begun))
+    exact = [found for found in whole if found[1] == iterations]
+    for found in (exact, whole, cut):
+        sound = [one for one in found if _is_sound(placement, marks, net, *one)]
+        if found is exact and not sound:
+            # As many marks as the log's own layers and iterations leave are theirs; `check` says what is odd.
+            sound = [one for one in exact if one[0].layers]
+        if len(sound) == 1:
+            grammar, count = sound[0]
+            if found is cut:
+                notes.add(f"timer marks stop after {count} whole iterations of {iterations}")
+            elif iterations not in (None, count):
+                notes.add(f"timer marks show {count} iterations, the log says {iterations}")
+            return grammar, count
+        if sound:
+            break
     notes.add(
         f"{len(marks)} timer marks do not fit {len(net.layers)} layers"
         f"{' forward and backward' if net.backward else ''}: not used"
@@ -76,60 +117,98 @@ def read_marks(
     return None
 
 
+def _is_sound(placement: Placement, marks: Sequence[TimerMark], net: Net, grammar: Grammar, iterations: int) -> bool:
+    """Whether nothing was enqueued between layers, and layers took the times that were printed for them."""
+    if enqueued_between(placement, marks, net, grammar, iterations):
+        return False
+    off, total = _off_printed(marks, net, grammar, iterations)
+    return FAR * off <= total
+
+
+def enqueued_between(
+    placement: Placement, marks: Sequence[TimerMark], net: Net, grammar: Grammar, iterations: int
+) -> int:
+    """How many enqueues of the iterations lie in none of their layers (or passes where layers have no marks)."""
+    layout, before = _layout(net, grammar), _enqueues_before(placement, marks)
+    last = len(marks)
+    between = 0
+    for start in _starts(marks, grammar, iterations):
+        between += before[min(start + grammar.per_iteration - 1, last)] - before[start]
+        spans = [(at, at + 1) for _, _, at in layout.layers] or [(at, stop) for _, at, stop in layout.passes]
+        between -= sum(before[min(start + stop, last)] - before[min(start + at, last)] for at, stop in spans)
+    return between
+
+
+def _starts(marks: Sequence[TimerMark], grammar: Grammar, iterations: int) -> range:
+    """The ``iter.start`` of every whole iteration, and of the one in which the run was killed."""
+    begun = iterations + (1 + iterations * grammar.per_iteration < len(marks) - 1)
+    return range(1, 1 + begun * grammar.per_iteration, grammar.per_iteration)
+
+
+def _enqueues_before(placement: Placement, marks: Sequence[TimerMark]) -> list[int]:
+    """For every mark the number of enqueues before it, and at last the number of all."""
+    return [*(bisect_left(placement.call_indexes, mark.call_index) for mark in marks), len(placement.enqueues)]
+
+
+def _off_printed(marks: Sequence[TimerMark], net: Net, grammar: Grammar, iterations: int) -> tuple[int, int]:
+    """How far the mean times at the marks are from the printed ones, and the sum of these, over all layers."""
+    off = total = 0
+    for layer, direction, at in _layout(net, grammar).layers:
+        spans = []
+        for start in range(1 + at, 1 + iterations * grammar.per_iteration, grammar.per_iteration):
+            begin, end = marks[start].host_ns, marks[start + 1].host_ns
+            if begin is not None and end is not None:
+                spans.append(end - begin)
+        printed = layer.printed_ns(direction)
+        if printed is not None and spans:
+            total += printed
+            off += max(0, abs(sum(spans) // len(spans) - printed) - MARK_NS)
+    return off, total
+
+
 def place_by_marks(
     placement: Placement, marks: Sequence[TimerMark], net: Net, grammar: Grammar, iterations: int
 ) -> Marked:
-    """Cut the enqueues at the marks, and give every layer its host span."""
-    calls = [mark.call_index for mark in marks]
-    ends = []
-    at = 1  # after total.start
-    for iteration in range(1, iterations + 1):
-        at += 1  # iter.start
-        for direction in _directions(grammar):
-            order = net.layers if direction == "forward" else net.layers[::-1]
-            pass_ = placement.pass_id("iteration", iteration, direction)
-            pass_start = at
-            at += 1
-            for layer in order if grammar.layers else ():
-                run = placement.add_run(
-                    LayerRun(
-                        layer=layer.layer,
-                        layer_index=layer.index,
-                        direction=direction,
-                        pass_=pass_,
-                        printed_ns=layer.printed_ns(direction),
-                        host_start_ns=marks[at].host_ns,
-                        host_end_ns=marks[at + 1].host_ns,
-                    )
+    """Cut the enqueues at the marks, and give every layer its host span.
+
+    An iteration in which the run was killed is cut as far as its marks go: what follows the last one is of the layer
+    that it opened.
+    """
+    layout, before = _layout(net, grammar), _enqueues_before(placement, marks)
+    for iteration, start in enumerate(_starts(marks, grammar, iterations), 1):
+        passes = {}
+        for direction, first, _ in layout.passes:
+            if start + first < len(marks):
+                passes[direction] = placement.pass_id("iteration", iteration, direction)
+        for layer, direction, at in layout.layers:
+            if start + at >= len(marks):
+                break
+            stop = marks[start + at + 1].host_ns if start + at + 1 < len(marks) else None
+            run = placement.add_run(
+                LayerRun(
+                    layer=layer.layer,
+                    layer_index=layer.index,
+                    direction=direction,
+                    pass_=passes[direction],
+                    printed_ns=layer.printed_ns(direction),
+                    host_start_ns=marks[start + at].host_ns,
+                    host_end_ns=stop,
                 )
-                placement.place(_between(placement, calls[at], calls[at + 1]), run, BY)
-                at += 2
-            placement.place_in_pass(_between(placement, calls[pass_start], calls[at]), pass_)
-            at += 1
-        ends.append(marks[at])
-        at += 1
-    return Marked(grammar=grammar, iterations=iterations, ends=tuple(ends))
+            )
+            placement.place(range(before[start + at], before[start + at + 1]), run, BY)
+        for direction, first, last in layout.passes:
+            if start + first < len(marks):
+                until = before[min(start + last, len(marks))]
+                placement.place_in_pass(range(before[start + first], until), passes[direction])
+    ends = tuple(marks[k * grammar.per_iteration] for k in range(1, iterations + 1))
+    return Marked(grammar=grammar, iterations=iterations, ends=ends)
 
 
-def _directions(grammar: Grammar) -> tuple[Direction, ...]:
-    return ("forward", "backward") if grammar.backward else ("forward",)
-
-
-def _between(placement: Placement, first_call: int, last_call: int) -> range:
-    return range(bisect_left(placement.call_indexes, first_call), bisect_left(placement.call_indexes, last_call))
-
-
-def check_against_printed(placement: Placement, net: Net, notes: Notes) -> None:
-    """The marks' host spans must average to the printed times; if they do not, log and profile are not of one run."""
-    spans: dict[tuple[int, Direction], list[int]] = {}
-    for run in placement.runs:
-        if run.host_start_ns is not None and run.host_end_ns is not None:
-            spans.setdefault((run.layer_index, run.direction), []).append(run.host_end_ns - run.host_start_ns)
-    off = total = 0
-    for layer, direction in net.execution_order():
-        printed, seen = layer.printed_ns(direction), spans.get((layer.index, direction))
-        if printed is not None and seen:
-            total += printed
-            off += abs(sum(seen) // len(seen) - printed)
-    if total and off > total // 4:
+def check(placement: Placement, marks: Sequence[TimerMark], net: Net, marked: Marked, notes: Notes) -> None:
+    """Say where the marks do not agree with what else is known: log and profile may not be of one run."""
+    off, total = _off_printed(marks, net, marked.grammar, marked.iterations)
+    if FAR * off > total:
         notes.add(f"layer times at the timer marks differ from the printed ones by {100 * off // total} %")
+    between = enqueued_between(placement, marks, net, marked.grammar, marked.iterations)
+    if between and marked.grammar.layers:
+        notes.add("kernel or copy between the timer marks of two layers", count=between)

@@ -75,7 +75,7 @@ def read_net(logs: Sequence[FrameworkLog], notes: Notes) -> Net:
 
 
 def _backward(logs: Sequence[FrameworkLog], layers: Sequence[NetLayerSpec]) -> bool | None:
-    """``backward: 0 ms`` for all layers is printed when no backward was run."""
+    """``backward: 0 ms`` for all layers is printed when no backward was run; the warm-up runs what iterations do."""
     if any(layer.backward_ns for layer in layers):
         return True
     averages = [log.average_backward_ns for log in logs if log.average_backward_ns is not None]
@@ -87,4 +87,9 @@ def _backward(logs: Sequence[FrameworkLog], layers: Sequence[NetLayerSpec]) -> b
     ]
     if averages:
         return any(averages)
-    return False if any(layer.forward_ns is not None for layer in layers) else None
+    if any(layer.forward_ns is not None for layer in layers):
+        return False
+    kinds = {event.kind for log in logs for event in log.events}
+    if "backward begins" in kinds:
+        return True
+    return False if {"forward begins", "benchmark begins"} <= kinds else None

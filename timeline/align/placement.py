@@ -98,7 +98,7 @@ class Placement:
                 self.by[position] = by
                 if not sure:
                     self.unsure.add(position)
-            elif not self._same_layer(held, run):
+            elif held != run and not self._same_layer(held, run):
                 self.contradictions[f"{by} against {self.by[position]}"] += 1
 
     def place_in_pass(self, positions: Iterable[int], pass_: int) -> None:
@@ -113,4 +113,4 @@ class Placement:
 
     def _same_layer(self, one: int, other: int) -> bool:
         a, b = self.runs[one], self.runs[other]
-        return a.layer_index == b.layer_index and a.direction == b.direction
+        return a.layer_index == b.layer_index and a.pass_ == b.pass_

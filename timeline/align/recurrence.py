@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
 
 from timeline.align.placement import NONE, Placement
@@ -48,19 +49,27 @@ def place_by_recurrence(
 
     A fill or write without a counterpart goes to the layer of the kernel that follows it, if that has one. Where a
     layer that launches nothing (its work ran on the host; ``unlaunched`` has its printed time in ns) lies in between,
-    it may be that layer's and is not sure; it goes there if the host was busy between it and the kernel.
+    it may be that layer's and is not sure; it goes there if the host was busy between it and the kernel. Neither is it
+    sure where a kernel of another layer is missing in between.
     """
     enqueues = placement.enqueues
-    pairs = matches([signature(enqueues[i]) for i in reference], [signature(enqueues[i]) for i in target])
+    ones, others = [signature(enqueues[i]) for i in reference], [signature(enqueues[i]) for i in target]
+    pairs = matches(ones, others)
     if pairs is None:
         return
-    layer_of: dict[int, LayerKey] = {}
-    for i, j in pairs:
-        run = placement.run_of[reference[i]]
-        if run != NONE:
-            layer_of[target[j]] = (placement.runs[run].layer_index, placement.runs[run].direction)
+    keys: list[LayerKey | None] = []
+    for position in reference:
+        run = placement.run_of[position]
+        keys.append(None if run == NONE else (placement.runs[run].layer_index, placement.runs[run].direction))
+    layer_of = {target[j]: key for i, j in pairs if (key := keys[i]) is not None}
     matched = {target[j] for _, j in pairs}
     unsure = {target[j] for i, j in pairs if reference[i] in placement.unsure}
+    unsure |= {target[j] for j in _ambiguous(ones, others, pairs, keys)}
+    after_missing = {
+        target[j]
+        for (before, _), (i, j) in pairwise([(-1, -1), *pairs])
+        if any(keys[missing] != keys[i] for missing in range(before + 1, i))
+    }
     following: LayerKey | None = None
     following_unsure = False
     next_begin: int | None = None
@@ -79,12 +88,28 @@ def place_by_recurrence(
                     unsure.add(position)
         else:
             # A kernel without a layer is the program's own: what prepares it is no layer's either.
-            following, host_layer, following_unsure = layer_of.get(position), None, position in unsure
+            following, host_layer = layer_of.get(position), None
+            following_unsure = position in unsure or position in after_missing
         next_begin = enqueue.prepared_ns or enqueue.host_start_ns
     for position in target:
         key = layer_of.get(position)
         if key is not None:
             placement.place([position], run_for(key), by, sure=position not in unsure)
+
+
+def _ambiguous(
+    ones: Sequence[Hashable],
+    others: Sequence[Hashable],
+    pairs: Sequence[tuple[int, int]],
+    keys: Sequence[LayerKey | None],
+) -> list[int]:
+    """Of ``others`` those that as good a match, found from the end, puts into another layer."""
+    if len(pairs) == len(ones) == len(others):
+        return []
+    from_end = matches(ones[::-1], others[::-1]) or ()
+    keys_from_end = {len(others) - 1 - j: keys[len(ones) - 1 - i] for i, j in from_end}
+    keys_of = {j: keys[i] for i, j in pairs}
+    return [j for j in keys_of.keys() | keys_from_end.keys() if keys_of.get(j) != keys_from_end.get(j)]
 
 
 def _layer_on_host(following: LayerKey, unlaunched: Mapping[LayerKey, int]) -> LayerKey | None:

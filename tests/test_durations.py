@@ -1,0 +1,143 @@
+"""The fit of printed layer times: mostly right, and where it is not, it says that it may not be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.score import load, score
+from tests.synthetic_run import MS, US, Kernel, Layer, Run, make_run, random_net
+from timeline.align import NONE, align
+from timeline.notes import Notes
+from timeline.pipeline import convert
+
+seeds = st.integers(0, 2**32 - 1).map(Random)
+
+
+def outcome(run: Run, notes: Notes | None = None) -> Counter[str]:
+    """How many enqueues of the iterations are right, wrong or not placed, and whether that was said to be sure."""
+    placement = align(run.profile, [run.log], notes or Notes()).placement
+    counts: Counter[str] = Counter()
+    for position, place in enumerate(run.places):
+        number = placement.run_of[position]
+        sure = "sure" if position not in placement.unsure else "unsure"
+        if number == NONE:
+            counts["not placed"] += place is not None and place[0] > 0
+            continue
+        held = placement.runs[number]
+        right = (placement.passes[held.pass_].iteration, held.direction, held.layer) == place
+        counts[f"{'right' if right else 'wrong'}, {sure}"] += 1
+    return counts
+
+
+def random_run(rng: Random, timer_noise: int) -> Run:
+    """Any net, some layers of which launch nothing, in one to three iterations that differ."""
+    return make_run(
+        rng,
+        random_net(rng, rng.randint(3, 25), empty=rng.choice([0, 0.2, 0.5])),
+        iterations=rng.choice([1, 1, 2, 3]),
+        backward=rng.random() < 0.5,
+        marks=False,
+        jitter=rng.choice([0, 0.1, 0.5]),
+        warm_up=rng.random() < 0.8,
+        extra_fills=True,
+        tail=rng.choice([0, 2]),
+        timer_noise=timer_noise,
+    )
+
+
+@given(seeds, st.sampled_from([0, 5 * US, 10 * US]))
+def test_a_wrong_layer_is_never_said_to_be_sure(rng: Random, timer_noise: int) -> None:
+    """Nor is anything outside the iterations drawn into them, whatever the layers launch."""
+    assert outcome(random_run(rng, timer_noise))["wrong, sure"] == 0
+
+
+def test_most_enqueues_are_placed_right_and_surely() -> None:
+    """Of 100 runs: at least 95 % right, four fifths of all without a doubt, nothing wrong without one."""
+    total: Counter[str] = Counter()
+    for seed in range(100):
+        total += outcome(random_run(Random(seed), 3 * US))
+    right, everything = total["right, sure"] + total["right, unsure"], sum(total.values())
+    assert right >= 0.95 * everything
+    assert total["right, sure"] >= 0.8 * everything
+    assert total["wrong, sure"] == 0
+
+
+def test_layers_that_cannot_be_told_apart_are_doubted() -> None:
+    """A layer without kernels may as well come before or after one that launches two in as much time."""
+    net = [
+        Layer(name="a", forward=[Kernel(name="k", ns=MS)]),
+        Layer(name="b", forward=[Kernel(name="k", ns=10 * US)], host_ns=0),
+        Layer(name="c", forward=[Kernel(name="k", ns=10 * US)], host_ns=0),
+        Layer(name="d", forward=[Kernel(name="k", ns=MS)]),
+    ]
+    counts = outcome(make_run(Random(1), net, marks=False, warm_up=False))
+    assert counts["right, unsure"] + counts["wrong, unsure"] >= 2
+    assert counts["right, sure"] >= 2
+    assert counts["wrong, sure"] == 0
+
+
+def test_layers_without_kernels_share_the_room_between_their_neighbours() -> None:
+    """Each would fit there alone, both do not: then the one before launched what lies there."""
+    net = [
+        Layer(name="a", forward=[Kernel(name="k", ns=MS)], host_ns=0),
+        Layer(name="host", host_ns=6 * MS),
+        Layer(name="b", forward=[Kernel(name="k", ns=600 * US)], host_ns=0),
+        Layer(name="c", forward=[Kernel(name="k", ns=200 * US)], host_ns=0),
+        Layer(name="host too", host_ns=5 * MS),
+        Layer(name="d", forward=[Kernel(name="k", ns=MS)], host_ns=0),
+    ]
+    counts = outcome(make_run(Random(2), net, marks=False, warm_up=False))
+    assert +counts == {"right, sure": 4}
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_what_runs_right_after_an_iteration_is_not_in_it(iterations: int) -> None:
+    """Neither the next iteration's first kernel nor what the program does in the end."""
+    net = [Layer(name=f"l{i}", forward=[Kernel(name=f"k{i}", ns=300 * US)], host_ns=US) for i in range(4)]
+    for seed in range(20):
+        run = make_run(Random(seed), net, marks=False, iterations=iterations, tail=2, gap=(US, 2 * US))
+        counts = outcome(run)
+        assert counts["wrong, sure"] == counts["wrong, unsure"] == counts["not placed"] == 0
+
+
+def test_times_of_another_program_are_not_used_and_that_is_said() -> None:
+    """Printed times that nothing in the calls bears out."""
+    run = make_run(Random(4), random_net(Random(4), 8, empty=0), marks=False)
+    ns = [layer.printed_ns for layer in run.log.layers if layer.direction == "forward"]
+    other = iter(sorted(ns, reverse=True))
+    layers = tuple(
+        msgspec.structs.replace(layer, printed_ns=next(other) if layer.direction == "forward" else 0)
+        for layer in run.log.layers
+    )
+    log = msgspec.structs.replace(run.log, layers=layers)
+    notes = Notes()
+    placement = align(run.profile, [log], notes).placement
+    assert "durations" not in placement.by
+    assert any("do not fit the enqueues" in note.kind for note in notes.problems)
+
+
+REAL = {"alexnet-b3-libdnn-train-iter2": 123}
+"""Of sets with several iterations so many enqueues are right by durations alone; of all others every one."""
+
+
+@pytest.mark.shared
+def test_real_sets_are_right_without_their_marks_or_doubted(shared: Path, tmp_path: Path) -> None:
+    """Nothing wrong without a doubt, neither in iterations nor in the warm-up that is named after them."""
+    folder = shared / "samples" / "dvdt"
+    profiles = [path for path in sorted(folder.glob("*.prof.json")) if Path(str(path)[:-9] + "run.log").exists()]
+    assert len(profiles) >= 7
+    for profile in profiles:
+        name = profile.name.removesuffix(".prof.json")
+        out = tmp_path / "out.json"
+        convert(folder / f"{name}.run.log", profile, without=["timer marks"], output=out, check=True)
+        found = score(load(out), load(folder / f"{name}.truth.json"))
+        assert found["evidence"]["durations"] == found["iterations"]["total"]
+        assert found["wrong_and_sure"] == 0
+        assert found["iterations"]["right"] >= REAL.get(name, found["iterations"]["total"])

@@ -1,0 +1,217 @@
+"""Timer marks: the cut is the true one or none, for whole runs, cut ones, and logs that say something else."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+import msgspec
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.synthetic_run import Kernel, Layer, Run, make_run, random_net
+from timeline.align import NONE, Alignment, align
+from timeline.model.log import FrameworkLog, LogEvent
+from timeline.notes import Notes
+
+seeds = st.integers(0, 2**32 - 1).map(Random)
+MARKS_ONLY = frozenset({"recurrence", "durations", "boundary stamps", "position"})
+
+
+def place(found: Alignment, position: int) -> tuple[int | None, str, str] | None:
+    """(iteration, direction, layer) that an enqueue was given."""
+    run = found.placement.run_of[position]
+    if run == NONE:
+        return None
+    layer = found.placement.runs[run]
+    return found.placement.passes[layer.pass_].iteration, layer.direction, layer.layer
+
+
+def check_exact(run: Run, found: Alignment) -> None:
+    """Every enqueue of an iteration in its true layer, every other in none."""
+    for position, true in enumerate(run.places):
+        assert place(found, position) == (true if true is not None and true[0] > 0 else None)
+
+
+def replaced(run: Run, **changes: object) -> FrameworkLog:
+    return msgspec.structs.replace(run.log, **changes)
+
+
+@given(seeds, st.integers(1, 12), st.integers(1, 4), st.booleans(), st.booleans())
+def test_sequences_are_cut_as_they_were_built(
+    rng: Random, layers: int, iterations: int, backward: bool, warm_up: bool
+) -> None:
+    """Forward only and with backward, any net and number of iterations; the host spans hold their enqueues."""
+    net = random_net(rng, layers)
+    run = make_run(rng, net, iterations=iterations, backward=backward, warm_up=warm_up, tail=2)
+    notes = Notes()
+    found = align(run.profile, [run.log], notes, without=MARKS_ONLY)
+    check_exact(run, found)
+    assert not notes.problems
+    runs = found.placement.runs
+    assert len(runs) == iterations * layers * (2 if backward else 1)
+    assert all(a.host_end_ns <= b.host_start_ns for a, b in pairwise(runs) if a.host_end_ns and b.host_start_ns)
+    for enqueue, number in zip(run.profile.enqueues, found.placement.run_of, strict=True):
+        if number != NONE:
+            held = runs[number]
+            assert held.host_start_ns is not None
+            assert held.host_end_ns is not None
+            assert enqueue.host_start_ns is not None
+            assert enqueue.host_end_ns is not None
+            assert held.host_start_ns <= enqueue.host_start_ns <= enqueue.host_end_ns <= held.host_end_ns
+
+
+@given(seeds, st.integers(1, 8), st.integers(1, 4), st.booleans(), st.data())
+def test_a_killed_run_is_cut_as_far_as_its_marks_go(
+    rng: Random, layers: int, iterations: int, backward: bool, data: st.DataObject
+) -> None:
+    """The log has no layer times then, only the net that was set up: whole iterations are right, nothing is wrong."""
+    run = make_run(rng, random_net(rng, layers, empty=0), iterations=iterations, backward=backward)
+    benchmark = run.profile.marks[0].call_index
+    end = data.draw(st.integers(benchmark + 1, run.profile.calls))
+    marks = tuple(mark for mark in run.profile.marks if mark.call_index < end)
+    enqueues = tuple(enqueue for enqueue in run.profile.enqueues if enqueue.call_index < end)
+    printed = [e for e in run.log.events if e.kind == "iteration"]
+    per_iteration = (len(run.profile.marks) - 2) // iterations
+    whole = min(iterations, (len(marks) - 1) // per_iteration)
+    assume(whole < iterations)
+    kept = {event.line for event in printed[:whole]}
+    before = [e for e in run.log.events if e.line < printed[0].line]
+    log = replaced(run, layers=(), events=(*before, *(e for e in printed if e.line in kept)))
+    cut = Run(
+        profile=msgspec.structs.replace(run.profile, marks=marks, enqueues=enqueues, calls=end),
+        log=log,
+        places=run.places[: len(enqueues)],
+        starts=run.starts,
+    )
+    notes = Notes()
+    found = align(cut.profile, [log], notes, without=MARKS_ONLY)
+    for position, true in enumerate(cut.places):
+        assert place(found, position) in (None, true)
+        if true is not None and 0 < true[0] <= whole and layers > 1:
+            assert place(found, position) == true
+    if any(true is not None and true[0] > 0 for true in cut.places):
+        assert any("timer marks" in note.kind for note in notes.problems)
+
+
+@given(seeds, st.integers(2, 12), st.integers(1, 6), st.booleans(), st.integers(-5, 5).filter(bool))
+def test_a_net_with_the_wrong_number_of_layers_is_never_used(
+    rng: Random, layers: int, iterations: int, backward: bool, more: int
+) -> None:
+    """Also when by chance the number of marks fits another number of iterations: what lies between layers tells."""
+    assume(layers + more > 0)
+    run = make_run(rng, random_net(rng, layers, empty=0), iterations=iterations, backward=backward)
+    other = make_run(Random(1), random_net(rng, layers + more), iterations=1, backward=backward)
+    events = tuple(event for event in run.log.events if event.kind not in ("testing", "iteration", "average begins"))
+    log = replaced(run, layers=other.log.layers, net=(), events=events, iterations=None)
+    notes = Notes()
+    found = align(run.profile, [log], notes, without=MARKS_ONLY, by_order_alone=True)
+    assert set(found.placement.by) == {""}
+    assert any("timer marks do not fit" in note.kind for note in notes.problems)
+
+
+def test_the_chance_fit_of_the_wrong_number_of_layers_is_possible() -> None:
+    """10 layers in 3 iterations and 7 layers in 4 leave as many marks: the check above is needed."""
+    run = make_run(Random(1), random_net(Random(1), 10, empty=0), iterations=3)
+    assert len(run.profile.marks) == 2 + 3 * (4 + 2 * 10) == 2 + 4 * (4 + 2 * 7)
+
+
+@given(seeds, st.integers(1, 6), st.integers(1, 4), st.booleans())
+def test_marks_of_passes_alone_tell_the_passes(rng: Random, layers: int, iterations: int, backward: bool) -> None:
+    """Newer programs mark layers only on demand: iteration and direction are then exact, layers left to others."""
+    net = random_net(rng, layers, empty=0)
+    run = make_run(rng, net, iterations=iterations, backward=backward)
+    per_layer = range(2 * layers)
+    kept = [run.profile.marks[0]]
+    rest = iter(run.profile.marks[1:-1])
+    for _ in range(iterations):
+        kept.append(next(rest))
+        for _ in range(2 if backward else 1):
+            kept.append(next(rest))
+            for _ in per_layer:
+                next(rest)
+            kept.append(next(rest))
+        kept.append(next(rest))
+    kept.append(run.profile.marks[-1])
+    profile = msgspec.structs.replace(run.profile, marks=tuple(kept))
+    found = align(profile, [run.log], Notes(), without=MARKS_ONLY)
+    placement = found.placement
+    assert set(placement.by) == {""}
+    for position, true in enumerate(run.places):
+        number = placement.pass_of[position]
+        if true is not None and true[0] > 0:
+            assert (placement.passes[number].iteration, placement.passes[number].direction) == true[:2]
+        else:
+            assert number == NONE or placement.passes[number].phase != "iteration"
+
+
+def test_marks_without_a_log_place_nothing() -> None:
+    """The net is not known: no layer can be named."""
+    run = make_run(Random(1), random_net(Random(1), 5))
+    found = align(run.profile, [], Notes())
+    assert set(found.placement.by) == {""}
+    assert found.placement.passes == []
+
+
+@pytest.mark.parametrize("said", [1, 3, 50])
+def test_a_log_that_says_another_number_of_iterations_is_told_of(said: int) -> None:
+    """The marks are the profile's own; what they show is used, and the difference is a problem."""
+    run = make_run(Random(2), random_net(Random(2), 6, empty=0), iterations=2)
+
+    def changed(event: LogEvent) -> LogEvent:
+        return msgspec.structs.replace(event, number=said) if event.kind == "testing" else event
+
+    log = replaced(run, events=tuple(map(changed, run.log.events)), iterations=said)
+    notes = Notes()
+    found = align(run.profile, [log], notes, without=MARKS_ONLY)
+    check_exact(run, found)
+    assert f"timer marks show 2 iterations, the log says {said}" in [note.kind for note in notes.problems]
+
+
+def test_ambiguous_marks_are_not_used() -> None:
+    """One layer, no word on backward: five forward-only iterations and three with backward leave as many marks."""
+    empty = [Layer(name="data"), Layer(name="loss")]
+    run = make_run(Random(3), empty[:1], iterations=5)
+    assert len(run.profile.marks) == 2 + 3 * (6 + 4)
+    log = replaced(run, layers=(), events=(), iterations=None)
+    notes = Notes()
+    found = align(run.profile, [log], notes)
+    assert found.placement.runs == []
+    assert any("do not fit" in note.kind for note in notes.problems)
+
+
+def test_kernels_between_the_marks_of_layers_are_counted() -> None:
+    """They are in no layer; a stock program has none, so the person is told."""
+    rng = Random(4)
+    net = [Layer(name=f"l{i}", forward=[Kernel(name="k", ns=100_000)]) for i in range(3)]
+    run = make_run(rng, net)
+    stop, start = run.profile.marks[4], run.profile.marks[5]
+    assert start.call_index == stop.call_index + 1
+    odd = msgspec.structs.replace(run.profile.enqueues[-3], call_index=stop.call_index)
+    enqueues = sorted([*run.profile.enqueues, odd], key=lambda e: e.call_index)
+    profile = msgspec.structs.replace(run.profile, enqueues=tuple(enqueues))
+    notes = Notes()
+    found = align(profile, [run.log], notes, without=MARKS_ONLY)
+    assert found.placement.run_of[enqueues.index(odd)] == NONE
+    assert any("between the timer marks" in note.kind and note.count == 1 for note in notes.problems)
+
+
+def test_times_at_the_marks_that_are_not_the_printed_ones_are_told_of() -> None:
+    """The log of another run of the same net: the marks are still the profile's own."""
+    run = make_run(Random(5), random_net(Random(5), 6, empty=0))
+    layers = tuple(msgspec.structs.replace(layer, printed_ns=3 * layer.printed_ns) for layer in run.log.layers)
+    notes = Notes()
+    found = align(run.profile, [replaced(run, layers=layers)], notes, without=MARKS_ONLY)
+    check_exact(run, found)
+    assert any("differ from the printed ones" in note.kind for note in notes.problems)
+
+
+@pytest.mark.parametrize("iterations", [1, 2])
+def test_no_marks_at_all_is_no_problem(iterations: int) -> None:
+    """Other frameworks leave none."""
+    run = make_run(Random(6), random_net(Random(6), 4), iterations=iterations, marks=False)
+    notes = Notes()
+    found = align(run.profile, [run.log], notes, without=MARKS_ONLY)
+    assert set(found.placement.by) == {""}
+    assert not notes.problems

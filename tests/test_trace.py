@@ -1,0 +1,289 @@
+"""The whole picture of random profiles: what must hold whatever went in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import Any, Literal
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.synthetic_run import MS, SECOND, US, Clocks, Run, make_run, random_net
+from timeline import summary
+from timeline.align import NONE, Alignment, align
+from timeline.build import BuildOptions, build
+from timeline.model.log import FrameworkLog
+from timeline.model.profile import BufferCreated, Enqueue, HostCall, Profile, Queue
+from timeline.notes import Notes
+from timeline.trace import CounterValue, Event, Flow, InvariantError, Process, Slice, Trace, Track, checked
+
+HostCalls = Literal["all", "enqueue", "none"]
+seeds = st.integers(0, 2**32 - 1).map(Random)
+FAR = {"queued_ns": None, "submit_ns": None, "start_ns": None, "end_ns": None}
+BARE = {"host_start_ns": None, "host_end_ns": None, "prepared_ns": None}
+
+
+def tangled(rng: Random) -> Run:
+    """Several queues on two devices, kernels that overlap, take no time or have no times, in and outside of layers."""
+    run = make_run(
+        rng,
+        random_net(rng, rng.randint(1, 6)),
+        iterations=rng.randint(1, 2),
+        backward=rng.random() < 0.5,
+        marks=rng.random() < 0.7,
+        boundary_lines=rng.random() < 0.3,
+        tail=2,
+        extra_fills=True,
+        clocks=Clocks(drift=rng.choice([0, 0, 80e-6]), zone_ns=3600 * SECOND),
+    )
+    queues = rng.choice([1, 1, 3])
+    messy = rng.random() < 0.6
+    enqueues: list[Enqueue] = []
+    for enqueue in run.profile.enqueues:
+        if queues > 1:
+            enqueue = msgspec.structs.replace(enqueue, queue=rng.randrange(queues))
+        if messy and rng.random() < 0.1:
+            enqueue = msgspec.structs.replace(enqueue, **FAR)
+        elif messy and rng.random() < 0.2:
+            longer = rng.choice([-1, 1, 1]) * rng.randint(0, 2 * MS)
+            assert enqueue.start_ns is not None
+            assert enqueue.end_ns is not None
+            enqueue = msgspec.structs.replace(enqueue, end_ns=max(enqueue.start_ns, enqueue.end_ns + longer))
+        if messy and rng.random() < 0.05:
+            enqueue = msgspec.structs.replace(enqueue, **BARE)
+        enqueues.append(enqueue)
+    last = run.profile.calls
+    calls = tuple(
+        HostCall(call_index=number, name="clBuildProgram", start_ns=e.host_end_ns, end_ns=e.host_end_ns)
+        for number, e in zip(range(last, last + 3), enqueues, strict=False)
+    )
+    buffers = tuple(
+        BufferCreated(call_index=last + 3 + n, handle=rng.choice("ab"), size_bytes=n * 1000, end_ns=e.host_end_ns)
+        for n, e in zip(range(4), enqueues, strict=False)
+    )
+    profile = msgspec.structs.replace(
+        run.profile,
+        enqueues=tuple(enqueues),
+        queues=tuple(Queue(index=i, device=i // 2, handle=str(i)) for i in range(queues)),
+        host_calls=calls,
+        buffers=buffers,
+    )
+    return Run(profile=profile, log=run.log, places=run.places, starts=run.starts)
+
+
+def picture(run: Run, host_calls: HostCalls = "enqueue", logs: bool = True) -> tuple[Trace, Alignment]:
+    notes = Notes()
+    log: list[FrameworkLog] = [run.log] if logs else []
+    alignment = align(run.profile, log, notes)
+    facts = summary.metadata("test", [], [alignment])
+    return build([alignment], log, BuildOptions(host_calls=host_calls), facts, notes), alignment
+
+
+def drawn(profile: Profile) -> dict[int, Enqueue]:
+    return {e.call_index: e for e in profile.enqueues if e.start_ns is not None and e.end_ns is not None}
+
+
+def arguments(event: Slice) -> dict[str, Any]:
+    return {**event.shared, **event.args}
+
+
+@given(seeds, st.sampled_from(["all", "enqueue", "none"]), st.booleans())
+def test_the_invariants_hold_for_any_profile(rng: Random, host_calls: HostCalls, logs: bool) -> None:
+    """No kernel lost, doubled or altered; children inside parents; siblings disjoint; no arrow back; the same again."""
+    run = tangled(rng)
+    trace, alignment = picture(run, host_calls, logs)
+    expected = drawn(run.profile)
+    total = sum((e.end_ns or 0) - (e.start_ns or 0) for e in expected.values())
+    events = list(checked(trace, len(expected), total))
+    kernels = {a["call_index"]: e for e in slices(events, "kernel", "copy") if (a := arguments(e))}
+    assert kernels.keys() == expected.keys()
+    device = {queue.index: queue.device for queue in run.profile.queues}
+    shifts: dict[int, set[int]] = {}
+    for index, event in kernels.items():
+        enqueue = expected[index]
+        assert enqueue.start_ns is not None
+        assert enqueue.end_ns is not None
+        assert event.dur_ns == enqueue.end_ns - enqueue.start_ns
+        shifts.setdefault(device[enqueue.queue], set()).add(event.start_ns - enqueue.start_ns)
+    assert all(len(shift) == 1 for shift in shifts.values())
+    assert list(trace.events()) == events
+    again, _ = picture(run, host_calls, logs)
+    assert list(again.events()) == events
+    assert again.metadata == trace.metadata
+    assert len(alignment.placement.by) == len(run.profile.enqueues)
+
+
+def slices(events: list[Event], *categories: str) -> Iterator[Slice]:
+    return (event for event in events if isinstance(event, Slice) and event.category in categories)
+
+
+@given(seeds)
+def test_layers_and_passes_sum_what_they_hold(rng: Random) -> None:
+    """``kernels`` and ``kernel_ns`` are of the kernels inside the slice, and only of those with its own arguments."""
+    run = tangled(rng)
+    trace, _ = picture(run)
+    events = list(trace.events())
+    devices = {track.id for track in trace.tracks if track.process >= 100}
+    for parent in slices(events, "layer", "pass"):
+        if parent.track not in devices:
+            continue
+        inside = [
+            event
+            for event in slices(events, "kernel", "copy")
+            if event.track == parent.track
+            and parent.start_ns <= event.start_ns
+            and event.start_ns + event.dur_ns <= parent.start_ns + parent.dur_ns
+        ]
+        args = arguments(parent)
+        own = [e for e in inside if parent.category == "pass" or arguments(e).get("layer") == args["layer"]]
+        if any(event.dur_ns == 0 for event in inside):
+            continue  # one without duration stands on a border, inside both or neither
+        kernels = [event for event in own if event.category == "kernel"]
+        assert args["kernels"] == len(kernels)
+        assert args["kernel_ns"] == sum(event.dur_ns for event in kernels)
+        assert parent.start_ns == min(event.start_ns for event in own)
+        assert parent.start_ns + parent.dur_ns == max(event.start_ns + event.dur_ns for event in own)
+
+
+@given(seeds, st.booleans())
+def test_arguments_are_what_the_contract_says(rng: Random, logs: bool) -> None:
+    """Absent when unknown, one type per key, set-up without an iteration, the warm-up as iteration 0."""
+    run = tangled(rng)
+    trace, alignment = picture(run, logs=logs)
+    placement = alignment.placement
+    position = {enqueue.call_index: number for number, enqueue in enumerate(run.profile.enqueues)}
+    types: dict[str, set[type]] = {}
+    for event in slices(list(trace.events()), "kernel", "copy", "layer", "pass"):
+        args = arguments(event)
+        for key, value in args.items():
+            types.setdefault(key, set()).add(type(value))
+        if event.category == "pass" and args.get("phase") == "setup":
+            assert "iteration" not in args
+        if event.category not in ("kernel", "copy"):
+            continue
+        at = position[args["call_index"]]
+        assert ("layer" in args) == ("layer_by" in args) == (placement.run_of[at] != NONE)
+        assert args.get("sure", True) == (at not in placement.unsure)
+        if "layer" in args:
+            held = placement.runs[placement.run_of[at]]
+            assert args["layer"] == held.layer
+            assert args["direction"] == held.direction
+            assert args["iteration"] == placement.passes[held.pass_].iteration
+            assert "phase" not in args
+        else:
+            assert not {"layer", "layer_index", "direction", "sure"} & args.keys()
+        assert ("bytes" in args) == ("copy_direction" in args) == (event.category == "copy")
+    assert all(len(kinds) == 1 for kinds in types.values())
+    assert type(None) not in {kind for kinds in types.values() for kind in kinds}
+
+
+@given(seeds)
+def test_counters_and_arrows_lie_within_the_picture(rng: Random) -> None:
+    """Counters in order and not after the last slice; every arrow from an enqueue's call to its own kernel."""
+    run = tangled(rng)
+    trace, _ = picture(run, "all")
+    events = list(trace.events())
+    last = max((e.start_ns + e.dur_ns for e in events if isinstance(e, Slice)), default=0)
+    times: dict[tuple[int, str], int] = {}
+    for event in events:
+        if isinstance(event, CounterValue):
+            key = event.process, event.name
+            assert times.get(key, 0) <= event.time_ns <= last
+            times[key] = event.time_ns
+    begins = {(e.track, e.start_ns): arguments(e)["call_index"] for e in slices(events, "kernel", "copy")}
+    calls: dict[tuple[int, int], list[int]] = {}
+    for event in slices(events, "api"):
+        calls.setdefault((event.track, event.start_ns), []).append(arguments(event)["call_index"])
+    flows = [event for event in events if isinstance(event, Flow)]
+    assert len({flow.id for flow in flows}) == len(flows)
+    for flow in flows:
+        assert flow.from_ns <= flow.to_ns
+        assert (flow.to_track, flow.to_ns) in begins
+        assert (flow.from_track, flow.from_ns) in calls
+
+
+@given(seeds)
+def test_layers_on_the_host_are_those_of_the_marks(rng: Random) -> None:
+    """A layer that launches nothing is there too; each spans the kernels that it launched."""
+    run = make_run(rng, random_net(rng, 6, empty=0.5), backward=True, iterations=2)
+    trace, alignment = picture(run)
+    assert alignment.clocks
+    host = next(track.id for track in trace.tracks if track.name == "Layers on the host")
+    events = list(trace.events())
+    layers = [event for event in slices(events, "layer") if event.track == host]
+    assert Counter(event.name for event in layers) == {f"layer{n}": 4 for n in range(6)}
+    spans: dict[tuple[Any, ...], Slice] = {}
+    for event in layers:
+        spans[tuple(arguments(event)[key] for key in ("layer", "direction", "iteration"))] = event
+    error = alignment.clocks[0].error_ns
+    for kernel in slices(events, "kernel", "copy"):
+        args = arguments(kernel)
+        if args.get("iteration"):
+            span = spans[args["layer"], args["direction"], args["iteration"]]
+            assert span.start_ns - error <= kernel.start_ns
+            assert kernel.start_ns + kernel.dur_ns <= span.start_ns + span.dur_ns + error + 2 * US
+
+
+@given(seeds)
+def test_the_summary_adds_up(rng: Random) -> None:
+    """Every kernel and copy is counted once, attributed or not."""
+    run = tangled(rng)
+    _, alignment = picture(run)
+    found = summary.attribution([alignment])
+    assert sum(found["layer_by"].values()) + found["unattributed"] == found["kernels"] + found["copies"]
+    assert found["kernels"] + found["copies"] == len(run.profile.enqueues)
+    assert found.get("without_device_times", 0) == len(run.profile.enqueues) - len(drawn(run.profile))
+    assert found["unsure"] == len(alignment.placement.unsure)
+    kernels = [e for e in drawn(run.profile).values() if e.kind == "kernel"]
+    assert sum(found["kernel_ns"].values()) == sum((e.end_ns or 0) - (e.start_ns or 0) for e in kernels)
+
+
+def trace_of(*events: Event) -> Trace:
+    return Trace(
+        processes=(Process(id=1, name="p"),),
+        tracks=(Track(id=1, process=1, name="t"),),
+        metadata={},
+        parts=(lambda: iter(events),),
+    )
+
+
+def one(start: int, duration: int, category: str = "layer", track: int = 1, **args: Any) -> Slice:
+    return Slice(track, start, duration, "s", category, args)
+
+
+@pytest.mark.parametrize(
+    ("events", "complaint"),
+    [
+        ([one(0, 10), one(5, 10)], "overlaps"),
+        ([one(0, 10), one(0, 20)], "out of order"),
+        ([one(5, 1), one(0, 1)], "out of order"),
+        ([one(-1, 5)], "below zero"),
+        ([one(0, -5)], "below zero"),
+        ([one(0, 5, track=7)], "no such track"),
+        ([Flow(1, "f", 1, 10, 1, 9)], "back in time"),
+        ([one(0, 5, "kernel")], "drawn"),
+        ([one(0, 10, "kernel", layer="a")], "without its evidence"),
+        ([one(0, 10, "kernel", layer_by="order")], "without its evidence"),
+    ],
+)
+def test_a_broken_picture_is_found(events: list[Event], complaint: str) -> None:
+    """Each rule of the check can fail."""
+    with pytest.raises(InvariantError, match=complaint):
+        list(checked(trace_of(*events), 0, 0))
+
+
+def test_a_sound_picture_passes() -> None:
+    """Nested, equal and touching slices are no overlap."""
+    events = [
+        one(0, 10),
+        one(0, 10),
+        one(0, 5, "kernel", layer="a", layer_by="order"),
+        one(5, 5, "copy"),
+        one(10, 3),
+        one(10, 0),
+    ]
+    assert list(checked(trace_of(*events), 2, 10)) == events
