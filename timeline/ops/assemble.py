@@ -7,7 +7,9 @@ one with level lines only gives one per search and per execution.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -28,6 +30,9 @@ from timeline.ops.rnn import RnnProblem
 from timeline.ops.solvers import family, solver_name
 from timeline.ops.table import OPS
 
+Made = TypeVar("Made")
+
+_KEPT = 1 << 14  # results of each kind
 _SEARCHED: dict[str, OperationDirection] = {
     "FindConvFwdAlgorithm": "forward",
     "FindConvBwdDataAlgorithm": "backward-data",
@@ -83,7 +88,7 @@ def operations(log: MiopenLog) -> tuple[Operation, ...]:
 
 def log_form(log: MiopenLog) -> Form | None:
     """The form of the log's own commands; None when it has none."""
-    return form_of((record.tag, record.text) for record in log.records if isinstance(record, Command) and record.tag)
+    return form_of({(record.tag, record.text) for record in log.records if isinstance(record, Command) and record.tag})
 
 
 def driver_command(operation: Operation, form: Form = "newest") -> str:
@@ -106,12 +111,12 @@ class _Assembly:
         self.solvers: dict[tuple[str, str], str] = {}  # algorithm word, network config -> solver
         self.inserted: dict[int | None, str] = {}
         self.chosen: dict[ConvProblem, str] = {}  # the best solver that a search found
-        self.entries = any(isinstance(one, Entry) and one.api in OPS for one in log.records)
-        tagged = any(isinstance(one, Command) and one.tag for one in log.records)
-        told = any(
-            isinstance(one, Message) and one.kind in ("search", "execution", "immediate", "summary", "chosen")
-            for one in log.records
-        )
+        self.memo: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = {}
+        self.same: dict[tuple[object, ...], tuple[object, Operation]] = {}
+        apis, tags, kinds = _what_there_is(log)
+        self.entries = any(api in OPS for api in apis)
+        tagged = any(tags)
+        told = bool(kinds & {"search", "execution", "immediate", "summary", "chosen"})
         # A bare command is the driver's own first line when the log tells more than that.
         self.bare = not (self.entries or tagged or told)
         self.template: Problem | None = None
@@ -131,13 +136,53 @@ class _Assembly:
         return tuple(self._finished(at, one) for at, one in enumerate(self.done))
 
     def _finished(self, at: int, one: Operation | Build) -> Operation:
-        return finish(at, one, self.log.source) if isinstance(one, Build) else one
+        return self._finish(at, one) if isinstance(one, Build) else one
+
+    def _finish(self, at: int, build: Build) -> Operation:
+        """The same as `finish`; what differs from an equal operation before is the place and the buffers."""
+        command = build.command
+        key = (
+            build.api, build.primitive, build.phase, id(build.problem), build.dtype, build.dtype_by, build.algorithm,
+            build.solver, build.workspace, build.thread, command.text if command is not None else None, *build.doubts,
+        )  # fmt: skip
+        found = self.same.get(key)
+        if found is None or (build.dtype is None and build.launches):
+            made = finish(at, build, self.log.source)
+            if found is None and not (build.dtype is None and build.launches):
+                if len(self.same) > _KEPT:
+                    self.same.clear()
+                self.same[key] = (build.problem, made)
+            return made
+        return msgspec.structs.replace(
+            found[1],
+            index=at,
+            line=build.line,
+            end_line=build.end_line,
+            command_line=command.line if command is not None else 0,
+            tensors=build.tensors,
+            launches=tuple(build.launches),
+            gemms=tuple(build.gemms),
+            nested=tuple(build.nested),
+            stamp=build.stamp,
+            elapsed_ns=build.elapsed_ns,
+        )
+
+    def once(self, make: Callable[..., Made], *of: object) -> Made:
+        """``make(*of)``, remembered by the identity of ``of``: problems are shared, and dear to compare."""
+        key = (make, *map(id, of))
+        found = self.memo.get(key)
+        if found is None:
+            if len(self.memo) > _KEPT:
+                self.memo.clear()
+            found = self.memo[key] = (of, make(*of))
+        made: Made = found[1]
+        return made
 
     def start(self, build: Build) -> Build:
         """The thread's operation from here on; the one before it is complete."""
         last = self.current.get(build.thread)
         if last is not None:
-            self.done[last.index] = finish(last.index, last, self.log.source)
+            self.done[last.index] = self._finish(last.index, last)
         build.index = len(self.done)
         self.done.append(build)
         self.current[build.thread] = build
@@ -146,16 +191,17 @@ class _Assembly:
     # Entries
 
     def entry(self, entry: Entry) -> None:
-        if entry.nested:
+        call = entry.call
+        if call.nested:
             build = self.current.get(entry.thread)
             if build is not None:
                 self._nested(build, entry)
             return
-        op = OPS.get(entry.api)
+        op = OPS.get(call.api)
         if op is not None:
-            stated, buffers = _stated(entry.api, entry.body)
+            stated, buffers = _stated(entry)
             problem, types = stated.problem, stated.tensor
-            build = self.start(Build(entry, entry.api, op.primitive, op.phase, problem))
+            build = self.start(Build(entry, call.api, op.primitive, op.phase, problem))
             self._open(build, entry, stated, buffers)
             if isinstance(problem, FusionProblem) and not problem.parts:
                 build.problem, doubt = self.plans.execute(entry, problem)
@@ -173,7 +219,7 @@ class _Assembly:
             names = " ".join(run_tensors(entry))
             primitive = next((kind for part, kind in kinds.items() if part in names), "find2")
             build = Build(entry, entry.api, "conv" if conv else primitive, "find" if find else "run", conv)
-            self._open(self.start(build), entry, *_stated(entry.api, entry.body))
+            self._open(self.start(build), entry, *_stated(entry))
         elif entry.api.startswith("miopenSet"):
             if "TensorDescriptor" in entry.api and "Problem" not in entry.api:
                 self.types.set(entry)
@@ -210,7 +256,7 @@ class _Assembly:
         if solution is not None:
             build.solver = solver_name(solution)
             if isinstance(build.problem, ConvProblem):
-                build.problem = msgspec.structs.replace(build.problem, solver_id=0)
+                build.problem = self.once(_immediate, build.problem)
 
     # Commands
 
@@ -228,7 +274,7 @@ class _Assembly:
         ):
             build.command = command
             build.end_line = command.line
-            build.problem = _merged(build.problem, problem)
+            build.problem = self.once(_merged, build.problem, problem)
         else:
             primitive = problem.primitive if problem is not None else _primitive(command.text)
             build = self.start(Build(command, command.tag, primitive, self._phase(command, problem), problem))
@@ -451,9 +497,17 @@ class _Assembly:
             build.solver = found[2]
 
 
-# Not null: that is a difference of the problem, not of the buffers
-_BUFFER = re.compile(rb"(?<=[=:] )(?:0x(?!0+\s*\n)[0-9a-fA-F]{1,16}|0(?!0{15})[0-9A-F]{15})(?=\s*\n|, device_id)")
-_ANY_BUFFER = b"0x1"
+def _what_there_is(log: MiopenLog) -> tuple[set[str], set[str], set[str]]:
+    """Functions of the entries, tags of the commands, kinds of the messages."""
+    calls, tags, kinds = set(), set(), set()
+    for record in log.records:
+        if isinstance(record, Entry):
+            calls.add(record.call.api)
+        elif isinstance(record, Command):
+            tags.add(record.tag)
+        else:
+            kinds.add(record.kind)
+    return calls, tags, kinds
 
 
 class _Stated(msgspec.Struct, frozen=True):
@@ -470,16 +524,19 @@ class _Stated(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
 
 
-def _stated(api: str, body: bytes) -> tuple[_Stated, tuple[tuple[str, int], ...]]:
+def _stated(entry: Entry) -> tuple[_Stated, tuple[tuple[str, int], ...]]:
     """As `_Stated`, and the buffers. Entries that differ in their buffers only share one problem object."""
-    stated = _stated_by(api, _BUFFER.sub(_ANY_BUFFER, body))
-    found = zip(stated.names, _BUFFER.findall(body), strict=False)
-    return stated, tuple((name, int(address, 16)) for name, address in found if name)
+    stated = _stated_by(entry.call.api, entry.call.template)
+    if not entry.addresses:
+        return stated, ()
+    found = zip(stated.names, entry.addresses.split(b","), strict=False)
+    return stated, tuple([(name, int(address, 16)) for name, address in found if name])
 
 
 @lru_cache(maxsize=1 << 14)
 def _stated_by(api: str, template: bytes) -> _Stated:
-    params = dict(parse_params(template))
+    body = template.replace(b"0x\0", b"0x1").replace(b"\0", b"0x1")
+    params = dict(parse_params(body))
     op = OPS.get(api)
     names = ("xDesc", "dxDesc", "inputDesc", "aDesc", "yDesc", "dyDesc", "paramDesc", "probsDesc")
     sizes = ("workSpaceSize", "workspaceSizeInBytes", "workspaceSize")
@@ -491,7 +548,7 @@ def _stated_by(api: str, template: bytes) -> _Stated:
         values.number(params.get("solution_id")),
         tuple(
             "" if name.endswith("Desc") or name.startswith(("alpha", "beta")) or name in _NO_BUFFERS else name
-            for name, value in parse_params(template)
+            for name, value in parse_params(body)
             if value == "0x1" or value.startswith("stream: 0x1, device_id")
         ),
     )
@@ -562,6 +619,10 @@ def _merged(mine: Problem | None, told: Problem | None) -> Problem | None:
     if isinstance(mine, RnnProblem) and isinstance(told, RnnProblem):
         return replace(told, w=mine.w)
     return mine
+
+
+def _immediate(problem: ConvProblem) -> ConvProblem:
+    return msgspec.structs.replace(problem, solver_id=0)
 
 
 def _same(problem: ConvProblem) -> ConvProblem:

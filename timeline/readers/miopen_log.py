@@ -13,19 +13,24 @@ line costs one search; everything else takes the slow way through one regular ex
 from __future__ import annotations
 
 import re
+import struct
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from timeline.model.log import LocalTime
-from timeline.model.miopen import Command, Entry, Message, MiopenLog
+from timeline.model.miopen import Call, Command, Entry, Message, MiopenLog, cut_addresses
 from timeline.notes import Notes
+from timeline.readers.miopen_messages import KEPT_KINDS, classify
 
 MAX_PARAMS = 16  # miopen-log.md 3.3: never more are printed
-_BLOCK = 4096  # lines taken at once by `decode`
-_TAIL = 96
+_HEX = b"0123456789abcdef"
+_DIGITS = _HEX + b","
+_NOT_PLAIN = (b"\r", b"\x1b", b"\0")
+_NONE = b"\n\n"  # no line has it
+_LONGEST = 1 << 14  # bytes of an entry that is waited for
+_HISTORY = 1 << 20
 _INTERN = 1 << 13  # texts of each kind kept for sharing
 
 _PREFIX = re.compile(
@@ -44,11 +49,13 @@ _DEBUG_LAUNCH = re.compile(rb"kernel_name = .*?local_work_dim = \{[^}]*\}")
 _DATE = re.compile(rb"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})")
 _INTEREST = re.compile(
     rb"MIOpen|miopen|kernel_name = |s_api = |^\{\"(?:solution|performance)\"|^rnn(?:_seq)?(?:fp16)? -n "
-    rb"|^stats: |^GPU Kernel|^PRNG seed|^Warm-up: |Verif(?:y|ies) |^- id: "
+    rb"|^stats: |^GPU Kernel|^PRNG seed|^Warm-up: |Verif(?:y|ies) |^- id: |^(?:Set|Copy|Scale)Tensor\s*$| descr"
 )
 _DRIVER_OUTPUT = re.compile(
     rb"^(?:MIOpen (?:Forward|Backward)|GPU Kernel|stats: |PRNG seed|Warm-up: |- id: \d|.* Verif(?:y|ies) )"
 )
+# Prints of some builds, "descritor" as they spell it (miopen-log.md 2.3)
+_TENSOR_PRINT = re.compile(rb"^(?:(?:Set|Copy|Scale)Tensor|(?:src |dst )?(?:real|flat) descrip?tor: [\d, ]+)\s*$")
 _CLOSE = frozenset((b"}\n", b"}\r\n", b"}"))
 _NOT_KEPT = re.compile(
     r"miopen(?:Destroy\w*|Get\w*|Query\w*|EnableProfiling|\w*GetWorkSpaceSize\w*|\w*WorkSpaceSize|\w*WorkspaceSize\w*"
@@ -58,11 +65,37 @@ _NOT_KEPT = re.compile(
 )
 
 
+class _Unit(msgspec.Struct):
+    """Text met before, with what to do when it comes again: a line that tells the same, or an entry.
+
+    ``cut`` takes the addresses out of an entry: text, digits, text, ... ; ``text`` holds the texts alone (one of them
+    when there is no address). ``size`` in bytes. What is kept is one of ``call``, ``command`` and ``message``; the
+    latter two hold any line's number. ``shape`` and ``dtype`` are those of a Set call, which is worth keeping when it
+    gives a shape another type than the call before. ``after`` is the place in the history after its last appearance.
+    ``taken`` counts.
+    """
+
+    count: str
+    text: tuple[bytes, ...]
+    size: int
+    lines: int = 1
+    cut: Callable[[bytes, int], tuple[bytes, ...]] | None = None
+    call: Call | None = None
+    command: Command | None = None
+    message: Message | None = None
+    shape: bytes = b""
+    dtype: bytes = b""
+    after: int = 0
+    taken: int = 0
+
+
 class _Header(msgspec.Struct, kw_only=True):
     """What a header line says; learned once per distinct line, to take the whole entry at its next appearance.
 
     ``bare``: the parameters have no prefix (1.0-1.8). ``prefix`` begins the header, ``param`` a parameter line (with
-    the end of the line before it), ``close`` is the closing line. ``taken`` counts the entries taken whole.
+    the end of the line before it), ``close`` is the closing line and ``mark`` its last bytes with what stands before
+    them. ``units`` are the entries met, by their text with the addresses cut out and their lengths; None for one that
+    must be read line by line.
     """
 
     api: str
@@ -70,11 +103,12 @@ class _Header(msgspec.Struct, kw_only=True):
     keep: bool = True
     sets_type: bool = False
     bare: bool = False
-    prefix: bytes = b"\0"
+    prefix: bytes = _NONE
     param: bytes = b""
     close: bytes = b""
+    mark: bytes = b""
     thread: int | None = None
-    taken: int = 0
+    units: dict[bytes, _Unit | None] = {}
 
 
 class _Open(msgspec.Struct):
@@ -93,125 +127,6 @@ class _Open(msgspec.Struct):
     lines: list[bytes]
 
 
-# What a level line tells, by its tag. A tag with several meanings has a tuple of (text contains, kind), the first wins.
-_BY_TAG: dict[str, str | tuple[tuple[str, str], ...]] = {
-    "run": "launch",
-    "Invoke": "launch name",
-    "CallGemm": (("gemm_desc", "gemm"), ("", "gemm library")),
-    "CallGemmTimeMeasure": (("gemm_desc", "gemm"), ("", "gemm library")),
-    "CallGemmStridedBatched": (("gemm_desc", "gemm"), ("", "gemm library")),
-    "CallGemmStridedBatchedSequential": (("gemm_desc", "gemm"), ("", "gemm library")),
-    "GetInvoker": "invoker",
-    "ConvolutionForward": (("algo = ", "execution"),),
-    "ConvolutionBackwardData": (("algo = ", "execution"),),
-    "ConvolutionBackwardWeights": (("algo = ", "execution"),),
-    "ConvolutionForwardImmediate": (("solver_id = ", "immediate"),),
-    "ConvolutionBackwardImmediate": (("solver_id = ", "immediate"),),
-    "ConvolutionWrwImmediate": (("solver_id = ", "immediate"),),
-    "LogConvolutionExecution": (("Problem=", "summary"),),
-    "FillFindReturnParameters": (("Chosen Algorithm", "chosen"),),
-    "FindConvolution": (("Chosen Algorithm", "chosen"), ("Algo", "result")),
-    "EvaluateInvokers": (("Selected: ", "selected"), (": ", "benchmark")),
-    "SetAsFound1_0": "registered",
-    "Register": "invoker registered",
-    "SetValues": (("content inserted: ", "find-db insert"),),
-    "AmdRocmMetadataVersionDetect": "version",
-    "DetectAmdRocmMetadataVersion": "version",
-    "get_device_name": "device",
-    "Handle": "stream",
-    "SetStream": "stream",
-    "IsEnoughWorkspace": "workspace warning",
-    "PrepareInvoker": "prepare",
-    "GetKernels": (("key: miopenConvolution", "kernel key"), ("", "kernel cache")),
-    "GetFound1_0": "solutions",
-    "AddKernel": "kernel cache",
-    "AddKernelDumpKernelParams": "kernel cache",
-    "Monitor": "tuning",
-    "GenericSearch": "tuning",
-    "GetAllConfigs": "tuning",
-    "FindSolutionImpl": (("Starting search", "tuning"), ("Search failed", "tuning"), ("", "candidate")),
-    "SearchForAllSolutions": "candidate",
-    "Measure": "timing",
-    "impl": "database",
-    "Prepare": "database",
-    "Exec": "database",
-    "Log": "timing",
-    "ForwardGetWorkSpaceSize": "workspace",
-    "BackwardDataGetWorkSpaceSize": "workspace",
-    "BackwardWeightsGetWorkSpaceSize": "workspace",
-    "GetWorkSpaceSize": "workspace",
-}
-_BY_TEXT: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), kind)
-    for pattern, kind in (
-        (r"Chosen Algorithm: ", "chosen"),
-        (r"^requestAlgoCount = ", "search"),
-        (r"^miopen\w+Algo\w+\s", "result"),
-        (r"^[\w<>-]+: .*: \S+ (?:<|>=) \S+$", "benchmark"),
-        (r"[Nn]ot applicable|: Success|: Skipped|[Nn]ot searchable|\(not searchable\)|granularity_loss", "candidate"),
-        (r"Looking for key", "key"),
-        (r"^id: \d+|Estimated WTI|Fallback path|maxSolutionCount|TunaNet|Found solution", "solutions"),
-        (r"^Executing the ", "step"),
-        (r"^ ?N=\d+ .*C=\d+ .*K=\d+", "arguments"),
-        (r"MIOPEN_\w+ ?=|^HIPRTC v|^COMgr v|HCC base|HIP_VERSION", "environment"),
-        (r" time: |Time, ms|time, ms", "timing"),
-        (r"(?i)workspace", "workspace"),
-        (
-            r"(?i)database|find-db|perf db|perf_db|\bdb\b|record|prefetch|file is|filesystem|unreadable|Contents found"
-            r"|Key match|ndirectory",
-            "database",
-        ),
-        (r"(?i)kernel|binary|compil|source|\.s\b|\.cl\b|\.cpp\b", "build"),
-        (r"(?i)descriptor|descritor", "step"),
-    )
-)
-_BY_TAG_PATTERN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), kind)
-    for pattern, kind in (
-        (r"^FindConv(?:Fwd|BwdData|BwdWeights)Algorithm$", "search"),
-        (r"Solutions|Solution$|Fallback|WTI", "solutions"),
-        (r"[Ww]ork[Ss]pace", "workspace"),
-        (r"IsApplicable|PerformanceConfig|[HE]uristic|Config|Solver|Context", "candidate"),
-        (r"Db|DB|SQLite|Record|Load|Store|Path|File|Cache|Prefetch|Validate|Filesystem|Ram", "database"),
-        (r"Build|Compile|Binary|Kernel|Program|HIPRTC|COMgr|Link|Assemble", "build"),
-        (r"Version|Mode|Env|Device|Handle|Stream|hip_mem|Policy|Tuning", "environment"),
-        (r"Tensor|Reduce", "step"),
-    )
-)
-# Messages that say something about an operation; the others are counted only.
-KEPT_KINDS = frozenset(
-    (
-        "launch", "gemm", "gemm library", "invoker", "kernel key", "execution", "immediate", "summary", "chosen",
-        "benchmark", "selected", "result", "registered", "invoker registered", "find-db insert", "key", "version",
-        "device", "search", "workspace warning", "error", "warning", "driver", "performance", "step",
-    )
-)  # fmt: skip
-
-
-def classify(level: str, function: str, text: str) -> str:
-    """What a level line tells (miopen-log.md 8); ``other`` when nothing is known about it."""
-    found = _BY_TAG.get(function)
-    if found is not None:
-        if isinstance(found, str):
-            return found
-        for part, kind in found:
-            if part in text:
-                return kind
-    if level in ("Error", "Fatal"):
-        return "error"
-    for pattern, kind in _BY_TEXT:
-        if pattern.search(text):
-            return "warning" if level == "Warning" and kind not in ("chosen", "benchmark") else kind
-    if level == "Warning":
-        return "warning"
-    if level == "Trace":
-        return "trace"
-    for pattern, kind in _BY_TAG_PATTERN:
-        if pattern.search(function):
-            return kind
-    return "other"
-
-
 def parse_range(text: str) -> tuple[str, bytes] | None:
     """(api, body) of a ROCTX range text ``s_api = miopenX | name = value | ...`` (miopen-log.md 9.4)."""
     found = _RANGE.search(text.encode())
@@ -223,6 +138,15 @@ def parse_range(text: str) -> tuple[str, bytes] | None:
 
 def _api_name(name: bytes) -> str:
     return name.decode(errors="replace").removesuffix("_impl")
+
+
+def _type_and_shape(body: bytes) -> tuple[bytes, bytes]:
+    """The lines of a Set call that give the type and the shape; none for a call of another form."""
+    old, _, rest = body.partition(b"\n")
+    dtype, _, shape = rest.partition(b"\n")
+    if not old.lstrip().startswith(b"tensorDesc") or not dtype.lstrip().startswith(b"dataType"):
+        return b"", b""
+    return dtype, shape
 
 
 def _stamp(date: bytes | None) -> LocalTime | None:
@@ -241,14 +165,15 @@ class MiopenDecoder:
         self._notes = notes
         self._records: list[Entry | Command | Message] = []
         self._counts: Counter[str] = Counter()
-        self._commands: Counter[str] = Counter()
-        self._known: dict[bytes, _Header | tuple[str, str, int | None] | str] = {}  # by the whole line
+        self._known: dict[bytes, _Header | _Unit] = {}  # by the whole line
         self._names: set[bytes] = set()
-        self._bodies: dict[bytes, bytes] = {}
+        self._calls: dict[Call, Call] = {}
+        self._history: list[_Unit] = []
+        self._place = 0  # in the history: what comes next if all goes on as then
         self._types: dict[bytes, bytes] = {}  # the type last given to a shape, both as logged
         self._texts: dict[bytes, str] = {}
         self._kinds: dict[tuple[bytes, bytes, bytes], str] = {}
-        self._prefix = b"\0"  # of the last prefixed line; nothing has it yet
+        self._prefix = _NONE  # of the last prefixed line; nothing has it yet
         self._thread: int | None = None
         self._stamp: LocalTime | None = None
         self._elapsed: int | None = None
@@ -268,17 +193,9 @@ class MiopenDecoder:
             entry = self._entry
             if entry is None:
                 known = self._known.get(line)
-                if known is not None and not self._wrapped:
-                    if isinstance(known, _Header):
-                        if known.thread == self._thread:
-                            self._begin(known, line, known.bare or None, number)
-                            return True
-                    elif isinstance(known, tuple):
-                        self._add_command(number, *known)
-                        return True
-                    else:
-                        self._counts[known] += 1
-                        return True
+                if isinstance(known, _Header) and not self._wrapped and known.thread == self._thread:
+                    self._begin(known, line, known.bare or None, number)
+                    return True
             elif rest[:1] == b"\t" and len(entry.lines) < MAX_PARAMS:
                 entry.lines.append(rest[1:])
                 entry.last = number
@@ -299,80 +216,194 @@ class MiopenDecoder:
                 return True
         return self._slow(number, line)
 
-    def feed_from(self, number: int, lines: Sequence[bytes], at: int) -> int:
-        """Take as many of ``lines[at:]`` as make one record; ``number`` is the first one's. 0 when it is foreign.
+    def take(self, data: bytes, at: int, number: int) -> tuple[int, int, bool]:
+        """Take the records from ``data[at:]``, line ``number``, as long as they are like earlier ones.
 
-        The same as `feed` line by line, and faster: an entry whose header is known is taken whole.
+        The same as `feed` line by line, and many times faster: iterations repeat, so what followed the last time is
+        tried first. Returns the place and the line of the first record that is new, and whether it is an entry
+        whose end may be in the bytes to come.
         """
-        known = self._known.get(lines[at])
-        if known is not None and not self._opens and not self._wrapped:
-            if isinstance(known, str):
-                self._counts[known] += 1
-                return 1
-            if isinstance(known, tuple):
-                self._add_command(number, *known)
-                return 1
-            try:
-                end = lines.index(known.close, at + 1, at + MAX_PARAMS + 2)
-            except ValueError:
-                return 1 if self.feed(number, lines[at]) else 0
-            inner = lines[at + 1 : end]
-            body = b"".join(inner)
-            if known.bare:
-                clean = {line.partition(b" = ")[0] for line in inner} <= self._names and known.prefix not in body
-            elif known.keep:
-                # every line begins with the prefix, and has no second one
-                parts = (b"\n" + body).split(known.param)
-                body = b"\n".join(parts[1:])
-                clean = len(parts) == len(inner) + 1 and not parts[0] and known.prefix not in body
+        if self._opens or self._wrapped:
+            return at, number, False
+        records, types = self._records, self._types
+        stamp, elapsed = self._stamp, self._elapsed
+        history, place = self._history, self._place
+        until, met = len(data), len(history)
+        while True:
+            unit: _Unit | None = None
+            addresses = b""
+            if place < met:
+                unit = history[place]
+                if unit.cut is None:
+                    if not data.startswith(unit.text[0], at):
+                        unit = None
+                elif at + unit.size <= until:
+                    fields = unit.cut(data, at)
+                    if fields[::2] == unit.text:
+                        addresses = b",".join(fields[1::2])
+                        if addresses.translate(None, _DIGITS):
+                            unit = None
+                    else:
+                        unit = None
+                else:
+                    unit = None
+            if unit is None:
+                unit, addresses, more = self._seen(data, at)
+                if unit is None:
+                    self._place = place
+                    return at, number, more
+                place = unit.after
             else:
-                clean = (b"\n" + body).count(known.param) == len(inner) == body.count(known.prefix)
-            if clean:
-                known.taken += 1
-                if known.keep and not (known.sets_type and self._type_is_known(body)):
-                    body = self._shared(body)
-                    self._records.append(
-                        Entry(
-                            source=self._source,
-                            line=number,
-                            end_line=number + end - at,
-                            api=known.api,
-                            body=body,
-                            thread=known.thread,
-                            nested=known.nested,
+                place += 1
+            if met == _HISTORY:
+                history.clear()
+                met = 0
+            history.append(unit)
+            met += 1
+            unit.after = met
+            unit.taken += 1
+            if unit.call is not None:
+                if not unit.shape:
+                    records.append(Entry(number, unit.call, addresses, stamp, elapsed))
+                elif types.get(unit.shape) != unit.dtype:
+                    types[unit.shape] = unit.dtype
+                    records.append(Entry(number, unit.call, addresses, stamp, elapsed))
+            elif unit.command is not None:
+                one = unit.command
+                records.append(Command(one.source, number, one.tag, one.text, one.thread, stamp, elapsed))
+            elif unit.message is not None:
+                told = unit.message
+                if told.kind != "key" or self._is_new_key(told.text):
+                    records.append(
+                        Message(
+                            told.source, number, told.level, told.function, told.text, told.kind, told.thread, stamp,
+                            elapsed,
                         )
-                    )
-                return end - at + 1
-        return 1 if self.feed(number, lines[at]) else 0
+                    )  # fmt: skip
+            at += unit.size
+            number += unit.lines
 
-    def decode(self, lines: Iterable[bytes], first: int = 1) -> MiopenLog:
-        """Decode a log that holds nothing but MIOpen's lines and lines to pass over."""
-        stream = iter(lines)
-        block = list(islice(stream, _BLOCK))
-        take = self.feed_from
-        while block:
-            at = 0
-            until = len(block)
-            while at < until:
-                at += take(first + at, block, at) or 1
-            first += at
-            block = list(islice(stream, _BLOCK))
-            if len(self._bodies) > _INTERN:
-                self._bodies.clear()
+    def _seen(self, data: bytes, at: int) -> tuple[_Unit | None, bytes, bool]:
+        """What begins at ``data[at]``, if it was met before; the addresses; whether it may be so with more bytes."""
+        end = data.find(b"\n", at) + 1
+        known = self._known.get(data[at:end]) if end else None
+        if not isinstance(known, _Header):
+            return known, b"", not end
+        stop = data.find(known.mark, end - 1, at + _LONGEST)
+        if stop < 0:
+            if len(data) - at < _LONGEST:
+                return None, b"", True
+            del self._known[data[at:end]]  # of another layout now: it is learned again
+            self._settle(known)
+            return None, b"", False
+        stop += len(known.mark)
+        first, *rest = data[at:stop].split(b"0x")
+        key, digits = first, []
+        for part in rest:
+            tail = part.lstrip(_HEX)
+            length = len(part) - len(tail)
+            if part[:1] == b"0" or not length:
+                return None, b"", False  # null is no address
+            digits.append(part[:length])
+            key += b"0x%d " % length + tail
+        if key not in known.units:
+            if len(known.units) > _INTERN:
+                self._settle(known)
+                known.units = {}
+            known.units[key] = self._unit(known, data[at:stop], end - at, digits)
+        return known.units[key], b",".join(digits), False
+
+    def _settle(self, header: _Header) -> None:
+        """Count what was taken."""
+        for unit in header.units.values():
+            if unit is not None:
+                self._counts[unit.count] += unit.taken
+                unit.taken = 0
+
+    def _unit(self, header: _Header, raw: bytes, end: int, digits: list[bytes]) -> _Unit | None:
+        """The entry ``raw``, whose header has ``end`` bytes; None when its lines are not plain."""
+        text = raw[end:].removesuffix(header.close)
+        inner = text.splitlines(keepends=True)
+        if len(text) == len(raw) - end or len(inner) > MAX_PARAMS or any(sign in text for sign in _NOT_PLAIN):
+            return None
+        if header.bare:
+            if not {line.partition(b" = ")[0] for line in inner} <= self._names or header.prefix in text:
+                return None
+            body = text
+        else:
+            # every line begins with the prefix, and has no second one
+            parts = (b"\n" + text).split(header.param)
+            body = b"\n".join(parts[1:])
+            if len(parts) != len(inner) + 1 or parts[0] or header.prefix in body:
+                return None
+        template, addresses = cut_addresses(body)
+        if addresses != b",".join(digits):
+            return None
+        unit = _Unit("entry " + header.api, (raw,), len(raw), len(inner) + 2)
+        if digits:
+            pattern, rest = [], raw
+            for one in digits:
+                before, _, rest = rest.partition(b"0x" + one)
+                pattern.append(f"{len(before) + 2}s{len(one)}s")
+            unit.cut = struct.Struct("".join(pattern) + f"{len(rest)}s").unpack_from
+            unit.text = unit.cut(raw, 0)[::2]
+        if header.keep:
+            unit.call = self._call(header, template, len(inner) + 2, True)
+        if header.keep and header.sets_type:
+            unit.dtype, unit.shape = _type_and_shape(body)
+        return unit
+
+    def _call(self, header: _Header, template: bytes, lines: int, complete: bool) -> Call:
+        """The object that equal calls share."""
+        call = Call(
+            source=self._source,
+            api=header.api,
+            template=template,
+            lines=lines,
+            thread=header.thread,
+            nested=header.nested or template.startswith((b'"', b"name + ")),
+            complete=complete,
+        )
+        if len(self._calls) > _INTERN:
+            self._calls.clear()
+        return self._calls.setdefault(call, call)
+
+    def decode(self, blocks: Iterable[bytes]) -> MiopenLog:
+        """Decode a log that holds nothing but MIOpen's lines and lines to pass over, in pieces of any size."""
+        number, rest = 1, b""
+        for block in blocks:
+            number, rest = self._decode(number, rest + block)
+        *whole, last = rest.split(b"\n")
+        for line in [*(one + b"\n" for one in whole), last]:
+            if line:
+                self.feed(number, line)
+            number += 1
         return self.finish()
 
-    def finish(self) -> MiopenLog:
-        """The log. Entries still open are kept, marked incomplete."""
+    def _decode(self, number: int, data: bytes) -> tuple[int, bytes]:
+        """The number of the next line, and what of ``data`` is not a whole record."""
+        at = 0
+        while True:
+            at, number, more = self.take(data, at, number)
+            end = data.find(b"\n", at) + 1
+            if more or not end:
+                return number, data[at:]
+            self.feed(number, data[at:end])
+            at = end
+            number += 1
+
+    def finish(self, foreign: int = 0) -> MiopenLog:
+        """The log. Entries still open are kept, marked incomplete. ``foreign``: lines that no decoder knew."""
         if self._wrapped:
             self._give_up_header()
         for entry in list(self._opens.values()):
             self._cut(entry)
         for header in self._known.values():
-            if isinstance(header, _Header) and header.taken:
-                self._counts["entry " + header.api] += header.taken
+            if isinstance(header, _Header):
+                self._settle(header)
+            else:
+                self._counts[header.count] += header.taken
                 header.taken = 0
-        for text, number in self._commands.items():
-            self._counts["command " + text.partition(" ")[0]] += number
         stray = self._counts.get("stray", 0)
         if stray:
             self._notes.remark("line with MIOpen's prefix of an unknown form", count=stray)
@@ -383,6 +414,7 @@ class MiopenDecoder:
             source=self._source,
             records=tuple(self._records),
             counts=tuple(sorted(self._counts.items())),
+            foreign=foreign,
         )
 
     # Lines
@@ -414,8 +446,8 @@ class MiopenDecoder:
             if thread != self._thread:
                 self._thread = thread
                 self._entry = self._opens.get(thread)
-            steady = not match["elapsed"] and not match["date"] and len(found) == 1
-            self._prefix = text[: match.end()] if steady else b"\0"
+            steady = not match["elapsed"] and not match["date"] and len(found) == 1 and match[0].endswith(b" ")
+            self._prefix = text[: match.end()] if steady else _NONE
             self._body(number, text[match.end() : end], raw if steady else b"")
         return True
 
@@ -447,15 +479,15 @@ class MiopenDecoder:
         if found:
             tag, command = found[1].decode(errors="replace"), found[2].strip().decode(errors="replace")
             if raw and raw.startswith(self._prefix) and len(self._known) < _INTERN:
-                self._known[raw] = (tag, command, self._thread)
-            self._add_command(number, tag, command, self._thread, self._stamp, self._elapsed)
+                self._known.setdefault(raw, self._command_unit(raw, tag, command, self._thread))
+            self._add_command(number, tag, command, self._thread)
         elif b"(" in body and (_SIGNATURE.match(body) or body.rstrip().endswith(b"{")):
             self._header(number, body, raw, bare=None)
         elif _PARAM.match(body) and entry is None:
             # the log starts inside an entry
             self._append(self._begin(_Header(api="", thread=self._thread), b"", None, number), number, body.lstrip())
         elif body.strip() == b"}":
-            self._counts["cut entry"] += 1
+            self._counts["brace alone"] += 1
         elif body.strip():
             self._counts["stray"] += 1
         return True
@@ -477,7 +509,10 @@ class MiopenDecoder:
                 return True
         found = _OLD_COMMAND.search(text)
         if found:
-            self._add_command(number, found[1].decode(), found[2].strip().decode(errors="replace"), None)
+            tag, command = found[1].decode(), found[2].strip().decode(errors="replace")
+            if raw and len(self._known) < _INTERN:
+                self._known.setdefault(raw, self._command_unit(raw, tag, command, None))
+            self._add_command(number, tag, command, None)
             return True
         found = _BARE_COMMAND.match(text)
         if found:
@@ -485,7 +520,7 @@ class MiopenDecoder:
             return True
         if b"kernel_name = " in text and b"local_work_dim = " in text:
             for launch in _DEBUG_LAUNCH.findall(text):
-                self._add_message(number, "Debug", "run", launch.rpartition(b"kernel_name = ")[2], "launch", True)
+                self._add_message(number, "Debug", "run", launch.rpartition(b"kernel_name = ")[2], "launch")
             return True
         if entry is not None and entry.bare is not False and (entry.bare or not entry.lines):
             if text.strip() == b"}":
@@ -494,7 +529,7 @@ class MiopenDecoder:
                 return True
             if _PARAM.match(text) and len(entry.lines) < MAX_PARAMS:
                 entry.bare = True
-                self._names.add(text.strip().partition(b" = ")[0])
+                self._names.add(text.strip().partition(b" =")[0])
                 self._append(entry, number, text.lstrip())
                 return True
         if text.startswith((b'{"solution"', b'{"performance"')):
@@ -508,6 +543,9 @@ class MiopenDecoder:
             return True
         if text.startswith(b"rnn") and b" -n " in text and b" -k " in text:
             self._counts["rnn command repeated on standard output"] += 1
+            return True
+        if _TENSOR_PRINT.match(text):
+            self._counts["line tensor print"] += 1
             return True
         ranged = _RANGE.search(text)
         if ranged:
@@ -542,7 +580,7 @@ class MiopenDecoder:
         nested = bool(scope) and not api.startswith("miopen")
         keep = nested or not _NOT_KEPT.fullmatch(api)
         sets_type = api.startswith("miopenSet") and "TensorDescriptor" in api and "Problem" not in api
-        prefix = self._prefix if raw and bare is None else b"\0"
+        prefix = self._prefix if raw and bare is None else _NONE
         header = _Header(api=api, nested=nested, keep=keep, sets_type=sets_type, prefix=prefix, thread=self._thread)
         self._begin(header, raw, bare, number)
 
@@ -584,12 +622,15 @@ class MiopenDecoder:
         if entry.raw and not header.close and len(self._known) < _INTERN:
             end = b"}\r\n" if entry.raw.endswith(b"\r\n") else b"}\n"
             bare = bool(entry.bare)
+            close = end if bare else header.prefix + end
             self._known[entry.raw] = msgspec.structs.replace(
                 header,
                 bare=bare,
+                units={},
+                mark=(b"\n" + close if bare else close)[-4:],
                 param=b"" if bare else b"\n" + header.prefix + b"\t",
                 nested=header.nested or bool(entry.lines and entry.lines[0].lstrip().startswith((b'"', b"name + "))),
-                close=end if bare else header.prefix + end,
+                close=close,
             )
         self._finish(header, entry.line, number, b"".join(entry.lines), True, entry)
 
@@ -610,22 +651,11 @@ class MiopenDecoder:
             stamp, elapsed = (entry.stamp, entry.elapsed_ns) if entry is not None else (None, None)
             self._keep(header, line, end, body, stamp, elapsed, complete and bool(header.api))
 
-    def _shared(self, body: bytes) -> bytes:
-        """The object that an equal body already has, found by its end: to hash all of it would take too long."""
-        same = self._bodies.get(body[-_TAIL:])
-        if same == body:
-            return same
-        self._bodies[body[-_TAIL:]] = body
-        return body
-
     def _type_is_known(self, body: bytes) -> bool:
         """Whether a Set call gives a shape the type that the last such call gave it: then it tells nothing new."""
-        old, _, rest = body.partition(b"\n")
-        dtype, _, shape = rest.partition(b"\n")
-        if not old.lstrip().startswith(b"tensorDesc") or not dtype.lstrip().startswith(b"dataType"):
-            return False
-        if self._types.get(shape) == dtype:
-            return True
+        dtype, shape = _type_and_shape(body)
+        if not shape or self._types.get(shape) == dtype:
+            return bool(shape)
         if len(self._types) > _INTERN:
             self._types.clear()
         self._types[shape] = dtype
@@ -641,44 +671,19 @@ class MiopenDecoder:
         elapsed_ns: int | None = None,
         complete: bool = True,
     ) -> None:
-        self._records.append(
-            Entry(
-                source=self._source,
-                line=line,
-                end_line=end,
-                api=header.api,
-                body=self._shared(body),
-                thread=header.thread,
-                stamp=stamp,
-                elapsed_ns=elapsed_ns,
-                nested=header.nested or body.startswith((b'"', b"name + ")),
-                complete=complete,
-            )
-        )
+        template, addresses = cut_addresses(body)
+        call = self._call(header, template, end - line + 1, complete)
+        self._records.append(Entry(line, call, addresses, stamp, elapsed_ns))
 
     # Commands and messages
 
-    def _add_command(
-        self,
-        number: int,
-        tag: str,
-        text: str,
-        thread: int | None,
-        stamp: LocalTime | None = None,
-        elapsed_ns: int | None = None,
-    ) -> None:
-        self._commands[text] += 1
-        self._records.append(
-            Command(
-                source=self._source,
-                line=number,
-                tag=tag,
-                text=text,
-                thread=thread,
-                stamp=stamp,
-                elapsed_ns=elapsed_ns,
-            )
-        )
+    def _add_command(self, number: int, tag: str, text: str, thread: int | None) -> None:
+        self._counts["command " + text.partition(" ")[0]] += 1
+        self._records.append(Command(self._source, number, tag, text, thread, self._stamp, self._elapsed))
+
+    def _command_unit(self, raw: bytes, tag: str, text: str, thread: int | None) -> _Unit:
+        command = Command(self._source, 0, tag, text, thread)
+        return _Unit("command " + text.partition(" ")[0], (raw,), len(raw), command=command)
 
     def _message(self, number: int, level: bytes, tag: bytes, text: bytes, raw: bytes) -> None:
         key = (level, tag, text)
@@ -689,11 +694,19 @@ class MiopenDecoder:
                 self._kinds[key] = kind
         self._counts["level " + kind] += 1
         if kind in KEPT_KINDS:
-            self._add_message(number, level.decode(), tag.decode(errors="replace"), text, kind)
+            self._add_message(number, level.decode(), tag.decode(errors="replace"), text, kind, raw)
         elif raw and len(self._known) < _INTERN and raw.startswith(self._prefix):
-            self._known[raw] = "level " + kind
+            self._known.setdefault(raw, _Unit("level " + kind, (raw,), len(raw)))
 
-    def _add_message(self, number: int, level: str, tag: str, text: bytes, kind: str, count: bool = False) -> None:
+    def _is_new_key(self, text: str) -> bool:
+        """Whether a line looks for another key than the line before: every database is asked for the same one."""
+        found = re.search(r"[Kk]ey:? (\S+)", text)
+        if found is None or found[1] == self._last_key:
+            return False
+        self._last_key = found[1]
+        return True
+
+    def _add_message(self, number: int, level: str, tag: str, text: bytes, kind: str, raw: bytes = b"") -> None:
         content = self._texts.get(text)
         if content is None:
             content = text.decode(errors="replace")
@@ -701,21 +714,18 @@ class MiopenDecoder:
                 self._texts[text] = content
         if level in ("Driver", "Performance", "Debug") or (level == "Error" and not tag):
             self._counts["line " + kind] += 1
-        if kind == "key":
-            found = re.search(r"[Kk]ey:? (\S+)", content)
-            if found is None or found[1] == self._last_key:
-                return
-            self._last_key = found[1]
-        self._records.append(
-            Message(
-                source=self._source,
-                line=number,
-                level=level,
-                function=tag,
-                text=content,
-                kind=kind,
-                thread=self._thread,
-                stamp=self._stamp,
-                elapsed_ns=self._elapsed,
-            )
+        message = Message(
+            source=self._source,
+            line=number,
+            level=level,
+            function=tag,
+            text=content,
+            kind=kind,
+            thread=self._thread,
+            stamp=self._stamp,
+            elapsed_ns=self._elapsed,
         )
+        if raw and len(self._known) < _INTERN and raw.startswith(self._prefix):
+            self._known.setdefault(raw, _Unit("level " + kind, (raw,), len(raw), message=message))
+        if kind != "key" or self._is_new_key(content):
+            self._records.append(message)

@@ -1,0 +1,99 @@
+"""``mio2trace driver``: commands that run a log's operations again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.test_ops import conv_entry, entry, ops_of
+from timeline.cli import cli
+
+CONV = (
+    "./bin/MIOpenDriver conv -n 2 -c 6 -H 9 -W 8 -k 10 -y 3 -x 3 -p 1 -q 0 -u 2 -v 1 -l 1 -j 1 -m conv -g 2 -F 1 -t 1"
+)
+POOL = "pool -n 2 -c 6 -H 9 -W 8 -y 3 -x 4 -p 1 -q 0 -u 2 -v 1 -m max -t 1"
+
+
+def run(*args: str, text: str = "") -> Result:
+    return CliRunner().invoke(cli, ["driver", *args], input=text, catch_exceptions=False)
+
+
+def test_commands_are_counted_most_frequent_first() -> None:
+    small = conv_entry(
+        xDesc="{1, 6, 9, 8}, {432, 72, 8, 1}, packed, ", yDesc="{1, 10, 5, 6}, {300, 30, 6, 1}, packed, "
+    )
+    find = conv_entry().replace("miopenConvolutionForward", "miopenFindConvolutionForwardAlgorithm")
+    done = run("-", text=find * 9 + small + conv_entry() * 3)
+    assert done.exit_code == 0
+    assert done.stdout == f"{CONV} # 3 calls\n{CONV.replace('-n 2', '-n 1')} # 1 call\n"
+    assert "2 commands, 4 calls" in done.stderr
+    assert run("-", "-q", text=small).stderr == ""
+
+
+def test_what_was_only_searched_is_said() -> None:
+    find = conv_entry().replace("miopenConvolutionForward", "miopenFindConvolutionForwardAlgorithm")
+    assert run("-", text=find * 2).stdout == f"{CONV} # searched 2 times, not run\n"
+
+
+def test_a_line_is_one_command_for_a_shell() -> None:
+    line = run("-", text=conv_entry()).stdout
+    assert shlex.split(line, comments=True)[:4] == ["./bin/MIOpenDriver", "conv", "-n", "2"]
+    assert shlex.join(shlex.split(line, comments=True)) == CONV
+
+
+def test_what_has_no_command_is_listed_with_its_reason() -> None:
+    bias = entry(
+        "ConvolutionForwardBias", alpha="0x1", bDesc="{1, 10, 1, 1}", b="0x2", beta="0x3", yDesc="{2, 10, 5, 6}"
+    )
+    done = run("-", text=bias * 2 + conv_entry() + conv_entry(xDesc="{2, 6, 9, 8}, {500, 72, 8, 1}, "))
+    assert done.stdout == f"{CONV} # 1 call\n"
+    assert "no command for 2 x bias: the driver runs a bias only as part of a convolution or fusion" in done.stderr
+    assert "no command for 1 x conv: strides with gaps" in done.stderr
+
+
+def test_the_logs_own_form() -> None:
+    text = f"miopenPoolingForward: ./bin/MIOpenDriver {POOL}\n" * 2 + (
+        "miopenConvolutionForward: ./bin/MIOpenDriver conv -n 2 -c 6 -H 9 -W 8 -k 10 -y 3 -x 3 -p 1 -q 0 -u 2 -v 1"
+        " -l 1 -j 1 -m conv -g 2 -t 1\n"
+    )
+    done = run("-", "--form", "log", text=text)
+    assert done.stdout.splitlines()[0] == f"./bin/MIOpenDriver {POOL} # 2 calls"
+    assert "-F" not in done.stdout
+    today = run("-", text=text).stdout.splitlines()
+    assert today == [
+        "./bin/MIOpenDriver pool -M 0 --input 2x6x9x8,432x72x8x1 -y 3 -x 4 -p 1 -q 0 -v 2 -u 1 -m max -F 1 -t 1"
+        " # 2 calls",
+        f"{CONV} # 1 call",
+    ]
+    assert "written for a driver of today" in run("-", "--form", "log", text=conv_entry()).stderr
+
+
+def test_bad_input_is_one_line() -> None:
+    done = run("-", text="nothing\n")
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert run("-", "--form", "2.0", text=conv_entry()).exit_code == 2
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["m290-resnet-train-entries-cmd", "m121-resnet-train-entries-cmd"])
+def test_each_call_of_a_real_run_is_counted_once(shared: Path, name: str) -> None:
+    folder = shared / "samples" / "miopen-opencl" / name
+    done = run(str(folder / "run.log"))
+    counts = [int(line.rpartition("# ")[2].split()[0]) for line in done.stdout.splitlines() if "searched" not in line]
+    assert counts == sorted(counts, reverse=True)
+    operations = [one for one in ops_of((folder / "run.log").read_bytes()) if one.phase == "run" and one.command]
+    assert sum(counts) == len(operations)
+    assert len({line.partition(" #")[0] for line in done.stdout.splitlines()}) == len(done.stdout.splitlines())
+    truth = json.loads((folder / "truth.json").read_bytes())
+    convolutions = [
+        call for call in truth["api_calls"]
+        if call["log_line"] is not None and call["name"].startswith("miopenConvolution") and call["name"][6:] in (
+            "ConvolutionForward", "ConvolutionBackwardData", "ConvolutionBackwardWeights")
+    ]  # fmt: skip
+    mine = sum(int(line.rpartition("# ")[2].split()[0]) for line in done.stdout.splitlines()
+               if "MIOpenDriver conv " in line and "searched" not in line)  # fmt: skip
+    assert mine == len(convolutions)

@@ -1,0 +1,57 @@
+"""``mio2trace driver``: MIOpenDriver lines that run a log's operations again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from timeline.commands.logs import files_argument, one_line_errors, quiet_option, read, say, write
+
+if TYPE_CHECKING:
+    from timeline.ops.problem import Form
+
+
+@click.command(no_args_is_help=True)
+@files_argument
+@click.option(
+    "--form",
+    type=click.Choice(["today", "log"]),
+    default="today",
+    show_default=True,
+    help="For a MIOpenDriver of today, or as the log's own version prints it.",
+)
+@quiet_option
+def driver(files: tuple[str, ...], form: str, quiet: bool) -> None:
+    """MIOpenDriver lines that run the operations of MIOpen logs again.
+
+    Each command once, most frequent first; the comment at its end tells how many calls ran it. Searches are not
+    counted as calls. Operations that the driver cannot express are listed on stderr with the reason.
+
+    \b
+    Examples:
+      mio2trace driver run.log
+      mio2trace driver run.log | head -n 5 | sh
+    """
+    from timeline.notes import Notes
+    from timeline.ops import log_form
+    from timeline.reports.driver import lines
+
+    notes = Notes()
+    operations = []
+    version: Form | None = None
+    with one_line_errors():
+        for name, log, found in read(files, notes):
+            operations.append(found)
+            own = log_form(log)
+            if form == "log" and own is None:
+                notes.remark("log without commands of its own: written for a driver of today", name)
+            elif version not in (None, own):
+                notes.remark("logs of several versions: written in the form of the first", name)
+            version = version or own
+    commands, refused = lines(
+        (one for found in operations for one in found), (version or "newest") if form == "log" else "newest"
+    )
+    write(f"{line}\n" for line in commands)
+    said = [f"{len(commands)} commands, {sum(line.calls for line in commands)} calls"]
+    say(notes, [*said, *(f"no command for {one}" for one in refused)], quiet)

@@ -1,0 +1,179 @@
+"""A table of named columns, printed for a person (text, Markdown) or for a program (CSV, JSON, JSON lines).
+
+A cell is text, a number, a list of texts or a mapping of names to numbers; what is unknown is not there. Programs get
+every column, a person those of ``brief`` that say something.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+import orjson
+
+Cell = str | int | float | Sequence[str] | Mapping[str, int]
+Row = Mapping[str, Cell]
+Form = Literal["table", "csv", "json", "jsonl", "markdown"]
+FORMS: tuple[Form, ...] = ("table", "csv", "json", "jsonl", "markdown")
+
+_WIDEST = 100
+"""Characters of a cell that a person gets to see in the text form."""
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """``columns`` in order; each row holds some of them.
+
+    ``objects`` are columns that JSON holds together as one object: ``{"gemm": ("M", "N", "K")}`` stands where the
+    first of them does. ``brief``: the columns for a person, all when empty.
+    """
+
+    columns: tuple[str, ...]
+    rows: Sequence[Row]
+    objects: Mapping[str, tuple[str, ...]] = {}
+    brief: tuple[str, ...] = ()
+
+    def chosen(self, names: Sequence[str]) -> Table:
+        """The same table with only these columns, in this order. Raises KeyError with the first that is not there."""
+        for name in names:
+            if name not in self.columns:
+                raise KeyError(name)
+        return msgspec.structs.replace(self, columns=tuple(names), brief=tuple(names))
+
+
+def grouped(table: Table, by: Sequence[str]) -> Table:
+    """One row for all rows that agree in ``by``, with their ``count``, most frequent first, then in table order.
+
+    A group keeps the cells that all of its rows share. Raises KeyError with the first column that is not there.
+    """
+    for name in by:
+        if name not in table.columns:
+            raise KeyError(name)
+    groups: dict[tuple[object, ...], tuple[int, dict[str, Cell]]] = {}
+    for row in table.rows:
+        key = tuple(_hashable(row.get(name)) for name in by)
+        found = groups.get(key)
+        if found is None:
+            groups[key] = (1, dict(row))
+            continue
+        count, shared = found
+        if len(shared) > len(by):
+            shared = {name: value for name, value in shared.items() if row.get(name) == value}
+        groups[key] = (count + 1, shared)
+    rows: list[Row] = [
+        {"count": count, **shared} for count, shared in sorted(groups.values(), key=lambda group: -group[0])
+    ]
+    first = ("count", *by)
+    return msgspec.structs.replace(
+        table,
+        columns=(*first, *(name for name in table.columns if name not in by)),
+        rows=rows,
+        brief=(*first, *(name for name in table.brief if name not in by)) if table.brief else (),
+    )
+
+
+def _hashable(cell: Cell | None) -> object:
+    return cell if isinstance(cell, (str, int, float, type(None))) else _text(cell)
+
+
+def print_table(table: Table, form: Form) -> Iterator[str]:
+    """The table in pieces of text, each with its line end. The same table gives the same text."""
+    return _PRINTERS[form](table)
+
+
+def _text(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, Mapping):
+        return "; ".join(f"{name} {number}" for name, number in cell.items())
+    if isinstance(cell, Sequence):
+        return "; ".join(cell)
+    return str(cell)
+
+
+def _csv(table: Table) -> Iterator[str]:
+    """RFC 4180, but for the line end, which is a line feed; always one header."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(table.columns)
+    for at, row in enumerate(table.rows):
+        writer.writerow([_text(row.get(name)) for name in table.columns])
+        if at % 1024 == 0:
+            yield out.getvalue()
+            out.seek(0)
+            out.truncate()
+    yield out.getvalue()
+
+
+def _object(table: Table, row: Row) -> dict[str, object]:
+    inside = {name: parent for parent, names in table.objects.items() for name in names}
+    out: dict[str, object] = {}
+    for name in table.columns:
+        cell = row.get(name)
+        if cell is None or (not isinstance(cell, (str, int, float)) and not cell):
+            continue
+        value = dict(cell) if isinstance(cell, Mapping) else cell
+        parent = inside.get(name)
+        if parent is None:
+            out[name] = value
+        else:
+            held = out.setdefault(parent, {})
+            assert isinstance(held, dict)
+            held[name] = value
+    return out
+
+
+def _json(table: Table) -> Iterator[str]:
+    """One array, an object a line."""
+    before = "["
+    for row in table.rows:
+        yield before + "\n" + orjson.dumps(_object(table, row)).decode()
+        before = ","
+    yield "[]\n" if before == "[" else "\n]\n"
+
+
+def _json_lines(table: Table) -> Iterator[str]:
+    for row in table.rows:
+        yield orjson.dumps(_object(table, row)).decode() + "\n"
+
+
+def _for_a_person(table: Table) -> tuple[list[str], list[list[str]], list[bool]]:
+    """Header, cells and whether a column is of numbers; columns without a value are left out."""
+    names = [
+        name
+        for name in table.brief or table.columns
+        if not table.rows or any(_text(row.get(name)) for row in table.rows)
+    ]
+    rows = [[_text(row.get(name)) for name in names] for row in table.rows]
+    numbers = [
+        bool(table.rows) and all(isinstance(row.get(name), (int, float, type(None))) for row in table.rows)
+        for name in names
+    ]
+    return names, rows, numbers
+
+
+def _aligned(table: Table) -> Iterator[str]:
+    names, rows, numbers = _for_a_person(table)
+    cut = [[cell if len(cell) <= _WIDEST else cell[: _WIDEST - 3] + "..." for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(names, *cut, strict=True)]
+    for row in (names, *cut):
+        cells = (
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(row, widths, numbers, strict=True)
+        )
+        yield "  ".join(cells).rstrip() + "\n"
+
+
+def _markdown(table: Table) -> Iterator[str]:
+    names, rows, numbers = _for_a_person(table)
+    yield "| " + " | ".join(names) + " |\n"
+    yield "|" + "|".join("---:" if number else "---" for number in numbers) + "|\n"
+    for row in rows:
+        yield "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |\n"
+
+
+_PRINTERS = {"table": _aligned, "csv": _csv, "json": _json, "jsonl": _json_lines, "markdown": _markdown}
