@@ -8,6 +8,9 @@ from typing import Any
 
 import click
 
+from timeline.commands.driver import driver
+from timeline.commands.ops import ops
+
 EVIDENCE_WORDS = (
     "timer marks",
     "position",
@@ -48,6 +51,8 @@ def cli() -> None:
       mio2trace tmp-ck-timer.json prof.json -o out.json CK's digest instead of the log
       mio2trace experiment/my-entry --tags alexnet -o out.json
       gunzip -c run.log.gz | mio2trace - prof.json -o out.json
+      mio2trace ops run.log --group-by problem          what MIOpen computed, by frequency
+      mio2trace driver run.log                          MIOpenDriver lines that run it again
 
     "mio2trace FILE..." is short for "mio2trace convert FILE...".
     """
@@ -108,12 +113,12 @@ def convert(
       mio2trace prof.json -o - --host-calls none | gzip > out.json.gz
     """
     from timeline import pipeline
-    from timeline.notes import InputError
+    from timeline.notes import InputError, OptionError
 
-    _refuse_to_overwrite_an_input(files, (output, summary_file))
+    _refuse_to_overwrite(files, output, summary_file)
     if files.count("-") > 1:
         raise click.UsageError("standard input (-) can be given once")
-    progress = _Progress() if not quiet and sys.stderr.isatty() else None
+    progress = _Progress() if not quiet and _is_terminal() else None
     try:
         result = pipeline.convert(
             *files,
@@ -128,40 +133,52 @@ def convert(
             summary_file=summary_file,
             progress=progress,
         )
-    except ValueError as error:
+    except OptionError as error:
         raise click.UsageError(str(error)) from None
     except InputError as error:
         if progress is not None:
             progress.done()
-        click.echo(f"mio2trace: {error}", err=True)
+        click.echo(_one_line(f"mio2trace: {error}"), err=True)
         sys.exit(1)
-    if progress is not None:
-        progress.done()
+    finally:
+        if progress is not None:
+            progress.done()
     if not quiet:
         for line in result.report:
-            click.echo(_styled(line), err=True)
+            click.echo(_styled(_one_line(line)), err=True)
         if output != "-":
             size = os.path.getsize(output) if os.path.isfile(output) else 0
-            click.echo(f"wrote {output} ({size / 1e6:.1f} MB): open it at https://ui.perfetto.dev", err=True)
+            wrote = f"wrote {output} ({size / 1e6:.1f} MB): open it at https://ui.perfetto.dev"
+            click.echo(_one_line(wrote), err=True)
     return result
 
 
-def _refuse_to_overwrite_an_input(files: tuple[str, ...], outputs: tuple[str | None, ...]) -> None:
-    for output in outputs:
+cli.add_command(ops)
+cli.add_command(driver)
+
+
+def _refuse_to_overwrite(files: tuple[str, ...], output: str, summary_file: str | None) -> None:
+    """An input, or one output by the other."""
+    if summary_file is not None and os.path.realpath(summary_file) == os.path.realpath(output):
+        raise click.UsageError(f"{output} is both the trace and its summary")
+    for target in filter(None, (output, summary_file)):
         for file in files:
-            if (
-                output
-                and file != "-"
-                and os.path.isfile(output)
-                and os.path.exists(file)
-                and os.path.samefile(output, file)
-            ):
-                raise click.UsageError(f"{output} is an input, too")
+            if file != "-" and os.path.isfile(target) and os.path.exists(file) and os.path.samefile(target, file):
+                raise click.UsageError(f"{target} is an input, too")
+
+
+def _is_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _one_line(text: str) -> str:
+    """As it is shown: what comes from a file neither breaks the line nor steers the terminal."""
+    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def _styled(line: str) -> str:
     """Problems in yellow, where colour is wanted and the terminal has it."""
-    if "NO_COLOR" in os.environ or not sys.stderr.isatty() or not line.startswith("problem"):
+    if os.environ.get("NO_COLOR") or not _is_terminal() or not line.startswith("problem"):
         return line
     return click.style(line, fg="yellow")
 
@@ -191,8 +208,11 @@ def main() -> None:
     """Entry point: exit 0 converted, 1 a bad input, 2 usage, 130 interrupted."""
     try:
         held = cli.main(prog_name="mio2trace", standalone_mode=False)
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        if isinstance(held, int):
+            sys.exit(held)
         if held is not None:
             # All is written and closed: the system frees millions of records faster than we could, one by one.
             os._exit(0)
@@ -208,6 +228,19 @@ def main() -> None:
         # The reader of our standard output has gone: nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(1)
+    except Exception as error:
+        click.echo(_one_line(f"mio2trace: a fault of the program itself, please report it: {_fault(error)}"), err=True)
+        sys.exit(1)
+
+
+def _fault(error: Exception) -> str:
+    """What went wrong and where; `timeline.convert` shows all of it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    code = None if trace is None else trace.tb_frame.f_code
+    place = "" if code is None or trace is None else f" ({os.path.basename(code.co_filename)}:{trace.tb_lineno})"
+    return f"{type(error).__name__}: {error}{place}"
 
 
 if __name__ == "__main__":

@@ -11,6 +11,14 @@ EXAMPLES = 3
 class InputError(Exception):
     """An input cannot be used at all: one line that names the file, the place, what was found and what was expected."""
 
+    def __init__(self, message: str) -> None:
+        # What was found, and a file's name, may hold anything.
+        super().__init__("".join(char if char.isprintable() else "?" for char in message))
+
+
+class OptionError(ValueError):
+    """An option of the call is none, or goes with no other."""
+
 
 @dataclass(slots=True)
 class Note:
@@ -38,6 +46,7 @@ class Notes:
         if note is None:
             note = self._notes[kind] = Note(kind, problem=problem)
         note.count += count
+        note.problem |= problem
         if place and len(note.places) < EXAMPLES:
             note.places.append(place)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import gzip
 import os
@@ -22,7 +23,7 @@ from timeline.build import BuildOptions, HostCalls, build
 from timeline.model.log import FrameworkLog
 from timeline.model.miopen import MiopenLog
 from timeline.model.profile import Profile
-from timeline.notes import InputError, Notes
+from timeline.notes import InputError, Notes, OptionError
 from timeline.readers import ck, detect
 from timeline.readers.base import ReadOptions, Records
 from timeline.source import Source
@@ -62,11 +63,14 @@ def convert(
     run. ``check``: verify the invariants of what is written. ``strict``: a problem is an error. A path as ``output`` is
     replaced as a whole or not at all; its suffix decides the form.
 
-    Raises `InputError` with one line that says what is wrong with an input; ValueError for an option that is none.
+    Raises `InputError` with one line that says what is wrong with an input; `OptionError`, a ValueError, for an option
+    that is none.
     """
     unknown = set(without) - set(EVIDENCE)
     if unknown:
-        raise ValueError(f"no such evidence: {', '.join(sorted(unknown))}; expected {', '.join(EVIDENCE)}")
+        raise OptionError(f"no such evidence: {', '.join(sorted(unknown))}; expected {', '.join(EVIDENCE)}")
+    if not files:
+        raise OptionError("no input; expected the files of a run")
     target = None if output is None else _target(output)
     notes = Notes()
     # Millions of small records and no cycles: the collector would only walk them again and again.
@@ -77,14 +81,14 @@ def convert(
         profiles = _one_run([record for record in records if isinstance(record, Profile)], notes)
         logs = [record for record in records if isinstance(record, FrameworkLog)]
         operations = [record for record in records if isinstance(record, MiopenLog)]
-        _require_something_to_draw(profiles, logs, operations)
+        _require_something_to_draw(", ".join(fact.name for fact in inputs), profiles, logs, operations)
         alignments = [
             align(profile, logs if not number else (), notes, without=frozenset(without), by_order_alone=by_order_alone)
             for number, profile in enumerate(profiles)
         ]
         facts = summary.metadata(f"mio2trace {timeline.__version__}", inputs, alignments)
         trace = build(alignments, logs, BuildOptions(host_calls=host_calls), facts, notes)
-        facts["notes"] = summary.notes_object(notes)
+        facts["notes"] = dict(sorted(summary.notes_object(notes).items()))
         if strict and notes.problems:
             raise InputError("--strict: " + "; ".join(map(str, notes.problems)))
         if check:
@@ -107,8 +111,7 @@ def _read(
     notes: Notes,
     progress: Progress | None,
 ) -> tuple[Records, list[summary.InputFact]]:
-    records: Records = []
-    inputs = []
+    read: list[tuple[summary.InputFact, Records]] = []
     for index, file in enumerate(files):
         path = os.fspath(file)
         if path != "-" and os.path.isdir(path):
@@ -120,23 +123,29 @@ def _read(
             source.drain()
         finally:
             source.close()
-        records += found
-        inputs.append(
-            summary.InputFact(
-                name=source.name,
-                format=reader.NAME,
-                size=source.size,
-                sha256=source.sha256,
-                holds=summary.describe(found),
-            )
+        fact = summary.InputFact(
+            name=source.name,
+            format=reader.NAME,
+            size=source.size,
+            sha256=source.sha256,
+            holds=summary.describe(found),
         )
-    return records, inputs
+        if any(fact.sha256 == other.sha256 for other, _ in read):
+            notes.remark("input given twice taken once", source.name)
+        else:
+            read.append((fact, found))
+    # The order in which they were given means nothing, so it changes nothing either.
+    read.sort(key=lambda pair: (pair[0].format, pair[0].sha256))
+    return [record for _, found in read for record in found], [fact for fact, _ in read]
 
 
 def _one_run(profiles: Sequence[Profile], notes: Notes) -> list[Profile]:
-    """Profiles with the fullest first; the same profile given twice (in a log and as a file) counts once."""
+    """Profiles with the fullest first; the same profile given twice (in a log and as a file) counts once.
+
+    Of such two the one whose places in the log tell something stays.
+    """
     kept: list[Profile] = []
-    for profile in sorted(profiles, key=lambda p: -len(p.enqueues)):
+    for profile in sorted(profiles, key=lambda p: (-len(p.enqueues), not p.interleaved)):
         if any(_same(profile, other) for other in kept):
             notes.remark("profile that is in two inputs taken once")
         else:
@@ -154,20 +163,20 @@ def _same(one: Profile, other: Profile) -> bool:
 
 
 def _require_something_to_draw(
-    profiles: Sequence[Profile], logs: Sequence[FrameworkLog], operations: Sequence[MiopenLog]
+    place: str, profiles: Sequence[Profile], logs: Sequence[FrameworkLog], operations: Sequence[MiopenLog]
 ) -> None:
     if any(profile.enqueues or profile.host_calls for profile in profiles):
         return
     if any(log.layers or any(e.kind == "iteration" for e in log.events) for log in logs):
         return
     if profiles:
-        raise InputError("the profile holds no kernel, copy or build: the program ran nothing on the device")
+        raise InputError(f"{place}: no kernel, copy or build in the profile: the program ran nothing on the device")
     if operations:
         raise InputError(
-            f"the MIOpen log holds {sum(len(log.records) for log in operations)} records but no time: "
-            "add the profile of the same run"
+            f"{place}: {sum(len(log.records) for log in operations)} records of MIOpen's log but no time; "
+            "expected the profile of the same run, too"
         )
-    raise InputError("nothing in the inputs has a time: no kernel, no layer time, no iteration")
+    raise InputError(f"{place}: nothing that has a time; expected kernels, layer times or iterations")
 
 
 def _checked(trace: Trace, alignments: Sequence[Alignment]) -> Trace:
@@ -188,14 +197,15 @@ def _target(output: str | os.PathLike[str] | BinaryIO) -> tuple[Writer, bool, st
     path = os.fspath(output)
     form = by_suffix(path)
     if form is None:
-        raise ValueError(f"{path}: expected a name that ends in {', '.join(suffixes())}, or -")
+        raise OptionError(f"{path}: expected a name that ends in {', '.join(suffixes())}, or -")
     return *form, path
 
 
 def _write(trace: Trace, writer: Writer, compress: bool, target: str | BinaryIO) -> None:
     if target == "-":
-        writer.write(trace, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
+        with _to_standard_output() as stdout:
+            writer.write(trace, stdout)
+            stdout.flush()
     elif isinstance(target, str):
         with replacing(target) as file:
             if compress:
@@ -206,6 +216,21 @@ def _write(trace: Trace, writer: Writer, compress: bool, target: str | BinaryIO)
                 writer.write(trace, file)
     else:
         writer.write(trace, target)
+
+
+@contextlib.contextmanager
+def _to_standard_output() -> Iterator[BinaryIO]:
+    stdout = getattr(sys.stdout, "buffer", None)
+    if stdout is None:
+        raise InputError("standard output: closed")
+    try:
+        yield stdout
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise  # the reader has seen enough
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer goes nowhere, without a word
+        raise InputError(f"standard output: {error.strerror or error}") from None
 
 
 @contextlib.contextmanager
@@ -223,7 +248,7 @@ def replacing(path: str) -> Iterator[BinaryIO]:
         except OSError as error:
             raise InputError(f"{path}: {error.strerror or error}") from None
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{real.name}.", suffix=".tmp", dir=real.parent)
+        handle, temporary = tempfile.mkstemp(prefix=".mio2trace-", suffix=".tmp", dir=real.parent)
     except OSError as error:
         raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
     try:

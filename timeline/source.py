@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from timeline.notes import InputError, Notes
 
@@ -21,7 +21,14 @@ BLOCK = 256 << 10
 """Small enough that a block and what is decoded from it stay in the processor's cache: half the time of 4 MB blocks."""
 HEAD = 64 << 10
 GZIP_MAGIC = b"\x1f\x8b"
+MARK_BYTES = len(codecs.BOM_UTF8)
 MAX_GZIP_LAYERS = 3
+
+
+class Decompressor(Protocol):
+    """A zlib decompression object: its type has no name."""
+
+    def decompress(self, data: bytes, max_length: int = ..., /) -> bytes: ...
 
 
 class Source:
@@ -49,6 +56,7 @@ class Source:
         # Hashing large blocks runs beside the decoding: it does not hold the interpreter.
         self._hashing = ThreadPoolExecutor(1)
         self._file: BinaryIO
+        self._own = path != "-"
         self._total = 0
         if path == "-":
             stream = stdin if stdin is not None else getattr(sys.stdin, "buffer", None)
@@ -63,16 +71,20 @@ class Source:
                 self._total = os.fstat(self._file.fileno()).st_size
             except OSError as error:
                 raise InputError(f"{path}: {error.strerror or error}") from None
-        self._decoded = self._decode()
         self._pending: list[bytes] = []
-        head = b""
-        while len(head) < HEAD:
-            block = next(self._decoded, b"")
-            if not block:
-                break
-            self._pending.append(block)
-            head += block[:HEAD]
-        self.head = head[:HEAD]
+        size = 0
+        try:
+            self._decoded = self._decode()
+            while size < HEAD:
+                block = next(self._decoded, b"")
+                if not block:
+                    break
+                self._pending.append(block)
+                size += len(block)
+        except BaseException:
+            self.close()
+            raise
+        self.head = b"".join(self._pending)[:HEAD]
 
     @property
     def sha256(self) -> str:
@@ -91,9 +103,12 @@ class Source:
         for block in self.blocks():
             lines = block.splitlines(keepends=True) if b"\r" not in block else _split_keeping_cr(block)
             if rest:
+                if len(lines) == 1 and not block.endswith(b"\n"):
+                    rest.append(block)
+                    continue
                 lines[0] = b"".join((*rest, lines[0]))
                 rest.clear()
-            if not lines[-1].endswith(b"\n"):
+            if not block.endswith(b"\n"):
                 rest.append(lines.pop())
             yield from lines
         if rest:
@@ -111,7 +126,7 @@ class Source:
     def close(self) -> None:
         """Let go of the file (not of standard input)."""
         self._hashing.shutdown()
-        if self._file is not getattr(sys.stdin, "buffer", None):
+        if self._own:
             self._file.close()
 
     def _raw(self) -> Iterator[bytes]:
@@ -129,43 +144,79 @@ class Source:
             yield block
 
     def _decode(self) -> Iterator[bytes]:
+        """Never an empty block."""
         blocks: Iterator[bytes] = self._raw()
         for _ in range(MAX_GZIP_LAYERS):
-            first = next(blocks, b"")
-            blocks = _chain(first, blocks)
+            first, blocks = _peek(blocks)
             if not first.startswith(GZIP_MAGIC):
                 break
             blocks = self._gunzip(blocks)
-        first = next(blocks, b"")
+        first, blocks = _peek(blocks)
         if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            yield from _transcode(_chain(first, blocks))
-            return
-        yield first.removeprefix(codecs.BOM_UTF8)
-        yield from blocks
+            blocks = _transcode(blocks)
+        elif first.startswith(codecs.BOM_UTF8):
+            blocks = _chain(next(blocks)[len(codecs.BOM_UTF8) :], blocks)
+        return filter(None, blocks)
 
     def _gunzip(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """Members one after another, as ``gzip -d`` does; a cut end gives what is there."""
+        """Members one after another, as ``gzip -d`` does; a cut or damaged end gives what is there.
+
+        Raises `InputError` when that is nothing.
+        """
         decoder = zlib.decompressobj(31)
-        fresh = True
+        fresh, members, empty = True, 0, True
         for block in blocks:
             while block:
-                try:
-                    yield from (out for out in (decoder.decompress(block, BLOCK),) if out)
-                    while decoder.unconsumed_tail:
-                        yield decoder.decompress(decoder.unconsumed_tail, BLOCK)
-                except zlib.error as error:
-                    self._notes.add("gzip data damaged: read up to there", f"{self.name}: {error}")
-                    return
-                fresh = False
-                block = b""
-                if decoder.eof:
-                    block = decoder.unused_data.lstrip(b"\0")
-                    decoder, fresh = zlib.decompressobj(31), True
+                if fresh and members:
+                    block = block.lstrip(b"\0")  # padding of a tape or a disk
                     if block and not block.startswith(GZIP_MAGIC[: len(block)]):
                         self._notes.add("bytes after the end of the gzip data ignored", self.name)
                         return
+                    if not block:
+                        break
+                fresh = False
+                while block:
+                    before = decoder.copy()
+                    try:
+                        out = decoder.decompress(block, BLOCK)
+                    except zlib.error as error:
+                        out = _up_to_the_damage(before, block)
+                        if not out and empty:
+                            raise InputError(f"{self.name}: damaged gzip data, nothing can be read: {error}") from None
+                        self._notes.add("gzip data damaged: read up to there", f"{self.name}: {error}")
+                        yield out
+                        return
+                    empty = empty and not out
+                    yield out
+                    block = decoder.unconsumed_tail
+                if decoder.eof:
+                    block = decoder.unused_data
+                    decoder, fresh, members = zlib.decompressobj(31), True, members + 1
         if not fresh:
+            if empty and not members:
+                raise InputError(f"{self.name}: gzip data cut off after {self.size} bytes, before any content")
             self._notes.add("gzip data cut off: read up to there", self.name)
+
+
+def _up_to_the_damage(decoder: Decompressor, block: bytes) -> bytes:
+    """What zlib, which gives a block or nothing, can decode of a damaged ``block``."""
+    out: list[bytes] = []
+    try:
+        for position in range(len(block)):
+            out.append(decoder.decompress(block[position : position + 1]))
+    except zlib.error:
+        pass
+    return b"".join(out)
+
+
+def _peek(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """The first bytes, at least as many as a mark at the start needs, and all blocks; however small these are."""
+    first = b""
+    for block in blocks:
+        first += block
+        if len(first) >= MARK_BYTES:
+            break
+    return first, _chain(first, blocks)
 
 
 def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:

@@ -8,20 +8,25 @@ Stamps are local time; the four-digit form has no year. Which stamps bound anyth
 
 from __future__ import annotations
 
+import calendar
 import re
 from collections.abc import Callable
+from typing import AnyStr
 
 from timeline.model.log import Direction, FrameworkLog, LayerTime, LocalTime, LogEvent, LogEventKind, NetLayer
+from timeline.notes import Notes
 
 GLOG = re.compile(
-    rb"(?:^|\s|:)[IWEF](\d{4})?(\d\d)(\d\d)\s+(\d\d):(\d\d):(\d\d)\.(\d{6})\s+\d+\s+[^\s\]]+:\d+\]\s?(.*?)\s*$",
+    rb"[IWEF](\d{4})?(\d\d)(\d\d)\s+(\d\d):(\d\d):(\d\d)\.(\d{6})\s+\d+\s+[^\s\]]+:\d+\]\s?(.*)",
     re.DOTALL,
 )
-_LAYER = re.compile(r"\s*(\S.*?)\s+(forward|backward):\s+([-+.\deE]+)\s*(ms|milli ?seconds|seconds)\b", re.IGNORECASE)
+_LAYER = re.compile(
+    r"\s*(\S.*?)\s+(forward|backward):\s+(\S+)\s*(ms|milli ?seconds|seconds)\b", re.IGNORECASE | re.ASCII
+)
 _UNIT_NS = {"ms": 1_000_000, "milliseconds": 1_000_000, "milli seconds": 1_000_000, "seconds": 1_000_000_000}
 _LAYER_ENDED = re.compile(r"\s*\[(Forward|Backward)\] Layer (.+?), (?:top blob|bottom blob|param blob) ")
-_ITERATION = re.compile(r"Iteration: (\d+) forward-backward time: ([-+.\deE]+) ms")
-_TESTING = re.compile(r"Testing for (\d+) iterations")
+_ITERATION = re.compile(r"Iteration: (\d{1,9}) forward-backward time: ([-+.\deE]+) ms")
+_TESTING = re.compile(r"Testing for (\d{1,9}) iterations")
 _AVERAGE = re.compile(
     r"(Average Forward pass|Average Backward pass|Average Forward-Backward|Total Time): ([-+.\deE]+) ms"
 )
@@ -43,8 +48,11 @@ _SETTING_UP = re.compile(r"Setting up (.+)")
 _TOP_SHAPE = re.compile(r"Top shape: ((?:\d+ )+)\(")
 _NET_TEXT = "Initializing net from parameters:"
 _NET_FIELD = re.compile(rb'  (name|type): "(.*)"\s*$')
+_NET_LINE = re.compile(rb"\s*(?:\w+\s*[:{]|\}|$)")
 
 
+LEAP_YEAR = 2000
+"""Stands for a year that is not known: its February has 29 days."""
 LONGEST_PRINTED_NS = 10**16
 """115 days: what is longer is a timer that went wrong (1.8e13 ms occurs in published records)."""
 
@@ -62,11 +70,33 @@ def _nanoseconds(text: str, unit: int) -> int | None:
     return round(value * unit) if 0 <= value * unit < LONGEST_PRINTED_NS else None
 
 
+def local_time(
+    year: AnyStr | None,
+    month: AnyStr,
+    day: AnyStr,
+    hour: AnyStr,
+    minute: AnyStr,
+    second: AnyStr,
+    fraction: AnyStr | None,
+) -> LocalTime | None:
+    """A stamp from its digits, those of a second's ``fraction`` at most nine; None when there is no such moment."""
+    years, months, days = int(year or 0), int(month), int(day)
+    hours, minutes, seconds = int(hour), int(minute), int(second)
+    if not 1 <= months <= 12 or (year and not years) or hours > 23 or minutes > 59 or seconds > 60:
+        return None
+    if not 1 <= days <= calendar.monthrange(years or LEAP_YEAR, months)[1]:
+        return None
+    part = int(fraction) * 10 ** (9 - len(fraction)) if fraction else 0
+    return LocalTime(years, months, days, ((hours * 60 + minutes) * 60 + seconds) * 1_000_000_000 + part)
+
+
 class CaffeDecoder:
     """Takes the glog lines of a log and the net text among them, yields the `FrameworkLog` at the end."""
 
-    def __init__(self, source: int) -> None:
+    def __init__(self, source: int, place: str, notes: Notes) -> None:
         self._source = source
+        self._place = place
+        self._notes = notes
         self._layers: list[LayerTime] = []
         self._events: list[LogEvent] = []
         self._net: dict[str, NetLayer] = {}
@@ -85,23 +115,20 @@ class CaffeDecoder:
     def feed(self, number: int, line: bytes) -> bool:
         """Take a line if it is a glog line or part of a printed net."""
         match = GLOG.search(line)
-        if match is None:
+        stamp = None if match is None else local_time(*match.groups()[:7])
+        if match is None or stamp is None:
             return self._in_net_text and self._net_line(line)
         self._in_net_text = False
         self.lines += 1
-        year, month, day, hour, minute, second, micro, body = match.groups()
-        stamp = LocalTime(
-            int(year or 0),
-            int(month),
-            int(day),
-            ((int(hour) * 60 + int(minute)) * 60 + int(second)) * 1_000_000_000 + int(micro) * 1000,
-        )
         self._first = self._first or stamp
         self._last = stamp
-        self._text(number, stamp, body.decode(errors="replace"))
+        self._text(number, stamp, match[8].rstrip().decode(errors="replace"))
         return True
 
     def finish(self) -> FrameworkLog:
+        runs = sum(event.kind == "benchmark begins" for event in self._events)
+        if runs > 1:
+            self._notes.add("log of several benchmarks: its layers and iterations may be of any of them", self._place)
         names = dict.fromkeys((*self._tops, *self._types))
         return FrameworkLog(
             source=self._source,
@@ -123,6 +150,8 @@ class CaffeDecoder:
         )
 
     def _net_line(self, line: bytes) -> bool:
+        if _NET_LINE.match(line) is None:
+            return False  # another program's, in between
         match = _NET_FIELD.match(line)
         if match:
             value = match[2].decode(errors="replace")
@@ -162,19 +191,21 @@ class CaffeDecoder:
         )
 
     def _layer(self, line: int, stamp: LocalTime, text: str) -> bool:
-        match = _LAYER.match(text)
+        match = _LAYER.match(text) if "ward:" in text.lower() else None
         if match is None:
             return False
         printed = _nanoseconds(match[3], _UNIT_NS[match[4].lower()])
-        if printed is None:
-            return False
         name = match[1]
+        index = self._index.setdefault(name, len(self._index))
+        if printed is None:
+            self._notes.add("printed layer time that cannot be", f"{self._place}:{line}: {match[3]} {match[4]}"[:80])
+            return True
         direction: Direction = "forward" if match[2].lower() == "forward" else "backward"
         self._layers.append(
             LayerTime(
                 source=self._source,
                 line=line,
-                index=self._index.setdefault(name, len(self._index)),
+                index=index,
                 layer=name,
                 direction=direction,
                 printed_ns=printed,

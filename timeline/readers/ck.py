@@ -19,11 +19,14 @@ import msgspec
 from timeline.model.log import Direction, FrameworkLog, LayerTime, LocalTime
 from timeline.notes import InputError, Notes
 from timeline.readers.base import ReadOptions, Records
-from timeline.readers.caffe_log import LONGEST_PRINTED_NS
+from timeline.readers.caffe_log import LONGEST_PRINTED_NS, local_time
 from timeline.readers.dvdt_json import read_array
 from timeline.source import Source
 
 NAME = "CK experiment record"
+
+LAST_LAYER = 1_000_000
+"""A higher index is damage."""
 
 T = TypeVar("T")
 
@@ -31,8 +34,11 @@ _SNIFF_OBJECT = re.compile(
     rb'\s*\{.*?"(?:characteristics_list|per_layer_info|dvdt_prof|execution_time_list_opencl|time_fw_ms)"\s*:', re.DOTALL
 )
 _SNIFF_ARRAY = re.compile(rb'\s*\[\s*\{[^{}]*"(?:label|direction|time_ms)"\s*:')
+_POINTS = ("ckp-*.0001.json", "*/ckp-*.0001.json", "*/*/ckp-*.0001.json")
+"""In an entry, a module's folder, a repository."""
 _STAMP = re.compile(r"(\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?$")
 _PLACEHOLDER = "0101 00:00:00.000000"
+_EMPTY = re.compile(rb"\s*(?:null|\[\s*\]|\{\s*\}|\"\"|)\s*")
 _LABEL = re.compile(r"\d+: (.+)", re.DOTALL)
 
 
@@ -60,7 +66,12 @@ class _Run(msgspec.Struct):
 
     @property
     def has_data(self) -> bool:
-        return any(bytes(raw) not in (b"", b"[]", b"null") for raw in (self.per_layer_info, self.dvdt_prof))
+        return any(_EMPTY.fullmatch(raw) is None for raw in (self.per_layer_info, self.dvdt_prof))
+
+    @property
+    def failed(self) -> bool:
+        """It says so: many records do not say anything."""
+        return self.run_success == "no" or self.run_success_bool is False
 
 
 class _Repetition(msgspec.Struct):
@@ -81,10 +92,16 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     text = source.read()
     if text.lstrip()[:1] == b"[":
         layers = _layers(msgspec.Raw(text), source, "$", notes)
+        if not layers:
+            raise InputError(f"{source.name}: $: no layer entry can be read; expected those of per_layer_info")
         return [FrameworkLog(source=source.index, layers=layers)]
     record = _decode(text, _Record, source.name)
     if record.characteristics_list is None:
         run, path = _decode(text, _Run, source.name), "$"
+        if run.failed:
+            notes.add("the run says that it failed", source.name)
+        if options.repetition:
+            raise InputError(f"{source.name}: no repetition {options.repetition}; it holds a single run")
     else:
         number = _choose(record.characteristics_list, options.repetition, source.name, notes)
         run, path = record.characteristics_list[number].run, f"$.characteristics_list[{number}].run"
@@ -97,6 +114,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     if bytes(run.execution_time_list_opencl)[:1] == b"[" and not records:
         notes.add("kernel times without a time line (execution_time_list_opencl) not drawn", source.name)
     layers = _layers(run.per_layer_info, source, f"{path}.per_layer_info", notes)
+    device_name = _device_name(record.features)
     if layers or run.time_fw_ms is not None:
         records.append(
             FrameworkLog(
@@ -105,7 +123,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
                 iterations=_iterations(run.iterations),
                 average_forward_ns=_ms(run.time_fw_ms),
                 average_backward_ns=_ms(run.time_bw_ms),
-                device_name=_device_name(record.features),
+                device_name=device_name,
             )
         )
     if not records:
@@ -120,7 +138,7 @@ def locate(directory: str, tags: tuple[str, ...], notes: Notes) -> str:
     first in the order of their paths is taken, and said. Raises `InputError` when there is none.
     """
     root = Path(directory)
-    points = sorted(path for path in root.glob("**/ckp-*.0001.json") if len(path.relative_to(root).parts) <= 3)
+    points = sorted(path for pattern in _POINTS for path in root.glob(pattern))
     name = root.name or str(root)
     if not points:
         raise InputError(f"{name}: a directory without ckp-*.0001.json; expected a CK entry or repository")
@@ -129,16 +147,16 @@ def locate(directory: str, tags: tuple[str, ...], notes: Notes) -> str:
         raise InputError(f"{name}: none of its {len(points)} points has the tags {','.join(tags)}")
     taken = f"{chosen[0].parent.name}/{chosen[0].name}"
     if len(chosen) > 1:
-        notes.remark(f"{len(chosen)} points fit: took {taken}")
+        notes.remark("several points fit: took the first (--tags chooses)", f"{taken} of {len(chosen)}")
     else:
-        notes.remark(f"took the point {taken}")
+        notes.remark("took the only point that fits", taken)
     return str(chosen[0])
 
 
 def _tags(entry: Path) -> set[str]:
     try:
         meta = msgspec.json.decode((entry / ".cm" / "meta.json").read_bytes(), type=dict[str, Any])
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError, RecursionError):
         return set()
     tags = meta.get("tags")
     return {tag for tag in tags if isinstance(tag, str)} if isinstance(tags, list) else set()
@@ -148,15 +166,23 @@ def _choose(repetitions: list[_Repetition], wanted: int | None, place: str, note
     if wanted is not None:
         if not 0 <= wanted < len(repetitions):
             raise InputError(f"{place}: no repetition {wanted}; it has {len(repetitions)}, counted from 0")
+        if not repetitions[wanted].run.succeeded:
+            notes.add("the chosen repetition does not say that it succeeded", f"{place}: {wanted}")
         return wanted
     with_data = [number for number, repetition in enumerate(repetitions) if repetition.run.has_data]
     for number in with_data:
         if repetitions[number].run.succeeded:
             if len(repetitions) > 1:
-                notes.remark(f"took repetition {number} of {len(repetitions)} (--repetition chooses)", place)
+                notes.remark(
+                    "one of several repetitions taken, counted from 0 (--repetition chooses)",
+                    f"{place}: {number} of {len(repetitions)}",
+                )
             return number
     if with_data:
-        notes.add(f"no repetition with data says that it succeeded: took repetition {with_data[0]}", place)
+        notes.add(
+            "no repetition with data says that it succeeded: took the first with data",
+            f"{place}: {with_data[0]} of {len(repetitions)}",
+        )
         return with_data[0]
     raise InputError(
         f"{place}: $.characteristics_list: {len(repetitions)} repetitions, none with per_layer_info or dvdt_prof"
@@ -166,7 +192,7 @@ def _choose(repetitions: list[_Repetition], wanted: int | None, place: str, note
 def _decode(text: bytes, kind: type[T], place: str) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{place}: not a readable CK record: {error}") from None
 
 
@@ -175,7 +201,7 @@ def _layers(raw: msgspec.Raw, source: Source, path: str, notes: Notes) -> tuple[
         return ()
     try:
         items: list[msgspec.Raw] = msgspec.json.decode(raw, type=list[msgspec.Raw])
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{source.name}: {path}: expected an array of layers: {error}") from None
     layers = []
     for position, item in enumerate(items):
@@ -183,9 +209,9 @@ def _layers(raw: msgspec.Raw, source: Source, path: str, notes: Notes) -> tuple[
             info = msgspec.json.decode(item, type=_LayerInfo)
             direction: Direction = {"forward": "forward", "backward": "backward"}[info.direction]  # type: ignore[assignment]
             printed = _ms(info.time_ms)
-            if printed is None or info.index < 0:
+            if printed is None or not 0 <= info.index <= LAST_LAYER:
                 raise ValueError(f"time_ms {info.time_ms}, index {info.index}")
-        except (msgspec.DecodeError, KeyError, ValueError, RecursionError) as error:
+        except (KeyError, ValueError, RecursionError) as error:
             notes.add("layer entry that could not be read", f"{source.name}: {path}[{position}]: {error}")
             continue
         label = _LABEL.match(info.label)
@@ -193,7 +219,7 @@ def _layers(raw: msgspec.Raw, source: Source, path: str, notes: Notes) -> tuple[
             LayerTime(
                 source=source.index,
                 index=info.index,
-                layer=label[1] if label else info.label,
+                layer=(label[1] if label else info.label) or f"layer {info.index}",
                 direction=direction,
                 printed_ns=printed,
                 stamp=_stamp(info.timestamp),
@@ -206,15 +232,11 @@ def _stamp(text: str) -> LocalTime | None:
     match = _STAMP.match(text)
     if match is None or text == _PLACEHOLDER:
         return None
-    year, month, day, hour, minute, second, fraction = match.groups()
-    seconds = (int(hour) * 60 + int(minute)) * 60 + int(second)
-    return LocalTime(
-        int(year or 0), int(month), int(day), seconds * 1_000_000_000 + int((fraction or "0").ljust(9, "0"))
-    )
+    return local_time(*match.groups())
 
 
 def _ms(value: Any) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value * 1e6 < LONGEST_PRINTED_NS:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < LONGEST_PRINTED_NS / 1e6:
         return None
     return round(value * 1_000_000)
 
@@ -233,6 +255,6 @@ def _device_name(features: msgspec.Raw) -> str:
         value = msgspec.json.decode(bytes(features) or b"{}")
         for key in ("platform", "gpu", "name"):
             value = value[key]
-    except (msgspec.DecodeError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ""
     return value.replace("\0", "").strip() if isinstance(value, str) else ""

@@ -25,6 +25,12 @@ from timeline.model.profile import (
 from timeline.notes import Notes
 
 MAX_ARGUMENTS = 1024
+MAX_INTEGER = (1 << 63) - 1
+"""What traces can hold; more is damage."""
+UNKNOWN_ERROR = -1
+"""What create calls log when the program did not ask for the error (dvdt-ck.md 1.2)."""
+NO_COUNT = 0xFFFFFFFF
+NULL = ("", "(nil)")
 TEST_BUILD_EPOCH = "1970-01-01 "
 
 
@@ -88,6 +94,7 @@ class CreateKernelsInProgram(_Call, tag="clCreateKernelsInProgram", gc=False):
 
 class CreateBuffer(_Call, tag="clCreateBuffer", gc=False):
     size: int | float = 0
+    errcode: int = 0
     buffer: str = ""
     queue: str = ""  # where the offline parser puts the handle
 
@@ -96,6 +103,7 @@ class SetKernelArg(_AnyCall, tag="clSetKernelArg", gc=False):
     kernel: str = ""
     arg_index: int = -1
     arg_value: str = ""
+    errcode: Literal[0, -1] = 0  # one that failed does not decode: the caller makes it a `LostCall`
     timestamp: Began | None = None
 
 
@@ -107,6 +115,7 @@ class TimedSetKernelArg(SetKernelArg, tag="clSetKernelArg", gc=False):
 
 class _Command(_Call, gc=False):
     queue: str = ""
+    errcode: int = 0
     profiling: Counters | None = None
     profiling_error: int | None = msgspec.field(default=None, name="output profiling_error")
 
@@ -129,6 +138,15 @@ class EnqueueWriteBuffer(_Command, tag="clEnqueueWriteBuffer", gc=False):
     size: int | float = 0
 
 
+class LostCall(msgspec.Struct, gc=False):
+    """A call that cannot be read; ``kernel`` where it is known to concern only that one.
+
+    It may have set an argument, so those that were in force are unknown from here on.
+    """
+
+    kernel: str | None = None
+
+
 OtherCall = (
     EnqueueNDRangeKernel
     | CreateBuffer
@@ -143,6 +161,7 @@ OtherCall = (
 )
 Call = SetKernelArg | OtherCall
 TimedCall = TimedSetKernelArg | OtherCall
+AnyCall = Call | TimedCall | LostCall | None
 
 
 class _KernelObject:
@@ -182,8 +201,8 @@ class ProfileFolder:
         self._seconds: dict[str, int] = {}
         self._cut_pointers = False
 
-    def add(self, calls: Sequence[Call | TimedCall | None], lines: Sequence[int] | None = None) -> None:
-        """Take the next calls; ``None`` stands for one that could not be read. ``lines`` are their first lines."""
+    def add(self, calls: Sequence[AnyCall], lines: Sequence[int] | None = None) -> None:
+        """Take the next calls; ``None`` is one that means nothing to us. ``lines`` are their first lines."""
         first = self._calls
         kernels = self._kernels
         for index, call in enumerate(calls, first):
@@ -245,7 +264,12 @@ class ProfileFolder:
             for index, line, stamps in best
         )
 
-    def _other(self, call: Call, index: int, line: int) -> None:
+    def _other(self, call: Call | LostCall, index: int, line: int) -> None:
+        if isinstance(call, LostCall):
+            kernels = self._kernels.values() if call.kernel is None else [self._kernels.get(call.kernel)]
+            for kernel in filter(None, kernels):
+                kernel.arguments = [""] * len(kernel.arguments)
+            return
         if isinstance(call, (EnqueueReadBuffer, EnqueueWriteBuffer)):
             self._enqueue_copy(call, index, line)
             return
@@ -256,12 +280,15 @@ class ProfileFolder:
             handle = call.buffer
             if not handle and call.queue:
                 handle, self._cut_pointers = call.queue, True
+            if call.errcode not in (0, UNKNOWN_ERROR) or (handle and handle.strip("0x") in NULL):
+                self._notes.remark("buffer that could not be created", f"call {index}")
+                return
             self._buffers.append(
                 BufferCreated(
                     call_index=index,
                     line=line,
                     handle=handle,
-                    size_bytes=int(call.size),
+                    size_bytes=self._bytes(call.size, index),
                     end_ns=self._host((call.timestamp or NO_STAMPS).end),
                 )
             )
@@ -285,7 +312,7 @@ class ProfileFolder:
                 self._programs[position] = (
                     msgspec.structs.replace(program, options=call.options)
                     if isinstance(call, BuildProgram)
-                    else msgspec.structs.replace(program, kernels=int(call.num_kernels_ret))
+                    else msgspec.structs.replace(program, kernels=_count(call.num_kernels_ret))
                 )
         if self._all_calls or isinstance(call, BuildProgram):
             self._keep_call(str(call.__struct_config__.tag), call.timestamp, index, line)
@@ -370,13 +397,15 @@ class ProfileFolder:
                 self._host(stamps.start),
                 self._host(stamps.end),
                 buffer=call.buffer,
-                size_bytes=int(call.size),
+                size_bytes=self._bytes(call.size, index),
             )
         )
 
     def _device_times(self, call: _Command, index: int) -> tuple[int, int, int, int] | tuple[None, None, None, None]:
         times = call.profiling
-        if call.profiling_error is not None:
+        if call.errcode not in (0, UNKNOWN_ERROR):
+            self._notes.add("enqueue that failed: not drawn", f"call {index}: errcode {call.errcode}")
+        elif call.profiling_error is not None:
             self._notes.add("enqueue whose device times the profiler could not read", f"call {index}")
         elif times is None:
             self._notes.add("enqueue without device times", f"call {index}")
@@ -386,10 +415,16 @@ class ProfileFolder:
             queued, submit, start, end = times.queued, times.submit, times.start, times.end
             if not type(queued) is type(submit) is type(start) is type(end) is int:
                 queued, submit, start, end = int(queued), int(submit), int(start), int(end)
-            if 0 <= queued <= submit <= start <= end:
+            if 0 <= queued <= submit <= start <= end <= MAX_INTEGER:
                 return queued, submit, start, end
             self._notes.add("enqueue whose device times are out of order", f"call {index}")
         return None, None, None, None
+
+    def _bytes(self, size: int | float, index: int) -> int:
+        if 0 <= size <= MAX_INTEGER:
+            return int(size)
+        self._notes.add("size in bytes that cannot be", f"call {index}: {size}"[:60])
+        return 0
 
     def _size3(self, size: tuple[int, ...]) -> Size3 | None:
         interned: Size3 | None = self._interned.setdefault(size, size) if len(size) == 3 else None
@@ -412,3 +447,7 @@ class ProfileFolder:
         except ValueError:
             self._notes.add("host time that is not of the form 2018-02-09T10:36:48.553314", repr(text)[:40])
             return None
+
+
+def _count(number: int | float) -> int | None:
+    return int(number) if 0 <= number < NO_COUNT else None

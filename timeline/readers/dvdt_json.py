@@ -10,6 +10,8 @@ its last whole call.
 
 from __future__ import annotations
 
+import enum
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -18,7 +20,7 @@ import msgspec
 from timeline.model.profile import Profile
 from timeline.notes import Notes
 from timeline.readers.base import ReadOptions, Records
-from timeline.readers.dvdt_calls import Call, ProfileFolder, TimedCall
+from timeline.readers.dvdt_calls import AnyCall, Call, LostCall, ProfileFolder, TimedCall
 from timeline.source import Source
 
 NAME = "dv/dt profile (JSON)"
@@ -26,14 +28,21 @@ NAME = "dv/dt profile (JSON)"
 # Inside a JSON string every quote is escaped, so this can only be the end of one object and the start of the next.
 _BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*"[\w ]+"\s*:)')
 _OPENING = re.compile(rb"\s*\[\s*")
-_SNIFF = re.compile(rb'\s*\[\s*(?:\]|\{(?:.{0,60000}?)"call"\s*:\s*"cl[A-Z])', re.DOTALL)
+# A program's source may be longer than what is looked at.
+_SNIFF = re.compile(
+    rb'\s*\[\s*(?:\]|\{(?:.{0,60000}?)"call"\s*:\s*"cl[A-Z]|\{[^{}]*"source"\s*:\s*\{\s*"0"\s*:)', re.DOTALL
+)
 _CALLS = msgspec.json.Decoder(list[Call])
 _TIMED_CALLS = msgspec.json.Decoder(list[TimedCall])
 _RAW_CALLS = msgspec.json.Decoder(list[msgspec.Raw])
-_ONE_CALL = msgspec.json.Decoder(Call)
-_ONE_TIMED_CALL = msgspec.json.Decoder(TimedCall)
-_CALL_NAME = msgspec.json.Decoder(dict[str, msgspec.Raw])
+# One call at a time need not be fast: numbers may be of any form (1.0, 1e+15).
+_ONE_CALL = msgspec.json.Decoder(Call, strict=False)
+_ONE_TIMED_CALL = msgspec.json.Decoder(TimedCall, strict=False)
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_SET_NO_ARGUMENT = ("clEnqueueNDRangeKernel", "clEnqueueReadBuffer", "clEnqueueWriteBuffer", "clCreateBuffer")
 _SEARCH_BACK = 1 << 20
+_LONGEST_BORDER = 1 << 14
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def sniff(head: bytes) -> bool:
@@ -49,20 +58,32 @@ def read_array(blocks: Iterable[bytes], source: int, place: str, options: ReadOp
     """Fold an array of calls that comes in blocks of any size. ``place`` names it in notes."""
     folder = ProfileFolder(source, notes, place, host_calls=options.host_calls)
     decode = (_TIMED_CALLS if options.host_calls else _CALLS).decode
+    damage = _Damage(place, options.host_calls, notes)
     read_calls = 0
-    for part, offset, last in _parts(blocks):
-        calls: Sequence[Call | TimedCall | None]
+    for part, offset, ending in _parts(blocks):
+        calls: Sequence[AnyCall]
         try:
             calls = decode(b"[" + part + b"]")
-        except msgspec.DecodeError:
-            calls = _decode_one_by_one(part, offset, last, read_calls, options.host_calls, place, notes)
+        except _UNREADABLE:
+            calls = damage.calls(part, offset, read_calls, ending)
+        else:
+            if ending is Ending.CUT:
+                damage.cut(offset + len(part))
         folder.add(calls)
         read_calls += len(calls)
     return folder.finish()
 
 
-def _parts(blocks: Iterable[bytes]) -> Iterator[tuple[bytes, int, bool]]:
-    """Whole calls without the enclosing brackets: (text, byte offset, is the last)."""
+class Ending(enum.Enum):
+    """How a part of the array ends."""
+
+    NEXT = "another call follows"
+    CLOSED = "the array is closed"
+    CUT = "the input ends"
+
+
+def _parts(blocks: Iterable[bytes]) -> Iterator[tuple[bytes, int, Ending]]:
+    """Whole calls without the enclosing brackets, with the place in bytes of the first."""
     iterator = iter(blocks)
     rest = next(iterator, b"")
     opening = _OPENING.match(rest)
@@ -73,31 +94,31 @@ def _parts(blocks: Iterable[bytes]) -> Iterator[tuple[bytes, int, bool]]:
         rest += block
         opening = _OPENING.match(rest)
     offset = opening.end() if opening else 0
-    rest = rest[offset:]
+    # A call may be longer than a block, and the border between two calls lie across two blocks.
+    held: list[bytes] = []
+    tail = rest[offset:]
     for block in iterator:
         cut = _last_cut(block)
         if cut is None:
-            rest += block
-            if len(block) > _SEARCH_BACK:
+            tail += block
+            block = tail
+            tail = b""
+            cut = _last_cut(block)
+            if cut is None:
+                held.append(block[:-_LONGEST_BORDER])
+                tail = block[-_LONGEST_BORDER:]
                 continue
-            cut_rest = _last_cut(rest)
-            if cut_rest is None:
-                continue
-            end, start = cut_rest
-            yield rest[:end], offset, False
-            offset += start
-            rest = rest[start:]
-            continue
-        end, start = cut
-        part = rest + block[:end]
-        yield part, offset, False
-        offset += len(rest) + start
-        rest = block[start:]
+        part = b"".join((*held, tail, block[: cut[0]]))
+        yield part, offset, Ending.NEXT
+        offset += len(part) + cut[1] - cut[0]
+        held.clear()
+        tail = block[cut[1] :]
+    rest = b"".join((*held, tail))
     end = rest.rfind(b"]")
     if end >= 0 and not rest[end + 1 :].strip():
-        yield rest[:end], offset, True
+        yield rest[:end], offset, Ending.CLOSED
     else:
-        yield rest, offset, True
+        yield rest, offset, Ending.CUT
 
 
 def _last_cut(block: bytes) -> tuple[int, int] | None:
@@ -111,52 +132,106 @@ def _last_cut(block: bytes) -> tuple[int, int] | None:
     return None
 
 
-def _decode_one_by_one(
-    part: bytes, offset: int, last: bool, index: int, timed: bool, place: str, notes: Notes
-) -> list[Call | TimedCall | None]:
-    """A part with something unexpected in it: keep every call that can be read, count the others."""
-    try:
-        raws: list[msgspec.Raw] = _RAW_CALLS.decode(b"[" + part + b"]")
-    except msgspec.DecodeError as error:
-        whole, bad = _split_damaged(part)
-        if last and not bad:
-            notes.add("profile cut off: read up to the last whole call", f"{place}: byte {offset + len(part)}")
+class _Damage:
+    """Reads parts with something unexpected in them: keeps every call that can be read, counts the others."""
+
+    def __init__(self, place: str, timed: bool, notes: Notes) -> None:
+        self._decode = (_ONE_TIMED_CALL if timed else _ONE_CALL).decode
+        self._place = place
+        self._notes = notes
+
+    def calls(self, part: bytes, offset: int, index: int, ending: Ending) -> list[AnyCall]:
+        """The calls of ``part``, which begins at byte ``offset`` with call ``index``."""
+        try:
+            raws: list[msgspec.Raw | None] = list(_RAW_CALLS.decode(b"[" + part + b"]"))
+        except _UNREADABLE as error:
+            raws = self._split(part, offset, ending, error)
         else:
-            notes.add(
-                "damaged JSON in the profile: the calls around it are lost", f"{place}: near byte {offset}: {error}"
+            if ending is Ending.CUT:
+                self.cut(offset + len(part))
+        return [LostCall() if raw is None else self._call(raw, index + number) for number, raw in enumerate(raws)]
+
+    def cut(self, end: int) -> None:
+        self._notes.add("profile cut off: read up to the last whole call", f"{self._place}: byte {end}")
+
+    def _split(self, part: bytes, offset: int, ending: Ending, error: Exception) -> list[msgspec.Raw | None]:
+        """The calls of text that is no JSON, each tried by itself; None for one that is damaged."""
+        raws: list[msgspec.Raw | None] = []
+        pieces = _BETWEEN.split(part)
+        damaged = 0
+        for number, piece in enumerate(pieces, 1):
+            last = number == len(pieces)
+            text = piece if last else piece + b"}"
+            end = _whole(text)
+            if end is None:
+                if last:
+                    ending = Ending.CUT  # even where a bracket ends the text: it may be one of a string
+                    continue
+                raws.append(None)
+                damaged += 1
+                continue
+            raws.append(msgspec.Raw(text[:end]))
+            rest = text[end:].strip()
+            if rest and last and ending is Ending.CUT and rest[:1] == b"]":
+                self._notes.add("bytes after the end of the profile ignored", f"{self._place}: {rest[1:41]!r}")
+                ending = Ending.CLOSED
+            elif rest and not (last and ending is Ending.CUT and rest[:1] == b","):
+                raws.append(None)
+                damaged += 1
+        if ending is Ending.CUT:
+            self.cut(offset + len(part))
+        if damaged:
+            self._notes.add(
+                "damaged JSON in the profile: a call is lost, calls after it may be miscounted",
+                f"{self._place}: near byte {offset}: {error}",
+                damaged,
             )
-        raws = whole
-    decode = (_ONE_TIMED_CALL if timed else _ONE_CALL).decode
-    calls: list[Call | TimedCall | None] = []
-    for position, raw in enumerate(raws):
+        return raws
+
+    def _call(self, raw: msgspec.Raw, index: int) -> AnyCall:
+        call: AnyCall
         try:
-            calls.append(decode(raw))
-        except msgspec.DecodeError as error:
-            calls.append(None)
-            where = f"[{index + position}]"
             try:
-                name = msgspec.json.decode(_CALL_NAME.decode(raw).get("call", msgspec.Raw(b'""')))
-            except msgspec.DecodeError:
-                name = ""
-            if isinstance(name, str) and "$.call" in str(error) and name:
-                notes.add("profiled call of an unknown kind", f"{name[:40]} at {where}")
-            else:
-                notes.add("profiled call that could not be read", f"{where}: {error}")
-    return calls
+                call = self._decode(raw)
+            except UnicodeDecodeError:
+                call = self._decode(bytes(raw).decode("utf-8", "replace").encode())
+                self._notes.add("text in the profile that is not UTF-8", f"[{index}]")
+            return call
+        except _UNREADABLE as error:
+            reason = str(error)
+        where = f"[{index}]"
+        name, kernel, errcode = (_field(raw, key) for key in ("call", "kernel", "errcode"))
+        if "$.call" in reason and isinstance(name, str) and name:
+            self._notes.add("profiled call of an unknown kind", f"{name[:40]} at {where}")
+            return None
+        if name == "clSetKernelArg" and "$.errcode" in reason and isinstance(errcode, int):
+            # It failed, so what was set before stays in force.
+            self._notes.remark("clSetKernelArg that failed: without effect", f"{where}: errcode {errcode}"[:40])
+            return None
+        self._notes.add("profiled call that could not be read", f"{where}: {reason}")
+        if name in _SET_NO_ARGUMENT:
+            return None
+        return LostCall(kernel if isinstance(kernel, str) else None)
 
 
-def _split_damaged(part: bytes) -> tuple[list[msgspec.Raw], int]:
-    """Calls of a damaged part, each tried by itself: the readable ones, and how many before the last are not."""
-    whole: list[msgspec.Raw] = []
-    bad = 0
-    pieces = _BETWEEN.split(part)
-    for number, piece in enumerate(pieces):
-        text = piece if number == len(pieces) - 1 else piece + b"}"
-        try:
-            msgspec.json.decode(text, type=msgspec.Raw)
-            msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError):
-            bad += number < len(pieces) - 1
-            continue
-        whole.append(msgspec.Raw(text))
-    return whole, bad
+def _whole(text: bytes) -> int | None:
+    """Where the JSON object that ``text`` begins with ends; None when it is damaged."""
+    try:
+        decoded = text.decode("utf-8", "surrogateescape")
+        _, end = json.JSONDecoder(strict=False, parse_constant=_refuse).raw_decode(decoded)
+    except (ValueError, RecursionError):
+        return None
+    return len(decoded[:end].encode("utf-8", "surrogateescape"))
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _field(raw: msgspec.Raw, key: str) -> object:
+    """A field of a call that does not decode as a whole; None when there is none that can be read."""
+    try:
+        value: object = msgspec.json.decode(_FIELDS.decode(raw)[key])
+    except (*_UNREADABLE, KeyError):
+        return None
+    return value

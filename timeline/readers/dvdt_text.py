@@ -18,6 +18,7 @@ from timeline.model.profile import Profile
 from timeline.notes import Notes
 from timeline.readers.base import ReadOptions
 from timeline.readers.dvdt_calls import (
+    AnyCall,
     BuildProgram,
     Call,
     Counters,
@@ -30,6 +31,7 @@ from timeline.readers.dvdt_calls import (
     EnqueueNDRangeKernel,
     EnqueueReadBuffer,
     EnqueueWriteBuffer,
+    LostCall,
     ProfileFolder,
     Stamps,
     TimedSetKernelArg,
@@ -37,6 +39,15 @@ from timeline.readers.dvdt_calls import (
 
 PREFIX = b"[dv/dt] cl"
 _BATCH = 4096
+_HANDLES = {
+    "clCreateCommandQueue": "queue",
+    "clCreateProgramWithSource": "program",
+    "clCreateProgramWithBinary": "program",
+    "clCreateKernel": "kernel",
+    "clCreateBuffer": "buffer",
+}
+"""The last field of a call that makes something; that of the others is the errcode."""
+_LAST_CUT = "last dv/dt block cut off"
 _PROFILING_ERROR = "output profiling info error:"
 
 Fields = dict[str, str]
@@ -49,13 +60,14 @@ class BlockDecoder:
         self._folder = ProfileFolder(source, notes, place, host_calls=options.host_calls)
         self._notes = notes
         self._place = place
-        self._calls: list[Call | None] = []
+        self._calls: list[AnyCall] = []
         self._lines: list[int] = []
         self._name = ""
         self._line = 0
         self._fields: Fields = {}
         self._source: list[bytes] = []
         self._source_end = b""
+        self._cut_line = False
         self.blocks = 0
 
     @property
@@ -77,11 +89,18 @@ class BlockDecoder:
         if at < 0:
             return False
         name, _, rest = line[at + 8 :].rstrip(b"\r\n").partition(b" ")
-        if not rest:
+        # The last line of a file may stop inside a number.
+        self._cut_line = not line.endswith(b"\n")
+        if not rest and self._cut_line:
+            if not self._cut():
+                self._notes.add(_LAST_CUT, f"{self._place}:{number}")
+        elif not rest:
             self._close()
             self._name = name.decode(errors="replace")
             self._line = number
             self.blocks += 1
+        elif name.decode(errors="replace") != self._name:
+            self._notes.add("dv/dt line outside its block passed over", f"{self._place}:{number}")
         elif name == b"clCreateProgramWithSource" and rest.startswith(b"sources[") and rest.endswith(b" <<"):
             self._source_end = line[at : at + 8] + name + b" " + rest[:-2] + b">>"
         else:
@@ -90,33 +109,48 @@ class BlockDecoder:
                 self._fields["profiling_error"] = text[len(_PROFILING_ERROR) :].strip()
             else:
                 key, _, value = text.partition(" ")
-                self._fields[key] = value
+                if not self._cut_line or (key == "errcode" and value):
+                    self._fields[key] = value
         return True
 
     def finish(self, interleaved: bool) -> Profile | None:
         """The profile, None when there was no block."""
-        if self._source_end or (self._name and "errcode" not in self._fields):
-            self._notes.add("last dv/dt block cut off", f"{self._place}:{self._line}")
-        self._source_end = b""
-        self._close()
+        self._close(last=True)
         if not self.blocks:
             return None
         self._folder.add(self._calls, self._lines)
         return self._folder.finish(interleaved=interleaved)
 
-    def _close(self) -> None:
+    def _cut(self) -> bool:
+        """Whether the open block, if there is one, lacks its end."""
+        return bool(self._name and (self._source_end or _HANDLES.get(self._name, "errcode") not in self._fields))
+
+    def _close(self, last: bool = False) -> None:
         if not self._name:
             return
+        place = f"{self._place}:{self._line}"
+        cut = self._cut()
+        self._source_end = b""
         make = _CALLS.get(self._name)
-        call: Call | None = None
+        call: AnyCall = None
         if make is None:
-            self._notes.add("profiled call of an unknown kind", f"{self._name[:40]} at {self._place}:{self._line}")
+            self._notes.add("profiled call of an unknown kind", f"{self._name[:40]} at {place}")
         else:
+            if cut:
+                self._notes.add(_LAST_CUT if last else "dv/dt block cut off", place)
             try:
                 call = make(self._fields)
-            except (ValueError, KeyError) as error:
-                if "errcode" in self._fields:
-                    self._notes.add("profiled call that could not be read", f"{self._place}:{self._line}: {error}")
+            except (ValueError, KeyError, TypeError) as error:
+                if not cut:
+                    self._notes.add("profiled call that could not be read", f"{place}: {error}")
+                if self._name in ("clSetKernelArg", "clCreateKernel"):
+                    call = LostCall(self._fields.get("kernel"))
+        if self._name == "clSetKernelArg" and self._fields.get("errcode", "0") not in ("0", "-1"):
+            # It failed, so what was set before stays in force.
+            call = None
+            self._notes.remark(
+                "clSetKernelArg that failed: without effect", f"{place}: errcode {self._fields['errcode']}"
+            )
         if isinstance(call, CreateProgramWithSource):
             call.source = msgspec.Raw(b"".join(self._source))
         self._source.clear()
@@ -134,11 +168,18 @@ def _stamps(fields: Fields) -> Stamps | None:
 
 
 def _counters(fields: Fields) -> Counters | None:
-    return Counters(*(int(word) for word in fields["profiling"].split())) if "profiling" in fields else None
+    if "profiling" not in fields:
+        return None
+    queued, submit, start, end = map(int, fields["profiling"].split())
+    return Counters(queued, submit, start, end)
 
 
 def _error(fields: Fields) -> int | None:
     return int(fields["profiling_error"]) if "profiling_error" in fields else None
+
+
+def _errcode(fields: Fields) -> int:
+    return int(fields.get("errcode", "0"))
 
 
 def _sizes(fields: Fields, key: str) -> tuple[int, ...]:
@@ -151,6 +192,7 @@ def _kernel(fields: Fields) -> Call:
         queue=fields["queue"],
         profiling=_counters(fields),
         profiling_error=_error(fields),
+        errcode=_errcode(fields),
         name=fields["name"],
         kernel=fields["kernel"],
         gwo=_sizes(fields, "gwo"),
@@ -166,6 +208,7 @@ def _copy(kind: type[EnqueueReadBuffer] | type[EnqueueWriteBuffer]) -> Callable[
             queue=fields["queue"],
             profiling=_counters(fields),
             profiling_error=_error(fields),
+            errcode=_errcode(fields),
             buffer=fields["buffer"],
             size=int(fields["size"]),
         )
@@ -180,7 +223,9 @@ _CALLS: dict[str, Callable[[Fields], Call]] = {
     "clEnqueueNDRangeKernel": _kernel,
     "clEnqueueReadBuffer": _copy(EnqueueReadBuffer),
     "clEnqueueWriteBuffer": _copy(EnqueueWriteBuffer),
-    "clCreateBuffer": lambda f: CreateBuffer(timestamp=_stamps(f), size=int(f["size"]), buffer=f.get("buffer", "")),
+    "clCreateBuffer": lambda f: CreateBuffer(
+        timestamp=_stamps(f), size=int(f["size"]), errcode=_errcode(f), buffer=f.get("buffer", "")
+    ),
     "clCreateKernel": lambda f: CreateKernel(
         timestamp=_stamps(f), program=f["program"], name=f["name"], kernel=f.get("kernel", "")
     ),

@@ -18,7 +18,10 @@ NAME = "Chrome JSON"
 SUFFIXES = (".json",)
 
 _BATCH = 512
-_CLEAN = dict.fromkeys((*range(32), 127), " ") | {ord('"'): "'", ord("\\"): "/"}
+_CLEAN = dict.fromkeys((*range(32), *range(127, 160)), " ") | {ord('"'): "'", ord("\\"): "/"}
+_LONGEST_NAME = 200
+_NO_NAME = "(no name)"
+_LARGEST = 1 << 63
 _DECIMALS = tuple(f".{rest:03d}" for rest in range(1000))
 
 
@@ -26,9 +29,9 @@ def write(trace: Trace, file: BinaryIO) -> None:
     """Write ``trace`` as one JSON object, its events one a line, in the order the trace yields them."""
     headings = ",\n".join(_headings(trace))
     file.write(f'{{"displayTimeUnit":"ns","metadata":{_json(trace.metadata)},"traceEvents":[\n{headings}'.encode())
-    first, *others = trace.parts
+    first, others = trace.parts[:1], trace.parts[1:]
     with beside(lambda own: _write_events(trace, others, own)) as rest:
-        _write_events(trace, (first,), file)
+        _write_events(trace, first, file)
         rest(file)
     file.write(b"\n]}\n")
 
@@ -58,7 +61,7 @@ class _Events:
         if type(event) is Slice:
             label = self._labels.get((event.name, event.category))
             if label is None:
-                label = f',"name":{_json(event.name)},"cat":{_json(event.category)},"args":'
+                label = f',"name":{_name(event.name)},"cat":{_json(event.category)},"args":'
                 self._labels[event.name, event.category] = label
             args = _json(event.args)
             same = event.shared
@@ -110,18 +113,28 @@ def _heading(name: str, process: int, track: int | None, args: dict[str, str | i
     return _json(event | {"ts": 0, "name": name, "args": args})
 
 
+def _name(text: str) -> str:
+    """A slice's name: viewers want one, and a short one."""
+    name = _cleaned(text).strip() or _NO_NAME
+    return _json(name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…")
+
+
 def _json(value: Any) -> str:
-    """JSON without any escape: text is made clean where it needs to be."""
+    """JSON without any escape or control character: text is made clean where it needs to be."""
     try:
         text = orjson.dumps(value)
-    except orjson.JSONEncodeError:  # a lone surrogate
+    except orjson.JSONEncodeError:  # a lone surrogate, an integer of more than 64 bits
         return orjson.dumps(_cleaned(value)).decode()
-    return text.decode() if b"\\" not in text else orjson.dumps(_cleaned(value)).decode()
+    if b"\\" in text or b"\x7f" in text or not text.isascii():
+        return orjson.dumps(_cleaned(value)).decode()
+    return text.decode()
 
 
 def _cleaned(value: Any) -> Any:
     if isinstance(value, str):
         return value.translate(_CLEAN).encode("utf-8", "replace").decode()
+    if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
+        return hex(value)
     if isinstance(value, Mapping):
         return {_cleaned(key): _cleaned(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,0 +1,223 @@
+"""Caffe's log: what its lines say, in every form of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.conftest import shared_folder
+from tests.small_runs import kinds
+from timeline.model.log import FrameworkLog, LocalTime
+from timeline.notes import Notes
+from timeline.readers import detect
+from timeline.readers.base import ReadOptions
+from timeline.readers.caffe_log import CaffeDecoder
+from timeline.source import Source
+
+STAMP = "I1120 10:46:48.020552  2155 caffe.cpp:465] "
+
+
+def log(*texts: str, notes: Notes | None = None, prefix: str = STAMP) -> FrameworkLog:
+    """The log of lines that begin with a stamp."""
+    decoder = CaffeDecoder(0, "run.log", Notes() if notes is None else notes)
+    for number, text in enumerate(texts, 1):
+        decoder.feed(number, f"{prefix}{text}\n".encode())
+    return decoder.finish()
+
+
+@pytest.mark.parametrize(
+    ("prefix", "stamp"),
+    [
+        ("I1120 10:46:48.020552  2155 caffe.cpp:465] ", LocalTime(0, 11, 20, 38_808_020_552_000)),
+        ("I20261120 05:46:51.769948  2308 caffe_fp16.cpp:473] ", LocalTime(2026, 11, 20, 20_811_769_948_000)),
+        ("E0229 23:59:60.000001 1 net_speed_benchmark.cpp:9] ", LocalTime(0, 2, 29, 86_400_000_001_000)),
+        ("[1,0]<stderr>:I1120 10:46:48.020552  2155 caffe.cpp:465] ", LocalTime(0, 11, 20, 38_808_020_552_000)),
+        ("node7 | W1120 10:46:48.020552  2155 caffe.cpp:465] ", LocalTime(0, 11, 20, 38_808_020_552_000)),
+    ],
+)
+def test_stamps_are_read_with_and_without_a_year_and_behind_foreign_prefixes(prefix: str, stamp: LocalTime) -> None:
+    """A leap second is the second after it."""
+    found = log("     conv1\tforward: 30.968 ms.", prefix=prefix)
+    assert [(layer.layer, layer.printed_ns, layer.stamp) for layer in found.layers] == [("conv1", 30_968_000, stamp)]
+    assert (found.first_stamp, found.last_stamp) == (stamp, stamp)
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "I1320 10:46:48.020552  2155 caffe.cpp:465] ",
+        "I0230 10:46:48.020552  2155 caffe.cpp:465] ",
+        "I20230229 10:46:48.020552  2155 caffe.cpp:465] ",
+        "I1120 24:46:48.020552  2155 caffe.cpp:465] ",
+        "I1120 10:46:99.020552  2155 caffe.cpp:465] ",
+        "I00001120 10:46:48.020552  2155 caffe.cpp:465] ",
+        "I1120 10:46:48.020552  2155 caffe.cpp 465] ",
+        "",
+    ],
+)
+def test_error_a_stamp_that_is_no_moment_makes_no_log_line(prefix: str) -> None:
+    """Such a line is another program's."""
+    assert log("     conv1\tforward: 30.968 ms.", prefix=prefix) == FrameworkLog(source=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        ("30.968 ms.", 30_968_000),
+        ("0 ms.", 0),
+        ("1.2e-05 ms.", 12),
+        ("1.5e+03 ms.", 1_500_000_000),
+        ("0.25 seconds.", 250_000_000),
+        ("12.5 milli seconds.", 12_500_000),
+        ("12.5 milliseconds", 12_500_000),
+    ],
+)
+def test_printed_times_become_ns_from_any_unit(text: str, ns: int) -> None:
+    """Milliseconds as %g prints them; seconds in the oldest programs."""
+    assert [layer.printed_ns for layer in log(f"  relu1\tforward: {text}").layers] == [ns]
+
+
+@pytest.mark.parametrize("name", ["conv1", "fire2/squeeze1x1", "loss3/top-5", "bn.2a", "conv1 + relu1", "слой", "a:b"])
+def test_a_layer_may_have_any_name(name: str) -> None:
+    """CK's expression misses some of these, and its numbering then shifts; ours does not."""
+    found = log(f"{name:>10}\tforward: 1 ms.", f"{name:>10}\tbackward: 2 ms.", "      next\tforward: 3 ms.")
+    assert [(layer.layer, layer.index, layer.direction) for layer in found.layers] == [
+        (name, 0, "forward"),
+        (name, 0, "backward"),
+        ("next", 1, "forward"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["1.8e+13 ms.", "-1 ms.", "nan ms.", "inf ms.", "-nan ms.", "1e999 ms."])
+def test_error_a_time_that_cannot_be_is_counted_and_shifts_no_index(text: str) -> None:
+    """A timer that went wrong is not a layer that is not there."""
+    notes = Notes()
+    found = log(f"conv1\tforward: {text}", "ip1\tforward: 1 ms.", notes=notes)
+    assert [(layer.layer, layer.index) for layer in found.layers] == [("ip1", 1)]
+    assert kinds(notes) == {"printed layer time that cannot be": 1}
+
+
+def test_events_say_where_the_run_is() -> None:
+    """Each with its line."""
+    found = log(
+        "Performing Forward",
+        "Initial loss: 0",
+        "Performing Backward",
+        "*** Benchmark begins ***",
+        "Testing for 2 iterations.",
+        "Iteration: 1 forward-backward time: 535.215 ms.",
+        "Iteration: 2 forward-backward time: 5e+02 ms.",
+        "Average time per layer: ",
+        "Average Forward pass: 535.215 ms.",
+        "Average Backward pass: 1.5 ms.",
+        "Average Forward-Backward: 540 ms.",
+        "Total Time: 1080 ms.",
+        "*** Benchmark ends ***",
+        "Memory required for data: 1234",
+    )
+    assert [(event.line, event.kind, event.number, event.duration_ns) for event in found.events] == [
+        (1, "forward begins", None, None),
+        (2, "forward ends", None, None),
+        (3, "backward begins", None, None),
+        (4, "benchmark begins", None, None),
+        (5, "testing", 2, None),
+        (6, "iteration", 1, 535_215_000),
+        (7, "iteration", 2, 500_000_000),
+        (8, "average begins", None, None),
+        (9, "average forward", None, 535_215_000),
+        (10, "average backward", None, 1_500_000),
+        (11, "average iteration", None, 540_000_000),
+        (12, "total", None, 1_080_000_000),
+        (13, "benchmark ends", None, None),
+    ]
+    assert found.iterations == 2
+
+
+def test_debug_lines_say_when_a_layer_has_ended() -> None:
+    """Of tops, bottoms and parameters."""
+    found = log(
+        "    [Forward] Layer conv1, top blob conv1 data: 0.1",
+        "    [Backward] Layer loss, with it, bottom blob ip2 diff: 0.1",
+        "    [Forward] Layer ip1, param blob 0 data: 0.1",
+    )
+    assert [(event.text, event.direction) for event in found.events if event.kind == "layer ended"] == [
+        ("conv1", "forward"),
+        ("loss, with it", "backward"),
+        ("ip1", "forward"),
+    ]
+
+
+def test_the_printed_net_gives_types_and_shapes() -> None:
+    """Fields of a layer only; lines of other programs in between are not eaten."""
+    decoder = CaffeDecoder(0, "run.log", Notes())
+    lines = [
+        f"{STAMP}Initializing net from parameters: ",
+        'name: "LeNet"',
+        "layer {",
+        '  name: "conv1"',
+        '  type: "Convolution"',
+        "  weight_filler {",
+        '    type: "xavier"',
+        "  }",
+        "}",
+        "MIOpen(HIP): Info [get_device_name] Raw device name: gfx906",
+        f"{STAMP}Setting up conv1",
+        f"{STAMP}Top shape: 2 20 24 24 (23040)",
+        f"{STAMP}Top shape: 2 (2)",
+        '  type: "after the net"',
+    ]
+    taken = [decoder.feed(number, f"{line}\n".encode()) for number, line in enumerate(lines, 1)]
+    assert taken == [True] * 9 + [False] + [True] * 3 + [False]
+    (net,) = [layer for layer in decoder.finish().net if layer.layer != "LeNet"]
+    assert (net.layer, net.type, net.tops, net.line) == ("conv1", "Convolution", ("2x20x24x24", "2"), 11)
+
+
+def test_marks_of_the_samples_are_no_layers() -> None:
+    """They are the truth that we are measured by."""
+    assert log("MARK begin iter0 forward 3 conv1", "MARK end iter0 forward 3 conv1").layers == ()
+
+
+def test_error_a_log_of_two_benchmarks_says_so() -> None:
+    """Its layers may be of either."""
+    notes = Notes()
+    log("*** Benchmark begins ***", "*** Benchmark ends ***", "*** Benchmark begins ***", notes=notes)
+    assert list(kinds(notes)) == ["log of several benchmarks: its layers and iterations may be of any of them"]
+
+
+def test_error_long_lines_and_numbers_take_no_time() -> None:
+    """Blanks and digits without end."""
+    log(" " * 200_000 + "x", "Iteration: " + "1" * 5000 + " forward-backward time: 1 ms.", "x" + " " * 200_000)
+    log("Testing for " + "9" * 5000 + " iterations.", "a" + "\t" * 3000 + "forward: x")
+
+
+def sets() -> list[str]:
+    folder = shared_folder() / "samples" / "dvdt"
+    return sorted(path.name.removesuffix(".tmp-ck-timer.json") for path in folder.glob("*.tmp-ck-timer.json"))
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", sets())
+def test_the_log_and_its_digest_by_ck_hold_the_same_layers(shared: Path, name: str) -> None:
+    """Names, indices, times and stamps; where CK's expression finds any."""
+    found = []
+    for suffix in ("run.log", "tmp-ck-timer.json"):
+        path = shared / "samples" / "dvdt" / f"{name}.{suffix}"
+        notes = Notes()
+        source = Source(str(path), 0, notes)
+        records = detect(source).read(source, ReadOptions(), notes)
+        source.close()
+        found.append(next(record for record in records if isinstance(record, FrameworkLog)))
+        assert not notes.problems
+    one, other = (
+        [(item.index, item.layer, item.direction, item.printed_ns, item.stamp) for item in part.layers]
+        for part in found
+    )
+    listed = orjson.loads((shared / "samples" / "dvdt" / f"{name}.tmp-ck-timer.json").read_bytes())["per_layer_info"]
+    assert len(other) == len(listed)
+    assert one
+    if other:
+        assert other == one
+    else:
+        assert name == "squeezenet11-b1-fwd-tz", "glog with a year"

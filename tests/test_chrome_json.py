@@ -1,0 +1,241 @@
+"""The Chrome JSON that is written: exact, without escapes, and the same however it is made."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from timeline.trace import NO_ARGS, CounterValue, Event, Flow, Process, Slice, Trace, Track
+from timeline.writers import by_suffix, chrome_json, suffixes
+from timeline.writers.beside import beside
+
+SHARED = {"layer": "conv1", "layer_by": "order"}
+
+
+def trace(*parts: list[Event], metadata: Mapping[str, Any] | None = None) -> Trace:
+    def part(events: list[Event]) -> Any:
+        return lambda: iter(events)
+
+    return Trace(
+        processes=(Process(id=1, name="Host"), Process(id=10, name="GPU 0 (Mali)", sort=1)),
+        tracks=(Track(id=2, process=1, name="API"), Track(id=11, process=10, name="Layers", sort=3)),
+        metadata={"generator": "test"} if metadata is None else metadata,
+        parts=tuple(part(events) for events in parts),
+    )
+
+
+def written(value: Trace) -> str:
+    file = io.BytesIO()
+    chrome_json.write(value, file)
+    return file.getvalue().decode()
+
+
+def events_of(value: Trace) -> list[dict[str, Any]]:
+    events = json.loads(written(value))["traceEvents"]
+    assert isinstance(events, list)
+    return [event for event in events if event["ph"] != "M"]
+
+
+def a_slice(name: str = "k", args: Mapping[str, Any] = NO_ARGS, shared: Mapping[str, Any] = NO_ARGS) -> Slice:
+    return Slice(11, 1500, 2001, name, "kernel", args, shared)
+
+
+def test_a_small_trace_is_written_exactly_so() -> None:
+    """Small keys first, one event a line, headings with a time."""
+    kernel = a_slice(args={"call_index": 3}, shared=SHARED)
+    value = trace(
+        [kernel],
+        [Slice(2, 1000, 0, "clEnqueue", "api", {}), Flow(7, "enqueue", 2, 1000, 11, 1500)],
+        [CounterValue(10, "GEMM", "GFLOP/s", 1500, 2.5), CounterValue(10, "GEMM", "GFLOP/s", 3501, 0)],
+    )
+    assert written(value) == (
+        '{"displayTimeUnit":"ns","metadata":{"generator":"test"},"traceEvents":[\n'
+        '{"ph":"M","pid":1,"ts":0,"name":"process_name","args":{"name":"Host"}},\n'
+        '{"ph":"M","pid":1,"ts":0,"name":"process_sort_index","args":{"sort_index":0}},\n'
+        '{"ph":"M","pid":10,"ts":0,"name":"process_name","args":{"name":"GPU 0 (Mali)"}},\n'
+        '{"ph":"M","pid":10,"ts":0,"name":"process_sort_index","args":{"sort_index":1}},\n'
+        '{"ph":"M","pid":1,"tid":2,"ts":0,"name":"thread_name","args":{"name":"API"}},\n'
+        '{"ph":"M","pid":1,"tid":2,"ts":0,"name":"thread_sort_index","args":{"sort_index":0}},\n'
+        '{"ph":"M","pid":10,"tid":11,"ts":0,"name":"thread_name","args":{"name":"Layers"}},\n'
+        '{"ph":"M","pid":10,"tid":11,"ts":0,"name":"thread_sort_index","args":{"sort_index":3}},\n'
+        '{"ph":"X","pid":10,"tid":11,"ts":1.500,"dur":2.001,"name":"k","cat":"kernel",'
+        '"args":{"layer":"conv1","layer_by":"order","call_index":3}},\n'
+        '{"ph":"X","pid":1,"tid":2,"ts":1.000,"dur":0.000,"name":"clEnqueue","cat":"api","args":{}},\n'
+        '{"ph":"s","pid":1,"tid":2,"ts":1.000,"name":"enqueue","cat":"flow","id":7},\n'
+        '{"ph":"f","bp":"e","pid":10,"tid":11,"ts":1.500,"name":"enqueue","cat":"flow","id":7},\n'
+        '{"ph":"C","pid":10,"name":"GEMM","cat":"counter","args":{"GFLOP/s":2.5},"ts":1.500},\n'
+        '{"ph":"C","pid":10,"name":"GEMM","cat":"counter","args":{"GFLOP/s":0},"ts":3.501}\n'
+        "]}\n"
+    )
+
+
+ANY_TEXT = st.text(st.characters(), max_size=20)
+ESCAPES = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\\\ud800-\udfff]")
+
+
+@given(
+    ANY_TEXT,
+    st.dictionaries(
+        ANY_TEXT, ANY_TEXT | st.integers() | st.booleans() | st.dictionaries(ANY_TEXT, ANY_TEXT), max_size=4
+    ),
+)
+@settings(deadline=None, max_examples=300)
+def test_no_text_makes_an_escape(name: str, args: dict[str, Any]) -> None:
+    """Importers differ in how they read them. Any text in any place is JSON without backslash or control character."""
+    value = trace([a_slice(name, args, args), a_slice(name, {}, args)], [CounterValue(1, name, name, 0, 1)])
+    text = written(Trace(processes=(Process(id=1, name=name),), tracks=value.tracks, metadata=args, parts=value.parts))
+    assert ESCAPES.search(text) is None
+    for event in json.loads(text)["traceEvents"]:
+        assert event["name"] or event["ph"] != "X"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ('a"b\\c', "a'b/c"),
+        ("tab\there\x7f\x85.", "tab here  ."),
+        ("half \ud83d", "half ?"),
+        ("слой · 卷积 😀", "слой · 卷积 😀"),
+        ("", "(no name)"),
+        (" \n", "(no name)"),
+        ("x" * 300, "x" * 199 + "…"),
+    ],
+)
+def test_names_are_shown_as_they_can_be(name: str, shown: str) -> None:
+    """Clean, never empty, never too long for a viewer; everything else as it is."""
+    assert events_of(trace([a_slice(name)]))[0]["name"] == shown
+
+
+@given(st.integers(0, 10**15), st.integers(0, 10**15))
+def test_times_are_exact_to_the_nanosecond(start: int, duration: int) -> None:
+    """Three decimals, always; read as text they give the integers back."""
+    line = next(
+        line for line in written(trace([Slice(11, start, duration, "k", "kernel", {})])).splitlines() if '"X"' in line
+    )
+    found = re.search(r'"ts":(\d+)\.(\d{3}),"dur":(\d+)\.(\d{3}),', line)
+    assert found
+    assert (int(found[1] + found[2]), int(found[3] + found[4])) == (start, duration)
+
+
+def test_shared_and_own_arguments_are_one_object() -> None:
+    """Either may be empty; the text of shared ones is not mixed up between objects that are equal or gone."""
+    slices: list[Event] = [
+        a_slice(args={"a": 1}, shared={"b": 2}),
+        a_slice(args={}, shared={"b": 2, "c": {"d": 3}}),
+        a_slice(args={"a": 1}),
+        a_slice(),
+    ]
+    slices += [a_slice(args={"a": n}, shared={"n": n}) for n in range(2000)]
+    found = [event["args"] for event in events_of(trace(slices))]
+    assert found[:4] == [{"b": 2, "a": 1}, {"b": 2, "c": {"d": 3}}, {"a": 1}, {}]
+    assert found[4:] == [{"n": n, "a": n} for n in range(2000)]
+
+
+def test_integers_that_no_reader_holds_become_text() -> None:
+    """As handles are written: in hexadecimal."""
+    args = {"a": 1 << 63, "b": (1 << 63) - 1, "c": -(1 << 70), "d": True, "e": "\\"}
+    assert events_of(trace([a_slice(args=args)]))[0]["args"] == {
+        "a": "0x8000000000000000", "b": (1 << 63) - 1, "c": "-0x400000000000000000", "d": True, "e": "/",
+    }  # fmt: skip
+
+
+def test_a_trace_without_events_is_still_json() -> None:
+    """No part at all, or parts without events."""
+    assert events_of(trace()) == []
+    assert events_of(trace([], [], [])) == []
+
+
+def many() -> Trace:
+    first: list[Event] = [Slice(11, 10 * n, 5, f"k{n % 7}", "kernel", {"call_index": n}, SHARED) for n in range(3000)]
+    second: list[Event] = [Slice(2, 10 * n, 5, "call", "api", {"n": n}) for n in range(3000)]
+    return trace(first, second, [CounterValue(10, "GEMM", "x", n, n / 3) for n in range(1000)])
+
+
+@pytest.mark.parametrize("way", ["one processor", "a thread runs", "no fork", "no memory", "the child fails", "beside"])
+def test_the_output_is_the_same_whoever_writes_its_second_half(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """A process beside this one, or this one alone."""
+    expected = "".join(line for line in written(many()).splitlines(keepends=True))
+    lines = expected.splitlines()
+    assert len(lines) == 1 + 8 + 7000 + 1
+    forked: list[int] = []
+    real = os.fork
+
+    def fork() -> int:
+        forked.append(real())
+        return forked[-1]
+
+    monkeypatch.setattr(os, "cpu_count", lambda: 1 if way == "one processor" else 2)
+    monkeypatch.setattr(os, "fork", fork)
+    value = many()
+    stop = threading.Event()
+    if way == "no fork":
+        monkeypatch.setattr(os, "fork", _refuse)
+    elif way == "no memory":
+        monkeypatch.setattr("tempfile.TemporaryFile", _refuse)
+        monkeypatch.setattr(os, "memfd_create", _refuse, raising=False)
+    elif way == "the child fails":
+        here = os.getpid()
+        first, second, third = value.parts
+
+        def fails() -> Iterator[Event]:
+            for number, event in enumerate(second()):
+                if os.getpid() != here and number == 2000:
+                    raise MemoryError
+                yield event
+
+        value = Trace(
+            processes=value.processes, tracks=value.tracks, metadata=value.metadata, parts=(first, fails, third)
+        )
+    elif way == "a thread runs":
+        threading.Thread(target=stop.wait, daemon=True).start()
+    try:
+        assert written(value) == expected
+    finally:
+        stop.set()
+    assert bool(forked) == (way in ("the child fails", "beside"))
+
+
+def _refuse(*_: object) -> Any:
+    raise OSError(12, "Cannot allocate memory")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_does_not_outlive_what_went_wrong_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is ended and waited for."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    children: list[int] = []
+    real = os.fork
+
+    def fork() -> int:
+        children.append(real())
+        return children[-1]
+
+    monkeypatch.setattr(os, "fork", fork)
+
+    def forever(_: BinaryIO) -> None:
+        signal.pause()
+
+    with pytest.raises(BrokenPipeError), beside(forever):
+        raise BrokenPipeError
+    assert children
+    with pytest.raises(ChildProcessError):
+        os.waitpid(children[0], os.WNOHANG)
+
+
+def test_the_suffix_decides_the_form() -> None:
+    """Whatever its case; standard output gets the plain one; others have none."""
+    assert suffixes() == [".json", ".json.gz"]
+    assert by_suffix("a/b.json") == (chrome_json, False)
+    assert by_suffix("B.JSON.GZ") == (chrome_json, True)
+    assert by_suffix("-") == (chrome_json, False)
+    assert [by_suffix(path) for path in ("a.txt", "json", "a.gz", "a.json.bz2", "", "-.x")] == [None] * 6

@@ -1,0 +1,297 @@
+"""CK's records of experiments, and which of their repetitions and points is taken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import shared_folder
+from tests.small_runs import as_json, kinds, plain, read, small
+from timeline import convert
+from timeline.model.log import FrameworkLog, LocalTime
+from timeline.model.profile import Profile
+from timeline.notes import InputError, Notes
+from timeline.readers import READERS, ck, detect
+from timeline.readers.base import ReadOptions, Records
+from timeline.source import Source
+
+SEVERAL = "one of several repetitions taken, counted from 0 (--repetition chooses)"
+NONE_GOOD = "no repetition with data says that it succeeded: took the first with data"
+
+
+def entry(index: int = 0, direction: str = "forward", label: str = "00: conv1", **fields: Any) -> dict[str, Any]:
+    common = {"direction": direction, "index": index, "label": label, "time_ms": 0.5, "time_s": 0.0005}
+    return common | {"timestamp": "1103 15:39:29.318205"} | fields
+
+
+LAYERS = [entry(), entry(direction="backward"), entry(1, label="01: ip1")]
+
+
+def read_json(folder: Path, value: Any, notes: Notes | None = None, repetition: int | None = None) -> Records:
+    path = folder / "record"
+    path.write_text(value if isinstance(value, str) else json.dumps(value))
+    notes = Notes() if notes is None else notes
+    source = Source(str(path), 0, notes)
+    try:
+        assert detect(source) is ck
+        assert [reader.sniff(source.head) for reader in READERS].count(True) == 1
+        return ck.read(source, ReadOptions(repetition=repetition), notes)
+    finally:
+        source.close()
+
+
+def the_log(records: Records) -> FrameworkLog:
+    (log,) = [record for record in records if isinstance(record, FrameworkLog)]
+    return log
+
+
+def record(*runs: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"characteristics_list": [{"run": run} for run in runs], **fields}
+
+
+def run(number: int = 0, success: str | None = "yes", **fields: Any) -> dict[str, Any]:
+    """A run whose first layer took ``number`` ms."""
+    said = {} if success is None else {"run_success": success}
+    return {"per_layer_info": [entry(time_ms=number)], **said, **fields}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        LAYERS,
+        {"per_layer_info": LAYERS, "time_fw_ms": 6.57},
+        {"time_fw_ms": 6.57, "dvdt_prof": [], "per_layer_info": LAYERS},
+        record({"per_layer_info": LAYERS, "run_success": "yes"}),
+        {"choices": {"a": 1}, "features": {}, **record({"per_layer_info": LAYERS, "run_success_bool": True})},
+    ],
+    ids=["bare array", "timer", "timer with an empty profile", "record", "record with its list late"],
+)
+def test_layers_are_read_wherever_they_stand(tmp_path: Path, value: Any) -> None:
+    """Direction, index, name, time and stamp."""
+    stamp = LocalTime(0, 11, 3, ((15 * 60 + 39) * 60 + 29) * 10**9 + 318_205_000)
+    notes = Notes()
+    log = the_log(read_json(tmp_path, value, notes))
+    assert [(item.index, item.layer, item.direction, item.printed_ns, item.stamp) for item in log.layers] == [
+        (0, "conv1", "forward", 500_000, stamp),
+        (0, "conv1", "backward", 500_000, stamp),
+        (1, "ip1", "forward", 500_000, stamp),
+    ]
+    assert not notes.problems
+
+
+def test_a_record_may_hold_profile_layers_and_facts_of_one_run(tmp_path: Path) -> None:
+    """Averages, the iterations asked for, and the device's name, which may end in a NUL."""
+    value = record(
+        run(1, dvdt_prof=small(), time_fw_ms=6.5, time_bw_ms=0, REAL_ENV_CK_CAFFE_ITERATIONS="2"),
+        features={"platform": {"gpu": {"name": "Mali-T860\0"}}},
+    )
+    records = read_json(tmp_path, value)
+    (profile,) = [found for found in records if isinstance(found, Profile)]
+    assert plain(profile) == plain(read(as_json(small())))
+    log = the_log(records)
+    assert (log.average_forward_ns, log.average_backward_ns, log.iterations) == (6_500_000, 0, 2)
+    assert log.device_name == "Mali-T860"
+
+
+@pytest.mark.parametrize("value", ["", None, "x", [], 0, -1, "1e3", 10**30])
+def test_iterations_that_are_no_number_are_unknown(tmp_path: Path, value: Any) -> None:
+    """CK keeps what was in the environment."""
+    found = the_log(read_json(tmp_path, run(REAL_ENV_CK_CAFFE_ITERATIONS=value))).iterations
+    assert found in (None, 10**30)
+
+
+@pytest.mark.parametrize(
+    ("runs", "wanted", "taken", "said"),
+    [
+        ([run(1)], None, 1, []),
+        ([run(1), run(2)], None, 1, [SEVERAL]),
+        ([run(1, "no"), run(2)], None, 2, [SEVERAL]),
+        ([{"run_success": "yes"}, run(2)], None, 2, [SEVERAL]),
+        ([run(1, per_layer_info=[]), run(2)], None, 2, [SEVERAL]),
+        ([run(1, "no"), run(2, "no")], None, 1, [NONE_GOOD]),
+        ([run(1, None)], None, 1, [NONE_GOOD]),
+        ([run(1), run(2)], 1, 2, []),
+        ([run(1), run(2, "no")], 1, 2, ["the chosen repetition does not say that it succeeded"]),
+        ([run(1), run(2)], 0, 1, []),
+    ],
+)  # fmt: skip
+def test_the_repetition_taken_is_the_first_good_one_or_the_one_asked_for(
+    tmp_path: Path, runs: list[dict[str, Any]], wanted: int | None, taken: int, said: list[str]
+) -> None:
+    """Anything but a single good one is said."""
+    notes = Notes()
+    log = the_log(read_json(tmp_path, record(*runs), notes, wanted))
+    assert log.layers[0].printed_ns == taken * 1_000_000
+    assert list(kinds(notes)) == said
+
+
+@pytest.mark.parametrize("stamp", ["0101 00:00:00.000000", "", "1303 15:39:29.318205", "1103 15:39", "0230 01:01:01"])
+def test_a_stamp_that_is_none_is_no_stamp(tmp_path: Path, stamp: str) -> None:
+    """CK's placeholder is not the first of January."""
+    assert the_log(read_json(tmp_path, [entry(timestamp=stamp)])).layers[0].stamp is None
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("151: prob", "prob"),
+        ("01: conv1 + relu1", "conv1 + relu1"),
+        ("00: a: b", "a: b"),
+        ("conv1", "conv1"),
+        ("", "layer 0"),
+    ],
+)
+def test_a_label_gives_the_name(tmp_path: Path, label: str, name: str) -> None:
+    """Blanks and signs as TensorRT's layers have them; never nothing."""
+    assert the_log(read_json(tmp_path, [entry(label=label)])).layers[0].layer == name
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"time_ms": -1}, {"time_ms": 1e13}, {"time_ms": 10**400}, {"time_ms": "1"}, {"time_ms": None},
+        {"index": -1}, {"index": 10**9},
+        {"index": "x"}, {"direction": "sideways"}, {"label": 5},
+    ],
+)  # fmt: skip
+def test_error_one_bad_layer_entry_is_lost_alone(tmp_path: Path, bad: dict[str, Any]) -> None:
+    """It is counted, with its place."""
+    notes = Notes()
+    log = the_log(read_json(tmp_path, {"per_layer_info": [entry(), entry(**bad), entry(2)]}, notes))
+    assert [layer.index for layer in log.layers] == [0, 2]
+    (note,) = list(notes)
+    assert note.kind == "layer entry that could not be read"
+    assert note.places[0].startswith("record: $.per_layer_info[1]: ")
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted", "message"),
+    [
+        (record(run(), run()), 2, "^record: no repetition 2; it has 2, counted from 0$"),
+        (run(), 1, "^record: no repetition 1; it holds a single run$"),
+        (record({}, {}), None, "^record: .*: 2 repetitions, none with per_layer_info or dvdt_prof$"),
+        (record(), None, "^record: .*: 0 repetitions, none with"),
+        (record(run(per_layer_info="x")), None, "^record: .*per_layer_info: expected an array of layers"),
+        ({"characteristics_list": {}}, None, "^record: not a readable CK record: Expected `array | null`"),
+        ({"per_layer_info": []}, None, "^record: [$]: neither per_layer_info nor dvdt_prof"),
+        ('{"per_layer_info": [{"label": "a"', None, "^record: not a readable CK record: .*truncated"),
+        ('[{"label": "a"}]', None, "^record: [$]: no layer entry can be read"),
+        ('[{"label": "a"', None, "^record: [$]: expected an array of layers: .*truncated"),
+        ('{"per_layer_info": ' + "[" * 9999 + "]" * 9999 + "}", None, "^record: "),
+    ],
+)
+def test_error_a_record_without_data_is_refused_in_one_line(
+    tmp_path: Path, value: Any, wanted: int | None, message: str
+) -> None:
+    """With the place in it."""
+    with pytest.raises(InputError, match=message) as caught:
+        read_json(tmp_path, value, repetition=wanted)
+    assert "\n" not in str(caught.value)
+
+
+def test_kernel_times_without_a_time_line_are_said_not_to_be_drawn(tmp_path: Path) -> None:
+    """Programs of a newer CK store sums only."""
+    notes = Notes()
+    read_json(tmp_path, run(execution_time_list_opencl=[{"kernel_name": "k", "kernel_time": 5}]), notes)
+    assert list(kinds(notes)) == ["kernel times without a time line (execution_time_list_opencl) not drawn"]
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Two entries: one of two points, one of one."""
+    for name, tags, points in (("alex", ["a", "cpu"], "12"), ("squeeze", ["a", "gpu"], "3")):
+        folder = tmp_path / "repo" / "experiment" / name
+        (folder / ".cm").mkdir(parents=True)
+        (folder / ".cm" / "meta.json").write_text(json.dumps({"tags": tags}))
+        for point in points:
+            (folder / f"ckp-{point * 16}.0001.json").write_text(json.dumps(record(run(int(point)))))
+            (folder / f"ckp-{point * 16}.flat.json").write_text("{}")
+    return tmp_path / "repo"
+
+
+@pytest.mark.parametrize(
+    ("below", "tags", "taken", "several"),
+    [
+        ("", (), "alex/ckp-1111111111111111", True),
+        ("", ("a",), "alex/ckp-1111111111111111", True),
+        ("", ("gpu",), "squeeze/ckp-3333333333333333", False),
+        ("", ("gpu", "a"), "squeeze/ckp-3333333333333333", False),
+        ("experiment", ("cpu",), "alex/ckp-1111111111111111", True),
+        ("experiment/squeeze", (), "squeeze/ckp-3333333333333333", False),
+    ],
+)
+def test_a_directory_gives_one_point_and_says_which(
+    repository: Path, below: str, tags: tuple[str, ...], taken: str, several: bool
+) -> None:
+    """A repository, a module's folder or an entry; tags choose as `ck search` does."""
+    notes = Notes()
+    path = ck.locate(str(repository / below), tags, notes)
+    assert path == str(repository / "experiment" / f"{taken}.0001.json")
+    (note,) = list(notes)
+    assert taken in note.places[0]
+    assert ("several" in note.kind) == several
+    assert not note.problem
+
+
+def test_the_choice_of_a_point_is_in_no_trace(repository: Path) -> None:
+    """Names of entries are paths; the notes in the metadata are kinds only."""
+    metadata = convert(str(repository), tags=("a",)).metadata
+    assert "alex" not in json.dumps(metadata)
+    assert "several points fit: took the first (--tags chooses)" in metadata["notes"]
+
+
+def test_error_directories_without_a_point_are_refused(repository: Path) -> None:
+    """Empty, too deep, or without the tags; damaged tags are none."""
+    with pytest.raises(InputError, match=r"^repo: none of its 3 points has the tags x,a$"):
+        ck.locate(str(repository), ("x", "a"), Notes())
+    for damaged in (b"\xff", b"{", b"[]", b'{"tags": 5}'):
+        (repository / "experiment" / "squeeze" / ".cm" / "meta.json").write_bytes(damaged)
+        with pytest.raises(InputError, match="none of its 3 points has the tags gpu"):
+            ck.locate(str(repository), ("gpu",), Notes())
+    with pytest.raises(InputError, match=r"a directory without ckp-\*\.0001\.json; expected a CK entry or repository$"):
+        ck.locate(str(repository.parent), (), Notes())
+
+
+def all_samples() -> list[str]:
+    samples = shared_folder() / "samples"
+    return sorted(
+        str(path.relative_to(samples))
+        for part in ("ck", "dvdt")
+        for path in (samples / part).rglob("*")
+        if path.is_file()
+    )
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", all_samples())
+def test_every_sample_converts_or_is_refused_in_one_line(shared: Path, name: str) -> None:
+    """Also those that are no input at all: indices, truth, CK's own files."""
+    refused = ""
+    try:
+        result = convert(str(shared / "samples" / name), check=True)
+    except InputError as error:
+        refused = str(error)
+    base = Path(name).name
+    is_input = base.endswith((".prof.json", ".log", ".0001.json", "sample.json", "per_layer_info.json", "timer.json"))
+    if refused:
+        assert refused.startswith(f"{base}: ")
+        assert "\n" not in refused
+        assert not is_input or base == "squeezenet11-b1-fwd-tz.tmp-ck-timer.json"
+    else:
+        assert is_input
+        assert result.metadata["inputs"][0]["size"] == (shared / "samples" / name).stat().st_size
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("repository", ["ck-caffe-firefly-rk3399", "ck-caffe-nvidia-tx1", "ck-caffe-nvidia-gtx1080"])
+def test_real_repositories_are_searched(shared: Path, repository: str) -> None:
+    """The whole one, its module, an entry, and by the tags of an entry."""
+    root = shared / "samples" / "ck" / repository
+    for folder in (root, root / "experiment", *(path.parent for path in root.glob("*/*/ckp-*.0001.json"))):
+        assert Path(ck.locate(str(folder), (), Notes())).name.endswith(".0001.json")
+    meta = sorted(root.glob("*/*/.cm/meta.json"))[-1]
+    tags = tuple(json.loads(meta.read_bytes())["tags"])
+    assert Path(ck.locate(str(root), tags, Notes())).parent == meta.parent.parent

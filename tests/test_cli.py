@@ -1,0 +1,334 @@
+"""The command line as a person uses it: exit codes, what stands on stderr, and what is left on the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.small_runs import as_json, benchmark, small
+from timeline import __version__
+from timeline.align import EVIDENCE
+from timeline.cli import EVIDENCE_WORDS
+
+CALLS, LOG = benchmark()
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = [sys.executable, "-m", "timeline"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "110"}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with the files of a run."""
+    (tmp_path / "run.log").write_text(LOG)
+    (tmp_path / "prof.json").write_bytes(as_json(CALLS))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*args: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    result = subprocess.run([*PROGRAM, *args], input=stdin, capture_output=True, env=ENVIRONMENT, timeout=60)
+    assert b"Traceback" not in result.stderr
+    return result
+
+
+def refused(*args: str, code: int = 1) -> str:
+    """The message of a run that fails; an input's is one line, and nothing is left behind."""
+    before = sorted(path.name for path in Path().iterdir())
+    result = run(*args)
+    text = str(result.stderr.decode())
+    assert (result.returncode, result.stdout) == (code, b""), text
+    assert sorted(path.name for path in Path().iterdir()) == before
+    if code == 1:
+        assert text.startswith("mio2trace: ")
+        assert text.count("\n") == 1
+    return text
+
+
+def test_a_log_and_a_profile_become_a_trace() -> None:
+    """The first of the examples; stderr says in a few lines what was found and where it is."""
+    result = run("run.log", "prof.json", "-o", "out.json")
+    assert (result.returncode, result.stdout) == (0, b"")
+    lines = result.stderr.decode().splitlines()
+    assert len(lines) <= 7
+    assert "run.log: run log (Caffe, MIOpen, dv/dt blocks): 2 layers printed, 1 iteration" in lines
+    assert any(line.startswith("layers: 8 of 8 kernels and copies attributed (timer marks") for line in lines)
+    assert re.fullmatch(r"wrote out\.json \(0\.\d MB\): open it at https://ui\.perfetto\.dev", lines[-1])
+    assert len(json.loads(Path("out.json").read_bytes())["traceEvents"]) > 8
+
+
+def test_quiet_prints_nothing() -> None:
+    """And every other way to say the same gives the same trace."""
+    for number, args in enumerate(
+        (
+            ("run.log", "prof.json", "-o", "out0.json"),
+            ("prof.json", "run.log", "-o", "out1.json", "--check"),
+            ("convert", "run.log", "prof.json", "-o", "out2.json"),
+            ("-o", "out3.json", "run.log", "prof.json"),
+            ("--output=out4.json", "--", "run.log", "prof.json"),
+        )
+    ):
+        result = run(*args, "-q") if "--" not in args else run("-q", *args)
+        assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")
+        assert Path(f"out{number}.json").read_bytes() == Path("out0.json").read_bytes()
+
+
+def test_a_first_word_that_is_a_command_is_the_command() -> None:
+    """A file of that name is named by its path, or after the command."""
+    Path("convert").write_bytes(as_json(CALLS))
+    for args in (("./convert",), ("convert", "convert")):
+        assert run(*args, "-o", "out.json").returncode == 0
+    assert run("run.log", "convert", "-o", "out.json").returncode == 0
+    assert refused("convert", "-o", "out2.json", code=2).startswith("Usage: mio2trace convert")
+
+
+def test_files_are_recognised_by_content_and_may_be_compressed() -> None:
+    """Never by their names; `-` is standard input."""
+    run("run.log", "prof.json", "-o", "out.json", "-q")
+    Path("unknown").write_bytes(gzip.compress(as_json(CALLS)))
+    result = run("unknown", "-", "-o", "other.json", stdin=LOG.encode())
+    assert result.returncode == 0
+    assert b"standard input: run log" in result.stderr
+    events = [json.loads(Path(name).read_bytes())["traceEvents"] for name in ("out.json", "other.json")]
+    assert events[0] == events[1]
+
+
+def test_standard_output_gets_the_trace_alone() -> None:
+    """The report goes to stderr, without where it was written."""
+    run("run.log", "prof.json", "-o", "out.json", "-q")
+    result = run("run.log", "prof.json", "-o", "-")
+    assert result.stdout == Path("out.json").read_bytes()
+    assert b"wrote" not in result.stderr
+    assert b"layers: 8 of 8" in result.stderr
+
+
+def test_the_suffix_compresses_alike_each_time() -> None:
+    """No name and no time in the file."""
+    for name in ("a.json.gz", "b.json.gz"):
+        run("run.log", "prof.json", "-o", name, "-q")
+    assert Path("a.json.gz").read_bytes() == Path("b.json.gz").read_bytes()
+    assert b"a.json" not in Path("a.json.gz").read_bytes()
+    json.loads(gzip.decompress(Path("a.json.gz").read_bytes()))
+
+
+def test_the_summary_is_written_beside_the_trace() -> None:
+    """It is the trace's metadata."""
+    run("run.log", "prof.json", "-o", "out.json", "--summary", "found.json", "--without", "timer marks", "-q")
+    found = json.loads(Path("found.json").read_bytes())
+    assert found == json.loads(Path("out.json").read_bytes())["metadata"]
+    assert found["generator"] == f"mio2trace {__version__}"
+    assert "timer marks" not in found["attribution"]["layer_by"]
+
+
+def test_the_words_for_evidence_are_those_of_the_alignment() -> None:
+    """The command line lists them without loading it; two belong to profiles that come later."""
+    assert [word for word in EVIDENCE if word not in ("range", "correlation")] == list(EVIDENCE_WORDS)
+
+
+def test_help_and_version() -> None:
+    """Teach by example."""
+    for args in (("--help",), ("-h",), ("convert", "--help")):
+        result = run(*args)
+        assert result.returncode == 0
+        assert b"mio2trace run.log prof.json -o out.json" in result.stdout
+    assert run("--version").stdout.decode() == f"mio2trace {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("run.log",), "Missing option '-o' / '--output'"),
+        (("run.log", "-o"), "requires an argument"),
+        (("run.log", "-o", "out.txt"), "out.txt: expected a name that ends in .json, .json.gz, or -"),
+        (("-", "-", "-o", "out.json"), "standard input (-) can be given once"),
+        (("run.log", "prof.json", "-o", "prof.json"), "prof.json is an input, too"),
+        (("run.log", "prof.json", "-o", "./prof.json"), "prof.json is an input, too"),
+        (("run.log", "prof.json", "-o", "link.json"), "link.json is an input, too"),
+        (("run.log", "-o", "out.json", "--summary", "run.log"), "run.log is an input, too"),
+        (("run.log", "-o", "out.json", "--summary", "./out.json"), "out.json is both the trace and its summary"),
+        (("run.log", "-o", "out.json", "--without", "luck"), "no such evidence: luck; expected"),
+        (("run.log", "-o", "out.json", "--host-calls", "some"), "'some' is not one of"),
+        (("run.log", "-o", "out.json", "--repetition", "-1"), "-1 is not in the range"),
+        (("run.log", "-o", "out.json", "--frobnicate"), "No such option"),
+    ],
+)
+def test_error_usage_is_exit_2_and_changes_nothing(args: tuple[str, ...], message: str) -> None:
+    """Before anything is read."""
+    os.link("prof.json", "link.json")
+    kept = Path("prof.json").read_bytes()
+    text = refused(*args, code=2)
+    assert message in text
+    assert text.startswith(("Usage: mio2trace", "Error: "))
+    assert Path("prof.json").read_bytes() == kept
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("missing", None, "missing: No such file or directory"),
+        ("empty", b"", "empty: empty; expected a log or a profile"),
+        ("words", b"hello\nworld\n", "words: none of its 2 lines is known; expected Caffe's `time` log, MIOpen's log"),
+        ("x.json", b'{"traceEvents": []}', "x.json: JSON with the keys traceEvents; expected dv/dt profile (JSON)"),
+        ("cut.json", b'{"per_layer_info": [{"label"', "cut.json: not a readable CK record"),
+        ("cut.gz", gzip.compress(b"x")[:6], "cut.gz: gzip data cut off after 6 bytes, before any content"),
+        ("bad.gz", b"\x1f\x8b not gzip", "bad.gz: damaged gzip data, nothing can be read"),
+        ("db", b"SQLite format 3\0" + bytes(100), "db: binary data that begins 53 51 4c 69"),
+        ("none.json", b"[]", "prof.txt, none.json: no kernel"),
+        ("two\nlines", b"", "two?lines: empty"),
+        ("\x1b[31mred", b"", "?[31mred: empty"),
+    ],
+)
+def test_error_a_bad_input_is_exit_1_and_one_line(name: str, content: bytes | None, message: str) -> None:
+    """With the file, what was found and what was expected; what was there stays."""
+    if content is not None:
+        Path(name).write_bytes(content)
+    Path("out.json").write_text("kept")
+    good = "prof.json"
+    if name == "none.json":
+        good = "prof.txt"
+        Path(good).write_bytes(b" [ ] ")
+    assert message in refused(good, name, "-o", "out.json")
+    assert Path("out.json").read_text() == "kept"
+
+
+def test_error_several_bad_inputs_name_the_first() -> None:
+    """One line, not one for each."""
+    assert "one: No such file" in refused("one", "two", "-o", "out.json")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
+def test_error_a_place_without_rights_is_named() -> None:
+    """To read from or to write to."""
+    Path("prof.json").chmod(0)
+    assert "prof.json: Permission denied" in refused("prof.json", "-o", "out.json")
+    Path("locked").mkdir(0o500)
+    assert "locked/out.json: cannot write there: Permission denied" in refused("run.log", "-o", "locked/out.json")
+
+
+def test_error_a_place_that_cannot_be_written_is_named() -> None:
+    """A folder that is not there, one that has the name."""
+    assert "no/out.json: cannot write there: No such file or directory" in refused("run.log", "-o", "no/out.json")
+    Path("dir.json").mkdir()
+    assert "dir.json: Is a directory" in refused("run.log", "-o", "dir.json")
+    assert "no/s: cannot write there" in run("run.log", "-o", "out.json", "--summary", "no/s").stderr.decode()
+
+
+def test_error_strict_makes_problems_errors() -> None:
+    """And writes nothing."""
+    Path("other.json").write_bytes(as_json(small()))
+    assert "--strict: 2 different profiles" in refused("prof.json", "other.json", "-o", "out.json", "--strict")
+    assert run("prof.json", "run.log", "-o", "out.json", "--strict").returncode == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_error_standard_output_that_is_full_or_closed() -> None:
+    """A message, not a stack trace, also not from the interpreter's own end."""
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run(
+            [*PROGRAM, "prof.json", "-o", "-", "-q"], stdout=full, stderr=subprocess.PIPE, env=ENVIRONMENT
+        )
+    assert (result.returncode, result.stderr) == (1, b"mio2trace: standard output: No space left on device\n")
+    closed = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m timeline prof.json -o - -q >&-"], capture_output=True, env=ENVIRONMENT
+    )
+    assert (closed.returncode, closed.stderr) == (1, b"mio2trace: standard output: closed\n")
+
+
+def test_closed_standard_streams_that_are_not_needed_do_no_harm() -> None:
+    """As under a daemon."""
+    command = f"{sys.executable} -m timeline prof.json -o out.json <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", command], env=ENVIRONMENT).returncode == 0
+    assert Path("out.json").stat().st_size > 1000
+    closed = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m timeline - -o out.json <&-"], capture_output=True, env=ENVIRONMENT
+    )
+    assert (closed.returncode, closed.stderr.count(b"\n")) == (1, 1)
+
+
+def test_a_reader_that_goes_away_is_no_error_to_tell() -> None:
+    """As with `| head`."""
+    Path("prof.json").write_bytes(as_json(benchmark(iterations=400)[0]))
+    process = subprocess.Popen(
+        [*PROGRAM, "prof.json", "-o", "-", "-q"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.read(10) == b'{"displayT'
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(60) == 1
+
+
+def test_an_interrupt_is_exit_130_and_leaves_nothing(folder: Path) -> None:
+    """Here while it waits for standard input."""
+    process = subprocess.Popen(
+        [*PROGRAM, "-", "-o", "out.json"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
+    )
+    assert process.stdin is not None
+    assert process.stderr is not None
+    process.stdin.write(LOG.encode() * 2000)  # more than a pipe holds: it is being read when this is done
+    process.stdin.flush()
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    assert process.stderr.read().strip() == b"mio2trace: interrupted"
+    assert process.wait(60) == 130
+    process.stdin.close()
+    process.stderr.close()
+    assert sorted(path.name for path in folder.iterdir()) == ["prof.json", "run.log"]
+
+
+def test_error_a_fault_of_our_own_is_one_line_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With where it happened; `timeline.convert` shows all of it."""
+    from timeline import cli, pipeline
+
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError("of an unknown\nkind")
+
+    monkeypatch.setattr(pipeline, "convert", broken)
+    monkeypatch.setattr(sys, "argv", ["mio2trace", "run.log", "-o", "out.json"])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 1
+    assert re.fullmatch(
+        r"mio2trace: a fault of the program itself, please report it: "
+        r"ValueError: of an unknown\?kind \(test_cli\.py:\d+\)\n",
+        capsys.readouterr().err,
+    )
+
+
+def terminal(*args: str, **environment: str) -> str:
+    """What a terminal shows."""
+    ours, theirs = pty.openpty()
+    result = subprocess.run(
+        [*PROGRAM, *args], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env={**ENVIRONMENT, **environment}
+    )
+    assert result.returncode == 0
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):
+        while block := os.read(ours, 65536):
+            shown += block
+    os.close(ours)
+    return shown.decode()
+
+
+def test_problems_are_coloured_on_a_terminal_unless_nobody_wants_it() -> None:
+    """`NO_COLOR` counts when it is not empty."""
+    Path("other.json").write_bytes(as_json(small()))
+    args = ("prof.json", "other.json", "-o", "out.json")
+    assert "\x1b[33mproblem: 2 different profiles" in terminal(*args, NO_COLOR="")
+    assert "\x1b" not in terminal(*args, NO_COLOR="1")
+    assert b"\x1b" not in run(*args).stderr

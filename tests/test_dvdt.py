@@ -1,0 +1,640 @@
+"""dv/dt profiles in each of their forms: what a call means, and what is left when some are damaged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.small_runs import Call, Program, as_json, as_text, kinds, plain, read, small, stamp
+from timeline.model.profile import Profile
+from timeline.notes import Notes
+from timeline.readers import detect, dvdt_json, run_log
+from timeline.readers.base import ReadOptions
+from timeline.readers.dvdt_text import BlockDecoder
+from timeline.source import Source
+
+SMALL = as_json(small())
+CALLS = len(small())
+
+
+def read_log(folder: Path, text: bytes, notes: Notes | None = None, *, host_calls: bool = False) -> list[Any]:
+    path = folder / "run.log"
+    path.write_bytes(text)
+    source = Source(str(path), 0, Notes() if notes is None else notes)
+    try:
+        return list(run_log.read(source, ReadOptions(host_calls=host_calls), Notes() if notes is None else notes))
+    finally:
+        source.close()
+
+
+def of_file(path: Path, notes: Notes | None = None) -> Profile:
+    notes = Notes() if notes is None else notes
+    source = Source(str(path), 0, notes)
+    try:
+        profile = next(iter(detect(source).read(source, ReadOptions(), notes)))
+    finally:
+        source.close()
+    assert isinstance(profile, Profile)
+    return profile
+
+
+def with_call(index: int, **fields: Any) -> list[Call]:
+    """The small run with fields of one call changed; ``...`` takes a field away."""
+    calls = small()
+    calls[index] = {key: value for key, value in (calls[index] | fields).items() if value is not ...}
+    return calls
+
+
+ENQUEUE = next(i for i, call in enumerate(small()) if call["call"] == "clEnqueueNDRangeKernel")
+
+
+# -- what calls mean --------------------------------------------------------------------------------------------------
+
+
+def test_an_enqueue_has_its_names_sizes_times_and_arguments() -> None:
+    """All that later rooms need, in integers."""
+    profile = read(SMALL)
+    first, second, write, reading = profile.enqueues
+    assert (first.call_index, first.kind, first.name, first.program) == (ENQUEUE, "kernel", "k", 0)
+    assert (first.gwo, first.gws, first.lws) == ((0, 0, 0), (64, 2, 1), (8, 1, 1))
+    assert first.arguments == ("5000000000000000", "2c010000")
+    calls = small()
+    counters = calls[ENQUEUE]["profiling"]
+    assert (first.queued_ns, first.submit_ns, first.start_ns, first.end_ns) == tuple(counters.values())
+    assert first.host_end_ns is not None
+    assert first.host_start_ns is not None
+    assert first.host_end_ns - first.host_start_ns == 50_000
+    assert first.host_start_ns == 1_795_168_800_000_000_000 + int(calls[ENQUEUE]["timestamp"]["start"][20:]) * 1000
+    assert second.lws is None, "the runtime chose"
+    assert [(copy.kind, copy.size_bytes, copy.buffer) for copy in (write, reading)] == [
+        ("write", 4096, "0x50"),
+        ("read", 4096, "0x50"),
+    ]
+    assert profile.calls == CALLS
+    assert [(buffer.handle, buffer.size_bytes) for buffer in profile.buffers] == [("0x50", 4096)]
+    assert [(program.handle, program.options) for program in profile.programs] == [("0x40", "-DX=1")]
+    assert [call.name for call in profile.host_calls] == ["clBuildProgram"]
+
+
+def test_arguments_stay_in_force_until_set_again() -> None:
+    """Per kernel handle; what was not set again is that of before."""
+    first, second, *_ = read(SMALL).enqueues
+    assert second.arguments == ("5000000000000000", "2d010000")
+    assert first.arguments[0] is second.arguments[0]
+
+
+def test_a_kernel_made_again_at_the_same_handle_starts_without_arguments() -> None:
+    """Handles are recycled and releases are not seen."""
+    run = Program()
+    for handle in ("0x40", "0x41"):
+        run.program(handle=handle)
+        run.kernel("k", "0x60", handle)
+        run.enqueue("k", "0x60")
+        run.argument("0x60", 1, "01000000")
+    profile = read(as_json(run.calls))
+    assert [enqueue.arguments for enqueue in profile.enqueues] == [(), ()]
+    assert [enqueue.program for enqueue in profile.enqueues] == [0, 1]
+
+
+def test_an_argument_whose_setting_failed_is_not_in_force() -> None:
+    """The one before it is; the call counts, and the report says it."""
+    run = Program()
+    run.kernel("k", "0x60")
+    run.argument("0x60", 0, "01000000")
+    run.argument("0x60", 0, "02000000", errcode=-50)
+    run.argument("0x60", 1, "03000000", errcode=-1)  # not known
+    run.enqueue("k", "0x60")
+    for profile, notes in both_forms(run.calls):
+        assert profile.enqueues[0].arguments == ("01000000", "03000000")
+        assert profile.calls == len(run.calls)
+        assert kinds(notes) == {"clSetKernelArg that failed: without effect": 1}
+        assert not notes.problems
+
+
+def both_forms(calls: list[Call]) -> list[tuple[Profile, Notes]]:
+    """The profile of the calls as JSON, and as text."""
+    notes, text_notes = Notes(), Notes()
+    text = BlockDecoder(0, "run.log", ReadOptions(), text_notes)
+    for number, line in enumerate(as_text(calls).splitlines(keepends=True), 1):
+        text.feed(number, line)
+    blocks = text.finish(interleaved=False)
+    assert blocks is not None
+    return [(read(as_json(calls), notes), notes), (blocks, text_notes)]
+
+
+def test_timer_marks_are_the_zeros_of_a_kernel_that_never_runs() -> None:
+    """Of several such handles the one with most; an enqueued kernel has none."""
+    run = Program()
+    for _ in range(3):
+        run.mark()
+    run.argument("0x67", 0, "00000000")
+    run.argument("0x67", 0, "00000000")
+    run.kernel("k", "0x60")
+    for _ in range(4):
+        run.argument("0x60", 0, "00000000")
+    run.enqueue("k", "0x60")
+    assert [mark.call_index for mark in read(as_json(run.calls)).marks] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("errcode", [0, -1])
+def test_error_code_minus_one_of_a_create_call_is_unknown_not_an_error(errcode: int) -> None:
+    """The program gave no place for it."""
+    run = Program()
+    run.buffer(errcode=errcode)
+    assert len(read(as_json(run.calls)).buffers) == 1
+
+
+@pytest.mark.parametrize(("errcode", "handle"), [(-61, "0"), (-1, "0"), (-1, "(nil)"), (-61, "0x50")])
+def test_a_buffer_that_could_not_be_created_is_none(errcode: int, handle: str) -> None:
+    """It must not count as memory."""
+    run = Program()
+    run.buffer(errcode=errcode, handle=handle)
+    for profile, notes in both_forms(run.calls):
+        assert profile.buffers == ()
+        assert kinds(notes) == {"buffer that could not be created": 1}
+
+
+def test_a_number_of_kernels_that_nobody_asked_for_is_unknown() -> None:
+    """4294967295 stands for a NULL pointer."""
+    run = Program()
+    run.program()
+    common: dict[str, Any] = {"program": "0x40", "num_kernels": 0, "kernels": "0", "num_kernels_ret_ptr": "0"}
+    run.event("clCreateKernelsInProgram", **common, num_kernels_ret=3)
+    run.program(handle="0x41")
+    run.event("clCreateKernelsInProgram", **(common | {"program": "0x41"}), num_kernels_ret=4294967295)
+    assert [program.kernels for program in read(as_json(run.calls)).programs] == [3, None]
+
+
+# -- times ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        ("2018-02-09T10:36:48.553314", 1_518_172_608_553_314_000),
+        ("2018-02-09T10:36:48", 1_518_172_608_000_000_000),
+        ("2018-02-09T10:36:48.5", 1_518_172_608_500_000_000),
+        ("1970-01-01 00:00:00.000", None),
+        ("", None),
+    ],
+)
+def test_host_times_are_unix_time_in_ns(text: str, ns: int | None) -> None:
+    """A fraction may be missing; the constant of the test build is no time; nothing is said about either."""
+    notes = Notes()
+    profile = read(as_json(with_call(ENQUEUE, timestamp={"start": text, "end": text})), notes)
+    assert profile.enqueues[0].host_start_ns == ns
+    assert kinds(notes) == {}
+
+
+@pytest.mark.parametrize("timestamp", [..., None, {}, {"start": "2018-02-09T10:36:48"}])
+def test_host_times_may_be_missing(timestamp: Any) -> None:
+    """In part or as a whole."""
+    notes = Notes()
+    enqueue = read(as_json(with_call(ENQUEUE, timestamp=timestamp)), notes).enqueues[0]
+    assert enqueue.host_end_ns is None
+    assert enqueue.name == "k"
+    assert kinds(notes) == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["yesterday", "2018-13-09T10:36:48.553314", "2018-02-09T10:36:48.55x314", "99999-01-01T00:00:00"]
+)
+def test_error_host_time_of_another_form_is_counted(text: str) -> None:
+    """The call itself stays."""
+    notes = Notes()
+    profile = read(as_json(with_call(ENQUEUE, timestamp={"start": text, "end": text})), notes)
+    assert profile.enqueues[0].host_start_ns is None
+    assert kinds(notes) == {"host time that is not of the form 2018-02-09T10:36:48.553314": 2}
+
+
+def test_counters_may_be_printed_as_exponents() -> None:
+    """As newer cJSON does; they are integers all the same."""
+    profiling = '{"queued":1.7e+18,"submit":1.7000000001e+18,"start":1.7000000001234568e+18,"end":1700000000200000000}'
+    text = as_json(with_call(ENQUEUE, profiling="HERE")).replace(b'"HERE"', profiling.encode())
+    enqueue = read(text).enqueues[0]
+    times = (enqueue.queued_ns, enqueue.submit_ns, enqueue.start_ns, enqueue.end_ns)
+    assert times == (17 * 10**17, 1_700_000_000_100_000_000, int(1.7000000001234568e18), 1_700_000_000_200_000_000)
+    assert {type(time) for time in times} == {int}
+
+
+GOOD = {"queued": 10, "submit": 20, "start": 30, "end": 40}
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({"profiling": ...}, "enqueue without device times"),
+        ({"profiling": GOOD, "output profiling_error": -7}, "enqueue whose device times the profiler could not read"),
+        ({"profiling": {"queued": 10, "submit": 20, "start": 30}}, "enqueue with incomplete device times"),
+        ({"profiling": GOOD | {"end": 29}}, "enqueue whose device times are out of order"),
+        ({"profiling": GOOD | {"queued": -1}}, "enqueue whose device times are out of order"),
+        ({"profiling": GOOD | {"end": 1 << 63}}, "enqueue whose device times are out of order"),
+        ({"profiling": GOOD | {"end": 10**30}}, "enqueue whose device times are out of order"),
+        ({"profiling": GOOD, "errcode": -54}, "enqueue that failed: not drawn"),
+    ],
+)
+def test_error_an_enqueue_without_good_device_times_is_kept_without_them(fields: dict[str, Any], kind: str) -> None:
+    """It ran, or did not; nothing is made up, and it is counted."""
+    notes = Notes()
+    profile = read(as_json(with_call(ENQUEUE, **fields)), notes)
+    first = profile.enqueues[0]
+    assert (first.queued_ns, first.submit_ns, first.start_ns, first.end_ns) == (None,) * 4
+    assert first.host_start_ns is not None
+    assert kinds(notes) == {kind: 1}
+    assert len(profile.enqueues) == 4
+
+
+@pytest.mark.parametrize("size", [-1, 1 << 63, 10**40])
+def test_error_a_size_that_cannot_be_is_counted(size: int) -> None:
+    """What traces cannot hold is no size."""
+    notes = Notes()
+    index = next(i for i, call in enumerate(small()) if call["call"] == "clEnqueueWriteBuffer")
+    assert read(as_json(with_call(index, size=size)), notes).enqueues[2].size_bytes == 0
+    assert kinds(notes) == {"size in bytes that cannot be": 1}
+
+
+# -- the array, however it is laid out and cut ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        as_json(small(), indent=None),
+        as_json(small(), indent=1),
+        as_json(small(), indent=4).replace(b"\n", b"\r\n"),
+        b" \n"
+        + json.dumps([dict(sorted(call.items(), reverse=True)) for call in small()], indent=1).encode()
+        + b"\n\n",
+        json.dumps([{**call, "call_index": i} for i, call in enumerate(small())], sort_keys=True).encode(),
+    ],
+    ids=["compact", "blanks", "returns", "keys in another order", "sorted keys and one more"],
+)
+def test_the_layout_of_the_array_does_not_matter(text: bytes) -> None:
+    """Tabs, blanks, no white space at all, any order of keys, more keys."""
+    assert plain(read(text)) == plain(read(SMALL))
+    assert dvdt_json.sniff(text)
+
+
+@given(st.integers(1, 3000))
+@settings(deadline=None, max_examples=60)
+def test_the_profile_does_not_depend_on_the_blocks(size: int) -> None:
+    """However small; calls may be longer than a block."""
+    notes = Notes()
+    assert read(SMALL, notes, block=size) == read(SMALL)
+    assert kinds(notes) == {}
+
+
+@pytest.mark.parametrize("text", [SMALL, as_json(small(), indent=None)], ids=["tabs", "compact"])
+@pytest.mark.parametrize("size", [1 << 18, 97])
+def test_a_cut_array_gives_all_its_whole_calls_and_says_that_it_is_cut(text: bytes, size: int) -> None:
+    """At any byte: the calls whose last bracket is there, no others, one note; a whole array has none."""
+    ends: list[int] = []
+    decoder = json.JSONDecoder()
+    decoded = text.decode()
+    at = 1
+    while True:
+        at += len(decoded[at:]) - len(decoded[at:].lstrip(", \t\n"))
+        if decoded[at] == "]":
+            break
+        _, at = decoder.raw_decode(decoded, at)
+        ends.append(at)
+    whole = read(text)
+    for cut in (
+        *range(1, 40),
+        *range(40, len(text), 13),
+        *ends,
+        *(end + 1 for end in ends),
+        *(end - 1 for end in ends),
+    ):
+        if cut == len(text):
+            continue
+        notes = Notes()
+        profile = read(text[:cut], notes, block=size)
+        assert profile.calls == sum(end <= cut for end in ends), cut
+        assert profile.enqueues == tuple(e for e in whole.enqueues if e.call_index < profile.calls)
+        if decoded[cut - 1 :].strip() not in ("", "]"):
+            assert kinds(notes) == {"profile cut off: read up to the last whole call": 1}, cut
+    notes = Notes()
+    assert read(text, notes).calls == len(ends)
+    assert kinds(notes) == {}
+
+
+def test_a_program_source_may_hold_anything() -> None:
+    """Also what looks like the border of two calls, like the end of the array, or like the profiler's lines."""
+    run = Program()
+    run.program('}, {"call": "clSetKernelArg"}, {\n]\n[dv/dt] >>\n[dv/dt] clSetKernelArg\\"}, {"x": 1')
+    run.enqueue("k", "0x60")
+    for size in (1 << 18, 5, 64):
+        notes = Notes()
+        profile = read(as_json(run.calls), notes, block=size)
+        assert (profile.calls, len(profile.enqueues), kinds(notes)) == (4, 1, {})
+
+
+def test_a_source_longer_than_the_head_is_recognised() -> None:
+    """Also when the call's name comes after it."""
+    run = Program()
+    run.program("x" * 100_000)
+    calls = run.calls[1:]
+    assert dvdt_json.sniff(as_json([{"source": calls[0]["source"], **calls[0]}, *calls[1:]])[:65536])
+
+
+def test_an_empty_array_is_a_profile_without_calls() -> None:
+    """Child processes of the compiler print such."""
+    notes = Notes()
+    for text in (b"[]", b" [ \n ]\n", b"[\n\n]"):
+        assert read(text, notes).calls == 0
+    assert kinds(notes) == {}
+
+
+# -- damage -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({"gws": "64"}, "profiled call that could not be read"),
+        ({"gws": [1.5, 1, 1]}, "profiled call that could not be read"),
+        ({"name": 7}, "profiled call that could not be read"),
+        ({"profiling": []}, "profiled call that could not be read"),
+        ({"timestamp": "now"}, "profiled call that could not be read"),
+        ({"call": ...}, "profiled call that could not be read"),
+        ({"call": 5}, "profiled call that could not be read"),
+        ({"call": "clEnqueueTask"}, "profiled call of an unknown kind"),
+    ],
+)
+def test_error_one_call_of_wrong_types_is_lost_alone(fields: dict[str, Any], kind: str) -> None:
+    """It is counted, and the calls after it keep their index."""
+    for host_calls in (False, True):
+        notes = Notes()
+        profile = read(as_json(with_call(ENQUEUE, **fields)), notes, host_calls=host_calls)
+        assert [e.call_index for e in profile.enqueues] == [e.call_index for e in read(SMALL).enqueues[1:]]
+        assert profile.calls == CALLS
+        assert kinds(notes) == {kind: 1}
+
+
+def test_numbers_may_have_a_fraction_of_zero() -> None:
+    """Other programs write integers so."""
+    text = SMALL.replace(b'"arg_index":\t1,', b'"arg_index":\t1.0,').replace(b"\t64,", b"\t6.4e1,")
+    assert text != SMALL
+    notes = Notes()
+    assert read(text, notes) == read(SMALL)
+    assert kinds(notes) == {}
+
+
+def test_error_an_argument_that_cannot_be_read_is_unknown_not_the_one_before() -> None:
+    """A stale size would name a GEMM that did not run. Other kernels are not concerned."""
+    run = Program()
+    for kernel in ("0x60", "0x61"):
+        run.kernel("k", kernel)
+        run.argument(kernel, 0, "01000000")
+        run.argument(kernel, 1, "02000000")
+    lost = run.argument("0x60", 0, "05000000")
+    lost["arg_index"] = "first"
+    run.argument("0x60", 1, "06000000")
+    run.enqueue("k", "0x60")
+    run.enqueue("k", "0x61")
+    for profile, notes in both_forms(run.calls):
+        assert [e.arguments for e in profile.enqueues] == [("", "06000000"), ("01000000", "02000000")]
+        assert kinds(notes) == {"profiled call that could not be read": 1}
+
+
+def test_error_damaged_json_loses_the_calls_that_it_concerns() -> None:
+    """The others stay; arguments that may have been set there are unknown from then on."""
+    calls = small()
+    index = next(i for i, call in enumerate(calls) if call.get("arg_value") == "2d010000")
+    for damage in ('"arg_index":\tNaN', '"arg_index":\t', '"arg_index" 1', '"arg_index:\t1'):
+        text = as_json(calls)
+        head, tail = text[: text.index(b'"2d010000"')], text[text.index(b'"2d010000"') :]
+        at = head.rindex(b'"arg_index":\t1')
+        notes = Notes()
+        profile = read(head[:at] + damage.encode() + head[at + 14 :] + tail, notes)
+        assert [e.call_index for e in profile.enqueues] == [e.call_index for e in read(SMALL).enqueues], damage
+        assert profile.enqueues[0].arguments == ("5000000000000000", "2c010000")
+        assert profile.enqueues[1].arguments == ("", "")
+        assert (profile.calls, index) == (CALLS, index)
+        assert kinds(notes) == {"damaged JSON in the profile: a call is lost, calls after it may be miscounted": 1}
+
+
+def test_error_text_that_is_no_utf8_loses_no_call() -> None:
+    """The bytes are replaced, and it is said."""
+    notes = Notes()
+    profile = read(SMALL.replace(b'"name":\t"k"', b'"name":\t"k\xff"'), notes)
+    assert [e.name for e in profile.enqueues][:2] == ["k\ufffd"] * 2
+    assert kinds(notes) == {"text in the profile that is not UTF-8": 3}
+
+
+def test_error_deep_nesting_loses_one_call() -> None:
+    """The parser's limit is not the program's end."""
+    text = SMALL.replace(b'"lws":', b'"deep":' + b"[" * 5000 + b"]" * 5000 + b',"lws":', 1)
+    notes = Notes()
+    assert len(read(text, notes).enqueues) == 3
+    assert sum(kinds(notes).values()) == 1
+
+
+def test_error_bytes_after_the_array_are_named() -> None:
+    """The last call before them is not lost."""
+    notes = Notes()
+    assert plain(read(SMALL + b"\nbye", notes)) == plain(read(SMALL))
+    assert kinds(notes) == {"bytes after the end of the profile ignored": 1}
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=150)
+def test_error_no_damage_raises(data: st.DataObject) -> None:
+    """Any bytes put anywhere into a profile or its text form: a profile comes out, its enqueues in call order."""
+    text = data.draw(st.sampled_from([SMALL, as_text(small())]))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(text)))
+        text = text[:at] + data.draw(st.binary(max_size=8)) + text[at + data.draw(st.integers(0, 30)) :]
+    profile = read(text, block=data.draw(st.sampled_from([50, 1 << 18])))
+    decoder = BlockDecoder(0, "run.log", ReadOptions(), Notes())
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        decoder.feed(number, line)
+    for found in (profile, decoder.finish(interleaved=False)):
+        if found is not None:
+            indices = [enqueue.call_index for enqueue in found.enqueues]
+            assert indices == sorted(set(indices))
+            assert all(index < found.calls for index in indices)
+
+
+# -- text blocks ------------------------------------------------------------------------------------------------------
+
+
+def test_text_and_json_are_one_profile() -> None:
+    """But for the lines, and the text of programs, which is evidence only."""
+    (from_json, _), (from_text, notes) = both_forms(small())
+    assert plain(from_text) == plain(from_json)
+    assert kinds(notes) == {}
+    assert from_text.enqueues[0].line == as_text(small()).splitlines().index(b"[dv/dt] clEnqueueNDRangeKernel") + 1
+    assert b"clX" in from_text.programs[0].source
+
+
+def test_options_keep_all_of_their_line() -> None:
+    """They may be empty or hold anything."""
+    run = Program()
+    run.program(options='-cl-std=CL1.1 -DA="x y"')
+    run.program(handle="0x41", options="")
+    assert [program.options for program in both_forms(run.calls)[1][0].programs] == ['-cl-std=CL1.1 -DA="x y"', ""]
+
+
+def test_text_cut_anywhere_is_a_prefix_and_says_so(tmp_path: Path) -> None:
+    """A number at the cut may have lost digits: it is not used. Cut between two blocks it cannot be seen."""
+    text = as_text(small())
+    whole = both_forms(small())[1][0]
+    for cut in range(60, len(text), 17):
+        notes = Notes()
+        profile = next(r for r in read_log(tmp_path, text[:cut], notes) if isinstance(r, Profile))
+        complete = [e for e in whole.enqueues if e.call_index < profile.calls - 1]
+        assert list(profile.enqueues[: len(complete)]) == complete
+        for enqueue, real in zip(profile.enqueues, whole.enqueues, strict=False):
+            assert enqueue.gws in (real.gws, None)
+            assert enqueue.end_ns in (real.end_ns, None)
+        begun = text[:cut].rfind(b"\n\n[dv")
+        block = text[max(begun, 0) : cut].strip()
+        if b"[dv/dt] cl" in block and b" errcode " not in block:
+            assert "last dv/dt block cut off" in kinds(notes), cut
+
+
+def test_error_a_block_cut_by_the_next_is_counted() -> None:
+    """A process that died is followed by another."""
+    text = as_text(small()).replace(b"[dv/dt] clEnqueueNDRangeKernel errcode 0\n", b"", 1)
+    decoder = BlockDecoder(0, "run.log", ReadOptions(), notes := Notes())
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        decoder.feed(number, line)
+    profile = decoder.finish(interleaved=False)
+    assert profile is not None
+    assert profile.calls == CALLS
+    assert kinds(notes) == {"dv/dt block cut off": 1}
+
+
+def test_error_fields_before_the_first_block_belong_to_none(tmp_path: Path) -> None:
+    """The tail of a longer log."""
+    text = as_text(small())
+    text = b"[dv/dt] clCreateCommandQueue device 0x99\n[dv/dt] clSetKernelArg kernel 0x1\n" + text
+    notes = Notes()
+    (profile,) = read_log(tmp_path, text, notes)
+    assert plain(profile) == plain(both_forms(small())[1][0])
+    assert kinds(notes) == {"dv/dt line outside its block passed over": 2}
+
+
+def test_error_a_field_of_too_many_or_no_numbers_loses_one_call(tmp_path: Path) -> None:
+    """Whatever it is that the line holds."""
+    for value in (b"1 2 3 4 5", b"1 2", b"a b c d", b""):
+        notes = Notes()
+        text = as_text(small())
+        at = text.index(b"clEnqueueNDRangeKernel profiling") + 32
+        end = text.index(b"\n", at)
+        (profile,) = read_log(tmp_path, text[:at] + b" " + value + text[end:], notes)
+        assert len(profile.enqueues) == 3
+        assert profile.calls == CALLS
+        assert kinds(notes) == {"profiled call that could not be read": 1}
+
+
+# -- real samples -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["two-queues", "clblast-lenet-seq-x3", "clblast-gemm-direct"])
+def test_two_runs_of_one_program_agree_in_both_forms(shared: Path, name: str) -> None:
+    """All but times, handles and the arguments that are handles."""
+    folder = shared / "samples" / "dvdt"
+    (text,) = folder.glob(f"{name}.*.log")
+    one, other = of_file(folder / f"{name}.prof.json"), of_file(text)
+
+    def shape(profile: Profile) -> Any:
+        return [
+            profile.calls,
+            [(q.index, q.device) for q in profile.queues],
+            [(p.index, p.options, p.kernels) for p in profile.programs],
+            [(b.call_index, b.size_bytes) for b in profile.buffers],
+            [
+                (
+                    (e.call_index, e.kind, e.name, e.queue, e.gwo, e.gws, e.lws, e.program, e.size_bytes),
+                    [argument if len(argument) == 8 else len(argument) for argument in e.arguments],
+                )
+                for e in profile.enqueues
+            ],
+        ]
+
+    assert shape(one) == shape(other)
+    assert len(one.enqueues) > 3
+
+
+@pytest.mark.shared
+def test_arguments_that_are_partly_set_again_are_followed(shared: Path) -> None:
+    """The sample with two queues sets only some of them between two enqueues."""
+    folder = shared / "samples" / "dvdt"
+    calls = json.loads((folder / "two-queues.prof.json").read_bytes())
+    force: dict[tuple[str, int], str] = {}
+    expected = []
+    for call in calls:
+        if call["call"] == "clCreateKernel":
+            force = {key: value for key, value in force.items() if key[0] != call["kernel"]}
+        elif call["call"] == "clSetKernelArg":
+            force[call["kernel"], call["arg_index"]] = call["arg_value"]
+        elif call["call"] == "clEnqueueNDRangeKernel":
+            expected.append({index: value for (kernel, index), value in force.items() if kernel == call["kernel"]})
+    found = [
+        dict(enumerate(e.arguments)) for e in of_file(folder / "two-queues.prof.json").enqueues if e.kind == "kernel"
+    ]
+    assert found == expected
+    assert len(set(map(str, found))) > 1
+
+
+@pytest.mark.shared
+def test_the_published_sample_has_its_hundred_kernels(shared: Path) -> None:
+    """Written by Python 2, in any order of keys."""
+    notes = Notes()
+    profile = of_file(shared / "samples" / "dvdt" / "acl-sample.json", notes)
+    assert (profile.calls, len(profile.enqueues), len(profile.buffers), len(profile.programs)) == (2736, 100, 226, 18)
+    assert profile.enqueues[0].call_index == 457
+    assert sum((e.end_ns or 0) - (e.start_ns or 0) for e in profile.enqueues) // 100_000 == 386
+    assert sum(e.lws is None for e in profile.enqueues) == 74
+    assert kinds(notes) == {}
+
+
+@pytest.mark.shared
+def test_a_profile_of_the_offline_parser_is_recognised_by_its_defects(shared: Path) -> None:
+    """Its pointers are cut, so that is said, and only arguments set since the last enqueue are believed."""
+    notes = Notes()
+    profile = of_file(shared / "samples" / "dvdt" / "offline-parser.prof.json", notes)
+    assert len(profile.enqueues) == 24
+    assert kinds(notes) == {"profile made by dv/dt's offline parser: pointers are cut, joined by order": 1}
+    assert all(buffer.handle for buffer in profile.buffers)
+
+
+@pytest.mark.shared
+def test_a_profile_without_a_wall_clock_has_no_host_times(shared: Path) -> None:
+    """The test build prints a constant."""
+    notes = Notes()
+    profile = of_file(shared / "samples" / "dvdt" / "wallclock-timeofday.prof.json", notes)
+    assert {e.host_start_ns for e in profile.enqueues} == {None}
+    assert None not in {e.start_ns for e in profile.enqueues}
+    assert kinds(notes) == {}
+
+
+@pytest.mark.shared
+def test_error_the_log_of_a_run_that_crashed_ends_in_a_cut_block(shared: Path) -> None:
+    """What came before it is read."""
+    notes = Notes()
+    profile = of_file(shared / "samples" / "dvdt" / "crash-local-arg.stdout.log", notes)
+    assert profile.calls > 10
+    assert kinds(notes)["last dv/dt block cut off"] == 1
+
+
+def test_the_decoded_calls_have_the_fields_of_the_format() -> None:
+    """A name that is misspelt here would silently be a default."""
+    for union in (dvdt_json._CALLS, dvdt_json._TIMED_CALLS):
+        decoded = union.decode(SMALL)
+        for call, real in zip(decoded, small(), strict=True):
+            for field in msgspec.structs.fields(call):
+                if field.encode_name in ("output profiling_error", "queue", "source"):
+                    continue
+                assert field.encode_name in real, (type(call), field.encode_name)
+    assert stamp(0) == "2026-11-20T10:00:00"

@@ -1,0 +1,244 @@
+"""The whole run from Python: files in, a trace out, and what the files have in common counted once."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import timeline
+from tests.small_runs import Program, as_json, as_text, benchmark, kinds, small
+from timeline.notes import InputError, OptionError
+from timeline.pipeline import Conversion, convert, replacing
+
+CALLS, LOG = benchmark()
+TIMER = {
+    "per_layer_info": [
+        {"direction": "forward", "index": index, "label": f"{index:02}: {name}", "time_ms": 0.12, "timestamp": ""}
+        for index, name in enumerate(("conv1", "ip1"))
+    ],
+    "time_fw_ms": 0.24,
+}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    content = {
+        "log": LOG.encode(),
+        "prof": as_json(CALLS),
+        "timer": json.dumps(TIMER).encode(),
+        "other": as_json(small()),
+        "text": as_text(CALLS),
+        "mixed": LOG.encode() + b"[dv/dt] <<\n" + as_json(CALLS) + b"\n[dv/dt] >>\n",
+    }
+    for name, data in content.items():
+        (tmp_path / name).write_bytes(data)
+    return {name: str(tmp_path / name) for name in content}
+
+
+def output(*paths: str, **options: Any) -> tuple[bytes, Conversion]:
+    file = io.BytesIO()
+    result = convert(*paths, output=file, check=True, **options)
+    return file.getvalue(), result
+
+
+def kernels(trace: bytes) -> list[dict[str, Any]]:
+    return [event for event in json.loads(trace)["traceEvents"] if event.get("cat") == "kernel"]
+
+
+def layers_of(trace: bytes) -> list[tuple[str | None, int | None]]:
+    return [(event["args"].get("layer"), event["args"].get("iteration")) for event in kernels(trace)]
+
+
+WANTED = [(layer, iteration) for iteration in (0, 1) for layer in ("conv1", "conv1", "ip1", "ip1")]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("log", "prof"), ("log", "text"), ("mixed",), ("log", "prof", "timer"), ("mixed", "timer"), ("prof", "timer")],
+)
+def test_a_run_is_joined_from_the_files_that_there_are(files: dict[str, str], names: tuple[str, ...]) -> None:
+    """Each kernel under its layer, in the iteration that the timer marks tell."""
+    trace, result = output(*(files[name] for name in names))
+    found = layers_of(trace)
+    assert found[4:] == WANTED[4:]
+    if names != ("prof", "timer"):
+        assert found == WANTED
+    assert result.metadata["attribution"]["kernels"] == 8
+    assert len(result.metadata["inputs"]) == len(names)
+
+
+@pytest.mark.parametrize(
+    "names", [("log", "prof"), ("log", "prof", "timer"), ("mixed", "prof", "timer"), ("log", "prof", "other")]
+)
+def test_the_order_of_the_files_changes_no_byte(files: dict[str, str], names: tuple[str, ...]) -> None:
+    """Not even in the metadata."""
+    traces = {output(*(files[name] for name in order))[0] for order in itertools.permutations(names)}
+    assert len(traces) == 1
+
+
+def test_names_change_no_byte(files: dict[str, str], tmp_path: Path) -> None:
+    """A file is what it holds."""
+    for name, other in (("log", "prof.json"), ("prof", "unknown")):
+        (tmp_path / other).write_bytes(Path(files[name]).read_bytes())
+    assert output(str(tmp_path / "prof.json"), str(tmp_path / "unknown"))[0] == output(files["log"], files["prof"])[0]
+
+
+def test_the_same_profile_in_two_inputs_is_drawn_once(files: dict[str, str]) -> None:
+    """In the log and as a file; the same file twice; its text form beside it."""
+    for names in (("mixed", "prof"), ("log", "prof", "prof"), ("log", "text", "prof"), ("log", "log", "prof")):
+        trace, result = output(*(files[name] for name in names))
+        assert layers_of(trace) == WANTED
+        found = kinds(result.notes)
+        assert (
+            found.get("profile that is in two inputs taken once", 0) + found.get("input given twice taken once", 0) == 1
+        )
+        assert not result.notes.problems
+
+
+def test_two_different_profiles_are_both_drawn_and_it_is_said(files: dict[str, str]) -> None:
+    """The logs belong to the one with most kernels."""
+    trace, result = output(files["other"], files["log"], files["prof"])
+    assert layers_of(trace) == [*WANTED, (None, None), (None, None)]
+    assert [note.kind for note in result.notes.problems] == [
+        "2 different profiles: the logs are joined with the one that has most kernels"
+    ]
+
+
+def test_a_profile_alone_and_a_log_alone_are_traces(files: dict[str, str]) -> None:
+    """What is not known is left out."""
+    profile, _ = output(files["prof"])
+    assert layers_of(profile) == [(None, None)] * 8
+    for name in ("log", "timer"):
+        trace, result = output(files[name])
+        assert kernels(trace) == []
+        assert any(
+            event.get("cat") == "layer" and event["name"].startswith("conv1")
+            for event in json.loads(trace)["traceEvents"]
+        )
+        assert result.metadata["attribution"]["kernels"] == 0
+
+
+def test_convert_returns_what_it_documents(files: dict[str, str], tmp_path: Path) -> None:
+    """The trace, its metadata, the notes and the report; without an output nothing is written."""
+    before = set(tmp_path.iterdir())
+    result = timeline.convert(Path(files["log"]), files["prof"])
+    assert set(tmp_path.iterdir()) == before
+    assert isinstance(result, timeline.Conversion)
+    assert sum(getattr(event, "category", "") == "kernel" for event in result.trace.events()) == 8
+    assert result.report[0].startswith("prof: dv/dt profile (JSON): profile of ")
+    assert any(line.startswith("layers: 8 of 8 kernels and copies attributed") for line in result.report)
+    assert list(result.notes) == []
+    trace, _ = output(files["log"], files["prof"])
+    assert json.loads(trace)["metadata"] == json.loads(json.dumps(result.metadata))
+
+
+def test_an_output_is_a_path_or_an_open_file(files: dict[str, str], tmp_path: Path) -> None:
+    """Compressed where the name says so; the same bytes each time."""
+    direct, _ = output(files["log"], files["prof"])
+    for name in ("out.json", "out.json.gz", "again.json.gz"):
+        convert(files["log"], files["prof"], output=tmp_path / name)
+    assert (tmp_path / "out.json").read_bytes() == direct
+    assert gzip.decompress((tmp_path / "out.json.gz").read_bytes()) == direct
+    assert (tmp_path / "out.json.gz").read_bytes() == (tmp_path / "again.json.gz").read_bytes()
+
+
+def test_the_summary_is_the_metadata_of_the_trace(files: dict[str, str], tmp_path: Path) -> None:
+    """As JSON, in a file of its own."""
+    trace, _ = output(files["log"], files["prof"], summary_file=tmp_path / "found")
+    assert json.loads((tmp_path / "found").read_bytes()) == json.loads(trace)["metadata"]
+
+
+def test_evidence_can_be_left_out(files: dict[str, str]) -> None:
+    """The metadata then names another."""
+    _, result = output(files["log"], files["prof"], without=("timer marks", "durations", "recurrence"))
+    assert "timer marks" not in result.metadata["attribution"]["layer_by"]
+
+
+def test_large_handles_and_sizes_reach_the_trace(tmp_path: Path) -> None:
+    """A trace holds 64-bit integers; what is larger is damage and said."""
+    run = Program()
+    run.buffer(size=(1 << 63) - 1)
+    run.enqueue("k", "0xffffffffffffffff", gws=[1 << 62, 1, 1])
+    (tmp_path / "prof").write_bytes(as_json(run.calls))
+    trace, _ = output(str(tmp_path / "prof"), host_calls="all")
+    assert kernels(trace)[0]["args"]["gws"] == f"{1 << 62}x1x1"
+
+
+def test_error_options_that_are_none_are_refused_before_anything_is_read(files: dict[str, str]) -> None:
+    """`OptionError`, which is a ValueError, for the caller's own mistakes."""
+    with pytest.raises(OptionError, match=r"no such evidence: luck; expected range, .*, order"):
+        convert("missing", without=("luck", "order"))
+    with pytest.raises(OptionError, match=r"^out\.txt: expected a name that ends in \.json, \.json\.gz, or -$"):
+        convert("missing", output="out.txt")
+    with pytest.raises(OptionError, match="no input"):
+        convert()
+    assert issubclass(OptionError, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"[]", "^in: no kernel, copy or build in the profile: the program ran nothing on the device$"),
+        (as_json(Program().calls), "^in: no kernel, copy or build in the profile"),
+        (LOG.splitlines()[0].encode(), "^in: nothing that has a time; expected kernels, layer times or iterations$"),
+        (b'{"time_fw_ms": 5}', "^in: nothing that has a time"),
+    ],
+)
+def test_error_inputs_with_nothing_to_draw_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    """With the name, and what would help."""
+    (tmp_path / "in").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        convert(tmp_path / "in")
+
+
+def test_error_strict_makes_problems_errors_and_writes_nothing(files: dict[str, str], tmp_path: Path) -> None:
+    """Remarks are none; they do not fail it."""
+    out = tmp_path / "out.json"
+    convert(files["mixed"], files["prof"], output=out, strict=True)
+    out.unlink()
+    with pytest.raises(InputError, match=r"^--strict: 2 different profiles"):
+        convert(files["other"], files["prof"], output=out, strict=True)
+    assert not out.exists()
+
+
+def _fail_half_way(out: Path, error: Exception) -> None:
+    with replacing(str(out)) as file:
+        file.write(b"half")
+        raise error
+
+
+def test_error_a_refused_run_leaves_what_was_there(files: dict[str, str], tmp_path: Path) -> None:
+    """Also when writing fails half way; and nothing else stays behind."""
+    out = tmp_path / "out.json"
+    out.write_text("kept")
+    before = sorted(tmp_path.iterdir())
+    bad = tmp_path / "empty"
+    bad.touch()
+    with pytest.raises(InputError):
+        convert(files["prof"], bad, output=out)
+    for error, message in (
+        (RuntimeError("a fault"), "a fault"),
+        (OSError(28, "No space left on device"), "No space left on device; what was there before is unchanged$"),
+    ):
+        with pytest.raises((RuntimeError, InputError), match=message):
+            _fail_half_way(out, error)
+    assert out.read_text() == "kept"
+    assert sorted(tmp_path.iterdir()) == sorted([*before, bad])
+
+
+def test_an_output_keeps_its_mode_and_its_link(files: dict[str, str], tmp_path: Path) -> None:
+    """As if it had been written in place."""
+    real = tmp_path / "real.json"
+    real.touch(0o640)
+    link = tmp_path / "link.json"
+    link.symlink_to(real)
+    convert(files["prof"], output=link)
+    assert link.is_symlink()
+    assert real.stat().st_size > 100
+    assert real.stat().st_mode & 0o777 == 0o640

@@ -1,0 +1,223 @@
+"""One file with all that a run printed: each line goes to who knows it."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.small_runs import Program, as_json, as_text, benchmark, kinds, plain, read, small
+from timeline.model.log import FrameworkLog
+from timeline.model.profile import Profile
+from timeline.notes import InputError, Notes
+from timeline.readers import detect, run_log
+from timeline.readers.base import ReadOptions, Records
+from timeline.source import Source
+
+CALLS, LOG = benchmark()
+BLOCK = b"[dv/dt] <<\n" + as_json(small()) + b"\n[dv/dt] >>\n"
+EMPTY = b"[dv/dt] <<\n[]\n[dv/dt] >>\n"
+
+
+def read_text(folder: Path, text: bytes, notes: Notes | None = None) -> Records:
+    path = folder / "anything"
+    path.write_bytes(text)
+    notes = Notes() if notes is None else notes
+    source = Source(str(path), 0, notes)
+    try:
+        assert detect(source) is run_log
+        return run_log.read(source, ReadOptions(), notes)
+    finally:
+        source.close()
+
+
+def the_profile(records: Records) -> Profile:
+    (found,) = [record for record in records if isinstance(record, Profile)]
+    return found
+
+
+def the_log(records: Records) -> FrameworkLog:
+    (found,) = [record for record in records if isinstance(record, FrameworkLog)]
+    return found
+
+
+def test_array_blocks_are_taken_one_by_one(tmp_path: Path) -> None:
+    """Every process that runs with the profiler prints one; those without a call are counted only."""
+    notes = Notes()
+    records = read_text(tmp_path, b"hello\n" + EMPTY * 3 + BLOCK + EMPTY + LOG.encode(), notes)
+    assert plain(the_profile(records)) == plain(read(as_json(small())))
+    assert len(the_log(records).layers) == 4
+    assert kinds(notes) == {
+        "empty dv/dt block of a child process passed over": 4,
+        "line of other programs passed over": 1,
+    }
+    assert not notes.problems
+
+
+def test_what_is_glued_to_a_marker_is_not_lost(tmp_path: Path) -> None:
+    """Before the opening one, after the closing one, and the array itself in the line of the markers."""
+    first, _, rest = LOG.partition("\n")
+    for opened in (b"[dv/dt] <<\n", b"[dv/dt] << "):
+        for closed in (b"\n[dv/dt] >>", b"[dv/dt] >>"):
+            text = first.encode() + opened + as_json(small()) + closed + EMPTY + BLOCK[:0] + rest.encode()
+            notes = Notes()
+            records = read_text(tmp_path, text, notes)
+            assert plain(the_profile(records)) == plain(read(as_json(small())))
+            assert the_log(records).events[0].kind == "forward begins"
+            assert len(the_log(records).layers) == 4
+            assert kinds(notes) == {"empty dv/dt block of a child process passed over": 1}
+
+
+def test_a_block_that_is_not_closed_is_read_and_said_to_be_cut(tmp_path: Path) -> None:
+    """The file was copied while the program ran, or the disk was full."""
+    notes = Notes()
+    records = read_text(tmp_path, BLOCK[: BLOCK.index(b'"clEnqueueReadBuffer"')], notes)
+    assert the_profile(records).calls == len(small()) - 1
+    assert list(kinds(notes)) == ["profile cut off: read up to the last whole call"]
+
+
+def test_text_blocks_among_log_lines_share_their_order(tmp_path: Path) -> None:
+    """Lines count from 1, so that one place can be compared with the other."""
+    lines = LOG.splitlines(keepends=True)
+    text = lines[0].encode() + as_text(small()) + "".join(lines[1:]).encode()
+    records = read_text(tmp_path, text)
+    profile = the_profile(records)
+    assert profile.interleaved
+    for enqueue in profile.enqueues:
+        assert text.splitlines()[enqueue.line - 1] in {
+            b"[dv/dt] clEnqueueNDRangeKernel", b"[dv/dt] clEnqueueReadBuffer", b"[dv/dt] clEnqueueWriteBuffer",
+        }  # fmt: skip
+    assert the_log(records).events[0].line == 1
+    assert the_log(records).events[1].line > max(enqueue.line for enqueue in profile.enqueues)
+
+
+def test_lines_of_a_program_source_are_no_lines_of_the_log(tmp_path: Path) -> None:
+    """Whatever they look like; that there are such is said."""
+    run = Program()
+    run.program(LOG + "[dv/dt] clEnqueueNDRangeKernel\n[dv/dt] << \n[dv/dt] clCreateProgramWithSource sources[1] >>\n")
+    run.enqueue("k", "0x60")
+    notes = Notes()
+    records = read_text(tmp_path, as_text(run.calls), notes)
+    assert len(records) == 1
+    assert the_profile(records).calls == 4
+    assert not the_profile(records).interleaved
+    assert list(kinds(notes)) == ["line like one of the log inside a program's source passed over"]
+
+
+def buffered(size: int, stdout: bytes, lines: list[bytes]) -> bytes:
+    """Standard output in blocks of ``size``, each with some lines of standard error behind it."""
+    blocks = [stdout[at : at + size] for at in range(0, len(stdout), size)]
+    share = -(-len(lines) // len(blocks))
+    return b"".join(block + b"".join(lines[n * share : (n + 1) * share]) for n, block in enumerate(blocks))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(200, 5000))
+def test_a_line_that_another_stream_cut_in_two_is_put_together(size: int) -> None:
+    """Standard output to a file or a pipe comes in blocks that end anywhere: no call and no log line is lost.
+
+    The order of the file is then not that of the run.
+    """
+    run = Program()
+    run.kernel("k", "0x60")
+    for number in range(12):
+        run.argument("0x60", 0, f"{number:02x}000000")
+        run.enqueue("k", "0x60")
+    stdout = as_text(run.calls)
+    lines = [line.encode() for line in LOG.splitlines(keepends=True)]
+    text = buffered(size, stdout, lines)
+    notes = Notes()
+    log = run_log._Log(_NoSource(), ReadOptions(), notes)  # type: ignore[arg-type]
+    numbered = run_log._Numbered(iter(text.splitlines(keepends=True)))
+    for line in numbered:
+        log.feed(line, numbered)
+    records = log.finish(numbered.number)
+    assert plain(the_profile(records)) == plain(read(as_json(run.calls)))
+    assert len(the_log(records).layers) == 4
+    assert [e.kind for e in the_log(records).events] == [
+        "forward begins", "forward ends", "benchmark begins", "testing", "iteration", "average begins",
+        "average forward", "benchmark ends",
+    ]  # fmt: skip
+    cut = any(not stdout[:at].endswith(b"\n") for at in range(size, len(stdout), size))
+    assert the_profile(records).interleaved == (not cut)
+    assert not notes.problems
+
+
+class _NoSource:
+    index = 0
+    name = "run.log"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LOG.encode(),
+        b"[1,0]<stderr>:" + LOG.encode().replace(b"\n", b"\n[1,0]<stderr>:"),
+        b"[ 12%] Building\n[2026-11-20 10:00:00] start\n" + LOG.encode(),
+        b"\0\0\0\n" + LOG.encode(),
+        b"{ starting }\n" + LOG.encode(),
+        LOG.encode().replace(b"\n", b"\r\n"),
+        LOG.encode("utf-16"),
+        gzip.compress(LOG.encode()),
+    ],
+    ids=["plain", "ranks of MPI", "brackets", "a few NULs", "a brace", "returns", "UTF-16", "gzip"],
+)
+def test_a_log_is_recognised_behind_whatever_begins_it(tmp_path: Path, text: bytes) -> None:
+    """By content; other programs may have printed first."""
+    assert len(the_log(read_text(tmp_path, text)).layers) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", r"^anything: empty; expected a log or a profile$"),
+        (b" \n\t\n", r"^anything: empty; expected a log or a profile$"),
+        (b"nothing\nof use\n", r"^anything: none of its 2 lines is known; expected Caffe's `time` log, .*blocks$"),
+        (EMPTY * 2, r"^anything: its 2 \[dv/dt\] blocks are empty and none of its other lines is known; expected"),
+        (
+            b"\x89HDF\r\n" + bytes(99),
+            r"^anything: binary data that begins 89 48 44 46 0d 0a 00 00; expected dv/dt profile",
+        ),
+        (b'{"a": 1, "b": {"c": 2}}', r"^anything: JSON with the keys a, b, c; expected dv/dt profile \(JSON\), CK"),
+        (b"[[1, 2], [3]]", r"^anything: JSON of no known form; expected"),
+        (b'["a", "b"]', r"^anything: JSON of no known form; expected"),
+    ],
+)
+def test_error_what_holds_nothing_known_is_refused_in_one_line(tmp_path: Path, text: bytes, message: str) -> None:
+    """With the name, what was found and what was expected."""
+    with pytest.raises(InputError, match=message) as caught:
+        read_text(tmp_path, text)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("size", [1024, 4096, 16384])
+@pytest.mark.parametrize("name", ["alexnet-b1-fwd-interleaved", "lenet-b2-debuginfo-interleaved"])
+def test_a_real_log_is_the_same_when_its_output_was_buffered(
+    shared: Path, tmp_path: Path, name: str, size: int
+) -> None:
+    """But where the cut lies in the text of a program, which nobody can tell from the log."""
+    path = shared / "samples" / "dvdt" / f"{name}.interleaved-nomarks.log"
+    whole = read_text(tmp_path, path.read_bytes())
+    out, held, in_source = bytearray(), bytearray(), False
+    for line in path.read_bytes().splitlines(keepends=True):
+        if line[:1] in b"IWE" and line[1:5].isdigit() and not in_source:
+            out += line
+            continue
+        in_source = (in_source or line.endswith(b"] <<\n")) and not line.endswith(b"] >>\n")
+        held += line
+        # A source is written at once here, so that no cut lies in it.
+        while len(held) >= size and not in_source:
+            cut = size if b"sources[" not in held else len(held)
+            out += held[:cut]
+            del held[:cut]
+    notes = Notes()
+    found = read_text(tmp_path, bytes(out + held), notes)
+    assert plain(the_profile(found)) == plain(the_profile(whole))
+    events = [(event.kind, event.stamp) for event in the_log(whole).events]
+    assert [(event.kind, event.stamp) for event in the_log(found).events] == events
+    assert not the_profile(found).interleaved
+    assert not notes.problems
