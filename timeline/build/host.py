@@ -185,8 +185,8 @@ class HostSide:
             # Calls of one thread do not overlap; only a wall clock that was set back makes it look so.
             if start < done:
                 start = done
-            if end < start:
-                end = start
+            if end <= start:
+                end = start + 1  # stamps are whole microseconds: two calls in one must not look nested
             done = end
             args = {"call_index": call.call_index}
             if not isinstance(call, Enqueue):

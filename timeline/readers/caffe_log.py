@@ -128,7 +128,7 @@ class CaffeDecoder:
     def finish(self) -> FrameworkLog:
         runs = sum(event.kind == "benchmark begins" for event in self._events)
         if runs > 1:
-            self._notes.add("log of several benchmarks: its layers and iterations may be of any of them", self._place)
+            self._notes.remark("log of several benchmarks, one after another", f"{self._place}: {runs}")
         names = dict.fromkeys((*self._tops, *self._types))
         return FrameworkLog(
             source=self._source,
