@@ -8,7 +8,7 @@ import msgspec
 
 from timeline.align.clocks import DeviceClock, LogClock, device_clocks
 from timeline.align.layers import place_layers
-from timeline.align.net import Net, read_net
+from timeline.align.net import Net, by_place, read_net
 from timeline.align.placement import EVIDENCE, NONE, LayerRun, Pass, Placement
 from timeline.align.runs import of_profile
 from timeline.gemm import KernelFact, find_gemms
@@ -49,7 +49,7 @@ def align(
     Raises `InputError` when they cannot be of one run, unless ``by_order_alone``.
     """
     facts = find_gemms(profile)
-    logs = of_profile(profile, logs, notes)
+    logs = [by_place(log) for log in of_profile(profile, logs, notes)]
     net = read_net(logs, notes)
     placement, log_clock = place_layers(profile, logs, net, facts, without, notes, by_order_alone=by_order_alone)
     for contradiction, count in sorted(placement.contradictions.items()):

@@ -45,16 +45,18 @@ def host_times(enqueues: Sequence[Enqueue], notes: Notes) -> HostTimes | None:
     unknown = set()
     began = start = end = first
     for position, enqueue in enumerate(enqueues):
-        if enqueue.host_start_ns is None or enqueue.host_end_ns is None:
+        host_start, host_end = enqueue.host_start_ns, enqueue.host_end_ns
+        if host_start is None or host_end is None:
             unknown.add(position)
             began = start = end
         else:
-            if enqueue.host_start_ns < start - DISORDER_NS or enqueue.host_end_ns < enqueue.host_start_ns:
+            if host_start < start - DISORDER_NS or host_end < host_start:
                 notes.add("host clock was set back during the run: stamps tell no layers")
                 return None
-            began = max(began, enqueue.prepared_ns or enqueue.host_start_ns)
-            start = max(start, enqueue.host_start_ns)
-            end = max(end, enqueue.host_end_ns)
+            prepared = enqueue.prepared_ns or host_start
+            began = prepared if prepared > began else began
+            start = host_start if host_start > start else start
+            end = host_end if host_end > end else end
         begins.append(began)
         called.append(start)
         ends.append(end)

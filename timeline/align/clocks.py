@@ -59,22 +59,14 @@ class DeviceClock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bound(msgspec.Struct, frozen=True, gc=False):
-    """One enqueue's bounds: host(queued) >= start and host(end) <= done (both host times, device times beside them)."""
+    """What an enqueue's call tells: at host time ``start`` the offset (host minus device) was at least ``lower``, at
+    ``done`` at most ``upper``, since host(queued) >= start and host(end) <= done.
+    """
 
-    queued: int
     start: int
-    end: int
+    lower: int
     done: int
-
-    @property
-    def lower(self) -> int:
-        """The least offset (host minus device) that it allows."""
-        return self.start - self.queued
-
-    @property
-    def upper(self) -> int:
-        """The greatest offset that it allows."""
-        return self.done - self.end
+    upper: int
 
 
 def device_clocks(profile: Profile, notes: Notes) -> dict[int, DeviceClock]:
@@ -86,7 +78,7 @@ def device_clocks(profile: Profile, notes: Notes) -> dict[int, DeviceClock]:
         bound = _bound(enqueue)
         if bound is None:
             continue
-        if bound.lower - bound.upper > MAX_DRIFT * (bound.end - bound.queued):
+        if bound.lower > bound.upper and bound.lower - bound.upper > MAX_DRIFT * (bound.done - bound.start):
             impossible += 1  # garbage counters, or the wall clock was set back during the call
         else:
             bounds.setdefault(device_of.get(enqueue.queue, 0), []).append(bound)
@@ -100,7 +92,8 @@ def _bound(enqueue: Enqueue) -> Bound | None:
         return None
     if enqueue.host_start_ns is None or enqueue.host_end_ns is None:
         return None
-    return Bound(enqueue.queued_ns, enqueue.host_start_ns, enqueue.end_ns, enqueue.host_end_ns + STAMP_NS)
+    start, done = enqueue.host_start_ns, enqueue.host_end_ns + STAMP_NS
+    return Bound(start, start - enqueue.queued_ns, done, done - enqueue.end_ns)
 
 
 def fit_device_clock(bounds: Sequence[Bound], notes: Notes) -> DeviceClock:
@@ -126,7 +119,7 @@ _Fitted = tuple[Piece, int]
 
 
 def _constant(bounds: Sequence[Bound]) -> _Fitted | None:
-    lower, upper = max(bound.lower for bound in bounds), min(bound.upper for bound in bounds)
+    lower, upper = max([bound.lower for bound in bounds]), min([bound.upper for bound in bounds])
     if lower > upper:
         return None
     return Piece(bounds[0].start, (lower + upper) // 2), (upper - lower + 1) // 2
@@ -189,7 +182,7 @@ def _stretches(bounds: Sequence[Bound]) -> list[Sequence[Bound]]:
     cuts = [0]
     for number, (before, after) in enumerate(pairwise(bounds), 1):
         jump = max(after.lower - before.upper, before.lower - after.upper)
-        if jump > MAX_DRIFT * max(0, after.end - before.queued):
+        if jump > MAX_DRIFT * max(0, (after.done - after.upper) - (before.start - before.lower)):
             cuts.append(number)
     return [bounds[first:last] for first, last in pairwise([*cuts, len(bounds)])]
 

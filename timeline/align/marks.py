@@ -7,7 +7,6 @@ is enqueued: a cut that leaves enqueues there is not the true one.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 
 import msgspec
@@ -46,6 +45,33 @@ class Marked(msgspec.Struct, frozen=True, kw_only=True):
     ends: tuple[TimerMark, ...]
 
 
+class Cuts(msgspec.Struct, frozen=True, kw_only=True):
+    """The marks, and for each the number of enqueues before it."""
+
+    marks: Sequence[TimerMark]
+    before: list[int]
+    enqueues: int
+
+    def between(self, first: int, last: int) -> range:
+        """The enqueues from one mark to another; marks that a killed run lacks are as if at its end."""
+        before, count = self.before, len(self.before)
+        return range(before[first] if first < count else self.enqueues, before[last] if last < count else self.enqueues)
+
+
+def cut(placement: Placement, marks: Sequence[TimerMark]) -> Cuts:
+    """Both are in call order: one walk along the two."""
+    calls = placement.call_indexes
+    count = len(calls)
+    before = []
+    position = 0
+    for mark in marks:
+        call = mark.call_index
+        while position < count and calls[position] < call:
+            position += 1
+        before.append(position)
+    return Cuts(marks=marks, before=before, enqueues=count)
+
+
 class _Layout(msgspec.Struct, frozen=True, kw_only=True):
     """Where an iteration's passes and layers start and stop, as numbers of marks after its ``iter.start``."""
 
@@ -69,22 +95,16 @@ def _layout(net: Net, grammar: Grammar) -> _Layout:
     return layout
 
 
-def read_marks(
-    placement: Placement,
-    marks: Sequence[TimerMark],
-    net: Net,
-    iterations: int | None,
-    printed: int,
-    notes: Notes,
-) -> tuple[Grammar, int] | None:
+def read_marks(cuts: Cuts, net: Net, iterations: int | None, printed: int, notes: Notes) -> tuple[Grammar, int] | None:
     """The grammar that explains the marks, and the number of whole iterations; None when none does, or several do.
 
     ``iterations`` is how many the log says were asked for, ``printed`` of how many it says that they ended.
     """
+    marks = cuts.marks
     if len(marks) < 4 or not net.layers:
         return None
     whole: list[tuple[Grammar, int]] = []
-    cut: list[tuple[Grammar, int]] = []
+    killed: list[tuple[Grammar, int]] = []
     for layers in (len(net.layers), 0):
         for backward in (False, True) if net.backward is None else (net.backward,):
             grammar = Grammar(layers=layers, backward=backward)
@@ -94,16 +114,16 @@ def read_marks(
             # A run that was killed: the marks stop inside an iteration, after the last one that the log has.
             begun = (len(marks) - 1) // grammar.per_iteration
             if layers and iterations is not None and begun in (printed, printed + 1) and begun < iterations:
-                cut.append((grammar, begun))
+                killed.append((grammar, begun))
     exact = [found for found in whole if found[1] == iterations]
-    for found in (exact, whole, cut):
-        sound = [one for one in found if _is_sound(placement, marks, net, *one)]
+    for found in (exact, whole, killed):
+        sound = [one for one in found if _is_sound(cuts, net, *one)]
         if found is exact and not sound:
             # As many marks as the log's own layers and iterations leave are theirs; `check` says what is odd.
             sound = [one for one in exact if one[0].layers]
         if len(sound) == 1:
             grammar, count = sound[0]
-            if found is cut:
+            if found is killed:
                 notes.add(f"timer marks stop after {count} whole iterations of {iterations}")
             elif iterations not in (None, count):
                 notes.add(f"timer marks show {count} iterations, the log says {iterations}")
@@ -117,37 +137,30 @@ def read_marks(
     return None
 
 
-def _is_sound(placement: Placement, marks: Sequence[TimerMark], net: Net, grammar: Grammar, iterations: int) -> bool:
+def _is_sound(cuts: Cuts, net: Net, grammar: Grammar, iterations: int) -> bool:
     """Whether nothing was enqueued between layers, and layers took the times that were printed for them."""
-    if enqueued_between(placement, marks, net, grammar, iterations):
+    if enqueued_between(cuts, net, grammar, iterations):
         return False
-    off, total = _off_printed(marks, net, grammar, iterations)
+    off, total = _off_printed(cuts.marks, net, grammar, iterations)
     return FAR * off <= total
 
 
-def enqueued_between(
-    placement: Placement, marks: Sequence[TimerMark], net: Net, grammar: Grammar, iterations: int
-) -> int:
+def enqueued_between(cuts: Cuts, net: Net, grammar: Grammar, iterations: int) -> int:
     """How many enqueues of the iterations lie in none of their layers (or passes where layers have no marks)."""
-    layout, before = _layout(net, grammar), _enqueues_before(placement, marks)
-    last = len(marks)
+    layout = _layout(net, grammar)
+    spans = [(at, at + 1) for _, _, at in layout.layers] or [(at, stop) for _, at, stop in layout.passes]
+    before = [*cuts.before, *[cuts.enqueues] * grammar.per_iteration]
     between = 0
-    for start in _starts(marks, grammar, iterations):
-        between += before[min(start + grammar.per_iteration - 1, last)] - before[start]
-        spans = [(at, at + 1) for _, _, at in layout.layers] or [(at, stop) for _, at, stop in layout.passes]
-        between -= sum(before[min(start + stop, last)] - before[min(start + at, last)] for at, stop in spans)
+    for start in _starts(cuts, grammar, iterations):
+        inside = sum([before[start + stop] - before[start + at] for at, stop in spans])
+        between += before[start + grammar.per_iteration - 1] - before[start] - inside
     return between
 
 
-def _starts(marks: Sequence[TimerMark], grammar: Grammar, iterations: int) -> range:
+def _starts(cuts: Cuts, grammar: Grammar, iterations: int) -> range:
     """The ``iter.start`` of every whole iteration, and of the one in which the run was killed."""
-    begun = iterations + (1 + iterations * grammar.per_iteration < len(marks) - 1)
+    begun = iterations + (1 + iterations * grammar.per_iteration < len(cuts.marks) - 1)
     return range(1, 1 + begun * grammar.per_iteration, grammar.per_iteration)
-
-
-def _enqueues_before(placement: Placement, marks: Sequence[TimerMark]) -> list[int]:
-    """For every mark the number of enqueues before it, and at last the number of all."""
-    return [*(bisect_left(placement.call_indexes, mark.call_index) for mark in marks), len(placement.enqueues)]
 
 
 def _off_printed(marks: Sequence[TimerMark], net: Net, grammar: Grammar, iterations: int) -> tuple[int, int]:
@@ -166,24 +179,22 @@ def _off_printed(marks: Sequence[TimerMark], net: Net, grammar: Grammar, iterati
     return off, total
 
 
-def place_by_marks(
-    placement: Placement, marks: Sequence[TimerMark], net: Net, grammar: Grammar, iterations: int
-) -> Marked:
+def place_by_marks(placement: Placement, cuts: Cuts, net: Net, grammar: Grammar, iterations: int) -> Marked:
     """Cut the enqueues at the marks, and give every layer its host span.
 
     An iteration in which the run was killed is cut as far as its marks go: what follows the last one is of the layer
     that it opened.
     """
-    layout, before = _layout(net, grammar), _enqueues_before(placement, marks)
-    for iteration, start in enumerate(_starts(marks, grammar, iterations), 1):
-        passes = {}
-        for direction, first, _ in layout.passes:
-            if start + first < len(marks):
-                passes[direction] = placement.pass_id("iteration", iteration, direction)
+    layout, marks = _layout(net, grammar), cuts.marks
+    for iteration, start in enumerate(_starts(cuts, grammar, iterations), 1):
+        passes = {
+            direction: placement.pass_id("iteration", iteration, direction)
+            for direction, first, _ in layout.passes
+            if start + first < len(marks)
+        }
         for layer, direction, at in layout.layers:
             if start + at >= len(marks):
                 break
-            stop = marks[start + at + 1].host_ns if start + at + 1 < len(marks) else None
             run = placement.add_run(
                 LayerRun(
                     layer=layer.layer,
@@ -192,23 +203,22 @@ def place_by_marks(
                     pass_=passes[direction],
                     printed_ns=layer.printed_ns(direction),
                     host_start_ns=marks[start + at].host_ns,
-                    host_end_ns=stop,
+                    host_end_ns=marks[start + at + 1].host_ns if start + at + 1 < len(marks) else None,
                 )
             )
-            placement.place(range(before[start + at], before[start + at + 1]), run, BY)
+            placement.place(cuts.between(start + at, start + at + 1), run, BY)
         for direction, first, last in layout.passes:
-            if start + first < len(marks):
-                until = before[min(start + last, len(marks))]
-                placement.place_in_pass(range(before[start + first], until), passes[direction])
+            if direction in passes:
+                placement.place_in_pass(cuts.between(start + first, start + last), passes[direction])
     ends = tuple(marks[k * grammar.per_iteration] for k in range(1, iterations + 1))
     return Marked(grammar=grammar, iterations=iterations, ends=ends)
 
 
-def check(placement: Placement, marks: Sequence[TimerMark], net: Net, marked: Marked, notes: Notes) -> None:
+def check(cuts: Cuts, net: Net, marked: Marked, notes: Notes) -> None:
     """Say where the marks do not agree with what else is known: log and profile may not be of one run."""
-    off, total = _off_printed(marks, net, marked.grammar, marked.iterations)
+    off, total = _off_printed(cuts.marks, net, marked.grammar, marked.iterations)
     if FAR * off > total:
         notes.add(f"layer times at the timer marks differ from the printed ones by {100 * off // total} %")
-    between = enqueued_between(placement, marks, net, marked.grammar, marked.iterations)
+    between = enqueued_between(cuts, net, marked.grammar, marked.iterations)
     if between and marked.grammar.layers:
         notes.add("kernel or copy between the timer marks of two layers", count=between)

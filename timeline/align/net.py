@@ -30,12 +30,29 @@ class Net(msgspec.Struct, frozen=True, kw_only=True):
     layers: tuple[NetLayerSpec, ...] = ()
     backward: bool | None = None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether no layer is missing from the numbering."""
+        return not self.layers or self.layers[-1].index + 1 == len(self.layers)
+
     def execution_order(self) -> list[tuple[NetLayerSpec, Direction]]:
         """One iteration: forward in net order, then backward in reverse (dvdt-ck.md 2.1)."""
         order: list[tuple[NetLayerSpec, Direction]] = [(layer, "forward") for layer in self.layers]
         if self.backward:
             order += [(layer, "backward") for layer in reversed(self.layers)]
         return order
+
+
+def by_place(log: FrameworkLog) -> FrameworkLog:
+    """Layers numbered by their places in the net that the log set up, where it lost some of its layer lines."""
+    places = {layer.layer: place for place, layer in enumerate(log.net)}
+    if all(places.get(layer.layer, layer.index) == layer.index for layer in log.layers):
+        return log
+    if not all(layer.layer in places for layer in log.layers):
+        return log
+    return msgspec.structs.replace(
+        log, layers=tuple(msgspec.structs.replace(layer, index=places[layer.layer]) for layer in log.layers)
+    )
 
 
 def read_net(logs: Sequence[FrameworkLog], notes: Notes) -> Net:
@@ -51,7 +68,9 @@ def read_net(logs: Sequence[FrameworkLog], notes: Notes) -> Net:
         for layer in log.layers:
             if names.get(layer.index, layer.layer) != layer.layer:
                 notes.add("sources name a layer differently", f"{names[layer.index]} / {layer.layer}")
-    if not names:
+    if set(names.values()) < built.keys():
+        if names:
+            notes.add("layer without a printed time", count=len(built) - len(names))
         names = dict(enumerate(built))
     gaps = len(names) and max(names) + 1 - len(names)
     if gaps:
