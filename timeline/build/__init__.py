@@ -46,8 +46,7 @@ def build(
         next_process = side.next_process
         sides.append((alignment, base, side))
         parts.append(side)
-        own_logs = () if number else logs
-        parts.append(host.HostSide(alignment, base, side, HOST + number, own_logs, options.host_calls, suffix))
+        parts.append(host.HostSide(alignment, base, side, HOST + number, options.host_calls, suffix, notes))
     if not alignments:
         parts.append(printed.PrintedSide(logs, HOST))
     origin = min((start for part in parts if (start := part.first_ns()) is not None), default=0)

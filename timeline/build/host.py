@@ -10,11 +10,14 @@ from timeline.build.base import TimeBase
 from timeline.build.device import DeviceSide, short_name
 from timeline.model.log import FrameworkLog
 from timeline.model.profile import Enqueue, HostCall
+from timeline.notes import Notes
 from timeline.trace import NO_ARGS, Event, Flow, Process, Slice, Track
 
 _API = 1
 _LAYERS = 2
 _LOG = 3
+DISORDER_NS = 1_000_000
+"""Host times of successive calls may be this much out of order before the clock counts as set back."""
 
 _Span = tuple[int, int, str, dict[str, Any]]
 """(start, end, name, arguments), on the axis of the trace."""
@@ -29,9 +32,9 @@ class HostSide:
         base: TimeBase,
         device: DeviceSide,
         process: int,
-        logs: Sequence[FrameworkLog],
         host_calls: str,
         suffix: str,
+        notes: Notes,
     ) -> None:
         self._alignment = alignment
         self._base = base
@@ -39,12 +42,15 @@ class HostSide:
         self._process = process
         self._suffix = suffix
         related = base.host(0) is not None
+        if related and not base.on_host and _was_set_back(alignment.profile.enqueues):
+            notes.add("host clock was set back during the run: the host's side is not drawn")
+            related = False
         profile = alignment.profile
         calls_drawn = related and host_calls != "none"
         self._enqueues = [e for e in profile.enqueues if _times(e) is not None] if calls_drawn else []
         self._others = [c for c in profile.host_calls if _times(c) is not None] if calls_drawn else []
         self._runs = [run for run in alignment.placement.runs if _span(run) is not None] if related else []
-        self._log = self._log_spans(logs) if related else []
+        self._log = self._log_spans(alignment.logs) if related else []
 
     def _log_spans(self, logs: Sequence[FrameworkLog]) -> list[_Span]:
         """What the log itself bounds: warm-up and iterations, as printed."""
@@ -204,6 +210,18 @@ class HostSide:
                 if start <= begin:
                     number += 1
                     yield Flow(number, "enqueue", track, start - origin, track_of(call), begin - origin)
+
+
+def _was_set_back(enqueues: Sequence[Enqueue]) -> bool:
+    """Whether a later call began clearly earlier: one host time then stands for two moments."""
+    latest = 0
+    for enqueue in enqueues:
+        start = enqueue.host_start_ns
+        if start is not None:
+            if start < latest - DISORDER_NS:
+                return True
+            latest = max(latest, start)
+    return False
 
 
 def _times(call: Enqueue | HostCall) -> tuple[int, int] | None:
