@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
+import hypothesis
 import pytest
 
 from tests.perfetto_tools.perfetto_ui import PerfettoUI, find_chromium
@@ -112,3 +113,10 @@ def ui(browser: PerfettoUI) -> UI:
         return browser
 
     return load
+
+
+# A law that a search finds broken must be found broken again: the examples are the same in every run. More of them are
+# tried with --hypothesis-profile=search.
+hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("search", max_examples=2000, deadline=None)
+hypothesis.settings.load_profile("same")

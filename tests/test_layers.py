@@ -7,7 +7,7 @@ from random import Random
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.synthetic_run import MS, SECOND, START, US, Clocks, Kernel, Layer, Run, make_run, random_net
@@ -236,6 +236,7 @@ def test_without_host_times_the_last_run_of_a_log_is_taken_and_that_is_said() ->
 
 
 @given(seeds, st.floats(0, 1), st.booleans())
+@example(Random(655), 0.875, False)  # all layer lines but the last are lost
 def test_a_log_cut_anywhere_gives_nothing_wrong(rng: Random, share: float, from_end: bool) -> None:
     """Its first or its last lines are lost; refused, or placed by what is left."""
     run = random_run(rng)
