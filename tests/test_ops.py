@@ -774,3 +774,15 @@ def test_values_of_any_text_never_raise(text: str) -> None:
     find_db_key(text)
     network_config(text, "forward")
     ops_of(conv_entry(xDesc=text.replace("\n", ""), convDesc=text.replace("\n", "")))
+
+
+def test_a_performance_record_names_the_solver_of_the_call_before() -> None:
+    record = '{"solution":"ConvDirectNaiveConvFwd","solver_id":85,"workspace_bytes":0,"phase":"%s"}\n'
+    assert [o.solver for o in ops_of(conv_entry() + record % "execution" + conv_entry())] == [
+        "ConvDirectNaiveConvFwd",
+        None,
+    ]
+    assert one(conv_entry() + record % "tuning").solver is None
+    printed = '{"performance":{"algorithm":1,"solution":"85/ConvDirectNaiveConvFwd","direction":"%s"}}\n'
+    assert one(conv_entry() + printed % "forward").algorithm == "Naive"
+    assert one(conv_entry() + printed % "backward data").solver is None

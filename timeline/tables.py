@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -127,18 +128,25 @@ def _object(table: Table, row: Row) -> dict[str, object]:
     return out
 
 
+def _dumps(cells: dict[str, object]) -> str:
+    try:
+        return orjson.dumps(cells).decode()
+    except TypeError:  # a number of more than 64 bits
+        return json.dumps(cells, ensure_ascii=False, separators=(",", ":"))
+
+
 def _json(table: Table) -> Iterator[str]:
     """One array, an object a line."""
     before = "["
     for row in table.rows:
-        yield before + "\n" + orjson.dumps(_object(table, row)).decode()
+        yield before + "\n" + _dumps(_object(table, row))
         before = ","
     yield "[]\n" if before == "[" else "\n]\n"
 
 
 def _json_lines(table: Table) -> Iterator[str]:
     for row in table.rows:
-        yield orjson.dumps(_object(table, row)).decode() + "\n"
+        yield _dumps(_object(table, row)) + "\n"
 
 
 def _for_a_person(table: Table) -> tuple[list[str], list[list[str]], list[bool]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,6 +34,17 @@ def one_line_errors() -> Iterator[None]:
 
 def read(files: Sequence[str], notes: Notes) -> Iterator[tuple[str, MiopenLog, tuple[Operation, ...]]]:
     """Name, log and operations of each file in turn. Raises `InputError` for one without a MIOpen line."""
+    if files.count("-") > 1:
+        raise click.UsageError("standard input (-) can be given once")
+    # Many small records and no cycles: the collector would only walk them again and again.
+    gc.disable()
+    try:
+        yield from _each(files, notes)
+    finally:
+        gc.enable()
+
+
+def _each(files: Sequence[str], notes: Notes) -> Iterator[tuple[str, MiopenLog, tuple[Operation, ...]]]:
     from timeline.model.miopen import MiopenLog
     from timeline.notes import InputError
     from timeline.ops import operations
@@ -40,8 +52,6 @@ def read(files: Sequence[str], notes: Notes) -> Iterator[tuple[str, MiopenLog, t
     from timeline.readers.base import ReadOptions
     from timeline.source import Source
 
-    if files.count("-") > 1:
-        raise click.UsageError("standard input (-) can be given once")
     for index, path in enumerate(files):
         source = Source(path, index, notes)
         try:

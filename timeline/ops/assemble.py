@@ -76,6 +76,9 @@ _KERNEL_KEY = re.compile(r"key: miopenConvolution\w+ \"([^\"]+)\"")
 _LAUNCH = re.compile(r"(?:kernel_name = )?([^,]+),.*?global_work_dim = \{([^}]*)\}(?:, local_work_dim = \{([^}]*)\})?")
 _GEMM_FIELD = re.compile(r"(\w+) (-?[\w.+]+)")
 _SUMMARY = re.compile(r"Problem=\"([^\"]*)\"(?: Solver=\"([^\"]*)\")?")
+_PERFORMANCE = re.compile(r'"solution":"(?:\d+/)?([^"/]+)"')
+_PHASE = re.compile(r'"phase":"(\w+)"')
+_JSON_DIRECTION = re.compile(r'"direction":"([\w -]+)"')
 _DRIVER_SOLUTION = re.compile(
     r"MIOpen (Forward|Backward Data|Backward Weights) Conv\. Algorithm: \d+, Solution: \d+/(\S+)"
 )
@@ -342,8 +345,23 @@ class _Assembly:
             if found and build is not None and build.direction == _DRIVER[found[1]] and build.solver is None:
                 build.solver = found[2]
                 build.end_line = message.line
+        elif kind == "performance":
+            self._performance(message, build)
         elif kind == "error" and message.level == "Error" and build is not None and not build.doubts:
             build.doubts.append(f"an error was logged after this call (line {message.line})")
+
+    def _performance(self, message: Message, build: Build | None) -> None:
+        """A JSON record (miopen-log.md 9.3) of an execution: it names the solver of the call that has none yet."""
+        if build is None or build.primitive != "conv" or build.phase != "run" or build.solver is not None:
+            return
+        executed = _PHASE.search(message.text)
+        told = _PERFORMANCE.search(message.text)
+        if told is None or (executed is not None and executed[1] != "execution"):
+            return
+        direction = _JSON_DIRECTION.search(message.text)
+        if direction is None or build.direction == _DRIVER.get(direction[1].title().replace("-", " ")):
+            build.solver = told[1]
+            build.end_line = message.line
 
     def _level_build(self, message: Message, phase: Phase, direction: OperationDirection) -> Build:
         template = self.template

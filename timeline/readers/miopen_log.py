@@ -47,10 +47,11 @@ _PARAM = re.compile(rb"\s*(?:[A-Za-z_][\w.>()\[\]-]*|\".*?\"|name \+ .*?) =(?:\s
 _RANGE = re.compile(rb"s_api = (\w+)((?: \| .*)?)$", re.DOTALL)
 _DEBUG_LAUNCH = re.compile(rb"kernel_name = .*?local_work_dim = \{[^}]*\}")
 _DATE = re.compile(rb"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})")
-_INTEREST = re.compile(
-    rb"MIOpen|miopen|kernel_name = |s_api = |^\{\"(?:solution|performance)\"|^rnn(?:_seq)?(?:fp16)? -n "
-    rb"|^stats: |^GPU Kernel|^PRNG seed|^Warm-up: |Verif(?:y|ies) |^- id: |^(?:Set|Copy|Scale)Tensor\s*$| descr"
-)
+_WORDS = (b"MIOpen", b"miopen", b"l_name = ", b"s_api = ", b" Verif", b" descr")
+_BEGINNINGS = (
+    b'{"solution"', b'{"performance"', b"rnn", b"stats: ", b"GPU Kernel", b"PRNG seed", b"Warm-up: ", b"- id: ",
+    b"SetTensor", b"CopyTensor", b"ScaleTensor",
+)  # fmt: skip
 _DRIVER_OUTPUT = re.compile(
     rb"^(?:MIOpen (?:Forward|Backward)|GPU Kernel|stats: |PRNG seed|Warm-up: |- id: \d|.* Verif(?:y|ies) )"
 )
@@ -78,6 +79,7 @@ class _Unit(msgspec.Struct):
     count: str
     text: tuple[bytes, ...]
     size: int
+    thread: int | None
     lines: int = 1
     cut: Callable[[bytes, int], tuple[bytes, ...]] | None = None
     call: Call | None = None
@@ -92,21 +94,15 @@ class _Unit(msgspec.Struct):
 class _Header(msgspec.Struct, kw_only=True):
     """What a header line says; learned once per distinct line, to take the whole entry at its next appearance.
 
-    ``bare``: the parameters have no prefix (1.0-1.8). ``prefix`` begins the header, ``param`` a parameter line (with
-    the end of the line before it), ``close`` is the closing line and ``mark`` its last bytes with what stands before
-    them. ``units`` are the entries met, by their text with the addresses cut out and their lengths; None for one that
-    must be read line by line.
+    ``prefix`` begins the line. ``units`` are the entries met, by their text with the addresses cut out and their
+    lengths; None for one that must be read line by line.
     """
 
     api: str
     nested: bool = False
     keep: bool = True
     sets_type: bool = False
-    bare: bool = False
     prefix: bytes = _NONE
-    param: bytes = b""
-    close: bytes = b""
-    mark: bytes = b""
     thread: int | None = None
     units: dict[bytes, _Unit | None] = {}
 
@@ -138,6 +134,11 @@ def parse_range(text: str) -> tuple[str, bytes] | None:
 
 def _api_name(name: bytes) -> str:
     return name.decode(errors="replace").removesuffix("_impl")
+
+
+def _is_of_interest(line: bytes) -> bool:
+    """Whether a line outside of any entry may be one of ours."""
+    return line.startswith(_BEGINNINGS) or any(word in line for word in _WORDS)
 
 
 def _type_and_shape(body: bytes) -> tuple[bytes, bytes]:
@@ -194,7 +195,7 @@ class MiopenDecoder:
             if entry is None:
                 known = self._known.get(line)
                 if isinstance(known, _Header) and not self._wrapped and known.thread == self._thread:
-                    self._begin(known, line, known.bare or None, number)
+                    self._begin(known, line, None, number)
                     return True
             elif rest[:1] == b"\t" and len(entry.lines) < MAX_PARAMS:
                 entry.lines.append(rest[1:])
@@ -203,7 +204,10 @@ class MiopenDecoder:
             elif rest in _CLOSE:
                 self._close(entry, number)
                 return True
-            if not self._wrapped and b"\x1b" not in rest and b"\r" not in rest:
+            glued = b"MIOpen" in rest and _PREFIX.search(rest)
+            plain = not glued and b"\x1b" not in rest and b"\r" not in rest
+            # without a backend the prefix is a mere word
+            if plain and not self._wrapped and (b"MIOpen(" in self._prefix or self._is_body(rest)):
                 return self._body(number, rest.rstrip(b"\n"), line)
         elif not sep and self._entry is not None and self._entry.bare:
             entry = self._entry
@@ -227,7 +231,7 @@ class MiopenDecoder:
             return at, number, False
         records, types = self._records, self._types
         stamp, elapsed = self._stamp, self._elapsed
-        history, place = self._history, self._place
+        history, place, thread = self._history, self._place, self._thread
         until, met = len(data), len(history)
         while True:
             unit: _Unit | None = None
@@ -262,6 +266,8 @@ class MiopenDecoder:
             met += 1
             unit.after = met
             unit.taken += 1
+            if unit.thread != thread:
+                thread = self._thread = unit.thread
             if unit.call is not None:
                 if not unit.shape:
                     records.append(Entry(number, unit.call, addresses, stamp, elapsed))
@@ -289,14 +295,14 @@ class MiopenDecoder:
         known = self._known.get(data[at:end]) if end else None
         if not isinstance(known, _Header):
             return known, b"", not end
-        stop = data.find(known.mark, end - 1, at + _LONGEST)
+        # the same header has parameters with and without prefix, as the version is (1.2-1.8, 2.0)
+        prefixed = data.startswith(known.prefix, end)
+        close = known.prefix + b"}\n" if prefixed else b"}\n"
+        mark = close[-4:] if prefixed else b"\n}\n"
+        stop = data.find(mark, end - 1, at + _LONGEST)
         if stop < 0:
-            if len(data) - at < _LONGEST:
-                return None, b"", True
-            del self._known[data[at:end]]  # of another layout now: it is learned again
-            self._settle(known)
-            return None, b"", False
-        stop += len(known.mark)
+            return None, b"", len(data) - at < _LONGEST
+        stop += len(mark)
         first, *rest = data[at:stop].split(b"0x")
         key, digits = first, []
         for part in rest:
@@ -308,9 +314,11 @@ class MiopenDecoder:
             key += b"0x%d " % length + tail
         if key not in known.units:
             if len(known.units) > _INTERN:
-                self._settle(known)
-                known.units = {}
-            known.units[key] = self._unit(known, data[at:stop], end - at, digits)
+                return None, b"", False
+            unit = self._unit(known, data[at:stop], end - at, close, digits)
+            if unit is None and not prefixed:
+                return None, b"", False  # the names of its parameters may be known the next time
+            known.units[key] = unit
         return known.units[key], b",".join(digits), False
 
     def _settle(self, header: _Header) -> None:
@@ -320,26 +328,28 @@ class MiopenDecoder:
                 self._counts[unit.count] += unit.taken
                 unit.taken = 0
 
-    def _unit(self, header: _Header, raw: bytes, end: int, digits: list[bytes]) -> _Unit | None:
+    def _unit(self, header: _Header, raw: bytes, end: int, close: bytes, digits: list[bytes]) -> _Unit | None:
         """The entry ``raw``, whose header has ``end`` bytes; None when its lines are not plain."""
-        text = raw[end:].removesuffix(header.close)
+        text = raw[end:].removesuffix(close)
         inner = text.splitlines(keepends=True)
         if len(text) == len(raw) - end or len(inner) > MAX_PARAMS or any(sign in text for sign in _NOT_PLAIN):
             return None
-        if header.bare:
-            if not {line.partition(b" = ")[0] for line in inner} <= self._names or header.prefix in text:
+        if text and not text.endswith(b"\n"):
+            return None  # the closing line is glued to another
+        if close == b"}\n":
+            if not {line.partition(b" = ")[0] for line in inner} <= self._names or _PREFIX.search(text):
                 return None
             body = text
         else:
             # every line begins with the prefix, and has no second one
-            parts = (b"\n" + text).split(header.param)
+            parts = (b"\n" + text).split(b"\n" + header.prefix + b"\t")
             body = b"\n".join(parts[1:])
-            if len(parts) != len(inner) + 1 or parts[0] or header.prefix in body:
+            if len(parts) != len(inner) + 1 or parts[0] or len(_PREFIX.findall(text)) != len(inner):
                 return None
         template, addresses = cut_addresses(body)
         if addresses != b",".join(digits):
             return None
-        unit = _Unit("entry " + header.api, (raw,), len(raw), len(inner) + 2)
+        unit = _Unit("entry " + header.api, (raw,), len(raw), header.thread, len(inner) + 2)
         if digits:
             pattern, rest = [], raw
             for one in digits:
@@ -420,7 +430,7 @@ class MiopenDecoder:
     # Lines
 
     def _slow(self, number: int, line: bytes) -> bool:
-        if not self._wrapped and not self._opens and not _INTEREST.search(line):
+        if not self._wrapped and not self._opens and not _is_of_interest(line):
             return False
         if b"\x1b" in line:
             line = _ANSI.sub(b"", line)
@@ -619,19 +629,8 @@ class MiopenDecoder:
         self._opens.pop(self._thread, None)
         self._entry = None
         header = entry.header
-        if entry.raw and not header.close and len(self._known) < _INTERN:
-            end = b"}\r\n" if entry.raw.endswith(b"\r\n") else b"}\n"
-            bare = bool(entry.bare)
-            close = end if bare else header.prefix + end
-            self._known[entry.raw] = msgspec.structs.replace(
-                header,
-                bare=bare,
-                units={},
-                mark=(b"\n" + close if bare else close)[-4:],
-                param=b"" if bare else b"\n" + header.prefix + b"\t",
-                nested=header.nested or bool(entry.lines and entry.lines[0].lstrip().startswith((b'"', b"name + "))),
-                close=close,
-            )
+        if entry.raw and b"\r" not in entry.raw and len(self._known) < _INTERN:
+            self._known.setdefault(entry.raw, header)
         self._finish(header, entry.line, number, b"".join(entry.lines), True, entry)
 
     def _cut(self, entry: _Open) -> None:
@@ -683,7 +682,7 @@ class MiopenDecoder:
 
     def _command_unit(self, raw: bytes, tag: str, text: str, thread: int | None) -> _Unit:
         command = Command(self._source, 0, tag, text, thread)
-        return _Unit("command " + text.partition(" ")[0], (raw,), len(raw), command=command)
+        return _Unit("command " + text.partition(" ")[0], (raw,), len(raw), thread, command=command)
 
     def _message(self, number: int, level: bytes, tag: bytes, text: bytes, raw: bytes) -> None:
         key = (level, tag, text)
@@ -696,7 +695,7 @@ class MiopenDecoder:
         if kind in KEPT_KINDS:
             self._add_message(number, level.decode(), tag.decode(errors="replace"), text, kind, raw)
         elif raw and len(self._known) < _INTERN and raw.startswith(self._prefix):
-            self._known.setdefault(raw, _Unit("level " + kind, (raw,), len(raw)))
+            self._known.setdefault(raw, _Unit("level " + kind, (raw,), len(raw), self._thread))
 
     def _is_new_key(self, text: str) -> bool:
         """Whether a line looks for another key than the line before: every database is asked for the same one."""
@@ -726,6 +725,6 @@ class MiopenDecoder:
             elapsed_ns=self._elapsed,
         )
         if raw and len(self._known) < _INTERN and raw.startswith(self._prefix):
-            self._known.setdefault(raw, _Unit("level " + kind, (raw,), len(raw), message=message))
+            self._known.setdefault(raw, _Unit("level " + kind, (raw,), len(raw), self._thread, message=message))
         if kind != "key" or self._is_new_key(content):
             self._records.append(message)

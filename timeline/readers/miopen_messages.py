@@ -93,8 +93,7 @@ _BY_TAG_PATTERN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 KEPT_KINDS = frozenset(
     (
         "launch", "gemm", "gemm library", "invoker", "kernel key", "execution", "immediate", "summary", "chosen",
-        "benchmark", "selected", "result", "registered", "invoker registered", "find-db insert", "key", "version",
-        "device", "search", "workspace warning", "error", "warning", "driver", "performance", "step",
+        "registered", "invoker registered", "find-db insert", "key", "search", "error", "driver", "performance",
     )
 )  # fmt: skip
 
