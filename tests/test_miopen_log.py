@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from timeline.model.log import LocalTime
 from timeline.model.miopen import Command, Entry, Message, MiopenLog
 from timeline.notes import Notes
-from timeline.readers.miopen_log import MiopenDecoder, classify, parse_range
+from timeline.readers.miopen_log import MiopenDecoder, parse_range
+from timeline.readers.miopen_messages import classify
 
 SIGNATURE = "miopenStatus_t miopenConvolutionForward(miopenHandle_t, const void *, const miopenTensorDescriptor_t){"
 PARAMS = (
