@@ -110,14 +110,25 @@ def report(
     lines = [f"{fact.name}: {fact.format}: {fact.holds}" for fact in inputs]
     if alignments:
         named = any(alignment.net.layers for alignment in alignments)
-        lines += _attribution_lines(summary["attribution"], named)
+        lines += _attribution_lines(summary["attribution"], named, _unattributed_set_up(alignments))
         lines += _clock_lines(summary["clock"])
         lines += _time_lines(alignments)
     lines += [f"{'problem' if note.problem else 'note'}: {_plain(note)}" for note in notes]
     return lines
 
 
-def _attribution_lines(found: Mapping[str, Any], layers: bool) -> list[str]:
+def _unattributed_set_up(alignments: Sequence[Alignment]) -> int:
+    """How many kernels and copies without a layer ran before the warm-up: building, filling, searching."""
+    count = 0
+    for alignment in alignments:
+        placement = alignment.placement
+        set_up = {number for number, pass_ in enumerate(placement.passes) if pass_.phase == "setup"}
+        if set_up:
+            count += sum(not by and at in set_up for by, at in zip(placement.by, placement.pass_of, strict=True))
+    return count
+
+
+def _attribution_lines(found: Mapping[str, Any], layers: bool, set_up: int) -> list[str]:
     everything = found["kernels"] + found["copies"]
     placed = everything - found["unattributed"]
     if not layers:
@@ -131,6 +142,7 @@ def _attribution_lines(found: Mapping[str, Any], layers: bool) -> list[str]:
         whole = sum(found["kernel_ns"].values())
         share = found["kernel_ns"].get("unattributed", 0)
         line += f"; {found['unattributed']} not attributed"
+        line += f", {set_up} of them set-up" if set_up else ""
         line += f" ({100 * share / whole:.1f} % of the kernel time)" if whole else ""
     return [line]
 
