@@ -10,8 +10,9 @@ import hashlib
 import os
 import sys
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -19,6 +20,7 @@ from timeline.notes import InputError, Notes
 
 BLOCK = 256 << 10
 """Small enough that a block and what is decoded from it stay in the processor's cache: half the time of 4 MB blocks."""
+MAX_UNHASHED = 16
 HEAD = 64 << 10
 GZIP_MAGIC = b"\x1f\x8b"
 MARK_BYTES = len(codecs.BOM_UTF8)
@@ -55,6 +57,7 @@ class Source:
         self._hash = hashlib.sha256()
         # Hashing large blocks runs beside the decoding: it does not hold the interpreter.
         self._hashing = ThreadPoolExecutor(1)
+        self._unhashed: deque[Future[None]] = deque()
         self._file: BinaryIO
         self._own = path != "-"
         self._total = 0
@@ -138,7 +141,9 @@ class Source:
             if not block:
                 return
             self.size += len(block)
-            self._hashing.submit(self._hash.update, block)
+            self._unhashed.append(self._hashing.submit(self._hash.update, block))
+            if len(self._unhashed) > MAX_UNHASHED:
+                self._unhashed.popleft().result()  # it falls behind: blocks must not pile up in memory
             if self._progress is not None:
                 self._progress(self.name, self.size, self._total)
             yield block

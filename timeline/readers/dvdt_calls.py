@@ -174,7 +174,7 @@ class _KernelObject:
         self.prepared: Began | None = None
         self.program = program
         self.enqueued = False
-        self.zeros: list[tuple[int, int, Began | None]] = []
+        self.zeros: list[tuple[int, int, int | None]] = []  # (call index, line, host time)
 
 
 class ProfileFolder:
@@ -221,7 +221,10 @@ class ProfileFolder:
                     if kernel.prepared is None:
                         kernel.prepared = call.timestamp
                     if position == 0 and call.arg_value == "00000000" and not kernel.enqueued:
-                        kernel.zeros.append((index, lines[index - first] if lines else 0, call.timestamp))
+                        stamp = call.timestamp
+                        kernel.zeros.append(
+                            (index, lines[index - first] if lines else 0, self._host(stamp.start) if stamp else None)
+                        )
                     if 0 <= position < MAX_ARGUMENTS:
                         if position >= len(arguments):
                             arguments.extend([""] * (position + 1 - len(arguments)))
@@ -259,10 +262,7 @@ class ProfileFolder:
         )
         if len(best) < 2:
             return ()
-        return tuple(
-            TimerMark(call_index=index, line=line, host_ns=self._host(stamps.start if stamps else ""))
-            for index, line, stamps in best
-        )
+        return tuple(TimerMark(call_index=index, line=line, host_ns=host_ns) for index, line, host_ns in best)
 
     def _other(self, call: Call | LostCall, index: int, line: int) -> None:
         if isinstance(call, LostCall):
@@ -287,7 +287,7 @@ class ProfileFolder:
                 BufferCreated(
                     call_index=index,
                     line=line,
-                    handle=handle,
+                    handle=self._interned.setdefault(handle, handle),
                     size_bytes=self._bytes(call.size, index),
                     end_ns=self._host((call.timestamp or NO_STAMPS).end),
                 )
@@ -344,7 +344,8 @@ class ProfileFolder:
             kernel.enqueued = True
             kernel.zeros = []
         arguments = tuple(kernel.arguments)
-        arguments = self._interned.setdefault(arguments, arguments)
+        same = self._interned.setdefault  # what comes again is kept once
+        arguments = same(arguments, arguments)
         stamps = call.timestamp or NO_STAMPS
         prepared = kernel.prepared
         host = self._host
@@ -354,7 +355,7 @@ class ProfileFolder:
             Enqueue(
                 index,
                 "kernel",
-                call.name,
+                same(call.name, call.name),
                 line,
                 self._queue(call.queue),
                 0,
@@ -368,7 +369,7 @@ class ProfileFolder:
                 self._size3(call.gwo),
                 self._size3(call.gws),
                 self._size3(lws) if any(lws) else None,
-                call.kernel,
+                same(call.kernel, call.kernel),
                 arguments,
                 kernel.program,
             )
@@ -396,7 +397,7 @@ class ProfileFolder:
                 end,
                 self._host(stamps.start),
                 self._host(stamps.end),
-                buffer=call.buffer,
+                buffer=self._interned.setdefault(call.buffer, call.buffer),
                 size_bytes=self._bytes(call.size, index),
             )
         )
