@@ -59,9 +59,11 @@ def build(
         processes=tuple(process for part in parts for process in part.processes()),
         tracks=tuple(track for part in parts for track in part.tracks()),
         metadata=metadata,
+        # The host's side is half of the work of writing: a writer may do the last part beside the others.
         parts=(
-            *(partial(part.events, origin) for part in parts),
+            *(partial(part.events, origin) for part in parts if not isinstance(part, host.HostSide)),
             *(partial(counters.events, alignment, base, side, origin, last) for alignment, base, side in sides),
+            *(partial(part.events, origin) for part in parts if isinstance(part, host.HostSide)),
         ),
     )
 

@@ -29,8 +29,8 @@ def write(trace: Trace, file: BinaryIO) -> None:
     """Write ``trace`` as one JSON object, its events one a line, in the order the trace yields them."""
     headings = ",\n".join(_headings(trace))
     file.write(f'{{"displayTimeUnit":"ns","metadata":{_json(trace.metadata)},"traceEvents":[\n{headings}'.encode())
-    first, others = trace.parts[:1], trace.parts[1:]
-    with beside(lambda own: _write_events(trace, others, own)) as rest:
+    first, last = trace.parts[:-1], trace.parts[-1:]
+    with beside(lambda own: _write_events(trace, last, own)) as rest:
         _write_events(trace, first, file)
         rest(file)
     file.write(b"\n]}\n")
