@@ -332,3 +332,10 @@ def test_problems_are_coloured_on_a_terminal_unless_nobody_wants_it() -> None:
     assert "\x1b[33mproblem: 2 different profiles" in terminal(*args, NO_COLOR="")
     assert "\x1b" not in terminal(*args, NO_COLOR="1")
     assert b"\x1b" not in run(*args).stderr
+
+
+def test_the_help_names_the_evidence_that_the_formats_of_today_can_give() -> None:
+    from timeline.align import EVIDENCE
+    from timeline.cli import EVIDENCE_WORDS
+
+    assert [word for word in EVIDENCE if word not in ("range", "correlation")] == list(EVIDENCE_WORDS)

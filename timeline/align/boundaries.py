@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from timeline.align.clocks import STAMP_NS, local_ns
+from timeline.align.clocks import MIDDLE_OF_2000_NS, STAMP_NS, local_ns
 from timeline.align.placement import LayerRun, Placement
 from timeline.model.log import LayerTime
 
@@ -42,12 +42,8 @@ def in_order(layers: Sequence[LayerTime]) -> list[tuple[int, LayerTime]]:
     if not stamped:
         return []
     first = stamped[0][0]
-    near = local_ns(first, 0) if first.year else local_ns(first, _MIDDLE_OF_2000)
+    near = local_ns(first, 0) if first.year else local_ns(first, MIDDLE_OF_2000_NS)
     return sorted(((local_ns(stamp, near), layer) for stamp, layer in stamped), key=lambda pair: pair[0])
-
-
-_MIDDLE_OF_2000 = 962_000_000 * 1_000_000_000
-"""Any year does where only differences count; a leap year has every date."""
 
 
 def place_by_ends(

@@ -21,6 +21,8 @@ QUARTER_HOUR_NS = 15 * 60 * 1_000_000_000
 DAY_NS = 24 * 3600 * 1_000_000_000
 MAX_DRIFT = 1e-3
 """A clock that drifts by more is no clock."""
+MIDDLE_OF_2000_NS = 962_000_000 * 1_000_000_000
+"""For stamps without a year where only differences count: any year does, a leap year has every date."""
 STAMP_NS = 1000
 """Host stamps are truncated to microseconds: the true time is up to this much later."""
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from timeline.align.clocks import local_ns
+from timeline.align.clocks import MIDDLE_OF_2000_NS, local_ns
 from timeline.align.net import read_net
 from timeline.model.log import Direction, FrameworkLog
 from timeline.notes import Notes
 from timeline.trace import Event, Process, Slice, Track
-
-_YEAR_2000 = 962_000_000 * 1_000_000_000
 
 
 class PrintedSide:
@@ -24,7 +22,7 @@ class PrintedSide:
         for log in logs:
             for event in log.events:
                 if event.kind == "iteration" and event.stamp is not None and event.duration_ns:
-                    end = local_ns(event.stamp, _YEAR_2000)
+                    end = local_ns(event.stamp, MIDDLE_OF_2000_NS)
                     args: dict[str, Any] = {"line": event.line, "printed_ns": event.duration_ns}
                     if event.number is not None:
                         args["iteration"] = event.number
