@@ -28,7 +28,7 @@ import orjson
 import timeline
 from timeline.build.base import four_digits
 from timeline.trace import CounterValue, Event, Slice, Trace
-from timeline.writers import WRITERS, Packed, Writer, write
+from timeline.writers import WRITERS, Writer, write
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = ("kernel", "copy")
@@ -211,8 +211,7 @@ def written(trace: Trace, writer: Writer, compress: bool) -> tuple[float, int, i
     sink, packed = Sink(), Sink()
     start = cpu()
     if compress:
-        with Packed(packed, writer.GZIP_STRATEGY) as file:  # type: ignore[arg-type]
-            sink.size = write(writer, trace, file).raw_bytes  # type: ignore[arg-type]
+        sink.size = write(writer, trace, packed, compress=True).raw_bytes  # type: ignore[arg-type]
     else:
         writer.write(trace, sink)  # type: ignore[arg-type]
     return cpu() - start, sink.size, packed.size

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import timeline
-from timeline.writers import WRITERS, Packed
-from timeline.writers.packed import _HEAD
+from timeline.writers import WRITERS
+from timeline.writers.packed import _HEAD, Packed
 
 STRATEGIES = [zlib.Z_DEFAULT_STRATEGY, zlib.Z_FILTERED]
 ALEXNET = Path(__file__).parent.parent / "traces" / "alexnet-b1-train"
@@ -57,6 +57,6 @@ def test_each_form_is_packed_as_it_packs_best(writer: object) -> None:
     form = WRITERS[0] if writer is WRITERS[0] else WRITERS[1]
     trace = timeline.convert(ALEXNET / "run.log", ALEXNET / "prof.json.gz", host_calls="none").trace
     file = io.BytesIO()
-    form.write(trace, file)
+    form.write(trace, file, to_pack=True)
     sizes = {strategy: len(packed([file.getvalue()], strategy)) for strategy in STRATEGIES}
     assert min(sizes, key=lambda strategy: sizes[strategy]) == form.GZIP_STRATEGY

@@ -342,6 +342,24 @@ def test_perfetto_finds_nothing_wrong_in_our_traces(tmp_path: Path, engine: Engi
 
 
 @pytest.mark.engine
+@pytest.mark.parametrize("name", COMMITTED)
+def test_a_compressed_trace_is_the_same_picture(tmp_path: Path, engine: Engine, name: str) -> None:
+    """Its lines stand in another order; slices, what they lie in, arrows and counters are the same."""
+    questions = (
+        "select s.ts, s.dur, s.depth, s.name, s.category, p.name as parent, s.track_id from slice s "
+        "left join slice p on s.parent_id = p.id order by s.ts, s.track_id, s.depth",
+        "select o.ts, o.name, i.ts as at, i.name as kernel, i.depth from flow f join slice o on f.slice_out = o.id "
+        "join slice i on f.slice_in = i.id order by o.ts, i.ts",
+        "select t.name, c.ts, c.value from counter c join counter_track t on c.track_id = t.id order by t.name, c.ts",
+    )
+    plain, packed = (engine(convert(tmp_path / f"out{form}", *COMMITTED[name])) for form in (".json", ".json.gz"))
+    for question in questions:
+        found = plain.query(question)
+        assert found
+        assert packed.query(question) == found
+
+
+@pytest.mark.engine
 @pytest.mark.shared
 @pytest.mark.parametrize("words", REAL, ids=" ".join)
 def test_perfetto_finds_nothing_wrong_in_real_runs(

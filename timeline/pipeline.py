@@ -33,7 +33,7 @@ from timeline.readers.base import ReadOptions, Records
 from timeline.source import Source
 from timeline.summary.explain import explain as explained
 from timeline.trace import Trace, checked
-from timeline.writers import Packed, Writer, Written, by_suffix, suffixes, write
+from timeline.writers import Writer, Written, by_suffix, suffixes, write
 
 Progress = Callable[[str, int, int], None]
 
@@ -301,10 +301,7 @@ def _write(trace: Trace, writer: Writer, compress: bool, target: str | BinaryIO)
     if not isinstance(target, str):
         return write(writer, trace, target)
     with replacing(target) as file:
-        if not compress:
-            return write(writer, trace, file)
-        with Packed(file, writer.GZIP_STRATEGY) as packed:
-            return write(writer, trace, packed)  # type: ignore[arg-type]
+        return write(writer, trace, file, compress=compress)
 
 
 @contextlib.contextmanager

@@ -30,8 +30,8 @@ class Writer(Protocol):
     def GZIP_STRATEGY(self) -> int:
         """How zlib packs it best."""
 
-    def write(self, trace: Trace, file: BinaryIO) -> None:
-        """Write ``trace`` to ``file``, front to back."""
+    def write(self, trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
+        """Write ``trace`` to ``file``, front to back; ``to_pack``: in an order that compresses well, where it may."""
 
     def slices(self, file: BinaryIO, category: str) -> Iterator[Slice]:
         """The slices of a category, read back from what `write` wrote, with such arguments as tell them apart."""
@@ -40,10 +40,17 @@ class Writer(Protocol):
 WRITERS: tuple[Writer, ...] = (chrome_json, perfetto_native)
 
 
-def write(writer: Writer, trace: Trace, file: BinaryIO) -> Written:
-    """Write ``trace`` in a form; how large it is."""
+def write(writer: Writer, trace: Trace, file: BinaryIO, *, compress: bool = False) -> Written:
+    """Write ``trace`` in a form, with ``compress`` as a gzip file; how large it is."""
+    if compress:
+        with Packed(file, writer.GZIP_STRATEGY) as packed:
+            return _counted(writer, trace, packed, to_pack=True)  # type: ignore[arg-type]
+    return _counted(writer, trace, file, to_pack=False)
+
+
+def _counted(writer: Writer, trace: Trace, file: BinaryIO, *, to_pack: bool) -> Written:
     counted = Counted(file)
-    writer.write(trace, counted)  # type: ignore[arg-type]
+    writer.write(trace, counted, to_pack=to_pack)  # type: ignore[arg-type]
     return Written(raw_bytes=counted.size, slices=counted.size // writer.SLICE_BYTES)
 
 
@@ -65,4 +72,4 @@ def suffixes() -> list[str]:
     return [form + end for writer in WRITERS for form in writer.SUFFIXES for end in ("", ".gz")]
 
 
-__all__ = ["WRITERS", "Packed", "Writer", "Written", "by_suffix", "suffixes", "write"]
+__all__ = ["WRITERS", "Writer", "Written", "by_suffix", "suffixes", "write"]

@@ -55,8 +55,11 @@ _REAL_SAMPLE = varint(_COUNTER_REAL << 3 | 1)
 _END_EVENT = pb.message(_TRACK_EVENT, pb.integer(_TYPE, _END))
 
 
-def write(trace: Trace, file: BinaryIO) -> None:
-    """Write ``trace`` packet by packet. Memory is that of the interned texts, the arrows and what it shares."""
+def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
+    """Write ``trace`` packet by packet. Memory is that of the interned texts, the arrows and what it shares.
+
+    The same ``to_pack`` or not: packets count on those before them.
+    """
     arrows = _Arrows(trace)
     first, last = trace.parts[:-1], trace.parts[-1:]
     with beside(lambda own: _Writer(trace, arrows).events(last, own)) as rest:
