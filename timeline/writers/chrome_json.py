@@ -81,6 +81,7 @@ def _write_alike_together(trace: Trace, parts: Iterable[Part], file: BinaryIO) -
             rows: dict[tuple[Any, ...], list[str]] = {}
             key: tuple[Any, ...] = (0,)
             span = None
+            values: dict[tuple[int, str, str], tuple[int, list[str]]] = {}
             for event in stretch:
                 if type(event) is Slice:
                     # Of slices with one span the outer comes first: readers nest these by their order.
@@ -88,7 +89,14 @@ def _write_alike_together(trace: Trace, parts: Iterable[Part], file: BinaryIO) -
                     key = key[0] + 1 if own == span else 0, event.category, event.name, id(event.shared), event.track
                     span = own
                 # A counter stands beside the slice that it tells of, and so does an arrow: they have a time in common.
-                rows.setdefault(key, []).append(text(event))
+                row = rows.setdefault(key, [])
+                if type(event) is CounterValue:
+                    # Of two values at one time the last one holds.
+                    counter = event.process, event.name, event.unit
+                    at, before = values.get(counter, (-1, row))
+                    row = before if at == event.time_ns else row
+                    values[counter] = event.time_ns, row
+                row.append(text(event))
             for key in sorted(rows, key=itemgetter(0)):
                 file.write("".join(rows[key]).encode())
 
