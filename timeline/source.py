@@ -22,7 +22,9 @@ from timeline.notes import InputError, Notes
 
 BLOCK = 256 << 10
 """Small enough that a block and what is decoded from it stay in the processor's cache: half the time of 4 MB blocks."""
-MAX_UNHASHED = 16
+HASHED_AT_ONCE = 16
+"""Blocks: each time that a thread is woken, this one waits for it."""
+MAX_UNHASHED = 3
 HEAD = 64 << 10
 GZIP_MAGIC = b"\x1f\x8b"
 MARK_BYTES = len(codecs.BOM_UTF8)
@@ -68,6 +70,7 @@ class Source:
         # until then no thread stands in the way of a fork.
         self._hashing = ThreadPoolExecutor(1)
         self._consumed = False
+        self._to_hash: list[bytes] = []
         self._unhashed: deque[Future[None]] = deque()
         self._file: BinaryIO
         self._own = path != "-"
@@ -171,6 +174,8 @@ class Source:
     def close(self) -> None:
         """Let go of the file (not of standard input)."""
         self._hashing.shutdown()
+        self._update(self._to_hash)
+        self._to_hash = []
         if self._own:
             self._file.close()
 
@@ -186,14 +191,24 @@ class Source:
                 return
             self.size += len(block)
             if self._consumed:
-                self._unhashed.append(self._hashing.submit(self._hash.update, block))
+                self._to_hash.append(block)
+                if len(self._to_hash) == HASHED_AT_ONCE:
+                    self._hash_beside()
             else:
                 self._hash.update(block)
-            if len(self._unhashed) > MAX_UNHASHED:
-                self._unhashed.popleft().result()  # it falls behind: blocks must not pile up in memory
             if self._progress is not None:
                 self._progress(self.name, self.size, self._total)
             yield block
+
+    def _hash_beside(self) -> None:
+        blocks, self._to_hash = self._to_hash, []
+        self._unhashed.append(self._hashing.submit(self._update, blocks))
+        if len(self._unhashed) > MAX_UNHASHED:
+            self._unhashed.popleft().result()  # it falls behind: blocks must not pile up in memory
+
+    def _update(self, blocks: list[bytes]) -> None:
+        for block in blocks:
+            self._hash.update(block)
 
     def _note_a_new_size(self) -> None:
         if self._total and not self._resized and os.fstat(self._file.fileno()).st_size != self._total:
