@@ -7,6 +7,7 @@ walked track by track, a track's slices by (start, -duration), so writers and ch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -40,7 +41,8 @@ NO_ARGS: Args = MappingProxyType({})
 class Slice(msgspec.Struct, frozen=True, gc=False):
     """A slice's arguments are ``shared`` and ``args`` together; ``shared`` is one object for many slices.
 
-    They hold str, int, float, bool, or one nested mapping of them: one type per key over the trace.
+    They hold str, int, float, bool, or one nested mapping of them: one type per key over the trace. Writers print a
+    float as it is: it has the digits that are to be shown.
     """
 
     track: int
@@ -55,7 +57,7 @@ class Slice(msgspec.Struct, frozen=True, gc=False):
 class CounterValue(msgspec.Struct, frozen=True, gc=False):
     """A value that holds from ``time_ns`` on. ``name`` is the counter's, with its unit in ``unit``.
 
-    With a ``track`` it comes among that track's slices: after those that start no later, before those that start later.
+    ``track`` is the one beside whose slices it belongs, None where there is none.
     """
 
     process: int
@@ -85,6 +87,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """A trace to write.
 
     ``parts`` yield its events, each the same whenever it is called and each by itself; no track is in two parts.
+    ``counters``: by the position of a part, what yields the values that belong beside its slices; of each counter in
+    order of time. A writer may write them where it likes.
     ``arrows``: what yields all flows, for a writer that must know them before the slices; None: any part may.
     ``colour_by``: slices that agree in the first of these arguments that they have belong together, and look so where
     the form can show it. ``counter_descriptions``: help texts by the counter's name. ``left_out`` kernels and copies,
@@ -95,6 +99,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     tracks: tuple[Track, ...]
     metadata: Mapping[str, Any]
     parts: tuple[Part, ...]
+    counters: Mapping[int, Callable[[], Iterator[CounterValue]]] = MappingProxyType({})
     arrows: tuple[Part, ...] | None = None
     colour_by: tuple[str, ...] = ("layer",)
     counter_descriptions: Mapping[str, str] = MappingProxyType({})
@@ -102,9 +107,51 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     left_out_ns: int = 0
 
     def events(self) -> Iterator[Event]:
-        """All events, part by part."""
-        for part in self.parts:
+        """All events, part by part, counters among the slices."""
+        for part in self.whole_parts():
             yield from part()
+
+    def whole_parts(self) -> tuple[Part, ...]:
+        """The parts with their counters among the slices of their tracks.
+
+        A value comes after the slices that start no later and before those that start later: what happens together
+        stands together.
+        """
+        return tuple(
+            partial(_among, part, self.counters[number]) if number in self.counters else part
+            for number, part in enumerate(self.parts)
+        )
+
+
+def _among(part: Part, values: Callable[[], Iterator[CounterValue]]) -> Iterator[Event]:
+    rows: dict[int | None, list[CounterValue]] = {}
+    for value in values():
+        rows.setdefault(value.track, []).append(value)
+    for held in rows.values():
+        held.sort(key=lambda value: value.time_ns)
+    here: int | None = None
+    coming: Iterator[CounterValue] = iter(())
+    following: CounterValue | None = None
+    for event in part():
+        if type(event) is not Slice:
+            yield event
+            continue
+        if event.track != here:
+            if following is not None:
+                yield following
+                yield from coming
+            here = event.track
+            coming = iter(rows.pop(here, ()))
+            following = next(coming, None)
+        while following is not None and following.time_ns < event.start_ns:
+            yield following
+            following = next(coming, None)
+        yield event
+    if following is not None:
+        yield following
+    yield from coming
+    for held in rows.values():
+        yield from held
 
 
 def _has(event: Slice, key: str) -> bool:

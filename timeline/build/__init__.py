@@ -124,10 +124,14 @@ def build(
         metadata=metadata,
         # The host's side is half of the work of writing: a writer may do the last part beside the others.
         parts=(
-            *(partial(_device, one, origin, last, which) for one, which in zip(drawn, chosen, strict=True)),
+            *(partial(one.device.events, origin) for one in drawn),
             *(partial(part.events, origin) for part in parts if not isinstance(part, _ByProfile)),
             *(partial(part.events, origin) for part in parts if isinstance(part, host.HostSide)),
         ),
+        counters={
+            number: partial(_counters, one, origin, last, which)
+            for number, (one, which) in enumerate(zip(drawn, chosen, strict=True))
+        },
         arrows=tuple(partial(one.host.arrows, origin) for one in drawn if options.host_calls != "none"),
         counter_descriptions=rates.DESCRIPTIONS,
         left_out=sum(which.left_out for which in chosen if which is not None),
@@ -136,10 +140,6 @@ def build(
     if options.with_args:
         return trace
     return msgspec.structs.replace(trace, parts=tuple(partial(_without_args, part) for part in trace.parts))
-
-
-def _device(one: _Profile, origin: int, last: int, chosen: Chosen | None) -> Iterator[Event]:
-    return counters.among(one.device, _counters(one, origin, last, chosen), origin)
 
 
 def _counters(one: _Profile, origin: int, last: int, chosen: Chosen | None) -> Iterator[CounterValue]:

@@ -106,5 +106,10 @@ def four_digits(rate: float) -> float:
     return float(f"{rate:.4g}")
 
 
+def six_digits(value: float) -> float:
+    """A size or a share as a person reads it; what is exact is an integer."""
+    return float(f"{value:.6g}")
+
+
 def size_text(size: Size3) -> str:
     return "x".join(map(str, size))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from timeline.align import Alignment
-from timeline.build.base import TimeBase, four_digits
+from timeline.build.base import TimeBase, four_digits, six_digits
 from timeline.build.device import DeviceSide
-from timeline.trace import CounterValue, Event
+from timeline.trace import CounterValue
 
 _PAUSE = 20
 """GEMMs that follow each other within a twentieth of the time of the former have no 0 between them: a hair of screen
@@ -18,43 +18,6 @@ def events(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, 
     """``GEMM GFLOP/s`` per device (0 between GEMMs, short pauses apart), ``OpenCL buffers MB``; within the picture."""
     yield from _gemm(alignment, base, side, origin)
     yield from _buffers(alignment, base, side, origin, last)
-
-
-def among(side: DeviceSide, values: Iterable[CounterValue], origin: int) -> Iterator[Event]:
-    """The slices of ``side``, and the counters of its devices among those of each device's first track.
-
-    What happens together stands together: the rate beside its kernel, and a time that both have is packed once.
-    """
-    first: dict[int, int] = {}
-    for track in side.tracks():
-        first.setdefault(track.process, track.id)
-    rows: dict[int | None, list[CounterValue]] = {}
-    for value in values:
-        row = first.get(value.process)
-        one = CounterValue(value.process, value.name, value.unit, value.time_ns, value.value, row)
-        rows.setdefault(row, []).append(one)
-    for held in rows.values():
-        held.sort(key=lambda value: value.time_ns)
-    here: int | None = None
-    coming: Iterator[CounterValue] = iter(())
-    following: CounterValue | None = None
-    for event in side.events(origin):
-        if event.track != here:
-            if following is not None:
-                yield following
-                yield from coming
-            here = event.track
-            coming = iter(rows.pop(here, ()))
-            following = next(coming, None)
-        while following is not None and following.time_ns < event.start_ns:
-            yield following
-            following = next(coming, None)
-        yield event
-    if following is not None:
-        yield following
-    yield from coming
-    for held in rows.values():
-        yield from held
 
 
 def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -> Iterator[CounterValue]:
@@ -78,10 +41,11 @@ def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -
     for device, found in sorted(rates.items()):
         found.sort()
         process = side.process_of[device]
+        track = side.counter_track(process)
         for (start, end, rate), following in zip(found, [*found[1:], None], strict=True):
-            yield CounterValue(process, "GEMM", "GFLOP/s", start - origin, four_digits(rate))
+            yield CounterValue(process, "GEMM", "GFLOP/s", start - origin, four_digits(rate), track)
             if following is None or (following[0] - end) * _PAUSE > end - start:
-                yield CounterValue(process, "GEMM", "GFLOP/s", end - origin, 0)
+                yield CounterValue(process, "GEMM", "GFLOP/s", end - origin, 0, track)
 
 
 def _buffers(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, last: int) -> Iterator[CounterValue]:
@@ -89,6 +53,7 @@ def _buffers(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int
     live: dict[str, int] = {}
     total = 0
     process = min(side.process_of.values())
+    track = side.counter_track(process)
     pending: CounterValue | None = None
     for buffer in alignment.profile.buffers:
         if live.get(buffer.handle) == buffer.size_bytes:
@@ -104,6 +69,6 @@ def _buffers(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int
                 at = pending.time_ns
             if pending.time_ns != at:
                 yield pending
-        pending = CounterValue(process, "OpenCL buffers", "MB", at, total / 1e6)
+        pending = CounterValue(process, "OpenCL buffers", "MB", at, six_digits(total / 1e6), track)
     if pending is not None:
         yield pending

@@ -168,6 +168,10 @@ class DeviceSide:
             )
         return result
 
+    def counter_track(self, process: int) -> int | None:
+        """The track beside whose slices a device's counters belong: its first that is drawn."""
+        return next((track.id for track in self.tracks() if track.process == process), None)
+
     def _shown_lanes(self) -> list[_Lane]:
         """Those on which anything is drawn."""
         chosen = self._chosen
@@ -274,7 +278,7 @@ class DeviceSide:
 
         They are of all in the part drawn, whether it is drawn itself; ``flop`` is not told of a part.
         """
-        enqueues, facts = self._alignment.profile.enqueues, self._alignment.facts
+        enqueues, facts, operations = self._alignment.profile.enqueues, self._alignment.facts, self._operations
         operation_of = self._alignment.links.operation_of
         kernels = kernel_ns = flop = 0
         counted = NONE
@@ -283,7 +287,7 @@ class DeviceSide:
             if enqueue.kind == "kernel":
                 kernels += 1
                 kernel_ns += (enqueue.end_ns or 0) - (enqueue.start_ns or 0)
-                operation = self._operations.get(operation_of[position])
+                operation = operations.get(operation_of[position]) if operations else None
                 if operation is not None and operation.flop is not None:
                     if operation.index != counted and operation.phase == "run":
                         flop += operation.flop

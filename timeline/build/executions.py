@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from timeline.align.scopes import Device, layer_of
-from timeline.build.base import TimeBase
+from timeline.build.base import TimeBase, six_digits
 from timeline.model.tf import Execution, OpMemory, TfNode, TfProfile
 from timeline.notes import Notes
 from timeline.trace import CounterValue, Event, Process, Slice, Track
@@ -369,7 +369,7 @@ class ExecutionSide:
         for (process, name), values in self._counters.items():
             for at, size in sorted(values.items()):
                 if self.first is not None and self.last is not None and self.first <= at <= self.last:
-                    yield CounterValue(process, f"{name} allocator", "MB", at - origin, size / 1e6)
+                    yield CounterValue(process, f"{name} allocator", "MB", at - origin, six_digits(size / 1e6))
 
 
 def _on_streams(profile: TfProfile) -> Counter[tuple[str, int, int]]:

@@ -61,6 +61,7 @@ class HostSide:
         self._alignment = alignment
         self._chosen: Chosen | None = None
         self._base = base
+        self._offset = base.constant_offset
         self._device = device
         self._process = process
         self._suffix = suffix
@@ -77,9 +78,10 @@ class HostSide:
         self._runs = [run for run in alignment.placement.runs if _span(run) is not None] if related else []
         self._passes: dict[int, tuple[int, int]] = {}
         for run in self._runs:
-            start, end = map(self._axis, _span(run) or (0, 0))
+            start, end = _span(run) or (0, 0)
             first, last = self._passes.get(run.pass_, (start, end))
             self._passes[run.pass_] = min(first, start), max(last, end)
+        self._passes = {pass_: (self._axis(start), self._axis(end)) for pass_, (start, end) in self._passes.items()}
         self._log = self._log_spans(alignment.logs) if related else []
         self._calls: list[list[HostSpan]] = []
         self._messages: list[list[HostSpan]] = []
@@ -168,6 +170,8 @@ class HostSide:
 
     def _axis(self, host_ns: int) -> int:
         """A host time on the axis, which is related to the host's clock wherever this is asked."""
+        if self._offset is not None:
+            return host_ns - self._offset
         at = self._base.host(host_ns)
         assert at is not None
         return at
@@ -179,7 +183,10 @@ class HostSide:
                 for start, end in filter(None, map(_times, call)):
                     yield self._axis(start)
                     yield self._axis(end)
-        if self._runs:
+        if self._chosen is None:
+            for span in self._passes.values():
+                yield from span
+        elif self._runs:
             yield self._axis(min(run.host_start_ns for run in self._runs if run.host_start_ns is not None))
             yield self._axis(max(run.host_end_ns for run in self._runs if run.host_end_ns is not None))
         for start, end, _, _ in (*self._log[:1], *self._log[-1:]):
@@ -287,7 +294,7 @@ class HostSide:
 
     def _placed(self) -> Iterator[tuple[Enqueue | HostCall, int, int]]:
         """The API calls in order, with their times on the axis."""
-        offset = self._base.constant_offset
+        offset = self._offset
         done = -(1 << 62)
         calls: list[Enqueue | HostCall] = [*self._enqueues, *self._others]
         if self._others:

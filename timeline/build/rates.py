@@ -71,8 +71,10 @@ def _rates(
                 start, end = base.device(device, times[0][0]), base.device(device, times[-1][1])
                 changes.setdefault(device, []).extend(((start, 1, size / ran), (end, -1, -size / ran)))
     for device, found in sorted(changes.items()):
+        process = side.process_of[device]
+        track = side.counter_track(process)
         for at, value in _steps(sorted(found)):
-            yield CounterValue(side.process_of[device], name, unit, at - origin, value)
+            yield CounterValue(process, name, unit, at - origin, value, track)
 
 
 def _steps(changes: Sequence[tuple[int, int, float]]) -> Iterator[tuple[int, float]]:
@@ -102,6 +104,8 @@ def _busy(
         if chosen is not None:
             positions = [position for position in positions if chosen.inside[position]]
         shift = base.device(device, 0) - origin
+        process = side.process_of[device]
+        track = side.counter_track(process)
         spans = list(_stretches(alignment, positions))
         for number, stretch in enumerate(spans):
             start = covered = enqueues[stretch[0]].start_ns or 0
@@ -116,9 +120,9 @@ def _busy(
             until = following if following is not None and (goes_on or following < covered) else covered
             if until > start:
                 share = round(100 * min(1.0, busy / (until - start)), 1)
-                yield CounterValue(side.process_of[device], BUSY, "%", start + shift, share)
+                yield CounterValue(process, BUSY, "%", start + shift, share, track)
             if until == covered and following != covered:
-                yield CounterValue(side.process_of[device], BUSY, "%", covered + shift, 0.0)
+                yield CounterValue(process, BUSY, "%", covered + shift, 0.0, track)
 
 
 def _stretches(alignment: Alignment, positions: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -1,9 +1,8 @@
 """Chrome's trace-event JSON, as every viewer reads it alike (perfetto-chrome-trace.md 1, 2).
 
-Times are microseconds with three decimals printed from integer nanoseconds; other fractions have six digits. Text
-carries no escapes at all: importers differ in how they read them. Only X events nest; arrows end with ``bp: e`` at the
-kernel's own start. What changes from event to event stands at the end of its line: half of a compressed file is what
-it takes to go on after a number.
+Times are microseconds with three decimals printed from integer nanoseconds. Text carries no escapes at all: importers
+differ in how they read them. Only X events nest; arrows end with ``bp: e`` at the kernel's own start. What changes from
+event to event stands at the end of its line: half of a compressed file is what it takes to go on after a number.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import orjson
 
 from timeline.trace import Args, CounterValue, Flow, Part, Slice, Trace
 from timeline.writers.beside import beside
-from timeline.writers.text import cleaned, six_digits, slice_name
+from timeline.writers.text import cleaned, slice_name
 
 NAME = "Chrome JSON"
 SUFFIXES = (".json",)
@@ -32,17 +31,18 @@ _DECIMALS = tuple(f".{rest:03d}" for rest in range(1000))
 
 
 def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
-    """Write ``trace`` as one JSON object, its events one a line, in the order the trace yields them.
+    """Write ``trace`` as one JSON object, its events one a line: each part in its order, then the counters.
 
     ``to_pack``: what is written will be compressed, so lines that are alike stand together. Readers sort all by time.
     """
-    write_events = _write_alike_together if to_pack else _write_in_order
+    write_events, parts = _write_in_order, (*trace.parts, *trace.counters.values())
+    if to_pack:
+        write_events, parts = _write_alike_together, trace.whole_parts()
     headings = ",\n".join(_headings(trace))
     file.write(f'{{"displayTimeUnit":"ns","metadata":{_json(trace.metadata)},"traceEvents":[\n{headings}'.encode())
     # The first part, kernels under layers, is half of the work.
-    first, last = trace.parts[:1], trace.parts[1:]
-    with beside(lambda own: write_events(trace, last, own)) as rest:
-        write_events(trace, first, file)
+    with beside(lambda own: write_events(trace, parts[1:], own)) as rest:
+        write_events(trace, parts[:1], file)
         rest(file)
     file.write(b"\n]}\n")
 
@@ -107,6 +107,7 @@ class _Events:
     def __init__(self, trace: Trace) -> None:
         self._places = {track.id: f'"pid":{track.process},"tid":{track.id}' for track in trace.tracks}
         self._labels: dict[tuple[str, str], str] = {}
+        self._flows: dict[str, str] = {}
         self._counters: dict[tuple[int, str, str], str] = {}
         self._shared: dict[int, tuple[Args, str]] = {}
 
@@ -116,18 +117,13 @@ class _Events:
             if label is None:
                 label = f',"name":{_json(slice_name(event.name))},"cat":{_json(event.category)},"args":'
                 self._labels[event.name, event.category] = label
-            own = event.args
-            for value in own.values():
-                if type(value) is float:
-                    own = _rounded(own)
-                    break
-            args = _json(own)
+            args = _json(event.args)
             same = event.shared
             if same:
                 held = self._shared.get(id(same))
                 if held is None:
                     # The mapping is kept beside its text, so that no other can take its id.
-                    held = self._shared[id(same)] = (same, _json(_rounded(same))[:-1])
+                    held = self._shared[id(same)] = (same, _json(same)[:-1])
                 args = f"{held[1]},{args[1:]}" if len(args) > 2 else held[1] + "}"
             start, duration = event.start_ns, event.dur_ns
             return (
@@ -136,7 +132,10 @@ class _Events:
             )
         if type(event) is Flow:
             start, end = event.from_ns, event.to_ns
-            tail = f',"name":{_json(event.name)},"cat":"flow","id":{event.id}}}'
+            name = self._flows.get(event.name)
+            if name is None:
+                name = self._flows[event.name] = _json(event.name)
+            tail = f',"name":{name},"cat":"flow","id":{event.id}}}'
             return (
                 f',\n{{"ph":"s",{self._places[event.from_track]},"ts":{start // 1000}{_DECIMALS[start % 1000]}{tail}'
                 f',\n{{"ph":"f","bp":"e",{self._places[event.to_track]},"ts":{end // 1000}{_DECIMALS[end % 1000]}{tail}'
@@ -149,8 +148,7 @@ class _Events:
             head = f',\n{{"ph":"C","pid":{event.process},"name":{name},"cat":"counter","args":{{{unit}:'
             self._counters[key] = head
         at = event.time_ns
-        value = six_digits(event.value) if type(event.value) is float else event.value
-        return f'{head}{_json(value)}}},"ts":{at // 1000}{_DECIMALS[at % 1000]}}}'
+        return f'{head}{_json(event.value)}}},"ts":{at // 1000}{_DECIMALS[at % 1000]}}}'
 
 
 def _headings(trace: Trace) -> list[str]:
@@ -170,10 +168,6 @@ def _heading(name: str, process: int, track: int | None, args: dict[str, str | i
     if track is not None:
         event["tid"] = track
     return _json(event | {"ts": 0, "name": name, "args": args})
-
-
-def _rounded(args: Args) -> Args:
-    return {key: six_digits(value) if type(value) is float else value for key, value in args.items()}
 
 
 def _json(value: Any) -> str:

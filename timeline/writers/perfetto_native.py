@@ -61,10 +61,10 @@ def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
     The same ``to_pack`` or not: packets count on those before them.
     """
     arrows = _Arrows(trace)
-    first, last = trace.parts[:-1], trace.parts[-1:]
-    with beside(lambda own: _Writer(trace, arrows).events(last, own)) as rest:
+    parts = trace.whole_parts()
+    with beside(lambda own: _Writer(trace, arrows).events(parts[-1:], own)) as rest:
         file.write(b"".join(_headings(trace)))
-        _Writer(trace, arrows).events(first, file)
+        _Writer(trace, arrows).events(parts[:-1], file)
         rest(file)
 
 

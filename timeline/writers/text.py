@@ -28,11 +28,6 @@ def cleaned(value: Any) -> Any:
     return value
 
 
-def six_digits(value: float) -> float:
-    """A rate or a share as a person reads it; what is exact is an integer."""
-    return float(f"{value:.6g}")
-
-
 def slice_name(text: str) -> str:
     """A slice's name: viewers want one, and a short one."""
     name: str = cleaned(text).strip() or _NO_NAME
