@@ -72,17 +72,17 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def slowest_layer(path: Path) -> Slice | None:
-    """The layer that took longest on the device, in the benchmark's iterations where there are any.
+    """The layer that took longest on the device, the first of equals; in the iterations where there are any.
 
     None for a trace that is not ours, or has no layers.
     """
-    best: tuple[tuple[bool, bool, int], Slice] | None = None
+    best: tuple[tuple[bool, bool, int, int], Slice] | None = None
     for writer in WRITERS:
         try:
             with _opened(path) as file:
                 for slice_ in writer.slices(file, "layer"):
                     args = slice_.args
-                    counts = "kernel_ns" in args, bool(args.get("iteration")), slice_.dur_ns
+                    counts = "kernel_ns" in args, bool(args.get("iteration")), slice_.dur_ns, -slice_.start_ns
                     if best is None or counts > best[0]:
                         best = counts, slice_
         except (OSError, EOFError):

@@ -55,6 +55,7 @@ def _buffers(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int
     process = min(side.process_of.values())
     track = side.counter_track(process)
     pending: CounterValue | None = None
+    shown: float | None = None
     for buffer in alignment.profile.buffers:
         if live.get(buffer.handle) == buffer.size_bytes:
             continue  # nothing changes
@@ -67,8 +68,9 @@ def _buffers(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int
         if pending is not None:
             if pending.time_ns > at:
                 at = pending.time_ns
-            if pending.time_ns != at:
+            if pending.time_ns != at and pending.value != shown:
                 yield pending
+                shown = pending.value
         pending = CounterValue(process, "OpenCL buffers", "MB", at, six_digits(total / 1e6), track)
-    if pending is not None:
+    if pending is not None and pending.value != shown:
         yield pending
