@@ -294,6 +294,22 @@ def test_offline_the_page_comes_from_here(folder: Path, bundle: Path) -> None:
         assert ask(server, "/", **own)[0] == 200
 
 
+def test_the_trace_is_given_once_however_soon_it_is_asked_for_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page has all of it before the server knows."""
+
+    class Slow(threading.Event):
+        def set(self) -> None:
+            time.sleep(0.3)
+            super().set()
+
+    with serving(folder / "out.json") as (server, _):
+        monkeypatch.setattr(server, "given", Slow())
+        assert ask(server)[0] == 200
+        assert ask(server)[0] == 410
+
+
 def test_offline_ends_when_the_page_is_quiet(folder: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may still want a file of its own after the trace."""
     monkeypatch.setattr(viewer, "IDLE_SECONDS", 1)

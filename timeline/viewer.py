@@ -102,6 +102,8 @@ class Server(http.server.ThreadingHTTPServer):
         self.bundle = bundle
         self.keep = keep
         self.given = threading.Event()
+        self.giving = threading.Lock()
+        """One request for the trace after another: the next one sees whether it was given."""
         self.asked = time.monotonic()
         super().__init__(("127.0.0.1", port), _Handler)
         self.origin = UI if bundle is None else f"http://127.0.0.1:{self.server_port}"
@@ -178,7 +180,8 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         if not self._from_the_page():
             self.send_error(403)
         elif place == self.server.place:
-            self._give()
+            with self.server.giving:
+                self._give()
         elif self.server.bundle is not None:
             super().do_GET()
         else:
