@@ -47,6 +47,7 @@ _COUNTER_RANK = 10_000
 """Counters stand below the tracks of their process."""
 
 _HUGE = 1e308
+_MOST_REALS = 1 << 14
 _ENDS, _GOES_ON, _LOW_14 = pb.ENDS, pb.GOES_ON, pb.LOW_14
 _14_BITS, _28_BITS, _42_BITS = 1 << 14, 1 << 28, 1 << 42
 _HALF_OF_12_BITS, _HALF_OF_20_BITS = 1 + 2**-13, 1 + 2**-21
@@ -313,6 +314,7 @@ class _Row:
         self._begins: dict[tuple[int, str, str], tuple[bytes, Args, bool]] = {}
         self._begin_heads: list[dict[int, bytes]] = [{} for _ in range(11)]
         self._numbers: dict[str, list[bytes]] = {}
+        self._reals: dict[float, bytes] = {}
         self._held: Slice | None = None
         self._begun = False
 
@@ -361,9 +363,13 @@ class _Row:
 
     def _slice(self, event: Slice, following: int | None, out: list[bytes]) -> None:
         start = event.start_ns
-        opened = self._open
-        while opened and opened[-1] <= start:
-            self._close(out)
+        opened, counted, before = self._open, self._counted, self._last
+        while opened and opened[-1] <= start:  # as `_close`, without the call
+            end = opened.pop()
+            at = end - before if counted else end
+            time = _GOES_ON[at & _LOW_14] + _ENDS[at >> 14] if _14_BITS <= at < _28_BITS else varint(at)
+            before = end
+            out += (self._end_heads[len(time)], time)
         opened.append(start + event.dur_ns)
         shared = event.shared
         # The mapping is kept beside its bytes, so that no other can take its id.
@@ -372,44 +378,50 @@ class _Row:
             # Each of many slices may name its own layer, or all of them the same.
             own_colour = self._colour(shared) is None
             held = self._begins[id(shared), event.name, event.category] = self._begin(event), shared, own_colour
-        numbers = self._numbers
+        numbers, reals = self._numbers, self._reals
         pieces: list[bytes] = []
         if held[2] and event.args:
             colour = self._colour(event.args)
             if colour is not None:
                 pieces.append(colour)
         for key, value in event.args.items():
-            if type(value) is int and value >= 0:
+            kind = type(value)
+            if kind is int and value >= 0:
                 heads = numbers.get(key)
                 if heads is None:
                     heads = self._number_heads(key)
                 # As `protobuf.varint`, without the call: most of the time goes here.
                 if value < _14_BITS:
-                    number = _ENDS[value]
+                    last = _ENDS[value]
+                    pieces += (heads[len(last)], last)
                 elif value < _28_BITS:
-                    number = _GOES_ON[value & _LOW_14] + _ENDS[value >> 14]
+                    last = _ENDS[value >> 14]
+                    pieces += (heads[2 + len(last)], _GOES_ON[value & _LOW_14], last)
                 elif value < _42_BITS:
-                    number = _GOES_ON[value & _LOW_14] + _GOES_ON[value >> 14 & _LOW_14] + _ENDS[value >> 28]
+                    last = _ENDS[value >> 28]
+                    pieces += (heads[4 + len(last)], _GOES_ON[value & _LOW_14], _GOES_ON[value >> 14 & _LOW_14], last)
                 elif value < 1 << 63:
-                    number = varint(value)
+                    last = varint(value)
+                    pieces += (heads[len(last)], last)
                 else:
                     pieces.append(self._annotation(key, value))
-                    continue
-                pieces += (heads[len(number)], number)
-            elif type(value) is float and -_HUGE < value < _HUGE:
+            elif kind is float and -_HUGE < value < _HUGE:
                 heads = numbers.get(key)
                 if heads is None:
                     heads = self._number_heads(key)
-                pieces += (heads[0], _short(value))
+                real = reals.get(value)
+                pieces += (heads[0], self._real(value) if real is None else real)
             else:
                 pieces.append(self._annotation(key, value))
         for ends in self._ends:
             pieces.append(ends.take(start, following))
         if self._new:
             out.append(self._declare())
-        if start < self._last:
+        if start < before and counted:
             self._keep_counting(start, out)
-        time = varint(start - self._last if self._counted else start)
+            counted = self._counted
+        at = start - before if counted else start
+        time = _GOES_ON[at & _LOW_14] + _ENDS[at >> 14] if _14_BITS <= at < _28_BITS else varint(at)
         self._last = start
         common, own = held[0], b"".join(pieces)
         size = len(common) + len(own)
@@ -456,6 +468,15 @@ class _Row:
         heads[0] = varint(_ANNOTATION << 3 | 2) + varint(len(name) + 9) + name + varint(_REAL << 3 | 1)
         self._numbers[key] = heads
         return heads
+
+    def _real(self, value: float) -> bytes:
+        """A rate, kept: with four digits many are the same."""
+        if len(self._reals) == _MOST_REALS:
+            self._reals.clear()
+        packed = _short(value)
+        if value:  # there are two zeros
+            self._reals[value] = packed
+        return packed
 
     def _value(self, value: Any) -> bytes:
         """The fields of an annotation but for its name; none for what no reader shows."""
