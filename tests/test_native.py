@@ -21,7 +21,9 @@ from tests.native_packets import Native, classes, differences, read_json, read_n
 from tests.test_perfetto import COMMITTED, REAL, picture
 from timeline.notes import InputError
 from timeline.trace import NO_ARGS, CounterValue, Event, Flow, Process, Slice, Trace, Track
-from timeline.writers import by_suffix, chrome_json, perfetto_native, protobuf
+from timeline.writers import by_suffix, chrome_json
+from timeline.writers import native as native_form
+from timeline.writers.native import protobuf
 
 pytest.importorskip("perfetto", reason="no classes to read the native form with: pip install perfetto")
 
@@ -53,7 +55,7 @@ def traced(events: list[Event], *more: list[Event], **options: Any) -> Trace:
 
 def native(trace: Trace) -> bytes:
     file = io.BytesIO()
-    perfetto_native.write(trace, file)
+    native_form.write(trace, file)
     return file.getvalue()
 
 
@@ -356,7 +358,7 @@ def test_the_bytes_do_not_depend_on_the_processes(monkeypatch: pytest.MonkeyPatc
 def test_the_suffix_chooses_it() -> None:
     """Whatever its case, compressed or not."""
     for name in ("out.pftrace", "OUT.PFTRACE.GZ"):
-        assert by_suffix(name) == (perfetto_native, name.lower().endswith(".gz"))
+        assert by_suffix(name) == (native_form, name.lower().endswith(".gz"))
 
 
 # ---- every sample set

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, Protocol
 
 from timeline.trace import Slice, Trace
-from timeline.writers import chrome_json, perfetto_native
+from timeline.writers import chrome_json, native
 from timeline.writers.packed import Packed
 from timeline.writers.size import Counted, Written
 
@@ -37,7 +37,7 @@ class Writer(Protocol):
         """The slices of a category, read back from what `write` wrote, with such arguments as tell them apart."""
 
 
-WRITERS: tuple[Writer, ...] = (chrome_json, perfetto_native)
+WRITERS: tuple[Writer, ...] = (chrome_json, native)
 
 
 def write(writer: Writer, trace: Trace, file: BinaryIO, *, compress: bool = False) -> Written:

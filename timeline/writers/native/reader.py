@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from timeline.trace import Slice
-from timeline.writers import protobuf as pb
+from timeline.writers.native import protobuf as pb
 
 _CHUNK = 1 << 20
 _SEQUENCE, _TIMESTAMP, _TRACK_EVENT, _INTERNED, _DEFAULTS = 10, 8, 11, 12, 59
