@@ -26,6 +26,7 @@ GZIP_STRATEGY = zlib.Z_FILTERED
 
 _BATCH = 512
 _STRETCH = 8192
+"""Events that are sorted at once: a few megabytes of text."""
 _LONGEST_LINE = 1 << 20
 _DECIMALS = tuple(f".{rest:03d}" for rest in range(1000))
 
