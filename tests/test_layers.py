@@ -279,6 +279,41 @@ def test_a_log_with_more_or_fewer_iterations_than_the_profile_is_told_of(rng: Ra
     assert any(f"the log says {iterations + more}" in note.kind for note in notes.problems)
 
 
+@pytest.mark.parametrize("backward", [False, True])
+def test_an_iteration_whose_layer_lines_are_lost_is_like_one_that_has_them(backward: bool) -> None:
+    """Every kernel of the others in its layer, by recurrence; the second is of the same kernels as the first."""
+    net = random_net(Random(8), 6, empty=0)
+    run = make_run(Random(8), net, iterations=3, backward=backward, marks=False, boundary_lines=True, warm_up=False)
+    ends = [event.line for event in run.log.events if event.kind == "iteration"]
+    kept = tuple(layer for layer in run.log.layers if not ends[0] < layer.line < ends[1])
+    assert 0 < len(kept) < len(run.log.layers)
+    log = msgspec.structs.replace(run.log, layers=kept)
+    found = align(run.profile, [log], Notes(), without=frozenset(["durations"])).placement
+    lost = [position for position, place in enumerate(run.places) if place is not None and place[0] == 2]
+    assert len(lost) >= 6
+    for position in lost:
+        assert found.by[position] == "recurrence"
+        held = found.runs[found.run_of[position]]
+        assert (found.passes[held.pass_].iteration, held.direction, held.layer) == run.places[position]
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_layer_lines_without_iteration_lines_count_as_they_repeat(iterations: int) -> None:
+    """A layer that comes again begins the next iteration."""
+    run = make_run(
+        Random(9), random_net(Random(9), 4, empty=0), iterations=iterations, marks=False, boundary_lines=True,
+        warm_up=False,
+    )  # fmt: skip
+    log = msgspec.structs.replace(
+        run.log, events=tuple(event for event in run.log.events if event.kind != "iteration"), iterations=None
+    )
+    bare = Run(profile=run.profile, log=log, places=run.places, starts=run.starts)
+    found = align(run.profile, [log], Notes())
+    assert wrong_and_sure(bare, found) == []
+    placed = {found.placement.iteration_of(p) for p, by in enumerate(found.placement.by) if by == "boundary stamps"}
+    assert placed == set(range(1, iterations + 1))
+
+
 def test_an_empty_net_and_an_empty_profile_are_no_trouble() -> None:
     """A log without layers, a profile without enqueues, or neither."""
     run = make_run(Random(1), random_net(Random(1), 3))
