@@ -174,9 +174,10 @@ def _heading(name: str, process: int, track: int | None, args: dict[str, str | i
 def _json(value: Any) -> str:
     """JSON without any escape or control character: text is made clean where it needs to be."""
     try:
-        text = orjson.dumps(value)
+        text = orjson.dumps(value).decode()
     except orjson.JSONEncodeError:  # a lone surrogate, an integer of more than 64 bits
         return orjson.dumps(cleaned(value)).decode()
-    if b"\\" in text or b"\x7f" in text or not text.isascii():
+    # Of a str these are three times as fast as of bytes.
+    if "\\" in text or "\x7f" in text or not text.isascii():
         return orjson.dumps(cleaned(value)).decode()
-    return text.decode()
+    return text
