@@ -177,6 +177,7 @@ def test_a_log_is_recognised_behind_whatever_begins_it(tmp_path: Path, text: byt
         (b"", r"^anything: empty; expected a log or a profile$"),
         (b" \n\t\n", r"^anything: empty; expected a log or a profile$"),
         (b"nothing\nof use\n", r"^anything: none of its 2 lines is known; expected Caffe's `time` log, .*blocks$"),
+        (b"nothing\n", r"^anything: its only line is not known; expected Caffe's `time` log, .*blocks$"),
         (EMPTY * 2, r"^anything: its 2 \[dv/dt\] blocks are empty and none of its other lines is known; expected"),
         (
             b"\x89HDF\r\n" + bytes(99),

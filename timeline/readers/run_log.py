@@ -151,10 +151,8 @@ class _Log:
                     f"{place}: its {self._empty_arrays} [dv/dt] blocks are empty and none of its other lines is known; "
                     "expected the calls of the profiled program"
                 )
-            raise InputError(
-                f"{place}: none of its {lines} lines is known; expected Caffe's `time` log, MIOpen's log, "
-                "or [dv/dt] blocks"
-            )
+            unknown = f"none of its {lines} lines is known" if lines != 1 else "its only line is not known"
+            raise InputError(f"{place}: {unknown}; expected Caffe's `time` log, MIOpen's log, or [dv/dt] blocks")
         if self._foreign:
             notes.remark("line of other programs passed over", place, self._foreign)
         records: Records = [*self._profiles]
