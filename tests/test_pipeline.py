@@ -152,6 +152,21 @@ def test_an_output_is_a_path_or_an_open_file(files: dict[str, str], tmp_path: Pa
     assert (tmp_path / "out.json.gz").read_bytes() == (tmp_path / "again.json.gz").read_bytes()
 
 
+@pytest.mark.parametrize("lost", [b"[]", b'[{"call": "clCreateKernel", "program": "0x1", "kernel": "0x2", "name": "k"'])
+def test_beside_a_profile_that_holds_nothing_a_log_keeps_its_picture(
+    files: dict[str, str], tmp_path: Path, lost: bytes
+) -> None:
+    """As it is drawn alone; the person is told."""
+    empty = tmp_path / "empty"
+    empty.write_bytes(lost)
+    alone, _ = output(files["log"])
+    beside, result = output(files["log"], str(empty))
+    expected = json.loads(alone)["traceEvents"]
+    assert any(event.get("cat") == "layer" for event in expected)
+    assert json.loads(beside)["traceEvents"] == expected
+    assert "no kernel, copy or build in the profile: drawn without it" in [note.kind for note in result.notes.problems]
+
+
 def test_the_summary_is_the_metadata_of_the_trace(files: dict[str, str], tmp_path: Path) -> None:
     """As JSON, in a file of its own."""
     trace, _ = output(files["log"], files["prof"], summary_file=tmp_path / "found")

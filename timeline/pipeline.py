@@ -120,6 +120,7 @@ def convert(
         tf_profiles = [record for record in records if isinstance(record, TfProfile)]
         if not any(step.executions for profile in tf_profiles for node in profile.nodes for step in node.steps):
             _require_something_to_draw(", ".join(fact.name for fact in inputs), profiles, logs, libraries, notes)
+            profiles = _with_something_to_draw(profiles, notes)
         calls = _calls(libraries, notes)
         alignments = [
             align(
@@ -265,6 +266,14 @@ def _require_something_to_draw(
             "expected the profile of the same run, too"
         )
     raise InputError(f"{place}: nothing that has a time; expected kernels, layer times or iterations")
+
+
+def _with_something_to_draw(profiles: Sequence[Profile], notes: Notes) -> list[Profile]:
+    """Without those that hold nothing: beside such a one a log would lose the picture that it has alone."""
+    found = [profile for profile in profiles if profile.enqueues or profile.host_calls]
+    if len(found) < len(profiles):
+        notes.add("no kernel, copy or build in the profile: drawn without it", count=len(profiles) - len(found))
+    return found
 
 
 def _check(trace: Trace, alignments: Sequence[Alignment]) -> None:
