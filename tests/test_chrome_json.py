@@ -294,3 +294,23 @@ def test_the_suffix_decides_the_form() -> None:
     assert by_suffix("B.JSON.GZ") == (chrome_json, True)
     assert by_suffix("-") == (chrome_json, False)
     assert [by_suffix(path) for path in ("a.txt", "json", "a.gz", "a.json.bz2", "", "-.x")] == [None] * 6
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_an_interrupt_after_the_child_was_waited_for_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes between the system's answer and the line that notes it; there is no child left to end."""
+    monkeypatch.setattr("timeline.beside.processors", lambda: 2)
+    real = os.waitpid
+    interrupts = [KeyboardInterrupt]
+
+    def waitpid(process: int, options: int) -> tuple[int, int]:
+        found = real(process, options)
+        if interrupts:
+            raise interrupts.pop()
+        return found
+
+    monkeypatch.setattr(os, "waitpid", waitpid)
+    with pytest.raises(KeyboardInterrupt), beside(lambda file: None) as append:
+        append(io.BytesIO())
+    assert not interrupts

@@ -63,9 +63,10 @@ def beside(work: Work) -> Iterator[Result]:
             yield result
         finally:
             if running:
-                with contextlib.suppress(ProcessLookupError):
+                # An interrupt may come when the child is waited for already, and this does not know it yet.
+                with contextlib.suppress(ProcessLookupError, ChildProcessError):
                     os.kill(process, signal.SIGKILL)
-                os.waitpid(process, 0)
+                    os.waitpid(process, 0)
 
 
 def _nothing() -> None:
