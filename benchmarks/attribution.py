@@ -22,12 +22,13 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-import timeline
+import mio2trace
+from mio2trace.notes import InputError, OptionError
+
 from benchmarks import mutate_runs
 from benchmarks.attribution_score import Score, consistency, score
 from benchmarks.mutate_runs import CannotError, Run, masked
 from benchmarks.score import ROOT, add, emit, load
-from timeline.notes import InputError, OptionError
 
 EVIDENCE = (
     "position",
@@ -72,13 +73,13 @@ def convert(run: Run, folder: Path, without: Sequence[str]) -> Score:
     refused: Score = {}
     try:
         try:
-            timeline.convert(*files, output=out, without=without)
+            mio2trace.convert(*files, output=out, without=without)
         except InputError as error:
             if "not of one run" not in str(error):
                 raise
             # They are: a fault, and what the program makes of them all the same.
             refused = {"refused": str(error)}
-            timeline.convert(*files, output=out, without=without, by_order_alone=True)
+            mio2trace.convert(*files, output=out, without=without, by_order_alone=True)
     except (InputError, OptionError) as error:
         return {"error": str(error)}
     except Exception:  # a crash is a result, too: the next set must still be measured

@@ -29,10 +29,11 @@ import msgspec
 import orjson
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
+
+from mio2trace.conversion import HostCalls  # noqa: E402
 
 from tests.fuzz import damage, law, structures  # noqa: E402
-from timeline.pipeline import HostCalls  # noqa: E402
 
 SEEDS = ROOT / "tests" / "fuzz" / "seeds.txt"
 
@@ -139,7 +140,7 @@ def through_the_command_line(seed: int, count: int, real: Sequence[bytes]) -> li
             for position, data in enumerate(one.files):
                 paths.append(Path(folder, str(position)))
                 paths[-1].write_bytes(data)
-            command = [sys.executable, "-m", "timeline", *map(str, paths), "-o", f"{folder}/out.json", "--check"]
+            command = [sys.executable, "-m", "mio2trace", *map(str, paths), "-o", f"{folder}/out.json", "--check"]
             try:
                 done = subprocess.run(command, capture_output=True, cwd=ROOT, timeout=120, stdin=subprocess.DEVNULL)
             except subprocess.TimeoutExpired:

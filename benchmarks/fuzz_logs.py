@@ -20,15 +20,15 @@ from pathlib import Path
 import orjson
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
-from timeline.model.miopen import MiopenLog  # noqa: E402
-from timeline.notes import Notes  # noqa: E402
-from timeline.ops import operations  # noqa: E402
-from timeline.ops.assemble import Assembly  # noqa: E402
-from timeline.readers.miopen_log import MiopenDecoder  # noqa: E402
-from timeline.reports import coverage, driver, ops  # noqa: E402
-from timeline.tables import FORMS, grouped, print_table  # noqa: E402
+from mio2trace.model.miopen import MiopenLog  # noqa: E402
+from mio2trace.notes import Notes  # noqa: E402
+from mio2trace.ops import operations  # noqa: E402
+from mio2trace.ops.log.assemble import Assembly  # noqa: E402
+from mio2trace.readers.miopen.log import MiopenDecoder  # noqa: E402
+from mio2trace.reports import coverage, driver, ops  # noqa: E402
+from mio2trace.reports.tables import FORMS, grouped, print_table  # noqa: E402
 
 TOKENS = (
     b"\r", b"\n", b"\0", b"}", b"{", b" = ", b"\t", b"0x0", b"nullptr", b"-1", b"99999999999999999999",

@@ -33,7 +33,7 @@ from typing import Any
 import orjson
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
 from benchmarks.grow import grow, parse_size  # noqa: E402
 
@@ -109,7 +109,7 @@ def _share(process: int) -> int:
 def convert(files: Sequence[Path], folder: Path) -> dict[str, Any]:
     """Time and memory of one conversion, and how much it kept."""
     out, summary = folder / "out.json", folder / "summary.json"
-    command = [sys.executable, "-m", "timeline", *map(str, files), "-o", str(out), "--summary", str(summary), "-q"]
+    command = [sys.executable, "-m", "mio2trace", *map(str, files), "-o", str(out), "--summary", str(summary), "-q"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.monotonic()
     process = subprocess.Popen(command, cwd=ROOT)

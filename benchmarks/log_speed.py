@@ -47,12 +47,12 @@ print(time.perf_counter() - start, time.thread_time() - busy)
 READ = """
 import gc, os, resource, sys, time
 gc.disable()  # as the program does
-from timeline.model.miopen import MiopenLog
-from timeline.notes import Notes
-from timeline.ops import operations
-from timeline.readers import run_log
-from timeline.readers.base import ReadOptions
-from timeline.source import Source
+from mio2trace.model.miopen import MiopenLog
+from mio2trace.notes import Notes
+from mio2trace.ops import operations
+from mio2trace.readers import run_log
+from mio2trace.readers.base import ReadOptions
+from mio2trace.source import Source
 
 start, busy = time.perf_counter(), time.thread_time()
 source = Source(sys.argv[1], 0, Notes())

@@ -258,7 +258,7 @@ def grown_truth(truth: Any, it: Stretch, times: int, places: Sequence[int], call
 
 def convert(files: Sequence[Path], out: Path) -> dict[str, float]:
     """The program from start to exit, as a user runs it."""
-    command = [sys.executable, "-m", "timeline", *map(str, files), "-o", str(out), "--quiet"]
+    command = [sys.executable, "-m", "mio2trace", *map(str, files), "-o", str(out), "--quiet"]
     start = time.perf_counter()
     process = subprocess.Popen(command, cwd=ROOT)
     _, status, usage = os.wait4(process.pid, 0)

@@ -176,7 +176,7 @@ def sets(samples: Path) -> Iterator[Set]:
 
 def convert(files: Sequence[Path], out: Path, options: Sequence[str]) -> str:
     """Run the program as a user would; its complaint, or nothing."""
-    command = [sys.executable, "-m", "timeline", *map(str, files), "-o", str(out), "--quiet", *options]
+    command = [sys.executable, "-m", "mio2trace", *map(str, files), "-o", str(out), "--quiet", *options]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     return "" if done.returncode == 0 else (done.stderr.strip() or f"exit {done.returncode}").splitlines()[-1]
 

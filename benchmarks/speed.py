@@ -88,7 +88,7 @@ def run(command: Sequence[str]) -> Run:
 
 def convert(folder: Path) -> Run:
     files = [str(folder / name) for name in ("run.log", "prof.json", "out.json")]
-    return run([sys.executable, "-m", "timeline", *files[:2], "-o", files[2], "--quiet"])
+    return run([sys.executable, "-m", "mio2trace", *files[:2], "-o", files[2], "--quiet"])
 
 
 def grown(profile: Path, log: Path, size: str, folder: Path) -> int:
@@ -108,7 +108,7 @@ def help_ratio(repeat: int) -> float:
         script = Path(folder) / "one.py"
         script.write_text(ONE_COMMAND)
         commands = [
-            [sys.executable, ours, "--help"] if ours else [sys.executable, "-m", "timeline", "--help"],
+            [sys.executable, ours, "--help"] if ours else [sys.executable, "-m", "mio2trace", "--help"],
             [sys.executable, str(script), "--help"],
         ]
         # The first round fills the caches and is not counted.

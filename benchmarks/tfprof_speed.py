@@ -31,13 +31,13 @@ LIMIT_SECONDS_FOR_6_MB = 1.0
 SCRIPT = """
 import gc, sys, time
 gc.disable()  # as the program does
-from timeline.notes import Notes
-from timeline.pipeline import convert
-from timeline.readers.tf import profile_proto
-from timeline.readers.base import ReadOptions
-from timeline.reports import tfprof
-from timeline.source import Source
-from timeline.tables import print_table
+from mio2trace.notes import Notes
+from mio2trace.conversion import convert
+from mio2trace.readers.tf import profile_proto
+from mio2trace.readers.base import ReadOptions
+from mio2trace.reports import tfprof
+from mio2trace.source import Source
+from mio2trace.reports.tables import print_table
 
 what, path = sys.argv[1:]
 wall, own = time.perf_counter(), time.process_time()

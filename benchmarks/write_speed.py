@@ -28,13 +28,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import mio2trace
 import orjson
+from mio2trace.draw.base import four_digits
+from mio2trace.trace import CounterValue, Event, Slice, Trace
+from mio2trace.writers import WRITERS, Writer, write
 
-import timeline
 from benchmarks.grow import grow, parse_size
-from timeline.build.base import four_digits
-from timeline.trace import CounterValue, Event, Slice, Trace
-from timeline.writers import WRITERS, Writer, write
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = ("kernel", "copy")
@@ -299,7 +299,7 @@ def program(files: Sequence[Path], size: int) -> dict[str, object]:
         for data in contents:
             (profile if data.lstrip()[:1] == b"[" else log).write_bytes(data)
         grow(profile, log, size, Path(folder))
-        trace = timeline.convert(Path(folder) / "run.log", Path(folder) / "prof.json", host_calls="none").trace
+        trace = mio2trace.convert(Path(folder) / "run.log", Path(folder) / "prof.json", host_calls="none").trace
 
     def seconds() -> dict[str, float]:
         gc.disable()  # as the program has it
@@ -332,7 +332,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=["picture", "kernels"])
     args = parser.parse_args(argv)
     files = args.files or [traces / "run.log", traces / "prof.json.gz"]
-    trace = timeline.convert(*files, host_calls="none").trace
+    trace = mio2trace.convert(*files, host_calls="none").trace
     ways = {"repeated": Repeated(trace, args.kernels, 0), "varied": Repeated(trace, args.kernels, args.jitter)}
     first = ways["repeated"]
     result: dict[str, Any] = {"kernels_and_copies": first.kernels, "iterations": first.repetitions}

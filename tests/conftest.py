@@ -145,4 +145,4 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that other tests left behind do not count: no process is forked beside one with threads."""
     count = threading.active_count
     others = count() - 1
-    monkeypatch.setattr("timeline.beside.threading.active_count", lambda: count() - others)
+    monkeypatch.setattr("mio2trace.forked.threading.active_count", lambda: count() - others)

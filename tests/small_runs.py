@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-
-from timeline.model.profile import Profile
-from timeline.notes import Notes
-from timeline.readers.base import ReadOptions
-from timeline.readers.dvdt_json import read_array
-from timeline.source import BLOCK
+from mio2trace.model.profile import Profile
+from mio2trace.notes import Notes
+from mio2trace.readers.base import ReadOptions
+from mio2trace.readers.opencl.dvdt_json import read_array
+from mio2trace.source import BLOCK
 
 Call = dict[str, Any]
 

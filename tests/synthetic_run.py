@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Literal
 
-from timeline.model.log import Direction, FrameworkLog, LayerTime, LocalTime, LogEvent, LogEventKind, NetLayer
-from timeline.model.profile import Enqueue, Profile, Queue, TimerMark
+from mio2trace.model.log import Direction, FrameworkLog, LayerTime, LocalTime, LogEvent, LogEventKind, NetLayer
+from mio2trace.model.profile import Enqueue, Profile, Queue, TimerMark
 
 US = 1_000
 MS = 1_000_000

@@ -7,37 +7,36 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parent.parent / "timeline"
+PACKAGE = Path(__file__).resolve().parent.parent / "mio2trace" / "mio2trace"
 
-# A room is a module or a package of `timeline`; it may import itself and what stands here.
+# A room is a module or a package of `mio2trace`; it may import itself and what stands here.
 MAY_IMPORT: dict[str, set[str]] = {
     "model": set(),
     "notes": set(),
     "trace": set(),
-    "beside": set(),
+    "forked": set(),
     "source": {"notes"},
     "privacy": {"model", "notes"},
-    "gemm": {"model"},
-    "tables": set(),
-    "ops": {"model", "notes"},
-    "reports": {"model", "ops", "tables", "notes", "gemm", "align"},
-    "readers": {"model", "source", "notes", "beside"},
-    "align": {"model", "ops", "gemm", "notes"},
-    "build": {"model", "ops", "gemm", "align", "trace", "notes"},
-    "writers": {"trace", "beside"},
+    "kernels": {"model"},
+    "ops": {"model", "notes", "kernels"},
+    "reports": {"model", "ops", "notes", "kernels", "align"},
+    "readers": {"model", "source", "notes", "forked"},
+    "align": {"model", "ops", "kernels", "notes"},
+    "draw": {"model", "ops", "kernels", "align", "trace", "notes"},
+    "writers": {"trace", "forked"},
     "viewer": {"trace", "writers"},
     "queries": set(),
     "summary": {"model", "align", "trace", "notes", "ops"},
-    "pipeline": {
+    "conversion": {
         "model",
         "source",
         "notes",
         "privacy",
         "readers",
         "ops",
-        "gemm",
+        "kernels",
         "align",
-        "build",
+        "draw",
         "trace",
         "writers",
         "summary",
@@ -49,18 +48,17 @@ MAY_IMPORT: dict[str, set[str]] = {
         "model",
         "ops",
         "reports",
-        "tables",
         "notes",
-        "gemm",
+        "kernels",
         "align",
         "viewer",
         "queries",
         "summary",
     },
-    "cli": {"pipeline", "commands", "source", "notes", "summary"},
+    "cli": {"conversion", "commands", "source", "notes", "summary"},
 }
-# The front doors: the version for all, `convert` for users, `python -m timeline`.
-FRONT_DOORS = {"__init__": {"pipeline", "notes", "summary"}, "__main__": {"cli"}}
+# The front doors: the version for all, `convert` for users, `python -m mio2trace`.
+FRONT_DOORS = {"__init__": {"conversion", "notes", "summary"}, "__main__": {"cli"}}
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
@@ -72,17 +70,17 @@ def room(path: Path) -> str:
 def imports(tree: ast.AST, path: Path) -> set[tuple[str, int]]:
     """(room or foreign name, line) of every import in a module, also the late ones inside functions."""
     found: set[tuple[str, int]] = set()
-    here = ("timeline", *path.relative_to(PACKAGE).with_suffix("").parts)
+    here = ("mio2trace", *path.relative_to(PACKAGE).with_suffix("").parts)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names if alias.name != "timeline"]
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "timeline":
-            names = [f"timeline.{node.attr}"]  # what a bare `import timeline` is used for
+            names = [alias.name for alias in node.names if alias.name != "mio2trace"]
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "mio2trace":
+            names = [f"mio2trace.{node.attr}"]  # what a bare `import mio2trace` is used for
         elif isinstance(node, ast.ImportFrom):
             base = ".".join(here[: len(here) - node.level]) if node.level else ""
             module = ".".join(part for part in (base, node.module) if part)
-            # `from timeline import notes` names a room, `from timeline.notes import Notes` an object in one
-            names = [f"{module}.{alias.name}" if module == "timeline" else module for alias in node.names]
+            # `from mio2trace import notes` names a room, `from mio2trace.notes import Notes` an object in one
+            names = [f"{module}.{alias.name}" if module == "mio2trace" else module for alias in node.names]
         else:
             continue
         found |= {(name, node.lineno) for name in names}
@@ -96,7 +94,7 @@ def violations(path: Path, source: str) -> list[str]:
     out = []
     for name, line in sorted(imports(ast.parse(source), path)):
         parts = name.split(".")
-        if parts[0] != "timeline":
+        if parts[0] != "mio2trace":
             if parts[0] in {"tests", "benchmarks"}:
                 out.append(f"{path.name}:{line}: the program imports {name}")
             continue
@@ -107,7 +105,7 @@ def violations(path: Path, source: str) -> list[str]:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_follow_the_arrows(path: Path) -> None:
-    """cli -> pipeline -> {readers, align, build, writers} -> records; nothing points back."""
+    """cli -> conversion -> {readers, align, draw, writers} -> records; nothing points back."""
     assert room(path) in MAY_IMPORT | FRONT_DOORS, "a room that the table does not know"
     assert violations(path, path.read_text("utf-8")) == []
 
@@ -115,17 +113,17 @@ def test_imports_follow_the_arrows(path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("trace.py", "from timeline.model import profile"),
-        ("writers/chrome_json.py", "from timeline.model.profile import Call"),
-        ("readers/dvdt.py", "import timeline.align.clocks"),
+        ("trace.py", "from mio2trace.model import profile"),
+        ("writers/chrome_json.py", "from mio2trace.model.profile import Call"),
+        ("readers/dvdt.py", "import mio2trace.align.clocks.fit"),
         ("readers/dvdt.py", "from ..align import clocks"),
-        ("readers/dvdt.py", "from timeline import pipeline"),
-        ("align/layers.py", "def late():\n    from timeline.trace import Slice"),
-        ("build.py", "from .writers import chrome_json"),
-        ("model/log.py", "from timeline.notes import Notes"),
-        ("pipeline.py", "import timeline.cli"),
-        ("pipeline.py", "import timeline\nprint(timeline.cli.main)"),
-        ("pipeline.py", "import tests.conftest"),
+        ("readers/dvdt.py", "from mio2trace import conversion"),
+        ("align/layers.py", "def late():\n    from mio2trace.trace import Slice"),
+        ("draw.py", "from .writers import chrome_json"),
+        ("model/log.py", "from mio2trace.notes import Notes"),
+        ("conversion.py", "import mio2trace.cli"),
+        ("conversion.py", "import mio2trace\nprint(mio2trace.cli.main)"),
+        ("conversion.py", "import tests.conftest"),
     ],
 )
 def test_an_arrow_that_points_back_is_found(module: str, source: str) -> None:
@@ -136,10 +134,10 @@ def test_an_arrow_that_points_back_is_found(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("readers/dvdt.py", "from timeline.model.profile import Call\nfrom . import caffe_log\nimport re"),
-        ("writers/__init__.py", "from ..trace import Trace\nfrom timeline.writers import chrome_json"),
-        ("cli.py", "from timeline import __version__, pipeline"),
-        ("summary.py", "import timeline\nprint(timeline.__version__)"),
+        ("readers/dvdt.py", "from mio2trace.model.profile import Call\nfrom . import caffe_log\nimport re"),
+        ("writers/__init__.py", "from ..trace import Trace\nfrom mio2trace.writers import chrome_json"),
+        ("cli.py", "from mio2trace import __version__, conversion"),
+        ("summary.py", "import mio2trace\nprint(mio2trace.__version__)"),
     ],
 )
 def test_an_arrow_that_points_on_is_no_violation(module: str, source: str) -> None:

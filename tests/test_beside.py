@@ -8,8 +8,7 @@ import threading
 from typing import BinaryIO
 
 import pytest
-
-from timeline import beside
+from mio2trace import forked as beside
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 

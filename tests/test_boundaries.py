@@ -13,18 +13,18 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mio2trace.align import NONE, align
+from mio2trace.align.layers.boundaries import LINE_NS, stamps_bound
+from mio2trace.conversion import convert
+from mio2trace.model.log import FrameworkLog
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers import detect
+from mio2trace.readers.base import ReadOptions
+from mio2trace.source import Source
+from mio2trace.trace import Slice
 
 from tests.conftest import shared_folder
 from tests.synthetic_run import MS, Run, make_run, random_net
-from timeline.align import NONE, align
-from timeline.align.boundaries import LINE_NS, stamps_bound
-from timeline.model.log import FrameworkLog
-from timeline.notes import InputError, Notes
-from timeline.pipeline import convert
-from timeline.readers import detect
-from timeline.readers.base import ReadOptions
-from timeline.source import Source
-from timeline.trace import Slice
 
 seeds = st.integers(0, 2**32 - 1).map(Random)
 SAMPLES = shared_folder() / "samples"

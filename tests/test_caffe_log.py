@@ -6,15 +6,15 @@ from pathlib import Path
 
 import orjson
 import pytest
+from mio2trace.model.log import FrameworkLog, LocalTime
+from mio2trace.notes import Notes
+from mio2trace.readers import detect
+from mio2trace.readers.base import ReadOptions
+from mio2trace.readers.caffe.log import CaffeDecoder
+from mio2trace.source import Source
 
 from tests.conftest import shared_folder
 from tests.small_runs import kinds
-from timeline.model.log import FrameworkLog, LocalTime
-from timeline.notes import Notes
-from timeline.readers import detect
-from timeline.readers.base import ReadOptions
-from timeline.readers.caffe_log import CaffeDecoder
-from timeline.source import Source
 
 STAMP = "I1120 10:46:48.020552  2155 caffe.cpp:465] "
 

@@ -14,10 +14,9 @@ from typing import Any, BinaryIO
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from timeline.trace import NO_ARGS, CounterValue, Event, Flow, Process, Slice, Trace, Track
-from timeline.writers import by_suffix, chrome_json, suffixes
-from timeline.writers.beside import beside
+from mio2trace.trace import NO_ARGS, CounterValue, Event, Flow, Process, Slice, Trace, Track
+from mio2trace.writers import by_suffix, chrome_json, suffixes
+from mio2trace.writers.two_halves import beside
 
 SHARED = {"layer": "conv1", "layer_by": "order"}
 
@@ -228,7 +227,7 @@ def test_the_output_is_the_same_whoever_writes_its_second_half(monkeypatch: pyte
         forked.append(real())
         return forked[-1]
 
-    monkeypatch.setattr("timeline.beside.processors", lambda: 1 if way == "one processor" else 2)
+    monkeypatch.setattr("mio2trace.forked.processors", lambda: 1 if way == "one processor" else 2)
     monkeypatch.setattr(os, "fork", fork)
     value = many()
     stop = threading.Event()
@@ -267,7 +266,7 @@ def _refuse(*_: object) -> Any:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_child_does_not_outlive_what_went_wrong_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is ended and waited for."""
-    monkeypatch.setattr("timeline.beside.processors", lambda: 2)
+    monkeypatch.setattr("mio2trace.forked.processors", lambda: 2)
     children: list[int] = []
     real = os.fork
 
@@ -300,7 +299,7 @@ def test_the_suffix_decides_the_form() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_an_interrupt_after_the_child_was_waited_for_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes between the system's answer and the line that notes it; there is no child left to end."""
-    monkeypatch.setattr("timeline.beside.processors", lambda: 2)
+    monkeypatch.setattr("mio2trace.forked.processors", lambda: 2)
     real = os.waitpid
     interrupts = [KeyboardInterrupt]
 

@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mio2trace import convert
+from mio2trace.model.log import FrameworkLog, LocalTime
+from mio2trace.model.profile import Profile
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers import READERS, detect
+from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.ck import record as ck
+from mio2trace.source import Source
 
 from tests.conftest import shared_folder
 from tests.small_runs import as_json, kinds, plain, read, small
-from timeline import convert
-from timeline.model.log import FrameworkLog, LocalTime
-from timeline.model.profile import Profile
-from timeline.notes import InputError, Notes
-from timeline.readers import READERS, ck, detect
-from timeline.readers.base import ReadOptions, Records
-from timeline.source import Source
 
 SEVERAL = "one of several repetitions taken, counted from 0 (--repetition chooses)"
 NONE_GOOD = "no repetition with data says that it succeeded: took the first with data"

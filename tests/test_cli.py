@@ -15,16 +15,16 @@ import time
 from pathlib import Path
 
 import pytest
+from mio2trace import __version__
+from mio2trace.align import EVIDENCE
+from mio2trace.cli import EVIDENCE_WORDS
 
 from tests.small_runs import as_json, benchmark, small
-from timeline import __version__
-from timeline.align import EVIDENCE
-from timeline.cli import EVIDENCE_WORDS
 
 CALLS, LOG = benchmark()
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAM = [sys.executable, "-m", "timeline"]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "110"}
+PROGRAM = [sys.executable, "-m", "mio2trace"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "timeline"), "COLUMNS": "110"}
 
 
 @pytest.fixture(autouse=True)
@@ -244,18 +244,18 @@ def test_error_standard_output_that_is_full_or_closed() -> None:
         )
     assert (result.returncode, result.stderr) == (1, b"mio2trace: standard output: No space left on device\n")
     closed = subprocess.run(
-        ["sh", "-c", f"{sys.executable} -m timeline prof.json -o - -q >&-"], capture_output=True, env=ENVIRONMENT
+        ["sh", "-c", f"{sys.executable} -m mio2trace prof.json -o - -q >&-"], capture_output=True, env=ENVIRONMENT
     )
     assert (closed.returncode, closed.stderr) == (1, b"mio2trace: standard output: closed\n")
 
 
 def test_closed_standard_streams_that_are_not_needed_do_no_harm() -> None:
     """As under a daemon."""
-    command = f"{sys.executable} -m timeline prof.json -o out.json <&- >&- 2>&-"
+    command = f"{sys.executable} -m mio2trace prof.json -o out.json <&- >&- 2>&-"
     assert subprocess.run(["sh", "-c", command], env=ENVIRONMENT).returncode == 0
     assert Path("out.json").stat().st_size > 1000
     closed = subprocess.run(
-        ["sh", "-c", f"{sys.executable} -m timeline - -o out.json <&-"], capture_output=True, env=ENVIRONMENT
+        ["sh", "-c", f"{sys.executable} -m mio2trace - -o out.json <&-"], capture_output=True, env=ENVIRONMENT
     )
     assert (closed.returncode, closed.stderr.count(b"\n")) == (1, 1)
 
@@ -297,12 +297,12 @@ def test_error_a_fault_of_our_own_is_one_line_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With where it happened; `timeline.convert` shows all of it."""
-    from timeline import cli, pipeline
+    from mio2trace import cli, conversion
 
     def broken(*_: object, **__: object) -> None:
         raise ValueError("of an unknown\nkind")
 
-    monkeypatch.setattr(pipeline, "convert", broken)
+    monkeypatch.setattr(conversion, "convert", broken)
     monkeypatch.setattr(sys, "argv", ["mio2trace", "run.log", "-o", "out.json"])
     with pytest.raises(SystemExit) as stop:
         cli.main()
@@ -340,7 +340,7 @@ def test_problems_are_coloured_on_a_terminal_unless_nobody_wants_it() -> None:
 
 
 def test_the_help_names_the_evidence_that_the_formats_of_today_can_give() -> None:
-    from timeline.align import EVIDENCE
-    from timeline.cli import EVIDENCE_WORDS
+    from mio2trace.align import EVIDENCE
+    from mio2trace.cli import EVIDENCE_WORDS
 
     assert [word for word in EVIDENCE if word not in ("range", "correlation")] == list(EVIDENCE_WORDS)

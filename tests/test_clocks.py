@@ -9,6 +9,11 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mio2trace.align import align
+from mio2trace.align.clocks.fit import QUARTER_HOUR_NS, DeviceClock, device_clocks, local_ns, log_clock
+from mio2trace.model.log import LocalTime
+from mio2trace.model.profile import Profile, Queue
+from mio2trace.notes import InputError, Notes
 
 from tests.synthetic_run import (
     HOUR,
@@ -26,11 +31,6 @@ from tests.synthetic_run import (
     random_net,
     unix_ns,
 )
-from timeline.align import align
-from timeline.align.clocks import QUARTER_HOUR_NS, DeviceClock, device_clocks, local_ns, log_clock
-from timeline.model.log import LocalTime
-from timeline.model.profile import Profile, Queue
-from timeline.notes import InputError, Notes
 
 randoms = st.integers(0, 2**32 - 1).map(Random)
 """Seeds, so that times stay as spread as they are meant to be while the rest of an example shrinks."""

@@ -7,11 +7,11 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+import mio2trace
 from hypothesis import given
+from mio2trace.trace import CounterValue, Slice, Trace
 
-import timeline
 from tests.test_trace import picture, seeds, slices, tangled
-from timeline.trace import CounterValue, Slice, Trace
 
 ALEXNET = Path(__file__).parent.parent / "traces" / "alexnet-b1-train"
 
@@ -34,7 +34,7 @@ def test_a_counter_stands_where_its_time_is(rng: Random) -> None:
 
 
 def alexnet() -> Trace:
-    return timeline.convert(ALEXNET / "run.log", ALEXNET / "prof.json.gz", host_calls="none").trace
+    return mio2trace.convert(ALEXNET / "run.log", ALEXNET / "prof.json.gz", host_calls="none").trace
 
 
 def test_every_gemm_has_its_rate_and_only_long_pauses_a_zero() -> None:

@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mio2trace import source as source_module
+from mio2trace.conversion import Conversion, convert
+from mio2trace.notes import InputError
+from mio2trace.trace import Slice
 
 from tests.conftest import missing
 from tests.small_runs import Program, as_json, as_text, benchmark, small
-from timeline import source as source_module
-from timeline.notes import InputError
-from timeline.pipeline import Conversion, convert
-from timeline.trace import Slice
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAM = [sys.executable, "-m", "timeline"]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+PROGRAM = [sys.executable, "-m", "mio2trace"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "timeline")}
 CALLS, LOG = benchmark()
 KERNELS = sum(call["call"] == "clEnqueueNDRangeKernel" for call in CALLS)
 
@@ -258,7 +258,7 @@ def test_error_directories_devices_and_sockets_are_named() -> None:
 @pytest.mark.usefixtures("folder")
 def test_a_pipe_is_a_file() -> None:
     """That is how a shell hands over the output of a command: ``mio2trace <(zcat run.log.gz) ...``."""
-    command = f"{sys.executable} -m timeline <(cat run.log) <(gzip -c prof.json) -o out.json -q --check"
+    command = f"{sys.executable} -m mio2trace <(cat run.log) <(gzip -c prof.json) -o out.json -q --check"
     assert subprocess.run(["bash", "-c", command], env=ENVIRONMENT, timeout=60).returncode == 0
     assert json.loads(Path("out.json").read_bytes())["metadata"]["attribution"]["kernels"] == KERNELS
 
@@ -379,7 +379,8 @@ def test_max_input_takes_sizes_as_people_write_them() -> None:
 
 def test_a_line_and_a_call_without_an_end_do_not_fill_the_memory(converted: Converted) -> None:
     """A call longer than the limit ends the reading, a line longer than the limit is cut; the rest counts."""
-    from timeline.readers import dvdt_json, run_log
+    from mio2trace.readers import run_log
+    from mio2trace.readers.opencl import dvdt_json
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dvdt_json, "LONGEST_CALL", 1 << 20)

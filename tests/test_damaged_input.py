@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from mio2trace.conversion import HostCalls, convert
+from mio2trace.notes import InputError
 
 from tests.small_runs import as_json, as_text, benchmark, small
-from timeline.notes import InputError
-from timeline.pipeline import HostCalls, convert
 
 CALLS, LOG = benchmark(kernels=1)
 RECORD = {"characteristics_list": [{"run": {"per_layer_info": [], "dvdt_prof": small(), "run_success": "yes"}}]}

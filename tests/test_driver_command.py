@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from mio2trace.cli import cli
 
 from tests.test_ops import conv_entry, entry, ops_of
-from timeline.cli import cli
 
 CONV = (
     "./bin/MIOpenDriver conv -n 2 -c 6 -H 9 -W 8 -k 10 -y 3 -x 3 -p 1 -q 0 -u 2 -v 1 -l 1 -j 1 -m conv -g 2 -F 1 -t 1"

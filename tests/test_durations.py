@@ -11,14 +11,15 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mio2trace.align import NONE, align
+from mio2trace.align.layers import durations
+from mio2trace.align.layers.placement import Placement
+from mio2trace.conversion import convert
+from mio2trace.model.profile import Enqueue
+from mio2trace.notes import Notes
 
 from benchmarks.score import load, score
 from tests.synthetic_run import MS, US, Kernel, Layer, Run, make_run, random_net
-from timeline.align import NONE, align, durations
-from timeline.align.placement import Placement
-from timeline.model.profile import Enqueue
-from timeline.notes import Notes
-from timeline.pipeline import convert
 
 seeds = st.integers(0, 2**32 - 1).map(Random)
 

@@ -13,16 +13,17 @@ from typing import Any, BinaryIO
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mio2trace import forked as beside
+from mio2trace import source
+from mio2trace.model.profile import Profile
+from mio2trace.notes import Notes
+from mio2trace.readers.base import ReadOptions
+from mio2trace.readers.opencl import dvdt_json
+from mio2trace.readers.opencl.calls import ProfileFolder
+from mio2trace.readers.opencl.halves import FirstHalf, SecondHalf
+from mio2trace.source import Source
 
 from tests.small_runs import Call, Program, as_json, benchmark, kinds, read
-from timeline import beside, source
-from timeline.model.profile import Profile
-from timeline.notes import Notes
-from timeline.readers import dvdt_json
-from timeline.readers.base import ReadOptions
-from timeline.readers.dvdt_calls import ProfileFolder
-from timeline.readers.dvdt_halves import FirstHalf, SecondHalf
-from timeline.source import Source
 
 HANDLES = st.sampled_from(["0x1", "0x2", "0x3"])
 INDEXES = st.sampled_from([0, 0, 1, 2, 3, -1, 1023, 1024])

@@ -25,8 +25,8 @@ from tests.conftest import missing
 from tests.small_runs import as_json, benchmark
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAM = [sys.executable, "-m", "timeline"]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+PROGRAM = [sys.executable, "-m", "mio2trace"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "timeline")}
 CALLS, LOG = benchmark(iterations=300)
 ARGS = ["run.log", "prof.json", "-o", "out.json", "-q"]
 INPUTS = ["prof.json", "run.log"]
@@ -160,8 +160,8 @@ def test_an_output_folder_that_is_gone_is_named() -> None:
 
 def test_a_folder_that_goes_while_the_trace_is_written(folder: Path) -> None:
     """From Python, where the moment can be chosen."""
-    from timeline.notes import InputError
-    from timeline.pipeline import replacing
+    from mio2trace.conversion import replacing
+    from mio2trace.notes import InputError
 
     (folder / "place").mkdir()
 
@@ -177,7 +177,7 @@ def test_a_folder_that_goes_while_the_trace_is_written(folder: Path) -> None:
 
 def test_a_current_folder_that_is_gone_does_no_harm(folder: Path) -> None:
     """With full paths it converts; without, one line."""
-    script = f"mkdir -p here && cd here && rmdir ../here && {sys.executable} -m timeline {folder}/prof.json -q -o "
+    script = f"mkdir -p here && cd here && rmdir ../here && {sys.executable} -m mio2trace {folder}/prof.json -q -o "
     full = subprocess.run(["sh", "-c", f"{script} {folder}/out.json"], env=ENVIRONMENT, capture_output=True)
     assert (full.returncode, full.stderr) == (0, b"")
     relative = subprocess.run(["sh", "-c", f"{script} out.json"], env=ENVIRONMENT, capture_output=True)
@@ -193,7 +193,7 @@ def alive_in(folder: Path) -> list[str]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if Path(os.readlink(process / "cwd")) == folder and b"timeline" in (process / "cmdline").read_bytes():
+            if Path(os.readlink(process / "cwd")) == folder and b"mio2trace" in (process / "cmdline").read_bytes():
                 found.append(process.name)
     return found
 
@@ -313,10 +313,10 @@ def test_a_standard_error_that_is_full_or_broken_costs_the_report_only() -> None
 
 def test_closed_standard_streams_do_no_harm(whole: bytes) -> None:
     """As under a daemon; a closed input that is asked for is one line."""
-    command = f"{sys.executable} -m timeline {' '.join(ARGS)} <&- >&- 2>&-"
+    command = f"{sys.executable} -m mio2trace {' '.join(ARGS)} <&- >&- 2>&-"
     assert subprocess.run(["sh", "-c", command], env=ENVIRONMENT).returncode == 0
     assert Path("out.json").read_bytes() == whole
-    command = f"{sys.executable} -m timeline - -o out2.json <&-"
+    command = f"{sys.executable} -m mio2trace - -o out2.json <&-"
     closed = subprocess.run(["sh", "-c", command], env=ENVIRONMENT, capture_output=True)
     assert (closed.returncode, closed.stderr.count(b"\n")) == (1, 1)
     assert b"standard input" in closed.stderr
@@ -341,7 +341,7 @@ def test_closed_standard_streams_do_no_harm(whole: bytes) -> None:
 def test_no_home_no_locale_no_terminal_change_nothing(whole: bytes, environment: dict[str, str]) -> None:
     """Neither the trace nor what is printed; names that are not ASCII are files like others."""
     Path("prüf.json").write_bytes(Path("prof.json").read_bytes())
-    own = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", **environment}
+    own = {"PYTHONPATH": str(ROOT / "timeline"), "PATH": "/usr/bin:/bin", **environment}
     args = ["run.log", "prüf.json", "-o", "süd.json"]
     result = subprocess.run(
         [*PROGRAM, *args],
@@ -373,8 +373,8 @@ def test_few_file_descriptors_and_no_second_process_are_enough(whole: bytes) -> 
 def test_too_little_memory_is_one_line() -> None:
     """Where it runs out is the system's choice; a limit below what Python itself needs is not ours to tell."""
     script = (
-        "import resource, sys; from timeline import cli, pipeline, build, align\n"
-        "import timeline.writers, timeline.readers\n"
+        "import resource, sys; from mio2trace import cli, conversion, draw, align\n"
+        "import mio2trace.writers, mio2trace.readers\n"
         "used = int(open('/proc/self/statm').read().split()[0]) * 4096\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + int(sys.argv.pop(1)), -1)); cli.main()"
     )
@@ -421,8 +421,8 @@ def test_a_file_that_grows_while_it_is_read_is_read_up_to_its_size_at_the_start(
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_read_as_far_as_it_goes(folder: Path) -> None:
-    from timeline.notes import Notes
-    from timeline.source import Source
+    from mio2trace.notes import Notes
+    from mio2trace.source import Source
 
     notes = Notes()
     path = folder / "shrinking"

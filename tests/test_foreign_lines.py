@@ -8,17 +8,18 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mio2trace.model.log import FrameworkLog
+from mio2trace.model.miopen import MiopenLog
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers import foreign, run_log
+from mio2trace.readers.base import ReadOptions
+from mio2trace.readers.caffe.log import GLOG, GLOG_HEAD
+from mio2trace.readers.foreign import OtherPrograms
+from mio2trace.readers.miopen import messages as miopen_messages
+from mio2trace.readers.miopen.log import _ALL_ZERO
+from mio2trace.source import Source
 
 from tests.small_runs import benchmark
-from timeline.model.log import FrameworkLog
-from timeline.model.miopen import MiopenLog
-from timeline.notes import InputError, Notes
-from timeline.readers import foreign, miopen_messages, run_log
-from timeline.readers.base import ReadOptions
-from timeline.readers.caffe_log import GLOG, GLOG_HEAD
-from timeline.readers.foreign import OtherPrograms
-from timeline.readers.miopen_log import _ALL_ZERO
-from timeline.source import Source
 
 CALLS, LOG = benchmark()
 GLOG_LINES = [line.encode() for line in LOG.splitlines()]

@@ -12,14 +12,14 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from mio2trace import conversion
+from mio2trace.conversion import convert
+from mio2trace.notes import InputError
+from mio2trace.trace import Slice
 
 from benchmarks import fuzz
 from tests.fuzz import damage, law, structures
 from tests.small_runs import as_json, benchmark
-from timeline import pipeline
-from timeline.notes import InputError
-from timeline.pipeline import convert
-from timeline.trace import Slice
 
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = ROOT / "tests" / "fuzz" / "corpus"
@@ -111,7 +111,7 @@ def test_most_generated_files_are_traces() -> None:
 
 
 def _with_a_kernel_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = pipeline._read
+    read = conversion._read
 
     def lossy(*args: Any) -> Any:
         records, facts = read(*args)
@@ -121,7 +121,7 @@ def _with_a_kernel_lost(monkeypatch: pytest.MonkeyPatch) -> None:
         ]
         return short, facts
 
-    monkeypatch.setattr(pipeline, "_read", lossy)
+    monkeypatch.setattr(conversion, "_read", lossy)
 
 
 def _with(error: BaseException) -> Any:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from mio2trace.model.miopen import MiopenLog
+from mio2trace.notes import Notes
+from mio2trace.readers import run_log
+from mio2trace.readers.base import ReadOptions
+from mio2trace.source import Source
 
 from benchmarks.fuzz_logs import check, decoded, mutated
 from benchmarks.log_speed import grown
 from tests.test_miopen_log import MIXED
 from tests.test_ops import conv_entry, entry
-from timeline.model.miopen import MiopenLog
-from timeline.notes import Notes
-from timeline.readers import run_log
-from timeline.readers.base import ReadOptions
-from timeline.source import Source
 
 LONG = (conv_entry() * 2 + entry("ConvolutionForwardBias", bDesc="1, 4, 1, 1", b="0x7f00", yDesc="1, 4, 8, 8")) * 9
 OWN = [

@@ -16,12 +16,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from timeline.gemm import Gemm, KernelFact, find_gemms
-from timeline.gemm.facts import number, size
-from timeline.gemm.roles import role_of
-from timeline.gemm.sources import Sources, plain_text
-from timeline.model.profile import BufferCreated, Enqueue, Profile, Program, Size3, TimerMark
+from mio2trace.kernels import Gemm, KernelFact, find_gemms
+from mio2trace.kernels.facts import number, size
+from mio2trace.kernels.roles import role_of
+from mio2trace.kernels.sources import Sources, plain_text
+from mio2trace.model.profile import BufferCreated, Enqueue, Profile, Program, Size3, TimerMark
 
 ONE, ZERO = struct.pack("<f", 1.0).hex(), struct.pack("<f", 0.0).hex()
 

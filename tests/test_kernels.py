@@ -13,15 +13,15 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
+from mio2trace.cli import cli
+from mio2trace.kernels import find_gemms
+from mio2trace.kernels.parts import find_parts
+from mio2trace.model.profile import Enqueue, Profile, Queue
+from mio2trace.reports.kernels import LARGEST_BUCKET, gemm_table, nearest_power
+from mio2trace.reports.numbers import Unit
+from mio2trace.reports.period import Repetition, find_repetition
 
 from tests.small_runs import Program, as_json, as_text, benchmark, read, small
-from timeline.cli import cli
-from timeline.gemm import find_gemms
-from timeline.gemm.parts import find_parts
-from timeline.model.profile import Enqueue, Profile, Queue
-from timeline.reports.kernels import LARGEST_BUCKET, gemm_table, nearest_power
-from timeline.reports.numbers import Unit
-from timeline.reports.period import Repetition, find_repetition
 
 
 def run(*args: str, stdin: bytes = b"") -> Result:

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from mio2trace.cli import cli
+from mio2trace.model.profile import Enqueue, Profile, Queue
+from mio2trace.reports.kernels import by_name, by_repetition, gemm_table
+from mio2trace.reports.numbers import STATISTICS, Unit, describe, deviation, mean
 
 from tests.conftest import ROOT, missing, shared_folder
-from timeline.cli import cli
-from timeline.model.profile import Enqueue, Profile, Queue
-from timeline.reports.kernels import by_name, by_repetition, gemm_table
-from timeline.reports.numbers import STATISTICS, Unit, describe, deviation, mean
 
 SETS = sorted(
     path
@@ -353,7 +353,7 @@ def test_our_sums_are_the_notebooks(notebook: dict[str, Any], published: Profile
 
 def test_our_rates_are_the_notebooks(notebook: dict[str, Any], published: Profile) -> None:
     """GFLOPS of all 37 GEMMs, to the digits that it printed."""
-    from timeline.gemm import find_gemms
+    from mio2trace.kernels import find_gemms
 
     ours = {row["call_index"]: row for row in gemm_table(published, find_gemms(published), Unit("ns")).rows}
     compared = 0

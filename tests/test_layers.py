@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from mio2trace.align import EVIDENCE, NONE, Alignment, LayerRun, Placement, align
+from mio2trace.model.log import FrameworkLog
+from mio2trace.model.profile import Enqueue
+from mio2trace.notes import InputError, Notes
 
 from tests.synthetic_run import MS, SECOND, START, US, Clocks, Kernel, Layer, Run, make_run, random_net
-from timeline.align import EVIDENCE, NONE, Alignment, LayerRun, Placement, align
-from timeline.model.log import FrameworkLog
-from timeline.model.profile import Enqueue
-from timeline.notes import InputError, Notes
 
 seeds = st.integers(0, 2**32 - 1).map(Random)
 USED = ("timer marks", "position", "boundary stamps", "recurrence", "durations")

@@ -15,16 +15,16 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
+from mio2trace.align import NONE, Alignment, LayerRun, Links, Net, Placement
+from mio2trace.align.layers.net import NetLayerSpec
+from mio2trace.cli import cli
+from mio2trace.kernels.facts import MAIN, Gemm, KernelFact
+from mio2trace.model.operation import Operation, Phase
+from mio2trace.model.profile import Enqueue, Profile
+from mio2trace.reports.layers import executions
 
 from tests.conftest import ROOT, shared_folder
 from tests.small_runs import as_json, benchmark
-from timeline.align import NONE, Alignment, LayerRun, Links, Net, Placement
-from timeline.align.net import NetLayerSpec
-from timeline.cli import cli
-from timeline.gemm.facts import MAIN, Gemm, KernelFact
-from timeline.model.operation import Operation, Phase
-from timeline.model.profile import Enqueue, Profile
-from timeline.reports.layers import executions
 
 SAMPLES = shared_folder() / "samples"
 LOGS = sorted(

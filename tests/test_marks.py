@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from mio2trace.align import NONE, Alignment, align
+from mio2trace.model.log import FrameworkLog, LogEvent
+from mio2trace.notes import Notes
 
 from tests.synthetic_run import Kernel, Layer, Run, make_run, random_net
-from timeline.align import NONE, Alignment, align
-from timeline.model.log import FrameworkLog, LogEvent
-from timeline.notes import Notes
 
 seeds = st.integers(0, 2**32 - 1).map(Random)
 MARKS_ONLY = frozenset({"recurrence", "durations", "boundary stamps", "position"})

@@ -12,13 +12,12 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from timeline.model.log import LocalTime
-from timeline.model.miopen import Command, Entry, Message, MiopenLog
-from timeline.notes import Notes
-from timeline.readers.miopen_lines import parse_range
-from timeline.readers.miopen_log import MiopenDecoder
-from timeline.readers.miopen_messages import classify
+from mio2trace.model.log import LocalTime
+from mio2trace.model.miopen import Command, Entry, Message, MiopenLog
+from mio2trace.notes import Notes
+from mio2trace.readers.miopen.lines import parse_range
+from mio2trace.readers.miopen.log import MiopenDecoder
+from mio2trace.readers.miopen.messages import classify
 
 SIGNATURE = "miopenStatus_t miopenConvolutionForward(miopenHandle_t, const void *, const miopenTensorDescriptor_t){"
 PARAMS = (

@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import mio2trace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mio2trace.notes import InputError
+from mio2trace.trace import NO_ARGS, CounterValue, Event, Flow, Process, Slice, Trace, Track
+from mio2trace.writers import by_suffix, chrome_json
+from mio2trace.writers import native as native_form
+from mio2trace.writers.native import protobuf
 
-import timeline
 from tests.conftest import UI, Engine, missing, shared_folder
 from tests.native_packets import Native, classes, differences, read_json, read_native
 from tests.test_perfetto import COMMITTED, REAL, picture
-from timeline.notes import InputError
-from timeline.trace import NO_ARGS, CounterValue, Event, Flow, Process, Slice, Trace, Track
-from timeline.writers import by_suffix, chrome_json
-from timeline.writers import native as native_form
-from timeline.writers.native import protobuf
 
 pytest.importorskip("perfetto", reason="no classes to read the native form with: pip install perfetto")
 
@@ -404,7 +404,7 @@ def test_every_set_is_the_same_in_both_forms(tmp_path: Path, engine: Engine, nam
     if not all(path.exists() for path in files):
         missing("shared", f"no real samples in {SAMPLES}")
     try:
-        done = timeline.convert(*files, output=tmp_path / "out.json", **named)
+        done = mio2trace.convert(*files, output=tmp_path / "out.json", **named)
     except InputError as error:
         pytest.skip(f"no trace comes of it: {error}")
     with open(tmp_path / "out.pftrace.gz", "wb") as file:
@@ -461,7 +461,7 @@ def test_there_are_sets() -> None:
 def test_the_ui_opens_it(tmp_path: Path, ui: UI) -> None:
     """No error shown; tracks lie under their process, in order; details and arrows are there."""
     (name, files) = next(iter(COMMITTED.items()))
-    timeline.convert(*files, output=tmp_path / f"{name}.pftrace.gz")
+    mio2trace.convert(*files, output=tmp_path / f"{name}.pftrace.gz")
     page = ui(tmp_path / f"{name}.pftrace.gz")
     page.expand()
     tracks = page.tracks()

@@ -8,16 +8,16 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import mio2trace
 import pytest
+from mio2trace.cli import SMALLER, cli
+from mio2trace.notes import InputError
+from mio2trace.trace import Process, Slice, Trace, Track
+from mio2trace.writers import WRITERS, Written, write
+from mio2trace.writers.size import MANY_SLICES
 
-import timeline
 from tests.conftest import shared_folder
 from tests.test_native import ROOT, SETS
-from timeline.cli import SMALLER, cli
-from timeline.notes import InputError
-from timeline.trace import Process, Slice, Trace, Track
-from timeline.writers import WRITERS, Written, write
-from timeline.writers.size import MANY_SLICES
 
 # The sets that stand for the others: every kind of input and of picture.
 FEW = [name for name in SETS if not name.startswith("dvdt") or "train" in name or "two-queues" in name]
@@ -94,7 +94,7 @@ def test_other_viewers_rules_are_kept(tmp_path: Path, name: str) -> None:
     if not all(path.exists() for path in files):
         pytest.skip(f"no real samples in {shared_folder()}")
     try:
-        timeline.convert(*files, output=tmp_path / "out.json", **named)
+        mio2trace.convert(*files, output=tmp_path / "out.json", **named)
     except InputError as error:
         pytest.skip(f"no trace comes of it: {error}")
     text = (tmp_path / "out.json").read_text("utf-8")
@@ -163,7 +163,7 @@ def test_a_large_trace_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """In one line, with options that there are and that are not in use yet; then the bytes a kernel."""
     from click.testing import CliRunner
 
-    monkeypatch.setattr("timeline.writers.size.MANY_SLICES", 10)
+    monkeypatch.setattr("mio2trace.writers.size.MANY_SLICES", 10)
     run = ROOT / "traces" / "alexnet-b1-train"
     words = [str(run / "run.log"), str(run / "prof.json.gz"), "-o", str(tmp_path / "out.pftrace.gz")]
     lines = CliRunner().invoke(cli, words).stderr.splitlines()

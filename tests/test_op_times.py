@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from mio2trace.cli import cli
 
 from benchmarks.attribution import names, samples
 from tests.conftest import shared_folder
-from timeline.cli import cli
 
 FOLDER = samples(shared_folder())
 SETS = [name for name in names(FOLDER) if (FOLDER / name / "prof.json").exists()]

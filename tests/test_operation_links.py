@@ -9,24 +9,24 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import mio2trace
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mio2trace.align import align
+from mio2trace.align.clocks.axis import Timeline
+from mio2trace.align.operations import OUTSIDE, Evidence, Links, link_operations, same_process
+from mio2trace.align.operations.sizes import is_part, may_be_part
+from mio2trace.model.operation import Gemm, Launch, Operation, OperationDirection
+from mio2trace.model.profile import BufferCreated, Enqueue, Profile, Queue
+from mio2trace.notes import InputError, Notes
+from mio2trace.summary.explain import explain
 
-import timeline
 from benchmarks import mutate_runs
 from benchmarks.attribution import AS_RECORDED, MASKED, Way, convert, names, partners, runs, samples
 from benchmarks.attribution_score import score
 from tests.conftest import shared_folder
-from timeline.align import align
-from timeline.align.axis import Timeline
-from timeline.align.operations import OUTSIDE, Evidence, Links, link_operations, same_process
-from timeline.align.operations.sizes import is_part, may_be_part
-from timeline.model.operation import Gemm, Launch, Operation, OperationDirection
-from timeline.model.profile import BufferCreated, Enqueue, Profile, Queue
-from timeline.notes import InputError, Notes
-from timeline.summary.explain import explain
 
 seeds = st.integers(0, 2**32 - 1).map(Random)
 FOLDER = samples(shared_folder())
@@ -447,7 +447,7 @@ def test_without_clocks_operations_carry_the_layers(name: str, tmp_path: Path) -
     """By order alone, where layer lines stand between the entries: a kernel's layer is that of its operation."""
     folder = FOLDER / name
     out = tmp_path / "out.json"
-    timeline.convert(folder / "run.log", folder / "prof.json", output=out, by_order_alone=True, check=True)
+    mio2trace.convert(folder / "run.log", folder / "prof.json", output=out, by_order_alone=True, check=True)
     found = score(json.loads(out.read_bytes()), json.loads((folder / "truth.json").read_bytes()))
     assert found["right"] == found["kernels"]
     assert found["layers"]["wrong"] == 0

@@ -12,23 +12,22 @@ import msgspec
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-
-from timeline.model.miopen import Command, MiopenLog
-from timeline.model.operation import Gemm, Operation, OperationDirection
-from timeline.notes import Notes
-from timeline.ops import driver_command, log_form, operations
-from timeline.ops.command import form_of, parse, split
-from timeline.ops.conv import ConvProblem
-from timeline.ops.elementwise import ActivProblem, OpTensorProblem, SoftmaxProblem
-from timeline.ops.kernel_names import kernel_name, normalise
-from timeline.ops.keys import find_db_key, network_config
-from timeline.ops.norm import BnormProblem, LrnProblem
-from timeline.ops.pool import PoolProblem
-from timeline.ops.problem import CommandError, Form, Problem
-from timeline.ops.solvers import SOLVERS, family, solver_name
-from timeline.ops.table import OPS, launches
-from timeline.ops.values import Tensor, common_layout, conv_descriptor, layouts, packed_strides, tensor
-from timeline.readers.miopen_log import MiopenDecoder
+from mio2trace.kernels.names import kernel_name, normalise
+from mio2trace.model.miopen import Command, MiopenLog
+from mio2trace.model.operation import Gemm, Operation, OperationDirection
+from mio2trace.notes import Notes
+from mio2trace.ops import driver_command, log_form, operations
+from mio2trace.ops.command import form_of, parse, split
+from mio2trace.ops.families.conv import ConvProblem
+from mio2trace.ops.families.elementwise import ActivProblem, OpTensorProblem, SoftmaxProblem
+from mio2trace.ops.families.norm import BnormProblem, LrnProblem
+from mio2trace.ops.families.pool import PoolProblem
+from mio2trace.ops.log.keys import find_db_key, network_config
+from mio2trace.ops.problem import CommandError, Form, Problem
+from mio2trace.ops.solvers import SOLVERS, family, solver_name
+from mio2trace.ops.table import OPS, launches
+from mio2trace.ops.values import Tensor, common_layout, conv_descriptor, layouts, packed_strides, tensor
+from mio2trace.readers.miopen.log import MiopenDecoder
 
 FOREIGN = re.compile(rb"[IWEF]\d{4} |\[dv/dt\]")
 SETS = (

@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from mio2trace.model.operation import Operation
+from mio2trace.ops import operations
+from mio2trace.ops.log.assemble import Assembly
+from mio2trace.ops.table import launches
 
 from tests.test_ops import SETS, conv_entry, decode, entry, load, ops_of
-from timeline.model.operation import Operation
-from timeline.ops import operations
-from timeline.ops.assemble import Assembly
-from timeline.ops.table import launches
 
 WITH_PROFILE = tuple(
     name for name in SETS if name not in ("m121-alexnet-infer-interleaved", "m290-lenet-train-cmdonly")

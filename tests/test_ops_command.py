@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from mio2trace.cli import cli
+from mio2trace.reports.ops import COLUMNS, SEED_COLUMNS
 
 from tests.test_ops import conv_entry, entry
-from timeline.cli import cli
-from timeline.reports.ops import COLUMNS, SEED_COLUMNS
 
 X = {"1.0": "2, 6, 9, 8", "1.2": "2, 6, 9, 8", "2.0": "{2, 6, 9, 8}, {432, 72, 8, 1}, packed, "}
 W = {"1.0": "10, 6, 3, 5", "1.2": "10, 6, 3, 5", "2.0": "{10, 6, 3, 5}, {90, 15, 5, 1}, packed, "}
@@ -206,7 +206,7 @@ def test_a_reader_that_goes_away_is_no_traceback(command: str, tmp_path: Path) -
     read, write = os.pipe()
     os.close(read)
     process = subprocess.run(
-        [sys.executable, "-m", "timeline", command, str(path), "-q"], stdout=write, stderr=subprocess.PIPE, check=False
+        [sys.executable, "-m", "mio2trace", command, str(path), "-q"], stdout=write, stderr=subprocess.PIPE, check=False
     )
     os.close(write)
     assert (process.returncode, process.stderr) == (1, b"")

@@ -7,13 +7,12 @@ import io
 import zlib
 from pathlib import Path
 
+import mio2trace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-import timeline
-from timeline.writers import WRITERS
-from timeline.writers.packed import _HEAD, Packed
+from mio2trace.writers import WRITERS
+from mio2trace.writers.packed import _HEAD, Packed
 
 STRATEGIES = [zlib.Z_DEFAULT_STRATEGY, zlib.Z_FILTERED]
 ALEXNET = Path(__file__).parent.parent / "traces" / "alexnet-b1-train"
@@ -55,7 +54,7 @@ def test_each_form_is_packed_as_it_packs_best(writer: object) -> None:
     """Its strategy is the better one on a real run."""
     assert writer in WRITERS
     form = WRITERS[0] if writer is WRITERS[0] else WRITERS[1]
-    trace = timeline.convert(ALEXNET / "run.log", ALEXNET / "prof.json.gz", host_calls="none").trace
+    trace = mio2trace.convert(ALEXNET / "run.log", ALEXNET / "prof.json.gz", host_calls="none").trace
     file = io.BytesIO()
     form.write(trace, file, to_pack=True)
     sizes = {strategy: len(packed([file.getvalue()], strategy)) for strategy in STRATEGIES}

@@ -319,7 +319,7 @@ REAL: list[tuple[str, ...]] = [
 
 def convert(out: Path, *words: str | Path) -> Path:
     """Run the program as a user would; it must succeed."""
-    command = [sys.executable, "-m", "timeline", *map(str, words), "-o", str(out), "--check"]
+    command = [sys.executable, "-m", "mio2trace", *map(str, words), "-o", str(out), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return out
@@ -401,7 +401,7 @@ def test_every_sample_converts_or_is_refused(tmp_path: Path, engine: Engine, sha
     converted = 0
     for path in files + repositories:
         out.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "timeline", str(path), "-o", str(out), "--quiet", "--check"]
+        command = [sys.executable, "-m", "mio2trace", str(path), "-o", str(out), "--quiet", "--check"]
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
         name = str(path.relative_to(root))
         if done.returncode == 0:

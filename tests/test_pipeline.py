@@ -9,12 +9,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import mio2trace
 import pytest
+from mio2trace.conversion import Conversion, convert, replacing
+from mio2trace.notes import InputError, OptionError
 
-import timeline
 from tests.small_runs import Program, as_json, as_text, benchmark, kinds, small
-from timeline.notes import InputError, OptionError
-from timeline.pipeline import Conversion, convert, replacing
 
 CALLS, LOG = benchmark()
 TIMER = {
@@ -127,9 +127,9 @@ def test_a_profile_alone_and_a_log_alone_are_traces(files: dict[str, str]) -> No
 def test_convert_returns_what_it_documents(files: dict[str, str], tmp_path: Path) -> None:
     """The trace, its metadata, the notes and the report; without an output nothing is written."""
     before = set(tmp_path.iterdir())
-    result = timeline.convert(Path(files["log"]), files["prof"])
+    result = mio2trace.convert(Path(files["log"]), files["prof"])
     assert set(tmp_path.iterdir()) == before
-    assert isinstance(result, timeline.Conversion)
+    assert isinstance(result, mio2trace.Conversion)
     assert sum(getattr(event, "category", "") == "kernel" for event in result.trace.events()) == 8
     assert result.report[0].startswith("prof: dv/dt profile (JSON): profile of ")
     assert any(line.startswith("layers: 8 of 8 kernels and copies attributed") for line in result.report)

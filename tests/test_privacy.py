@@ -21,18 +21,18 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mio2trace import privacy
+from mio2trace.conversion import HostCalls, convert
+from mio2trace.model import log, miopen, profile, tf
+from mio2trace.notes import OptionError
+from mio2trace.privacy import A_WORD, KINDS, NEVER_SHOWN, SHOWN, Cleaner
+from mio2trace.writers import WRITERS
 
 from tests.canaries import BY_NAME, CANARIES, PROMPT, leaks
 from tests.small_runs import as_json, as_text, benchmark
-from timeline import privacy
-from timeline.model import log, miopen, profile, tf
-from timeline.notes import OptionError
-from timeline.pipeline import HostCalls, convert
-from timeline.privacy import A_WORD, KINDS, NEVER_SHOWN, SHOWN, Cleaner
-from timeline.writers import WRITERS
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAM = [sys.executable, "-m", "timeline"]
+PROGRAM = [sys.executable, "-m", "mio2trace"]
 
 # ---- where the canaries sit
 
@@ -189,7 +189,7 @@ def test_no_canary_reaches_a_table(tmp_path: Path, command: tuple[str, ...]) -> 
     whole = (caffe(CANARIES["a home folder"]) + text).encode() + b"[dv/dt] <<\n" + profile_ + b"\n[dv/dt] >>\n"
     log_file.write_bytes(whole)
     own = {"HOME": "/home/canary", "USER": "canary", "HOSTNAME": "canary", "SECRET_TOKEN": "canary"}
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **own}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "timeline"), **own}
     result = subprocess.run([*PROGRAM, *command, str(log_file)], cwd=folder, env=environment, capture_output=True)
     assert result.returncode == 0, result.stderr
     assert len(result.stdout.splitlines()) > 1
@@ -203,7 +203,13 @@ def test_nothing_of_the_machine_that_converts_reaches_the_trace(tmp_path: Path) 
     folder.mkdir()
     (folder / "canary.log").write_text(LOG)
     (folder / "canary.json").write_bytes(as_json(CALLS))
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": "/home/canary", "USER": "canary", "CANARY": "canary"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "timeline"),
+        "HOME": "/home/canary",
+        "USER": "canary",
+        "CANARY": "canary",
+    }
     for target in ("out.json", "out.json.gz"):
         args = [str(folder / "canary.log"), str(folder / "canary.json"), "-o", str(tmp_path / target), "--summary"]
         subprocess.run([*PROGRAM, *args, str(tmp_path / "s.json")], cwd=folder, env=environment, check=True)
@@ -226,7 +232,7 @@ def test_kernel_sources_are_never_shown(tmp_path: Path) -> None:
     convert(path, output=out, keep=KINDS, host_calls="all")
     assert not leaks(out.getvalue())
     result = subprocess.run(
-        [*PROGRAM, "inspect", str(path)], capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        [*PROGRAM, "inspect", str(path)], capture_output=True, env={**os.environ, "PYTHONPATH": str(ROOT / "timeline")}
     )
     if result.returncode != 2:
         assert result.stdout
@@ -262,7 +268,7 @@ def test_keep_is_an_option_of_convert(tmp_path: Path) -> None:
     assert b"/scratch/canary/run7" in out.getvalue()
     with pytest.raises(OptionError, match="no such kind to keep: names; expected paths, hosts"):
         convert(path, keep=["names"])
-    from timeline.cli import KEEP_WORDS
+    from mio2trace.cli import KEEP_WORDS
 
     assert KEEP_WORDS == KINDS
 

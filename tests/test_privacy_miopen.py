@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from mio2trace.cli import cli
+from mio2trace.conversion import HostCalls, convert
+from mio2trace.writers import WRITERS
 
 from tests.canaries import CANARIES, leaks
-from timeline.cli import cli
-from timeline.pipeline import HostCalls, convert
-from timeline.writers import WRITERS
 
 RUN = Path(__file__).resolve().parent.parent / "traces" / "alexnet-b1-miopen29"
 LOG = gzip.decompress((RUN / "run.log.gz").read_bytes()).decode()

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from mio2trace.cli import cli
+from mio2trace.conversion import convert
+from mio2trace.writers import WRITERS
 
 from tests.canaries import BY_NAME, CANARIES, PROMPT, leaks
 from tests.small_runs import SECOND, as_json, benchmark
 from tests.tf_files import CPU, GPU, KERNELS, number, packed, pairs, sized, varint
-from timeline.cli import cli
-from timeline.pipeline import convert
-from timeline.writers import WRITERS
 
 LAYERS = ("v/tower_0/cg/conv0/conv2d/Conv2D", "v/tower_0/cg/affine1/xw_plus_b", "global_step")
 START_US = int(SECOND.replace(tzinfo=datetime.UTC).timestamp()) * 1_000_000 + 100

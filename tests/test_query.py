@@ -14,14 +14,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import mio2trace
 import pytest
 from click.testing import CliRunner, Result
+from mio2trace.cli import cli
+from mio2trace.queries import prelude, shipped, text
 
-import timeline
 from tests.conftest import ROOT, Engine, missing
 from tests.perfetto_tools.tp_query import TraceProcessor, TraceProcessorError, find_node, find_web_dist
-from timeline.cli import cli
-from timeline.queries import prelude, shipped, text
 
 RUN = ROOT / "traces" / "alexnet-b1-train"
 QUERIES = shipped()
@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One run in both forms."""
     made = tmp_path_factory.mktemp("query")
     for name in ("out.json", "out.pftrace.gz"):
-        timeline.convert(RUN / "run.log", RUN / "prof.json.gz", output=made / name)
+        mio2trace.convert(RUN / "run.log", RUN / "prof.json.gz", output=made / name)
     return made
 
 
@@ -205,7 +205,7 @@ def test_what_the_sample_lacks(tmp_path: Path, engine: Engine) -> None:
 @pytest.mark.engine
 def test_printed_times_have_slowest_layers_too(tmp_path: Path, engine: Engine) -> None:
     """A log without a profile."""
-    timeline.convert(RUN / "run.log", output=tmp_path / "out.json")
+    mio2trace.convert(RUN / "run.log", output=tmp_path / "out.json")
     processor = engine(tmp_path / "out.json")
     for statement in prelude():
         processor.query(statement)
@@ -307,7 +307,7 @@ def test_without_an_engine_nothing_is_fetched(folder: Path, bare: Path, monkeypa
     def never(*_: object, **__: object) -> Any:
         raise AssertionError("the package was asked")
 
-    monkeypatch.setattr("timeline.commands.query._ask", never)
+    monkeypatch.setattr("mio2trace.commands.query._ask", never)
     done = query(folder / "out.json", "evidence")
     assert done.exit_code == 1
     assert len(done.stderr.splitlines()) == 1
@@ -320,7 +320,7 @@ def test_without_an_engine_nothing_is_fetched(folder: Path, bare: Path, monkeypa
 
 def test_the_engine_is_looked_for_in_order(folder: Path, bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The option, the variable, the PATH, the package's own folder; with --download the package may fetch one."""
-    from timeline.tables import Table
+    from mio2trace.reports.tables import Table
 
     taken: list[str | None] = []
 
@@ -328,7 +328,7 @@ def test_the_engine_is_looked_for_in_order(folder: Path, bare: Path, monkeypatch
         taken.append(engine)
         return Table(columns=("n",), rows=[])
 
-    monkeypatch.setattr("timeline.commands.query._ask", ask)
+    monkeypatch.setattr("mio2trace.commands.query._ask", ask)
     words = (folder / "out.json", "evidence")
     assert query(*words, "--download").exit_code == 0
     cache = bare.parent / ".local/share/perfetto/prebuilts"

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mio2trace.model.log import FrameworkLog
+from mio2trace.model.miopen import MiopenLog
+from mio2trace.model.profile import Profile
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers import detect, run_log
+from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.source import Source
 
 from tests.small_runs import Program, as_json, as_text, benchmark, kinds, plain, read, small
-from timeline.model.log import FrameworkLog
-from timeline.model.miopen import MiopenLog
-from timeline.model.profile import Profile
-from timeline.notes import InputError, Notes
-from timeline.readers import detect, run_log
-from timeline.readers.base import ReadOptions, Records
-from timeline.source import Source
 
 CALLS, LOG = benchmark()
 BLOCK = b"[dv/dt] <<\n" + as_json(small()) + b"\n[dv/dt] >>\n"

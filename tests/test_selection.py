@@ -7,22 +7,22 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import mio2trace
 import msgspec
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mio2trace import cli, summary
+from mio2trace.align import align
+from mio2trace.conversion import Conversion
+from mio2trace.draw import BuildOptions, Selection, build
+from mio2trace.draw.selection import parse_duration, parse_iterations
+from mio2trace.notes import Notes, OptionError
+from mio2trace.trace import CounterValue, Event, Flow, InvariantError, Slice, Trace, checked
 
-import timeline
 from tests.conftest import ROOT, Engine
 from tests.test_trace import tangled
-from timeline import cli, summary
-from timeline.align import align
-from timeline.build import BuildOptions, Selection, build
-from timeline.build.selection import parse_duration, parse_iterations
-from timeline.notes import Notes, OptionError
-from timeline.pipeline import Conversion
-from timeline.trace import CounterValue, Event, Flow, InvariantError, Slice, Trace, checked
 
 TRACES = ROOT / "traces"
 MIOPEN = (TRACES / "alexnet-b1-miopen29" / "run.log.gz", TRACES / "alexnet-b1-miopen29" / "prof.json.gz")
@@ -32,7 +32,7 @@ CONTAINERS = ("pass", "layer", "operation")
 
 
 def convert(files: tuple[Path, ...], **options: Any) -> Conversion:
-    return timeline.convert(*files, check=True, **options)
+    return mio2trace.convert(*files, check=True, **options)
 
 
 def slices(trace: Trace, *categories: str) -> list[Slice]:
@@ -186,13 +186,13 @@ def test_what_is_not_there_is_said(options: dict[str, Any], message: str, tmp_pa
     output = tmp_path / "out.json"
     output.write_text("as before")
     with pytest.raises(OptionError, match=message):
-        timeline.convert(*TRAIN, output=output, **options)
+        mio2trace.convert(*TRAIN, output=output, **options)
     assert output.read_text() == "as before"
 
 
 def test_a_log_alone_has_no_kernels_to_choose_from() -> None:
     with pytest.raises(OptionError, match="--top 3: there is no GPU profile to choose from"):
-        timeline.convert(TRAIN[0], top=3)
+        mio2trace.convert(TRAIN[0], top=3)
 
 
 def test_counters_lie_in_the_part_drawn() -> None:
@@ -255,7 +255,7 @@ def test_the_warning_names_options_that_there_are() -> None:
 
 
 def test_the_check_finds_a_kernel_that_is_neither_drawn_nor_left_out() -> None:
-    trace = timeline.convert(*MIOPEN, top=3).trace
+    trace = mio2trace.convert(*MIOPEN, top=3).trace
     count, total = len(by_call(trace)), sum(e.dur_ns for e in by_call(trace).values())
     for _ in checked(trace, count + trace.left_out, total + trace.left_out_ns):
         pass

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mio2trace import source as source_module
+from mio2trace.notes import InputError, Notes
+from mio2trace.source import HEAD, Source
 
 from tests.small_runs import kinds
-from timeline import source as source_module
-from timeline.notes import InputError, Notes
-from timeline.source import HEAD, Source
 
 LINES = b"one\ntwo\r\nthree\rstill three\n\nlast"
 
@@ -239,7 +239,9 @@ def test_the_blocks_of_a_plain_file_can_be_read_again_from_any_on(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "data", [b"", gzip.compress(LINES), b"\xef\xbb\xbf" + LINES, LINES.decode().encode("utf-16"), b"\x1f\x8b"]
+    "data",
+    [b"", gzip.compress(LINES), b"\xef\xbb\xbf" + LINES, LINES.decode().encode("utf-16"), b"\x1f\x8b"],
+    ids=["empty", "gzip", "byte order mark", "UTF-16", "gzip of nothing"],
 )
 def test_a_file_whose_bytes_are_not_its_content_has_no_plain_blocks(tmp_path: Path, data: bytes) -> None:
     """It must be decoded from the start."""

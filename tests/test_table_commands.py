@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import pytest
 from click.testing import CliRunner, Result
+from mio2trace.cli import cli
+from mio2trace.reports.tables import Table, print_table
 
 from tests.small_runs import as_json, as_text, benchmark
 from tests.test_ops import conv_entry
-from timeline.cli import cli
-from timeline.tables import Table, print_table
 
 
 class Case(NamedTuple):

@@ -9,8 +9,7 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from timeline.tables import FORMS, Cell, Form, Table, grouped, print_table
+from mio2trace.reports.tables import FORMS, Cell, Form, Table, grouped, print_table
 
 ROWS: list[dict[str, Cell]] = [
     {"name": "a, b", "size": 3, "M": 1, "N": 2, "words": ("x", "y")},

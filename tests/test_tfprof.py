@@ -13,6 +13,18 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mio2trace.model.tf import Execution, Printed, TfNode, TfProfile, TfView
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers import READERS, detect, run_log
+from mio2trace.readers.base import ReadOptions
+from mio2trace.readers.tf import profile_proto as reader
+from mio2trace.readers.tf import run_metadata as metadata_reader
+from mio2trace.readers.tf import step_stats_text, views
+from mio2trace.readers.tf.forms import FORMS
+from mio2trace.reports import tfprof
+from mio2trace.reports import tfprof_scope as scope
+from mio2trace.reports.tables import print_table
+from mio2trace.source import Source
 
 from tests.conftest import shared_folder
 from tests.tf_files import (
@@ -31,18 +43,6 @@ from tests.tf_files import (
     sized,
     varint,
 )
-from timeline.model.tf import Execution, Printed, TfNode, TfProfile, TfView
-from timeline.notes import InputError, Notes
-from timeline.readers import READERS, detect, run_log
-from timeline.readers.base import ReadOptions
-from timeline.readers.tf import profile_proto as reader
-from timeline.readers.tf import run_metadata as metadata_reader
-from timeline.readers.tf import step_stats_text, views
-from timeline.readers.tf.forms import FORMS
-from timeline.reports import tfprof
-from timeline.reports import tfprof_scope as scope
-from timeline.source import Source
-from timeline.tables import print_table
 
 SETS = ("gpu_streams_resnet_v2", "tf18_bench_resnet50_v2", "tf215_resnet_v2")
 ONE_STEP = ("trace_file.json.gz", "trace_file_stepstats.pbtxt.gz", "run_metadata.pb")

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from mio2trace.cli import cli
+from mio2trace.model.tf import TfNode, TfProfile
+from mio2trace.reports.tfprof import COLUMNS
 
 from tests.tf_files import CPU, GPU, START_US, node, profile_proto, run_metadata
-from timeline.cli import cli
-from timeline.model.tf import TfNode, TfProfile
-from timeline.reports.tfprof import COLUMNS
 
 CONV = "v/tower_0/cg/conv0/conv2d/Conv2D"
 RELU = "v/tower_0/cg/Relu_1"
@@ -239,7 +239,7 @@ def test_several_profiles_are_refused(file: str, tmp_path: Path) -> None:
 def test_nothing_of_tensorflow_or_numpy_is_loaded(file: str) -> None:
     """The program's own decoder needs none, and the command starts fast."""
     script = (
-        "import sys\nfrom timeline.cli import cli\n"
+        "import sys\nfrom mio2trace.cli import cli\n"
         f"cli.main(['tfprof', {file!r}], standalone_mode=False)\n"
         "print([name for name in ('tensorflow', 'google', 'numpy', 'pandas') if name in sys.modules], file=sys.stderr)"
     )

@@ -11,18 +11,18 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mio2trace.conversion import convert
+from mio2trace.model.tf import TfProfile, TfView
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers.base import Reader, ReadOptions
+from mio2trace.readers.tf import profile_proto as profile_reader
+from mio2trace.readers.tf import run_metadata as metadata_reader
+from mio2trace.readers.tf import step_stats_text, timeline_json, views
+from mio2trace.readers.tf.wire import WireError, fields, numbers, varint
+from mio2trace.reports import tfprof, tfprof_scope
+from mio2trace.source import Source
 
 from tests.tf_files import CPU, GPU, KERNELS, START_US, node, number, profile_proto, random_profile, run_metadata, sized
-from timeline.model.tf import TfProfile, TfView
-from timeline.notes import InputError, Notes
-from timeline.pipeline import convert
-from timeline.readers.base import Reader, ReadOptions
-from timeline.readers.tf import profile_proto as profile_reader
-from timeline.readers.tf import run_metadata as metadata_reader
-from timeline.readers.tf import step_stats_text, timeline_json, views
-from timeline.readers.tf.wire import WireError, fields, numbers, varint
-from timeline.reports import tfprof, tfprof_scope
-from timeline.source import Source
 
 RECORDS = {
     CPU: [("a/x", START_US, 3, "a/x = Conv2D(b)"), ("b:c", START_US + 9, 0, "b = NoOp()")],

@@ -15,18 +15,18 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mio2trace.align.layers.scopes import Device, layer_of
+from mio2trace.conversion import Conversion, convert
+from mio2trace.draw import BuildOptions, build
+from mio2trace.draw.executions import ExecutionSide
+from mio2trace.model.tf import TfNode, TfProfile
+from mio2trace.notes import InputError, Notes
+from mio2trace.trace import CounterValue, Slice, Trace, checked
 
 from tests.conftest import UI, Engine
 from tests.small_runs import Program, as_json, benchmark
 from tests.test_tfprof import ONE_STEP, SETS, sample
 from tests.tf_files import CPU, GPU, KERNELS, START_US, node, profile_proto, random_profile, run_metadata
-from timeline.align.scopes import Device, layer_of
-from timeline.build import BuildOptions, build
-from timeline.build.executions import ExecutionSide
-from timeline.model.tf import TfNode, TfProfile
-from timeline.notes import InputError, Notes
-from timeline.pipeline import Conversion, convert
-from timeline.trace import CounterValue, Slice, Trace, checked
 
 seeds = st.integers(0, 2**32 - 1).map(Random)
 

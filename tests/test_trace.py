@@ -11,15 +11,15 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mio2trace import summary
+from mio2trace.align import NONE, Alignment, align
+from mio2trace.draw import BuildOptions, build
+from mio2trace.model.log import FrameworkLog
+from mio2trace.model.profile import BufferCreated, Enqueue, HostCall, Profile, Queue
+from mio2trace.notes import Notes
+from mio2trace.trace import CounterValue, Event, Flow, InvariantError, Process, Slice, Trace, Track, checked
 
 from tests.synthetic_run import MS, SECOND, US, Clocks, Run, make_run, random_net
-from timeline import summary
-from timeline.align import NONE, Alignment, align
-from timeline.build import BuildOptions, build
-from timeline.model.log import FrameworkLog
-from timeline.model.profile import BufferCreated, Enqueue, HostCall, Profile, Queue
-from timeline.notes import Notes
-from timeline.trace import CounterValue, Event, Flow, InvariantError, Process, Slice, Trace, Track, checked
 
 HostCalls = Literal["all", "enqueue", "none"]
 seeds = st.integers(0, 2**32 - 1).map(Random)

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import mio2trace
 import pytest
-
-import timeline
 
 TRACES = Path(__file__).resolve().parent.parent / "traces"
 RUNS = sorted(folder.name for folder in TRACES.iterdir() if folder.is_dir())
@@ -18,7 +17,7 @@ RUNS = sorted(folder.name for folder in TRACES.iterdir() if folder.is_dir())
 
 def convert(run: str, output: Path, **options: Any) -> dict[str, Any]:
     inputs = [path for path in sorted((TRACES / run).iterdir()) if not re.search(r"\.(trace|truth)\.json$", path.name)]
-    timeline.convert(*inputs, output=output, check=True, **options)
+    mio2trace.convert(*inputs, output=output, check=True, **options)
     trace: dict[str, Any] = json.loads(output.read_bytes())
     return trace
 
@@ -62,7 +61,7 @@ def test_trace_is_the_golden_one(run: str, tmp_path: Path, golden: Callable[[Pat
     output = tmp_path / "out.json"
     convert(run, output)
     # The version is the one thing that may change without the picture changing.
-    text = output.read_bytes().replace(f"mio2trace {timeline.__version__}".encode(), b"mio2trace VERSION")
+    text = output.read_bytes().replace(f"mio2trace {mio2trace.__version__}".encode(), b"mio2trace VERSION")
     assert text.count(b"mio2trace VERSION") == 1
     golden(TRACES / run / f"{run}.trace.json", text)
 

@@ -19,17 +19,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import mio2trace
 import pytest
 from click.testing import CliRunner
+from mio2trace import viewer
+from mio2trace.cli import cli
+from mio2trace.trace import Event, Process, Slice, Trace, Track
+from mio2trace.viewer import UI, ViewError, bound, find_trace, slowest_layer
+from mio2trace.writers import WRITERS
 
-import timeline
 from tests.conftest import ROOT
 from tests.perfetto_tools.perfetto_ui import PerfettoUI
-from timeline import viewer
-from timeline.cli import cli
-from timeline.trace import Event, Process, Slice, Trace, Track
-from timeline.viewer import UI, ViewError, bound, find_trace, slowest_layer
-from timeline.writers import WRITERS
 
 RUN = ROOT / "traces" / "alexnet-b1-train"
 INPUTS = (RUN / "run.log", RUN / "prof.json.gz")
@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same run in every form."""
     made = tmp_path_factory.mktemp("view")
     for name in FORMS:
-        timeline.convert(*INPUTS, output=made / name)
+        mio2trace.convert(*INPUTS, output=made / name)
     return made
 
 
@@ -425,7 +425,7 @@ def test_the_command_opens_the_browser_and_ends(folder: Path, monkeypatch: pytes
 @pytest.mark.parametrize("name", ["out.json.gz", "out.pftrace"])
 def test_the_real_page_opens_at_the_slowest_layer(folder: Path, browser: PerfettoUI, name: str) -> None:
     """Offline: loaded from this machine alone, tracks pinned, the layer selected and in view, no error shown."""
-    command = [sys.executable, "-m", "timeline", "view", str(folder / name), "--offline", "--no-browser"]
+    command = [sys.executable, "-m", "mio2trace", "view", str(folder / name), "--offline", "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
         try:
             assert process.stdout
@@ -467,7 +467,7 @@ def test_the_real_page_opens_at_the_slowest_layer(folder: Path, browser: Perfett
 
 def test_an_interrupt_before_the_page_came_says_so(folder: Path) -> None:
     """Exit code 130, no traceback."""
-    command = [sys.executable, "-m", "timeline", "view", str(folder / "out.json"), "--keep", "--no-browser"]
+    command = [sys.executable, "-m", "mio2trace", "view", str(folder / "out.json"), "--keep", "--no-browser"]
     command += ["--offline"] if _has_bundle() else []
     if len(command) == 7:
         pytest.skip("port 9001 may be another's; no bundle to serve from a free port")

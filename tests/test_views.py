@@ -7,17 +7,17 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
+import mio2trace
 import msgspec
 import pytest
+from mio2trace.align import align
+from mio2trace.draw import BuildOptions, build
+from mio2trace.model.profile import Enqueue, Profile, Queue
+from mio2trace.notes import Notes, OptionError
+from mio2trace.trace import CounterValue, Slice, Trace
 
-import timeline
 from tests.conftest import Engine
 from tests.test_selection import CONTAINERS, MIOPEN, TRAIN, args, by_call, convert, slices
-from timeline.align import align
-from timeline.build import BuildOptions, build
-from timeline.model.profile import Enqueue, Profile, Queue
-from timeline.notes import Notes, OptionError
-from timeline.trace import CounterValue, Slice, Trace
 
 RESNET = "samples/miopen-opencl/m290-resnet-train-entries-cmd"
 
@@ -79,7 +79,7 @@ def test_perfetto_counts_no_kernel_twice(suffix: str, tmp_path: Path, engine: En
     counts = []
     for number, more in enumerate(((), ("kernels", "operations"))):
         output = tmp_path / f"{number}{suffix}"
-        timeline.convert(*MIOPEN, output=output, tracks=more, fold=("find", "set-up") if more else ())
+        mio2trace.convert(*MIOPEN, output=output, tracks=more, fold=("find", "set-up") if more else ())
         processor = engine(output)
         assert processor.errors() == []
         assert processor.failed_checks() == {}
@@ -95,9 +95,9 @@ def test_perfetto_counts_no_kernel_twice(suffix: str, tmp_path: Path, engine: En
 
 def test_words_that_are_none_are_refused() -> None:
     with pytest.raises(OptionError, match="no such tracks: layers; expected kernels, operations"):
-        timeline.convert(*TRAIN, tracks=["layers"])
+        mio2trace.convert(*TRAIN, tracks=["layers"])
     with pytest.raises(OptionError, match="no such fold: iterations; expected find, set-up, warm-up"):
-        timeline.convert(*TRAIN, fold=["iterations"])
+        mio2trace.convert(*TRAIN, fold=["iterations"])
 
 
 # ---- what is folded
@@ -157,7 +157,7 @@ def test_calls_are_drawn_where_the_host_made_them() -> None:
 
 def test_calls_without_kernels_lie_between_their_neighbours(shared: Path) -> None:
     folder = shared / RESNET
-    result = timeline.convert(folder / "run.log", folder / "prof.json", check=True)
+    result = mio2trace.convert(folder / "run.log", folder / "prof.json", check=True)
     calls = slices(result.trace, "call")
     idle = [e for e in slices(result.trace, "operation", "call") if args(e).get("host_by") == "lines around it"]
     assert sum(args(e).get("calls", 1) for e in idle) == result.metadata["attribution"]["operations_without_kernels"]
@@ -229,7 +229,9 @@ def test_groups_tracks_and_counters_have_help() -> None:
 def test_the_leastof_a_gemm_is_over_all_of_its_kernels(shared: Path) -> None:
     """ViennaCL computes a GEMM in blocks: the first stands for it, with its size, and its rate is the GEMM's."""
     folder = shared / "samples" / "dvdt"
-    trace = timeline.convert(folder / "lenet-b2-viennacl-fwd.run.log", folder / "lenet-b2-viennacl-fwd.prof.json").trace
+    trace = mio2trace.convert(
+        folder / "lenet-b2-viennacl-fwd.run.log", folder / "lenet-b2-viennacl-fwd.prof.json"
+    ).trace
     kernels = slices(trace, "kernel")
     rates = {value.time_ns: value.value for value in values(trace, "GEMM")}
     several = 0

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from mio2trace import __version__
 
 from tests.conftest import missing
-from timeline import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements"
@@ -72,11 +72,12 @@ def test_the_wheel_holds_the_program_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         entry_points = archive.read(f"mio2trace-{__version__}.dist-info/entry_points.txt").decode()
-    assert {name.split("/")[0] for name in names} == {"timeline", f"mio2trace-{__version__}.dist-info"}
-    in_tree = {str(path.relative_to(ROOT)) for path in (ROOT / "timeline").rglob("*.py")} | {"timeline/py.typed"}
+    assert {name.split("/")[0] for name in names} == {"mio2trace", f"mio2trace-{__version__}.dist-info"}
+    source = ROOT / "timeline"
+    in_tree = {str(path.relative_to(source)) for path in source.rglob("*.py")} | {"mio2trace/py.typed"}
     assert in_tree <= set(names)
     assert f"mio2trace-{__version__}.dist-info/licenses/LICENSE" in names
-    assert "mio2trace = timeline.cli:main" in entry_points
+    assert "mio2trace = mio2trace.cli:main" in entry_points
 
 
 @pytest.mark.network
@@ -88,8 +89,8 @@ def test_the_installed_wheel_converts_like_the_source_tree(
     python = environment(libraries)
     program = python.parent / "mio2trace"
     args = [str(RUN / "run.log"), str(RUN / "prof.json.gz"), "--check", "-q", "-o"]
-    here = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-m", "timeline", *args, str(tmp_path / "tree.json")], env=here, check=True)
+    here = {**os.environ, "PYTHONPATH": str(ROOT / "timeline")}
+    subprocess.run([sys.executable, "-m", "mio2trace", *args, str(tmp_path / "tree.json")], env=here, check=True)
     subprocess.run([str(program), *args, str(tmp_path / "wheel.json")], cwd=tmp_path, env=clean(), check=True)
     assert (tmp_path / "wheel.json").read_bytes() == (tmp_path / "tree.json").read_bytes()
     version = subprocess.run([str(program), "--version"], cwd=tmp_path, env=clean(), capture_output=True, text=True)
@@ -124,7 +125,7 @@ def test_the_tests_pass_with_the_oldest_libraries(environment: Environment, tmp_
     result = subprocess.run(
         [str(python), "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *(f"tests/{name}" for name in chosen)],
         cwd=ROOT,
-        env=clean(PYTHONPATH=f"{tools}{os.pathsep}{ROOT}"),
+        env=clean(PYTHONPATH=f"{tools}{os.pathsep}{ROOT / 'timeline'}"),
         capture_output=True,
         text=True,
         timeout=500,
@@ -140,7 +141,7 @@ def refuse(event, args):
         raise SystemExit(f"network: {event} {args}")
 
 sys.addaudithook(refuse)
-from timeline import cli
+from mio2trace import cli
 sys.argv[0] = "mio2trace"
 cli.main()
 """
@@ -163,7 +164,8 @@ def test_nothing_at_run_time_uses_the_network(tmp_path: Path, args: list[str]) -
     names = {"run.log": RUN / "run.log", "prof.json.gz": RUN / "prof.json.gz", "OUT.json.gz": tmp_path / "o.json.gz"}
     names["MIOPEN"] = log
     command = [sys.executable, "-c", NO_NETWORK, *(str(names.get(arg, arg)) for arg in args)]
-    result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "timeline")}
+    result = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert result.returncode == 0, result.stderr
     probe = NO_NETWORK.replace("cli.main()", "import socket; socket.socket()")
     caught = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, cwd=ROOT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 
-from timeline.model.tf import Execution, NodeStep, OpMemory, TfNode, TfProfile
+from mio2trace.model.tf import Execution, NodeStep, OpMemory, TfNode, TfProfile
 
 CPU = "/job:localhost/replica:0/task:0/device:cpu:0"
 GPU = "/job:localhost/replica:0/task:0/device:gpu:0"

@@ -20,11 +20,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from mio2trace.conversion import Conversion, HostCalls, convert
+from mio2trace.notes import InputError
+from mio2trace.trace import Trace
+from mio2trace.writers import WRITERS
+
 from benchmarks.fuzz_logs import check as check_log
-from timeline.notes import InputError
-from timeline.pipeline import Conversion, HostCalls, convert
-from timeline.trace import Trace
-from timeline.writers import WRITERS
 
 SECONDS = 3.0
 SECONDS_PER_MB = 10.0
@@ -98,8 +99,7 @@ COMMANDS = (
 def judge_command(files: Sequence[bytes], command: Sequence[str]) -> int:
     """A command beside `convert`: its exit code, 0, or 1 or 2 with its reason. In this process."""
     from click.testing import CliRunner
-
-    from timeline.cli import cli
+    from mio2trace.cli import cli
 
     with tempfile.TemporaryDirectory(dir=_memory()) as folder, limited(sum(map(len, files))):
         paths = []

@@ -1,0 +1,115 @@
+"""Three streams that were never meant to meet become one: clocks, layers, links (alignment.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from mio2trace.align.clocks.fit import DeviceClock, LogClock, device_clocks
+from mio2trace.align.clocks.log_runs import of_profile, operations_of
+from mio2trace.align.layers import scopes
+from mio2trace.align.layers.ladder import place_enqueues
+from mio2trace.align.layers.net import Net, by_place, read_net
+from mio2trace.align.layers.placement import EVIDENCE, NONE, LayerRun, Pass, Placement
+from mio2trace.align.operations import Links, same_process
+from mio2trace.kernels import KernelFact, find_gemms
+from mio2trace.model.log import FrameworkLog
+from mio2trace.model.operation import Operation
+from mio2trace.model.profile import Profile
+from mio2trace.model.tf import TfProfile
+from mio2trace.notes import InputError, Notes
+
+__all__ = [
+    "EVIDENCE",
+    "NONE",
+    "Alignment",
+    "DeviceClock",
+    "LayerRun",
+    "Links",
+    "LogClock",
+    "Net",
+    "Pass",
+    "Placement",
+    "align",
+]
+
+
+class Alignment(msgspec.Struct, frozen=True, kw_only=True):
+    """A profile with what is known of each of its enqueues.
+
+    ``clocks`` has a clock per device number, none where host or device times are missing; ``log_clock`` is None when
+    the log has no stamps, nothing in common with the profile, or was joined by order alone. ``logs`` holds of each log
+    the run that the profile is of. ``links`` gives enqueues to the operations of the log.
+    """
+
+    profile: Profile
+    net: Net
+    placement: Placement
+    links: Links
+    clocks: Mapping[int, DeviceClock]
+    log_clock: LogClock | None
+    facts: Mapping[int, KernelFact]
+    logs: tuple[FrameworkLog, ...] = ()
+
+
+def align(
+    profile: Profile,
+    logs: Sequence[FrameworkLog],
+    notes: Notes,
+    *,
+    operations: Sequence[Operation] = (),
+    without: frozenset[str] = frozenset(),
+    by_order_alone: bool = False,
+    keep_reasons: bool = False,
+    tf_profiles: Sequence[TfProfile] = (),
+) -> Alignment:
+    """Relate ``profile`` to the logs of its run, and to the ``operations`` of one of them.
+
+    ``without`` are kinds of evidence to leave out; ``keep_reasons`` holds on to what told the links. Where no log names
+    layers, those are the scopes of ``tf_profiles``. Raises `InputError` when they cannot be of one run, unless
+    ``by_order_alone``.
+    """
+    facts = find_gemms(profile)
+    of_run = of_profile(profile, logs, notes)
+    operations = operations_of(operations, logs, of_run)
+    same = None if "buffers" in without else same_process(profile, operations)
+    if same is False:
+        if not by_order_alone:
+            raise InputError(
+                "the log and the profile are not of one run: none of the log's buffers is among those of MIOpen's "
+                "kernels (--align order goes on by order alone)"
+            )
+        notes.add("log and profile have no buffer in common: every link to an operation is in doubt")
+        without |= {"buffers"}
+    logs = [by_place(log) for log in of_run]
+    net = read_net(logs, notes)
+    placed = place_enqueues(
+        profile,
+        logs,
+        operations,
+        net,
+        facts,
+        without,
+        notes,
+        by_order_alone=by_order_alone,
+        same_run=bool(same),
+        keep_reasons=keep_reasons,
+    )
+    if same is False:
+        placed.links.doubt_all()
+    if tf_profiles and not net.layers and scopes.BY not in without:
+        net = scopes.place_by_scopes(placed.placement, profile, tf_profiles, notes) or net
+    for contradictions in (placed.placement.contradictions, placed.links.contradictions):
+        for contradiction, count in sorted(contradictions.items()):
+            notes.add(f"link contradicted: {contradiction}", count=count)
+    return Alignment(
+        profile=profile,
+        net=net,
+        placement=placed.placement,
+        links=placed.links,
+        clocks=device_clocks(profile, notes),
+        log_clock=placed.clock,
+        facts=facts,
+        logs=tuple(logs),
+    )

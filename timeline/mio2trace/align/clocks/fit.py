@@ -1,0 +1,289 @@
+"""Three clocks: the device's counter, the host's UTC, the log's local time (dvdt-ck.md 1.6, 2.4; alignment.md).
+
+The trace runs on the device's clock, so that no kernel time is ever altered: host times are brought to it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from math import ceil
+
+import msgspec
+from mio2trace.model.log import LocalTime
+from mio2trace.model.profile import Enqueue, Profile
+from mio2trace.notes import Notes
+
+QUARTER_HOUR_NS = 15 * 60 * 1_000_000_000
+DAY_NS = 24 * 3600 * 1_000_000_000
+MAX_DRIFT = 1e-3
+"""A clock that drifts by more is no clock."""
+MIDDLE_OF_2000_NS = 962_000_000 * 1_000_000_000
+"""For stamps without a year where only differences count: any year does, a leap year has every date."""
+STAMP_NS = 1000
+"""Host stamps are truncated to microseconds: the true time is up to this much later."""
+
+
+class Piece(msgspec.Struct, frozen=True, gc=False):
+    """From ``host_ns`` on, device = host - offset_ns - drift_ppb * (host - host_ns) / 1e9."""
+
+    host_ns: int
+    offset_ns: int
+    drift_ppb: int = 0
+
+
+class DeviceClock(msgspec.Struct, frozen=True, kw_only=True):
+    """How a device's counter relates to the host: host = device + offset, with its error bound and how it was found."""
+
+    pieces: tuple[Piece, ...]
+    error_ns: int
+    method: str
+
+    @property
+    def offset_ns(self) -> int:
+        return self.pieces[0].offset_ns
+
+    @property
+    def drift_ppb(self) -> int:
+        return self.pieces[0].drift_ppb
+
+    def to_device(self, host_ns: int) -> int:
+        """The device's time of a host time."""
+        pieces = self.pieces
+        piece = pieces[0]
+        if len(pieces) > 1:
+            position = bisect_right(pieces, host_ns, key=lambda p: p.host_ns) - 1
+            piece = pieces[max(position, 0)]
+        return host_ns - piece.offset_ns - piece.drift_ppb * (host_ns - piece.host_ns) // 1_000_000_000
+
+
+class Bound(msgspec.Struct, frozen=True, gc=False):
+    """What an enqueue's call tells: at host time ``start`` the offset (host minus device) was at least ``lower``, at
+    ``done`` at most ``upper``, since host(queued) >= start and host(end) <= done.
+    """
+
+    start: int
+    lower: int
+    done: int
+    upper: int
+
+
+def device_clocks(profile: Profile, notes: Notes) -> dict[int, DeviceClock]:
+    """A clock per device of ``profile``; none for a device whose enqueues lack host or device times."""
+    device_of = {queue.index: queue.device for queue in profile.queues}
+    bounds: dict[int, _Tight] = {}
+    impossible = 0
+    for enqueue in profile.enqueues:
+        queued, end = enqueue.queued_ns, enqueue.end_ns
+        start, done = enqueue.host_start_ns, enqueue.host_end_ns
+        if queued is None or end is None or start is None or done is None or end < queued:
+            continue
+        done += STAMP_NS
+        lower, upper = start - queued, done - end
+        if lower > upper and lower - upper > MAX_DRIFT * (done - start):
+            impossible += 1  # garbage counters, or the wall clock was set back during the call
+            continue
+        tight = bounds.get(device_of.get(enqueue.queue, 0))
+        if tight is None:
+            tight = bounds[device_of.get(enqueue.queue, 0)] = _Tight(start, lower, upper)
+        if lower > tight.lower:
+            tight.lower = lower
+        if upper < tight.upper:
+            tight.upper = upper
+        tight.enqueues.append(enqueue)
+    if impossible:
+        notes.add("kernel longer on the device than its call on the host: not used for the clocks", "", impossible)
+    return {device: tight.clock(notes) for device, tight in bounds.items()}
+
+
+class _Tight:
+    """The tightest bounds of a device's enqueues. Mostly one offset fits them all, and no others are looked at."""
+
+    __slots__ = ("enqueues", "lower", "start", "upper")
+
+    def __init__(self, start: int, lower: int, upper: int) -> None:
+        self.enqueues: list[Enqueue] = []
+        self.start, self.lower, self.upper = start, lower, upper
+
+    def clock(self, notes: Notes) -> DeviceClock:
+        if self.lower <= self.upper:
+            return fit_device_clock([Bound(self.start, self.lower, self.start, self.upper)], notes)
+        return fit_device_clock([_bound(enqueue) for enqueue in self.enqueues], notes)
+
+
+def _bound(enqueue: Enqueue) -> Bound:
+    assert enqueue.queued_ns is not None and enqueue.end_ns is not None
+    assert enqueue.host_start_ns is not None and enqueue.host_end_ns is not None
+    start, done = enqueue.host_start_ns, enqueue.host_end_ns + STAMP_NS
+    return Bound(start, start - enqueue.queued_ns, done, done - enqueue.end_ns)
+
+
+def fit_device_clock(bounds: Sequence[Bound], notes: Notes) -> DeviceClock:
+    """The offset that all bounds allow; else a line between them (drift); else one of these per stretch (a step)."""
+    found = _constant(bounds)
+    if found is not None:
+        return DeviceClock(pieces=(found[0],), error_ns=found[1], method="intersection of bounds")
+    found = _line(bounds)
+    if found is not None:
+        piece, error = found
+        notes.remark(f"device and host clock drift by {piece.drift_ppb} ppb: a line fitted inside the bounds")
+        return DeviceClock(pieces=(piece,), error_ns=error, method="line inside the bounds")
+    stretches = [fitted for stretch in _stretches(bounds) for fitted in _fit_stretch(stretch)]
+    pieces = sorted((piece for piece, _ in stretches), key=lambda piece: piece.host_ns)
+    notes.add(f"host clock stepped: {len(pieces)} stretches, each with its own offset")
+    if any(after.start < before.start for before, after in pairwise(bounds)):
+        notes.add("host clock was set back: of host times that came twice the later are shown right")
+    return DeviceClock(pieces=tuple(pieces), error_ns=max(error for _, error in stretches), method="stretches")
+
+
+_Fitted = tuple[Piece, int]
+"""A piece and its error."""
+
+
+def _constant(bounds: Sequence[Bound]) -> _Fitted | None:
+    lower, upper = max([bound.lower for bound in bounds]), min([bound.upper for bound in bounds])
+    if lower > upper:
+        return None
+    return Piece(bounds[0].start, (lower + upper) // 2), (upper - lower + 1) // 2
+
+
+def _line(bounds: Sequence[Bound]) -> _Fitted | None:
+    """A line of offsets over host time above all lower bounds and below all upper ones, None when there is none.
+
+    Of the slopes that fit, the middle one, as in trace synchronisation by convex hulls. Its error is the farthest that
+    any line that fits is from this one within the run.
+    """
+    origin, level = bounds[0].start, bounds[0].lower
+    floor = _hull([(b.start - origin, b.lower - level) for b in bounds], upper=True)
+    roof = _hull([(b.done - origin, b.upper - level) for b in bounds], upper=False)
+    steepest = min([MAX_DRIFT, *((ry - fy) / (rx - fx) for fx, fy in floor for rx, ry in roof if rx > fx)])
+    flattest = max([-MAX_DRIFT, *((ry - fy) / (rx - fx) for fx, fy in floor for rx, ry in roof if rx < fx)])
+    if flattest > steepest:
+        return None
+    slope = (flattest + steepest) / 2
+    if steepest - flattest > abs(slope):
+        slope = min(max(flattest, 0.0), steepest)  # hardly determined: the least drift that will do
+    drift_ppb = round(slope * 1_000_000_000)
+
+    def drifted(x: int) -> int:
+        return drift_ppb * x // 1_000_000_000
+
+    low = max(fy - drifted(fx) for fx, fy in floor)
+    high = min(ry - drifted(rx) for rx, ry in roof)
+    middle = (low + high) // 2
+    error = abs(high - low) // 2
+    for x in (0, max(bound.done for bound in bounds) - origin):
+        here = middle + drifted(x)
+        top = max(min(ry + slope * (x - rx) for rx, ry in roof) for slope in _slopes(roof, flattest, steepest))
+        bottom = min(max(fy + slope * (x - fx) for fx, fy in floor) for slope in _slopes(floor, flattest, steepest))
+        error = max(error, ceil(top - here), ceil(here - bottom))
+    return Piece(origin, level + middle, drift_ppb), max(1, error)
+
+
+def _slopes(hull: Sequence[tuple[int, int]], flattest: float, steepest: float) -> list[float]:
+    """The slopes at which the line that touches ``hull`` goes from one of its corners to the next, and the limits."""
+    edges = ((by - ay) / (bx - ax) for (ax, ay), (bx, by) in pairwise(hull) if bx > ax)
+    return [flattest, steepest, *(slope for slope in edges if flattest < slope < steepest)]
+
+
+def _hull(points: Iterable[tuple[int, int]], *, upper: bool) -> list[tuple[int, int]]:
+    sign = 1 if upper else -1
+    hull: list[tuple[int, int]] = []
+    for x, y in sorted(points):
+        while len(hull) >= 2:
+            (ax, ay), (bx, by) = hull[-2], hull[-1]
+            if sign * ((bx - ax) * (y - ay) - (by - ay) * (x - ax)) < 0:
+                break
+            hull.pop()
+        hull.append((x, y))
+    return hull
+
+
+def _stretches(bounds: Sequence[Bound]) -> list[Sequence[Bound]]:
+    """Cut where the offset jumps by more than any drift could take it there."""
+    cuts = [0]
+    for number, (before, after) in enumerate(pairwise(bounds), 1):
+        jump = max(after.lower - before.upper, before.lower - after.upper)
+        if jump > MAX_DRIFT * max(0, (after.done - after.upper) - (before.start - before.lower)):
+            cuts.append(number)
+    return [bounds[first:last] for first, last in pairwise([*cuts, len(bounds)])]
+
+
+def _fit_stretch(bounds: Sequence[Bound]) -> list[_Fitted]:
+    """As few pieces as it takes, each as long as it can be: the length is doubled, then halved."""
+    pieces: list[_Fitted] = []
+    first = 0
+    while first < len(bounds):
+        held = 1
+        step = 1
+        best = _fit(bounds[first : first + 1])
+        assert best is not None  # no bound contradicts itself
+        growing = True
+        while step:
+            last = first + held + step
+            found = _fit(bounds[first:last]) if last <= len(bounds) else None
+            if found is not None:
+                best, held = found, held + step
+            growing = growing and found is not None
+            step = step * 2 if growing else step // 2
+        pieces.append(best)
+        first += held
+    return pieces
+
+
+def _fit(bounds: Sequence[Bound]) -> _Fitted | None:
+    return _constant(bounds) or _line(bounds)
+
+
+class LogClock(msgspec.Struct, frozen=True, kw_only=True):
+    """The log's zone: UTC = local - offset_ns, a whole multiple of 15 minutes; ``near_ns`` finds a missing year.
+
+    ``residual_ns`` is how far the landmark in the log lies after its twin in the profile.
+    """
+
+    offset_ns: int
+    near_ns: int
+    residual_ns: int
+    method: str
+
+    def to_host(self, stamp: LocalTime) -> int:
+        """Unix time in ns of a stamp of the log."""
+        return local_ns(stamp, self.near_ns + self.offset_ns) - self.offset_ns
+
+
+def local_ns(stamp: LocalTime, near_ns: int) -> int:
+    """Nanoseconds since 1970 of a local time, read as if UTC; a missing year is the one that comes nearest to
+    ``near_ns``.
+    """
+    return _day(stamp.year, stamp.month, stamp.day, near_ns) + stamp.ns
+
+
+@lru_cache(maxsize=256)
+def _day(year: int, month: int, day: int, near_ns: int) -> int:
+    """When a day began; a log has thousands of lines a day."""
+    if year:
+        return _epoch(year, month, day)
+    # Of a year of 365.2425 days, only to find which years are near; none is beyond what a calendar has.
+    about = 1970 + min(max(near_ns // 31_556_952_000_000_000, -1969), 8029)
+    noon = 12 * 3600 * 1_000_000_000
+    return min(
+        (_epoch(candidate, month, day) for candidate in (about - 1, about, about + 1)),
+        key=lambda ns: abs(ns + noon - near_ns),
+    )
+
+
+def _epoch(year: int, month: int, day: int) -> int:
+    try:
+        return int(datetime.datetime(year, month, day, tzinfo=datetime.UTC).timestamp()) * 1_000_000_000
+    except ValueError:
+        return 0  # 29 February in a year that has none: never the nearest
+
+
+def log_clock(stamp: LocalTime, host_ns: int, method: str) -> LogClock:
+    """The zone that brings the landmark ``stamp`` nearest to ``host_ns``."""
+    ahead = local_ns(stamp, host_ns) - host_ns
+    offset = round(ahead / QUARTER_HOUR_NS) * QUARTER_HOUR_NS
+    return LogClock(offset_ns=offset, near_ns=host_ns, residual_ns=ahead - offset, method=method)

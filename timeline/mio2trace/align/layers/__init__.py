@@ -1,0 +1,1 @@
+"""Enqueues to layers: the evidence of marks, lines, stamps, likeness and printed times, each in a room."""

@@ -1,0 +1,286 @@
+"""Fit printed layer times to the sequence of enqueues when nothing better tells (dvdt-ck.md 2.3 b).
+
+An iteration lies in [stamp - X ms, stamp]. Its enqueues are cut into consecutive runs, in execution order, so that
+every layer's printed time covers the host span of its run: not less than from its first to its last enqueue, not more
+than the room up to its neighbours, which layers without enqueues need too. Layers run one after another, so layer j
+ends between the sum of the printed times up to j and that sum plus all the time that no layer claims: few cuts are
+possible at all, and the best sequence of them is found by dynamic programming. Printed times are means, so several
+iterations are folded into one before the cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mio2trace.align.layers.net import NetLayerSpec
+from mio2trace.align.layers.placement import Placement
+from mio2trace.align.layers.recurrence import signature
+from mio2trace.align.sequences import matches
+from mio2trace.model.log import Direction
+
+BY = "durations"
+TOLERANCE_NS = 200_000
+"""What an iteration's bounds and a timer's own cost may be off."""
+NOISE_NS = 20_000
+"""What a layer's timer may be off."""
+DOUBT_NS = 50_000
+CLOSE = 1.1
+"""An answer whose misfit is larger by no more than this factor and this time is as good."""
+STRAY = 1000
+"""One part in so many of how far a cut lies from where evenly spread slack would have it: decides between equals."""
+MISFIT = 30
+"""Printed times that are off by more than one part in so many are not those of these enqueues."""
+MAX_STATES = 400
+MAX_WAYS = 3
+"""Ways to the same cut that are followed: cheaper ones that end late, dearer ones that leave more room."""
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One iteration: its bounds on the host's clock and the positions of its enqueues."""
+
+    iteration: int
+    start_ns: int
+    end_ns: int
+    positions: range
+
+
+class Cut(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer for all windows: (layer's place in execution order, sure) for each position."""
+
+    layer_of: dict[int, tuple[int, bool]]
+    misfit_ns: int
+
+
+_State = tuple[float, int, int, int]
+"""A way to a cut: misfit so far, where the layer's time ends on the axis, the cut before, the way's place there."""
+
+
+class _Columns(msgspec.Struct, frozen=True, kw_only=True):
+    """Iterations folded: column c is the same enqueue of every iteration that has it.
+
+    ``starts[c]``: the mean over iterations of when the first enqueue at or after c began, from the iteration's start;
+    ``ends[c]``: of when the last one before c ended (so both have one element more than there are columns).
+    """
+
+    members: list[list[int]]
+    starts: list[int]
+    ends: list[int]
+
+
+def fit(placement: Placement, windows: Sequence[Window], order: Sequence[tuple[NetLayerSpec, Direction]]) -> Cut | None:
+    """Cut the windows' enqueues into the layers of ``order``; None when there is nothing to fit or it does not fit."""
+    windows = [window for window in windows if window.positions]
+    if not windows or not order:
+        return None
+    columns = _fold(placement, windows)
+    if columns is None:
+        return None
+    printed = [layer.printed_ns(direction) or 0 for layer, direction in order]
+    length = sum(window.end_ns - window.start_ns for window in windows) // len(windows)
+    slack = max(0, length - sum(printed))
+    cuts = _best_cuts(columns, printed, slack)
+    if cuts is None:
+        return None
+    positions, unsure, misfit = cuts
+    if misfit > sum(printed) / MISFIT + TOLERANCE_NS:
+        return None
+    layer_of: dict[int, tuple[int, bool]] = {}
+    begin = 0
+    for layer, end in enumerate(positions):
+        for column in range(begin, end):
+            for position in columns.members[column]:
+                layer_of[position] = layer, column not in unsure
+        begin = end
+    return Cut(layer_of=layer_of, misfit_ns=round(misfit))
+
+
+def _fold(placement: Placement, windows: Sequence[Window]) -> _Columns | None:
+    """Align every window with the last one: the first differs most (buffers are made, kernels compiled)."""
+    enqueues = placement.enqueues
+    base = windows[-1]
+    columns: list[list[int]] = [[position] for position in base.positions]
+    keys = [signature(enqueues[position]) for position in base.positions]
+    for window in windows[:-1]:
+        pairs = matches(keys, [signature(enqueues[position]) for position in window.positions])
+        if pairs is None:
+            return None
+        merged: list[list[int]] = []
+        merged_keys = []
+        done = 0
+        place = window.positions.start
+        for i, j in [*pairs, (len(columns), len(window.positions))]:
+            merged += columns[done:i]
+            merged_keys += keys[done:i]
+            for extra in range(place, window.positions.start + j):
+                merged.append([extra])
+                merged_keys.append(signature(enqueues[extra]))
+            if i < len(columns):
+                columns[i].append(window.positions.start + j)
+                merged.append(columns[i])
+                merged_keys.append(keys[i])
+            done, place = i + 1, window.positions.start + j + 1
+        columns, keys = merged, merged_keys
+    starts = [0] * (len(columns) + 1)
+    ends = [0] * (len(columns) + 1)
+    column_of = {position: number for number, members in enumerate(columns) for position in members}
+    for window in windows:
+        mine = [-1] * len(columns)
+        for position in window.positions:
+            mine[column_of[position]] = position
+        at = window.end_ns - window.start_ns
+        starts[-1] += at
+        for number in range(len(columns) - 1, -1, -1):
+            if mine[number] >= 0:
+                enqueue = enqueues[mine[number]]
+                at = (enqueue.prepared_ns or enqueue.host_start_ns or window.start_ns) - window.start_ns
+            starts[number] += at
+        at = 0
+        for number, position in enumerate(mine):
+            ends[number] += at
+            if position >= 0:
+                at = (enqueues[position].host_end_ns or window.start_ns) - window.start_ns
+        ends[-1] += at
+    count = len(windows)
+    return _Columns(members=columns, starts=[start // count for start in starts], ends=[end // count for end in ends])
+
+
+def _earliest(columns: _Columns, first: int, last: int, printed: int, reach: int) -> tuple[int, int]:
+    """How badly a layer fits that has columns [first, last) after layers that end at ``reach``, and when it ends."""
+    starts, ends = columns.starts, columns.ends
+    begin = max(reach, ends[first])
+    if first == last:
+        # A layer without enqueues must find room between its neighbours.
+        end = begin + printed
+        return max(0, end - starts[first] - NOISE_NS), min(end, max(begin, starts[first]))
+    begin = max(begin, ends[last] - printed)
+    if begin > starts[first]:
+        return begin - starts[first], max(ends[last], reach)
+    end = begin + printed
+    return max(0, end - starts[last]), min(end, max(ends[last], starts[last]))
+
+
+def _latest(columns: _Columns, first: int, last: int, printed: int, reach: int) -> tuple[int, int]:
+    """The same seen from the end: before layers that begin at ``reach``, and when it begins."""
+    starts, ends = columns.starts, columns.ends
+    end = min(reach, starts[last])
+    if first == last:
+        begin = end - printed
+        return max(0, ends[first] - begin - NOISE_NS), max(begin, min(end, ends[first]))
+    end = min(end, starts[first] + printed)
+    if end < ends[last]:
+        return ends[last] - end, min(starts[first], reach)
+    begin = end - printed
+    return max(0, ends[first] - begin), max(begin, min(starts[first], ends[first]))
+
+
+def _best_cuts(columns: _Columns, printed: Sequence[int], slack: int) -> tuple[list[int], set[int], float] | None:
+    """For every layer the number of columns that end with it; the columns of which that is in doubt; the misfit.
+
+    A column is in doubt when the best answer that puts it into another layer costs hardly more.
+    """
+    candidates = _candidates(columns, printed, slack)
+    forward: list[dict[int, list[_State]]] = [{0: [(0.0, 0, 0, 0)]}]
+    for time, cuts in zip(printed, candidates, strict=True):
+        reached: dict[int, list[_State]] = {}
+        for cut, stray in cuts:
+            ways: list[_State] = []
+            for before, states in forward[-1].items():
+                if before <= cut:
+                    for place, (cost, reach, _, _) in enumerate(states):
+                        misfit, end = _earliest(columns, before, cut, time, reach)
+                        ways.append((cost + misfit + stray, end, before, place))
+            if ways:
+                reached[cut] = _few(ways, 1)
+        if not reached:
+            return None
+        if len(reached) > MAX_STATES:
+            reached = dict(sorted(reached.items(), key=lambda item: item[1][0][0])[:MAX_STATES])
+        forward.append(reached)
+    count = len(columns.members)
+    total = forward[-1][count][0][0]
+    answer, place = [count], 0
+    for reached in reversed(forward[1:]):
+        _, _, before, place = reached[answer[-1]][place]
+        answer.append(before)
+    answer = answer[-2::-1]
+    unsure = _doubtful(columns, printed, candidates, forward, answer, total * CLOSE + DOUBT_NS)
+    return answer, unsure, total
+
+
+def _few(ways: list[_State], sign: int) -> list[_State]:
+    """The cheapest ways, each leaving more room than all cheaper ones: an earlier end (``sign`` 1) or a later begin."""
+    ways.sort(key=lambda way: (way[0], sign * way[1]))
+    kept = ways[:1]
+    for way in ways[1:]:
+        if sign * way[1] < sign * kept[-1][1]:
+            kept.append(way)
+            if len(kept) == MAX_WAYS:
+                break
+    return kept
+
+
+def _candidates(columns: _Columns, printed: Sequence[int], slack: int) -> list[list[tuple[int, float]]]:
+    """Where each layer's run of columns can end at all, with a small cost that decides only where nothing else does."""
+    count = len(columns.members)
+    starts, ends = columns.starts, columns.ends
+    candidates: list[list[tuple[int, float]]] = []
+    claimed = low = high = 0
+    for number, time in enumerate(printed):
+        claimed += time
+        while high < count and ends[high + 1] <= claimed + slack + TOLERANCE_NS:
+            high += 1
+        while low < count and starts[low] < claimed - TOLERANCE_NS:
+            low += 1
+        expected = claimed + slack * (number + 1) // len(printed)
+        candidates.append(
+            [
+                (cut, max(0, expected - starts[cut], ends[cut] - expected) / STRAY if 0 < cut < count else 0.0)
+                for cut in range(min(low, high), max(low, high) + 1)
+            ]
+        )
+    candidates[-1] = [(count, 0.0)]
+    return candidates
+
+
+def _doubtful(
+    columns: _Columns,
+    printed: Sequence[int],
+    candidates: Sequence[Sequence[tuple[int, float]]],
+    forward: Sequence[dict[int, list[_State]]],
+    answer: Sequence[int],
+    limit: float,
+) -> set[int]:
+    """Columns that some answer below ``limit`` puts into an earlier or a later layer."""
+    count = len(columns.members)
+    behind: dict[int, list[_State]] = {count: [(0.0, columns.starts[count], 0, 0)]}
+    unsure: set[int] = set()
+    for number in range(len(printed) - 1, 0, -1):
+        # The best whole answers in which layer `number` begins at a cut.
+        ahead: dict[int, list[_State]] = {}
+        stray = dict(candidates[number])
+        time = printed[number]
+        for before in forward[number]:
+            ways: list[_State] = []
+            for cut, states in behind.items():
+                if cut >= before:
+                    for cost, reach, _, _ in states:
+                        misfit, begin = _latest(columns, before, cut, time, reach)
+                        ways.append((cost + stray[cut] + misfit, begin, 0, 0))
+            if ways:
+                ahead[before] = _few(ways, -1)
+        behind = ahead
+        here = answer[number - 1]
+        close = [
+            cut
+            for cut, states in ahead.items()
+            if any(
+                cost + rest + max(0, end - begin) <= limit
+                for cost, end, _, _ in forward[number][cut]
+                for rest, begin, _, _ in states
+            )
+        ]
+        unsure.update(range(min(close, default=here), here))
+        unsure.update(range(here, max(close, default=here)))
+    return unsure

@@ -1,0 +1,134 @@
+"""Benchmark iterations as the log's lines bound them: cut by printed layer times, or labelled after another one.
+
+An ``Iteration: K`` line ends an iteration and tells how long it took; CK's digest has layer times alone (dvdt-ck.md 2.3
+b; trace-contract.md 3). Only iterations that nothing stronger placed are placed here.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+
+from mio2trace.align.clocks.fit import STAMP_NS, LogClock
+from mio2trace.align.layers import boundaries, durations, recurrence
+from mio2trace.align.layers.attribution import Attribution
+from mio2trace.align.layers.placement import NONE
+
+
+def place_by_durations(attribution: Attribution) -> None:
+    """Cut the iterations so that the printed layer times fit; a note where they do not."""
+    if durations.BY in attribution.without or attribution.clock is None or attribution.all_marked():
+        return
+    net, placement = attribution.net, attribution.placement
+    windows = [w for w in _windows(attribution) if all(placement.run_of[p] == NONE for p in w.positions)]
+    order = net.execution_order()
+    if any(layer.forward_ns is None and layer.backward_ns is None for layer in net.layers):
+        return
+    cut = durations.fit(placement, windows, order)
+    if cut is None:
+        if order and any(window.positions for window in windows):
+            attribution.notes.add("printed layer times do not fit the enqueues of the iterations: not used")
+        return
+    whole = _are_all_iterations(attribution, windows)
+    runs: dict[tuple[int, int], int] = {}
+    for window in windows:
+        for position in window.positions:
+            if position not in cut.layer_of:
+                continue
+            number, sure = cut.layer_of[position]
+            run = runs.get((window.iteration, number))
+            if run is None:
+                layer, direction = order[number]
+                pass_ = placement.pass_id("iteration", window.iteration, direction)
+                run = runs[window.iteration, number] = attribution.add_run(layer.index, direction, pass_)
+            placement.place([position], run, durations.BY, sure=sure and whole)
+
+
+def place_later_iterations(attribution: Attribution) -> None:
+    """Iterations that nothing placed (their marks or lines are missing), after one that something did."""
+    if recurrence.BY in attribution.without or attribution.clock is None or attribution.all_marked():
+        return
+    placement = attribution.placement
+    for window in _windows(attribution):
+        if not window.positions or any(placement.run_of[p] != NONE for p in window.positions):
+            continue
+        reference = [*attribution.reference("forward"), *attribution.reference("backward")]
+        if not reference:
+            return
+        runs: dict[recurrence.LayerKey, int] = {}
+
+        def run_for(
+            key: recurrence.LayerKey, runs: dict[recurrence.LayerKey, int] = runs, w: durations.Window = window
+        ) -> int:
+            if key not in runs:
+                pass_ = placement.pass_id("iteration", w.iteration, key[1])
+                runs[key] = attribution.add_run(key[0], key[1], pass_)
+            return runs[key]
+
+        recurrence.place_by_recurrence(
+            placement, reference, window.positions, run_for, attribution.facts, attribution.unlaunched()
+        )
+
+
+def _are_all_iterations(attribution: Attribution, windows: Sequence[durations.Window]) -> bool:
+    """Whether the printed means are of these iterations and no others, and of all layers, as far as can be seen."""
+    length = sum(window.end_ns - window.start_ns for window in windows) // max(1, len(windows))
+    order = attribution.net.execution_order()
+    printed = sum(layer.printed_ns(direction) or 0 for layer, direction in order)
+    if not attribution.net.is_whole or any(layer.printed_ns(direction) is None for layer, direction in order):
+        return False
+    if length - printed > durations.TOLERANCE_NS * (1 + len(order)) + length // 20:
+        return False  # layers are missing: CK's digest leaves out those with unusual names
+    known = {window.iteration for window in windows if window.positions}
+    iterations = attribution.iterations()
+    if iterations is None:
+        # The lines' own numbers; where there is none either, one iteration is a guess.
+        iterations = max((e.number or 0 for e in attribution.events if e.kind == "iteration"), default=0)
+    return known == set(range(1, iterations + 1))
+
+
+def _windows(attribution: Attribution) -> list[durations.Window]:
+    """Benchmark iterations on the host's clock: [stamp - X ms, stamp]."""
+    clock = attribution.clock
+    assert clock is not None
+    if attribution.times is None:
+        return []
+    begins, ends = attribution.times.begins, attribution.times.ends
+    spans = [
+        (event.number, clock.to_host(event.stamp) - event.duration_ns, clock.to_host(event.stamp))
+        for event in attribution.events
+        if event.kind == "iteration" and event.stamp and event.duration_ns and event.number is not None
+    ]
+    if not spans:
+        spans = _printed_span(attribution, clock)
+    stamps = sorted(
+        clock.to_host(event.stamp)
+        for event in attribution.events
+        if event.kind in ("testing", "benchmark begins", "iteration") and event.stamp
+    )
+    windows = []
+    for number, start, end in spans:
+        # X is read after the stamp: the iteration began a little before stamp - X, but after the line before.
+        earlier = bisect_left(stamps, end) - 1
+        start = max(start - durations.TOLERANCE_NS, stamps[earlier]) if earlier >= 0 else start
+        first = bisect_left(begins, start)
+        # What the iteration ran has ended when its line is stamped; stamps are truncated.
+        last = bisect_right(ends, end + STAMP_NS)
+        windows.append(
+            durations.Window(iteration=number, start_ns=start, end_ns=end, positions=range(first, max(first, last)))
+        )
+    return windows
+
+
+def _printed_span(attribution: Attribution, clock: LogClock) -> list[tuple[int, int, int]]:
+    """With layer times alone (CK's digest): one iteration that ended just before printing began."""
+    total = sum(layer.printed_ns(direction) or 0 for layer, direction in attribution.net.execution_order())
+    for log in attribution.logs:
+        stamped = boundaries.in_order(log.layers)
+        if stamped and total and not boundaries.stamps_bound(log.layers) and log.iterations in (None, 1):
+            stamp = stamped[0][1].stamp
+            assert stamp is not None
+            averages = (log.average_forward_ns or 0) + (log.average_backward_ns or 0)
+            end = clock.to_host(stamp)
+            return [(1, end - max(total, averages) - durations.TOLERANCE_NS // 2, end)]
+    return []

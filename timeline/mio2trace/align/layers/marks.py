@@ -1,0 +1,224 @@
+"""Caffe's OpenCL timer writes marks into the profile; cut there, every layer has its true enqueues (dvdt-ck.md 2.3a).
+
+``total.start``; per iteration ``iter.start, forward.start, (layer.start, layer.stop) x n, forward.stop,
+[backward.start, (layer.start, layer.stop) x n, backward.stop,] iter.stop``; ``total.stop``. Between two layers nothing
+is enqueued: a cut that leaves enqueues there is not the true one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mio2trace.align.layers.net import Net, NetLayerSpec
+from mio2trace.align.layers.placement import LayerRun, Placement
+from mio2trace.model.log import Direction
+from mio2trace.model.profile import TimerMark
+from mio2trace.notes import Notes
+
+BY = "timer marks"
+FAR = 4
+"""Layer times at the marks that differ from the printed ones by more than one part in so many are not theirs."""
+
+MARK_NS = 20_000
+"""What a mark itself takes."""
+
+
+class Grammar(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How the marks of one iteration are laid out. ``layers`` is 0 where the program marks passes only."""
+
+    layers: int
+    backward: bool
+
+    @property
+    def per_iteration(self) -> int:
+        return (6 if self.backward else 4) + (4 if self.backward else 2) * self.layers
+
+
+class Marked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the marks say: how many whole iterations, and the mark that ends each (its host time precedes the log's
+    ``Iteration: K`` stamp)."""
+
+    grammar: Grammar
+    iterations: int
+    ends: tuple[TimerMark, ...]
+
+
+class Cuts(msgspec.Struct, frozen=True, kw_only=True):
+    """The marks, and for each the number of enqueues before it."""
+
+    marks: Sequence[TimerMark]
+    before: list[int]
+    enqueues: int
+
+    def between(self, first: int, last: int) -> range:
+        """The enqueues from one mark to another; marks that a killed run lacks are as if at its end."""
+        before, count = self.before, len(self.before)
+        return range(before[first] if first < count else self.enqueues, before[last] if last < count else self.enqueues)
+
+
+def cut(placement: Placement, marks: Sequence[TimerMark]) -> Cuts:
+    """Both are in call order: one walk along the two."""
+    calls = placement.call_indexes
+    count = len(calls)
+    before = []
+    position = 0
+    for mark in marks:
+        call = mark.call_index
+        while position < count and calls[position] < call:
+            position += 1
+        before.append(position)
+    return Cuts(marks=marks, before=before, enqueues=count)
+
+
+class _Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an iteration's passes and layers start and stop, as numbers of marks after its ``iter.start``."""
+
+    passes: list[tuple[Direction, int, int]]
+    layers: list[tuple[NetLayerSpec, Direction, int]]
+    """A layer's stop is the mark after its start."""
+
+
+def _layout(net: Net, grammar: Grammar) -> _Layout:
+    layout = _Layout(passes=[], layers=[])
+    at = 1
+    directions: tuple[Direction, ...] = ("forward", "backward") if grammar.backward else ("forward",)
+    for direction in directions:
+        start = at
+        at += 1
+        for layer in (net.layers if direction == "forward" else net.layers[::-1]) if grammar.layers else ():
+            layout.layers.append((layer, direction, at))
+            at += 2
+        layout.passes.append((direction, start, at))
+        at += 1
+    return layout
+
+
+def read_marks(cuts: Cuts, net: Net, iterations: int | None, printed: int, notes: Notes) -> tuple[Grammar, int] | None:
+    """The grammar that explains the marks, and the number of whole iterations; None when none does, or several do.
+
+    ``iterations`` is how many the log says were asked for, ``printed`` of how many it says that they ended.
+    """
+    marks = cuts.marks
+    if len(marks) < 4 or not net.layers:
+        return None
+    whole: list[tuple[Grammar, int]] = []
+    killed: list[tuple[Grammar, int]] = []
+    for layers in (len(net.layers), 0):
+        for backward in (False, True) if net.backward is None else (net.backward,):
+            grammar = Grammar(layers=layers, backward=backward)
+            count, rest = divmod(len(marks) - 2, grammar.per_iteration)
+            if not rest and count:
+                whole.append((grammar, count))
+            # A run that was killed: the marks stop inside an iteration, after the last one that the log has.
+            begun = (len(marks) - 1) // grammar.per_iteration
+            if layers and iterations is not None and begun in (printed, printed + 1) and begun < iterations:
+                killed.append((grammar, begun))
+    exact = [found for found in whole if found[1] == iterations]
+    for found in (exact, whole, killed):
+        sound = [one for one in found if _is_sound(cuts, net, *one)]
+        if found is exact and not sound:
+            # As many marks as the log's own layers and iterations leave are theirs; `check` says what is odd.
+            sound = [one for one in exact if one[0].layers]
+        if len(sound) == 1:
+            grammar, count = sound[0]
+            if found is killed:
+                notes.add(f"timer marks stop after {count} whole iterations of {iterations}")
+            elif iterations not in (None, count):
+                notes.add(f"timer marks show {count} iterations, the log says {iterations}")
+            return grammar, count
+        if sound:
+            break
+    notes.add(
+        f"{len(marks)} timer marks do not fit {len(net.layers)} layers"
+        f"{' forward and backward' if net.backward else ''}: not used"
+    )
+    return None
+
+
+def _is_sound(cuts: Cuts, net: Net, grammar: Grammar, iterations: int) -> bool:
+    """Whether nothing was enqueued between layers, and layers took the times that were printed for them."""
+    if enqueued_between(cuts, net, grammar, iterations):
+        return False
+    off, total = _off_printed(cuts.marks, net, grammar, iterations)
+    return FAR * off <= total
+
+
+def enqueued_between(cuts: Cuts, net: Net, grammar: Grammar, iterations: int) -> int:
+    """How many enqueues of the iterations lie in none of their layers (or passes where layers have no marks)."""
+    layout = _layout(net, grammar)
+    spans = [(at, at + 1) for _, _, at in layout.layers] or [(at, stop) for _, at, stop in layout.passes]
+    before = [*cuts.before, *[cuts.enqueues] * grammar.per_iteration]
+    between = 0
+    for start in _starts(cuts, grammar, iterations):
+        inside = sum([before[start + stop] - before[start + at] for at, stop in spans])
+        between += before[start + grammar.per_iteration - 1] - before[start] - inside
+    return between
+
+
+def _starts(cuts: Cuts, grammar: Grammar, iterations: int) -> range:
+    """The ``iter.start`` of every whole iteration, and of the one in which the run was killed."""
+    begun = iterations + (1 + iterations * grammar.per_iteration < len(cuts.marks) - 1)
+    return range(1, 1 + begun * grammar.per_iteration, grammar.per_iteration)
+
+
+def _off_printed(marks: Sequence[TimerMark], net: Net, grammar: Grammar, iterations: int) -> tuple[int, int]:
+    """How far the mean times at the marks are from the printed ones, and the sum of these, over all layers."""
+    off = total = 0
+    starts = [mark.host_ns for mark in marks]
+    stops = starts[1:]
+    for layer, direction, at in _layout(net, grammar).layers:
+        every = slice(1 + at, 1 + iterations * grammar.per_iteration, grammar.per_iteration)
+        both = zip(starts[every], stops[every], strict=True)
+        spans = [stop - start for start, stop in both if start is not None and stop is not None]
+        printed = layer.printed_ns(direction)
+        if printed is not None and spans:
+            total += printed
+            off += max(0, abs(sum(spans) // len(spans) - printed) - MARK_NS)
+    return off, total
+
+
+def place_by_marks(placement: Placement, cuts: Cuts, net: Net, grammar: Grammar, iterations: int) -> Marked:
+    """Cut the enqueues at the marks, and give every layer its host span.
+
+    An iteration in which the run was killed is cut as far as its marks go: what follows the last one is of the layer
+    that it opened.
+    """
+    layout, marks = _layout(net, grammar), cuts.marks
+    for iteration, start in enumerate(_starts(cuts, grammar, iterations), 1):
+        passes = {
+            direction: placement.pass_id("iteration", iteration, direction)
+            for direction, first, _ in layout.passes
+            if start + first < len(marks)
+        }
+        for layer, direction, at in layout.layers:
+            if start + at >= len(marks):
+                break
+            run = placement.add_run(
+                LayerRun(
+                    layer=layer.layer,
+                    layer_index=layer.index,
+                    direction=direction,
+                    pass_=passes[direction],
+                    printed_ns=layer.printed_ns(direction),
+                    host_start_ns=marks[start + at].host_ns,
+                    host_end_ns=marks[start + at + 1].host_ns if start + at + 1 < len(marks) else None,
+                )
+            )
+            placement.place(cuts.between(start + at, start + at + 1), run, BY)
+        for direction, first, last in layout.passes:
+            if direction in passes:
+                placement.place_in_pass(cuts.between(start + first, start + last), passes[direction])
+    ends = tuple(marks[k * grammar.per_iteration] for k in range(1, iterations + 1))
+    return Marked(grammar=grammar, iterations=iterations, ends=ends)
+
+
+def check(cuts: Cuts, net: Net, marked: Marked, notes: Notes) -> None:
+    """Say where the marks do not agree with what else is known: log and profile may not be of one run."""
+    off, total = _off_printed(cuts.marks, net, marked.grammar, marked.iterations)
+    if FAR * off > total:
+        notes.add(f"layer times at the timer marks differ from the printed ones by {100 * off // total} %")
+    between = enqueued_between(cuts, net, marked.grammar, marked.iterations)
+    if between and marked.grammar.layers:
+        notes.add("kernel or copy between the timer marks of two layers", count=between)

@@ -1,0 +1,114 @@
+"""The net as the logs tell it: its layers in order, their printed times and shapes, from one or several sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mio2trace.model.log import Direction, FrameworkLog, LayerTime
+from mio2trace.notes import Notes
+
+
+class NetLayerSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A layer of the net; times as printed (means over iterations, or of one execution), None when not printed."""
+
+    index: int
+    layer: str
+    type: str = ""
+    output: str = ""
+    forward_ns: int | None = None
+    backward_ns: int | None = None
+
+    def printed_ns(self, direction: Direction) -> int | None:
+        return self.forward_ns if direction == "forward" else self.backward_ns
+
+
+class Net(msgspec.Struct, frozen=True, kw_only=True):
+    """Layers in net order. ``backward``: whether a backward pass ran; None when nothing tells."""
+
+    layers: tuple[NetLayerSpec, ...] = ()
+    backward: bool | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no layer is missing from the numbering."""
+        return not self.layers or self.layers[-1].index + 1 == len(self.layers)
+
+    def execution_order(self) -> list[tuple[NetLayerSpec, Direction]]:
+        """One iteration: forward in net order, then backward in reverse (dvdt-ck.md 2.1)."""
+        order: list[tuple[NetLayerSpec, Direction]] = [(layer, "forward") for layer in self.layers]
+        if self.backward:
+            order += [(layer, "backward") for layer in reversed(self.layers)]
+        return order
+
+
+def by_place(log: FrameworkLog) -> FrameworkLog:
+    """Layers numbered by their places in the net that the log set up, where it lost some of its layer lines."""
+    places = {layer.layer: place for place, layer in enumerate(log.net)}
+    if all(places.get(layer.layer, layer.index) == layer.index for layer in log.layers):
+        return log
+    if not all(layer.layer in places for layer in log.layers):
+        return log
+    return msgspec.structs.replace(
+        log, layers=tuple(msgspec.structs.replace(layer, index=places[layer.layer]) for layer in log.layers)
+    )
+
+
+def read_net(logs: Sequence[FrameworkLog], notes: Notes) -> Net:
+    """The net of the log with most layers; others add what it lacks. Different names for a place are a problem."""
+    best: Sequence[LayerTime] = max((log.layers for log in logs), key=len, default=())
+    built = {layer.layer: layer for log in logs for layer in log.net}
+    names: dict[int, str] = {}
+    times: dict[tuple[int, Direction], list[int]] = {}
+    for layer in best:
+        names.setdefault(layer.index, layer.layer)
+        times.setdefault((layer.index, layer.direction), []).append(layer.printed_ns)
+    for log in logs:
+        for layer in log.layers:
+            if names.get(layer.index, layer.layer) != layer.layer:
+                notes.add("sources name a layer differently", f"{names[layer.index]} / {layer.layer}")
+    if set(names.values()) < built.keys():
+        if names:
+            notes.add("layer without a printed time", count=len(built) - len(names))
+        names = dict(enumerate(built))
+    gaps = len(names) and max(names) + 1 - len(names)
+    if gaps:
+        notes.add("layers missing from the numbering of per_layer_info", count=gaps)
+    layers = []
+    for index in sorted(names):
+        layer_name = names[index]
+        forward, backward = times.get((index, "forward")), times.get((index, "backward"))
+        built_layer = built.get(layer_name)
+        layers.append(
+            NetLayerSpec(
+                index=index,
+                layer=layer_name,
+                type=built_layer.type if built_layer else "",
+                output=built_layer.tops[0] if built_layer and built_layer.tops else "",
+                forward_ns=sum(forward) // len(forward) if forward else None,
+                backward_ns=sum(backward) // len(backward) if backward else None,
+            )
+        )
+    return Net(layers=tuple(layers), backward=_backward(logs, layers))
+
+
+def _backward(logs: Sequence[FrameworkLog], layers: Sequence[NetLayerSpec]) -> bool | None:
+    """``backward: 0 ms`` for all layers is printed when no backward was run; the warm-up runs what iterations do."""
+    if any(layer.backward_ns for layer in layers):
+        return True
+    averages = [log.average_backward_ns for log in logs if log.average_backward_ns is not None]
+    averages += [
+        event.duration_ns
+        for log in logs
+        for event in log.events
+        if event.kind == "average backward" and event.duration_ns is not None
+    ]
+    if averages:
+        return any(averages)
+    if any(layer.forward_ns is not None for layer in layers):
+        return False
+    kinds = {event.kind for log in logs for event in log.events}
+    if "backward begins" in kinds:
+        return True
+    return False if {"forward begins", "benchmark begins"} <= kinds else None

@@ -1,0 +1,124 @@
+"""The same kernel sequence comes again: an attributed stretch labels another one (trace-contract.md 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import pairwise
+from types import MappingProxyType
+
+from mio2trace.align.layers.placement import NONE, Placement
+from mio2trace.align.sequences import matches
+from mio2trace.kernels import KernelFact
+from mio2trace.model.log import Direction
+from mio2trace.model.profile import Enqueue
+
+BY = "recurrence"
+
+LayerKey = tuple[int, Direction]
+
+HOST_LAYER_NS = 1_000_000
+"""A layer that launches nothing and takes this long computes on the host; below, it hardly does anything."""
+
+
+def signature(enqueue: Enqueue) -> Hashable:
+    """What stays the same when an enqueue comes again: name, sizes and scalar arguments, not the buffers."""
+    if enqueue.kind != "kernel":
+        return enqueue.kind, enqueue.size_bytes
+    return enqueue.name, enqueue.gws, enqueue.lws, tuple([a for a in enqueue.arguments if len(a) <= 8])
+
+
+def is_filler(position: int, placement: Placement, facts: Mapping[int, KernelFact]) -> bool:
+    """Whether an enqueue only prepares memory: a write, or a kernel that fills a buffer."""
+    enqueue = placement.enqueues[position]
+    if enqueue.kind != "kernel":
+        return enqueue.kind == "write"
+    fact = facts.get(position)
+    return fact is not None and fact.role == "fill"
+
+
+def place_by_recurrence(
+    placement: Placement,
+    reference: Sequence[int],
+    target: Sequence[int],
+    run_for: Callable[[LayerKey], int],
+    facts: Mapping[int, KernelFact],
+    unlaunched: Mapping[LayerKey, int] = MappingProxyType({}),
+    by: str = BY,
+) -> None:
+    """Label ``target`` after the attributed ``reference``; ``run_for`` gives the target's run of a layer.
+
+    A fill or write without a counterpart goes to the layer of the kernel that follows it, if that has one. Where a
+    layer that launches nothing (its work ran on the host; ``unlaunched`` has its printed time in ns) lies in between,
+    it may be that layer's and is not sure; it goes there if the host was busy between it and the kernel. Neither is it
+    sure where a kernel of another layer is missing in between.
+    """
+    enqueues = placement.enqueues
+    ones, others = [signature(enqueues[i]) for i in reference], [signature(enqueues[i]) for i in target]
+    pairs = matches(ones, others)
+    if pairs is None:
+        return
+    keys: list[LayerKey | None] = []
+    for position in reference:
+        run = placement.run_of[position]
+        keys.append(None if run == NONE else (placement.runs[run].layer_index, placement.runs[run].direction))
+    layer_of = {target[j]: key for i, j in pairs if (key := keys[i]) is not None}
+    matched = {target[j] for _, j in pairs}
+    unsure = {target[j] for i, j in pairs if reference[i] in placement.unsure}
+    unsure |= {target[j] for j in _ambiguous(ones, others, pairs, keys)}
+    after_missing = {
+        target[j]
+        for (before, _), (i, j) in pairwise([(-1, -1), *pairs])
+        if any(keys[missing] != keys[i] for missing in range(before + 1, i))
+    }
+    following: LayerKey | None = None
+    following_unsure = False
+    next_begin: int | None = None
+    host_layer: LayerKey | None = None
+    for position in reversed(target):
+        enqueue = enqueues[position]
+        if position not in matched and is_filler(position, placement, facts):
+            if following is not None:
+                before = _layer_on_host(following, unlaunched)
+                if before is not None:
+                    unsure.add(position)
+                    if host_layer is None and _busy(enqueue.host_end_ns, next_begin, unlaunched[before]):
+                        host_layer = before
+                layer_of[position] = host_layer or following
+                if following_unsure:
+                    unsure.add(position)
+        else:
+            # A kernel without a layer is the program's own: what prepares it is no layer's either.
+            following, host_layer = layer_of.get(position), None
+            following_unsure = position in unsure or position in after_missing
+        next_begin = enqueue.prepared_ns or enqueue.host_start_ns
+    for position in target:
+        key = layer_of.get(position)
+        if key is not None:
+            placement.place([position], run_for(key), by, sure=position not in unsure)
+
+
+def _ambiguous(
+    ones: Sequence[Hashable],
+    others: Sequence[Hashable],
+    pairs: Sequence[tuple[int, int]],
+    keys: Sequence[LayerKey | None],
+) -> list[int]:
+    """Of ``others`` those that as good a match, found from the end, puts into another layer."""
+    if len(pairs) == len(ones) == len(others):
+        return []
+    from_end = matches(ones[::-1], others[::-1]) or ()
+    keys_from_end = {len(others) - 1 - j: keys[len(ones) - 1 - i] for i, j in from_end}
+    keys_of = {j: keys[i] for i, j in pairs}
+    return [j for j in keys_of.keys() | keys_from_end.keys() if keys_of.get(j) != keys_from_end.get(j)]
+
+
+def _layer_on_host(following: LayerKey, unlaunched: Mapping[LayerKey, int]) -> LayerKey | None:
+    """The layer just before ``following`` in execution order, if it launches nothing and computes on the host."""
+    index, direction = following
+    before = (index - 1 if direction == "forward" else index + 1, direction)
+    return before if unlaunched.get(before, 0) >= HOST_LAYER_NS else None
+
+
+def _busy(done_ns: int | None, next_ns: int | None, printed_ns: int) -> bool:
+    """Whether the host did something worth an eighth of the layer's printed mean between two enqueues."""
+    return done_ns is not None and next_ns is not None and 8 * (next_ns - done_ns) >= printed_ns

@@ -1,0 +1,184 @@
+"""TensorFlow's name scopes as layers, and the kernels that were enqueued while one of a layer's ops ran (tfprof.md 7).
+
+An op's execution on a GPU device is the host's time in the op's code: what the host enqueues meanwhile is the op's, if
+no other op runs at that moment. Both stamps are the host's wall clock. The profile has no threads: where ops of
+different layers run at once, an enqueue may be of any of them, and is not attributed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from mio2trace.align.layers.net import Net, NetLayerSpec
+from mio2trace.align.layers.placement import NONE, LayerRun, Placement
+from mio2trace.model.log import Direction
+from mio2trace.model.profile import Profile
+from mio2trace.model.tf import TfProfile
+from mio2trace.notes import Notes
+
+BY = "boundary stamps"
+STAMP_NS = 1000
+"""TensorFlow's stamps are whole microseconds."""
+
+_DEVICE = re.compile(
+    r"(?P<host>(?:/(?:job|replica|task):[^/]*)*)/(?:device:)?(?P<kind>[a-z_]+):(?P<number>\d{1,9})(?:/(?P<stream>.*))?",
+    re.DOTALL,
+)
+_TOWER = re.compile(
+    r"(?:v/tower_(?P<a>\d+)|tower_(?P<b>\d+)/v|v/(?P<c>task_\d+_tower_\d+))/"
+    r"(?P<backward>gradients/(?:v/tower_\d+|tower_\d+/v|v/task_\d+_tower_\d+)/)?cg/(?P<path>.+)"
+)
+_LAYER = re.compile(
+    r"(?:conv|mpool|apool|affine|batchnorm|lrn|dropout|spatial_mean|resnet_v\d|incept_\w*?)\d+|incept_\w+", re.ASCII
+)
+_BATCH_NORM = re.compile(r"batchnorm\d+", re.ASCII)
+
+
+class Device(NamedTuple):
+    """A device's name taken apart: ``cpu`` 0 of ``/job:localhost/replica:0/task:0``, perhaps one of its streams."""
+
+    host: str
+    kind: str
+    number: int
+    stream: str
+
+    @classmethod
+    def of(cls, name: str) -> Device:
+        """A name that is built in no known way is a device of its own kind."""
+        found = _DEVICE.fullmatch(name)
+        if found is None:
+            return cls(name, "device", 0, "")
+        return cls(found["host"], found["kind"], int(found["number"]), found["stream"] or "")
+
+
+def layer_of(name: str) -> tuple[str, Direction] | None:
+    """(layer, direction) of a node of tf_cnn_benchmarks; None for what belongs to no layer (tfprof.md 1, 7).
+
+    ``v/tower_0/gradients/v/tower_0/cg/conv0/conv2d/Conv2D_grad/Conv2DBackpropInput`` -> ``conv0``, backward.
+    """
+    found = _TOWER.fullmatch(name)
+    if found is None:
+        return None
+    *scopes, op = found["path"].split("/")
+    if found["backward"]:
+        scopes = [re.sub(r"_grad$", "", one) for one in scopes]
+    else:
+        scopes.append(op)
+    known = [at for at, one in enumerate(scopes) if _LAYER.fullmatch(one) and not (at and _BATCH_NORM.fullmatch(one))]
+    if known:
+        scopes = scopes[: known[-1] + 1]
+    elif not scopes:
+        return None
+    elif len(scopes) > 1 and not found["backward"]:
+        scopes.pop()
+    tower = found["a"] or found["b"] or "0"
+    if found["c"] or int(tower):
+        scopes.insert(0, found["c"] or f"tower_{int(tower)}")
+    return "/".join(scopes), "backward" if found["backward"] else "forward"
+
+
+class _Op(NamedTuple):
+    """An op's time on the host, and its layer's run (`NONE`: of no layer)."""
+
+    start: int
+    end: int
+    run: int
+
+
+def place_by_scopes(
+    placement: Placement, profile: Profile, tf_profiles: Sequence[TfProfile], notes: Notes
+) -> Net | None:
+    """Put the kernels of ``profile`` into the layers of TensorFlow's scopes; the net that these make.
+
+    Step N of a profile is iteration N + 1. None, with a note, where nothing can be told: no host times of enqueues, no
+    op on a GPU, no layer's name, or stamps that do not meet. Copies are left alone: other threads than the op's enqueue
+    them, too.
+    """
+    net, ops = _layers(placement, tf_profiles, notes)
+    if not ops:
+        notes.add("TensorFlow's profile names no layer of an op on a GPU: its scopes are no layers of the kernels")
+        return None
+    times = [(e.host_start_ns, position) for position, e in enumerate(profile.enqueues)
+             if e.kind == "kernel" and e.host_start_ns is not None]  # fmt: skip
+    without_times = sum(e.kind == "kernel" for e in profile.enqueues) - len(times)
+    placed = between = 0
+    running: list[tuple[int, int]] = []
+    runs: Counter[int] = Counter()
+    following = 0
+    for at, position in sorted(times):
+        while following < len(ops) and ops[following].start <= at:
+            op = ops[following]
+            following += 1
+            heapq.heappush(running, (op.end, op.run))
+            runs[op.run] += 1
+        while running and running[0][0] <= at:
+            _, ended = heapq.heappop(running)
+            runs[ended] -= 1
+            if not runs[ended]:
+                del runs[ended]
+        if len(runs) > 1:
+            between += 1
+        elif runs and NONE not in runs:
+            placement.place([position], next(iter(runs)), BY)
+            placed += 1
+    if between:
+        notes.add("kernel enqueued while ops of several layers ran: not attributed", count=between)
+    if without_times:
+        notes.add("kernel without a host time: not attributed to a TensorFlow scope", count=without_times)
+    if not placed:
+        notes.add("no kernel was enqueued while one of TensorFlow's ops ran: its scopes are no layers of the kernels")
+        return None
+    return net
+
+
+def _layers(placement: Placement, tf_profiles: Sequence[TfProfile], notes: Notes) -> tuple[Net, list[_Op]]:
+    """The net, and every op on a GPU in order of start. No layer is known of profiles that do not number their step."""
+    found: list[tuple[int, int, tuple[str, Direction] | None, int]] = []
+    for profile in tf_profiles:
+        if not profile.numbered:
+            notes.add("TensorFlow's profile of one step does not tell which: its scopes are no layers of the kernels")
+            continue
+        found += _on_gpus(profile)
+    found.sort(key=lambda one: one[:2])
+    indexes: dict[str, int] = {}
+    for wanted in ("forward", "backward"):
+        for _, _, layer, _ in found:
+            if layer is not None and layer[1] == wanted:
+                indexes.setdefault(layer[0], len(indexes))
+    if not indexes:
+        return Net(), []
+    runs: dict[tuple[str, Direction, int], int] = {}
+    ops = []
+    for start, end, layer, step in found:
+        run = NONE
+        if layer is not None and step >= 0:
+            key = (*layer, step)
+            if key not in runs:
+                name, direction = layer
+                runs[key] = placement.add_run(
+                    LayerRun(
+                        layer=name,
+                        layer_index=indexes[name],
+                        direction=direction,
+                        pass_=placement.pass_id("iteration", step + 1, direction),
+                    )
+                )
+            run = runs[key]
+        ops.append(_Op(start, end + STAMP_NS, run))
+    layers = tuple(NetLayerSpec(index=index, layer=name) for name, index in indexes.items())
+    backward = any(layer is not None and layer[1] == "backward" for _, _, layer, _ in found)
+    return Net(layers=layers, backward=backward), ops
+
+
+def _on_gpus(profile: TfProfile) -> Iterator[tuple[int, int, tuple[str, Direction] | None, int]]:
+    """(start, end, layer, step) of each op's code on the host for a GPU: a CPU's op enqueues nothing."""
+    for node in profile.nodes:
+        layer = layer_of(node.name)
+        for step in node.steps:
+            for one in step.executions:
+                if one.kind == "cpu" and Device.of(one.device).kind != "cpu":
+                    yield one.start_ns, one.start_ns + one.dur_ns, layer, step.step

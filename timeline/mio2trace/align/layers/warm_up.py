@@ -1,0 +1,157 @@
+"""What runs before iteration 1: set-up and the warm-up, which runs the layers once without printing their times.
+
+The log's lines bound the warm-up where they can be placed; its layers are told by ``debug_info`` lines and by the
+likeness to iteration 1 (trace-contract.md 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mio2trace.align.clocks.axis import Timeline
+from mio2trace.align.layers import recurrence
+from mio2trace.align.layers.attribution import DIRECTIONS, Attribution
+from mio2trace.align.layers.placement import NONE
+from mio2trace.align.sequences import matches
+from mio2trace.model.log import Direction
+
+
+def place_before_iterations(attribution: Attribution, axis: Timeline | None) -> None:
+    """Give what runs before iteration 1 to the warm-up, its layers and set-up, as far as lines or likeness tell."""
+    placement = attribution.placement
+    first_iteration = next(
+        (i for i, pass_ in enumerate(placement.pass_of) if pass_ != NONE), len(attribution.profile.enqueues)
+    )
+    begins = _benchmark_begins(attribution, axis)
+    if begins is not None:
+        first_iteration = min(first_iteration, begins)
+    warm = _bounded(attribution, axis, first_iteration)
+    for direction, positions in warm.items():
+        pass_ = placement.pass_id("warm-up", 0, direction)
+        reference = attribution.reference(direction)
+        _place_by_ended_lines(attribution, axis, direction, positions, pass_, reference)
+        left = [p for p in positions if placement.run_of[p] == NONE]
+        if recurrence.BY not in attribution.without and reference and len(left) == len(positions):
+            runs_of, unlaunched = attribution.runs_of_pass(pass_), attribution.unlaunched()
+            recurrence.place_by_recurrence(placement, reference, positions, runs_of, attribution.facts, unlaunched)
+        placement.place_in_pass(positions, pass_)
+        if axis is not None and not axis.by_line and _is_vague(attribution, positions):
+            placement.unsure.update(p for p in left if placement.run_of[p] != NONE)
+    if not warm and begins is None:
+        _place_by_likeness(attribution, first_iteration)
+    if warm or begins is not None:
+        setup_end = min((positions.start for positions in warm.values()), default=first_iteration)
+        setup = range(0, setup_end)
+        if setup:
+            placement.place_in_pass(setup, placement.pass_id("setup"))
+
+
+def _benchmark_begins(attribution: Attribution, axis: Timeline | None) -> int | None:
+    """The first enqueue after the line that begins the benchmark; None where that line has no place."""
+    if axis is None:
+        return None
+    places = [
+        place for event in attribution.events if event.kind == "benchmark begins" and (place := axis.event(event))
+    ]
+    if not places:
+        return None
+    return axis.first_after(places[0])
+
+
+def _bounded(attribution: Attribution, axis: Timeline | None, limit: int) -> dict[Direction, range]:
+    """The warm-up's enqueues by direction, as the log's lines bound them; none where lines of it are lost."""
+    if axis is not None:
+        places = {
+            event.kind: place
+            for event in attribution.events
+            if event.kind in ("forward begins", "forward ends", "backward begins", "benchmark begins")
+            and (place := axis.event(event)) is not None
+        }
+        done = places.get("forward ends", places.get("backward begins"))
+        if "forward begins" in places and (done is not None or attribution.net.backward is False):
+            first = axis.first_after(places["forward begins"])
+            last = limit if done is None else axis.first_after(done)
+            warm: dict[Direction, range] = {"forward": range(first, max(first, min(last, limit)))}
+            if "backward begins" in places:
+                begin = axis.first_after(places["backward begins"])
+                if begin < limit:
+                    warm["backward"] = range(begin, limit)
+            return {direction: positions for direction, positions in warm.items() if positions}
+    return {}
+
+
+def _is_vague(attribution: Attribution, positions: range) -> bool:
+    """Whether enqueues without host times stand at a stretch's ends, so that more or fewer may be in it."""
+    edges = {positions.start - 1, positions.start, positions.stop - 1, positions.stop}
+    return attribution.times is not None and not edges.isdisjoint(attribution.times.unknown)
+
+
+def _place_by_ended_lines(
+    attribution: Attribution,
+    axis: Timeline | None,
+    direction: Direction,
+    positions: range,
+    pass_: int,
+    reference: Sequence[int],
+) -> None:
+    """``debug_info`` lines in the warm-up: a layer's enqueues lie before its first line, after the line before it.
+
+    The lines themselves run kernels (absolute sums, reads), before they are printed: which enqueues are the layer's
+    own is told by iteration 1.
+    """
+    if axis is None or axis.evidence in attribution.without or not reference:
+        return
+    lines = [
+        (place, event)
+        for event in attribution.events
+        if event.kind == "layer ended" and event.direction == direction and (place := axis.event(event)) is not None
+    ]
+    lines.sort(key=lambda pair: pair[0])
+    index_of = {layer.layer: layer.index for layer in attribution.net.layers}
+    placement, facts = attribution.placement, attribution.facts
+    runs_of = attribution.runs_of_pass(pass_)
+    previous_place: int | None = None
+    seen: set[str] = set()
+    for place, event in lines:
+        if event.text not in seen and event.text in index_of:
+            seen.add(event.text)
+            first = max(positions.start, axis.first_after(previous_place) if previous_place else positions.start)
+            last = min(positions.stop, axis.first_after(place))
+            key = (index_of[event.text], direction)
+            same = [p for p in reference if attribution.layer_key(p) == key]
+            target = range(first, max(first, last))
+            recurrence.place_by_recurrence(placement, same, target, runs_of, facts, by=axis.evidence)
+        previous_place = place
+
+
+def _place_by_likeness(attribution: Attribution, limit: int) -> None:
+    """Without the log's lines: what runs before iteration 1 is its warm-up if it runs most of what that runs."""
+    enqueues, placement = attribution.profile.enqueues, attribution.placement
+    forward = attribution.reference("forward")
+    if recurrence.BY in attribution.without or not forward or limit >= len(enqueues):
+        return
+    if placement.iteration_of(forward[0]) != 1 or not attribution.net.is_whole:
+        return  # an iteration that the log lost may come before it
+    reference = [*forward, *attribution.reference("backward")]
+    pairs = matches(
+        [recurrence.signature(enqueues[i]) for i in reference], [recurrence.signature(e) for e in enqueues[:limit]]
+    )
+    if pairs is None or 2 * len(pairs) < len(forward):
+        return
+    passes = {direction: placement.pass_id("warm-up", 0, direction) for direction in DIRECTIONS}
+    runs = {direction: attribution.runs_of_pass(pass_) for direction, pass_ in passes.items()}
+    recurrence.place_by_recurrence(
+        placement,
+        reference,
+        range(limit),
+        lambda key: runs[key[1]](key),
+        attribution.facts,
+        attribution.unlaunched(),
+    )
+    # What comes before the first kernel that is known may as well be set-up: no line divides them. And what lacks
+    # part of an iteration may be something else.
+    doubted = pairs[0][1] if 10 * len(pairs) >= 9 * len(forward) else limit
+    placement.unsure.update(p for p in range(doubted) if placement.run_of[p] != NONE)
+    turn = next((p for p in range(limit) if placement.pass_of[p] == passes["backward"]), limit)
+    placement.place_in_pass(range(turn), passes["forward"])
+    placement.place_in_pass(range(turn, limit), passes["backward"])

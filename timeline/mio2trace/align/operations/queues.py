@@ -1,0 +1,87 @@
+"""Which process and which queue a log's calls are of, as their buffers tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from mio2trace.align.operations.likeness import FIRST_ADDRESS, buffers_among
+from mio2trace.align.operations.links import Links
+from mio2trace.align.operations.paths import OUTSIDE
+from mio2trace.kernels.names import kernel_name
+from mio2trace.model.operation import Operation
+from mio2trace.model.profile import Profile
+
+ENOUGH_BUFFERS, MOST_BUFFERS = 6, 10_000
+"""So many addresses in common are no coincidence, and so many without one in common none either."""
+
+
+def same_process(profile: Profile, operations: Sequence[Operation]) -> bool | None:
+    """Whether the log's buffers are the profile's; None where too few are named to tell."""
+    held: set[int] = set()
+    for enqueue in profile.enqueues:
+        if enqueue.kind == "kernel" and kernel_name(enqueue.name) is not None:
+            held.update(buffers_among(enqueue.arguments))
+            if len(held) >= MOST_BUFFERS:
+                break
+    named: set[int] = set()
+    common = 0
+    for operation in operations:
+        addresses = {address for _, address in operation.tensors if address >= FIRST_ADDRESS} - named
+        named |= addresses
+        common += len(addresses & held)
+        if common >= ENOUGH_BUFFERS:
+            return True
+    return False if min(len(named), len(held)) >= ENOUGH_BUFFERS and not common else None
+
+
+def of_streams(
+    profile: Profile,
+    streams: Mapping[tuple[int, int], Sequence[int]],
+    operations: Sequence[Operation],
+    without: frozenset[str],
+) -> dict[tuple[int, int], list[Operation]]:
+    """The operations that may have filled each stream: by their buffers, else by their thread, else all of them."""
+    if len(streams) == 1:
+        return {key: list(operations) for key in streams}
+    held: dict[tuple[int, int], set[int]] = {}
+    for key, positions in streams.items():
+        held[key] = set()
+        if "buffers" not in without:
+            for position in positions:
+                held[key].update(buffers_among(profile.enqueues[position].arguments))
+    owner: list[tuple[int, int] | None] = []
+    votes: dict[int | None, Counter[tuple[int, int]]] = {}
+    for operation in operations:
+        addresses = {address for _, address in operation.tensors}
+        claims = [key for key in streams if not addresses.isdisjoint(held[key])]
+        owner.append(claims[0] if len(claims) == 1 else None)
+        if len(claims) == 1:
+            votes.setdefault(operation.thread, Counter())[claims[0]] += 1
+    of_thread = {
+        thread: counter.most_common(1)[0][0]
+        for thread, counter in votes.items()
+        if thread is not None and len(counter) == 1
+    }
+    found: dict[tuple[int, int], list[Operation]] = {key: [] for key in streams}
+    for operation, own in zip(operations, owner, strict=True):
+        chosen = own if own is not None or operation.thread is None else of_thread.get(operation.thread)
+        for each in streams if chosen is None else [chosen]:
+            found[each].append(operation)
+    return found
+
+
+def one_stream_each(links: Links, streams: Mapping[tuple[int, int], Sequence[int]]) -> None:
+    """An operation launches into one queue: where two claim it, neither is sure."""
+    if len(streams) < 2:
+        return
+    claimed: dict[int, tuple[int, int]] = {}
+    doubted: set[int] = set()
+    for key, positions in streams.items():
+        for position in positions:
+            index = links.operation_of[position]
+            if index != OUTSIDE and claimed.setdefault(index, key) != key:
+                doubted.add(index)
+    for position, index in enumerate(links.operation_of):
+        if index in doubted:
+            links.unsure.add(position)

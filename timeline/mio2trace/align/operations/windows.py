@@ -1,0 +1,134 @@
+"""Where in the profile each operation can lie: its entry's place among the log's stamped lines, or in a shared file.
+
+An entry is printed when its call begins, between two lines with stamps: so what it enqueues is called after the first
+one and, on a host that runs one thread, before the second. Blocks and entries in one file need no stamps.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
+
+from mio2trace.align.clocks.axis import HostTimes, Timeline
+from mio2trace.align.clocks.fit import STAMP_NS, LogClock
+from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent
+from mio2trace.model.operation import Operation
+from mio2trace.model.profile import Enqueue
+
+NEVER = 1 << 63
+DISORDER = 50
+"""One stamp in so many may be out of order before stamps are not believed."""
+
+
+class Windows(msgspec.Struct, frozen=True, kw_only=True):
+    """``first[i]`` .. ``last[i]``: the operations (by place in their list) that the i-th kernel can belong to.
+
+    Both never decrease; ``last[i]`` is ``first[i] - 1`` where there is none. ``by`` is the evidence word.
+    """
+
+    first: list[int]
+    last: list[int]
+    by: str
+
+
+def everywhere(kernels: int, operations: int) -> Windows:
+    """Nothing bounds any operation."""
+    return Windows(first=[0] * kernels, last=[operations - 1] * kernels, by="")
+
+
+def by_lines(
+    positions: Sequence[int], enqueues: Sequence[Enqueue], operations: Sequence[Operation], axis: Timeline
+) -> Windows | None:
+    """Blocks and entries of one file in order of execution: a kernel's operation is the last one that was entered."""
+    if not axis.by_line or not operations:
+        return None
+    threads = {operation.thread for operation in operations}
+    begins = [operation.line for operation in operations]
+    last = [bisect_right(begins, enqueues[position].line) - 1 for position in positions]
+    first = list(last)
+    if len(threads) > 1:
+        # Threads print between each other: the last one entered by each of them.
+        latest: dict[int | None, int] = {}
+        oldest = []
+        for number, operation in enumerate(operations):
+            latest[operation.thread] = number
+            oldest.append(min(latest.values()))
+        first = [oldest[at] if at >= 0 else 0 for at in last]
+    return Windows(first=[max(0, at) for at in first], last=last, by="position")
+
+
+def by_stamps(
+    positions: Sequence[int],
+    operations: Sequence[Operation],
+    logs: Sequence[FrameworkLog],
+    clock: LogClock | None,
+    times: HostTimes | None,
+    streams: int,
+) -> Windows | None:
+    """Stamped lines before and after each entry, on the host's clock; None when there are none, or in disorder."""
+    if clock is None or times is None or not operations:
+        return None
+    source = operations[0].source
+    stamped = _stamps(logs, source, clock)
+    own = [(op.line, clock.to_host(op.stamp)) for op in operations if op.stamp is not None]
+    stamped = sorted({*stamped, *own})
+    if not stamped:
+        return None
+    wrong = sum(after[1] < before[1] - STAMP_NS for before, after in pairwise(stamped))
+    if wrong * DISORDER > len(stamped):
+        return None
+    lines = [line for line, _ in stamped]
+    low: list[int] = []
+    for _, time in stamped:
+        low.append(max(time, low[-1]) if low else time)
+    high = [0] * len(stamped)
+    bound = NEVER
+    for at in range(len(stamped) - 1, -1, -1):
+        bound = min(bound, stamped[at][1])
+        high[at] = bound
+    ends = _ends(operations, streams)
+    begin, end = [], []
+    for number, operation in enumerate(operations):
+        before = bisect_right(lines, operation.line) - 1
+        begin.append(low[before] - STAMP_NS if before >= 0 else -NEVER)
+        after = bisect_right(lines, ends[number])
+        end.append(high[after] + STAMP_NS if after < len(lines) else NEVER)
+    for number in range(len(end) - 2, -1, -1):
+        end[number] = min(end[number], end[number + 1])
+    called = [times.called[position] for position in positions]
+    return Windows(
+        first=[bisect_left(end, time) for time in called],
+        last=[bisect_right(begin, time) - 1 for time in called],
+        by="boundary stamps",
+    )
+
+
+def _stamps(logs: Sequence[FrameworkLog], source: int, clock: LogClock) -> list[tuple[int, int]]:
+    """(line, host time) of the log's own stamped lines."""
+    records: list[LogEvent | LayerTime] = []
+    for log in logs:
+        if log.source == source:
+            records += log.events
+            records += log.layers
+    return [(one.line, clock.to_host(one.stamp)) for one in records if one.stamp is not None and one.line]
+
+
+def _ends(operations: Sequence[Operation], streams: int) -> list[int]:
+    """The line after which a stamp is known to come after the call: its own, or that of a later call of its stream."""
+    threads = {operation.thread for operation in operations}
+    if len(threads) == 1 and streams == 1:
+        return [operation.line for operation in operations]
+    if len(threads) == 1:
+        # Another thread prints the stamps, too; where streams share operations, one of them may be in any of a few.
+        later = [operation.line for operation in operations[streams - 1 :]]
+        return later + [NEVER] * (len(operations) - len(later))
+    following: dict[int | None, int] = {}
+    ends = [0] * len(operations)
+    for number in range(len(operations) - 1, -1, -1):
+        operation = operations[number]
+        ends[number] = following.get(operation.thread, NEVER)
+        following[operation.thread] = operation.line
+    return ends

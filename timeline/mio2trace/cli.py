@@ -1,0 +1,430 @@
+"""The command line: options in, `convert`, notes on stderr, exit code out. What is heavy is imported where used."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mio2trace.commands.driver import driver
+from mio2trace.commands.inspect import inspect
+from mio2trace.commands.kernels import kernels
+from mio2trace.commands.layers import layers
+from mio2trace.commands.ops import ops
+from mio2trace.commands.query import query
+from mio2trace.commands.tfprof import tfprof
+from mio2trace.commands.view import view
+
+if TYPE_CHECKING:
+    from mio2trace import conversion
+
+EVIDENCE_WORDS = (
+    "timer marks",
+    "position",
+    "buffers",
+    "launch line",
+    "boundary stamps",
+    "recurrence",
+    "name and sizes",
+    "durations",
+    "order",
+)
+
+
+class _DefaultToConvert(click.Group):
+    """``mio2trace FILE...`` is ``mio2trace convert FILE...``; a first word that is a command is the command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ("--help", "-h", "--version"):
+            args = ["convert", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    cls=_DefaultToConvert,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    invoke_without_command=False,
+)
+@click.version_option(package_name="mio2trace", message="%(package)s %(version)s")
+def cli() -> None:
+    """Tell which layer, which operation and which kernel the GPU time went into.
+
+    Joins what a run printed with a GPU profile of the same run, and writes a trace for ui.perfetto.dev.
+
+    \b
+    Examples:
+      mio2trace run.log prof.json -o out.json           a log and a dv/dt profile
+      mio2trace run.log -o out.json.gz                  a log that holds the [dv/dt] blocks itself
+      mio2trace tmp-ck-timer.json prof.json -o out.json CK's digest instead of the log
+      mio2trace experiment/my-entry --tags alexnet -o out.json
+      gunzip -c run.log.gz | mio2trace - prof.json -o out.json
+      mio2trace ops run.log --group-by problem          what MIOpen computed, by frequency
+      mio2trace driver run.log                          MIOpenDriver lines that run it again
+      mio2trace kernels prof.json --by name             where the kernel time went
+      mio2trace layers run.log prof.json                each layer: printed, host and kernel time, FLOPs
+
+    "mio2trace FILE..." is short for "mio2trace convert FILE...".
+    """
+
+
+class _Size(click.ParamType):  # type: ignore[type-arg]
+    """``500MB``, ``64G``, ``1000``: bytes; K, M, G and T are powers of 1000."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        match = re.fullmatch(r"(\d{1,15})\s*([KMGT]?)B?", str(value).strip(), re.IGNORECASE | re.ASCII)
+        if match is None:
+            self.fail(f"{value!r} is no size such as 500MB or 64G", param, ctx)
+        return int(match[1]) * int(1000 ** " KMGT".index(match[2].upper() or " "))
+
+
+class _Words(click.ParamType):  # type: ignore[type-arg]
+    """Words with commas between them, each one of ``words``."""
+
+    name = "words"
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self._words = words
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        found = tuple(word for part in str(value).lower().split(",") if (word := part.strip()))
+        for word in found:
+            if word not in self._words:
+                self.fail(f"{word!r} is none of {', '.join(self._words)}", param, ctx)
+        return found
+
+
+SMALLER = ("--host-calls none", "--iterations", "--from", "--to", "--top", "--min-duration", "--no-args")
+"""Options of `convert` that make a trace smaller, the most useful first."""
+TRACK_WORDS = ("kernels", "operations")
+FOLD_WORDS = ("find", "set-up", "warm-up")
+KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets")
+
+
+@cli.command(no_args_is_help=True)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="OUT",
+    help="Where to write: .json, .pftrace (Perfetto's native form), either with .gz; - for stdout.",
+)
+@click.option(
+    "--host-calls",
+    type=click.Choice(["all", "enqueue", "none"]),
+    default="enqueue",
+    show_default=True,
+    help="API calls to draw on the host's side; 'enqueue' includes program builds.",
+)
+@click.option(
+    "--tracks",
+    type=_Words(TRACK_WORDS),
+    default="",
+    metavar="WORD,...",
+    help="More tracks beside the nested one: kernels (one for each name), operations (one for each type).",
+)
+@click.option(
+    "--fold",
+    type=_Words(FOLD_WORDS),
+    default="",
+    metavar="WORD,...",
+    help="Put on a track of its own, so that the iterations stand alone: find, set-up (find included), warm-up.",
+)
+@click.option(
+    "--from",
+    "begin",
+    default="",
+    metavar="WHEN",
+    help="Draw what runs from here on: a time such as 1.2s, 'iteration 3', 'layer conv1' (its first run); with"
+    " 'forward' or 'backward' after it where one is meant.",
+)
+@click.option("--to", "end", default="", metavar="WHEN", help="... to the end of this, its first end behind --from.")
+@click.option("--iterations", default="", metavar="N-M", help="Draw these iterations only: 3, 2-4, 1,5-7; 0: warm-up.")
+@click.option("--top", type=click.IntRange(min=1), metavar="N", help="Draw the N longest kernels, and what holds them.")
+@click.option("--min-duration", default="", metavar="TIME", help="Leave out what is shorter, such as 10us.")
+@click.option("--no-args", is_flag=True, help="Leave out the arguments of all slices: no query, no colour by layer.")
+@click.option(
+    "--without",
+    multiple=True,
+    metavar="EVIDENCE",
+    help=f"Ignore one kind of evidence (repeatable): {', '.join(EVIDENCE_WORDS)}.",
+)
+@click.option("--repetition", type=click.IntRange(min=0), metavar="N", help="Repetition of a CK record, from 0.")
+@click.option("--tags", default="", metavar="A,B", help="Tags that choose an entry in a CK directory.")
+@click.option(
+    "--align",
+    "alignment",
+    type=click.Choice(["auto", "order"]),
+    default="auto",
+    show_default=True,
+    help="'order' goes on by order alone where the clocks say that the files are not of one run.",
+)
+@click.option(
+    "--explain",
+    multiple=True,
+    metavar="WHAT",
+    help="Say why something is linked as it is (repeatable): 'kernel N' (its call_index), 'operation N', 'line N'.",
+)
+@click.option("--summary", "summary_file", metavar="FILE", help="Write the trace's metadata object as JSON, too.")
+@click.option(
+    "--keep",
+    type=_Words(KEEP_WORDS),
+    default="",
+    metavar="WORD,...",
+    help=f"Leave in the trace what is taken out of it by default: {', '.join(KEEP_WORDS)}.",
+)
+@click.option(
+    "--max-input",
+    type=_Size(),
+    metavar="SIZE",
+    help="Refuse an input that holds more, decompressed. Default: none for plain files; for compressed ones 200 times"
+    " their size, but at least 256 MB.",
+)
+@click.option("--check", is_flag=True, help="Verify the invariants of this very trace while writing it.")
+@click.option("--strict", is_flag=True, help="Problems are errors: nothing is written.")
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+def convert(
+    files: tuple[str, ...],
+    output: str,
+    host_calls: Any,
+    tracks: tuple[str, ...],
+    fold: tuple[str, ...],
+    begin: str,
+    end: str,
+    iterations: str,
+    top: int | None,
+    min_duration: str,
+    no_args: bool,
+    without: tuple[str, ...],
+    repetition: int | None,
+    tags: str,
+    alignment: str,
+    explain: tuple[str, ...],
+    summary_file: str | None,
+    keep: tuple[str, ...],
+    max_input: int | None,
+    check: bool,
+    strict: bool,
+    quiet: bool,
+) -> object:
+    """Join the files of one run into a trace.
+
+    FILEs are recognised by their content and may come in any order: logs of Caffe and MIOpen, dv/dt profiles, CK
+    records and directories; plain or gzipped; - is standard input.
+
+    \b
+    Examples:
+      mio2trace run.log prof.json -o out.json
+      mio2trace run.log prof.json -o out.json --without "timer marks" --summary found.json
+      mio2trace prof.json -o - --host-calls none | gzip > out.json.gz
+      mio2trace run.log prof.json -o out.json --iterations 2-4 --fold find,warm-up --tracks kernels
+      mio2trace run.log prof.json -o out.json --from "layer conv2 backward" --to "layer conv1"
+    """
+    from mio2trace import conversion
+    from mio2trace.notes import InputError, OptionError
+
+    _refuse_to_overwrite(files, output, summary_file)
+    if files.count("-") > 1:
+        raise click.UsageError("standard input (-) can be given once")
+    progress = _Progress() if not quiet and _is_terminal() else None
+    try:
+        result = conversion.convert(
+            *files,
+            output=output,
+            host_calls=host_calls,
+            tracks=tracks,
+            fold=fold,
+            begin=begin,
+            end=end,
+            iterations=iterations,
+            top=top,
+            min_duration=min_duration,
+            with_args=not no_args,
+            without=without,
+            repetition=repetition,
+            tags=tuple(tag for tag in tags.split(",") if tag),
+            by_order_alone=alignment == "order",
+            explain=explain,
+            check=check,
+            strict=strict,
+            summary_file=summary_file,
+            keep=keep,
+            max_input=max_input,
+            progress=progress,
+        )
+    except OptionError as error:
+        raise click.UsageError(str(error)) from None
+    except InputError as error:
+        if progress is not None:
+            progress.done()
+        click.echo(_one_line(f"mio2trace: {error}"), err=True)
+        sys.exit(1)
+    finally:
+        if progress is not None:
+            progress.done()
+    if not quiet:
+        for line in result.report:
+            click.echo(_styled(_one_line(line)), err=True)
+        if output != "-":
+            for line in _wrote(output, result, host_calls):
+                click.echo(_styled(_one_line(line)), err=True)
+    return result
+
+
+cli.add_command(ops)
+cli.add_command(driver)
+cli.add_command(kernels)
+cli.add_command(layers)
+cli.add_command(inspect)
+cli.add_command(tfprof)
+cli.add_command(view)
+cli.add_command(query)
+
+
+def _wrote(output: str, result: conversion.Conversion, host_calls: str) -> Iterator[str]:
+    """How large the output is; what to do when a browser may not take it."""
+    written = result.written
+    if written is not None and written.too_large:
+        there = {option for parameter in convert.params for option in parameter.opts}
+        smaller = [option for option in SMALLER if option.split()[0] in there]
+        if host_calls == "none":
+            smaller.remove("--host-calls none")
+        fewer = f"; fewer with {', '.join(smaller)}" if smaller else ""
+        yield (
+            f"problem: about {written.slices / 1e6:.1f} million slices: a viewer needs gigabytes for them, and a"
+            f" browser may give up{fewer}; a .pftrace.gz is the smallest file"
+        )
+    size = os.path.getsize(output) if os.path.isfile(output) else 0
+    found = result.metadata["attribution"]
+    kernels = found["kernels"] + found["copies"] - result.trace.left_out
+    each = f", {size / kernels:.0f} bytes a kernel" if size and kernels else ""
+    yield f"wrote {output} ({size / 1e6:.1f} MB{each}): open it at https://ui.perfetto.dev"
+
+
+def _refuse_to_overwrite(files: tuple[str, ...], output: str, summary_file: str | None) -> None:
+    """An input, or one output by the other."""
+    try:
+        if summary_file is not None and os.path.realpath(summary_file) == os.path.realpath(output):
+            raise click.UsageError(f"{output} is both the trace and its summary")
+        for target in filter(None, (output, summary_file)):
+            if os.path.isfile(target) and any(_is_in(target, file) for file in files):
+                raise click.UsageError(f"{target} is an input, too")
+    except (OSError, ValueError):
+        return  # a folder that is gone, a name that is none: who opens it says so
+
+
+def _is_in(target: str, file: str) -> bool:
+    """Whether the existing file ``target`` is the input ``file``, or a point of the CK directory ``file``."""
+    if file == "-":
+        stdin = getattr(sys.stdin, "buffer", None)
+        try:
+            return stdin is not None and os.path.samestat(os.stat(target), os.fstat(stdin.fileno()))
+        except OSError:
+            return False  # no file: a test's, or one that is closed
+    if os.path.isdir(file):
+        real = os.path.realpath(target)
+        inside = real.startswith(os.path.join(os.path.realpath(file), ""))
+        return inside and fnmatch.fnmatch(os.path.basename(real), "ckp-*.json")
+    return os.path.exists(file) and os.path.samefile(target, file)
+
+
+def _is_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _one_line(text: str) -> str:
+    """As it is shown: what comes from a file neither breaks the line nor steers the terminal."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def _styled(line: str) -> str:
+    """Problems in yellow, where colour is wanted and the terminal has it."""
+    if os.environ.get("NO_COLOR") or not _is_terminal() or not line.startswith("problem"):
+        return line
+    return click.style(line, fg="yellow")
+
+
+class _Progress:
+    """How much of a large input is read, on one line of the terminal."""
+
+    def __init__(self) -> None:
+        self._shown = ""
+
+    def __call__(self, name: str, done: int, total: int) -> None:
+        if max(done, total) < 20_000_000:
+            return
+        text = f"reading {name}: {100 * done // total} %" if total else f"reading {name}: {done >> 20} MB"
+        if text != self._shown:
+            self._shown = text
+            click.echo(f"\r\x1b[2K{text}", nl=False, err=True)
+
+    def done(self) -> None:
+        """Leave no half line behind."""
+        if self._shown:
+            click.echo("\r\x1b[2K", nl=False, err=True)
+            self._shown = ""
+
+
+def main() -> None:
+    """Entry point: exit 0 converted, 1 a bad input, 2 usage, 130 interrupted, 143 terminated, 129 hung up."""
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # ignored under nohup: it stays so
+            signal.signal(number, _stop)
+    try:
+        held = cli.main(prog_name="mio2trace", standalone_mode=False)
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        if isinstance(held, int):
+            sys.exit(held)
+        if held is not None:
+            # All is written and closed: the system frees millions of records faster than we could, one by one.
+            os._exit(0)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("mio2trace: interrupted", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our standard output has gone: nobody is left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(1)
+    except MemoryError:
+        click.echo("mio2trace: out of memory; --host-calls none needs least", err=True)
+        sys.exit(1)
+    except Exception as error:
+        click.echo(_one_line(f"mio2trace: a fault of the program itself, please report it: {_fault(error)}"), err=True)
+        sys.exit(1)
+
+
+def _stop(number: int, _: object) -> None:
+    """End in order, so that nothing half written stays behind."""
+    raise SystemExit(128 + number)
+
+
+def _fault(error: Exception) -> str:
+    """What went wrong and where; `timeline.convert` shows all of it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    code = None if trace is None else trace.tb_frame.f_code
+    place = "" if code is None or trace is None else f" ({os.path.basename(code.co_filename)}:{trace.tb_lineno})"
+    return f"{type(error).__name__}: {error}{place}"
+
+
+if __name__ == "__main__":
+    main()

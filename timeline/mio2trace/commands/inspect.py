@@ -1,0 +1,57 @@
+"""``mio2trace inspect``: the records of files as JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from mio2trace.commands.inputs import Input, read_inputs, repetition_option, tags_option
+from mio2trace.commands.logs import files_argument, one_line_errors, quiet_option, say, write
+
+
+@click.command(no_args_is_help=True)
+@files_argument
+@repetition_option
+@tags_option
+@quiet_option
+def inspect(files: tuple[str, ...], repetition: int | None, tags: str, quiet: bool) -> None:
+    """The records of FILEs as JSON lines: what the readers understood.
+
+    A line for each file ("record": "input"), then one for each of its records, by kind in the order of the file: calls,
+    kernels, layer times, log events, MIOpen's entries, commands and messages. What was met on the way is on stderr.
+    FILEs may be gzipped; - is standard input. Nothing is taken out: paths, names, addresses are as they were.
+
+    \b
+    Examples:
+      mio2trace inspect prof.json | head
+      mio2trace inspect run.log | jq 'select(.record == "layer_time")'
+      mio2trace inspect run.log | jq -r .record | sort | uniq -c
+    """
+    from mio2trace.notes import Notes
+    from mio2trace.readers.base import ReadOptions
+
+    notes = Notes()
+    with one_line_errors():
+        inputs = read_inputs(files, ReadOptions(host_calls=True, repetition=repetition), tags, notes, as_read=True)
+        write(_lines(inputs))
+    say(notes, [], quiet)
+
+
+def _lines(inputs: list[Input]) -> Iterator[str]:
+    import orjson
+
+    from mio2trace.reports.inspect import lines
+
+    for found in inputs:
+        facts = {
+            "record": "input",
+            "source": found.source,
+            "file": found.name,
+            "format": found.format,
+            "size": found.size,
+            "sha256": found.sha256,
+        }
+        yield orjson.dumps(facts).decode() + "\n"
+        for record in found.records:
+            yield from lines(record)

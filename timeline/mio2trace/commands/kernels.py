@@ -1,0 +1,194 @@
+"""``mio2trace kernels``: a profile's kernels as tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mio2trace.commands.inputs import (
+    aligned,
+    columns_option,
+    format_option,
+    fullest_profile,
+    read_inputs,
+    repetition_option,
+    show,
+    tags_option,
+    unit_option,
+)
+from mio2trace.commands.logs import files_argument, one_line_errors, quiet_option
+
+if TYPE_CHECKING:
+    from mio2trace.align import Alignment
+    from mio2trace.model.profile import Enqueue, Profile
+    from mio2trace.notes import Notes
+    from mio2trace.readers.base import Records
+    from mio2trace.reports.numbers import Unit
+    from mio2trace.reports.tables import Table
+
+
+@click.command(no_args_is_help=True)
+@files_argument
+@click.option("--by", type=click.Choice(["name", "repetition", "layer", "bucket"]), help="One row a group of kernels.")
+@click.option("--gemm", is_flag=True, help="One row a GEMM: M, N, K, GFLOP/s, the nearest powers of two.")
+@click.option(
+    "--per",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Kernels in a repetition; found where the kernels repeat when not given.",
+)
+@click.option(
+    "--skip", type=click.IntRange(min=0), metavar="N", help="With --per: kernels before the first repetition."
+)
+@unit_option
+@format_option
+@columns_option
+@repetition_option
+@tags_option
+@quiet_option
+def kernels(
+    files: tuple[str, ...],
+    by: str | None,
+    gemm: bool,
+    per: int | None,
+    skip: int | None,
+    unit: str,
+    form: Any,
+    columns: str | None,
+    repetition: int | None,
+    tags: str,
+    quiet: bool,
+) -> None:
+    """The kernels of a profile, one row each, or summed.
+
+    p0 to p3 are the device's times (queued, submitted, started, ended), t0 and t1 the host's before and after the call:
+    p3_p2 is the kernel's own time. --by layer needs the log of the run, too. FILEs may be gzipped; - is standard
+    input.
+
+    \b
+    Examples:
+      mio2trace kernels prof.json --unit us
+      mio2trace kernels prof.json --by name
+      mio2trace kernels prof.json --by repetition
+      mio2trace kernels prof.json --gemm --format json
+      mio2trace kernels prof.json --by bucket
+      mio2trace kernels run.log prof.json --by layer
+    """
+    from mio2trace.notes import InputError, Notes
+    from mio2trace.readers.base import ReadOptions
+    from mio2trace.reports.numbers import Unit
+
+    if (per is not None or skip is not None) and by != "repetition":
+        raise click.UsageError("--per and --skip go with --by repetition")
+    if skip is not None and per is None:
+        raise click.UsageError("--skip goes with --per")
+    if gemm and by not in (None, "bucket"):
+        raise click.UsageError(f"--gemm does not go with --by {by}")
+    notes = Notes()
+    said: list[str] = []
+    with one_line_errors():
+        inputs = read_inputs(files, ReadOptions(repetition=repetition), tags, notes)
+        records = [record for found in inputs for record in found.records]
+        profile = fullest_profile(records, notes)
+        names = ", ".join(found.name for found in inputs)
+        if profile is None:
+            raise InputError(f"{names}: holds no GPU profile; expected one")
+        _say_what_it_holds(profile, names, notes, said)
+        what = by or ("gemm" if gemm else None)
+        show(lambda: _table(profile, records, what, per, skip or 0, Unit(unit), names, notes, said),
+             form, columns, notes, said, quiet)  # fmt: skip
+
+
+def _say_what_it_holds(profile: Profile, names: str, notes: Notes, said: list[str]) -> None:
+    from mio2trace.reports.kernels import kernels_of, quantities
+
+    found = kernels_of(profile)
+    said.append(f"{names}: {len(found)} kernels")
+    for quantity, what in (("p3_p2", "device"), ("t1_t0", "host")):
+        lacking = sum(quantity not in quantities(enqueue) for enqueue in found)
+        if lacking:
+            notes.add(f"kernel without {what} times: counted, in no sum", count=lacking)
+
+
+def _table(
+    profile: Profile,
+    records: Records,
+    by: str | None,
+    per: int | None,
+    skip: int,
+    unit: Unit,
+    names: str,
+    notes: Notes,
+    said: list[str],
+) -> Table:
+    from mio2trace.reports import kernels as report
+
+    if by == "name":
+        return report.by_name(profile, unit)
+    if by == "repetition":
+        return report.by_repetition(_repetitions(profile, per, skip, names, notes, said), unit)
+    if by == "layer":
+        return report.by_layer(_aligned(profile, records, names, notes), unit)
+    if by in ("gemm", "bucket"):
+        from mio2trace.kernels import find_gemms
+
+        facts = find_gemms(profile)
+        return (report.gemm_table if by == "gemm" else report.by_bucket)(profile, facts, unit)
+    return report.enqueue_table(profile, unit)
+
+
+def _aligned(profile: Profile, records: Records, names: str, notes: Notes) -> Alignment:
+    from mio2trace.notes import InputError
+
+    alignment = aligned(profile, records, notes)
+    if not alignment.net.layers:
+        raise InputError(f"{names}: names no layer; expected the log of the run, too")
+    return alignment
+
+
+def _repetitions(
+    profile: Profile, per: int | None, skip: int, names: str, notes: Notes, said: list[str]
+) -> list[list[Enqueue]]:
+    """The kernels of each repetition. Raises `InputError` when none is asked for and none is found."""
+    from mio2trace.kernels.roles import role_of
+    from mio2trace.notes import InputError
+    from mio2trace.reports.kernels import kernels_of, signature
+    from mio2trace.reports.period import find_repetition
+
+    found = kernels_of(profile)
+    if per is not None:
+        repetitions = [found[start : start + per] for start in range(skip, len(found), per)]
+        odd = sum(
+            len({repetition[index].name for repetition in repetitions if index < len(repetition)}) > 1
+            for index in range(per)
+        )
+        if odd:
+            notes.add(f"the kernels do not repeat every {per}: {odd} rows mix kernels of several names")
+        if repetitions and len(repetitions[-1]) < per:
+            notes.remark(f"the last repetition has {len(repetitions[-1])} of {per} kernels")
+        return repetitions
+    repetition = find_repetition([signature(enqueue) for enqueue in found])
+    if repetition is None or 2 * repetition.covered < len(found):
+        # A program fills a buffer when it first uses it: what it then repeats is the same without.
+        kept = [enqueue for enqueue in found if role_of(enqueue.name) != "fill"]
+        without = find_repetition([signature(enqueue) for enqueue in kept]) if len(kept) < len(found) else None
+        if without is not None and 2 * without.covered >= len(kept):
+            notes.remark(
+                "kernel that only fills a buffer left out: without them the others repeat", "", len(found) - len(kept)
+            )
+            found, repetition = kept, without
+    if repetition is None or 2 * repetition.covered < len(found):
+        longest = "nothing comes twice in a row"
+        if repetition is not None:
+            longest = f"the longest repetition takes {len(repetition.starts)} times {repetition.period}"
+        raise InputError(
+            f"{names}: its {len(found)} kernels have no period: {longest}, expected at least half of them "
+            "(--per N groups them anyway)"
+        )
+    starts = repetition.starts
+    said.append(
+        f"period: {repetition.period} kernels, {len(starts)} times, first at call {found[starts[0]].call_index}; "
+        f"{len(found) - repetition.covered} of {len(found)} kernels are in no repetition"
+    )
+    return [found[start : start + repetition.period] for start in starts]

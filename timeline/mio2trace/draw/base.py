@@ -1,0 +1,115 @@
+"""One time for everything drawn: the clock of the device that ran most, so kernel times are exactly the device's."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from mio2trace.align import Alignment, DeviceClock
+from mio2trace.model.profile import Size3
+from mio2trace.notes import Notes
+
+
+class TimeBase(msgspec.Struct, frozen=True, kw_only=True):
+    """Brings device and host times to one axis in ns; where the axis is the host's own, ``clock`` is None.
+
+    ``shift[device]`` is added to that device's times. Raises nothing; a device that cannot be related keeps its zero.
+    """
+
+    clock: DeviceClock | None
+    shift: dict[int, int]
+    on_host: bool
+
+    @property
+    def constant_offset(self) -> int | None:
+        """What to subtract from every host time, None where that is not one number."""
+        if self.on_host:
+            return 0
+        if self.clock is None or len(self.clock.pieces) > 1 or self.clock.drift_ppb:
+            return None
+        return self.clock.offset_ns
+
+    def device(self, device: int, ns: int) -> int:
+        return ns + self.shift.get(device, 0)
+
+    def host(self, ns: int) -> int | None:
+        """A host time on the axis; None when the clocks are not related."""
+        if self.on_host:
+            return ns
+        return None if self.clock is None else self.clock.to_device(ns)
+
+    def utc(self, ns: int) -> str | None:
+        """The moment ``ns`` on the axis, as ISO 8601 in UTC with nanoseconds."""
+        if self.on_host:
+            host = ns
+        elif self.clock is not None:
+            # Inverse of to_device at this place; exact but for the rounding of a drift.
+            host = ns + self.clock.offset_ns
+            host += ns - self.clock.to_device(host)
+        else:
+            return None
+        seconds, rest = divmod(host, 1_000_000_000)
+        moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+        return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+
+    def describe(self, alignment: Alignment, origin: int) -> dict[str, Any]:
+        """The metadata's ``clock``; ``origin`` is the trace's zero on the axis."""
+        result: dict[str, Any] = {}
+        utc = self.utc(origin)
+        if utc is not None:
+            result["origin_utc"] = utc
+        if self.clock is not None:
+            result["device"] = {
+                "offset_ns": self.clock.offset_ns,
+                "error_ns": self.clock.error_ns,
+                "drift_ppb": self.clock.drift_ppb,
+                "method": self.clock.method,
+            }
+        log = alignment.log_clock
+        if log is not None:
+            result["log"] = {
+                "offset_ns": log.offset_ns,
+                "error_ns": 1000,
+                "drift_ppb": 0,
+                "method": f"whole quarters of an hour; {log.method} lie {log.residual_ns} ns apart",
+            }
+        return result
+
+
+def time_base(alignment: Alignment, notes: Notes) -> TimeBase:
+    """Choose the axis for a profile."""
+    device_of = {queue.index: queue.device for queue in alignment.profile.queues}
+    timed: Counter[int] = Counter()
+    for queue, count in Counter([e.queue for e in alignment.profile.enqueues if e.start_ns is not None]).items():
+        timed[device_of.get(queue, 0)] += count
+    if not timed:
+        return TimeBase(clock=None, shift={}, on_host=True)
+    main = max(timed, key=lambda device: (timed[device], -device))
+    clock = alignment.clocks.get(main)
+    shift: dict[int, int] = {}
+    for device in timed:
+        other = alignment.clocks.get(device)
+        if device == main:
+            continue
+        if clock is None or other is None:
+            notes.add("clock of a second device not related to the first: its kernels are placed by its own zero")
+        else:
+            shift[device] = other.offset_ns - clock.offset_ns
+    return TimeBase(clock=clock, shift=shift, on_host=False)
+
+
+def four_digits(rate: float) -> float:
+    """A rate as it is shown: its time is no more exact than that, and every digit takes room a million times."""
+    return float(f"{rate:.4g}")
+
+
+def six_digits(value: float) -> float:
+    """A size or a share as a person reads it; what is exact is an integer."""
+    return float(f"{value:.6g}")
+
+
+def size_text(size: Size3) -> str:
+    return "x".join(map(str, size))

@@ -1,0 +1,194 @@
+"""The library's calls and warnings as the host saw them: from their stamps, their kernels, and what stands around them.
+
+A log's lines are in order of time, so a line lies between the last thing before it whose host time is known and the
+first one after it: stamped lines, and calls whose kernels the profile has.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from mio2trace.align import Alignment
+from mio2trace.draw.operations import operation_args
+from mio2trace.model.miopen import Message, MiopenLog
+from mio2trace.model.operation import Operation
+from mio2trace.ops.naming import operation_name
+
+_LONGEST = 90
+"""Characters of a line of the log that a slice is named by."""
+
+HOST_BY_KERNELS = "its kernels"
+HOST_BY_STAMP = "own stamp"
+HOST_BY_NEIGHBOURS = "lines around it"
+"""What the times of a call rest on (``host_by``): with the last two it began and ended in that time, no more."""
+
+
+class HostSpan(NamedTuple):
+    """A slice of the host's side: unix times in ns. ``operation`` is its index, None for a line of the log."""
+
+    start: int
+    end: int
+    name: str
+    category: str
+    args: dict[str, Any]
+    operation: int | None
+
+
+class _Known(NamedTuple):
+    """Something of the log whose host time is known: a stamped line (``start`` is ``end``), or a call."""
+
+    line: int
+    start: int
+    end: int
+
+
+def call_spans(
+    alignment: Alignment, libraries: Sequence[MiopenLog], *, with_kernels: bool
+) -> tuple[list[HostSpan], list[HostSpan]]:
+    """(calls, lines of the log) whose host times are known, each in order of start.
+
+    ``with_kernels``: calls that launched kernels, too; those that did not are drawn nowhere else.
+    """
+    calls = _own_times(alignment)
+    sources = {operation.source for operation in alignment.links.operations} | {log.source for log in libraries}
+    spans = list(_with_kernels(alignment, calls)) if with_kernels else []
+    lines: list[HostSpan] = []
+    for source in sorted(sources):
+        around = _Around(alignment, source, calls)
+        spans += _without_kernels(alignment, source, calls, around)
+        for log in libraries:
+            if log.source == source:
+                lines += _warnings(log, around)
+    return sorted(spans, key=lambda one: one[:2]), sorted(lines, key=lambda one: one[:2])
+
+
+def _own_times(alignment: Alignment) -> dict[int, tuple[int, int]]:
+    """Of each operation with kernels: from the first of their enqueues, or of the arguments for it, to the last."""
+    enqueues = alignment.profile.enqueues
+    found: dict[int, tuple[int, int]] = {}
+    for index, positions in alignment.links.kernels_of().items():
+        first, last = enqueues[positions[0]], enqueues[positions[-1]]
+        if first.host_start_ns is not None and last.host_end_ns is not None:
+            start = first.host_start_ns
+            if first.prepared_ns is not None and first.prepared_ns <= start:
+                start = first.prepared_ns
+            if start <= last.host_end_ns:
+                found[index] = start, last.host_end_ns
+    return found
+
+
+def _with_kernels(alignment: Alignment, calls: dict[int, tuple[int, int]]) -> Iterator[HostSpan]:
+    for operation in alignment.links.operations:
+        span = calls.get(operation.index)
+        if span is not None:
+            args = {
+                "operation": operation.index,
+                "line": operation.line,
+                "api": operation.api,
+                "phase": operation.phase,
+                "host_by": HOST_BY_KERNELS,
+            }
+            yield HostSpan(*span, operation_name(operation), "call", args, operation.index)
+
+
+class _Around:
+    """The known times around each line of one log."""
+
+    def __init__(self, alignment: Alignment, source: int, calls: dict[int, tuple[int, int]]) -> None:
+        clock = alignment.log_clock
+        self.to_host: Callable[..., int] | None = None if clock is None else clock.to_host
+        known: list[_Known] = []
+        if clock is not None:
+            for log in alignment.logs:
+                stamped = [(event.line, event.stamp) for event in log.events if event.source == source]
+                stamped += [(layer.line, layer.stamp) for layer in log.layers if layer.source == source]
+                for line, stamp in stamped:
+                    if stamp is not None and line:
+                        at = clock.to_host(stamp)
+                        known.append(_Known(line, at, at))
+        for operation in alignment.links.operations:
+            if operation.source == source and operation.index in calls:
+                known.append(_Known(operation.line, *calls[operation.index]))
+        known.sort()
+        self._lines = [one.line for one in known]
+        # Several threads, or a clock that was set: what came before is the latest of all before.
+        self._ended: list[int] = []
+        self._began: list[int] = []
+        for one in known:
+            self._ended.append(max(one.end, self._ended[-1] if self._ended else one.end))
+            self._began.append(max(one.start, self._began[-1] if self._began else one.start))
+        self._next = [one.start for one in known]
+        for number in range(len(known) - 2, -1, -1):
+            self._next[number] = min(self._next[number], self._next[number + 1])
+
+    def call(self, line: int) -> tuple[int, int] | None:
+        """What a call of this line lies between: all before it is over."""
+        return self._between(line, self._ended)
+
+    def message(self, line: int) -> tuple[int, int] | None:
+        """What a message of this line lies between: the call before it may still go on."""
+        return self._between(line, self._began)
+
+    def _between(self, line: int, before: Sequence[int]) -> tuple[int, int] | None:
+        first, last = bisect_left(self._lines, line), bisect_right(self._lines, line)
+        if first == 0 or last == len(self._lines):
+            return None
+        start, end = before[first - 1], self._next[last]
+        return (start, end) if start <= end else None
+
+
+def _without_kernels(
+    alignment: Alignment, source: int, calls: dict[int, tuple[int, int]], around: _Around
+) -> Iterator[HostSpan]:
+    """Calls that launched nothing: those that nothing tells apart share a slice."""
+    together: dict[tuple[int, int], list[Operation]] = {}
+    for operation in alignment.links.operations:
+        if operation.source != source or operation.index in calls:
+            continue
+        span = around.call(operation.line)
+        if span is None:
+            continue
+        if operation.stamp is not None and around.to_host is not None:
+            start = min(max(around.to_host(operation.stamp), span[0]), span[1])
+            yield _idle(start, span[1], operation, HOST_BY_STAMP)
+        else:
+            together.setdefault(span, []).append(operation)
+    for span, operations in together.items():
+        first = operations[0]
+        if len(operations) == 1:
+            yield _idle(*span, first, HOST_BY_NEIGHBOURS)
+            continue
+        args: dict[str, Any] = {"line": first.line, "calls": len(operations), "host_by": HOST_BY_NEIGHBOURS}
+        name = f"{operation_name(first)} and {len(operations) - 1} more without kernels"
+        yield HostSpan(*span, name, "call", args, first.index)
+
+
+def _idle(start: int, end: int, operation: Operation, host_by: str) -> HostSpan:
+    args: dict[str, Any] = {"operation": operation.index, "line": operation.line, **operation_args(operation)}
+    args |= {"kernels": 0, "kernel_ns": 0, "host_by": host_by}
+    return HostSpan(start, end, operation_name(operation), "operation", args, operation.index)
+
+
+def _warnings(log: MiopenLog, around: _Around) -> Iterator[HostSpan]:
+    """Warnings and errors; those that nothing tells apart share a slice."""
+    together: dict[tuple[int, int], list[Message]] = {}
+    for record in log.records:
+        if not isinstance(record, Message) or record.level not in ("Warning", "Error", "Fatal"):
+            continue
+        if record.stamp is not None and around.to_host is not None:
+            at = around.to_host(record.stamp)
+            together.setdefault((at, at), []).append(record)
+        elif (span := around.message(record.line)) is not None:
+            together.setdefault(span, []).append(record)
+    for span, records in together.items():
+        first = records[0]
+        name = f"{first.level}: {first.text}".strip()
+        if len(name) > _LONGEST:
+            name = name[: _LONGEST - 3] + "..."
+        if len(records) > 1:
+            name += f" and {len(records) - 1} more"
+        args: dict[str, Any] = {"line": first.line, "lines": len(records)}
+        args["host_by"] = HOST_BY_STAMP if first.stamp is not None else HOST_BY_NEIGHBOURS
+        yield HostSpan(*span, name, "log", args, None)

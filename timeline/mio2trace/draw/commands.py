@@ -1,0 +1,174 @@
+"""Kernels and copies as slices: their names and arguments (trace-contract.md 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mio2trace.align import NONE, Alignment, LayerRun
+from mio2trace.draw.base import four_digits, size_text
+from mio2trace.draw.operations import gemm_args
+from mio2trace.kernels.names import kernel_name
+from mio2trace.kernels.parts import find_parts
+from mio2trace.model.operation import Operation
+from mio2trace.model.profile import Enqueue
+from mio2trace.trace import Slice
+
+_ALGORITHMS = frozenset(("Direct", "Winograd", "ImplicitGemm", "Gemm", "FFT", "Naive"))
+_LINKS = ("operation_by", "layer_by", "sure", "phase", "layer", "layer_index", "direction")
+
+
+class Commands:
+    """Makes the slice of each enqueue of a profile; what equal ones share is one object."""
+
+    def __init__(self, alignment: Alignment, operations: Mapping[int, Operation]) -> None:
+        self._alignment = alignment
+        self._operations = operations
+        self._stands_for = alignment.links.only_main()
+        self._parts = self._gemm_parts()
+        self._shared: dict[object, dict[str, Any]] = {}
+
+    def gemm_of_several(self, position: int) -> tuple[int, int, int] | None:
+        """Of the kernel that stands for a GEMM of several: their number, the sum of their times, when the last ends."""
+        return self._parts.get(position)
+
+    def _gemm_parts(self) -> dict[int, tuple[int, int, int]]:
+        """The GEMMs that take several kernels (ViennaCL's blocks, clBLAS's tiles), at the one that stands for each.
+
+        The rate is the whole GEMM's.
+        """
+        profile, facts = self._alignment.profile, self._alignment.facts
+        if not any(fact.role == "main" and fact.gemm is None for fact in facts.values()):
+            return {}
+        found = {}
+        for position, parts in find_parts(profile, facts).items():
+            times = [(one.start_ns, one.end_ns) for one in (profile.enqueues[part] for part in parts)]
+            spans = [end - start for start, end in times if start is not None and end is not None]
+            if len(parts) > 1 and len(spans) == len(parts):
+                found[position] = len(parts), sum(spans), max(end for _, end in times if end is not None)
+        return found
+
+    def slice(self, track: int, shift: int, position: int) -> Slice:
+        placement = self._alignment.placement
+        enqueue = self._alignment.profile.enqueues[position]
+        start, end = enqueue.start_ns, enqueue.end_ns
+        assert start is not None and end is not None
+        # Whatever is the same in every iteration stands before this: a compressor takes all of it at once.
+        args: dict[str, Any] = {"call_index": enqueue.call_index}
+        pass_ = placement.pass_of[position]
+        run = placement.run_of[position]
+        layer = None if run == NONE else placement.runs[run]
+        if layer is not None:
+            iteration = placement.passes[layer.pass_].iteration
+            if iteration is not None:
+                args["iteration"] = iteration
+        links = self._alignment.links
+        index = links.operation_of[position]
+        if index != NONE:
+            args["operation"] = index
+        if enqueue.line:
+            args["line"] = enqueue.line
+        if enqueue.queued_ns is not None and enqueue.submit_ns is not None:
+            args["queued_ns"] = enqueue.queued_ns + shift
+            args["submit_ns"] = enqueue.submit_ns + shift
+        fact = self._alignment.facts.get(position)
+        whole = self._operations.get(self._stands_for.get(position, NONE))
+        if end > start:
+            if fact is not None and fact.gemm is not None:
+                parts = self._parts.get(position)
+                args["gflops"] = four_digits(fact.gemm.flop() / (parts[1] if parts is not None else end - start))
+                if parts is not None:
+                    args["gemm_kernels"] = parts[0]
+            elif whole is not None and whole.flop:
+                args["gflops"] = four_digits(whole.flop / (end - start))
+        # Sizes and facts are interned: their identity tells them apart, and is quick to compare.
+        key = (
+            -1 if layer is None else layer.layer_index,
+            "" if layer is None else layer.direction,
+            placement.by[position],
+            position in placement.unsure or position in links.unsure,
+            links.by[position],
+            "" if index == NONE else enqueue.name,
+            None if whole is None else id(whole.problem),
+            NONE if layer is not None else pass_,
+            id(enqueue.gws),
+            id(enqueue.lws),
+            id(enqueue.gwo),
+            id(fact),
+            enqueue.size_bytes,
+            enqueue.kind,
+        )
+        shared = self._shared.get(key)
+        if shared is None:
+            shared = self._shared[key] = _links_last(self._args(enqueue, layer, position, whole))
+        if enqueue.kind == "kernel":
+            name, category = short_name(enqueue.name), "kernel"
+        else:
+            name, category = ("read buffer" if enqueue.kind == "read" else "write buffer"), "copy"
+        return Slice(track, start + shift, end - start, name, category, args, shared)
+
+    def _args(self, enqueue: Enqueue, layer: LayerRun | None, position: int, whole: Operation | None) -> dict[str, Any]:
+        """The arguments that an enqueue shares with its like in other iterations."""
+        placement = self._alignment.placement
+        args: dict[str, Any] = {}
+        if layer is not None:
+            args["layer"] = layer.layer
+            args["layer_index"] = layer.layer_index
+            args["direction"] = layer.direction
+            args["layer_by"] = placement.by[position]
+        links = self._alignment.links
+        linked = links.operation_of[position] != NONE
+        if linked:
+            args["operation_by"] = links.by[position]
+        if position in placement.unsure or position in links.unsure:
+            args["sure"] = False
+        pass_ = placement.pass_of[position]
+        if pass_ != NONE and placement.passes[pass_].phase == "setup":
+            args["phase"] = "setup"
+        if enqueue.kind != "kernel":
+            args["bytes"] = enqueue.size_bytes
+            args["copy_direction"] = "device to host" if enqueue.kind == "read" else "host to device"
+            return args
+        if enqueue.gws is not None:
+            args["gws"] = size_text(enqueue.gws)
+        if enqueue.lws is not None:
+            args["lws"] = size_text(enqueue.lws)
+        if enqueue.gwo is not None:
+            args["gwo"] = size_text(enqueue.gwo)
+        name = kernel_name(enqueue.name) if linked else None
+        fact = self._alignment.facts.get(position)
+        role = (fact.role if fact is not None else "") or (name.role if name is not None else "")
+        if role:
+            args["role"] = role
+        if name is not None and name.algorithm in _ALGORITHMS:
+            args["algorithm"] = name.algorithm
+        if fact is not None and fact.gemm is not None:
+            gemm = fact.gemm
+            args["gemm"] = {"M": gemm.m, "N": gemm.n, "K": gemm.k}
+            if gemm.batch > 1:
+                args["gemm"]["batch"] = gemm.batch
+            if fact.padded is not None:
+                m, n, k = fact.padded
+                args["padded"] = {"M": m, "N": n, "K": k}
+            args["gemm_by"] = fact.gemm_by
+            args["flop"] = gemm.flop()
+        elif whole is not None:
+            if whole.gemm is not None and name is not None and name.algorithm == "Gemm":
+                args["gemm"] = gemm_args(whole.gemm)
+                args["gemm_by"] = "operation"
+            if whole.flop is not None:
+                args["flop"] = whole.flop
+            if whole.bytes_min is not None:
+                args["bytes_min"] = whole.bytes_min
+        return args
+
+
+def _links_last(args: dict[str, Any]) -> dict[str, Any]:
+    """What a kernel has in common with its like, then what it has in common with its neighbours: each packs as one."""
+    links = {key: args[key] for key in _LINKS if key in args}
+    return {key: value for key, value in args.items() if key not in links} | links
+
+
+def short_name(name: str) -> str:
+    """A kernel's name as shown; never empty, never long."""
+    return name[:100] or "unnamed kernel"

@@ -1,0 +1,76 @@
+"""Counters: what the GEMMs achieve, and how much memory the program has created."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mio2trace.align import Alignment
+from mio2trace.draw.base import TimeBase, four_digits, six_digits
+from mio2trace.draw.device import DeviceSide
+from mio2trace.trace import CounterValue
+
+_PAUSE = 20
+"""GEMMs that follow each other within a twentieth of the time of the former have no 0 between them: a hair of screen
+is not worth what it takes in the file."""
+
+
+def events(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, last: int) -> Iterator[CounterValue]:
+    """``GEMM GFLOP/s`` per device (0 between GEMMs, short pauses apart), ``OpenCL buffers MB``; within the picture."""
+    yield from _gemm(alignment, base, side, origin)
+    yield from _buffers(alignment, base, side, origin, last)
+
+
+def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -> Iterator[CounterValue]:
+    device_of = {queue.index: queue.device for queue in alignment.profile.queues}
+    enqueues = alignment.profile.enqueues
+    rates: dict[int, list[tuple[int, int, float]]] = {}
+    for position, fact in alignment.facts.items():
+        enqueue = enqueues[position]
+        if fact.gemm is None or enqueue.start_ns is None or enqueue.end_ns is None:
+            continue
+        duration = enqueue.end_ns - enqueue.start_ns
+        if duration > 0:
+            device = device_of.get(enqueue.queue, 0)
+            start = base.device(device, enqueue.start_ns)
+            until = start + duration
+            several = side.commands.gemm_of_several(position)
+            if several is not None:  # the rate is the whole GEMM's
+                _, duration, end = several
+                until = base.device(device, end)
+            rates.setdefault(device, []).append((start, until, fact.gemm.flop() / duration))
+    for device, found in sorted(rates.items()):
+        found.sort()
+        process = side.process_of[device]
+        track = side.counter_track(process)
+        for (start, end, rate), following in zip(found, [*found[1:], None], strict=True):
+            yield CounterValue(process, "GEMM", "GFLOP/s", start - origin, four_digits(rate), track)
+            if following is None or (following[0] - end) * _PAUSE > end - start:
+                yield CounterValue(process, "GEMM", "GFLOP/s", end - origin, 0, track)
+
+
+def _buffers(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, last: int) -> Iterator[CounterValue]:
+    """Bytes of buffers created. Releases are not profiled: a handle that comes again was released before."""
+    live: dict[str, int] = {}
+    total = 0
+    process = min(side.process_of.values())
+    track = side.counter_track(process)
+    pending: CounterValue | None = None
+    shown: float | None = None
+    for buffer in alignment.profile.buffers:
+        if live.get(buffer.handle) == buffer.size_bytes:
+            continue  # nothing changes
+        total += buffer.size_bytes - live.get(buffer.handle, 0)
+        live[buffer.handle] = buffer.size_bytes
+        at = None if buffer.end_ns is None else base.host(buffer.end_ns)
+        if at is None or at > last:
+            continue
+        at = max(at, origin) - origin
+        if pending is not None:
+            if pending.time_ns > at:
+                at = pending.time_ns
+            if pending.time_ns != at and pending.value != shown:
+                yield pending
+                shown = pending.value
+        pending = CounterValue(process, "OpenCL buffers", "MB", at, six_digits(total / 1e6), track)
+    if pending is not None and pending.value != shown:
+        yield pending

@@ -1,0 +1,373 @@
+"""The device's side: kernels and copies under layers under passes, one nested track per queue (trace-contract.md 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from mio2trace.align import NONE, Alignment
+from mio2trace.draw.base import TimeBase, four_digits
+from mio2trace.draw.commands import Commands
+from mio2trace.draw.lanes import packed, unbroken
+from mio2trace.draw.operations import operation_args
+from mio2trace.draw.selection import Chosen
+from mio2trace.model.operation import Operation
+from mio2trace.model.profile import Enqueue
+from mio2trace.ops.naming import operation_name
+from mio2trace.trace import Process, Slice, Track
+
+Fold = Literal["find", "set-up", "warm-up"]
+"""What may stand on a track of its own, so that the iterations stand alone: searches, all before the warm-up, it."""
+_FOLDED = {"find": "Find", "set-up": "Set-up", "warm-up": "Warm-up"}
+
+_Lane = tuple[int, int, str]
+"""(queue, overflow lane, what is folded there or nothing)."""
+
+_HELP = (
+    "What one device ran, on its own clock: no time is altered. Kernels and copies lie in their operations, these in "
+    "their layers, those in the passes of the run; a level that is not known is left out."
+)
+_HELP_NESTED = (
+    "Kernels and copies (innermost) in what they were run for. Their arguments tell what each link rests on (layer_by, "
+    "operation_by); what is not sure has sure = false."
+)
+_HELP_OVERFLOW = "Kernels and copies that ran while others of the same queue did."
+_HELP_FOLDED = "What is not part of the iterations, on a track of its own as --fold asked for."
+
+
+class DeviceSide:
+    """Draws one profile's enqueues that have device times. Overlaps that do not nest go to overflow lanes.
+
+    ``process_of`` numbers the devices' processes from ``first_process`` on, ``track_of`` the lanes within; viewers show
+    the numbers beside the names. ``next_process`` is free. ``fold`` puts parts of the run on tracks of their own.
+    """
+
+    def __init__(
+        self,
+        alignment: Alignment,
+        base: TimeBase,
+        first_process: int,
+        device_name: str,
+        suffix: str,
+        fold: frozenset[Fold] = frozenset(),
+    ) -> None:
+        self._alignment = alignment
+        self._chosen: Chosen | None = None
+        self._fold = fold
+        self._base = base
+        self._suffix = suffix
+        self._device_name = device_name
+        self._device_of = {queue.index: queue.device for queue in alignment.profile.queues}
+        self._shared: dict[object, dict[str, Any]] = {}
+        self._operations = {operation.index: operation for operation in alignment.links.operations}
+        self._names: dict[object, tuple[object, str, dict[str, Any]]] = {}
+        self._outputs = {layer.index: layer.output for layer in alignment.net.layers}
+        self.commands = Commands(alignment, self._operations)
+        self._lanes = self._pack()
+        self.process_of: dict[int, int] = {}
+        self._tracks: dict[_Lane, int] = {}
+        self.next_process = first_process
+        for device in sorted({queue.device for queue in alignment.profile.queues} or {0}):
+            self.process_of[device] = track = self.next_process
+            for lane in self._lanes:
+                if self._device_of.get(lane[0], 0) == device:
+                    track += 1
+                    self._tracks[lane] = track
+            self.next_process = track - track % 100 + 100
+        enqueues = alignment.profile.enqueues
+        self._elsewhere = {
+            enqueues[position].call_index: self._tracks[lane]
+            for lane, positions in self._lanes.items()
+            if lane[1] or lane[2]
+            for position in positions
+        }
+
+    def show_only(self, chosen: Chosen) -> None:
+        """Draw no more than that from now on; numbers and lanes stay."""
+        self._chosen = chosen
+
+    def track_of(self, enqueue: Enqueue) -> int:
+        """The track that an enqueue with device times is drawn on."""
+        track = self._elsewhere.get(enqueue.call_index) if self._elsewhere else None
+        return self._tracks[enqueue.queue, 0, ""] if track is None else track
+
+    def _pack(self) -> dict[_Lane, list[int]]:
+        """Lane -> positions in order of start; what is folded comes last."""
+        rows: dict[tuple[str, int], list[int]] = {}
+        for position, enqueue in enumerate(self._alignment.profile.enqueues):
+            if enqueue.start_ns is not None:
+                folded = self._folded(position) if self._fold else ""
+                rows.setdefault((folded, enqueue.queue), []).append(position)
+        order = ["", *_FOLDED]
+        ordered = {row: rows[row] for row in sorted(rows, key=lambda row: (order.index(row[0]), row[1]))}
+        lanes = packed(self._alignment.profile.enqueues, ordered)
+        return {(queue, lane, folded): positions for (folded, queue), lane, positions in lanes}
+
+    def _folded(self, position: int) -> str:
+        """On which of the tracks for what is folded an enqueue is drawn."""
+        placement = self._alignment.placement
+        operation = self._operations.get(self._alignment.links.operation_of[position])
+        if "find" in self._fold and operation is not None and operation.phase == "find":
+            return "find"
+        number = placement.pass_of[position]
+        phase = "" if number == NONE else placement.passes[number].phase
+        if phase == "setup" and "set-up" in self._fold:
+            return "set-up"
+        return "warm-up" if phase == "warm-up" and "warm-up" in self._fold else ""
+
+    def first_ns(self) -> int | None:
+        """When the first of what is drawn begins."""
+        return min((self._base.device(device, start) for device, start, _ in self._reaches()), default=None)
+
+    def last_ns(self) -> int | None:
+        return max((self._base.device(device, end) for device, _, end in self._reaches()), default=None)
+
+    def _reaches(self) -> Iterator[tuple[int, int, int]]:
+        """(device, start, end) of the first and the last that each lane draws."""
+        enqueues = self._alignment.profile.enqueues
+        chosen = self._chosen
+        for (queue, _, _), positions in self._lanes.items():
+            if chosen is not None:
+                positions = [position for position in positions if chosen.drawn[position]]
+            if positions:
+                start, end = enqueues[positions[0]].start_ns, enqueues[positions[-1]].end_ns
+                yield self._device_of.get(queue, 0), start or 0, end or 0
+
+    def processes(self) -> list[Process]:
+        devices: dict[int, set[int]] = {}
+        for queue, _, _ in self._shown_lanes():
+            devices.setdefault(self._device_of.get(queue, 0), set()).add(queue)
+        result = []
+        for device, queues in sorted(devices.items()):
+            if self._device_name and len(devices) == 1:
+                name = f"GPU 0 ({self._device_name})"
+            else:
+                name = f"OpenCL queue{'s' if len(queues) > 1 else ''} {', '.join(map(str, sorted(queues)))} (device)"
+            process = self.process_of[device]
+            result.append(Process(id=process, name=f"{name}{self._suffix}", sort=-10 + device, description=_HELP))
+        return result
+
+    def tracks(self) -> list[Track]:
+        several = len({queue for queue, _, _ in self._lanes}) > 1
+        what = self._what()
+        result = []
+        for queue, lane, folded in self._shown_lanes():
+            name = f"Queue {queue}: {what}" if several else what[0].upper() + what[1:]
+            if folded:
+                name = f"{_FOLDED[folded]}, queue {queue}" if several else _FOLDED[folded]
+                name += f": {what}"
+            track = self._tracks[queue, lane, folded]
+            result.append(
+                Track(
+                    id=track,
+                    process=self.process_of[self._device_of.get(queue, 0)],
+                    name=f"{name} ({lane + 1})" if lane else name,
+                    sort=track,
+                    description=_HELP_OVERFLOW if lane else _HELP_FOLDED if folded else _HELP_NESTED,
+                )
+            )
+        return result
+
+    def counter_track(self, process: int) -> int | None:
+        """The track beside whose slices a device's counters belong: its first that is drawn."""
+        return next((track.id for track in self.tracks() if track.process == process), None)
+
+    def _shown_lanes(self) -> list[_Lane]:
+        """Those on which anything is drawn."""
+        chosen = self._chosen
+        if chosen is None:
+            return list(self._lanes)
+        return [
+            lane
+            for lane, positions in self._lanes.items()
+            if next(self._lane(self._tracks[lane], self._device_of.get(lane[0], 0), positions, 0), None) is not None
+        ]
+
+    def _what(self) -> str:
+        levels = ["layers"] if self._alignment.placement.runs else []
+        levels += ["operations"] if self._alignment.links.found else []
+        return " > ".join([*levels, "kernels"])
+
+    def events(self, origin: int) -> Iterator[Slice]:
+        for lane in self._shown_lanes():
+            yield from self._lane(self._tracks[lane], self._device_of.get(lane[0], 0), self._lanes[lane], origin)
+
+    def rows(self) -> Iterator[tuple[int, int, Sequence[int], Sequence[int]]]:
+        """(device, operation or `NONE`, positions, those of them that are drawn) of unbroken rows, if any is drawn."""
+        operation_of = self._alignment.links.operation_of
+        chosen = self._chosen
+        for (queue, _, _), positions in self._lanes.items():
+            for index, first, last in unbroken(operation_of, positions, 0, len(positions)):
+                row = drawn = positions[first:last]
+                if chosen is not None:
+                    drawn = [position for position in row if chosen.drawn[position]]
+                    row = row if index != NONE else drawn
+                if drawn:
+                    yield self._device_of.get(queue, 0), index, row, drawn
+
+    def inside(self, row: Sequence[int]) -> Sequence[int]:
+        """Those of a row that are in what is chosen."""
+        chosen = self._chosen
+        return row if chosen is None else [position for position in row if chosen.inside[position]]
+
+    def positions(self) -> dict[int, list[int]]:
+        """Device -> its enqueues with times, in order of start."""
+        found: dict[int, list[list[int]]] = {}
+        for (queue, _, _), positions in self._lanes.items():
+            found.setdefault(self._device_of.get(queue, 0), []).append(positions)
+        enqueues = self._alignment.profile.enqueues
+        return {
+            device: lanes[0]
+            if len(lanes) == 1
+            else sorted((p for lane in lanes for p in lane), key=lambda p: (enqueues[p].start_ns, p))
+            for device, lanes in sorted(found.items())
+        }
+
+    def _lane(self, track: int, device: int, positions: Sequence[int], origin: int) -> Iterator[Slice]:
+        """Passes, the layers in them, and their kernels; a container spans an unbroken row of its enqueues."""
+        placement = self._alignment.placement
+        operation_of = self._alignment.links.operation_of if self._alignment.links.found else None
+        shift = self._base.shift.get(device, 0) - origin
+        drawn = None if self._chosen is None else self._chosen.drawn
+        for pass_, *in_pass in unbroken(placement.pass_of, positions, 0, len(positions)):
+            first, last, cut = self._narrowed(positions, *in_pass)
+            if pass_ != NONE and self._is_shown(positions, first, last):
+                yield self._pass(track, device, pass_, positions[first:last], origin, cut)
+            for run, *in_run in unbroken(placement.run_of, positions, *in_pass):
+                begin, end, cut = self._narrowed(positions, *in_run)
+                if run != NONE and self._is_shown(positions, begin, end):
+                    yield self._layer(track, device, run, positions[begin:end], origin, cut)
+                if operation_of is None:
+                    for position in positions[begin:end]:
+                        if drawn is None or drawn[position]:
+                            yield self.commands.slice(track, shift, position)
+                    continue
+                for index, *in_operation in unbroken(operation_of, positions, *in_run):
+                    opened, closed, cut = self._narrowed(positions, *in_operation)
+                    if index != NONE and self._is_shown(positions, opened, closed):
+                        yield self._operation(track, device, index, positions[opened:closed], origin, cut)
+                    for position in positions[opened:closed]:
+                        if drawn is None or drawn[position]:
+                            yield self.commands.slice(track, shift, position)
+
+    def _narrowed(self, positions: Sequence[int], first: int, last: int) -> tuple[int, int, bool]:
+        """The part of a row that is inside what is chosen, and whether that is less than all of it."""
+        if self._chosen is None:
+            return first, last, False
+        begin, end = self._chosen.narrowed(positions, first, last)
+        return begin, end, end - begin < last - first
+
+    def _is_shown(self, positions: Sequence[int], first: int, last: int) -> bool:
+        """Whether a container of this row is drawn."""
+        if self._chosen is None:
+            return True
+        if first == last:
+            return False
+        enqueues = self._alignment.profile.enqueues
+        start, end = enqueues[positions[first]].start_ns, enqueues[positions[last - 1]].end_ns
+        return self._chosen.holds(positions[first:last], start or 0, end or 0)
+
+    def _span(self, device: int, positions: Sequence[int], origin: int) -> tuple[int, int]:
+        enqueues = self._alignment.profile.enqueues
+        start, end = enqueues[positions[0]].start_ns, enqueues[positions[-1]].end_ns
+        assert start is not None and end is not None
+        return self._base.device(device, start) - origin, end - start
+
+    def _sums(self, positions: Sequence[int], cut: bool) -> dict[str, Any]:
+        """``kernels`` and ``kernel_ns`` of a container, and ``flop`` of the operations and other GEMMs in it.
+
+        They are of all in the part drawn, whether it is drawn itself; ``flop`` is not told of a part.
+        """
+        enqueues, facts, operations = self._alignment.profile.enqueues, self._alignment.facts, self._operations
+        operation_of = self._alignment.links.operation_of
+        kernels = kernel_ns = flop = 0
+        counted = NONE
+        for position in positions:
+            enqueue = enqueues[position]
+            if enqueue.kind == "kernel":
+                kernels += 1
+                kernel_ns += (enqueue.end_ns or 0) - (enqueue.start_ns or 0)
+                operation = operations.get(operation_of[position]) if operations else None
+                if operation is not None and operation.flop is not None:
+                    if operation.index != counted and operation.phase == "run":
+                        flop += operation.flop
+                        counted = operation.index
+                    continue
+                fact = facts.get(position)
+                if fact is not None and fact.gemm is not None:
+                    flop += fact.gemm.flop()
+        sums: dict[str, Any] = {"kernels": kernels}
+        if cut:
+            sums["cut"] = True
+        elif flop:
+            sums["flop"] = flop
+        sums["kernel_ns"] = kernel_ns
+        if "flop" in sums and kernel_ns:
+            sums["gflops"] = four_digits(flop / kernel_ns)
+        return sums
+
+    def _pass(self, track: int, device: int, number: int, positions: Sequence[int], origin: int, cut: bool) -> Slice:
+        pass_ = self._alignment.placement.passes[number]
+        start, duration = self._span(device, positions, origin)
+        args: dict[str, Any] = {}
+        if pass_.phase == "setup":
+            args["phase"] = "setup"
+        if pass_.direction is not None:
+            args["direction"] = pass_.direction
+        if pass_.iteration is not None:
+            args["iteration"] = pass_.iteration
+        args.update(self._sums(positions, cut))
+        return Slice(track, start, duration, pass_.name, "pass", args)
+
+    def _layer(self, track: int, device: int, number: int, positions: Sequence[int], origin: int, cut: bool) -> Slice:
+        placement = self._alignment.placement
+        run = placement.runs[number]
+        start, duration = self._span(device, positions, origin)
+        args = self._sums(positions, cut)
+        iteration = placement.passes[run.pass_].iteration
+        if iteration is not None:
+            args["iteration"] = iteration
+        key = (run.layer_index, run.direction, run.printed_ns)
+        shared = self._shared.get(key)
+        if shared is None:
+            shared = {} if run.printed_ns is None else {"printed_ns": run.printed_ns}
+            output = self._outputs.get(run.layer_index)
+            if output:
+                shared["output"] = output
+            # The kernels that follow begin their own with the same.
+            shared |= {"layer": run.layer, "layer_index": run.layer_index, "direction": run.direction}
+            self._shared[key] = shared
+        return Slice(track, start, duration, run.layer, "layer", args, shared)
+
+    def _operation(
+        self, track: int, device: int, index: int, positions: Sequence[int], origin: int, cut: bool
+    ) -> Slice:
+        operation = self._operations[index]
+        start, duration = self._span(device, positions, origin)
+        kernels = kernel_ns = 0
+        for position in positions:
+            enqueue = self._alignment.profile.enqueues[position]
+            if enqueue.kind == "kernel":
+                kernels += 1
+                kernel_ns += (enqueue.end_ns or 0) - (enqueue.start_ns or 0)
+        name, shared = self.shown(operation)
+        args: dict[str, Any] = {"operation": index, "line": operation.line}
+        if cut:
+            args["cut"] = True
+        elif operation.phase == "run" and operation.flop and kernel_ns:
+            args["gflops"] = four_digits(operation.flop / kernel_ns)
+        args["kernels"] = kernels
+        args["kernel_ns"] = kernel_ns
+        return Slice(track, start, duration, name, "operation", args, shared)
+
+    def shown(self, operation: Operation) -> tuple[str, dict[str, Any]]:
+        """The name and the arguments that an operation shares with its like."""
+        key = (
+            id(operation.problem), operation.api, operation.phase, operation.algorithm, operation.solver,
+            operation.workspace_bytes, operation.dtype, operation.command, operation.primitive, operation.direction,
+        )  # fmt: skip
+        found = self._names.get(key)
+        if found is None:
+            # The problem is kept: its identity stands for it.
+            found = self._names[key] = operation.problem, operation_name(operation), operation_args(operation)
+        return found[1], found[2]

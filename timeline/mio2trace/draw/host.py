@@ -1,0 +1,388 @@
+"""The host's side: profiled API calls with arrows to what they enqueued; layers, library calls and the log's lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from mio2trace.align import Alignment, LayerRun
+from mio2trace.draw.base import TimeBase
+from mio2trace.draw.calls import HostSpan, call_spans
+from mio2trace.draw.commands import short_name
+from mio2trace.draw.device import DeviceSide
+from mio2trace.draw.lanes import packed_spans
+from mio2trace.draw.selection import Chosen
+from mio2trace.model.log import FrameworkLog
+from mio2trace.model.miopen import MiopenLog
+from mio2trace.model.profile import Enqueue, HostCall
+from mio2trace.notes import Notes
+from mio2trace.trace import NO_ARGS, Event, Flow, Process, Slice, Track
+
+_API = 1
+_LAYERS = 2
+_LOG = 3
+_CALLS = 4
+_MESSAGES = 5
+_MORE = 6
+"""Track numbers within the process: what is in other lanes than the first comes from here on."""
+DISORDER_NS = 1_000_000
+"""Host times of successive calls may be this much out of order before the clock counts as set back."""
+
+_HELP = "What the program did, on the device's clock: host times are moved by the offset that the profile tells."
+_HELP_API = "OpenCL calls that the profiler recorded; an arrow leads from an enqueue to what it enqueued."
+_HELP_LAYERS = (
+    "From a layer's start to its end as the host saw it: beside its kernels, a layer that waits for the host."
+)
+_HELP_LOG = "Warm-up and iterations as the framework's log bounds them."
+_HELP_CALLS = (
+    "Calls of MIOpen. With kernels: from its first enqueue to the end of its last. Without: it began and ended in this "
+    "time, which the log's lines and calls around it bound."
+)
+_HELP_MESSAGES = "Warnings and errors of MIOpen; each came in the time that is drawn, which what is around it bounds."
+
+_Span = tuple[int, int, str, dict[str, Any]]
+"""(start, end, name, arguments), on the axis of the trace."""
+
+
+class HostSide:
+    """Draws the host of one profile; nothing where host times are missing or not related to the device's."""
+
+    def __init__(
+        self,
+        alignment: Alignment,
+        base: TimeBase,
+        device: DeviceSide,
+        process: int,
+        host_calls: str,
+        suffix: str,
+        notes: Notes,
+        libraries: Sequence[MiopenLog] = (),
+    ) -> None:
+        self._alignment = alignment
+        self._chosen: Chosen | None = None
+        self._base = base
+        self._offset = base.constant_offset
+        self._device = device
+        self._process = process
+        self._suffix = suffix
+        related = base.host(0) is not None
+        if related and not base.on_host and _was_set_back(alignment.profile.enqueues):
+            notes.add("host clock was set back during the run: the host's side is not drawn")
+            related = False
+        profile = alignment.profile
+        calls_drawn = related and host_calls != "none"
+        self._enqueues: list[Enqueue] = []
+        if calls_drawn:
+            self._enqueues = [e for e in profile.enqueues if e.host_start_ns is not None and e.host_end_ns is not None]
+        self._others = [c for c in profile.host_calls if _times(c) is not None] if calls_drawn else []
+        self._runs = [run for run in alignment.placement.runs if _span(run) is not None] if related else []
+        self._passes: dict[int, tuple[int, int]] = {}
+        for run in self._runs:
+            start, end = _span(run) or (0, 0)
+            first, last = self._passes.get(run.pass_, (start, end))
+            self._passes[run.pass_] = min(first, start), max(last, end)
+        self._passes = {pass_: (self._axis(start), self._axis(end)) for pass_, (start, end) in self._passes.items()}
+        self._log = self._log_spans(alignment.logs) if related else []
+        self._calls: list[list[HostSpan]] = []
+        self._messages: list[list[HostSpan]] = []
+        if related:
+            calls, messages = call_spans(alignment, libraries, with_kernels=calls_drawn)
+            self._calls, self._messages = self._rows(calls), self._rows(messages)
+
+    def _rows(self, spans: Sequence[HostSpan]) -> list[list[HostSpan]]:
+        """Lanes of spans on the axis."""
+        on_axis = [one._replace(start=self._axis(one.start), end=self._axis(one.end)) for one in spans]
+        return packed_spans(on_axis, lambda one: (one.start, max(one.end, one.start + 1)))
+
+    def show_only(self, chosen: Chosen) -> None:
+        """Draw no more than that from now on."""
+        self._chosen = chosen
+        self._enqueues = [e for e in self._enqueues if e.call_index in chosen.calls]
+        self._others = [] if chosen.longest_only else [c for c in self._others if self._is_shown(*self._drawn(c))]
+        number_of = {id(run): number for number, run in enumerate(self._alignment.placement.runs)}
+        passes = self._alignment.placement.passes
+        runs = []
+        for run in self._runs:
+            start, end = _span(run) or (0, 0)
+            start, end = self._axis(start), self._axis(end)
+            if not chosen.has_iteration(passes[run.pass_].iteration) or chosen.clip(start, end) is None:
+                continue
+            if end - start >= chosen.min_ns if not chosen.longest_only else number_of[id(run)] in chosen.runs:
+                runs.append(run)
+        self._runs = runs
+        log = []
+        for start, end, name, args in self._log:
+            clipped = chosen.clip(start, end) if chosen.has_iteration(args.get("iteration")) else None
+            if clipped is not None and clipped[1] - clipped[0] >= chosen.min_ns:
+                log.append((*clipped, name, args if clipped == (start, end) else {**args, "cut": True}))
+        self._log = log
+        self._calls = [kept for row in self._calls if (kept := list(self._kept(row)))]
+        self._messages = [kept for row in self._messages if (kept := list(self._kept(row)))]
+
+    def _is_shown(self, start: int, end: int) -> bool:
+        chosen = self._chosen
+        return chosen is None or (chosen.has_time(start, end) and end - start >= chosen.min_ns)
+
+    def _drawn(self, call: HostCall) -> tuple[int, int]:
+        return self._axis(call.start_ns or 0), self._axis(call.end_ns or 0)
+
+    def _kept(self, row: Sequence[HostSpan]) -> Iterator[HostSpan]:
+        """Of library calls and lines of the log: those of drawn kernels, and others of the time that is drawn."""
+        chosen = self._chosen
+        assert chosen is not None
+        for one in row:
+            holds = one.operation in chosen.operations
+            clipped = chosen.clip(one.start, one.end)
+            if clipped is None or not (holds or (not chosen.longest_only and self._is_shown(one.start, one.end))):
+                continue
+            cut = clipped != (one.start, one.end)
+            yield one._replace(start=clipped[0], end=clipped[1], args={**one.args, "cut": True}) if cut else one
+
+    def _log_spans(self, logs: Sequence[FrameworkLog]) -> list[_Span]:
+        """What the log itself bounds: warm-up and iterations, as printed."""
+        clock = self._alignment.log_clock
+        if clock is None:
+            return []
+        spans: list[_Span] = []
+        for log in logs:
+            opened: tuple[int, str] | None = None
+            for event in log.events:
+                if event.stamp is None:
+                    continue
+                at = self._axis(clock.to_host(event.stamp))
+                if event.kind in ("forward begins", "backward begins"):
+                    opened = at, f"warm-up · {'forward' if event.kind == 'forward begins' else 'backward'}"
+                elif event.kind in ("forward ends", "benchmark begins") and opened is not None:
+                    spans.append((opened[0], at, opened[1], {"iteration": 0, "line": event.line}))
+                    opened = None
+                elif event.kind == "iteration" and event.duration_ns is not None:
+                    args: dict[str, Any] = {"line": event.line, "printed_ns": event.duration_ns}
+                    if event.number is not None:
+                        args["iteration"] = event.number
+                    spans.append((at - event.duration_ns, at, f"iteration {event.number}", args))
+        spans.sort(key=lambda span: span[0])
+        kept: list[_Span] = []
+        for start, end, name, args in spans:
+            start = max(start, kept[-1][1]) if kept else start
+            if end > start:
+                kept.append((start, end, name, args))
+        return kept
+
+    def _axis(self, host_ns: int) -> int:
+        """A host time on the axis, which is related to the host's clock wherever this is asked."""
+        if self._offset is not None:
+            return host_ns - self._offset
+        at = self._base.host(host_ns)
+        assert at is not None
+        return at
+
+    def _bounds(self) -> Iterator[int]:
+        """Times that the whole host's side lies between, among others."""
+        for spans in (self._enqueues, self._others):
+            for call in (spans[:1], spans[-1:]):
+                for start, end in filter(None, map(_times, call)):
+                    yield self._axis(start)
+                    yield self._axis(end)
+        if self._chosen is None:
+            for span in self._passes.values():
+                yield from span
+        elif self._runs:
+            yield self._axis(min(run.host_start_ns for run in self._runs if run.host_start_ns is not None))
+            yield self._axis(max(run.host_end_ns for run in self._runs if run.host_end_ns is not None))
+        for start, end, _, _ in (*self._log[:1], *self._log[-1:]):
+            yield start
+            yield end
+        for row in (*self._calls, *self._messages):
+            yield row[0].start
+            yield max(one.end for one in row)
+
+    def first_ns(self) -> int | None:
+        return min(self._bounds(), default=None)
+
+    def last_ns(self) -> int | None:
+        return max(self._bounds(), default=None)
+
+    def processes(self) -> list[Process]:
+        if not self.tracks():
+            return []
+        return [Process(id=self._process, name=f"Host{self._suffix}", sort=0, description=_HELP)]
+
+    def _track(self, which: int) -> int:
+        return self._process * 10 + which
+
+    def tracks(self) -> list[Track]:
+        present = (
+            (_API, "OpenCL API", _HELP_API, bool(self._enqueues or self._others)),
+            (_LAYERS, "Layers on the host", _HELP_LAYERS, bool(self._runs)),
+            (_LOG, "Log", _HELP_LOG, bool(self._log)),
+        )
+        tracks = [
+            Track(id=self._track(which), process=self._process, name=name, sort=which, description=help_)
+            for which, name, help_, drawn in present
+            if drawn
+        ]
+        for number, (name, lane, help_, _) in self._lanes():
+            label = f"{name} ({lane + 1})" if lane else name
+            tracks.append(Track(id=number, process=self._process, name=label, sort=number % 10, description=help_))
+        return tracks
+
+    def _lanes(self) -> Iterator[tuple[int, tuple[str, int, str, Sequence[HostSpan]]]]:
+        """The lanes of library calls and of the log's messages, by the number of their track."""
+        more = self._process * 1000 + _MORE
+        for which, name, help_, rows in (
+            (_CALLS, "MIOpen calls", _HELP_CALLS, self._calls),
+            (_MESSAGES, "MIOpen log", _HELP_MESSAGES, self._messages),
+        ):
+            for lane, row in enumerate(rows):
+                if lane:
+                    more += 1
+                yield (more if lane else self._track(which)), (name, lane, help_, row)
+
+    def events(self, origin: int) -> Iterator[Event]:
+        for start, end, name, printed in self._log:
+            yield Slice(self._track(_LOG), start - origin, end - start, name, "log", printed)
+        yield from self._layers(origin)
+        for number, (_, _, _, row) in self._lanes():
+            for one in row:
+                yield Slice(number, one.start - origin, one.end - one.start, one.name, one.category, one.args)
+        yield from self._api(origin)
+
+    def _layers(self, origin: int) -> Iterator[Slice]:
+        """Layers whose host span is known, inside their passes. What overlaps is clipped: containers may be."""
+        placement = self._alignment.placement
+        track = self._track(_LAYERS)
+        by_pass: dict[int, list[tuple[int, int, LayerRun]]] = {}
+        for run in self._runs:
+            start, end = _span(run) or (0, 0)
+            by_pass.setdefault(run.pass_, []).append((self._axis(start), self._axis(end), run))
+        for layers in by_pass.values():
+            layers.sort(key=lambda layer: layer[:2])
+        shared: dict[tuple[int, str, int | None], dict[str, Any]] = {}
+        done = -(1 << 62)
+        for number, layers in sorted(by_pass.items(), key=lambda item: self._passes[item[0]]):
+            pass_ = placement.passes[number]
+            first, last = self._passes[number]
+            begin, until, cut = self._clipped(first, last)
+            begin = max(done, begin)
+            until = max(begin, until)
+            iteration = {} if pass_.iteration is None else {"iteration": pass_.iteration}
+            args = iteration if pass_.direction is None else {"direction": pass_.direction, **iteration}
+            yield Slice(track, begin - origin, until - begin, pass_.name, "pass", {**args, **cut})
+            done = begin
+            for first, last, run in layers:
+                start, end, cut = self._clipped(first, last)
+                start = max(start, done)
+                done = max(start, end)
+                key = (run.layer_index, run.direction, run.printed_ns)
+                same = shared.get(key)
+                if same is None:
+                    same = shared[key] = {
+                        "layer": run.layer,
+                        "layer_index": run.layer_index,
+                        "direction": run.direction,
+                    }
+                    if run.printed_ns is not None:
+                        same["printed_ns"] = run.printed_ns
+                own = {**iteration, **cut} if cut else iteration or NO_ARGS
+                yield Slice(track, start - origin, done - start, run.layer, "layer", own, same)
+            done = until
+
+    def _clipped(self, start: int, end: int) -> tuple[int, int, dict[str, Any]]:
+        """The part of a span in the window that is drawn, and what its slice says where that is not all of it."""
+        clipped = None if self._chosen is None else self._chosen.clip(start, end)
+        return (start, end, {}) if clipped in (None, (start, end)) else (*clipped, {"cut": True})
+
+    def _placed(self) -> Iterator[tuple[Enqueue | HostCall, int, int]]:
+        """The API calls in order, with their times on the axis."""
+        offset = self._offset
+        done = -(1 << 62)
+        calls: list[Enqueue | HostCall] = [*self._enqueues, *self._others]
+        if self._others:
+            calls.sort(key=lambda call: call.call_index)
+        for call in calls:
+            if isinstance(call, Enqueue):
+                start, end = call.host_start_ns or 0, call.host_end_ns or 0
+            else:
+                start, end = call.start_ns or 0, call.end_ns or 0
+            if offset is not None:
+                start, end = start - offset, end - offset
+            else:
+                start, end = self._axis(start), self._axis(end)
+            # Calls of one thread do not overlap; only a wall clock that was set back makes it look so.
+            if start < done:
+                start = done
+            if end <= start:
+                end = start + 1  # stamps are whole microseconds: two calls in one must not look nested
+            done = end
+            yield call, start, end
+
+    def _api(self, origin: int) -> Iterator[Event]:
+        track = self._track(_API)
+        arrow = self._arrow(origin)
+        shared: dict[str, dict[str, Any]] = {}
+        for call, start, end in self._placed():
+            args = {"call_index": call.call_index}
+            if not isinstance(call, Enqueue):
+                yield Slice(track, start - origin, end - start, call.name, "api", args)
+                continue
+            if call.kind == "kernel":
+                kernel = shared.get(call.name)
+                if kernel is None:
+                    kernel = shared[call.name] = {"kernel": short_name(call.name)}
+                yield Slice(track, start - origin, end - start, "clEnqueueNDRangeKernel", "api", args, kernel)
+            else:
+                yield Slice(track, start - origin, end - start, call.name, "api", args)
+            flow = arrow(call, start)
+            if flow is not None:
+                yield flow
+
+    def arrows(self, origin: int) -> Iterator[Flow]:
+        """The arrows that `events` yields, alone."""
+        arrow = self._arrow(origin)
+        for call, start, _ in self._placed():
+            if isinstance(call, Enqueue):
+                flow = arrow(call, start)
+                if flow is not None:
+                    yield flow
+
+    def _arrow(self, origin: int) -> Callable[[Enqueue, int], Flow | None]:
+        """What makes the arrow from the call of an enqueue, which starts at a time, to what it enqueued."""
+        track, track_of, shift = self._track(_API), self._device.track_of, self._base.shift
+        device_of = {queue.index: queue.device for queue in self._alignment.profile.queues}
+        number = (self._process - 1) << 32  # unique over the profiles of a trace
+
+        def arrow(call: Enqueue, start: int) -> Flow | None:
+            nonlocal number
+            if call.start_ns is None:
+                return None
+            begin = call.start_ns + shift.get(device_of.get(call.queue, 0), 0)
+            if start > begin:
+                return None
+            number += 1
+            return Flow(number, "enqueue", track, start - origin, track_of(call), begin - origin)
+
+        return arrow
+
+
+def _was_set_back(enqueues: Sequence[Enqueue]) -> bool:
+    """Whether a later call began clearly earlier: one host time then stands for two moments."""
+    latest = 0
+    for enqueue in enqueues:
+        start = enqueue.host_start_ns
+        if start is not None and start > latest:
+            latest = start
+        elif start is not None and start < latest - DISORDER_NS:
+            return True
+    return False
+
+
+def _times(call: Enqueue | HostCall) -> tuple[int, int] | None:
+    """Host times of a call, None where the source has none."""
+    start, end = (call.host_start_ns, call.host_end_ns) if isinstance(call, Enqueue) else (call.start_ns, call.end_ns)
+    return None if start is None or end is None else (start, end)
+
+
+def _span(run: LayerRun) -> tuple[int, int] | None:
+    """Host times of a layer's run, None where they are not known or make no sense."""
+    start, end = run.host_start_ns, run.host_end_ns
+    return None if start is None or end is None or end < start else (start, end)

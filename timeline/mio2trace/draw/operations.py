@@ -1,0 +1,53 @@
+"""The arguments of operations, as the contract has them (trace-contract.md 2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mio2trace.model.operation import Gemm, Operation
+from mio2trace.ops.values import shape_text
+
+
+def gemm_args(gemm: Gemm) -> dict[str, int]:
+    """``{M, N, K, batch}``; ``batch`` only when there are several."""
+    sizes = {"M": gemm.m, "N": gemm.n, "K": gemm.k}
+    if gemm.batch > 1:
+        sizes["batch"] = gemm.batch
+    return sizes
+
+
+def operation_args(operation: Operation) -> dict[str, Any]:
+    """What the operation itself tells; its place, kernels and rate are the slice's."""
+    args: dict[str, Any] = {"api": operation.api, "primitive": operation.primitive}
+    if operation.direction is not None:
+        args["direction"] = operation.direction
+    args["phase"] = operation.phase
+    for key, shape in (
+        ("input", operation.input),
+        ("weights", operation.weights),
+        ("output", operation.output),
+        ("pad", operation.pad),
+        ("stride", operation.stride),
+        ("dilation", operation.dilation),
+        ("window", operation.window),
+    ):
+        if shape:
+            args[key] = shape_text(shape)
+    for key, value in (
+        ("groups", operation.groups),
+        ("mode", operation.mode),
+        ("dtype", operation.dtype),
+        ("dtype_by", None if operation.dtype_by == "command" else operation.dtype_by),
+        ("layout", operation.layout),
+        ("algorithm", operation.algorithm),
+        ("solver", operation.solver),
+        ("workspace_bytes", operation.workspace_bytes),
+        ("flop", operation.flop if operation.phase == "run" else None),
+        ("bytes_min", operation.bytes_min if operation.phase == "run" else None),
+        ("command", operation.command),
+    ):
+        if value is not None and value != "":
+            args[key] = value
+    if operation.gemm is not None:
+        args["gemm"] = gemm_args(operation.gemm)
+    return args

@@ -1,0 +1,147 @@
+"""Counters of the device's commands: what operations achieve, the traffic they need, how busy the device is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from mio2trace.align import NONE, Alignment
+from mio2trace.draw.base import TimeBase, four_digits
+from mio2trace.draw.device import DeviceSide
+from mio2trace.draw.selection import Chosen
+from mio2trace.trace import CounterValue
+
+RATE = "Operations"
+TRAFFIC = "Memory traffic"
+BUSY = "Device busy"
+DESCRIPTIONS = {
+    RATE: "Floating-point operations of a library operation over the time of its kernels; pauses shorter than what came"
+    " before are not drawn.",
+    TRAFFIC: "Bytes that an operation must at least read and write (each tensor once) or a copy moves, over the time of"
+    " its kernels. What runs outside operations is not in it; pauses shorter than what came before are not drawn.",
+    BUSY: "Share of the time in which the device ran any command, over stretches of equally many commands of one pass.",
+    "GEMM": "What the matrix products achieve: 2 M N K batch over the time of their kernels.",
+    "OpenCL buffers": "Bytes of buffers created. Releases are not profiled: a handle that comes again was released.",
+}
+
+_STRETCHES = 500
+_SHORTEST = 8
+"""The share is of so many stretches at most, each of so many commands at least."""
+
+
+def events(
+    alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, chosen: Chosen | None
+) -> Iterator[CounterValue]:
+    """``Operations GFLOP/s`` and ``Memory traffic GB/s`` where operations tell them, ``Device busy %``; per device."""
+    ran = [operation for operation in alignment.links.operations if operation.phase == "run"]
+    flop = {operation.index: operation.flop for operation in ran if operation.flop}
+    size = {operation.index: operation.bytes_min for operation in ran if operation.bytes_min}
+    if flop or size:
+        rows = list(side.rows())
+        yield from _rates(RATE, "GFLOP/s", flop, alignment, base, side, rows, origin)
+        yield from _rates(TRAFFIC, "GB/s", size, alignment, base, side, rows, origin)
+    yield from _busy(alignment, base, side, origin, chosen)
+
+
+_Row = tuple[int, int, Sequence[int], Sequence[int]]
+
+
+def _rates(
+    name: str,
+    unit: str,
+    amount: Mapping[int, int],
+    alignment: Alignment,
+    base: TimeBase,
+    side: DeviceSide,
+    rows: Sequence[_Row],
+    origin: int,
+) -> Iterator[CounterValue]:
+    """The ``amount`` of each operation over the time of its kernels; of bytes, copies have theirs, too."""
+    enqueues = alignment.profile.enqueues
+    changes: dict[int, list[tuple[int, int, float]]] = {}
+    if not amount:
+        return
+    for device, index, row, _ in rows:
+        if index == NONE and name != TRAFFIC:
+            continue
+        for positions in [row] if index != NONE else [[position] for position in row]:
+            times = [(enqueues[p].start_ns or 0, enqueues[p].end_ns or 0) for p in positions]
+            ran = sum(end - start for start, end in times)
+            size = amount.get(index) if index != NONE else enqueues[positions[0]].size_bytes
+            if size and ran:
+                start, end = base.device(device, times[0][0]), base.device(device, times[-1][1])
+                changes.setdefault(device, []).extend(((start, 1, size / ran), (end, -1, -size / ran)))
+    for device, found in sorted(changes.items()):
+        process = side.process_of[device]
+        track = side.counter_track(process)
+        for at, value in _steps(sorted(found)):
+            yield CounterValue(process, name, unit, at - origin, value, track)
+
+
+def _steps(changes: Sequence[tuple[int, int, float]]) -> Iterator[tuple[int, float]]:
+    """(time, rate): the sum of the rates at work, where one begins or ends; short pauses are left out."""
+    rate, working, since, shown = 0.0, 0, 0, -1.0
+    for number, (at, count, change) in enumerate(changes):
+        working += count
+        rate = rate + change if working else 0.0
+        following = changes[number + 1][0] if number + 1 < len(changes) else None
+        if following == at:
+            continue
+        if working:
+            since = at
+        elif following is not None and following - at < at - since:
+            continue
+        value = four_digits(max(rate, 0.0))
+        if value != shown:
+            yield at, value
+            shown = value
+
+
+def _busy(
+    alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, chosen: Chosen | None
+) -> Iterator[CounterValue]:
+    enqueues = alignment.profile.enqueues
+    for device, positions in side.positions().items():
+        if chosen is not None:
+            positions = [position for position in positions if chosen.inside[position]]
+        shift = base.device(device, 0) - origin
+        process = side.process_of[device]
+        track = side.counter_track(process)
+        spans = list(_stretches(alignment, positions))
+        for number, stretch in enumerate(spans):
+            start = covered = enqueues[stretch[0]].start_ns or 0
+            busy = 0
+            for position in stretch:
+                begin, end = enqueues[position].start_ns or 0, enqueues[position].end_ns or 0
+                if end > covered:
+                    busy += end - (begin if begin > covered else covered)
+                    covered = end
+            following = enqueues[spans[number + 1][0]].start_ns or 0 if number + 1 < len(spans) else None
+            goes_on = following is not None and _pass(alignment, spans[number + 1]) == _pass(alignment, stretch)
+            until = following if following is not None and (goes_on or following < covered) else covered
+            if until > start:
+                share = round(100 * min(1.0, busy / (until - start)), 1)
+                yield CounterValue(process, BUSY, "%", start + shift, share, track)
+            if until == covered and following != covered:
+                yield CounterValue(process, BUSY, "%", covered + shift, 0.0, track)
+
+
+def _stretches(alignment: Alignment, positions: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Rows of commands in order of start, cut where another pass begins."""
+    most = max(_SHORTEST, -(-len(positions) // _STRETCHES))
+    pass_of = alignment.placement.pass_of
+    first, pass_ = 0, NONE
+    for number, position in enumerate(positions):
+        here = pass_of[position]
+        other = here not in (NONE, pass_) and pass_ != NONE
+        if number > first and (other or number - first == most):
+            yield positions[first:number]
+            first = number
+        if here != NONE:
+            pass_ = here
+    if positions:
+        yield positions[first:]
+
+
+def _pass(alignment: Alignment, positions: Sequence[int]) -> int:
+    """The pass that a stretch is of: its first command's that is in one."""
+    return next((found for p in positions if (found := alignment.placement.pass_of[p]) != NONE), NONE)

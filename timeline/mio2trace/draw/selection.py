@@ -1,0 +1,290 @@
+"""Which part of a run is drawn: a stretch of time, iterations, the longest kernels. What is left out is counted.
+
+The links and the summary are of the whole run, always; times keep the zero of the whole picture.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from mio2trace.align import NONE, Alignment
+from mio2trace.draw.base import TimeBase
+from mio2trace.notes import Notes, OptionError
+
+_UNITS = {"ns": 1, "us": 1000, "µs": 1000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
+_TIME = re.compile(r"(\d{1,12})(?:\.(\d{1,9}))?\s*(ns|us|µs|ms|s|min)", re.ASCII)
+_ITERATION = re.compile(r"(?:iteration\s+(\d{1,9})|warm-up)(?:\s+(forward|backward))?", re.ASCII)
+_ITERATIONS = re.compile(r"(\d{1,9})(?:\s*-\s*(\d{1,9}))?", re.ASCII)
+_WITH_DIRECTION = re.compile(r"(.+?)\s+(forward|backward)")
+_EVER = 1 << 62
+
+Edge = Literal["from", "to"]
+
+
+def parse_duration(text: str) -> int:
+    """Nanoseconds of ``10us``, ``1.5 ms``, ``2s``. Raises `OptionError`."""
+    found = _TIME.fullmatch(text.strip())
+    if found is None:
+        raise OptionError(
+            f"{text!r} is no time; expected a number and one of {', '.join(_UNITS)}, such as 1.2s or 10us"
+        )
+    whole, fraction, unit = found.groups()
+    digits = fraction or ""
+    return int(int(whole + digits) * _UNITS[unit] // 10 ** len(digits))
+
+
+def parse_iterations(text: str) -> tuple[tuple[int, int], ...]:
+    """Ranges of ``3``, ``2-4``, ``1,5-7``; both ends belong to them. Raises `OptionError`."""
+    ranges = []
+    for part in text.split(","):
+        found = _ITERATIONS.fullmatch(part.strip())
+        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
+        if first > last:
+            raise OptionError(f"--iterations {text}: expected numbers and ranges such as 3, 2-4 or 1,5-7")
+        ranges.append((first, last))
+    return tuple(ranges)
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """What to draw, as the command's options say it; empty is all.
+
+    ``begin`` and ``end`` are times (``1.2s`` from the trace's zero), ``iteration 3`` (``warm-up``) or ``layer conv1``,
+    with ``forward`` or ``backward`` after it where one of the two is meant.
+    """
+
+    begin: str = ""
+    end: str = ""
+    iterations: str = ""
+    top: int | None = None
+    min_duration: str = ""
+
+    @property
+    def everything(self) -> bool:
+        return self == Selection()
+
+    def options(self) -> str:
+        """As they were given, for messages."""
+        given = (("--from", self.begin), ("--to", self.end), ("--iterations", self.iterations),
+                 ("--top", self.top), ("--min-duration", self.min_duration))  # fmt: skip
+        return " ".join(f"{name} {value}" for name, value in given if value not in ("", None))
+
+
+class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+    """A selection applied to a profile: by position of the enqueue, 1 or 0.
+
+    ``inside`` are those in the stretch of time and the iterations, ``drawn`` those of them that are long enough; only
+    these are slices. ``begin`` and ``end`` are the window on the axis, ``spans`` the stretches of it that the
+    iterations take. ``calls`` are the call indexes of what is drawn, ``runs`` the layer runs and ``operations`` the
+    operations that hold it. ``left_out_ns`` is the time of the ``left_out`` kernels and copies.
+    """
+
+    begin: int
+    end: int
+    spans: tuple[tuple[int, int], ...]
+    iterations: tuple[tuple[int, int], ...]
+    longest_only: bool
+    min_ns: int
+    inside: bytearray
+    drawn: bytearray
+    calls: frozenset[int]
+    runs: frozenset[int]
+    operations: frozenset[int]
+    left_out: int
+    left_out_ns: int
+
+    def has_iteration(self, iteration: int | None) -> bool:
+        return _among(self.iterations, iteration)
+
+    def clip(self, start: int, end: int) -> tuple[int, int] | None:
+        """The part of a span of time in the window, None where there is none."""
+        start, end = max(start, self.begin), min(end, self.end)
+        return (start, end) if start <= end else None
+
+    def has_time(self, start: int, end: int) -> bool:
+        """Whether a span of time touches what is chosen."""
+        if end < self.begin or start > self.end:
+            return False
+        return not self.iterations or any(start <= until and end >= since for since, until in self.spans)
+
+    def holds(self, positions: Sequence[int], start: int, end: int) -> bool:
+        """Whether what these enqueues are in is drawn: for one of them, or for its own length."""
+        if not self.longest_only and end - start >= self.min_ns:
+            return True
+        drawn = self.drawn
+        return any(drawn[position] for position in positions)
+
+    def narrowed(self, positions: Sequence[int], first: int, last: int) -> tuple[int, int]:
+        """The part of an unbroken row that is inside; it is unbroken, too."""
+        inside = self.inside
+        while first < last and not inside[positions[first]]:
+            first += 1
+        while first < last and not inside[positions[last - 1]]:
+            last -= 1
+        return first, last
+
+
+def choose(selection: Selection, alignment: Alignment, base: TimeBase, origin: int, notes: Notes) -> Chosen:
+    """Apply ``selection`` to a profile, and count in ``notes`` what it leaves out.
+
+    Raises `OptionError` where it names what is not in the run, or leaves nothing.
+    """
+    times = _times(alignment, base)
+    iterations = parse_iterations(selection.iterations) if selection.iterations else ()
+    min_ns = parse_duration(selection.min_duration) if selection.min_duration else 0
+    passes = _Passes(alignment, times, iterations)
+    begin, end = -_EVER, _EVER
+    if selection.begin:
+        begin = passes.moment(selection.begin, "from", origin, begin)
+    if selection.end:
+        end = passes.moment(selection.end, "to", origin, begin)
+    if begin >= end:
+        raise OptionError(f"{selection.options()}: ends before it begins")
+    inside, drawn = bytearray(len(times)), bytearray(len(times))
+    outside = short = 0
+    long_enough: list[tuple[int, int]] = []
+    for position, span in enumerate(times):
+        if span is None:
+            continue
+        start, stop = span
+        if not (start < end and (stop > begin or start >= begin) and passes.chosen(position)):
+            outside += 1
+            continue
+        inside[position] = 1
+        if stop - start < min_ns:
+            short += 1
+        elif selection.top is None:
+            drawn[position] = 1
+        else:
+            long_enough.append((stop - start, position))
+    not_longest = 0
+    if selection.top is not None:
+        enqueues = alignment.profile.enqueues
+        kernels = [(dur, -position) for dur, position in long_enough if enqueues[position].kind == "kernel"]
+        for _, position in heapq.nlargest(selection.top, kernels):
+            drawn[-position] = 1
+        not_longest = len(long_enough) - sum(drawn)
+    for kind, count in (
+        ("kernel or copy outside --from, --to or --iterations: left out of the picture", outside),
+        ("kernel or copy shorter than --min-duration: left out of the picture", short),
+        ("kernel or copy not among the --top kernels: left out of the picture", not_longest),
+    ):
+        if count:
+            notes.remark(kind, count=count)
+    shown = [position for position, one in enumerate(drawn) if one]
+    if not shown and any(span is not None for span in times):
+        raise OptionError(f"{selection.options()}: leaves no kernel to draw")
+    placement, links = alignment.placement, alignment.links
+    return Chosen(
+        begin=begin,
+        end=end,
+        spans=tuple(passes.spans(inside)) if iterations else (),
+        iterations=iterations,
+        longest_only=selection.top is not None,
+        min_ns=min_ns,
+        inside=inside,
+        drawn=drawn,
+        calls=frozenset(alignment.profile.enqueues[position].call_index for position in shown),
+        runs=frozenset(placement.run_of[position] for position in shown),
+        operations=frozenset(links.operation_of[position] for position in shown),
+        left_out=outside + short + not_longest,
+        left_out_ns=sum(span[1] - span[0] for span, one in zip(times, drawn, strict=True) if span and not one),
+    )
+
+
+def _times(alignment: Alignment, base: TimeBase) -> list[tuple[int, int] | None]:
+    """Of each enqueue, on the axis; None without device times."""
+    shift = {queue.index: base.device(queue.device, 0) for queue in alignment.profile.queues}
+    times: list[tuple[int, int] | None] = []
+    for enqueue in alignment.profile.enqueues:
+        start, end = enqueue.start_ns, enqueue.end_ns
+        by = shift.get(enqueue.queue, 0)
+        times.append(None if start is None or end is None else (start + by, end + by))
+    return times
+
+
+def _among(ranges: Sequence[tuple[int, int]], number: int | None) -> bool:
+    if not ranges:
+        return True
+    return number is not None and any(first <= number <= last for first, last in ranges)
+
+
+class _Passes:
+    """Where the passes and layers of a run lie on the axis."""
+
+    def __init__(
+        self, alignment: Alignment, times: Sequence[tuple[int, int] | None], iterations: tuple[tuple[int, int], ...]
+    ) -> None:
+        self._placement = placement = alignment.placement
+        self._times = times
+        self._iterations = iterations
+        self._kept = [_among(iterations, pass_.iteration) for pass_ in placement.passes]
+        if iterations and not any(self._kept):
+            raise OptionError(f"--iterations: no kernel is in one of them; {self._there_are()}")
+
+    def _there_are(self) -> str:
+        numbers = sorted({one.iteration for one in self._placement.passes if one.iteration is not None})
+        return f"there are {numbers[0]} to {numbers[-1]} (0: the warm-up)" if numbers else "the run has no iterations"
+
+    def chosen(self, position: int) -> bool:
+        if not self._iterations:
+            return True
+        pass_ = self._placement.pass_of[position]
+        return pass_ != NONE and self._kept[pass_]
+
+    def spans(self, inside: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """From the first to the last command of each chosen iteration."""
+        found: dict[int | None, list[tuple[int, int]]] = {}
+        for span, one, pass_ in zip(self._times, inside, self._placement.pass_of, strict=True):
+            if one and span is not None:
+                found.setdefault(self._placement.passes[pass_].iteration, []).append(span)
+        for spans in found.values():
+            yield min(start for start, _ in spans), max(end for _, end in spans)
+
+    def moment(self, text: str, edge: Edge, origin: int, after: int) -> int:
+        """Where ``text`` begins or, for the edge ``to``, ends on the axis: the first such end behind ``after``."""
+        text = text.strip()
+        if _TIME.fullmatch(text):
+            return origin + parse_duration(text)
+        found = _ITERATION.fullmatch(text)
+        if found is not None:
+            number = int(found[1]) if found[1] else 0
+            spans = self._of_passes(number, found[2])
+        elif text.startswith("layer "):
+            spans = self._of_layer(text.removeprefix("layer").strip())
+        else:
+            raise OptionError(f"--{edge} {text}: expected a time such as 1.2s, 'iteration 3' or 'layer conv1'")
+        ends = [end for start, end in spans if end > after]
+        if not spans or (edge == "to" and not ends):
+            behind = " behind --from" if spans else ""
+            what = "there is no such layer with kernels" if text.startswith("layer ") else self._there_are()
+            raise OptionError(f"--{edge} {text}: nothing of it{behind}; {what}")
+        return min(start for start, _ in spans) if edge == "from" else min(ends)
+
+    def _of_passes(self, number: int, direction: str | None) -> list[tuple[int, int]]:
+        placement = self._placement
+        wanted = {at for at, one in enumerate(placement.passes)
+                  if one.iteration == number and direction in (None, one.direction)}  # fmt: skip
+        spans = [span for span, pass_ in zip(self._times, placement.pass_of, strict=True) if span and pass_ in wanted]
+        return [(min(start for start, _ in spans), max(end for _, end in spans))] if spans else []
+
+    def _of_layer(self, name: str) -> list[tuple[int, int]]:
+        """Of each of its runs in what is chosen."""
+        direction = None
+        found = _WITH_DIRECTION.fullmatch(name)
+        placement = self._placement
+        if found is not None and not any(run.layer == name for run in placement.runs):
+            name, direction = found[1], found[2]
+        spans: dict[int, tuple[int, int]] = {}
+        for position, (number, span) in enumerate(zip(placement.run_of, self._times, strict=True)):
+            if number == NONE or span is None or not self.chosen(position):
+                continue
+            run = placement.runs[number]
+            if run.layer == name and direction in (None, run.direction):
+                start, end = spans.get(number, span)
+                spans[number] = min(start, span[0]), max(end, span[1])
+        return list(spans.values())

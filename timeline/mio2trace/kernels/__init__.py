@@ -1,0 +1,61 @@
+"""The real M, N and K of the GEMM-like kernels in a profile, and which kernels only help them (dvdt-ck.md 5).
+
+Sizes come from the arguments in force at the enqueue, from the kernels around it, from program sources and from build
+options. They are never guessed: a size that cannot be known is left out. A library is a row of `ROWS`.
+"""
+
+from __future__ import annotations
+
+from mio2trace.kernels import armcl, clblas, clblast, libdnn, miopengemm, viennacl
+from mio2trace.kernels.facts import Gemm, KernelFact
+from mio2trace.kernels.roles import role_of
+from mio2trace.kernels.rows import Context, Place, Row
+from mio2trace.model.profile import Profile
+
+__all__ = ["ROWS", "Gemm", "KernelFact", "find_gemms"]
+
+ROWS: tuple[Row, ...] = (
+    *clblast.ROWS,
+    *clblas.ROWS,
+    *viennacl.ROWS,
+    *libdnn.ROWS,
+    *miopengemm.ROWS,
+    *armcl.ROWS,
+)
+
+
+def find_gemms(profile: Profile) -> dict[int, KernelFact]:
+    """Facts by position in ``profile.enqueues``, only for kernels about which something is known."""
+    facts: dict[int, KernelFact] = {}
+    queues: dict[int, list[int]] = {}
+    found: dict[Row, list[Place]] = {}
+    kinds: dict[str, tuple[KernelFact | None, list[Place] | None]] = {}
+    for position, enqueue in enumerate(profile.enqueues):
+        if enqueue.kind != "kernel":
+            continue
+        line = queues.get(enqueue.queue)
+        if line is None:
+            line = queues[enqueue.queue] = []
+        line.append(position)
+        name = enqueue.name
+        kind = kinds.get(name)
+        if kind is None:
+            kind = kinds[name] = _kind(name, found)
+        fact, places = kind
+        if places is not None:
+            places.append((line, len(line) - 1))
+        elif fact is not None:
+            facts[position] = fact
+    context = Context(profile, facts)
+    for row, places in found.items():
+        row.find(context, places)
+    return facts
+
+
+def _kind(name: str, found: dict[Row, list[Place]]) -> tuple[KernelFact | None, list[Place] | None]:
+    """What the name alone tells: a helper's fact, or the list of places of the row that it belongs to."""
+    for row in ROWS:
+        if row.kernels.fullmatch(name):
+            return None, found.setdefault(row, [])
+    role = role_of(name)
+    return (KernelFact(role=role) if role else None), None

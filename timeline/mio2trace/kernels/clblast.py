@@ -1,0 +1,364 @@
+"""CLBlast (dvdt-ck.md 5; CLBlast src/routines, 0.7 .. 1.7).
+
+The direct kernels, GEMV and Convgemm carry real sizes. The indirect ones (Xgemm, its batched forms and SYRK's
+XgemmUpper/Lower) carry sizes rounded up to tiles; the real ones are in the copies and transposes around them.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from mio2trace.kernels.facts import MAIN, Gemm, KernelFact, Triple, argument, number, size
+from mio2trace.kernels.rows import Context, Place, each_alone, row
+from mio2trace.model.profile import Enqueue, Size3
+
+A, B, C = 1, 2, 4  # matrices, as bits of a mask
+
+# Positions in (M, N, K) of the first and second dimension of A, B and C as the kernel wants them, per GEMMK
+# (Xgemm::CalculateInternalDimensions: with GEMMK = 1 A and C are turned).
+_INSIDE: dict[int, dict[int, tuple[int, int]]] = {
+    0: {A: (0, 2), B: (1, 2), C: (0, 1)},
+    1: {A: (2, 0), B: (1, 2), C: (1, 0)},
+}
+
+
+# --- kernels with their own real sizes ---
+
+
+def _first_three(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    return arguments[:3]
+
+
+def _direct(stated: tuple[str, ...], gws: Size3 | None) -> Gemm | None:
+    m, n, k = (size(argument(stated, index)) for index in (0, 1, 2))
+    return Gemm(m, n, k) if m and n and k else None
+
+
+def _batched(stated: tuple[str, ...], gws: Size3 | None) -> Gemm | None:
+    gemm = _direct(stated, gws)
+    return Gemm(gemm.m, gemm.n, gemm.k, gws[2]) if gemm and gws and gws[2] > 0 else None
+
+
+def _first_two_and_bands(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    return arguments[:2] + arguments[16:18]
+
+
+def _gemv(stated: tuple[str, ...], gws: Size3 | None) -> Gemm | None:
+    """y (m) = A (m x n) * x (n). A banded matrix (args 16, 17: kl, ku) has no such product."""
+    m, n = size(argument(stated, 0)), size(argument(stated, 1))
+    return Gemm(m, 1, n) if m and n and not any(number(band) for band in stated[2:]) else None
+
+
+# --- the indirect path ---
+
+
+Pick = Callable[[tuple[str, ...]], Any]
+
+
+class Helper(NamedTuple):
+    """How a {Copy,Transpose}{,Pad}Matrix kernel states its work; ``sizes`` picks src_one, src_two, dest_one, dest_two.
+
+    A Fast one has equal sizes on both sides and states none.
+    """
+
+    turned: bool
+    before: bool
+    after: bool
+    buffers: Pick  # source, destination
+    sizes: Pick | None
+
+
+def _helpers(suffix: str, buffers: tuple[int, int], sizes: tuple[int, int, int, int]) -> dict[str, Helper]:
+    out: dict[str, Helper] = {}
+    ends, extents = itemgetter(*buffers), itemgetter(*sizes)
+    for verb, turned in (("Copy", False), ("Transpose", True)):
+        out[f"{verb}PadMatrix{suffix}"] = Helper(turned, True, False, ends, extents)
+        out[f"{verb}Matrix{suffix}"] = Helper(turned, False, True, ends, extents)
+        if not suffix:
+            out[f"{verb}MatrixFast"] = Helper(turned, True, True, itemgetter(1, 2), None)
+    return out
+
+
+class Indirect(NamedTuple):
+    """An indirect kernel: how to pick its A, B and C, and its helpers. Buffers are separate or one temporary."""
+
+    buffers: Pick
+    helpers: dict[str, Helper]
+    batched: bool = False
+    syrk: bool = False  # no M argument: 0 = N, 1 = K
+
+
+_PLAIN = _helpers("", (4, 9), (0, 1, 5, 6))
+_SYRK = Indirect(itemgetter(4, 5, 6), _PLAIN, syrk=True)
+_INDIRECT: dict[str, Indirect] = {
+    "Xgemm": Indirect(itemgetter(5, 6, 7), _PLAIN),
+    "XgemmBatched": Indirect(itemgetter(5, 8, 11), _helpers("Batched", (4, 9), (0, 1, 5, 6)), batched=True),
+    "XgemmStridedBatched": Indirect(
+        itemgetter(5, 8, 11), _helpers("StridedBatched", (5, 11), (0, 1, 6, 7)), batched=True
+    ),
+    "XgemmUpper": _SYRK,
+    "XgemmLower": _SYRK,
+}
+MOST_BEFORE = 5  # A, B and C; SYR2K before 1.5 prepares A and B twice
+
+
+class Copy(NamedTuple):
+    """One helper as the solver sees it. ``matrix`` is the mask of the kernel's matrices that may be its copy."""
+
+    turned: bool
+    sizes: tuple[str, str, str, str] | None
+    matrix: int
+
+
+class Around(NamedTuple):
+    """The helpers of one indirect kernel, in order."""
+
+    before: tuple[Copy, ...]
+    after: Copy | None
+    shared: int  # matrices that lie in the buffer of C, as a mask
+    sources: tuple[str, str]  # buffers that A and B come from, for telling SYR2K from two SYRKs
+    first: int  # indices, in the queue's kernels, of the first and the last kernel of the row
+    last: int
+
+
+def _around(
+    context: Context, kind: Indirect, line: list[int], index: int, main: Enqueue, twin: Enqueue | None
+) -> Around | None:
+    """The helpers directly around kernel ``index``; None when an argument that tells is not known.
+
+    ``twin`` is the second run of an old SYR2K's kernel, right after it.
+    """
+    enqueues = context.enqueues
+    helpers = kind.helpers
+    try:
+        a, b, c = kind.buffers(main.arguments)
+        a2, b2 = kind.buffers(twin.arguments)[:2] if twin else (a, b)
+        if not (a and b and c and a2 and b2):
+            return None
+        source_a, source_b = a, b
+        before: list[Copy] = []
+        first = index
+        most = MOST_BEFORE if kind.syrk else 3
+        while first > 0 and len(before) < most:
+            enqueue = enqueues[line[first - 1]]
+            helper = helpers.get(enqueue.name)
+            if helper is None or not helper.before:
+                break
+            source, dest = helper.buffers(enqueue.arguments)
+            matrix = (A if dest in (a, a2) else 0) | (B if dest in (b, b2) else 0) | (C if dest == c else 0)
+            if not matrix:
+                if not dest:
+                    return None
+                break  # somebody else's
+            if dest == a:
+                source_a = source
+            elif dest == b:
+                source_b = source
+            before.append(_copy(helper, enqueue, matrix))
+            first -= 1
+        before.reverse()
+        last = index + (2 if twin else 1)
+        after = None
+        if last < len(line):
+            enqueue = enqueues[line[last]]
+            helper = helpers.get(enqueue.name)
+            if helper is not None and helper.after and helper.buffers(enqueue.arguments)[0] == c:
+                after = _copy(helper, enqueue, C)
+                last += 1
+    except IndexError:
+        return None
+    shared = (A if c in (a, a2) else 0) | (B if c in (b, b2) else 0)
+    return Around(tuple(before), after, shared, (source_a, source_b), first, last - 1)
+
+
+def _copy(helper: Helper, enqueue: Enqueue, matrix: int) -> Copy:
+    return Copy(helper.turned, helper.sizes and helper.sizes(enqueue.arguments), matrix)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def solve(
+    padded: Triple, before: tuple[Copy, ...], after: Copy | None, shared: int, gemmk: int | None, syrk: bool
+) -> Triple | None:
+    """The real (M, N, K) that explain every helper, None unless there is exactly one such triple.
+
+    A, B and C are prepared in this order, each only when it must be padded or turned: a matrix without a helper has
+    its real sizes in the kernel's arguments. Where it matters whose copy a helper made, or whether the kernel wants A
+    and C turned, all readings are tried: a wrong one contradicts itself.
+    """
+    answers: set[Triple] = set()
+    # A Fast copy right before may be the end of the GEMM before, into a matrix that this one reads.
+    starts = (before, before[1:]) if before and before[0].sizes is None else (before,)
+    for kernel, copies in itertools.product((0, 1) if gemmk is None else (gemmk,), starts):
+        for whose in itertools.product((A, B, C), repeat=len(copies)):
+            answer = _reading(padded, copies, whose, after, shared, _INSIDE[kernel], syrk)
+            if answer:
+                answers.add(answer)
+    return answers.pop() if len(answers) == 1 else None
+
+
+def _reading(
+    padded: Triple,
+    copies: tuple[Copy, ...],
+    whose: tuple[int, ...],
+    after: Copy | None,
+    shared: int,
+    inside: dict[int, tuple[int, int]],
+    syrk: bool,
+) -> Triple | None:
+    """The sizes if helper i made matrix ``whose[i]``; None on any contradiction."""
+    if any(not copy.matrix & matrix for copy, matrix in zip(copies, whose, strict=True)):
+        return None
+    if not syrk and any(later <= earlier for earlier, later in itertools.pairwise(whose)):
+        return None
+    # A buffer that a helper writes, or the result is taken from, is a temporary: what lies in it has a helper.
+    temporary = shared if after else 0
+    covered = 0
+    for copy, matrix in zip(copies, whose, strict=True):
+        temporary |= copy.matrix
+        covered |= copy.matrix if syrk else matrix  # SYRK's A and B may be one copy; its buffers are separate
+    if temporary & (A | B) & ~covered:
+        return None
+    real: list[int | None] = [None, None, None]
+
+    def put(dimensions: tuple[int, int], values: tuple[int | None, int | None]) -> bool:
+        for dimension, value in zip(dimensions, values, strict=True):
+            if value is None or value > padded[dimension] or real[dimension] not in (None, value):
+                return False
+            real[dimension] = value
+        return True
+
+    def read(copy: Copy, matrix: int, outwards: bool) -> bool:
+        dimensions = inside[matrix]
+        as_padded = padded[dimensions[0]], padded[dimensions[1]]
+        if copy.sizes is None:
+            return put(dimensions, as_padded)
+        one, two, to_one, to_two = (size(value) for value in copy.sizes)
+        kernels, users = ((one, two), (to_one, to_two)) if outwards else ((to_one, to_two), (one, two))
+        return kernels == as_padded and put(dimensions, users[::-1] if copy.turned else users)
+
+    if not all(read(copy, matrix, False) for copy, matrix in zip(copies, whose, strict=True)):
+        return None
+    if after and not read(after, C, True):
+        return None
+    for matrix in (A, B):
+        if not covered & matrix and not put(inside[matrix], (padded[inside[matrix][0]], padded[inside[matrix][1]])):
+            return None
+    m, n, k = real
+    if m is None or n is None or k is None or (syrk and m != n):
+        return None
+    return m, n, k
+
+
+class _Done(NamedTuple):
+    """The SYRK row just found: a second one after it with A and B exchanged is the other half of a SYR2K."""
+
+    line: list[int]
+    last: int
+    sources: tuple[str, str]
+    sizes: Triple
+    name: str
+
+
+def _find_indirect(context: Context, places: list[Place]) -> None:
+    known: dict[tuple[Triple, int, Triple, bool], KernelFact] = {}
+    gemmks: dict[int | None, int | None] = {}
+    done: _Done | None = None
+    second: Place | None = None  # the second run of an old SYR2K
+    for line, index in places:
+        position = line[index]
+        main = context.enqueues[position]
+        context.facts[position] = MAIN
+        if second is not None and second[0] is line and second[1] == index:
+            continue
+        kind = _INDIRECT[main.name]
+        arguments = main.arguments
+        twin = None
+        if kind.syrk:
+            n, k = size(argument(arguments, 0)), size(argument(arguments, 1))
+            m = n
+            twin = _second_run(main, context.kernel(line, index + 1))
+            if twin:
+                second = line, index + 1
+        else:
+            m, n, k = (size(argument(arguments, at)) for at in (0, 1, 2))
+        batch = 1
+        if kind.batched:
+            batch = main.gws[2] if main.gws else 0
+        if not (m and n and k and batch > 0):
+            continue
+        around = _around(context, kind, line, index, main, twin)
+        if around is None:
+            continue
+        if main.program not in gemmks:
+            gemmks[main.program] = _gemmk(context, main)
+        padded = m, n, k
+        real = solve(padded, around.before, around.after, around.shared, gemmks[main.program], kind.syrk)
+        if real is None:
+            continue
+        if kind.syrk:
+            half = (
+                done is not None
+                and done.line is line
+                and done.last == around.first - 1
+                and done.sources == around.sources[::-1]
+                and around.sources[0] != around.sources[1]
+                and (done.sizes, done.name) == (real, main.name)
+            )
+            done = None if half else _Done(line, around.last, around.sources, real, main.name)
+            if half:
+                continue
+        helped = bool(around.before or around.after)
+        key = real, batch, padded, helped
+        fact = known.get(key)
+        if fact is None:
+            fact = known[key] = KernelFact(
+                role="main",
+                gemm=Gemm(*real, batch),
+                padded=padded if padded != real else None,
+                gemm_by="helpers" if helped else "arguments",
+            )
+        context.facts[position] = fact
+
+
+def _second_run(main: Enqueue, following: Enqueue | None) -> Enqueue | None:
+    """Before 1.5 SYR2K runs its kernel twice on the same C, with A and B exchanged and nothing between."""
+    if following is None or following.name != main.name:
+        return None
+    here, there = main.arguments, following.arguments
+    same = all(argument(here, at) and argument(here, at) == argument(there, at) for at in (0, 1, 6))
+    return following if same and argument(here, 4) != argument(there, 4) else None
+
+
+_GEMMK = re.compile(rb"#define[ \t]+GEMMK[ \t]+(\d+)")
+
+
+def _gemmk(context: Context, main: Enqueue) -> int | None:
+    """Which of the two kernels a program holds: its first definition (the database's; a default may follow).
+
+    Sources from before 1.4 do not know the macro and hold kernel 0. None when no source tells.
+    """
+    programs = context.profile.programs
+    linked = [programs[main.program]] if main.program is not None and main.program < len(programs) else []
+    with_source = [program for program in linked if b"Xgemm(" in program.source]
+    if not with_source:
+        with_source = [program for program in programs if b"Xgemm(" in program.source]
+    told: set[int] = set()
+    for program in with_source:
+        match = _GEMMK.search(program.source)
+        told.add(int(match[1]) if match else 0)
+    answer = told.pop() if len(told) == 1 else None
+    return answer if answer in _INSIDE else None
+
+
+ROWS = (
+    row("CLBlast", "XgemmDirect(NN|NT|TN|TT)", each_alone(_first_three, _direct)),
+    row("CLBlast", "XgemmDirect(Strided)?Batched(NN|NT|TN|TT)", each_alone(_first_three, _batched)),
+    row("CLBlast", "|".join(_INDIRECT), _find_indirect),
+    row("CLBlast", "Xgemv(Fast|FastRot)?", each_alone(_first_two_and_bands, _gemv)),
+    row("CLBlast", "Xconvgemm(Normal|Flip)?", each_alone(_first_three, _batched)),
+)

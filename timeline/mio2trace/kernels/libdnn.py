@@ -1,0 +1,219 @@
+"""Caffe's LibDNN (dvdt-ck.md 5; caffe src/caffe/greentea/libdnn_conv.cpp): sizes are macros of the layer's program.
+
+A program holds three sections, each the macros and then the kernel: forward, backward, weights. The kernels come from
+clCreateKernelsInProgram, which logs no handles, so a kernel's program is found out: by its work size, by the sizes of
+its buffers, for the backward kernels by the buffers that they share with a forward kernel, and by order of first use.
+"""
+
+from __future__ import annotations
+
+import functools
+from bisect import bisect_left
+from typing import NamedTuple
+
+from mio2trace.kernels.facts import MAIN, Gemm, KernelFact, Triple, argument, number
+from mio2trace.kernels.rows import Context, Place, row
+from mio2trace.kernels.sources import Sources, whole
+from mio2trace.model.profile import BufferCreated, Enqueue
+
+FORWARD, BACKWARD, WEIGHTS = "conv_forward", "conv_backward", "conv_weights"
+_BYTES = {"half": 2, "float": 4, "double": 8}
+PAGE = 4096  # buffers in memory shared with the host may be rounded up
+
+
+class Section(NamedTuple):
+    """One kernel of one program. ``sizes`` are M, N, K per image and group."""
+
+    program: int
+    sizes: Triple
+    groups: int
+    work_items: tuple[int, int]
+    bias: bool
+    images: tuple[tuple[int, int], ...]  # (argument index, least bytes): tensors that hold one or more images
+    weights: tuple[tuple[int, int], ...]  # (argument index, bytes): weights and bias
+
+
+def _section(sources: Sources, program: int, kernel: str) -> Section | None:
+    macros = sources.defines(program, kernel)
+    m, n, k, groups = (whole(macros, name) for name in ("M", "N", "K", "v_g"))
+    tile_m, tile_n, items_m, items_n = (whole(macros, name) for name in ("TSM", "TSN", "RTSM", "RTSN"))
+    if not (m and n and k and groups and tile_m and tile_n and items_m and items_n):
+        return None
+    element = _BYTES.get(macros.get("Dtype", ""), 0)
+    bias = "v_bmul" in macros
+    # Arguments: input, weights (or the output's gradient), bias if any, output (or the weights' gradient). Weights are
+    # A in forward and backward, C in weights; v_A_off and v_C_off forget that groups share none.
+    last = 3 if bias else 2
+    of_images, of_weights = {
+        FORWARD: ({0: "v_B_off", last: "v_C_off"}, {1: m * k * groups * element}),
+        BACKWARD: ({0: "v_B_off", last: "v_C_off"}, {1: m * k * groups * element}),
+        WEIGHTS: ({0: "v_B_off", 1: "v_A_off"}, {last: m * n * groups * element}),
+    }[kernel]
+    if bias:
+        of_weights[2] = (whole(macros, "v_fout") or 0) * element
+    return Section(
+        program=program,
+        sizes=(m, n, k),
+        groups=groups,
+        work_items=(-(-n // tile_n) * items_n, -(-m // tile_m) * items_m),
+        bias=bias,
+        images=tuple((index, (whole(macros, name) or 0) * element) for index, name in of_images.items()),
+        weights=tuple(of_weights.items()),
+    )
+
+
+class _Buffers:
+    """Sizes of the buffers that a kernel got, by the handle as an argument states it. Handles are recycled."""
+
+    def __init__(self, buffers: tuple[BufferCreated, ...]) -> None:
+        self._made: dict[int, tuple[list[int], list[int]]] = {}
+        for buffer in buffers:
+            try:
+                handle = int(buffer.handle, 16)
+            except ValueError:
+                continue
+            calls, sizes = self._made.setdefault(handle, ([], []))
+            calls.append(buffer.call_index)
+            sizes.append(buffer.size_bytes)
+
+    def size(self, value: str, call_index: int) -> int | None:
+        """Bytes of the buffer that ``value`` is at a call, None when its making was not seen."""
+        handle = number(value)
+        if handle is None or handle not in self._made:
+            return None
+        calls, sizes = self._made[handle]
+        at = bisect_left(calls, call_index) - 1
+        return sizes[at] if at >= 0 else None
+
+
+class _Use(NamedTuple):
+    """What tells one layer's kernel from another's. Handles alone do not: in damaged files kernels share them."""
+
+    name: str
+    kernel: str
+    work_items: tuple[int, int]
+    shared: str  # the buffer that it has in common with the layer's forward kernel: weights, or conv_weights' input
+
+
+def _use(enqueue: Enqueue) -> _Use | None:
+    if enqueue.gws is None:
+        return None
+    shared = argument(enqueue.arguments, 0 if enqueue.name == WEIGHTS else 1)
+    return _Use(enqueue.name, enqueue.kernel, enqueue.gws[:2], shared)
+
+
+def _find(context: Context, places: list[Place]) -> None:
+    first: dict[_Use, Enqueue] = {}
+    uses: list[tuple[int, _Use | None]] = []
+    for line, index in places:
+        position = line[index]
+        enqueue = context.enqueues[position]
+        use = _use(enqueue)
+        uses.append((position, use))
+        if use is not None:
+            first.setdefault(use, enqueue)
+    decided = _decide(context, first)
+    for position, use in uses:
+        section = decided.get(use) if use is not None else None
+        context.facts[position] = _fact(section, context.enqueues[position]) if section else MAIN
+
+
+def _decide(context: Context, first: dict[_Use, Enqueue]) -> dict[_Use, Section]:
+    """The section of each use: sizes are the same for all sections left, or one alone is left."""
+    sections = {
+        name: [
+            section
+            for program in context.sources.defining(name)
+            if (section := _section(context.sources, program, name)) is not None
+        ]
+        for name in {use.name for use in first}
+    }
+    buffers = _Buffers(context.profile.buffers)
+    unseen = any(not program.source for program in context.profile.programs)
+    candidates = {use: _candidates(sections[use.name], enqueue, buffers, unseen) for use, enqueue in first.items()}
+    decided: dict[_Use, Section] = {}
+    inputs: dict[str, set[int]] = {}  # programs by the buffer that their forward kernel reads, and by its weights
+    weights: dict[str, set[int]] = {}
+    forward = [use for use in first if use.name == FORWARD]
+    in_order = None if unseen else _in_order(sections.get(FORWARD, []), [candidates[use] for use in forward])
+    for at, use in enumerate(forward):
+        found = candidates[use]
+        section = in_order[at] if in_order is not None else found[0] if _same(found) else None
+        if section is not None:
+            decided[use] = section
+            weights.setdefault(use.shared, set()).add(section.program)
+            inputs.setdefault(argument(first[use].arguments, 0), set()).add(section.program)
+    for use in first:
+        found = candidates[use]
+        if use.name != FORWARD and found and not _same(found):
+            programs = (weights if use.name == BACKWARD else inputs).get(use.shared, set()) if use.shared else set()
+            found = [section for section in found if section.program in programs]
+        if use.name != FORWARD and _same(found):
+            decided[use] = found[0]
+    return decided
+
+
+def _candidates(sections: list[Section], enqueue: Enqueue, buffers: _Buffers, unseen: bool) -> list[Section]:
+    """The sections that a kernel may come from. Weights have buffers of just their size; where some fit, they win.
+
+    ``unseen`` says that there are programs without a source, so that mere possibility is not enough.
+    """
+    possible: list[Section] = []
+    exact: list[Section] = []
+    for section in sections:
+        if enqueue.program not in (None, section.program):
+            continue
+        if enqueue.gws is None or enqueue.gws[:2] != section.work_items or enqueue.gws[2] % section.groups:
+            continue
+        images = 1 if enqueue.name == WEIGHTS else enqueue.gws[2] // section.groups
+
+        def spare(needs: tuple[tuple[int, int], ...], times: int) -> list[int]:
+            """Bytes left in the buffers whose size is known."""
+            sizes = [
+                (buffers.size(argument(enqueue.arguments, index), enqueue.call_index), need * times)
+                for index, need in needs
+                if need
+            ]
+            return [have - need for have, need in sizes if have is not None]
+
+        left = spare(section.weights, 1)
+        if any(bytes_ < 0 for bytes_ in spare(section.images, images)) or any(
+            not 0 <= bytes_ < PAGE for bytes_ in left
+        ):
+            continue
+        possible.append(section)
+        if left and not any(left):
+            exact.append(section)
+    return exact if exact or unseen else possible
+
+
+def _in_order(sections: list[Section], candidates: list[list[Section]]) -> list[Section] | None:
+    """Layer after layer: the i-th kernel used first is that of the i-th program, if that fits every one."""
+    if len(candidates) > len(sections):
+        return None
+    paired = list(zip(sections, candidates, strict=False))
+    return [section for section, _ in paired] if all(section in found for section, found in paired) else None
+
+
+def _same(sections: list[Section]) -> bool:
+    return len({(section.sizes, section.groups) for section in sections}) == 1
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _gemm(section: Section, name: str, items: int, images: str) -> KernelFact:
+    """gws[2] = images * groups; conv_weights may instead loop over the images, whose number is its last argument."""
+    batch: int | None = items
+    if name == WEIGHTS:
+        count = number(images)
+        batch = count * section.groups if count and items in (section.groups, count * section.groups) else None
+    if not batch or batch % section.groups:
+        return MAIN
+    return KernelFact(role="main", gemm=Gemm(*section.sizes, batch), gemm_by="source")
+
+
+def _fact(section: Section, enqueue: Enqueue) -> KernelFact:
+    images = argument(enqueue.arguments, 4 if section.bias else 3) if enqueue.name == WEIGHTS else ""
+    return _gemm(section, enqueue.name, enqueue.gws[2] if enqueue.gws else 0, images)
+
+
+ROWS = (row("LibDNN", f"{FORWARD}|{BACKWARD}|{WEIGHTS}", _find),)

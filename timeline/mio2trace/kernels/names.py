@@ -1,0 +1,205 @@
+"""What a kernel's name tells: primitive, directions, algorithm, role (miopen-log.md 11)."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import msgspec
+
+from mio2trace.model.operation import OperationDirection
+
+F: OperationDirection = "forward"
+B: OperationDirection = "backward-data"
+W: OperationDirection = "backward-weights"
+FB, FW, FBW = (F, B), (F, W), (F, B, W)
+
+
+class KernelName(msgspec.Struct, frozen=True, gc=False):
+    """``primitives`` that use the kernel, empty when any may. ``directions`` that it serves, empty when any.
+
+    ``role`` is ``main`` for the kernel that does the work, else what helper it is.
+    """
+
+    primitives: tuple[str, ...]
+    directions: tuple[OperationDirection, ...] = ()
+    algorithm: str | None = None
+    role: str = "main"
+
+    @property
+    def primitive(self) -> str | None:
+        """The one primitive that it belongs to."""
+        return self.primitives[0] if len(self.primitives) == 1 else None
+
+    @property
+    def direction(self) -> OperationDirection | None:
+        """The one direction that it serves."""
+        return self.directions[0] if len(self.directions) == 1 else None
+
+
+_CONV = ("conv",)
+_GEMM_USERS = ("conv", "rnn", "mha", "gemm")
+_TENSOR = ("optensor", "bias", "settensor", "scaletensor", "transformtensor")
+_Row = tuple[str, tuple[str, ...], tuple[OperationDirection, ...], str | None, str]
+
+# Regular expressions for the start of a normalised name; the first that fits wins, so the narrower ones stand first.
+_ROWS: tuple[_Row, ...] = (
+    # Winograd
+    (r"(?:miopenGcnAsm|gcnAsm)Winograd(?:Xform)?(?:Xform)?Data|miopenGcnAsmWinogradXformData", _CONV, FBW, "Winograd",
+     "transform"),
+    (r"(?:miopenG|g)cnAsmWinogradXform(?:Filter|Out)", _CONV, FBW, "Winograd", "transform"),
+    (r"miopenGcnAsmMPBidirectWinogradXform", _CONV, FB, "Winograd", "transform"),
+    (r"(?:miopenS|s)p3AsmConv3x3F", _CONV, FB, "Winograd", "main"),
+    (r"(?:miopenS|s)p3AsmConvRxS\w*_CBA", ("fusion",), (F,), "Winograd", "main"),
+    (r"(?:miopenS|s)p3AsmConvRxS", _CONV, FBW, "Winograd", "main"),
+    (r"miopenSp3AsmConv_v\d+", _CONV, FBW, "Winograd", "main"),
+    (r"miopenSp3AsmConv(?:Fury|Rage)", _CONV, FB, "Winograd", "main"),
+    # Direct
+    (r"(?:miopenG|g)cnAsmConv(?:1x1|3x3)WrW", _CONV, (W,), "Direct", "main"),
+    (r"(?:miopenG|g)cnAsmConv(?:1x1U|3x3U)", _CONV, FB, "Direct", "main"),
+    (r"(?:miopenC|c)onv5x10u2v2b1", _CONV, (B,), "Direct", "main"),
+    (r"(?:miopenC|c)onv5x10u2v2f1", _CONV, (F,), "Direct", "main"),
+    (r"(?:miopenG|g)cnAsmConv7x7c3h224w224k64u2v2p3q3f1", _CONV, (F,), "Direct", "main"),
+    (r"MIOpenConvUniBatchNormActiv", ("fusion",), (F,), "Direct", "main"),
+    (r"MIOpen(?:Group)?ConvUni|MIOpenConv1x1", _CONV, FB, "Direct", "main"),
+    (r"MIOpenCDFGen", _CONV, (F,), "Direct", "main"),
+    (r"MIOpenCvFwd11x11|MIOpenCvD3x3_WSR0", _CONV, (F,), "Direct", "main"),
+    (r"MIOpenCvBwd11x11", _CONV, (B,), "Direct", "main"),
+    (r"M[IL]OpenCvBwdWrW\w*_rdc", _CONV, (W,), "Direct", "reduce"),
+    (r"M[IL]OpenCvBwdWrW", _CONV, (W,), "Direct", "main"),
+    (r"MIOpenConvBwdB", ("bias",), (W,), None, "main"),
+    (r"naive_conv_(?:ab_(?:non)?packed_)?fwd", _CONV, (F,), "Naive", "main"),
+    (r"naive_conv_(?:ab_(?:non)?packed_)?bwd", _CONV, (B,), "Naive", "main"),
+    (r"naive_conv_(?:ab_(?:non)?packed_)?wrw", _CONV, (W,), "Naive", "main"),
+    (r"(?:SubSample|MIOpenSubsample)", _CONV, FW, "Direct", "subsample"),
+    (r"UpSample", _CONV, (B,), "Direct", "upsample"),
+    # Gemm
+    (r"Im[23]?d?2?Col|Im2d2Col|Im3d2Col|aDNNConv_img2col", _CONV, FW, "Gemm", "im2col"),
+    (r"Col2Im", _CONV, (B,), "Gemm", "col2im"),
+    (r"transpose_(?:NCHW2CNHW|CNHW2NCHW)", _CONV, FBW, "Gemm", "transpose"),
+    (r"transpose_packed_MN2NM|[tT]ranspose_?NCHW2Vec", _CONV, (F,), "Gemm", "transpose"),
+    (r"miog_betac(?!_alphaab)|\w*_betac$", _GEMM_USERS, (), "Gemm", "scale"),
+    (r"Cijk_\w*(?:PostGSU|_Beta|SetZero)", _GEMM_USERS, (), "Gemm", "reduce"),
+    (r"Cijk_|miog_|tinygemm|miopengemm|rocblas_gemm|gemm_", _GEMM_USERS, (), "Gemm", "main"),
+    (r"rocblas_", _GEMM_USERS, (), "Gemm", "helper"),
+    (r"cl_gemm|cl_fconv_", _CONV, (F,), "StaticCompiledGemm", "main"),
+    # FFT
+    (r"MIOpenConvFFT_cgemm", _CONV, FB, "FFT", "main"),
+    (r"MIOpenConvFFT_transpose", _CONV, FB, "FFT", "transpose"),
+    (r"MIOpenConvFFT_", _CONV, FB, "FFT", "transform"),
+    # Implicit GEMM
+    (r"gridwise_convolution_implicit_gemm_v4r1", _CONV, FW, "ImplicitGemm", "main"),
+    (r"gridwise_convolution_(?:forward_)?implicit_gemm_v4r[45]", _CONV, (F,), "ImplicitGemm", "main"),
+    (r"gridwise_convolution_backward_data_implicit_gemm", _CONV, (B,), "ImplicitGemm", "main"),
+    (r"gridwise_convolution_backward_weights_implicit_gemm", _CONV, (W,), "ImplicitGemm", "main"),
+    (r"igemm_v4r1_dynamic_wrw|igemm_wrw_gtc", _CONV, (W,), "ImplicitGemm", "main"),
+    (r"igemm_v4r1_(?:1x1_)?dynamic|igemm_fwd_gtc", _CONV, (F,), "ImplicitGemm", "main"),
+    (r"igemm_bwd_gtc", _CONV, (B,), "ImplicitGemm", "main"),
+    (r"wrw_reduction_hip", _CONV, (W,), "ImplicitGemm", "reduce"),
+    (r"convolution_forward_implicit_gemm_v6r1\w*_prepare", _CONV, (F,), "ImplicitGemm", "prepare"),
+    (r"convolution_forward_implicit_gemm_v6r1", _CONV, (F,), "ImplicitGemm", "main"),
+    (r"mlir_gen_igemm_conv\w*_fwd", _CONV, (F,), "ImplicitGemm", "main"),
+    (r"mlir_gen_igemm_conv\w*_bwd", _CONV, (B,), "ImplicitGemm", "main"),
+    (r"mlir_gen_igemm_conv\w*_wrw", _CONV, (W,), "ImplicitGemm", "main"),
+    (r"kernel_grouped_conv_bwd_data", _CONV, (B,), "ImplicitGemm", "main"),
+    (r"kernel_grouped_conv_bwd_weight|kernel_batched_gemm_xdlops_bwd_weight", _CONV, (W,), "ImplicitGemm", "main"),
+    (r"kernel_grouped_conv_fwd|kernel_batched_gemm_multiple_d|kernel_conv\w*fwd", _CONV, (F,), "ImplicitGemm", "main"),
+    (r"hipconv|family\[", _CONV, FBW, "ImplicitGemm", "main"),
+    # Helpers of several
+    (r"batched_transpose_|general_4d_reorder_|UniversalTranspose", (), (), None, "transpose"),
+    (r"SubTensorOpWithScalar", (), (), None, "fill"),
+    (r"SubTensorOpWithCastTensor", (), (), None, "cast"),
+    (r"SubTensorOpWithSubTensor|SubTensorOpWithTransform", (), (), None, "copy"),
+    (r"SetTensor$", (), (), None, "fill"),
+    (r"ScaleTensor$", (), (), None, "scale"),
+    (r"CopyTensor$", (), (), None, "copy"),
+    (r"__amd_rocclr_fillBuffer", (), (), None, "fill"),
+    (r"__amd_rocclr_copyBuffer", (), (), None, "copy"),
+    (r"MIOpenCheckNumerics|check_numerics_", (), (), None, "check"),
+    # Batch norm
+    (r"(?:MIOpen)?BatchNormFwdTrain\w*(?:Mean|Variance)", ("bnorm",), (F,), None, "statistics"),
+    (r"(?:MIOpen)?BatchNormFwd(?:Train|Infer)", ("bnorm",), (F,), None, "main"),
+    (r"(?:MIOpen)?BatchNormBwd\w*(?:Mean|Variance|DScaleDBias)$", ("bnorm",), (B,), None, "statistics"),
+    (r"(?:MIOpen)?BatchNormBwd", ("bnorm",), (B,), None, "main"),
+    (r"MIOpenBatchNormActivBwd", ("fusion", "bnorm"), (B,), None, "main"),
+    (r"MIOpenBatchNormActiv", ("fusion", "bnorm"), (F,), None, "main"),
+    (r"(?:miopenG|g)cnAsmBNFwd", ("bnorm",), (F,), None, "main"),
+    (r"(?:miopenG|g)cnAsmBNBwd", ("bnorm",), (B,), None, "main"),
+    (r"kernel_\w*batchnorm\w*|kernel_welford|kernel_multiblock_", ("bnorm",), (), None, "main"),
+    # Pooling
+    (r"mloPooling(?:ND)?(?:Max|Ave)Bwd", ("pool",), (B,), None, "main"),
+    (r"mloPooling", ("pool",), (F,), None, "main"),
+    # LRN, activation, softmax
+    (r"MIOpenLRN\w*Bwd", ("lrn",), (B,), None, "main"),
+    (r"MIOpenLRN", ("lrn",), (F,), None, "main"),
+    (r"MIOpenActiveFwd|MIOpenNeuronFwd", ("activ",), (F,), None, "main"),
+    (r"MIOpenActiveBwd|MIOpenNeuronBwd", ("activ",), (B,), None, "main"),
+    (r"SoftmaxForward|softmaxfwd", ("softmax",), (F,), None, "main"),
+    (r"SoftmaxBackward|softmaxbwd", ("softmax",), (B,), None, "main"),
+    (r"SoftMax(?:Warp|Block|Common)|ScaleReduce|fmha_fwd", ("mha",), (F,), None, "main"),
+    (r"BwdAttention|fmha_bwd", ("mha",), (B,), None, "main"),
+    (r"fmha_", ("mha",), (), None, "main"),
+    # Tensor arithmetic, bias
+    (r"OpTensorFwdBias", ("bias", "optensor"), (), None, "bias"),
+    (r"Op[1-5]dTensor|OpTensor", _TENSOR, (), None, "main"),
+    # RNN and the rest
+    (r"LSTMFwdHidUpdate", ("rnn",), (F,), None, "main"),
+    (r"LSTMBwdHidUpdate", ("rnn",), (B,), None, "main"),
+    (r"CTCLossGPU", ("ctc",), (F,), None, "main"),
+    (r"InitKernelState", ("dropout",), (), None, "fill"),
+    (r"Dropout", ("dropout",), (), None, "main"),
+    (r"gridwise_generic_reduc\w*_prepare", ("reduce",), (), None, "prepare"),
+    (r"gridwise_generic_reduc", ("reduce",), (), None, "main"),
+    (r"LayernormBwd|T5LayernormBwd\w*", ("layernorm", "t5layernorm"), (B,), None, "main"),
+    (r"AddLayernorm", ("addlayernorm",), (F,), None, "main"),
+    (r"T5Layernorm", ("t5layernorm",), (F,), None, "main"),
+    (r"Layernorm", ("layernorm",), (F,), None, "main"),
+    (r"GroupNorm", ("groupnorm",), (F,), None, "main"),
+    (r"Argmax", ("argmax",), (F,), None, "main"),
+    (r"Sum\w*FwdContiguous|Calculation\w*FwdContiguous|ReduceSum", ("sum", "reducecalculation"), (F,), None, "main"),
+    (r"Extreme", ("reduceextreme",), (F,), None, "main"),
+    (r"Cat\d+FwdPacked", ("cat",), (F,), None, "main"),
+    (r"GetItemBuildIndices", ("getitem",), (B,), None, "prepare"),
+    (r"Getitem", ("getitem",), (B,), None, "main"),
+    (r"KthvalueFwd", ("kthvalue",), (F,), None, "main"),
+    (r"GLU\w*Bwd", ("glu",), (B,), None, "main"),
+    (r"GLU", ("glu",), (F,), None, "main"),
+    (r"RoPE\w*Bwd", ("rope",), (B,), None, "main"),
+    (r"RoPE", ("rope",), (F,), None, "main"),
+    (r"PReLU", ("prelu",), (B,), None, "main"),
+    (r"SoftMarginLoss\w*(?:Bwd|Backward)", ("softmarginloss",), (B,), None, "main"),
+    (r"SoftMarginLoss", ("softmarginloss",), (F,), None, "main"),
+    (r"MultiMarginLoss", ("multimarginloss",), (F,), None, "main"),
+    (r"(?:Amp)?Adam", ("adam",), (), None, "main"),
+)  # fmt: skip
+PATTERNS: tuple[tuple[re.Pattern[str], KernelName], ...] = tuple(
+    (re.compile(pattern), KernelName(primitives, directions, algorithm, role))
+    for pattern, primitives, directions, algorithm, role in _ROWS
+)
+
+FFT_SEQUENCE = ("fwd_in", "fwd_we", "transpose_in", "transpose_we", "cgemm", "transpose_out", "inv_out")
+"""The seven launches ``MIOpenConvFFT_<...>`` of one FFT convolution, in that order."""
+
+_SCOPE = re.compile(r"^(?:[A-Za-z_]\w*::|\(anonymous namespace\)::)+")
+
+
+def normalise(name: str) -> str:
+    """The name without clone suffix, return type, namespace and template arguments; mangled names: the last part."""
+    name = name.removesuffix(" [clone .kd]").removesuffix(".kd").strip()
+    if name.startswith("_Z"):
+        last, rest = "", name[2:].lstrip("NK")
+        while (found := re.match(r"(\d{1,4})", rest)) is not None:
+            size = int(found[1])
+            rest = rest[found.end() :]
+            last, rest = rest[:size], rest[size:]
+        return last or name
+    name = name.removeprefix("void ")
+    head = re.split(r"[<(]", name.replace("(anonymous namespace)::", ""), maxsplit=1)[0]
+    return _SCOPE.sub("", head).strip() or name
+
+
+@lru_cache(maxsize=1 << 12)
+def kernel_name(name: str) -> KernelName | None:
+    """What a kernel's name tells; None for a name that MIOpen and its libraries are not known to have."""
+    plain = normalise(name)
+    return next((meaning for pattern, meaning in PATTERNS if pattern.match(plain)), None)

@@ -1,0 +1,50 @@
+"""Which kernels compute a GEMM that is more than one of them (dvdt-ck.md 5): its rate is over all of their times."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from mio2trace.kernels import clblas, viennacl
+from mio2trace.kernels.facts import MAIN, KernelFact, argument
+from mio2trace.model.profile import Enqueue, Profile
+
+_VIENNACL = re.compile("|".join(row.kernels.pattern for row in viennacl.ROWS))
+_CLBLAS = re.compile("|".join(row.kernels.pattern for row in clblas.ROWS))
+_CLBLAS_SHARED = (0, 1, 2, 5, 6, 7)
+"""A, B, C; M, N, K."""
+_VIENNACL_SHARED = (3, 4, 7, 8, 9, 10, 13, 14, 15, 16, 19, 20)
+"""Buffer, leading dimension and strides of C, A and B."""
+
+
+def find_parts(profile: Profile, facts: Mapping[int, KernelFact]) -> dict[int, tuple[int, ...]]:
+    """For each enqueue that stands for a GEMM: the positions of all kernels that compute it, its own first."""
+    parts: dict[int, list[int]] = {}
+    open_gemms: dict[int, int] = {}  # per queue: the GEMM whose blocks may follow
+    for position, enqueue in enumerate(profile.enqueues):
+        if enqueue.kind != "kernel":
+            continue
+        fact = facts.get(position)
+        if fact is not None and fact.gemm is not None:
+            parts[position] = [position]
+            open_gemms[enqueue.queue] = position
+            continue
+        first = open_gemms.get(enqueue.queue)
+        if first is not None and fact == MAIN and _belongs(profile.enqueues[first], enqueue):
+            parts[first].append(position)
+        else:
+            open_gemms.pop(enqueue.queue, None)
+    return {position: tuple(found) for position, found in parts.items()}
+
+
+def _belongs(first: Enqueue, other: Enqueue) -> bool:
+    """Whether ``other`` computes a part of the GEMM that ``first`` stands for."""
+    if _VIENNACL.fullmatch(first.name):
+        return first.name == other.name and _agree(first, other, _VIENNACL_SHARED)
+    if _CLBLAS.fullmatch(first.name) and _CLBLAS.fullmatch(other.name):
+        return _agree(first, other, _CLBLAS_SHARED)
+    return False
+
+
+def _agree(one: Enqueue, other: Enqueue, indexes: tuple[int, ...]) -> bool:
+    return all(argument(one.arguments, index) == argument(other.arguments, index) for index in indexes)

@@ -1,0 +1,75 @@
+"""The seam between `find_gemms` and the libraries: a library is a row of kernel names and a function."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from mio2trace.kernels.facts import MAIN, Gemm, KernelFact
+from mio2trace.kernels.sources import Sources
+from mio2trace.model.profile import Enqueue, Profile, Size3
+
+# One queue's kernels in order (positions in ``profile.enqueues``; reads and writes are not among them), and an index
+# into that list.
+Place = tuple[list[int], int]
+
+
+class Context:
+    """What a library may look at, and where it puts what it finds."""
+
+    def __init__(self, profile: Profile, facts: dict[int, KernelFact]) -> None:
+        self.profile = profile
+        self.enqueues = profile.enqueues
+        self.sources = Sources(profile.programs)
+        self.facts = facts
+        self.last_if_final = _final(profile)
+
+    def kernel(self, line: list[int], index: int) -> Enqueue | None:
+        """The kernel at ``index`` of a queue's kernels, None beyond either end."""
+        return self.enqueues[line[index]] if 0 <= index < len(line) else None
+
+
+def _final(profile: Profile) -> int | None:
+    """The last enqueue, if nothing else is known to have come after it: what belongs to it may be cut off."""
+    if not profile.enqueues:
+        return None
+    calls = (events[-1].call_index for events in (profile.marks, profile.buffers, profile.programs) if events)
+    return len(profile.enqueues) - 1 if profile.enqueues[-1].call_index > max(calls, default=-1) else None
+
+
+class Row(NamedTuple):
+    """A family of kernels whose sizes are found in one way; ``kernels`` fits whole names."""
+
+    library: str
+    kernels: re.Pattern[str]
+    find: Callable[[Context, list[Place]], None]
+
+
+def row(library: str, kernels: str, find: Callable[[Context, list[Place]], None]) -> Row:
+    return Row(library, re.compile(kernels), find)
+
+
+Stated = tuple[str, ...]
+
+
+def each_alone(
+    stated: Callable[[tuple[str, ...]], Stated], read: Callable[[Stated, Size3 | None], Gemm | None]
+) -> Callable[[Context, list[Place]], None]:
+    """For kernels that are a whole GEMM each: ``stated`` picks the arguments that hold sizes, ``read`` reads them."""
+
+    def find(context: Context, places: list[Place]) -> None:
+        enqueues, facts = context.enqueues, context.facts
+        known: dict[tuple[Stated, Size3 | None], KernelFact] = {}
+        for line, index in places:
+            position = line[index]
+            enqueue = enqueues[position]
+            key = stated(enqueue.arguments), enqueue.gws
+            fact = known.get(key)
+            if fact is None:
+                gemm = read(*key)
+                fact = MAIN if gemm is None else KernelFact(role="main", gemm=gemm, gemm_by="arguments")
+                known[key] = fact
+            facts[position] = fact
+
+    return find

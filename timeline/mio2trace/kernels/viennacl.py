@@ -1,0 +1,128 @@
+"""ViennaCL (dvdt-ck.md 5; viennacl/device_specific/templates/matrix_product_template.hpp).
+
+One GEMM is cut into a part whose sizes are multiples of the tile and the remainders in M, N and K: up to eight
+consecutive enqueues in the order of three nested loops, M outermost. A block states its sizes and where in A, B and C
+it starts, so a block belongs to the GEMM exactly when it starts where the main part ends.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import NamedTuple
+
+from mio2trace.kernels.facts import MAIN, Gemm, KernelFact, Triple, argument, number, size
+from mio2trace.kernels.rows import Context, Place, row
+
+# 0-2 M, N, K; then of C, A and B each: buffer, leading dimension, two starts, two strides; 21 alpha, 22 beta.
+_C, _A, _B, _ALPHA, _BETA = 3, 9, 15, 21, 22
+_ONE = {"003c", "0000803f", "000000000000f03f"}
+MOST = 8
+
+Starts = tuple[int, int]
+
+
+class Block(NamedTuple):
+    """One enqueue. ``matrices`` are the arguments that all blocks of a GEMM share."""
+
+    sizes: Triple
+    starts: tuple[Starts, Starts, Starts]  # of C, A, B
+    beta: str
+    matrices: tuple[str, ...]
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _block(arguments: tuple[str, ...]) -> Block | None:
+    m, n, k = (size(argument(arguments, index)) for index in (0, 1, 2))
+    if not (m and n and k) or len(arguments) != _BETA + 1 or "" in arguments:
+        return None
+    starts: list[Starts] = []
+    for matrix in (_C, _A, _B):
+        first, second = number(arguments[matrix + 2]), number(arguments[matrix + 3])
+        if first is None or second is None:
+            return None
+        starts.append((first, second))
+    shared = [arguments[matrix + offset] for matrix in (_C, _A, _B) for offset in (0, 1, 4, 5)]
+    return Block((m, n, k), (starts[0], starts[1], starts[2]), arguments[_BETA], (*shared, arguments[_ALPHA]))
+
+
+# Into how many parts M, N and K are cut; the most blocks first.
+_SHAPES: list[Triple] = [
+    (2, 2, 2), (2, 2, 1), (2, 1, 2), (1, 2, 2), (2, 1, 1), (1, 2, 1), (1, 1, 2),
+]  # fmt: skip
+
+Part = tuple[Triple, tuple[Starts, Starts, Starts], str]
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def divide(parts: tuple[Part, ...], at_end: bool) -> tuple[int, Triple | None]:
+    """How many of these blocks, which share their matrices, are the first GEMM, and its sizes.
+
+    ``at_end`` says that the profile ends with the last of them: blocks of the GEMM may then be missing, and its sizes
+    are None unless no larger GEMM starts like this.
+    """
+    for shape in _SHAPES:
+        whole = shape[0] * shape[1] * shape[2]
+        if len(parts) < whole and not at_end:
+            continue
+        sizes = _fit(parts[:whole], shape)
+        if sizes is not None:
+            return (whole, sizes) if len(parts) >= whole else (len(parts), None)
+    return 1, parts[0][0]
+
+
+def _fit(parts: tuple[Part, ...], shape: Triple) -> Triple | None:
+    """The sizes of a GEMM cut into ``shape`` (M, N, K) parts, if these are its first blocks."""
+    main, origin, beta = parts[0]
+    rest: list[int | None] = [None, None, None]
+    for place, (sizes, starts, scale) in zip(itertools.product(*map(range, shape)), parts, strict=False):
+        for dimension, remainder in enumerate(place):
+            if not remainder:
+                if sizes[dimension] != main[dimension]:
+                    return None
+            else:
+                if sizes[dimension] >= main[dimension] or rest[dimension] not in (None, sizes[dimension]):
+                    return None
+                rest[dimension] = sizes[dimension]
+        if scale not in _ONE if place[2] else scale != beta:
+            return None
+        m, n, k = (main[dimension] * place[dimension] for dimension in range(3))
+        # Rows and columns change places with layout and transposition: the two shifts are compared unordered.
+        for begin, zero, shift in zip(starts, origin, ((m, n), (m, k), (k, n)), strict=True):
+            if sorted((begin[0] - zero[0], begin[1] - zero[1])) != sorted(shift):
+                return None
+    return main[0] + (rest[0] or 0), main[1] + (rest[1] or 0), main[2] + (rest[2] or 0)
+
+
+def _find(context: Context, places: list[Place]) -> None:
+    facts, enqueues = context.facts, context.enqueues
+    known: dict[Triple, KernelFact] = {}
+    last = context.last_if_final
+    taken: dict[int, int] = {}  # per queue: index of the first kernel that is not yet part of a GEMM
+    for line, index in places:
+        position = line[index]
+        facts[position] = MAIN
+        if index < taken.get(id(line), 0):
+            continue
+        first = enqueues[position]
+        block = _block(first.arguments)
+        if block is None:
+            continue
+        parts: list[Part] = [block[:3]]
+        while len(parts) < MOST:
+            following = context.kernel(line, index + len(parts))
+            other = _block(following.arguments) if following and following.name == first.name else None
+            if other is None or other.matrices != block.matrices:
+                break
+            parts.append(other[:3])
+        at_end = line[index + len(parts) - 1] == last
+        count, sizes = divide(tuple(parts), at_end) if len(parts) > 1 or at_end else (1, block.sizes)
+        taken[id(line)] = index + count
+        if sizes is not None:
+            fact = known.get(sizes)
+            if fact is None:
+                fact = known[sizes] = KernelFact(role="main", gemm=Gemm(*sizes), gemm_by="arguments")
+            facts[position] = fact
+
+
+ROWS = (row("ViennaCL", "_prod_[NT]{2}", _find),)

@@ -1,0 +1,167 @@
+"""What a MIOpen log states, record by record (miopen-log.md 2, 3, 7, 8)."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import msgspec
+
+from mio2trace.model.log import LocalTime
+
+Params = tuple[tuple[str, str], ...]
+
+
+@lru_cache(maxsize=1 << 14)
+def parse_params(body: bytes) -> Params:
+    """(name, value) of each ``name = value`` line, split at the first `` = ``; an empty value may lack its blank."""
+    out = []
+    for line in body.decode(errors="replace").split("\n"):
+        name, sep, value = line.partition(" = ")
+        if sep:
+            out.append((name.strip(), value.strip()))
+        elif line.rstrip().endswith(" ="):
+            out.append((line.rstrip()[:-2].strip(), ""))
+    return tuple(out)
+
+
+# A value that is an address, in either system's form, and not null (miopen-log.md 4.1).
+_ADDRESS = re.compile(
+    rb"(?<=[=:] )(0x)?((?<=x)(?!0+\s*\n)[0-9a-fA-F]{1,16}|(?<!x)0(?!0{15})[0-9A-F]{15})(?=\s*\n|, device_id)"
+)
+_MARK = b"\0"
+
+
+def cut_addresses(body: bytes) -> tuple[bytes, bytes]:
+    """(template, addresses) of parameter lines: the template has a NUL in place of each address's digits.
+
+    Calls that differ in their buffers only have one template.
+    """
+    if _MARK in body:
+        body = body.replace(_MARK, b"?")
+    found = _ADDRESS.findall(body)
+    if not found:
+        return body, b""
+    return _ADDRESS.sub(rb"\1" + _MARK, body), b",".join([digits for _, digits in found])
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What entries share that differ in their addresses only.
+
+    ``api`` is the function name as logged without ``_impl`` and without namespace, empty when the log starts inside the
+    entry. ``template`` are the parameter lines without prefix, as `cut_addresses` leaves them. ``lines`` counts from
+    the header to the closing brace or the last line seen. ``nested`` marks the internal entries of miopen-log.md 3.4,
+    ``complete`` is False when header or closing brace is missing.
+    """
+
+    source: int
+    api: str
+    template: bytes = b""
+    lines: int = 1
+    thread: int | None = None
+    nested: bool = False
+    complete: bool = True
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """An API entry: printed when the call begins (miopen-log.md 3).
+
+    ``line`` is the header's; ``addresses`` are the digits cut out of ``call.template``, with commas. Entries of equal
+    calls share the object. ``elapsed_ns`` counts from the log's first stamped line (the elapsed-time prefix, summed).
+    """
+
+    line: int
+    call: Call
+    addresses: bytes = b""
+    stamp: LocalTime | None = None
+    elapsed_ns: int | None = None
+
+    @property
+    def source(self) -> int:
+        return self.call.source
+
+    @property
+    def api(self) -> str:
+        return self.call.api
+
+    @property
+    def end_line(self) -> int:
+        """The line of the closing brace, or the last one seen."""
+        return self.line + self.call.lines - 1
+
+    @property
+    def thread(self) -> int | None:
+        return self.call.thread
+
+    @property
+    def nested(self) -> bool:
+        return self.call.nested
+
+    @property
+    def complete(self) -> bool:
+        return self.call.complete
+
+    @property
+    def body(self) -> bytes:
+        """The parameter lines without prefix, as logged."""
+        parts = self.call.template.split(_MARK)
+        addresses = self.addresses.split(b",") if self.addresses else []
+        return b"".join(piece for pair in zip(parts, [*addresses, b""], strict=True) for piece in pair)
+
+    @property
+    def params(self) -> Params:
+        """(name, value) pairs in log order, as text."""
+        return parse_params(self.body)
+
+
+class Command(msgspec.Struct, frozen=True, gc=False):
+    """A MIOpenDriver command line: ``text`` from the base word on.
+
+    ``tag`` is the function that printed it, empty for a bare line (a script, or the driver's own first line).
+    """
+
+    source: int
+    line: int
+    tag: str
+    text: str
+    thread: int | None = None
+    stamp: LocalTime | None = None
+    elapsed_ns: int | None = None
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """A level line: ``level`` is Error .. Trace, ``function`` the tag in brackets, ``kind`` what it tells.
+
+    Lines without a level are kept as messages too: ``level`` is then ``Driver`` (MIOpenDriver's standard output),
+    ``Performance`` (JSON records, miopen-log.md 9.3) or ``Debug`` (launch lines of debug builds).
+    """
+
+    source: int
+    line: int
+    level: str
+    function: str
+    text: str
+    kind: str = "other"
+    thread: int | None = None
+    stamp: LocalTime | None = None
+    elapsed_ns: int | None = None
+
+
+class MiopenLog(msgspec.Struct, frozen=True, kw_only=True):
+    """A MIOpen log's records in the order of their lines.
+
+    ``counts`` tells how many of each kind were met: ``entry <api>``, ``command <base word>``, ``level <kind>``,
+    ``cut entry`` (its end is missing), ``brace alone`` (its beginning is), ``stray`` (a line with MIOpen's prefix that
+    is none of these). Records that tell nothing about an operation (Create, Destroy, Get calls; a Set call that gives a
+    shape its type once more; candidate and database chatter) are counted and not kept. ``foreign`` counts the file's
+    lines that no decoder knew.
+    """
+
+    source: int
+    records: tuple[Entry | Command | Message, ...] = ()
+    counts: tuple[tuple[str, int], ...] = ()
+    foreign: int = 0
+
+    def count(self, prefix: str) -> int:
+        """How many records are of kinds that start with ``prefix``."""
+        return sum(number for kind, number in self.counts if kind.startswith(prefix))

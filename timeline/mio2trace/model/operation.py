@@ -1,0 +1,149 @@
+"""What a library call amounts to: one compute or find call with its problem, its work and where the log states it."""
+
+from __future__ import annotations
+
+from binascii import unhexlify
+from collections.abc import Sequence
+from itertools import compress
+from struct import unpack
+from typing import Literal
+
+import msgspec
+
+from mio2trace.model.log import LocalTime
+
+Shape = tuple[int, ...]
+Buffers = tuple[tuple[str, int], ...]
+OperationDirection = Literal["forward", "backward-data", "backward-weights"]
+Phase = Literal["find", "run"]
+
+
+class Gemm(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """``batch`` products of an m x k by a k x n matrix: 2 m n k batch floating-point operations."""
+
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+
+    @property
+    def flop(self) -> int:
+        return 2 * self.m * self.n * self.k * self.batch
+
+
+class GemmCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One GEMM library call that the log printed (``[CallGemm]``, miopen-log.md 8.3): row-major m, n, k.
+
+    ``sequential``: ``batch`` separate GEMMs instead of one batched call.
+    """
+
+    line: int
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+    trans_a: bool = False
+    trans_b: bool = False
+    sequential: bool = False
+    library: str = ""
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One kernel launch that the log printed (``[run]``): sizes in work items."""
+
+    line: int
+    name: str
+    gws: tuple[int, int, int] | None = None
+    lws: tuple[int, int, int] | None = None
+
+
+_DIGITS = 12  # of an address in a process's half of 48 bits, whose upper digits are seldom 0
+
+
+class Parameters(msgspec.Struct, frozen=True, gc=False):
+    """Which of the addresses in a call's entry are buffers: those with a truth in ``picked``, by name in ``names``."""
+
+    names: tuple[str, ...]
+    picked: tuple[bool, ...]
+
+    def buffers(self, addresses: bytes) -> Buffers:
+        """(parameter name, address) of each; ``addresses`` are hexadecimal digits with commas between them."""
+        if not addresses or not self.names:
+            return ()
+        count = len(self.picked)
+        # those of equal length, nearly all, go as one number each 8 bytes
+        plain = addresses.replace(b",", b"0000")
+        if len(plain) == 16 * count - 4 and addresses[_DIGITS :: _DIGITS + 1] == b"," * (count - 1):
+            numbers: Sequence[int] = unpack(f">{count}Q", unhexlify(b"0000" + plain))
+        else:
+            numbers = [int(one, 16) for one in addresses.split(b",")]
+        return tuple(zip(self.names, compress(numbers, self.picked), strict=False))
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One compute or find call, in log order. What is unknown is None or empty.
+
+    ``line`` is the line of the entry's header, else of the command, else of the first level line; ``end_line`` the last
+    line of the call's own records, ``command_line`` that of its logged command (0: none), whose text is
+    ``logged_command``. ``input``, ``weights`` and ``output`` are forward shapes: N,C,[D,]H,W and K,C/g,[D,]y,x
+    (transpose: C,K/g,[D,]y,x), whatever the layout. ``direction`` is None for what belongs to no direction (tensor
+    addition, copies, optimisers); a backward call that is no convolution's weights or bias is ``backward-data``.
+    ``nested`` are the literals of the internal entries in order: the GEMM path (``convolution, non 1x1``) and then the
+    library of each GEMM call (miopen-log.md 3.4). ``dtype_by`` is ``command``, ``key``, ``descriptor`` or
+    ``kernel name``.
+    ``command`` is the MIOpenDriver line in today's form, ``command_reason`` why there is none. ``parameters`` and
+    ``addresses`` are the buffers of the entry, ``arguments`` those that earlier calls set for this one: see `tensors`.
+    ``doubts`` are short statements on what does not fit together. ``problem`` is the problem object of `mio2trace.ops`.
+    """
+
+    index: int
+    source: int
+    line: int
+    end_line: int
+    api: str
+    primitive: str
+    direction: OperationDirection | None = None
+    phase: Phase = "run"
+    input: Shape = ()
+    weights: Shape = ()
+    output: Shape = ()
+    pad: Shape = ()
+    stride: Shape = ()
+    dilation: Shape = ()
+    groups: int | None = None
+    mode: str | None = None
+    window: Shape = ()
+    layout: str | None = None
+    dtype: str | None = None
+    dtype_by: str | None = None
+    algorithm: str | None = None
+    solver: str | None = None
+    workspace_bytes: int | None = None
+    gemm: Gemm | None = None
+    flop: int | None = None
+    bytes_min: int | None = None
+    command: str | None = None
+    command_reason: str = ""
+    command_line: int = 0
+    logged_command: str = ""
+    parameters: Parameters | None = None
+    addresses: bytes = b""
+    arguments: Buffers = ()
+    launches: tuple[Launch, ...] = ()
+    gemms: tuple[GemmCall, ...] = ()
+    nested: tuple[str, ...] = ()
+    thread: int | None = None
+    stamp: LocalTime | None = None
+    elapsed_ns: int | None = None
+    doubts: tuple[str, ...] = ()
+    problem: object = None
+
+    @property
+    def tensors(self) -> Buffers:
+        """Every buffer of the call, workspaces included, null ones left out, by parameter name; in the entry's order.
+
+        Made when asked for: a log may have a million operations.
+        """
+        if self.parameters is None:
+            return self.arguments
+        return self.parameters.buffers(self.addresses) + self.arguments

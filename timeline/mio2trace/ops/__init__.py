@@ -1,0 +1,5 @@
+"""Library calls to operations with meaning: problem, shapes, equivalent GEMM, work, traffic, driver command."""
+
+from mio2trace.ops.log.assemble import driver_command, log_form, operations
+
+__all__ = ["driver_command", "log_form", "operations"]

@@ -1,0 +1,156 @@
+"""MIOpenDriver command lines (miopen-log.md 7): text to problem, and which version's form a log has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+from mio2trace.model.operation import OperationDirection
+from mio2trace.ops.families import conv, elementwise, fusion, norm, pool, rnn
+from mio2trace.ops.problem import Form, Problem
+from mio2trace.ops.values import integers
+
+# Long names (miopen-log.md 7.1) to the short ones that logs use; others stay.
+_LONG = {
+    "batchsize": "n", "in_channels": "c", "in_h": "H", "in_w": "W", "out_channels": "k", "fil_h": "y", "fil_w": "x",
+    "pad_h": "p", "pad_w": "q", "conv_stride_h": "u", "conv_stride_w": "v", "dilation_h": "l", "dilation_w": "j",
+    "mode": "m", "group_count": "g", "fusion_mode": "F", "win_h": "y", "win_w": "x", "win_d": "Z", "pool_stride_h": "v",
+    "pool_stride_w": "u", "pool_stride_d": "s", "back": "b", "save": "s", "run": "r",
+}  # fmt: skip
+_TYPES = (("bfp16fp32", "bfloat16"), ("fp16fp32", "half"), ("bfp16", "bfloat16"), ("fp16", "half"), ("int8", "int8"),
+          ("fp32", "float"), ("fp64", "double"))  # fmt: skip
+_SPLIT = re.compile(r"\s+(--?[A-Za-z]\w*)(?:[ =]+((?!-?-[A-Za-z])\S+))?")
+_TAG_DIRECTION: tuple[tuple[str, OperationDirection], ...] = (
+    ("BackwardWeights", "backward-weights"),
+    ("BackwardBias", "backward-weights"),
+    ("BackwardData", "backward-data"),
+    ("Backward", "backward-data"),
+    ("Forward", "forward"),
+)
+_CONV_DIRECTION: dict[str, OperationDirection] = {"1": "forward", "2": "backward-data", "4": "backward-weights"}
+_TWO_WAYS: dict[str, OperationDirection] = {"1": "forward", "2": "backward-data", "0": "backward-data"}
+GENERIC = (
+    "ctc", "dropout", "layernorm", "addlayernorm", "t5layernorm", "groupnorm", "cat", "getitem", "kthvalue", "prelu",
+    "rope", "adam", "adamw", "ampadam", "ampadamw", "transformersadamw", "transformersampadamw", "reduceextreme",
+    "reducecalculation", "glu", "softmarginloss", "multimarginloss", "sum", "argmax", "reduce", "gemm",
+)  # fmt: skip
+
+
+def split(text: str) -> tuple[str, dict[str, str]]:
+    """Base word and flags by name without dashes, in the text's order; long names become short ones."""
+    word, _, rest = text.strip().partition(" ")
+    flags: dict[str, str] = {}
+    for name, value in _SPLIT.findall(" " + rest):
+        bare = name.lstrip("-")
+        short = _LONG.get(bare, bare) if name.startswith("--") else bare
+        if name.startswith("--") and bare == "forw" and word.startswith("conv"):
+            short = "F"
+        flags[short] = value
+    return word, flags
+
+
+def base(word: str) -> tuple[str, str | None]:
+    """Base word without its type, and the type: ``convfp16`` is conv of half; without suffix it is float."""
+    for suffix, dtype in _TYPES:
+        if word.endswith(suffix) and word != suffix:
+            return word.removesuffix(suffix), dtype
+    return word, "float"
+
+
+def tag_direction(tag: str) -> OperationDirection | None:
+    """The direction in the name of the function that printed the command."""
+    return next((direction for part, direction in _TAG_DIRECTION if part in tag), None)
+
+
+@lru_cache(maxsize=1 << 13)
+def parse(text: str, tag: str = "") -> Problem | None:
+    """The problem that a command states; None when it is cut or of an unknown base word.
+
+    ``tag`` (the printing function) gives the direction where the text has none: before 2.0, pooling before 2.3.
+    """
+    word, flags = split(text)
+    name, dtype = base(word)
+    by_tag = tag_direction(tag)
+    given = flags.get("F")
+    if flags and list(flags.values())[-1] == "" and len(flags) > 1:
+        return None  # every flag has a value: the line is cut off
+    if tag and name in ("conv", "pool") and "t" not in flags:
+        return None  # all versions end these with -t 1
+    if name == "conv":
+        # -F was always 1 in 2.0, so an API name tells more; without either, a script's line means all directions
+        direction = by_tag if tag.startswith("miopen") and by_tag else _CONV_DIRECTION.get(given or "")
+        return conv.from_flags(flags, direction, dtype)
+    if name == "pool":
+        return pool.from_flags(flags, _TWO_WAYS.get(given or "", by_tag), dtype)
+    if name == "bnorm":
+        return norm.bnorm_from_flags(word, flags, by_tag, "Training" in tag)
+    if name == "CBAInfer":
+        return fusion.from_flags(flags, None)
+    if name == "activ":
+        return elementwise.activ_from_flags(flags, _TWO_WAYS.get(flags.get("forw", given or ""), by_tag), dtype)
+    if name == "softmax":
+        return elementwise.softmax_from_flags(flags, _TWO_WAYS.get(given or "", by_tag), dtype)
+    if name == "tensorop":
+        return elementwise.tensorop_from_flags(flags, dtype)
+    if name == "lrn":
+        try:
+            return norm.LrnProblem(
+                direction=_TWO_WAYS.get(given or "", by_tag),
+                dtype=dtype,
+                x=elementwise.four(flags),
+                mode=int(flags["m"]),
+                window=int(flags["N"]),
+                alpha=flags["A"],
+                beta=flags["B"],
+                k=flags["K"],
+            )
+        except (KeyError, ValueError):
+            return None
+    if name in ("rnn", "rnn_seq"):
+        return rnn.from_flags(name, flags, dtype)
+    if word.startswith("reduce") and "D" in flags and "R" in flags:
+        lengths, dims = integers(flags["D"]), integers(flags["R"])
+        op = flags.get("O", "")
+        return elementwise.ReduceProblem(
+            dtype={"reduceint": "int32", "reducefp": "float"}.get(word, dtype),
+            a=lengths,
+            c=tuple(1 if at in dims else length for at, length in enumerate(lengths)),
+            op=int(op) if op.isdigit() else None,
+        )
+    if name in GENERIC:
+        direction = _TWO_WAYS.get(given or "")
+        x = tuple(int(flags[one]) for one in ("n", "c", "D", "H", "W") if flags.get(one, "").isdigit())
+        if name.endswith("norm"):
+            return norm.NormProblem(direction=direction, dtype=dtype, kind=name, x=x)
+        return elementwise.GenericProblem(
+            direction=direction,
+            dtype=dtype if name != "ctc" else None,
+            kind=name,
+            x=x if len(x) > 1 else (),
+            flags=tuple(flags.items()),
+        )
+    return None
+
+
+_MARKS: tuple[tuple[Form, Callable[[str, str], bool]], ...] = (
+    ("newest", lambda tag, text: bool(re.match(r"bnorm.* -r 1 -s 1|bnorm.* -b 1 -s 1 --layout", text))),
+    ("6.3", lambda tag, text: text.startswith("bnorm") and "--layout" in text),
+    ("5.4", lambda tag, text: "--input " in text or tag == "LogCmdFindConvolution"),
+    ("2.3", lambda tag, text: tag in ("Pooling_logging_cmd", "LogCmdBNorm", "LogCmdActivation", "LogCmdSoftmax")),
+    ("2.1", lambda tag, text: tag == "LogCmdConvolution" and bool(re.search(r" -F [24]\b", text))),
+    ("2.0", lambda tag, text: tag.startswith("LogCmd") or " -F " in text),
+    ("1.7", lambda tag, text: tag.startswith("miopen") and " -g " in text),
+)
+
+
+def form_of(commands: Iterable[tuple[str, str]]) -> Form | None:
+    """The form that a log's commands, (tag, text) each, have: the newest that any of them shows; None without any."""
+    best: int | None = None
+    order = [form for form, _ in _MARKS]
+    for tag, text in commands:
+        mark = next((at for at, (_, test) in enumerate(_MARKS) if test(tag, text)), len(_MARKS))
+        best = mark if best is None else min(best, mark)
+    if best is None:
+        return None
+    return order[best] if best < len(order) else "1.2"

@@ -1,0 +1,201 @@
+"""Batch normalisation, local response normalisation and the layer-norm family (miopen-log.md 5.2, 7.3)."""
+
+from __future__ import annotations
+
+from mio2trace.model.operation import OperationDirection, Shape
+from mio2trace.ops.problem import CommandError, Form, SameShapeProblem, base_word, nchw
+from mio2trace.ops.values import DTYPE_BYTES, product
+
+BNORM_TYPES = {
+    "bnorm": "float", "bnormfp16": "half", "bnormbfp16": "bfloat16", "bnormfp16fp32": "half",
+    "bnormbfp16fp32": "bfloat16",
+}  # fmt: skip
+
+
+class BnormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
+    """``mode`` 0 per activation, 1 spatial. ``running``, ``saved``: statistics kept or used; None where not told."""
+
+    scale: Shape = ()
+    mode: int = 1
+    training: bool = False
+    running: bool | None = None
+    saved: bool | None = None
+    layout: str = ""
+    scale_dtype: str | None = None
+    activation: tuple[str, ...] = ()
+    """mode, alpha, beta, gamma of a fused activation."""
+
+    @property
+    def primitive(self) -> str:
+        return "bnorm"
+
+    @property
+    def parameters(self) -> Shape:
+        """Shape of scale, bias, mean and variance."""
+        if self.scale:
+            return self.scale
+        if len(self.x) < 3:
+            return ()
+        return (1, self.x[1], *((1,) * (len(self.x) - 2) if self.mode == 1 else self.x[2:]))
+
+    def check(self) -> str:
+        if self.scale and len(self.x) >= 3 and self.scale[:2] != (1, self.x[1]):
+            return "scale shape does not follow from the input"
+        return ""
+
+    def flop(self) -> int | None:
+        """Per element: inference 2, training 6, gradient 10 (docs/operations.md)."""
+        return self.per_element(6 if self.training else 2, 10)
+
+    def elements_moved(self) -> int | None:
+        return self.per_element(2, 3)
+
+    def bytes_min(self) -> int | None:
+        """The parameters are float in all but the V2 calls: 4 bytes each."""
+        moved, size = self.elements_moved(), DTYPE_BYTES.get(self.dtype or "")
+        if moved is None or size is None:
+            return None
+        vectors = 4 if self.direction == "forward" else 5
+        if self.training and self.direction == "forward":
+            vectors = 2 + 4 * bool(self.running) + 2 * bool(self.saved)
+        return moved * size + vectors * product(self.parameters) * 4
+
+    def command(self, form: Form = "newest") -> str:
+        if not self.x:
+            raise CommandError("the log does not tell the shape")
+        if self.direction is None:
+            raise CommandError("the direction is unknown")
+        if len(self.x) == 5:
+            n, c, d, h, w = self.x
+            text = f"-n {n} -c {c} -D {d} -H {h} -W {w}"
+        else:
+            text = nchw(self.x, "bnorm")
+        backward = self.direction != "forward"
+        if form in ("1.2", "1.7", "2.0", "2.1"):
+            if backward:
+                return "bnorm"  # no more than this was printed (miopen-log.md 7.3)
+            if not self.training:
+                raise CommandError("inference printed nothing before 2.3")
+            return f"bnorm {text} -m {self.mode}{' -s 1' if self.running else ''}{' -r 1' if self.saved else ''}"
+        word = base_word("bnorm", self.dtype, ("half", "bfloat16"))
+        if self.scale_dtype in ("half", "bfloat16") and self.dtype != "float":
+            word += "fp32"
+        if self.activation:
+            mode, alpha, beta, gamma = self.activation
+            text += f" -f {mode} -x {alpha} -y {beta} -z {gamma}"
+        text += f" -m {self.mode} --forw {0 if backward else 1 if self.training else 2} -b {int(backward)}"
+        if form == "newest":
+            text += (" -r 1" if self.running else "") + (" -s 1" if self.saved else "")
+            if self.layout or len(self.x) == 4:
+                text += f" --layout {self.layout or 'NCHW'}"
+        else:
+            text += (" -s 1" if self.running else "") + (" -r 1" if self.saved else "")
+            if form == "6.3":
+                text += f" --layout {self.layout or ('NCHW' if len(self.x) == 4 else 'NCDHW')}"
+        return f"{word} {text}"
+
+
+def bnorm_from_flags(
+    word: str, flags: dict[str, str], direction: OperationDirection | None, training: bool
+) -> BnormProblem | None:
+    """``direction`` and ``training`` as the printing function tells; ``--forw`` and ``-b`` overrule it.
+
+    -s and -r changed places in 2025 (miopen-log.md 7.3): -r before -s is the new order. The gradient can only use saved
+    statistics and inference only running ones, whichever flag says so.
+    """
+    dtype = BNORM_TYPES.get(word)
+    if dtype is None:
+        return None
+    try:
+        x = tuple(int(flags[name]) for name in ("n", "c", "D", "H", "W") if name != "D" or flags.get("D", "0") != "0")
+        mode = int(flags["m"])
+    except (KeyError, ValueError):
+        return BnormProblem(direction=direction, dtype=None, x=(), training=training)
+    names = list(flags)
+    if "forw" in flags or "F" in flags or "b" in flags:
+        forward = flags.get("forw", flags.get("F", "0"))
+        direction = "backward-data" if flags.get("b", "0") == "1" and forward == "0" else "forward"
+        training = forward == "1"
+    if direction != "forward":
+        running, saved = None, "r" in names or "s" in names
+    elif not training:
+        running, saved = "r" in names or "s" in names, None
+    else:
+        both = "r" in names and "s" in names
+        new = names.index("r") < names.index("s") if both else "layout" in names
+        running, saved = ("r" in names, "s" in names) if new else ("s" in names, "r" in names)
+    return BnormProblem(
+        direction=direction,
+        dtype=dtype,
+        x=x,
+        mode=mode,
+        training=training,
+        running=running,
+        saved=saved,
+        layout=flags.get("layout", ""),
+        scale_dtype=dtype if word.endswith("fp16fp32") else None,
+        activation=(flags["f"], flags.get("x", "1"), flags.get("y", "1"), flags.get("z", "1")) if "f" in flags else (),
+    )
+
+
+class LrnProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
+    """``window`` neighbours; ``mode`` 0 within channel, 1 cross channel; alpha, beta, k keep their text."""
+
+    mode: int = 1
+    window: int = 0
+    alpha: str = ""
+    beta: str = ""
+    k: str = ""
+
+    @property
+    def primitive(self) -> str:
+        return "lrn"
+
+    def flop(self) -> int | None:
+        """Per element: 2 per neighbour and 3; the gradient 4 per neighbour and 5 (docs/operations.md)."""
+        if not self.window:
+            return None
+        neighbours = self.window if self.mode == 1 else self.window**2
+        return self.per_element(2 * neighbours + 3, 4 * neighbours + 5)
+
+    def elements_moved(self) -> int | None:
+        """Forward x, y; backward x, y, dy, dx."""
+        return self.per_element(2, 4)
+
+    def command(self, form: Form = "newest") -> str:
+        if self.direction is None or not self.x or not self.window:
+            raise CommandError("the log does not tell the descriptor")
+        word = base_word("lrn", self.dtype)
+        n, c, h, w = (*self.x, 1, 1, 1)[:4]
+        if len(self.x) > 4:
+            raise CommandError("the driver's lrn takes 4 lengths")
+        return (
+            f"{word} -A {self.alpha} -B {self.beta} -F {1 if self.direction == 'forward' else 2} -H {h} -K {self.k}"
+            f" -N {self.window} -W {w} -c {c} -m {self.mode} -n {n}"
+        )
+
+
+class NormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
+    """Layer norm and its relatives; ``kind`` is the primitive. ``normalized`` is the first normalised dimension."""
+
+    kind: str
+    scale: Shape = ()
+    mode: int | None = None
+    normalized: int | None = None
+    groups: int | None = None
+
+    @property
+    def primitive(self) -> str:
+        return self.kind
+
+    @property
+    def weights(self) -> Shape:
+        return self.scale
+
+    def flop(self) -> int | None:
+        """As batch norm in training: 6 per element, gradient 10; T5's root mean square saves the mean: 4 and 8."""
+        more = {"t5layernorm": -2, "addlayernorm": 1}.get(self.kind, 0)
+        return self.per_element(6 + more, 10 + more)
+
+    def elements_moved(self) -> int | None:
+        return self.per_element(3 if self.kind == "addlayernorm" else 2, 3)

@@ -1,0 +1,151 @@
+"""Pooling: x <n, c, [D,] H, W> to y <n, c, [OD,] OH, OW> (miopen-log.md 4.5, 7.3)."""
+
+from __future__ import annotations
+
+from mio2trace.model.operation import OperationDirection, Shape
+from mio2trace.ops.problem import CommandError, Form, Problem, base_word
+from mio2trace.ops.values import packed_strides, product, shape_text
+
+MODE_FLAG = {"max": "max", "average": "avg", "average-inclusive": "avg_in"}
+FLAG_MODE = {flag: mode for mode, flag in MODE_FLAG.items()}
+
+
+class PoolProblem(Problem, frozen=True, kw_only=True, gc=False):
+    """``window``, ``pads``, ``strides`` per spatial dimension, height before width. ``x_strides`` as logged or ()."""
+
+    x: Shape
+    y: Shape = ()
+    window: Shape
+    pads: Shape
+    strides: Shape
+    mode: str = "max"
+    x_strides: Shape = ()
+    index_mode: int | None = None
+    """Workspace index mode (``-M``): 0 mask, 1 image; the entry does not tell."""
+
+    @property
+    def primitive(self) -> str:
+        return "pool"
+
+    @property
+    def input(self) -> Shape:
+        return self.x
+
+    @property
+    def output(self) -> Shape:
+        return self.y or self.expected_output()
+
+    def expected_output(self, up: bool = False) -> Shape:
+        """floor((H + 2p - win) / s) + 1, () when it is not positive; ``up``: rounded up, as MIOpen 1.x does."""
+        if not (
+            len(self.x) >= 3
+            and len(self.window) == len(self.pads) == len(self.strides) == len(self.x) - 2
+            and min((*self.x, *self.window, *self.strides)) > 0
+        ):
+            return ()
+        sizes = [
+            -(-(length + 2 * pad - window) // stride) + 1 if up else (length + 2 * pad - window) // stride + 1
+            for length, window, pad, stride in zip(self.x[2:], self.window, self.pads, self.strides, strict=True)
+        ]
+        return (*self.x[:2], *sizes) if min(sizes) > 0 else ()
+
+    def check(self) -> str:
+        if not self.expected_output():
+            return "pooling with lengths that do not belong together"
+        if self.y in ((), self.expected_output(), self.expected_output(up=True)):
+            return ""
+        return "output shape does not follow from input and descriptor"
+
+    def flop(self) -> int | None:
+        """Window size per output element (compare or add); the gradient of max pooling adds once per output element."""
+        y = self.output
+        if not y:
+            return None
+        if self.direction != "forward" and self.mode == "max":
+            return product(y)
+        return product(y) * product(self.window)
+
+    def elements_moved(self) -> int | None:
+        y = self.output
+        return product(self.x) + product(y) if y else None
+
+    def command(self, form: Form = "newest") -> str:
+        if self.direction is None and form not in ("1.2", "1.7", "2.0", "2.1"):
+            raise CommandError("the direction is unknown")
+        if self.mode not in MODE_FLAG:
+            raise CommandError(f"pooling mode {self.mode}")
+        rank = len(self.x) - 2
+        if rank not in (2, 3) or len(self.window) != rank or len(self.pads) != rank or len(self.strides) != rank:
+            raise CommandError("the driver knows 2-D and 3-D pooling")
+        forward = self.direction == "forward"
+        win, pad, stride = self.window[-2:], self.pads[-2:], self.strides[-2:]
+        mode = MODE_FLAG[self.mode]
+        index = self.index_mode if self.index_mode is not None else int(rank == 3)
+        if form in ("5.4", "6.3", "newest"):
+            if form == "newest" and (self.check() or self.y not in ((), self.expected_output())):
+                raise CommandError(
+                    self.check() or "the output size is rounded up, which the driver of today does not do"
+                )
+            word = base_word("pool", self.dtype, ("half", "bfloat16") if form == "newest" else ("half",))
+            strides = self.x_strides or packed_strides(self.x, "NCHW" if rank == 2 else "NCDHW")
+            depth = [f" {flag} {one[0]}" if rank == 3 else "" for flag, one in self._depth()]
+            return (
+                f"{word} -M {index} --input {shape_text(self.x)},{shape_text(strides)}"
+                f"{depth[0]} -y {win[0]} -x {win[1]}{depth[1]} -p {pad[0]} -q {pad[1]}"
+                f"{depth[2]} -v {stride[0]} -u {stride[1]} -m {mode}"
+                f" -F {int(forward)} -t 1"
+            )
+        word = base_word("pool", self.dtype)
+        if form == "2.3":
+            depth = [f" {flag} {one[0]}" if rank == 3 else "" for flag, one in self._depth()]
+            three = " -d 3" if rank == 3 else ""
+            deep = f" -D {self.x[2]}" if rank == 3 else ""
+            return (
+                f"{word}{three} -M {index} -n {self.x[0]} -c {self.x[1]}{deep} -H {self.x[-2]} -W {self.x[-1]}"
+                f"{depth[0]} -y {win[0]} -x {win[1]}{depth[1]} -p {pad[0]} -q {pad[1]}"
+                f"{depth[2]} -v {stride[0]} -u {stride[1]} -m {mode} -F {1 if forward else 2} -t 1"
+            )
+        if rank != 2:
+            raise CommandError("3-D pooling before MIOpen 2.3")
+        return (
+            f"{word} -n {self.x[0]} -c {self.x[1]} -H {self.x[2]} -W {self.x[3]} -y {win[0]} -x {win[1]}"
+            f" -p {pad[0]} -q {pad[1]} -u {stride[0]} -v {stride[1]} -m {mode} -t 1"
+        )
+
+    def _depth(self) -> tuple[tuple[str, Shape], ...]:
+        return (("-Z", self.window), ("-o", self.pads), ("-s", self.strides))
+
+
+def from_flags(flags: dict[str, str], direction: OperationDirection | None, dtype: str | None) -> PoolProblem | None:
+    """Three forms (miopen-log.md 7.3): -u is the height's stride before 2.3 and the width's since."""
+    mode = FLAG_MODE.get(flags.get("m", "max"))
+    if mode is None:
+        return None
+    try:
+        one = {name: int(flags[name]) for name in ("y", "x", "p", "q", "u", "v")}
+        strides: Shape = ()
+        if "input" in flags:
+            lengths, _, rest = flags["input"].partition(",")
+            x = tuple(int(part) for part in lengths.split("x"))
+            if rest and rest[0].isdigit():
+                strides = tuple(int(part) for part in rest.split("x"))
+            new = True
+        else:
+            x = tuple(int(flags[name]) for name in ("n", "c", "D", "H", "W") if name != "D" or flags.get("d") == "3")
+            new = "M" in flags
+        three = len(x) == 5
+        height, width = (one["v"], one["u"]) if new else (one["u"], one["v"])
+        problem = PoolProblem(
+            direction=direction,
+            dtype=dtype,
+            x=x,
+            window=(*((int(flags["Z"]),) if three else ()), one["y"], one["x"]),
+            pads=(*((int(flags.get("o", "0")),) if three else ()), one["p"], one["q"]),
+            strides=(*((int(flags.get("s", "1")),) if three else ()), height, width),
+            mode=mode,
+            x_strides=strides,
+            index_mode=int(flags["M"]) if "M" in flags else None,
+        )
+    except (KeyError, ValueError):
+        return None
+    return problem if problem.expected_output() else None

@@ -1,0 +1,112 @@
+"""Recurrent networks: per layer and direction a GEMM with the input and one with h (miopen-log.md 4.6, 5.5, 7.3)."""
+
+from __future__ import annotations
+
+from mio2trace.model.operation import OperationDirection, Shape
+from mio2trace.ops.problem import CommandError, Form, Problem, base_word
+from mio2trace.ops.values import integers
+
+GATES = {"relu": 1, "tanh": 1, "lstm": 4, "gru": 3}
+MODES = ("relu", "tanh", "lstm", "gru")
+
+
+class RnnProblem(Problem, frozen=True, kw_only=True, gc=False):
+    """``batches`` is the batch size of each step (one number: the same for all). None or () where not told.
+
+    ``flags`` keep a command's own, to print it again: what they mean beyond the shapes is the driver's affair.
+    """
+
+    word: str = "rnn"
+    batches: Shape = ()
+    steps: int | None = None
+    inputs: int | None = None
+    hidden: int | None = None
+    layers: int | None = None
+    mode: str | None = None
+    bidirectional: bool = False
+    skip_input: bool = False
+    w: Shape = ()
+    flags: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def primitive(self) -> str:
+        return "rnn"
+
+    @property
+    def input(self) -> Shape:
+        """Steps, batch, input size."""
+        if self.steps and self.batches and self.inputs:
+            return (self.steps, self.batches[0], self.inputs)
+        return ()
+
+    @property
+    def weights(self) -> Shape:
+        return self.w
+
+    @property
+    def output(self) -> Shape:
+        """Steps, batch, hidden size times directions."""
+        if self.steps and self.batches and self.hidden:
+            return (self.steps, self.batches[0], self.hidden * (2 if self.bidirectional else 1))
+        return ()
+
+    def flop(self) -> int | None:
+        """2 rows gates hidden (input + hidden) per layer and direction, rows = the batches of all steps, summed."""
+        if not (self.batches and self.steps and self.inputs and self.hidden and self.layers and self.mode in GATES):
+            return None
+        rows = sum(self.batches) if len(self.batches) == self.steps else self.batches[0] * self.steps
+        ways = 2 if self.bidirectional else 1
+        gates = GATES[self.mode]
+        total = 0
+        for layer in range(self.layers):
+            inputs = (0 if self.skip_input else self.inputs) if layer == 0 else self.hidden * ways
+            total += 2 * rows * gates * self.hidden * (inputs + self.hidden) * ways
+        return total
+
+    def command(self, form: Form = "newest") -> str:
+        if not self.flags:
+            raise CommandError("the entry does not hold the shapes of an RNN call")
+        word = base_word(self.word, self.dtype)
+        return f"{word} " + " ".join(f"{'-' if len(name) == 1 else '--'}{name} {value}" for name, value in self.flags)
+
+
+def from_flags(word: str, flags: dict[str, str], dtype: str | None) -> RnnProblem | None:
+    """``-n batch,... -W input -H hidden -l layers -m mode -r bidir -k steps -F 1|2|4``."""
+    directions: dict[str, OperationDirection] = {"1": "forward", "2": "backward-data", "4": "backward-weights"}
+    try:
+        lengths = integers(flags.get("K", ""))
+        batches = tuple(int(part) for part in flags["n"].split(","))
+        steps = int(flags["k"]) if "k" in flags else max(lengths)
+        return RnnProblem(
+            direction=directions.get(flags.get("F", "")),
+            dtype=dtype,
+            word=word,
+            batches=batches,
+            steps=steps,
+            inputs=int(flags["W"]),
+            hidden=int(flags["H"]),
+            layers=int(flags["l"]),
+            mode=flags.get("m"),
+            bidirectional=flags.get("r") == "1",
+            skip_input=flags.get("p") == "1" if word == "rnn" else False,
+            flags=tuple(flags.items()),
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def from_descriptor(text: str, direction: OperationDirection | None, steps: int | None, w: Shape) -> RnnProblem:
+    """``hidden size, layers, hidden tensors, workspace scale, mode, direction, algo, input mode, bias mode,``."""
+    numbers = integers(text)
+    if len(numbers) < 9:
+        return RnnProblem(direction=direction, steps=steps, w=w)
+    return RnnProblem(
+        direction=direction,
+        steps=steps,
+        hidden=numbers[0],
+        layers=numbers[1],
+        mode=MODES[numbers[4]] if 0 <= numbers[4] < 4 else None,
+        bidirectional=numbers[5] == 1,
+        skip_input=numbers[7] == 1,
+        w=w,
+    )

@@ -1,0 +1,1 @@
+"""A MIOpen log's records to operations."""

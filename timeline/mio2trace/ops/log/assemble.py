@@ -1,0 +1,202 @@
+"""A log's records to operations: an entry, its command and its level lines are one (miopen-log.md 10).
+
+Records belong to the last compute or find call of their thread. A log without entries gives an operation per command;
+one with level lines only gives one per search and per execution.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mio2trace.model.miopen import Command, Entry, Message, MiopenLog
+from mio2trace.model.operation import Operation, Phase
+from mio2trace.ops import values
+from mio2trace.ops.command import form_of, parse
+from mio2trace.ops.families.conv import ConvProblem
+from mio2trace.ops.families.fusion import FusionProblem
+from mio2trace.ops.log.draft import Build
+from mio2trace.ops.log.entry import stated
+from mio2trace.ops.log.level_lines import LevelLines
+from mio2trace.ops.log.plans import run_buffers, run_tensors
+from mio2trace.ops.log.printed_command import belongs, immediate, merged, primitive_of
+from mio2trace.ops.log.repeats import Repeats
+from mio2trace.ops.log.state import State
+from mio2trace.ops.problem import FORMS, CommandError, Form, Problem
+from mio2trace.ops.solvers import solver_name
+from mio2trace.ops.table import FIND_2, OPS
+
+_FIND_2_TENSORS = {"Conv": "conv", "Activ": "activ", "Mha": "mha", "Softmax": "softmax", "miopenTensorB": "bnorm"}
+
+
+def operations(log: MiopenLog) -> tuple[Operation, ...]:
+    """Every compute and find call, in log order."""
+    return Assembly(log).result()
+
+
+def log_form(log: MiopenLog) -> Form | None:
+    """The form of the log's own commands; None when it has none."""
+    return form_of({(record.tag, record.text) for record in log.records if isinstance(record, Command) and record.tag})
+
+
+def driver_command(operation: Operation, form: Form = "newest") -> str:
+    """``./bin/MIOpenDriver ...`` of an operation in a version's form. Raises `CommandError`."""
+    if not isinstance(operation.problem, Problem):
+        raise CommandError("the log does not tell the shapes")
+    if form not in FORMS:
+        raise CommandError(f"unknown form {form}")
+    return "./bin/MIOpenDriver " + operation.problem.command(form)
+
+
+class Assembly:
+    """Takes the records one after another. With ``repeats`` calls like an earlier one are not worked out again."""
+
+    def __init__(self, log: MiopenLog, repeats: bool = True) -> None:
+        self._records = log.records
+        self._state = State(log.source)
+        self._repeats = Repeats(self._state, log.records) if repeats else None
+        entries = any(isinstance(record, Entry) and record.call.api in OPS for record in log.records)
+        self._lines = LevelLines(self._state, entries)
+        # A bare command is the driver's own first line when the log tells more than that.
+        self._bare = not (entries or any(map(_tells, log.records)))
+        self._weights_find_first = not entries and log_form(log) in ("2.1", "2.3")
+        self._other_command_seen = False
+        self._weights_seen: set[Problem] = set()
+
+    def result(self) -> tuple[Operation, ...]:
+        """All operations, in log order."""
+        records, repeats = self._records, self._repeats
+        at, end = 0, len(records)
+        while at < end:
+            record = records[at]
+            if isinstance(record, Entry):
+                if repeats is not None:
+                    at = repeats.take(at)
+                    record = records[at]
+                    assert isinstance(record, Entry)
+                self._entry(record)
+            elif isinstance(record, Command):
+                self._command(record)
+            else:
+                self._lines.take(record)
+            at += 1
+        return self._state.result()
+
+    # Entries
+
+    def _entry(self, entry: Entry) -> None:
+        call, state = entry.call, self._state
+        if call.nested:
+            build = state.current.get(entry.thread)
+            if build is not None:
+                self._nested(build, entry)
+            return
+        op = OPS.get(call.api)
+        if op is not None:
+            known = stated(call)
+            build = self._open(entry, op.primitive, op.phase, known.problem)
+            if isinstance(known.problem, FusionProblem) and not known.problem.parts:
+                build.problem, build.arguments, doubts = state.plans.execute(entry, known.problem)
+                build.doubts += doubts
+            if known.tensor is not None:
+                dtype, ambiguous = state.types.find(known.tensor)
+                build.type(dtype, "descriptor")
+                if ambiguous:
+                    build.doubts.append("tensors of this shape had several data types: the last one is taken")
+        elif call.api in FIND_2:
+            find = call.api == "miopenFindSolutions"
+            conv = state.problems.find(entry) if find else state.problems.run(entry)
+            names = " ".join(run_tensors(entry))
+            primitive = next((kind for part, kind in _FIND_2_TENSORS.items() if part in names), "find2")
+            build = self._open(entry, "conv" if conv else primitive, "find" if find else "run", conv)
+            build.arguments = run_buffers(entry)
+        else:
+            self._reference(entry)
+
+    def _reference(self, entry: Entry) -> None:
+        """A call that later ones refer to."""
+        api, state = entry.api, self._state
+        if api.startswith("miopenSetOpArgs"):
+            state.plans.arguments(entry, stated(entry.call).parameters.buffers(entry.addresses))
+        elif api == "miopenSetProblemTensorDescriptor":
+            state.problems.set(entry)
+        elif api.startswith("miopenSet") and "TensorDescriptor" in api and "Problem" not in api:
+            state.types.set(entry)
+        elif api == "miopenCreateConvProblem":
+            state.problems.create(entry)
+        elif api.startswith("miopenCreate") or api == "miopenCompileFusionPlan":
+            state.plans.add(entry)
+
+    def _nested(self, build: Build, entry: Entry) -> None:
+        """An internal entry: its one literal names the GEMM path or one GEMM call's library (miopen-log.md 3.4)."""
+        build.end_line = entry.end_line
+        params = entry.params
+        literal = params[0][0].strip('"') if params else entry.api
+        build.nested.append(literal)
+        if entry.api.startswith("CallGemm") and build.gemms and not build.gemms[-1].library:
+            build.gemms[-1] = msgspec.structs.replace(build.gemms[-1], library=literal)
+
+    def _open(self, entry: Entry, primitive: str, phase: Phase, problem: Problem | None) -> Build:
+        known = stated(entry.call)
+        build = self._state.start(Build(entry, entry.api, primitive, phase, problem))
+        build.entry = entry
+        build.parameters = known.parameters
+        build.end_line = entry.end_line
+        if problem is None:
+            build.doubts.append("the entry does not hold the problem" if entry.complete else "entry cut off")
+        elif not entry.complete:
+            build.doubts.append("entry cut off")
+        number = known.algorithm
+        if number is not None and primitive in ("conv", "fusion") and 0 <= number < len(values.ALGORITHMS):
+            build.algorithm = values.ALGORITHMS[number]
+        build.workspace = known.workspace
+        if known.solution is not None:
+            build.solver = solver_name(known.solution)
+            if isinstance(problem, ConvProblem):
+                build.problem = self._state.once(immediate, problem)
+        return build
+
+    # Commands
+
+    def _command(self, command: Command) -> None:
+        state = self._state
+        problem = parse(command.text, command.tag)
+        if not command.tag and not self._bare:
+            state.template = problem
+            state.told += 1
+            return
+        build = state.current.get(command.thread)
+        if build is not None and build.entry is not None and build.command is None and belongs(build, command, problem):
+            build.command = command
+            build.end_line = command.line
+            build.problem = state.once(merged, build.problem, problem)
+        else:
+            primitive = problem.primitive if problem is not None else primitive_of(command.text)
+            build = state.start(Build(command, command.tag, primitive, self._phase(command, problem), problem))
+            build.command = command
+            if problem is None:
+                build.doubts.append("the command is cut off or of an unknown kind")
+        if problem is not None:
+            build.type(problem.dtype, "command")
+            if isinstance(problem, ConvProblem) and problem.solver_id:
+                build.solver = solver_name(problem.solver_id) or build.solver
+
+    def _phase(self, command: Command, problem: Problem | None) -> Phase:
+        """Of a command without an entry (miopen-log.md 7.1): up to ROCm 5.3 the search of weights prints one, too."""
+        if "Find" in command.tag:
+            return "find"
+        if not self._weights_find_first or command.tag != "LogCmdConvolution":
+            self._other_command_seen = True
+            return "run"
+        if problem is None or problem.direction != "backward-weights":
+            self._other_command_seen = True
+            return "run"
+        new = problem not in self._weights_seen
+        self._weights_seen.add(problem)
+        return "find" if new or not self._other_command_seen else "run"
+
+
+def _tells(record: Entry | Command | Message) -> bool:
+    """Whether a record tells of an operation, in a log without entries."""
+    if isinstance(record, Command):
+        return bool(record.tag)
+    return isinstance(record, Message) and record.kind in ("search", "execution", "immediate", "summary", "chosen")

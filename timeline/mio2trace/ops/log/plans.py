@@ -1,0 +1,155 @@
+"""What calls refer to and do not show: tensor types, Find 2.0 problems (miopen-log.md 4.3, 4.8)."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from mio2trace.model.miopen import Entry
+from mio2trace.model.operation import OperationDirection, Shape
+from mio2trace.ops import values
+from mio2trace.ops.families.conv import ConvProblem
+from mio2trace.ops.values import DTYPES, Tensor
+
+_TENSOR = re.compile(r"(\w+): (\{[^}]*\}(?:, \{[^}]*\})?)[^>{}]*-> (\w+)")
+_POINTED = re.compile(r"(\w+): [^>]*-> (\w+)")
+_CONV_IDS = {"1": "x", "2": "w", "3": "y"}
+_PROBLEM_DIRECTIONS: dict[str, OperationDirection] = {
+    "0": "forward",
+    "1": "backward-data",
+    "2": "backward-weights",
+    "4": "forward",
+}
+
+
+class DescriptorTypes:
+    """The last type that a tensor of these lengths (and strides) was given: entries do not print types (4.3)."""
+
+    def __init__(self) -> None:
+        self._types: dict[tuple[Shape, Shape], list[str]] = {}
+        self.version = 0
+        """Changes when `find` may find something else."""
+
+    def set(self, entry: Entry) -> None:
+        """A ``miopenSet...TensorDescriptor...`` entry."""
+        params = dict(entry.params)
+        number = values.number(params.get("dataType"))
+        if number is None or not 0 <= number < len(DTYPES):
+            return
+        lists = [values.integers(text) for name, text in params.items() if name.endswith(".values")]
+        if lists:
+            lengths, strides = lists[0], lists[1] if len(lists) > 1 and len(lists[1]) == len(lists[0]) else ()
+        else:
+            names = [params.get(name, "") for name in ("n", "c", "h", "w")]
+            if not all(re.fullmatch(r"\d{1,12}", text) for text in names):
+                return
+            lengths = tuple(map(int, names))
+            more = [params.get(name, "") for name in ("nStride", "cStride", "hStride", "wStride")]
+            strides = tuple(map(int, more)) if all(re.fullmatch(r"\d{1,12}", text) for text in more) else ()
+        for key in {(lengths, strides), (lengths, ())}:
+            types = self._types.setdefault(key, [])
+            if types[-1:] == [DTYPES[number]]:
+                continue
+            if DTYPES[number] in types:
+                types.remove(DTYPES[number])
+            types.append(DTYPES[number])
+            self.version += 1
+
+    def find(self, tensor: Tensor) -> tuple[str | None, bool]:
+        """The most recent type of such a tensor, and whether it had others before."""
+        types = self._types.get((tensor.lengths, tensor.strides)) or self._types.get((tensor.lengths, ()), [])
+        return (types[-1], len(types) > 1) if types else (None, False)
+
+
+class _Find2(msgspec.Struct):
+    descriptor: str
+    direction: OperationDirection
+    tensors: dict[str, Tensor]
+
+
+class Find2Problems:
+    """Find 2.0's problems by pointer; a solution is tied to a problem by the tensor shapes of its run (4.8)."""
+
+    def __init__(self) -> None:
+        self._created: list[_Find2] = []
+        self._problems: dict[str, _Find2] = {}
+        self._found: list[ConvProblem] = []
+
+    def create(self, entry: Entry) -> None:
+        """``miopenCreateConvProblem``."""
+        params = dict(entry.params)
+        direction = _PROBLEM_DIRECTIONS.get(params.get("direction", ""), "forward")
+        self._created.append(_Find2(params.get("operatorDesc", ""), direction, {}))
+
+    def set(self, entry: Entry) -> None:
+        """``miopenSetProblemTensorDescriptor``: the first one of a pointer takes the last created problem."""
+        params = dict(entry.params)
+        pointer = params.get("problem", "")
+        problem = self._problems.get(pointer)
+        name, tensor = _CONV_IDS.get(params.get("id", "")), values.tensor(params.get("descriptor", ""))
+        if self._created and (problem is None or (name in problem.tensors)):
+            problem = self._problems[pointer] = self._created.pop()
+            self._created.clear()
+        if problem is not None and name and tensor is not None:
+            problem.tensors[name] = tensor
+
+    def find(self, entry: Entry) -> ConvProblem | None:
+        """``miopenFindSolutions``."""
+        problem = self._problems.get(dict(entry.params).get("problem", ""))
+        made = _conv_of(problem) if problem is not None else None
+        if made is not None:
+            self._found.append(made)
+            del self._found[:-64]
+        return made
+
+    def run(self, entry: Entry) -> ConvProblem | None:
+        """``miopenRunSolution``: the latest problem searched whose shapes are those of the tensors."""
+        shapes = run_tensors(entry)
+        wanted = {name[-1].lower(): lengths for name, (lengths, _) in shapes.items() if name.startswith("Conv")}
+        if not wanted:
+            return None
+        return next(
+            (one for one in reversed(self._found) if all(getattr(one, name) == wanted[name] for name in wanted)), None
+        )
+
+
+def run_tensors(entry: Entry) -> dict[str, tuple[Shape, int]]:
+    """Lengths and pointer of each tensor of a ``miopenRunSolution``, by its name."""
+    out: dict[str, tuple[Shape, int]] = {}
+    for _, text in entry.params:
+        for name, descriptor, pointer in _TENSOR.findall(text):
+            tensor = values.tensor(descriptor)
+            if tensor is not None:
+                out[name] = (tensor.lengths, values.pointer(pointer))
+    return out
+
+
+def run_buffers(entry: Entry) -> tuple[tuple[str, int], ...]:
+    """Name and address of each tensor of a ``miopenRunSolution``, also of those without a descriptor."""
+    found = [pair for _, text in entry.params for pair in _POINTED.findall(text)]
+    return tuple((name, address) for name, text in found if (address := values.pointer(text)))
+
+
+def _conv_of(problem: _Find2) -> ConvProblem | None:
+    descriptor = values.conv_descriptor(problem.descriptor)
+    x, w, y = (problem.tensors.get(name) for name in "xwy")
+    if descriptor is None or x is None or w is None:
+        return None
+    tensors = (x, w) if y is None else (x, w, y)
+    layouts = (*values.common_layout(tensors), "")[:3]
+    return ConvProblem(
+        direction=problem.direction,
+        x=x.lengths,
+        w=w.lengths,
+        y=y.lengths if y is not None else (),
+        pads=descriptor.pads,
+        strides=descriptor.strides,
+        dilations=descriptor.dilations,
+        groups=descriptor.groups or 1,
+        transpose=descriptor.mode == "transpose",
+        padding=descriptor.padding,
+        output_pads=descriptor.output_pads,
+        layouts=(layouts[0], layouts[1], layouts[2]),
+        gaps=any(one.strides and not values.layouts(one) for one in tensors),
+    )

@@ -1,0 +1,196 @@
+"""Calls that are like an earlier one: the same entry but for its addresses, followed by the same lines.
+
+Iterations repeat, so nearly every call is: what was worked out for the first is taken over, with the place and the
+buffers of its own. That needs the state to say what it said then, and the call's records to stand together: from its
+entry to the next call of the same thread. Anything else is left to `mio2trace.ops.log.assemble`, with the same result.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mio2trace.model.miopen import Call, Command, Entry, Message
+from mio2trace.model.operation import GemmCall, Launch, Operation
+from mio2trace.ops.log.entry import stated
+from mio2trace.ops.log.state import State
+from mio2trace.ops.table import FIND_2, OPS
+from mio2trace.ops.values import Tensor
+
+Record = Entry | Command | Message
+
+_LONGEST = 200  # records of a call that are compared
+_NODES = 1 << 16
+
+
+class _Known(msgspec.Struct):
+    """A call as worked out. ``end``: the record whose line is the last one of the call, and the lines after that.
+
+    Records are counted from the entry; ``command`` is 0 for a call without. ``told`` and ``types`` are the state's
+    counters that it holds for, ``dtype`` what the latter told.
+    """
+
+    operation: Operation
+    tensor: Tensor | None
+    end: tuple[int, int]
+    command: int
+    launches: tuple[tuple[int, Launch], ...]
+    gemms: tuple[tuple[int, GemmCall], ...]
+    told: int
+    types: int
+    dtype: tuple[str | None, bool]
+
+
+class _Node(msgspec.Struct):
+    """The records so far; ``following`` by the next one: what entries, commands and messages share is one object."""
+
+    says: tuple[str, ...] = ()
+    following: dict[int, _Node] = {}
+    known: _Known | None = None
+
+
+class Repeats:
+    """Takes over what it can; learns from each call that was worked out."""
+
+    def __init__(self, state: State, records: tuple[Record, ...]) -> None:
+        self._state = state
+        self._records = records
+        self._roots: dict[int, _Node] = {}
+        self._starts: set[int] = set()  # identities of the calls whose entries begin an operation
+        self._nodes = 0
+        self._pending: tuple[int, int] | None = None  # the call being worked out: its entry, what was told before
+
+    def take(self, at: int) -> int:
+        """Make the operations of calls from ``records[at]``, an entry, on. Returns where an entry is not like any."""
+        records, starts, state = self._records, self._starts, self._state
+        done, roots, replace = state.done, self._roots, msgspec.structs.replace
+        first = records[at]
+        assert isinstance(first, Entry)
+        if not self._is_start(first.call):
+            return at
+        self._learn(at)
+        last = len(records) - 1
+        made = len(done)
+        while True:
+            entry = records[at]
+            assert isinstance(entry, Entry)
+            call = entry.call
+            thread = call.thread
+            node = roots.get(id(call))
+            end = at
+            while node is not None:
+                if end == last:
+                    node = None  # more may follow
+                    break
+                end += 1
+                record = records[end]
+                kind = type(record)
+                if kind is Entry:
+                    call = record.call  # type: ignore[union-attr]
+                    if call.thread != thread:
+                        node = None
+                    elif id(call) in starts or self._is_start(call):
+                        break
+                    else:
+                        node = node.following.get(id(call))
+                elif record.thread != thread:
+                    node = None
+                else:
+                    node = node.following.get(id(record.text))  # type: ignore[union-attr]
+                    if node is not None and node.says != _says(record):  # type: ignore[arg-type]
+                        node = None
+            known = node.known if node is not None else None
+            if known is None or known.told != state.told:
+                break
+            if known.types != state.types.version:
+                if known.tensor is not None and state.types.find(known.tensor) != known.dtype:
+                    break
+                known.types = state.types.version
+            if thread in state.current:
+                state.complete(thread)
+            place, more = known.end
+            end_line = records[at + place].line
+            one = replace(
+                known.operation,
+                index=made,
+                line=entry.line,
+                end_line=end_line + more if more else end_line,
+                command_line=records[at + known.command].line if known.command else 0,
+                addresses=entry.addresses,
+                stamp=entry.stamp,
+                elapsed_ns=entry.elapsed_ns,
+            )
+            if known.launches:
+                lines = [replace(x, line=records[at + place].line) for place, x in known.launches]
+                one = replace(one, launches=tuple(lines))
+            if known.gemms:
+                calls = [replace(x, line=records[at + place].line) for place, x in known.gemms]
+                one = replace(one, gemms=tuple(calls))
+            done.append(one)
+            made += 1
+            at = end
+        self._pending = (at, state.told)
+        return at
+
+    def _is_start(self, call: Call) -> bool:
+        """Whether entries of a call begin an operation."""
+        if id(call) in self._starts:
+            return True
+        starts = not call.nested and (call.api in OPS or call.api in FIND_2)
+        if starts:
+            self._starts.add(id(call))
+        return starts
+
+    def _learn(self, until: int) -> None:
+        """Remember the call worked out last, now that the next one begins at ``records[until]``."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        state, (at, told) = self._state, pending
+        group = self._records[at:until]
+        entry, following = group[0], self._records[until]
+        if len(group) > _LONGEST or not isinstance(entry, Entry) or not isinstance(following, Entry):
+            return
+        op = OPS.get(entry.call.api)
+        if op is None or op.api == "miopenExecuteFusionPlan" or told != state.told or self._nodes > _NODES:
+            return
+        build = state.current.get(entry.thread)
+        if build is None or build.entry is not entry or build.index != len(state.done) - 1:
+            return
+        for record in (*group, following):
+            if record.thread != entry.thread or (isinstance(record, Message) and record.kind == "error"):
+                return
+        if any(isinstance(record, Entry) and not record.call.nested for record in group[1:]):
+            return
+        operation = state.complete(entry.thread)
+        assert operation is not None
+        places = {record.line: place for place, record in reversed(list(enumerate(group)))}
+        last = max(place for place, record in enumerate(group) if record.line <= operation.end_line)
+        tensor = stated(entry.call).tensor
+        self._node(group).known = _Known(
+            operation,
+            tensor,
+            (last, operation.end_line - group[last].line),
+            places.get(operation.command_line, 0),
+            tuple((places[one.line], one) for one in operation.launches),
+            tuple((places[one.line], one) for one in operation.gemms),
+            told,
+            state.types.version,
+            state.types.find(tensor) if tensor is not None else (None, False),
+        )
+
+    def _node(self, group: tuple[Record, ...]) -> _Node:
+        first = group[0]
+        assert isinstance(first, Entry)
+        node = self._roots.setdefault(id(first.call), _Node())
+        for record in group[1:]:
+            key, says = (id(record.call), ()) if isinstance(record, Entry) else (id(record.text), _says(record))
+            found = node.following.get(key)
+            if found is None or found.says != says:
+                found = node.following[key] = _Node(says)
+                self._nodes += 1
+            node = found
+        return node
+
+
+def _says(record: Command | Message) -> tuple[str, ...]:
+    return (record.tag,) if isinstance(record, Command) else (record.level, record.function, record.kind)

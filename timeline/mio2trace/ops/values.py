@@ -1,0 +1,237 @@
+"""The values of MIOpen's entries (miopen-log.md 4): each form is told by its own shape."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import msgspec
+
+from mio2trace.model.operation import Shape
+
+DTYPES = (
+    "half", "float", "int32", "int8", "int8x4", "bfloat16", "double", "float8", "bfloat8", "int64",
+)  # fmt: skip
+DTYPE_BYTES = {
+    "half": 2, "float": 4, "int32": 4, "int8": 1, "int8x4": 1, "bfloat16": 2, "double": 8, "float8": 1, "bfloat8": 1,
+    "int64": 8,
+}  # fmt: skip
+KEY_DTYPES = {
+    "FP32": "float", "FP16": "half", "BF16": "bfloat16", "BFP16": "bfloat16", "INT8": "int8", "INT8x4": "int8x4",
+    "INT32": "int32", "FP64": "double", "FP8": "float8", "BF8": "bfloat8", "INT64": "int64",
+}  # fmt: skip
+ALGORITHMS = ("Gemm", "Direct", "FFT", "Winograd", "StaticCompiledGemm", "ImplicitGemm")
+CONV_MODES = ("convolution", "transpose", "convolution", "convolution")  # group and depthwise are groups
+POOL_MODES = ("max", "average", "average-inclusive")
+ACTIVATIONS = (
+    "PASTHRU", "LOGISTIC", "TANH", "RELU", "SOFTRELU", "ABS", "POWER", "CLIPPEDRELU", "LEAKYRELU", "ELU", "CLAMP",
+)  # fmt: skip
+TENSOR_OPS = ("add", "mul", "min", "max")
+
+_INTS = re.compile(r"-?\d+")
+_GROUPS = re.compile(r"\{([^{}]*)\}|([^,{}]+)")
+# Windows pads to 16 digits, and no address there uses them all (miopen-log.md 2.4)
+_POINTER = re.compile(r"0x[0-9a-fA-F]{1,16}|0[0-9A-F]{15}")
+
+
+class Tensor(msgspec.Struct, frozen=True, gc=False):
+    """Lengths in the order N, C, [D,] H, W; strides in elements, empty where the version does not print them."""
+
+    lengths: Shape
+    strides: Shape = ()
+    cast: str = ""
+
+    @property
+    def elements(self) -> int:
+        return product(self.lengths)
+
+
+def product(values: Shape) -> int:
+    """1 for none."""
+    result = 1
+    for value in values:
+        result *= value
+    return result
+
+
+def integers(text: str) -> Shape:
+    """Every decimal integer of a text."""
+    return tuple(int(found[:19]) for found in _INTS.findall(text))
+
+
+@lru_cache(maxsize=1 << 14)
+def tensor(text: str) -> Tensor | None:
+    """``n, c, h, w`` or ``{n, c, h, w}, {strides}, packed,`` (miopen-log.md 4.3); None when empty or something else."""
+    if "{" in text:
+        groups = re.findall(r"\{([^{}]*)\}", text)
+        if not groups or not groups[0].strip():
+            return None
+        lengths = integers(groups[0])
+        strides = integers(groups[1]) if len(groups) > 1 else ()
+        cast = re.search(r"cast_type: (?:miopen)?(\w+)", text)
+        if min(lengths, default=0) < 0:
+            return None
+        return Tensor(lengths, strides if len(strides) == len(lengths) else (), cast[1] if cast else "")
+    if not re.fullmatch(r"\s*\d{1,18}(?:\s*,\s*\d{1,18})*\s*,?\s*", text) or "," not in text:
+        return None
+    return Tensor(integers(text))
+
+
+_NAMES = {4: ("NCHW", "NHWC", "CHWN"), 5: ("NCDHW", "NDHWC"), 3: ("NCW", "NWC")}
+
+
+def packed_strides(lengths: Shape, layout: str) -> Shape:
+    """Strides without gaps of lengths given in N C [D] H W order."""
+    names = {4: "NCHW", 5: "NCDHW", 3: "NCW"}[len(lengths)]
+    strides = {}
+    step = 1
+    for name in reversed(layout):
+        strides[name] = step
+        step *= lengths[names.index(name)]
+    return tuple(strides[name] for name in names)
+
+
+@lru_cache(maxsize=1 << 14)
+def layouts(shape: Tensor) -> tuple[str, ...]:
+    """The layouts that the strides allow: several with dimensions of length 1, none for gaps or unknown strides."""
+    found = []
+    for name in _NAMES.get(len(shape.lengths), ()):
+        packed = packed_strides(shape.lengths, name)
+        if shape.strides and all(
+            mine == theirs for mine, theirs, n in zip(shape.strides, packed, shape.lengths, strict=True) if n > 1
+        ):
+            found.append(name)
+    return tuple(found)
+
+
+def common_layout(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
+    """One layout for each tensor, ``""`` where unknown. Where a tensor allows several, another one decides."""
+    allowed = [layouts(one) for one in tensors]
+    shared = [name for name in (allowed[0] if allowed else ()) if all(name in names for names in allowed if names)]
+    decided = [names[0] for names in allowed if len(names) == 1]
+    out = []
+    for names in allowed:
+        if not names:
+            out.append("")
+        elif shared:
+            out.append(shared[0])
+        else:
+            out.append(next((name for name in decided if name in names), names[0]))
+    return tuple(out)
+
+
+class ConvDescriptor(msgspec.Struct, frozen=True, gc=False):
+    """pads, strides, dilations: height first (depth first in 3-D)."""
+
+    pads: Shape
+    strides: Shape
+    dilations: Shape
+    mode: str = "convolution"
+    groups: int | None = None
+    padding: str = "Default"
+    output_pads: Shape = ()
+
+
+@lru_cache(maxsize=1 << 12)
+def conv_descriptor(text: str) -> ConvDescriptor | None:
+    """The three forms of miopen-log.md 4.4."""
+    parts = [found[1] if found[1] is not None else found[2].strip() for found in _GROUPS.finditer(text)]
+    braced = [found[1] is not None for found in _GROUPS.finditer(text)]
+    fields = [(part, is_braced) for part, is_braced in zip(parts, braced, strict=True) if part.strip() or is_braced]
+    words = [part for part, is_braced in fields if not is_braced]
+    lists = [integers(part) for part, is_braced in fields if is_braced]
+    numbers = [int(word[:19]) for word in words if re.fullmatch(r"-?\d+", word)]
+    mode = "transpose" if any("ranspose" in word for word in words) else "convolution"
+    if lists:
+        if len(lists) < 3 or not len(lists[0]) == len(lists[1]) == len(lists[2]) or not lists[0]:
+            return None
+        padding = next((word.removeprefix("miopenPadding") for word in words if word.startswith("miopenPadding")), "")
+        groups = numbers[0] if numbers else 1
+        return ConvDescriptor(
+            lists[0], lists[1], lists[2], mode, groups, padding or "Default", lists[3] if len(lists) > 3 else ()
+        )
+    if len(numbers) < 6:
+        return None
+    pad_h, pad_w, stride_h, stride_w, dilation_h, dilation_w = numbers[:6]
+    grouped = numbers[6] if len(numbers) > 6 else None
+    return ConvDescriptor((pad_h, pad_w), (stride_h, stride_w), (dilation_h, dilation_w), mode, grouped)
+
+
+class PoolDescriptor(msgspec.Struct, frozen=True, gc=False):
+    """``first`` and ``second`` are pads and strides, or strides and pads in 1.0-1.1: the output size tells."""
+
+    mode: str
+    window: Shape
+    first: Shape
+    second: Shape
+
+
+@lru_cache(maxsize=1 << 12)
+def pool_descriptor(text: str) -> PoolDescriptor | None:
+    """``mode, window, A, B`` with two or three numbers each (miopen-log.md 4.5)."""
+    name, _, rest = text.partition(",")
+    name = name.strip()
+    if name.startswith("Unknown: "):
+        number = integers(name)
+        mode = POOL_MODES[number[0]] if number and 0 <= number[0] < 3 else name
+    else:
+        mode = name.removeprefix("miopenPooling").lower()
+        mode = {"averageinclusive": "average-inclusive"}.get(mode, mode)
+    numbers = integers(rest)
+    if len(numbers) not in (6, 9):
+        return None
+    third = len(numbers) // 3
+    return PoolDescriptor(mode, numbers[:third], numbers[third : 2 * third], numbers[2 * third :])
+
+
+class ActivDescriptor(msgspec.Struct, frozen=True, gc=False):
+    """``mode`` is the number of `ACTIVATIONS`; the three values keep their text."""
+
+    mode: int
+    alpha: str
+    beta: str
+    gamma: str
+
+
+@lru_cache(maxsize=1 << 12)
+def activ_descriptor(text: str) -> ActivDescriptor | None:
+    """``miopenActivationRELU, alpha, beta, gamma,`` (miopen-log.md 4.6)."""
+    parts = [part.strip() for part in text.split(",")]
+    name = parts[0].removeprefix("miopenActivation").replace("PATHTRU", "PASTHRU")
+    if name not in ACTIVATIONS or len(parts) < 4:
+        return None
+    return ActivDescriptor(ACTIVATIONS.index(name), parts[1], parts[2], parts[3])
+
+
+class LrnDescriptor(msgspec.Struct, frozen=True, gc=False):
+    """``mode`` 0 within channel, 1 cross channel; ``n`` the window; the values keep their text."""
+
+    mode: int
+    n: int
+    alpha: str
+    beta: str
+    k: str
+
+
+@lru_cache(maxsize=1 << 10)
+def lrn_descriptor(text: str) -> LrnDescriptor | None:
+    """``mode, N, alpha, beta, K,``."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) < 5 or not parts[1].isdigit():
+        return None
+    return LrnDescriptor(1 if "Cross" in parts[0] or parts[0] == "1" else 0, int(parts[1][:9]), *parts[2:5])
+
+
+def pointer(text: str) -> int:
+    """A buffer's address; 0 for null, for a number and for anything else (miopen-log.md 4.1)."""
+    return int(text, 16) if _POINTER.fullmatch(text) else 0
+
+
+def number(text: str | None) -> int | None:
+    """A decimal integer of sane length."""
+    return int(text) if text is not None and re.fullmatch(r"-?\d{1,19}", text) else None
+
+
+def shape_text(shape: Shape) -> str:
+    """``64x3x224x224``."""
+    return "x".join(map(str, shape))

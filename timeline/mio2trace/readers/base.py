@@ -1,0 +1,35 @@
+"""The contract of a reader: a module with ``NAME``, ``sniff(head)`` and ``read(source, options, notes)``."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from mio2trace.model.log import FrameworkLog
+from mio2trace.model.miopen import MiopenLog
+from mio2trace.model.profile import Profile
+from mio2trace.model.tf import TfProfile, TfView
+from mio2trace.notes import Notes
+from mio2trace.source import Source
+
+Records = list[Profile | FrameworkLog | MiopenLog | TfProfile | TfView]
+
+
+class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What to keep. ``host_calls``: every API call; ``repetition``: which statistical repetition of a CK record."""
+
+    host_calls: bool = False
+    repetition: int | None = None
+
+
+class Reader(Protocol):
+    """What a format module offers."""
+
+    NAME: str
+
+    def sniff(self, head: bytes) -> bool:
+        """Whether the first 64 KiB are of this format; cheap, and true for one format only."""
+
+    def read(self, source: Source, options: ReadOptions, notes: Notes) -> Records:
+        """The records of ``source``. Raises `InputError` when it cannot be used at all."""

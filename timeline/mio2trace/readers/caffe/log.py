@@ -1,0 +1,294 @@
+"""Caffe's log: glog lines of ``caffe time`` and of the net's construction (dvdt-ck.md 2.1).
+
+    I1120 10:46:48.020552  2155 caffe.cpp:465]      conv1<TAB>forward: 30.968 ms.
+    I20261120 05:46:51.769948  2308 caffe.cpp:473] Average Forward pass: 535.215 ms.
+
+Stamps are local time; the four-digit form has no year. Which stamps bound anything is not decided here.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import AnyStr
+
+from mio2trace.model.log import Direction, FrameworkLog, LayerTime, LocalTime, LogEvent, LogEventKind, NetLayer
+from mio2trace.notes import Notes
+
+GLOG = re.compile(
+    rb"[IWEF](\d{4})?(\d\d)(\d\d)\s+(\d\d):(\d\d):(\d\d)\.(\d{6})\s+\d+\s+[^\s\]]+:\d+\]\s?(.*)",
+    re.DOTALL,
+)
+GLOG_HEAD = re.compile(rb"[IWEF](?:\d{4})?\d{4}\s+\d\d:\d\d:\d\d\.\d{6}\s+\d+\s+[^\s\]]+:\d+\]")
+_LAYER = re.compile(
+    r"\s*(\S.*?)\s+(forward|backward):\s+(\S+)\s*(ms|milli ?seconds|seconds)\b", re.IGNORECASE | re.ASCII
+)
+_UNIT_NS = {"ms": 1_000_000, "milliseconds": 1_000_000, "milli seconds": 1_000_000, "seconds": 1_000_000_000}
+_LAYER_ENDED = re.compile(r"\s*\[(Forward|Backward)\] Layer (.+?), (?:top blob|bottom blob|param blob) ")
+_ITERATION = re.compile(r"Iteration: (\d{1,9}) forward-backward time: ([-+.\deE]+) ms")
+_TESTING = re.compile(r"Testing for (\d{1,9}) iterations")
+_AVERAGE = re.compile(
+    r"(Average Forward pass|Average Backward pass|Average Forward-Backward|Total Time): ([-+.\deE]+) ms"
+)
+_AVERAGES: dict[str, LogEventKind] = {
+    "Average Forward pass": "average forward",
+    "Average Backward pass": "average backward",
+    "Average Forward-Backward": "average iteration",
+    "Total Time": "total",
+}
+_PHRASES: tuple[tuple[str, LogEventKind], ...] = (
+    ("Performing Forward", "forward begins"),
+    ("Initial loss:", "forward ends"),
+    ("Performing Backward", "backward begins"),
+    ("*** Benchmark begins ***", "benchmark begins"),
+    ("Average time per layer:", "average begins"),
+    ("*** Benchmark ends ***", "benchmark ends"),
+)
+_BEGINNINGS = tuple(phrase for phrase, _ in _PHRASES)
+_SETTING_UP = re.compile(r"Setting up (.+)")
+_TOP_SHAPE = re.compile(r"Top shape: ((?:\d+ )+)\(")
+_NET_TEXT = "Initializing net from parameters:"
+_NET_FIELD = re.compile(rb'  (name|type): "(.*)"\s*$')
+_NET_LINE = re.compile(rb"\s*(?:\w+\s*[:{]|\}|$)")
+
+
+LEAP_YEAR = 2000
+"""Stands for a year that is not known: its February has 29 days."""
+LONGEST_PRINTED_NS = 10**16
+"""115 days: what is longer is a timer that went wrong (1.8e13 ms occurs in published records)."""
+
+
+def milliseconds(text: str) -> int | None:
+    """Nanoseconds of a printed ``%g`` number of milliseconds; None when it is no number or negative."""
+    return _nanoseconds(text, 1_000_000)
+
+
+def _nanoseconds(text: str, unit: int) -> int | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return round(value * unit) if 0 <= value * unit < LONGEST_PRINTED_NS else None
+
+
+def local_time(
+    year: AnyStr | None,
+    month: AnyStr,
+    day: AnyStr,
+    hour: AnyStr,
+    minute: AnyStr,
+    second: AnyStr,
+    fraction: AnyStr | None,
+) -> LocalTime | None:
+    """A stamp from its digits, those of a second's ``fraction`` at most nine; None when there is no such moment."""
+    date, clock = _date(year or None, month, day), _clock_ns(hour, minute, second)
+    if date is None or clock is None:
+        return None
+    part = int(fraction) * 10 ** (9 - len(fraction)) if fraction else 0
+    return LocalTime(*date, clock + part)
+
+
+@lru_cache(maxsize=1 << 8)
+def _date(year: str | bytes | None, month: str | bytes, day: str | bytes) -> tuple[int, int, int] | None:
+    years, months, days = int(year or 0), int(month), int(day)
+    if not 1 <= months <= 12 or (year and not years):
+        return None
+    return (years, months, days) if 1 <= days <= calendar.monthrange(years or LEAP_YEAR, months)[1] else None
+
+
+@lru_cache(maxsize=1 << 8)
+def _clock_ns(hour: str | bytes, minute: str | bytes, second: str | bytes) -> int | None:
+    """From midnight."""
+    hours, minutes, seconds = int(hour), int(minute), int(second)
+    return ((hours * 60 + minutes) * 60 + seconds) * 1_000_000_000 if hours <= 23 and seconds <= 60 else None
+
+
+class CaffeDecoder:
+    """Takes the glog lines of a log and the net text among them, yields the `FrameworkLog` at the end."""
+
+    def __init__(self, source: int, place: str, notes: Notes) -> None:
+        self._source = source
+        self._place = place
+        self._notes = notes
+        self._layers: list[LayerTime] = []
+        self._events: list[LogEvent] = []
+        self._net: dict[str, NetLayer] = {}
+        self._tops: dict[str, list[str]] = {}
+        self._types: dict[str, str] = {}
+        self._position: dict[str, int] = {}
+        self._index: dict[str, int] = {}  # layers are printed in net order
+        self._in_net_text = False
+        self._net_name = ""
+        self._setting_up = ""
+        self._iterations: int | None = None
+        self._first: LocalTime | None = None
+        self._last: LocalTime | None = None
+        self.lines = 0
+
+    @property
+    def in_net_text(self) -> bool:
+        """Whether the next line may belong to a printed net."""
+        return self._in_net_text
+
+    def feed(self, number: int, line: bytes) -> bool:
+        """Take a line if it is a glog line or part of a printed net."""
+        match = GLOG.match(line) or GLOG.search(line) if b"]" in line else None
+        if match is None:
+            return self._in_net_text and self._net_line(line)
+        *digits, text = match.groups()
+        stamp = local_time(*digits)
+        if stamp is None:
+            return self._in_net_text and self._net_line(line)
+        self._in_net_text = False
+        self.lines += 1
+        self._first = self._first or stamp
+        self._last = stamp
+        self._text(number, stamp, text.rstrip().decode(errors="replace"))
+        return True
+
+    def finish(self) -> FrameworkLog:
+        runs = sum(event.kind == "benchmark begins" for event in self._events)
+        if runs > 1:
+            self._notes.remark("log of several benchmarks, one after another", f"{self._place}: {runs}")
+        names = dict.fromkeys((*self._tops, *self._types))
+        return FrameworkLog(
+            source=self._source,
+            layers=tuple(self._layers),
+            events=tuple(self._events),
+            net=tuple(
+                NetLayer(
+                    source=self._source,
+                    line=self._position.get(name, 0),
+                    layer=name,
+                    type=self._types.get(name, ""),
+                    tops=tuple(self._tops.get(name, ())),
+                )
+                for name in names
+            ),
+            iterations=self._iterations,
+            first_stamp=self._first,
+            last_stamp=self._last,
+        )
+
+    def _net_line(self, line: bytes) -> bool:
+        if _NET_LINE.match(line) is None:
+            return False  # another program's, in between
+        match = _NET_FIELD.match(line)
+        if match:
+            value = match[2].decode(errors="replace")
+            if match[1] == b"name":
+                self._net_name = value
+            else:
+                self._types.setdefault(self._net_name, value)
+        return True
+
+    def _text(self, number: int, stamp: LocalTime, text: str) -> None:
+        for decode in _DECODERS:
+            if decode(self, number, stamp, text):
+                return
+
+    def _event(
+        self,
+        kind: LogEventKind,
+        line: int,
+        stamp: LocalTime,
+        *,
+        text: str = "",
+        direction: Direction | None = None,
+        number: int | None = None,
+        duration_ns: int | None = None,
+    ) -> None:
+        self._events.append(
+            LogEvent(
+                source=self._source,
+                line=line,
+                kind=kind,
+                stamp=stamp,
+                text=text,
+                direction=direction,
+                number=number,
+                duration_ns=duration_ns,
+            )
+        )
+
+    def _layer(self, line: int, stamp: LocalTime, text: str) -> bool:
+        match = _LAYER.match(text) if "ward:" in text.lower() else None
+        if match is None:
+            return False
+        printed = _nanoseconds(match[3], _UNIT_NS[match[4].lower()])
+        name = match[1]
+        index = self._index.setdefault(name, len(self._index))
+        if printed is None:
+            self._notes.add("printed layer time that cannot be", f"{self._place}:{line}: {match[3]} {match[4]}"[:80])
+            return True
+        direction: Direction = "forward" if match[2].lower() == "forward" else "backward"
+        self._layers.append(
+            LayerTime(
+                source=self._source,
+                line=line,
+                index=index,
+                layer=name,
+                direction=direction,
+                printed_ns=printed,
+                stamp=stamp,
+            )
+        )
+        return True
+
+    def _phrase(self, line: int, stamp: LocalTime, text: str) -> bool:
+        if not text.startswith(_BEGINNINGS):
+            return False
+        for phrase, kind in _PHRASES:
+            if text.startswith(phrase):
+                self._event(kind, line, stamp)
+                return True
+        return False
+
+    def _number(self, line: int, stamp: LocalTime, text: str) -> bool:
+        if text[:1] not in "ITA":
+            return False
+        if match := _ITERATION.match(text):
+            self._event("iteration", line, stamp, number=int(match[1]), duration_ns=milliseconds(match[2]))
+        elif match := _TESTING.match(text):
+            self._iterations = int(match[1])
+            self._event("testing", line, stamp, number=int(match[1]))
+        elif match := _AVERAGE.match(text):
+            self._event(_AVERAGES[match[1]], line, stamp, duration_ns=milliseconds(match[2]))
+        else:
+            return False
+        return True
+
+    def _ended(self, line: int, stamp: LocalTime, text: str) -> bool:
+        match = _LAYER_ENDED.match(text) if "] Layer " in text else None
+        if match is None:
+            return False
+        self._event(
+            "layer ended", line, stamp, text=match[2], direction="forward" if match[1] == "Forward" else "backward"
+        )
+        return True
+
+    def _construction(self, line: int, stamp: LocalTime, text: str) -> bool:
+        if text.startswith(_NET_TEXT):
+            self._in_net_text = True
+            self._net_name = ""
+        elif match := _SETTING_UP.match(text):
+            self._setting_up = match[1]
+            self._tops[self._setting_up] = []
+            self._position[self._setting_up] = line
+            self._event("setting up", line, stamp, text=self._setting_up)
+        elif (match := _TOP_SHAPE.match(text)) and self._setting_up:
+            self._tops[self._setting_up].append("x".join(match[1].split()))
+        else:
+            return False
+        return True
+
+
+_DECODERS: tuple[Callable[[CaffeDecoder, int, LocalTime, str], bool], ...] = (
+    CaffeDecoder._layer,
+    CaffeDecoder._phrase,
+    CaffeDecoder._number,
+    CaffeDecoder._ended,
+    CaffeDecoder._construction,
+)

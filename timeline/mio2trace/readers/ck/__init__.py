@@ -1,0 +1,1 @@
+"""Collective Knowledge's experiment records."""

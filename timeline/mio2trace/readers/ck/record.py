@@ -1,0 +1,260 @@
+"""CK experiment records: raw repetitions, ``tmp-ck-timer.json``, ``per_layer_info`` (dvdt-ck.md 2.2, 3).
+
+    {"characteristics_list": [{"run": {"per_layer_info": [...], "dvdt_prof": [...], "run_success": "yes"}}, ...]}
+    {"per_layer_info": [{"direction": "forward", "index": 0, "label": "00: data", "time_ms": 0.02,
+                         "timestamp": "1103 15:39:29.318205"}, ...], "time_fw_ms": 6.57}
+    [{"direction": "forward", "index": 0, "label": "00: data", ...}, ...]
+
+A directory is a CK repository or entry: `locate` finds its points.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from mio2trace.model.log import Direction, FrameworkLog, LayerTime, LocalTime
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.caffe.log import LONGEST_PRINTED_NS, local_time
+from mio2trace.readers.opencl.dvdt_json import read_array
+from mio2trace.source import Source
+
+NAME = "CK experiment record"
+
+LAST_LAYER = 1_000_000
+"""A higher index is damage."""
+
+T = TypeVar("T")
+
+_SNIFF_OBJECT = re.compile(
+    rb'\s*\{.*?"(?:characteristics_list|per_layer_info|dvdt_prof|execution_time_list_opencl|time_fw_ms)"\s*:', re.DOTALL
+)
+_SNIFF_ARRAY = re.compile(rb'\s*\[\s*\{[^{}]*"(?:label|direction|time_ms)"\s*:')
+_POINTS = ("ckp-*.0001.json", "*/ckp-*.0001.json", "*/*/ckp-*.0001.json")
+"""In an entry, a module's folder, a repository."""
+_STAMP = re.compile(r"(\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?$")
+_PLACEHOLDER = "0101 00:00:00.000000"
+_EMPTY = re.compile(rb"\s*(?:null|\[\s*\]|\{\s*\}|\"\"|)\s*")
+_LABEL = re.compile(r"\d+: (.+)", re.DOTALL)
+
+
+class _LayerInfo(msgspec.Struct, gc=False):
+    label: str
+    direction: str
+    index: int
+    time_ms: int | float
+    timestamp: str = ""
+
+
+class _Run(msgspec.Struct):
+    per_layer_info: msgspec.Raw = msgspec.Raw(b"")
+    dvdt_prof: msgspec.Raw = msgspec.Raw(b"")
+    run_success: Any = None
+    run_success_bool: Any = None
+    time_fw_ms: Any = None
+    time_bw_ms: Any = None
+    execution_time_list_opencl: msgspec.Raw = msgspec.Raw(b"")
+    iterations: Any = msgspec.field(default=None, name="REAL_ENV_CK_CAFFE_ITERATIONS")
+
+    @property
+    def succeeded(self) -> bool:
+        return self.run_success == "yes" or self.run_success_bool is True
+
+    @property
+    def has_data(self) -> bool:
+        return any(_EMPTY.fullmatch(raw) is None for raw in (self.per_layer_info, self.dvdt_prof))
+
+    @property
+    def failed(self) -> bool:
+        """It says so: many records do not say anything."""
+        return self.run_success == "no" or self.run_success_bool is False
+
+
+class _Repetition(msgspec.Struct):
+    run: _Run = msgspec.field(default_factory=_Run)
+
+
+class _Record(msgspec.Struct):
+    characteristics_list: list[_Repetition] | None = None
+    features: msgspec.Raw = msgspec.Raw(b"")
+
+
+def sniff(head: bytes) -> bool:
+    return (_SNIFF_OBJECT.match(head) or _SNIFF_ARRAY.match(head)) is not None
+
+
+def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
+    """The chosen repetition. Raises `InputError` for damaged JSON, a missing repetition or a record without data."""
+    text = source.read()
+    if text.lstrip()[:1] == b"[":
+        layers = _layers(msgspec.Raw(text), source, "$", notes)
+        if not layers:
+            raise InputError(f"{source.name}: $: no layer entry can be read; expected those of per_layer_info")
+        return [FrameworkLog(source=source.index, layers=layers)]
+    record = _decode(text, _Record, source.name)
+    if record.characteristics_list is None:
+        run, path = _decode(text, _Run, source.name), "$"
+        if run.failed:
+            notes.add("the run says that it failed", source.name)
+        if options.repetition:
+            raise InputError(f"{source.name}: no repetition {options.repetition}; it holds a single run")
+    else:
+        number = _choose(record.characteristics_list, options.repetition, source.name, notes)
+        run, path = record.characteristics_list[number].run, f"$.characteristics_list[{number}].run"
+    records: Records = []
+    if bytes(run.dvdt_prof)[:1] == b"[":
+        place = f"{source.name}: {path}.dvdt_prof"
+        profile = read_array([bytes(run.dvdt_prof)], source.index, place, options, notes)
+        if profile.calls:
+            records.append(profile)
+    if bytes(run.execution_time_list_opencl)[:1] == b"[" and not records:
+        notes.add("kernel times without a time line (execution_time_list_opencl) not drawn", source.name)
+    layers = _layers(run.per_layer_info, source, f"{path}.per_layer_info", notes)
+    device_name = _device_name(record.features)
+    if layers or run.time_fw_ms is not None:
+        records.append(
+            FrameworkLog(
+                source=source.index,
+                layers=layers,
+                iterations=_iterations(run.iterations),
+                average_forward_ns=_ms(run.time_fw_ms),
+                average_backward_ns=_ms(run.time_bw_ms),
+                device_name=device_name,
+            )
+        )
+    if not records:
+        raise InputError(f"{source.name}: {path}: neither per_layer_info nor dvdt_prof; expected one of them with data")
+    return records
+
+
+def locate(directory: str, tags: tuple[str, ...], notes: Notes) -> str:
+    """The point's raw repetitions (``ckp-*.0001.json``) below a CK entry, module or repository directory.
+
+    With ``tags``, entries whose ``.cm/meta.json`` has all of them, as `ck search --tags` does. Of several points the
+    first in the order of their paths is taken, and said. Raises `InputError` when there is none.
+    """
+    root = Path(directory)
+    points = sorted(path for pattern in _POINTS for path in root.glob(pattern))
+    name = root.name or str(root)
+    if not points:
+        raise InputError(f"{name}: a directory without ckp-*.0001.json; expected a CK entry or repository")
+    chosen = [path for path in points if set(tags) <= _tags(path.parent)]
+    if not chosen:
+        raise InputError(f"{name}: none of its {len(points)} points has the tags {','.join(tags)}")
+    taken = f"{chosen[0].parent.name}/{chosen[0].name}"
+    if len(chosen) > 1:
+        notes.remark("several points fit: took the first (--tags chooses)", f"{taken} of {len(chosen)}")
+    else:
+        notes.remark("took the only point that fits", taken)
+    return str(chosen[0])
+
+
+def _tags(entry: Path) -> set[str]:
+    try:
+        meta = msgspec.json.decode((entry / ".cm" / "meta.json").read_bytes(), type=dict[str, Any])
+    except (OSError, ValueError, RecursionError):
+        return set()
+    tags = meta.get("tags")
+    return {tag for tag in tags if isinstance(tag, str)} if isinstance(tags, list) else set()
+
+
+def _choose(repetitions: list[_Repetition], wanted: int | None, place: str, notes: Notes) -> int:
+    if wanted is not None:
+        if not 0 <= wanted < len(repetitions):
+            raise InputError(f"{place}: no repetition {wanted}; it has {len(repetitions)}, counted from 0")
+        if not repetitions[wanted].run.succeeded:
+            notes.add("the chosen repetition does not say that it succeeded", f"{place}: {wanted}")
+        return wanted
+    with_data = [number for number, repetition in enumerate(repetitions) if repetition.run.has_data]
+    for number in with_data:
+        if repetitions[number].run.succeeded:
+            if len(repetitions) > 1:
+                notes.remark(
+                    "one of several repetitions taken, counted from 0 (--repetition chooses)",
+                    f"{place}: {number} of {len(repetitions)}",
+                )
+            return number
+    if with_data:
+        notes.add(
+            "no repetition with data says that it succeeded: took the first with data",
+            f"{place}: {with_data[0]} of {len(repetitions)}",
+        )
+        return with_data[0]
+    raise InputError(
+        f"{place}: $.characteristics_list: {len(repetitions)} repetitions, none with per_layer_info or dvdt_prof"
+    )
+
+
+def _decode(text: bytes, kind: type[T], place: str) -> T:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{place}: not a readable CK record: {error}") from None
+
+
+def _layers(raw: msgspec.Raw, source: Source, path: str, notes: Notes) -> tuple[LayerTime, ...]:
+    if bytes(raw) in (b"", b"null"):
+        return ()
+    try:
+        items: list[msgspec.Raw] = msgspec.json.decode(raw, type=list[msgspec.Raw])
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{source.name}: {path}: expected an array of layers: {error}") from None
+    layers = []
+    for position, item in enumerate(items):
+        try:
+            info = msgspec.json.decode(item, type=_LayerInfo)
+            direction: Direction = {"forward": "forward", "backward": "backward"}[info.direction]  # type: ignore[assignment]
+            printed = _ms(info.time_ms)
+            if printed is None or not 0 <= info.index <= LAST_LAYER:
+                raise ValueError(f"time_ms {info.time_ms}, index {info.index}")
+        except (KeyError, ValueError, RecursionError) as error:
+            notes.add("layer entry that could not be read", f"{source.name}: {path}[{position}]: {error}")
+            continue
+        label = _LABEL.match(info.label)
+        layers.append(
+            LayerTime(
+                source=source.index,
+                index=info.index,
+                layer=(label[1] if label else info.label) or f"layer {info.index}",
+                direction=direction,
+                printed_ns=printed,
+                stamp=_stamp(info.timestamp),
+            )
+        )
+    return tuple(layers)
+
+
+def _stamp(text: str) -> LocalTime | None:
+    match = _STAMP.match(text)
+    if match is None or text == _PLACEHOLDER:
+        return None
+    return local_time(*match.groups())
+
+
+def _ms(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < LONGEST_PRINTED_NS / 1e6:
+        return None
+    return round(value * 1_000_000)
+
+
+def _iterations(value: Any) -> int | None:
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if number > 0 else None
+
+
+def _device_name(features: msgspec.Raw) -> str:
+    """``features.platform.gpu.name``; CK's platform names may end in a NUL character."""
+    try:
+        value = msgspec.json.decode(bytes(features) or b"{}")
+        for key in ("platform", "gpu", "name"):
+            value = value[key]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return value.replace("\0", "").strip() if isinstance(value, str) else ""

@@ -1,0 +1,1 @@
+"""MIOpen's log, from 1.0 to today."""

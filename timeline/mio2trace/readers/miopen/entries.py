@@ -1,0 +1,133 @@
+"""Entries under way, one a thread: header, parameters, brace (miopen-log.md 3); headers that a terminal wrapped."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mio2trace.model.log import LocalTime
+from mio2trace.notes import Notes
+from mio2trace.readers.miopen.lines import NOT_KEPT, api_name
+from mio2trace.readers.miopen.records import NO_PREFIX, Collected, Header
+from mio2trace.readers.miopen.replay import Replay
+
+
+class Open(msgspec.Struct):
+    """An entry under way. ``raw`` is the header's line, ``lines`` the parameter lines without prefix, with their ends.
+
+    ``bare`` is None until the first parameter shows the layout.
+    """
+
+    header: Header
+    raw: bytes
+    bare: bool | None
+    line: int
+    last: int
+    stamp: LocalTime | None
+    elapsed_ns: int | None
+    lines: list[bytes]
+
+
+class Entries:
+    """``opens`` by thread, ``current`` that of ``thread``; ``wrapped`` is a header that lacks its brace so far."""
+
+    def __init__(self, out: Collected, replay: Replay, notes: Notes) -> None:
+        self._out = out
+        self._replay = replay
+        self._notes = notes
+        self.thread: int | None = None
+        self.current: Open | None = None
+        self.opens: dict[int | None, Open] = {}
+        self.wrapped: list[bytes] = []
+        self._line = 0
+        self._bare: bool | None = None
+
+    def turn_to(self, thread: int | None) -> None:
+        """The lines to come are those of another thread."""
+        self.thread = thread
+        self.current = self.opens.get(thread)
+
+    def finish(self) -> None:
+        """No line follows: what is under way is kept, marked incomplete."""
+        if self.wrapped:
+            self.give_up_header()
+        for entry in list(self.opens.values()):
+            self.cut(entry)
+
+    def header(self, number: int, text: bytes, raw: bytes, bare: bool | None, plain: bytes) -> None:
+        """A header; ``raw`` is the line when it holds nothing else, ``plain`` its prefix without times."""
+        end = text.rfind(b"{")
+        if end < 0:
+            self.wrapped = [text]
+            self._line = number
+            self._bare = bare
+            return
+        if text[end + 1 :].strip():
+            raw = b""
+        words = text.partition(b"(")[0].split()
+        if not words:
+            self._out.counts["stray"] += 1
+            return
+        name = words[-1].lstrip(b"*&")
+        scope, _, last = name.rpartition(b"::")
+        api = api_name(last)
+        nested = bool(scope) and not api.startswith("miopen")
+        keep = nested or not NOT_KEPT.fullmatch(api)
+        sets_type = api.startswith("miopenSet") and "TensorDescriptor" in api and "Problem" not in api
+        prefix = plain if raw and bare is None else NO_PREFIX
+        header = Header(api=api, nested=nested, keep=keep, sets_type=sets_type, prefix=prefix, thread=self.thread)
+        self.begin(header, raw, bare, number)
+
+    def begin(self, header: Header, raw: bytes, bare: bool | None, number: int) -> Open:
+        """An entry from here on; one that is under way in the thread ends without its brace."""
+        if self.current is not None:
+            self.cut(self.current)
+        entry = Open(header, raw, bare, number, number, self._out.stamp, self._out.elapsed, [])
+        self.current = self.opens[self.thread] = entry
+        return entry
+
+    def append(self, entry: Open, number: int, line: bytes) -> None:
+        """A parameter's line, without its end."""
+        entry.lines.append(line + b"\n")
+        entry.last = number
+
+    def unwrap(self) -> bool:
+        """Put a wrapped header together once its brace has come."""
+        text = b"".join(self.wrapped)
+        if b"{" in self.wrapped[-1]:
+            self.wrapped = []
+            self.header(self._line, text, b"", self._bare, NO_PREFIX)
+            return True
+        if len(self.wrapped) > 6 or len(text) > 4000:
+            self.give_up_header()
+            return False
+        return True
+
+    def give_up_header(self) -> None:
+        """A header whose brace never came: what is there is kept."""
+        text = b"".join(self.wrapped)
+        self.wrapped = []
+        self.header(self._line, text + b"{", b"", False, NO_PREFIX)
+        if self.current is not None:
+            self.cut(self.current)
+
+    def close(self, entry: Open, number: int) -> None:
+        """The closing brace."""
+        self.opens.pop(self.thread, None)
+        self.current = None
+        header = entry.header
+        if entry.raw:
+            self._replay.learn_header(entry.raw, header)
+        self._finish(entry, number, True)
+
+    def cut(self, entry: Open) -> None:
+        """An entry whose closing brace never came."""
+        self.opens.pop(entry.header.thread, None)
+        if entry is self.current:
+            self.current = None
+        self._out.counts["cut entry"] += 1
+        self._notes.add("MIOpen entry cut off", f"line {entry.line}")
+        self._finish(entry, entry.last, False)
+
+    def _finish(self, entry: Open, end: int, complete: bool) -> None:
+        body = b"".join(entry.lines)
+        self._out.add_entry(entry.header, entry.line, end, body, entry.stamp, entry.elapsed_ns, complete)

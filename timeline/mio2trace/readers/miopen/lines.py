@@ -1,0 +1,83 @@
+"""What the lines of a MIOpen log look like: prefix, header, parameter, command, level line (miopen-log.md 2 to 8)."""
+
+from __future__ import annotations
+
+import re
+
+from mio2trace.model.log import LocalTime
+
+MAX_PARAMS = 16  # miopen-log.md 3.3: never more are printed
+
+PREFIX = re.compile(
+    rb"(?:(?<!\S)(?:\S+ )?(?P<tid>\d{1,10}) )?MIOpen(?P<backend>\((?:HIP|OpenCL)\))?"
+    rb"(?:\s+(?P<elapsed>\d{1,12}\.\d{3}))?(?: \((?P<date>\d{4}-[^)]*)\))?: ?"
+)
+ANSI = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+LEVEL = re.compile(rb"(?:\w+ )?(Error|Warning|Info2?|Trace|Fatal) \[([^\]]*)\](?: (.*))?$", re.DOTALL)
+COMMAND = re.compile(rb"Command \[([^\]]*)\]\s+(?:\S*/)?MIOpenDriver(?:\.exe)?:?\s+(\S.*)$", re.DOTALL)
+OLD_COMMAND = re.compile(rb"(?:^|[\s:])(miopen\w+): (?:\S*/)?MIOpenDriver(?:\.exe)?:? +(\S.*)$", re.DOTALL)
+BARE_COMMAND = re.compile(rb"^[\s>$#`]*(?:\S*/)?MIOpenDriver(?:\.exe)?:? +([A-Za-z]\w*(?: .*)?)$", re.DOTALL)
+SIGNATURE = re.compile(rb"\s*(?:(?:miopenStatus_t|const\s+char|void|bool|auto|int|size_t)[\s*&]|(?:miopen|std)::)")
+PARAM = re.compile(rb"\s*(?:[A-Za-z_][\w.>()\[\]-]*|\".*?\"|name \+ .*?) =(?:\s|$)")
+REDUCE_PART = re.compile(rb"\s*[A-Z][\w ]* : -?\d+\s*$")
+DEBUG_LAUNCH = re.compile(rb"kernel_name = .*?local_work_dim = \{[^}]*\}")
+PERFORMANCE = (b'{"solution"', b'{"performance"')
+KEY = re.compile(r"[Kk]ey:? (\S+)")
+_RANGE = re.compile(rb"s_api = (\w+)((?: \| .*)?)$", re.DOTALL)
+_FUNCTION = re.compile(rb"[\w~<>]*")
+_DATE = re.compile(rb"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})")
+WORDS = (b"MIOpen", b"miopen", b"l_name = ", b"s_api = ", b" Verif", b" descr")
+BEGINNINGS = (
+    *PERFORMANCE, b"rnn", b"stats: ", b"GPU Kernel", b"PRNG seed", b"Warm-up: ", b"- id: ",
+    b"SetTensor", b"CopyTensor", b"ScaleTensor",
+)  # fmt: skip
+DRIVER_OUTPUT = re.compile(
+    rb"^(?:MIOpen (?:Forward|Backward)|GPU Kernel|stats: |PRNG seed|Warm-up: |- id: \d|.* Verif(?:y|ies) )"
+)
+# Prints of some builds, "descritor" as they spell it (miopen-log.md 2.3)
+TENSOR_PRINT = re.compile(rb"^(?:(?:Set|Copy|Scale)Tensor|(?:src |dst )?(?:real|flat) descrip?tor: [\d, ]+)\s*$")
+CLOSE = frozenset((b"}\n", b"}\r\n", b"}"))
+NOT_KEPT = re.compile(
+    r"miopen(?:Destroy\w*|Get\w*|Query\w*|EnableProfiling|\w*GetWorkSpaceSize\w*|\w*WorkSpaceSize|\w*WorkspaceSize\w*"
+    r"|Create\w*Descriptor\w*|CreateOperatorArgs|Create(?:WithStream)?|Derive\w*|SetStream|SetAllocator"
+    r"|\w*SolutionCount\w*|(?:Load|Save)Solution|Init\w*Descriptor"
+    r"|Set\w*(?:Pooling|Activation|LRN|RNN|Dropout|CTC|Convolution|ReduceTensor)\w*)"
+)
+"""Calls that say nothing about an operation."""
+
+
+def parse_range(text: str) -> tuple[str, bytes] | None:
+    """(api, body) of a ROCTX range text ``s_api = miopenX | name = value | ...`` (miopen-log.md 9.4)."""
+    found = _RANGE.search(text.encode())
+    if found is None:
+        return None
+    parts = [part for part in found[2].split(b" | ") if part.strip(b" |")]
+    return api_name(found[1]), b"".join(part.strip(b" |") + b"\n" for part in parts)
+
+
+def api_name(name: bytes) -> str:
+    """A function's name without the suffix of wrapper builds (miopen-log.md 9.5); ``unnamed`` for what can be none."""
+    return name.decode().removesuffix("_impl") if _FUNCTION.fullmatch(name) else "unnamed"
+
+
+def is_of_interest(line: bytes) -> bool:
+    """Whether a line outside of any entry may be one of ours."""
+    return line.startswith(BEGINNINGS) or any(word in line for word in WORDS)
+
+
+def type_and_shape(body: bytes) -> tuple[bytes, bytes]:
+    """The lines of a Set call that give the type and the shape; none for a call of another form."""
+    old, _, rest = body.partition(b"\n")
+    dtype, _, shape = rest.partition(b"\n")
+    if not old.lstrip().startswith(b"tensorDesc") or not dtype.lstrip().startswith(b"dataType"):
+        return b"", b""
+    return dtype, shape
+
+
+def stamp_of(date: bytes | None) -> LocalTime | None:
+    """``2026-11-20T11:39:11.123Z``: local time, whatever the Z says."""
+    found = _DATE.search(date) if date else None
+    if found is None:
+        return None
+    year, month, day, hour, minute, second, milli = (int(part) for part in found.groups())
+    return LocalTime(year, month, day, ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + milli * 1_000_000)

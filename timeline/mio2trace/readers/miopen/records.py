@@ -1,0 +1,155 @@
+"""The records of a MIOpen log as they come in, and what they share."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from mio2trace.model.log import LocalTime
+from mio2trace.model.miopen import Call, Command, Entry, Message, cut_addresses
+from mio2trace.readers.miopen.lines import KEY, type_and_shape
+
+INTERN = 1 << 13  # texts of each kind kept for sharing
+
+_BASE_WORD = re.compile(r"[A-Za-z]\w{0,30}", re.ASCII)
+NO_PREFIX = b"\n\n"  # no line has it
+
+
+class Unit(msgspec.Struct):
+    """Text met before, with what to do when it comes again: a line that tells the same, or an entry.
+
+    ``pieces`` are the texts between the addresses, ``digits`` the length of each address, ``cut`` takes a text apart
+    into both (None without addresses); ``size`` in bytes. What is kept is one of ``call``, ``command`` and
+    ``message``; the latter two hold any line's number. ``shape`` and ``dtype`` are those of a Set call, which is worth
+    keeping when it gives a shape another type than the call before. ``key`` is what a message looks for. A line with a
+    prefix turns to its ``thread``; without one it is of the thread before. ``after`` is the place in the history after
+    its last appearance. ``taken`` counts.
+    """
+
+    count: str
+    pieces: tuple[bytes, ...]
+    digits: tuple[int, ...]
+    size: int
+    thread: int | None
+    lines: int = 1
+    cut: Callable[[bytes, int], tuple[bytes, ...]] | None = None
+    call: Call | None = None
+    command: Command | None = None
+    message: Message | None = None
+    shape: bytes = b""
+    dtype: bytes = b""
+    key: str | None = None
+    prefixed: bool = True
+    after: int = 0
+    taken: int = 0
+
+
+class Header(msgspec.Struct, kw_only=True):
+    """What a header line says; learned once per distinct line, to take the whole entry at its next appearance.
+
+    ``prefix`` begins the line. ``units`` are the entries met, by their text with the addresses cut out and their
+    lengths; None for one that must be read line by line.
+    """
+
+    api: str
+    nested: bool = False
+    keep: bool = True
+    sets_type: bool = False
+    prefix: bytes = NO_PREFIX
+    thread: int | None = None
+    units: dict[bytes, Unit | None] = {}
+
+
+Clock = Callable[[int], tuple[LocalTime | None, int | None]]
+
+
+class Collected:
+    """Records and counts so far; ``stamp`` and ``elapsed`` are those of the line being read."""
+
+    def __init__(self, source: int) -> None:
+        self.source = source
+        self.records: list[Entry | Command | Message] = []
+        self.counts: Counter[str] = Counter()
+        self.stamp: LocalTime | None = None
+        self.elapsed: int | None = None
+        self.clock: Clock | None = None
+        """Tells stamp and elapsed time by line while many are taken at once."""
+        self.last_key = ""
+        self.types: dict[bytes, bytes] = {}
+        """The type last given to a shape, both as logged."""
+        self._calls: dict[Call, Call] = {}
+
+    def call(self, header: Header, template: bytes, lines: int, complete: bool) -> Call:
+        """The object that equal calls share."""
+        call = Call(
+            source=self.source,
+            api=header.api,
+            template=template,
+            lines=lines,
+            thread=header.thread,
+            nested=header.nested or template.startswith((b'"', b"name + ")),
+            complete=complete,
+        )
+        if len(self._calls) > INTERN:
+            self._calls.clear()
+        return self._calls.setdefault(call, call)
+
+    def add_entry(
+        self,
+        header: Header,
+        line: int,
+        end: int,
+        body: bytes,
+        stamp: LocalTime | None = None,
+        elapsed_ns: int | None = None,
+        complete: bool = True,
+    ) -> None:
+        """An entry from ``line`` to ``end``, if its like are kept."""
+        self.counts["entry " + header.api] += 1
+        if not header.keep or (header.sets_type and complete and self._type_is_known(body)):
+            return
+        template, addresses = cut_addresses(body)
+        call = self.call(header, template, end - line + 1, complete and bool(header.api))
+        self.records.append(Entry(line, call, addresses, stamp, elapsed_ns))
+
+    def _type_is_known(self, body: bytes) -> bool:
+        """Whether a Set call gives a shape the type that the last such call gave it: then it tells nothing new."""
+        dtype, shape = type_and_shape(body)
+        if not shape or self.types.get(shape) == dtype:
+            return bool(shape)
+        if len(self.types) > INTERN:
+            self.types.clear()
+        self.types[shape] = dtype
+        return False
+
+    def add_command(self, line: int, tag: str, text: str, thread: int | None) -> None:
+        """A command line."""
+        self.counts[command_kind(text)] += 1
+        self.records.append(Command(self.source, line, tag, text, thread, self.stamp, self.elapsed))
+
+    def add_message(self, message: Message, key: str | None) -> None:
+        """A message; one that looks for a key is kept when it is another than the one before (see `key_of`)."""
+        if message.kind != "key" or self.is_new_key(key):
+            self.records.append(message)
+
+    def is_new_key(self, key: str | None) -> bool:
+        """Whether a line looks for another key than the line before: every database is asked for the same one."""
+        if key is None or key == self.last_key:
+            return False
+        self.last_key = key
+        return True
+
+
+def command_kind(text: str) -> str:
+    """What a command is counted as: its base word, if it begins with one."""
+    word = text.partition(" ")[0]
+    return f"command {word}" if _BASE_WORD.fullmatch(word) else "command of another form"
+
+
+def key_of(message: Message) -> str | None:
+    """What a message of the kind ``key`` looks for."""
+    found = KEY.search(message.text) if message.kind == "key" else None
+    return found[1] if found is not None else None

@@ -1,0 +1,1 @@
+"""OpenCL: what AMD's dv/dt profiler writes, as JSON and as text."""

@@ -1,0 +1,455 @@
+"""dv/dt: the eleven profiled OpenCL calls, and how they fold into a `Profile` (dvdt-ck.md 1.2 .. 1.5, 2.3a).
+
+Both containers, the JSON array and the text blocks, yield the call types below in call order; `ProfileFolder` follows
+handles and sticky arguments. Keys may be missing in files of other programs, so every field has a default.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from mio2trace.model.profile import BufferCreated, Enqueue, HostCall, Profile, Program, Queue, TimerMark
+from mio2trace.notes import Notes
+
+MAX_ARGUMENTS = 1024
+MAX_INTEGER = (1 << 63) - 1
+"""What traces can hold; more is damage."""
+UNKNOWN_ERROR = -1
+"""What create calls log when the program did not ask for the error (dvdt-ck.md 1.2)."""
+NO_COUNT = 0xFFFFFFFF
+NULL = ("", "(nil)")
+TEST_BUILD_EPOCH = "1970-01-01 "
+
+
+class Began(msgspec.Struct, gc=False):
+    """The start of a call: all that is read of most."""
+
+    start: str = ""
+
+
+class Stamps(Began, gc=False):
+    end: str = ""
+
+
+NO_STAMPS = Stamps()
+
+
+class Counters(msgspec.Struct, gc=False):
+    queued: int | float | None = None
+    submit: int | float | None = None
+    start: int | float | None = None
+    end: int | float | None = None
+
+
+class _AnyCall(msgspec.Struct, tag_field="call", gc=False):
+    pass
+
+
+class _Call(_AnyCall, gc=False):
+    timestamp: Stamps | None = None
+
+
+class CreateCommandQueue(_Call, tag="clCreateCommandQueue", gc=False):
+    device: str = ""
+    queue: str = ""
+
+
+class CreateProgramWithSource(_Call, tag="clCreateProgramWithSource", gc=False):
+    program: str = ""
+    source: msgspec.Raw = msgspec.Raw(b"")
+
+
+class CreateProgramWithBinary(_Call, tag="clCreateProgramWithBinary", gc=False):
+    program: str = ""
+
+
+class BuildProgram(_Call, tag="clBuildProgram", gc=False):
+    program: str = ""
+    options: str = ""
+
+
+class CreateKernel(_Call, tag="clCreateKernel", gc=False):
+    program: str = ""
+    name: str = ""
+    kernel: str = ""
+
+
+class CreateKernelsInProgram(_Call, tag="clCreateKernelsInProgram", gc=False):
+    program: str = ""
+    num_kernels_ret: int | float = 0
+
+
+class CreateBuffer(_Call, tag="clCreateBuffer", gc=False):
+    size: int | float = 0
+    errcode: int = 0
+    buffer: str = ""
+    queue: str = ""  # where the offline parser puts the handle
+
+
+class SetKernelArg(_AnyCall, tag="clSetKernelArg", gc=False):
+    kernel: str = ""
+    arg_index: int = -1
+    arg_value: str = ""
+    errcode: Literal[0, -1] = 0  # one that failed does not decode: the caller makes it a `LostCall`
+    timestamp: Began | None = None
+
+
+class TimedSetKernelArg(SetKernelArg, tag="clSetKernelArg", gc=False):
+    """The same with the time it took, for those who draw every call."""
+
+    timestamp: Stamps | None = None
+
+
+class _Command(_Call, gc=False):
+    queue: str = ""
+    errcode: int = 0
+    profiling: Counters | None = None
+    profiling_error: int | None = msgspec.field(default=None, name="output profiling_error")
+
+
+class EnqueueNDRangeKernel(_Command, tag="clEnqueueNDRangeKernel", gc=False):
+    name: str = ""
+    kernel: str = ""
+    gwo: tuple[int, ...] = ()
+    gws: tuple[int, ...] = ()
+    lws: tuple[int, ...] = ()
+
+
+class EnqueueReadBuffer(_Command, tag="clEnqueueReadBuffer", gc=False):
+    buffer: str = ""
+    size: int | float = 0
+
+
+class EnqueueWriteBuffer(_Command, tag="clEnqueueWriteBuffer", gc=False):
+    buffer: str = ""
+    size: int | float = 0
+
+
+class LostCall(msgspec.Struct, gc=False):
+    """A call that cannot be read; ``kernel`` where it is known to concern only that one.
+
+    It may have set an argument, so those that were in force are unknown from here on.
+    """
+
+    kernel: str | None = None
+
+
+OtherCall = (
+    EnqueueNDRangeKernel
+    | CreateBuffer
+    | CreateKernel
+    | EnqueueWriteBuffer
+    | EnqueueReadBuffer
+    | BuildProgram
+    | CreateProgramWithSource
+    | CreateProgramWithBinary
+    | CreateKernelsInProgram
+    | CreateCommandQueue
+)
+Call = SetKernelArg | OtherCall
+TimedCall = TimedSetKernelArg | OtherCall
+AnyCall = Call | TimedCall | LostCall | None
+
+
+class KernelObject:
+    """A kernel handle's state: the arguments in force, and what a timer mark would leave on it."""
+
+    __slots__ = ("arguments", "blank", "enqueued", "prepared", "program", "zeros")
+
+    def __init__(self, program: int | None = None, blank: Any = "") -> None:
+        self.arguments: list[str] = []
+        self.blank = blank
+        """What stands for an argument that was not set."""
+        self.prepared: Began | None = None
+        self.program = program
+        self.enqueued = False
+        self.zeros: list[tuple[int, int, int | None]] = []  # (call index, line, host time)
+
+
+class ProfileFolder:
+    """Folds calls, in call order, into a `Profile`.
+
+    ``host_calls`` asks for every call as a `HostCall`; otherwise only program builds are kept.
+    """
+
+    def __init__(self, source: int, notes: Notes, place: str, host_calls: bool = False) -> None:
+        self._source = source
+        self._notes = notes
+        self._place = place
+        self._all_calls = host_calls
+        self._calls = 0
+        self._kernels: dict[str, KernelObject] = {}
+        self._queues: dict[str, Queue] = {}
+        self._devices: dict[str, int] = {}
+        self._programs: list[Program] = []
+        self._program_of: dict[str, int] = {}
+        self._enqueues: list[Enqueue] = []
+        self._host_calls: list[HostCall] = []
+        self._buffers: list[BufferCreated] = []
+        self._interned: dict[Any, Any] = {}
+        self._seconds: dict[str, int] = {}
+        self._cut_pointers = False
+
+    def add(self, calls: Sequence[AnyCall], lines: Sequence[int] | None = None) -> None:
+        """Take the next calls; ``None`` is one that means nothing to us. ``lines`` are their first lines."""
+        first = self._calls
+        kernels = self._kernels
+        for index, call in enumerate(calls, first):
+            if type(call) is SetKernelArg or type(call) is TimedSetKernelArg:
+                # Nine of ten calls are of this kind: they leave no object behind.
+                try:
+                    kernel = kernels[call.kernel]
+                except KeyError:
+                    kernel = kernels[call.kernel] = self._unseen(call.kernel)
+                position = call.arg_index
+                arguments = kernel.arguments
+                if 0 < position < len(arguments):
+                    arguments[position] = call.arg_value
+                else:
+                    self._set_first(kernel, call, index, lines[index - first] if lines else 0)
+                if self._all_calls:
+                    self._keep_call("clSetKernelArg", call.timestamp, index, lines[index - first] if lines else 0)
+            elif type(call) is EnqueueNDRangeKernel:
+                self._enqueue_kernel(call, index, lines[index - first] if lines else 0)
+            elif call is not None:
+                self._other(call, index, lines[index - first] if lines else 0)
+        self._calls = first + len(calls)
+
+    def _set_first(self, kernel: KernelObject, call: SetKernelArg, index: int, line: int) -> None:
+        """The first argument, or one that was not set before."""
+        arguments, position = kernel.arguments, call.arg_index
+        if kernel.prepared is None:
+            kernel.prepared = call.timestamp
+        if position == 0 and call.arg_value == "00000000" and not kernel.enqueued:
+            stamp = call.timestamp
+            kernel.zeros.append((index, line, self._host(stamp.start) if stamp else None))
+        if 0 <= position < MAX_ARGUMENTS:
+            if position >= len(arguments):
+                arguments.extend([kernel.blank] * (position + 1 - len(arguments)))
+            arguments[position] = call.arg_value
+
+    def _unseen(self, handle: str) -> KernelObject:
+        """A kernel whose making was not seen."""
+        return KernelObject()
+
+    def _program(self, handle: str) -> int | None:
+        """The program that has this handle now."""
+        return self._program_of.get(handle)
+
+    def finish(self, interleaved: bool = False) -> Profile:
+        """The profile; call it once, after the last call."""
+        if self._cut_pointers:
+            self._notes.remark("profile made by dv/dt's offline parser: pointers are cut, joined by order", self._place)
+        return Profile(
+            source=self._source,
+            calls=self._calls,
+            queues=tuple(self._queues.values()),
+            programs=tuple(self._programs),
+            enqueues=tuple(self._enqueues),
+            host_calls=tuple(self._host_calls),
+            buffers=tuple(self._buffers),
+            marks=self._marks(),
+            interleaved=interleaved,
+        )
+
+    def _marks(self) -> tuple[TimerMark, ...]:
+        """The most used kernel that only ever got the argument 0 = 00000000 and never ran (dvdt-ck.md 2.3a)."""
+        best = max(
+            (kernel.zeros for kernel in self._kernels.values() if not kernel.enqueued and len(kernel.arguments) == 1),
+            key=len,
+            default=[],
+        )
+        if len(best) < 2:
+            return ()
+        return tuple(TimerMark(call_index=index, line=line, host_ns=host_ns) for index, line, host_ns in best)
+
+    def _other(self, call: Call | LostCall, index: int, line: int) -> None:
+        if isinstance(call, LostCall):
+            kernels = self._kernels.values() if call.kernel is None else [self._kernels.get(call.kernel)]
+            for kernel in filter(None, kernels):
+                kernel.arguments = [""] * len(kernel.arguments)
+            return
+        if isinstance(call, (EnqueueReadBuffer, EnqueueWriteBuffer)):
+            self._enqueue_copy(call, index, line)
+            return
+        if isinstance(call, CreateKernel):
+            # Handles are recycled and releases are not seen: a new kernel starts with no arguments.
+            self._kernels[call.kernel] = KernelObject(self._program(call.program))
+        elif isinstance(call, CreateBuffer):
+            handle = call.buffer
+            if not handle and call.queue:
+                handle, self._cut_pointers = call.queue, True
+            if call.errcode not in (0, UNKNOWN_ERROR) or (handle and handle.strip("0x") in NULL):
+                self._notes.remark("buffer that could not be created", f"call {index}")
+                return
+            self._buffers.append(
+                BufferCreated(
+                    call_index=index,
+                    line=line,
+                    handle=self._interned.setdefault(handle, handle),
+                    size_bytes=self._bytes(call.size, index),
+                    end_ns=self._host((call.timestamp or NO_STAMPS).end),
+                )
+            )
+        elif isinstance(call, CreateCommandQueue):
+            self._queue(call.queue, call.device)
+        elif isinstance(call, (CreateProgramWithSource, CreateProgramWithBinary)):
+            source = bytes(call.source) if isinstance(call, CreateProgramWithSource) else b""
+            self._program_of[call.program] = len(self._programs)
+            self._programs.append(
+                Program(
+                    index=len(self._programs),
+                    call_index=index,
+                    handle=call.program,
+                    source=self._interned.setdefault(source, source),
+                )
+            )
+        elif isinstance(call, BuildProgram):
+            self._change_program(call.program, {"options": call.options})
+        elif isinstance(call, CreateKernelsInProgram):
+            self._change_program(call.program, {"kernels": _count(call.num_kernels_ret)})
+        if self._all_calls or isinstance(call, BuildProgram):
+            self._keep_call(str(call.__struct_config__.tag), call.timestamp, index, line)
+
+    def _change_program(self, handle: str, changes: dict[str, Any]) -> None:
+        position = self._program_of.get(handle)
+        if position is not None:
+            self._programs[position] = msgspec.structs.replace(self._programs[position], **changes)
+
+    def _keep_call(self, name: str, stamps: Began | None, index: int, line: int) -> None:
+        self._host_calls.append(
+            HostCall(
+                call_index=index,
+                line=line,
+                name=name,
+                start_ns=self._host(stamps.start) if stamps else None,
+                end_ns=self._host(stamps.end) if isinstance(stamps, Stamps) else None,
+            )
+        )
+
+    def _queue(self, handle: str, device: str = "") -> int:
+        queue = self._queues.get(handle)
+        if queue is None:
+            # A queue made by a call that is not profiled has no known device: it may be one of its own.
+            number = self._devices.setdefault(device or f"of queue {handle}", len(self._devices))
+            queue = self._queues[handle] = Queue(index=len(self._queues), device=number, handle=handle)
+        return queue.index
+
+    def _enqueue_kernel(self, call: EnqueueNDRangeKernel, index: int, line: int) -> None:
+        kernel = self._kernels.get(call.kernel)
+        if kernel is None:
+            kernel = self._kernels[call.kernel] = self._unseen(call.kernel)
+        if not kernel.enqueued:
+            kernel.enqueued = True
+            kernel.zeros = []
+        arguments = tuple(kernel.arguments)
+        same = self._interned.setdefault  # what comes again is kept once
+        arguments = same(arguments, arguments)
+        stamps = call.timestamp or NO_STAMPS
+        prepared = kernel.prepared
+        host = self._host
+        gwo, gws, lws = call.gwo, call.gws, call.lws
+        queue = self._queues.get(call.queue)
+        queued, submit, start, end = self._device_times(call, index)
+        self._enqueues.append(
+            Enqueue(
+                index,
+                "kernel",
+                same(call.name, call.name),
+                line,
+                self._queue(call.queue) if queue is None else queue.index,
+                0,
+                queued,
+                submit,
+                start,
+                end,
+                host(stamps.start),
+                host(stamps.end),
+                None if prepared is None else host(prepared.start),
+                same(gwo, gwo) if len(gwo) == 3 else None,
+                same(gws, gws) if len(gws) == 3 else None,
+                same(lws, lws) if len(lws) == 3 and any(lws) else None,
+                same(call.kernel, call.kernel),
+                arguments,
+                kernel.program,
+            )
+        )
+        kernel.prepared = None
+        if self._cut_pointers:
+            # Several kernels share one cut handle: only what was set since the last enqueue is certain.
+            kernel.arguments = []
+
+    def _enqueue_copy(self, call: EnqueueReadBuffer | EnqueueWriteBuffer, index: int, line: int) -> None:
+        kind: Literal["read", "write"] = "read" if isinstance(call, EnqueueReadBuffer) else "write"
+        name = str(call.__struct_config__.tag)
+        stamps = call.timestamp or NO_STAMPS
+        queued, submit, start, end = self._device_times(call, index)
+        self._enqueues.append(
+            Enqueue(
+                index,
+                kind,
+                self._interned.setdefault(name, name),
+                line,
+                self._queue(call.queue),
+                0,
+                queued,
+                submit,
+                start,
+                end,
+                self._host(stamps.start),
+                self._host(stamps.end),
+                buffer=self._interned.setdefault(call.buffer, call.buffer),
+                size_bytes=self._bytes(call.size, index),
+            )
+        )
+
+    def _device_times(self, call: _Command, index: int) -> tuple[int, int, int, int] | tuple[None, None, None, None]:
+        times = call.profiling
+        if call.errcode not in (0, UNKNOWN_ERROR):
+            self._notes.add("enqueue that failed: not drawn", f"call {index}: errcode {call.errcode}")
+        elif call.profiling_error is not None:
+            self._notes.add("enqueue whose device times the profiler could not read", f"call {index}")
+        elif times is None:
+            self._notes.add("enqueue without device times", f"call {index}")
+        elif times.queued is None or times.submit is None or times.start is None or times.end is None:
+            self._notes.add("enqueue with incomplete device times", f"call {index}")
+        else:
+            queued, submit, start, end = times.queued, times.submit, times.start, times.end
+            if not type(queued) is type(submit) is type(start) is type(end) is int:
+                queued, submit, start, end = int(queued), int(submit), int(start), int(end)
+            if 0 <= queued <= submit <= start <= end <= MAX_INTEGER:
+                return queued, submit, start, end
+            self._notes.add("enqueue whose device times are out of order", f"call {index}")
+        return None, None, None, None
+
+    def _bytes(self, size: int | float, index: int) -> int:
+        if 0 <= size <= MAX_INTEGER:
+            return int(size)
+        self._notes.add("size in bytes that cannot be", f"call {index}: {size}"[:60])
+        return 0
+
+    def _host(self, text: str) -> int | None:
+        """Unix time in ns of a stamp such as ``2018-02-09T10:36:48.553314`` (dvdt-ck.md 1.4); None without one."""
+        if len(text) == 26:
+            try:
+                return self._seconds[text[:19]] + int(text[20:]) * 1000
+            except (KeyError, ValueError):
+                pass  # a new second, or something else: the long way
+        if not text or text.startswith(TEST_BUILD_EPOCH):
+            return None  # built for timeofday: a constant, not a time
+        second, fraction = text[:19], text[20:]
+        try:
+            moment = datetime.datetime.strptime(second, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=datetime.UTC)
+            base = self._seconds[second] = int(moment.timestamp()) * 1_000_000_000
+            return base + (int(fraction.ljust(9, "0")[:9]) if fraction else 0)
+        except ValueError:
+            self._notes.add("host time that is not of the form 2018-02-09T10:36:48.553314", repr(text)[:40])
+            return None
+
+
+def _count(number: int | float) -> int | None:
+    return int(number) if 0 <= number < NO_COUNT else None

@@ -1,0 +1,351 @@
+"""dv/dt profile as a JSON array of calls (dvdt-ck.md 1.1, 1.2).
+
+    [{"call": "clSetKernelArg", "kernel": "0x5d3240", "arg_index": 0, "arg_size": 4, "arg_value": "2c010000",
+      "timestamp": {"start": "2018-02-09T10:36:48.553314", "end": "2018-02-09T10:36:48.553428"}, "errcode": 0}, ...]
+
+Read block by block: a block is cut where one call ends and the next begins, and decoded straight into the few fields
+that are needed. A call that does not decode is counted and skipped; an array that stops (a killed run) is read up to
+its last whole call. A large file is read by two processes, each its half, where the system has a processor for both.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import BinaryIO, NamedTuple
+
+import msgspec
+
+from mio2trace import forked as beside
+from mio2trace.model.profile import Profile
+from mio2trace.notes import Notes
+from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.opencl.calls import AnyCall, Call, LostCall, ProfileFolder, TimedCall
+from mio2trace.readers.opencl.halves import FirstHalf, SecondHalf
+from mio2trace.source import Source
+
+NAME = "dv/dt profile (JSON)"
+
+# Inside a JSON string every quote is escaped, so this can only be the end of one object and the start of the next.
+_BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*"[\w ]+"\s*:)')
+_OPENING = re.compile(rb"\s*\[\s*")
+# A program's source may be longer than what is looked at.
+_SNIFF = re.compile(
+    rb'\s*\[\s*(?:\]|\{(?:.{0,60000}?)"call"\s*:\s*"cl[A-Z]|\{[^{}]*"source"\s*:\s*\{\s*"0"\s*:)', re.DOTALL
+)
+_CALLS = msgspec.json.Decoder(list[Call])
+_TIMED_CALLS = msgspec.json.Decoder(list[TimedCall])
+_RAW_CALLS = msgspec.json.Decoder(list[msgspec.Raw])
+# One call at a time need not be fast: numbers may be of any form (1.0, 1e+15).
+_ONE_CALL = msgspec.json.Decoder(Call, strict=False)
+_ONE_TIMED_CALL = msgspec.json.Decoder(TimedCall, strict=False)
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_SET_NO_ARGUMENT = ("clEnqueueNDRangeKernel", "clEnqueueReadBuffer", "clEnqueueWriteBuffer", "clCreateBuffer")
+_SEARCH_BACK = 1 << 20
+_LONGEST_BORDER = 1 << 14
+LONGEST_CALL = 256 << 20
+"""Bytes; the longest that are met, program sources and binaries, have a few million. Beyond, the reading stops: what
+has no end would fill the memory."""
+LEAST_FOR_TWO = 16 << 20
+"""Bytes: below that a second process costs more than it saves."""
+FIRST_PART = 0.54
+"""Of a profile, for this process: the other one also packs what it found."""
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def sniff(head: bytes) -> bool:
+    return _SNIFF.match(head) is not None
+
+
+def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
+    """The profile in ``source``; an empty array gives one without calls."""
+    middle = None if options.host_calls else _middle(source)
+    if middle is not None:
+        return [_read_in_two(source, middle, options, notes)]
+    return [read_array(source.blocks(), source.index, source.name, options, notes)]
+
+
+def read_array(blocks: Iterable[bytes], source: int, place: str, options: ReadOptions, notes: Notes) -> Profile:
+    """Fold an array of calls that comes in blocks of any size. ``place`` names it in notes."""
+    folder = ProfileFolder(source, notes, place, host_calls=options.host_calls)
+    calls = _Calls(place, options.host_calls, notes)
+    for part in _parts(blocks):
+        folder.add(calls.of(*part))
+    return folder.finish()
+
+
+class Middle(NamedTuple):
+    """The place between two calls where a profile is divided: after byte ``end``, in block ``block``, of which ``rest``
+    begins with the next call."""
+
+    block: int
+    end: int
+    next: int
+    rest: bytes
+
+
+def _middle(source: Source) -> Middle | None:
+    """Where two processes share the work; None when one does it better, or it cannot be shared."""
+    blocks = source.plain_blocks
+    if not blocks or blocks * source.block_size < LEAST_FOR_TWO or not beside.possible():
+        return None
+    return middle_from(source, int(blocks * FIRST_PART))
+
+
+def middle_from(source: Source, first: int) -> Middle | None:
+    """The last place between two calls in block ``first`` of a plain file, or in the next that has one."""
+    for block, text in enumerate(source.blocks_from(first), first):
+        cut = _last_cut(text)
+        if cut is not None:
+            begin = block * source.block_size
+            return Middle(block=block, end=begin + cut[0], next=begin + cut[1], rest=text[cut[1] :])
+    return None
+
+
+def _read_in_two(source: Source, middle: Middle, options: ReadOptions, notes: Notes) -> Profile:
+    """What `read_array` gives, from two processes: parts end at the same places, and only clean halves are joined."""
+
+    def second(file: BinaryIO) -> None:
+        file.write(second_half(source, middle))
+
+    with beside.beside(second) as result:
+        folder = FirstHalf(source.index, notes, source.name)
+        calls = _Calls(source.name, options.host_calls, notes)
+        for part in _parts(source.blocks()):
+            folder.add(calls.of(*part))
+            if part.end == middle.end:
+                source.drain()
+                half = result()
+                if half is None or not folder.join(half.read()):
+                    for other in _rest_of_parts(source, middle):
+                        folder.add(calls.of(*other))
+                break
+    return folder.finish()
+
+
+def second_half(source: Source, middle: Middle) -> bytes:
+    """What follows ``middle``, for `FirstHalf.join`."""
+    folder = SecondHalf(source.index, source.name)
+    calls = _Calls(source.name, False, folder.notes)
+    for part in _rest_of_parts(source, middle):
+        folder.add(calls.of(*part))
+    return folder.packed()
+
+
+class _Calls:
+    """Decodes parts, one after another, into calls."""
+
+    def __init__(self, place: str, timed: bool, notes: Notes) -> None:
+        self._decode = (_TIMED_CALLS if timed else _CALLS).decode
+        self._damage = _Damage(place, timed, notes)
+        self._read = 0
+        self._place = place
+        self._notes = notes
+
+    def of(self, text: bytes, offset: int, ending: Ending) -> Sequence[AnyCall]:
+        calls: Sequence[AnyCall]
+        if ending is Ending.ENDLESS:
+            limit = LONGEST_CALL >> 20
+            self._notes.add(f"call longer than {limit} MiB: read up to there", f"{self._place}: byte {offset}")
+            return []
+        try:
+            calls = self._decode(text)
+        except _UNREADABLE:
+            calls = self._damage.calls(text[1:-1], offset, self._read, ending)
+        else:
+            if ending is Ending.CUT:
+                self._damage.cut(offset + len(text) - 2)
+        self._read += len(calls)
+        return calls
+
+
+class Ending(enum.Enum):
+    """How a part of the array ends."""
+
+    NEXT = "another call follows"
+    CLOSED = "the array is closed"
+    CUT = "the input ends"
+    ENDLESS = "a call does not end"
+
+
+class _Part(NamedTuple):
+    """Whole calls as an array of their own, with the place in bytes of the first."""
+
+    text: bytes
+    offset: int
+    ending: Ending
+
+    @property
+    def end(self) -> int:
+        """The place after the last."""
+        return self.offset + len(self.text) - 2
+
+
+def _parts(blocks: Iterable[bytes]) -> Iterator[_Part]:
+    iterator = iter(blocks)
+    rest = next(iterator, b"")
+    opening = _OPENING.match(rest)
+    while opening is None or opening.end() == len(rest):
+        block = next(iterator, b"")
+        if not block:
+            break
+        rest += block
+        opening = _OPENING.match(rest)
+    offset = opening.end() if opening else 0
+    yield from _parts_from(rest[offset:], iterator, offset)
+
+
+def _rest_of_parts(source: Source, middle: Middle) -> Iterator[_Part]:
+    return _parts_from(middle.rest, source.blocks_from(middle.block + 1), middle.next)
+
+
+def _parts_from(tail: bytes, blocks: Iterable[bytes], offset: int) -> Iterator[_Part]:
+    """The parts of ``tail``, which begins with a call at byte ``offset``, and the blocks after it."""
+    # A call may be longer than a block, and the border between two calls lie across two blocks.
+    held: list[bytes] = []
+    size = 0
+    for block in blocks:
+        cut = _last_cut(block)
+        if cut is None:
+            tail += block
+            block = tail
+            tail = b""
+            cut = _last_cut(block)
+            if cut is None:
+                held.append(block[:-_LONGEST_BORDER])
+                tail = block[-_LONGEST_BORDER:]
+                size += len(held[-1])
+                if size > LONGEST_CALL:
+                    yield _Part(b"[]", offset, Ending.ENDLESS)
+                    return
+                continue
+        part = _Part(b"".join((b"[", *held, tail, memoryview(block)[: cut[0]], b"]")), offset, Ending.NEXT)
+        yield part
+        offset = part.end + cut[1] - cut[0]
+        held.clear()
+        size = 0
+        tail = block[cut[1] :]
+    rest = b"".join((*held, tail))
+    end = rest.rfind(b"]")
+    if end >= 0 and not rest[end + 1 :].strip():
+        yield _Part(b"[" + rest[: end + 1], offset, Ending.CLOSED)
+    else:
+        yield _Part(b"[" + rest + b"]", offset, Ending.CUT)
+
+
+def _last_cut(block: bytes) -> tuple[int, int] | None:
+    """Where the last call that ends in ``block`` ends, and where the next begins."""
+    for back in (1 << 14, _SEARCH_BACK, len(block)):
+        last = None
+        for found in _BETWEEN.finditer(block, max(0, len(block) - back)):
+            last = found
+        if last:
+            return last.start() + 1, last.end()
+    return None
+
+
+class _Damage:
+    """Reads parts with something unexpected in them: keeps every call that can be read, counts the others."""
+
+    def __init__(self, place: str, timed: bool, notes: Notes) -> None:
+        self._decode = (_ONE_TIMED_CALL if timed else _ONE_CALL).decode
+        self._place = place
+        self._notes = notes
+
+    def calls(self, part: bytes, offset: int, index: int, ending: Ending) -> list[AnyCall]:
+        """The calls of ``part``, which begins at byte ``offset`` with call ``index``."""
+        try:
+            raws: list[msgspec.Raw | None] = list(_RAW_CALLS.decode(b"[" + part + b"]"))
+        except _UNREADABLE as error:
+            raws = self._split(part, offset, ending, error)
+        else:
+            if ending is Ending.CUT:
+                self.cut(offset + len(part))
+        return [LostCall() if raw is None else self._call(raw, index + number) for number, raw in enumerate(raws)]
+
+    def cut(self, end: int) -> None:
+        self._notes.add("profile cut off: read up to the last whole call", f"{self._place}: byte {end}")
+
+    def _split(self, part: bytes, offset: int, ending: Ending, error: Exception) -> list[msgspec.Raw | None]:
+        """The calls of text that is no JSON, each tried by itself; None for one that is damaged."""
+        raws: list[msgspec.Raw | None] = []
+        pieces = _BETWEEN.split(part)
+        damaged = 0
+        for number, piece in enumerate(pieces, 1):
+            last = number == len(pieces)
+            text = piece if last else piece + b"}"
+            end = _whole(text)
+            if end is None:
+                if last:
+                    ending = Ending.CUT  # even where a bracket ends the text: it may be one of a string
+                    continue
+                raws.append(None)
+                damaged += 1
+                continue
+            raws.append(msgspec.Raw(text[:end]))
+            rest = text[end:].strip()
+            if rest and last and ending is Ending.CUT and rest[:1] == b"]":
+                self._notes.add("bytes after the end of the profile ignored", f"{self._place}: {rest[1:41]!r}")
+                ending = Ending.CLOSED
+            elif rest and not (last and ending is Ending.CUT and rest[:1] == b","):
+                raws.append(None)
+                damaged += 1
+        if ending is Ending.CUT:
+            self.cut(offset + len(part))
+        if damaged:
+            self._notes.add(
+                "damaged JSON in the profile: a call is lost, calls after it may be miscounted",
+                f"{self._place}: near byte {offset}: {error}",
+                damaged,
+            )
+        return raws
+
+    def _call(self, raw: msgspec.Raw, index: int) -> AnyCall:
+        call: AnyCall
+        try:
+            try:
+                call = self._decode(raw)
+            except UnicodeDecodeError:
+                call = self._decode(bytes(raw).decode("utf-8", "replace").encode())
+                self._notes.add("text in the profile that is not UTF-8", f"[{index}]")
+            return call
+        except _UNREADABLE as error:
+            reason = str(error)
+        where = f"[{index}]"
+        name, kernel, errcode = (_field(raw, key) for key in ("call", "kernel", "errcode"))
+        if "$.call" in reason and isinstance(name, str) and name:
+            self._notes.add("profiled call of an unknown kind", f"{name[:40]} at {where}")
+            return None
+        if name == "clSetKernelArg" and "$.errcode" in reason and isinstance(errcode, int):
+            # It failed, so what was set before stays in force.
+            self._notes.remark("clSetKernelArg that failed: without effect", f"{where}: errcode {errcode}"[:40])
+            return None
+        self._notes.add("profiled call that could not be read", f"{where}: {reason}")
+        if name in _SET_NO_ARGUMENT:
+            return None
+        return LostCall(kernel if isinstance(kernel, str) else None)
+
+
+def _whole(text: bytes) -> int | None:
+    """Where the JSON object that ``text`` begins with ends; None when it is damaged."""
+    try:
+        decoded = text.decode("utf-8", "surrogateescape")
+        _, end = json.JSONDecoder(strict=False, parse_constant=_refuse).raw_decode(decoded)
+    except (ValueError, RecursionError):
+        return None
+    return len(decoded[:end].encode("utf-8", "surrogateescape"))
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _field(raw: msgspec.Raw, key: str) -> object:
+    """A field of a call that does not decode as a whole; None when there is none that can be read."""
+    try:
+        value: object = msgspec.json.decode(_FIELDS.decode(raw)[key])
+    except (*_UNREADABLE, KeyError):
+        return None
+    return value

@@ -1,0 +1,239 @@
+"""dv/dt profile as text blocks among a program's output (dvdt-ck.md 1.7).
+
+    [dv/dt] clEnqueueNDRangeKernel
+    [dv/dt] clEnqueueNDRangeKernel name im2col_float
+    [dv/dt] clEnqueueNDRangeKernel gws 16384 1 1
+    [dv/dt] clEnqueueNDRangeKernel profiling 52910121520869 52910121595577 52910130751092 52910132647472
+
+A block opens with a line that holds only the call's name and goes on to the next such line. The last one may be cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from mio2trace.model.profile import Profile
+from mio2trace.notes import Notes
+from mio2trace.readers.base import ReadOptions
+from mio2trace.readers.opencl.calls import (
+    AnyCall,
+    BuildProgram,
+    Call,
+    Counters,
+    CreateBuffer,
+    CreateCommandQueue,
+    CreateKernel,
+    CreateKernelsInProgram,
+    CreateProgramWithBinary,
+    CreateProgramWithSource,
+    EnqueueNDRangeKernel,
+    EnqueueReadBuffer,
+    EnqueueWriteBuffer,
+    LostCall,
+    ProfileFolder,
+    Stamps,
+    TimedSetKernelArg,
+)
+
+PREFIX = b"[dv/dt] cl"
+_BATCH = 4096
+_HANDLES = {
+    "clCreateCommandQueue": "queue",
+    "clCreateProgramWithSource": "program",
+    "clCreateProgramWithBinary": "program",
+    "clCreateKernel": "kernel",
+    "clCreateBuffer": "buffer",
+}
+"""The last field of a call that makes something; that of the others is the errcode."""
+_LAST_CUT = "last dv/dt block cut off"
+_PROFILING_ERROR = "output profiling info error:"
+
+Fields = dict[str, str]
+
+
+class BlockDecoder:
+    """Takes the lines of a log that hold dv/dt text, yields the profile at the end."""
+
+    def __init__(self, source: int, place: str, options: ReadOptions, notes: Notes) -> None:
+        self._folder = ProfileFolder(source, notes, place, host_calls=options.host_calls)
+        self._notes = notes
+        self._place = place
+        self._calls: list[AnyCall] = []
+        self._lines: list[int] = []
+        self._name = ""
+        self._line = 0
+        self._fields: Fields = {}
+        self._source: list[bytes] = []
+        self._source_end = b""
+        self._cut_line = False
+        self.blocks = 0
+
+    @property
+    def in_source(self) -> bool:
+        """Whether the next line belongs to a program's text, whatever it looks like."""
+        return bool(self._source_end)
+
+    def feed(self, number: int, line: bytes) -> bool:
+        """Take a line if it is part of a block, program text included."""
+        if self._source_end:
+            at = line.find(self._source_end)
+            if at < 0:
+                self._source.append(line)
+            else:
+                self._source.append(line[:at])
+                self._source_end = b""
+            return True
+        at = line.find(PREFIX)
+        if at < 0:
+            return False
+        name, _, rest = line[at + 8 :].rstrip(b"\r\n").partition(b" ")
+        # The last line of a file may stop inside a number.
+        self._cut_line = not line.endswith(b"\n")
+        if not rest and self._cut_line:
+            if not self._cut():
+                self._notes.add(_LAST_CUT, f"{self._place}:{number}")
+        elif not rest:
+            self._close()
+            self._name = name.decode(errors="replace")
+            self._line = number
+            self.blocks += 1
+        elif name.decode(errors="replace") != self._name:
+            self._notes.add("dv/dt line outside its block passed over", f"{self._place}:{number}")
+        elif name == b"clCreateProgramWithSource" and rest.startswith(b"sources[") and rest.endswith(b" <<"):
+            self._source_end = line[at : at + 8] + name + b" " + rest[:-2] + b">>"
+        else:
+            text = rest.decode(errors="replace")
+            if text.startswith(_PROFILING_ERROR):
+                self._fields["profiling_error"] = text[len(_PROFILING_ERROR) :].strip()
+            else:
+                key, _, value = text.partition(" ")
+                if not self._cut_line or (key == "errcode" and value):
+                    self._fields[key] = value
+        return True
+
+    def finish(self, interleaved: bool) -> Profile | None:
+        """The profile, None when there was no block."""
+        self._close(last=True)
+        if not self.blocks:
+            return None
+        self._folder.add(self._calls, self._lines)
+        return self._folder.finish(interleaved=interleaved)
+
+    def _cut(self) -> bool:
+        """Whether the open block, if there is one, lacks its end."""
+        return bool(self._name and (self._source_end or _HANDLES.get(self._name, "errcode") not in self._fields))
+
+    def _close(self, last: bool = False) -> None:
+        if not self._name:
+            return
+        place = f"{self._place}:{self._line}"
+        cut = self._cut()
+        self._source_end = b""
+        make = _CALLS.get(self._name)
+        call: AnyCall = None
+        if make is None:
+            self._notes.add("profiled call of an unknown kind", f"{self._name[:40]} at {place}")
+        else:
+            if cut:
+                self._notes.add(_LAST_CUT if last else "dv/dt block cut off", place)
+            try:
+                call = make(self._fields)
+            except (ValueError, KeyError, TypeError) as error:
+                if not cut:
+                    self._notes.add("profiled call that could not be read", f"{place}: {error}")
+                if self._name in ("clSetKernelArg", "clCreateKernel"):
+                    call = LostCall(self._fields.get("kernel"))
+        if self._name == "clSetKernelArg" and self._fields.get("errcode", "0") not in ("0", "-1"):
+            # It failed, so what was set before stays in force.
+            call = None
+            self._notes.remark(
+                "clSetKernelArg that failed: without effect", f"{place}: errcode {self._fields['errcode']}"
+            )
+        if isinstance(call, CreateProgramWithSource):
+            call.source = msgspec.Raw(b"".join(self._source))
+        self._source.clear()
+        self._calls.append(call)
+        self._lines.append(self._line)
+        if len(self._calls) >= _BATCH:
+            self._folder.add(self._calls, self._lines)
+            self._calls, self._lines = [], []
+        self._name = ""
+        self._fields = {}
+
+
+def _stamps(fields: Fields) -> Stamps | None:
+    return Stamps(fields.get("start", ""), fields.get("end", "")) if "start" in fields else None
+
+
+def _counters(fields: Fields) -> Counters | None:
+    if "profiling" not in fields:
+        return None
+    queued, submit, start, end = map(int, fields["profiling"].split())
+    return Counters(queued, submit, start, end)
+
+
+def _error(fields: Fields) -> int | None:
+    return int(fields["profiling_error"]) if "profiling_error" in fields else None
+
+
+def _errcode(fields: Fields) -> int:
+    return int(fields.get("errcode", "0"))
+
+
+def _sizes(fields: Fields, key: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in fields.get(key, "").split())
+
+
+def _kernel(fields: Fields) -> Call:
+    return EnqueueNDRangeKernel(
+        timestamp=_stamps(fields),
+        queue=fields["queue"],
+        profiling=_counters(fields),
+        profiling_error=_error(fields),
+        errcode=_errcode(fields),
+        name=fields["name"],
+        kernel=fields["kernel"],
+        gwo=_sizes(fields, "gwo"),
+        gws=_sizes(fields, "gws"),
+        lws=_sizes(fields, "lws"),
+    )
+
+
+def _copy(kind: type[EnqueueReadBuffer] | type[EnqueueWriteBuffer]) -> Callable[[Fields], Call]:
+    def make(fields: Fields) -> Call:
+        return kind(
+            timestamp=_stamps(fields),
+            queue=fields["queue"],
+            profiling=_counters(fields),
+            profiling_error=_error(fields),
+            errcode=_errcode(fields),
+            buffer=fields["buffer"],
+            size=int(fields["size"]),
+        )
+
+    return make
+
+
+_CALLS: dict[str, Callable[[Fields], Call]] = {
+    "clSetKernelArg": lambda f: TimedSetKernelArg(
+        timestamp=_stamps(f), kernel=f["kernel"], arg_index=int(f["arg_index"]), arg_value=f["arg_value"]
+    ),
+    "clEnqueueNDRangeKernel": _kernel,
+    "clEnqueueReadBuffer": _copy(EnqueueReadBuffer),
+    "clEnqueueWriteBuffer": _copy(EnqueueWriteBuffer),
+    "clCreateBuffer": lambda f: CreateBuffer(
+        timestamp=_stamps(f), size=int(f["size"]), errcode=_errcode(f), buffer=f.get("buffer", "")
+    ),
+    "clCreateKernel": lambda f: CreateKernel(
+        timestamp=_stamps(f), program=f["program"], name=f["name"], kernel=f.get("kernel", "")
+    ),
+    "clCreateKernelsInProgram": lambda f: CreateKernelsInProgram(
+        timestamp=_stamps(f), program=f["program"], num_kernels_ret=int(f.get("num_kernels_ret", "0"))
+    ),
+    "clBuildProgram": lambda f: BuildProgram(timestamp=_stamps(f), program=f["program"], options=f.get("options", "")),
+    "clCreateProgramWithSource": lambda f: CreateProgramWithSource(timestamp=_stamps(f), program=f.get("program", "")),
+    "clCreateProgramWithBinary": lambda f: CreateProgramWithBinary(timestamp=_stamps(f), program=f.get("program", "")),
+    "clCreateCommandQueue": lambda f: CreateCommandQueue(timestamp=_stamps(f), device=f["device"], queue=f["queue"]),
+}

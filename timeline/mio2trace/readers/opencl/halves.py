@@ -1,0 +1,276 @@
+"""A profile folded in two halves by two processes: what the second half leaves open, and how the first closes it.
+
+The second half begins with handles that only the first has seen made. What it cannot know it leaves open, and no more:
+arguments in force, programs, which setting was the first before an enqueue. Joined, the two give the profile that one
+folder makes of all the calls. A half with anything odd in it is not joined: what there is to say about that has its
+order, so the calls are folded in one go.
+"""
+
+from __future__ import annotations
+
+import marshal
+from array import array
+from collections.abc import Hashable, Iterable
+from itertools import repeat
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
+
+from mio2trace.model.profile import BufferCreated, Enqueue, HostCall, Program
+from mio2trace.notes import Notes
+from mio2trace.readers.opencl.calls import (
+    Call,
+    EnqueueNDRangeKernel,
+    KernelObject,
+    LostCall,
+    ProfileFolder,
+    SetKernelArg,
+)
+
+_MARSHAL = 2
+"""The last form that does not look for objects that come again: tables do that here, and faster."""
+
+_Maybe = list[tuple[int, int | None]]
+"""Settings of which one may have been the first before an enqueue: (argument, host time) in order."""
+_State = tuple[str, int | None, tuple[Any, ...]]
+"""A kernel's handle, program and arguments at an enqueue; None for an argument that was not set in this half."""
+_H = TypeVar("_H", bound=Hashable)
+
+
+class _Packed(NamedTuple):
+    """What a second half found, of plain types; calls and enqueues are counted from its first.
+
+    A program that it did not see made is a negative number: for -1 - n, ``outside[n]`` is (is a kernel, handle), and
+    the program is the one from which that kernel was made, or which had that handle, when the first half ended.
+    """
+
+    calls: int
+    queues: list[tuple[str, str]]  # handle, what its device is known by
+    programs: list[tuple[int, str, bytes, str, int | None]]  # call, handle, source, options, kernels
+    changes: list[tuple[str, dict[str, Any]]]  # handle of a program made before, changed fields
+    kernels: list[tuple[str, bool, int, bool, list[tuple[int, int, int | None]]]]
+    """At the end: handle, made before, number of arguments, enqueued, zeros."""
+    buffers: list[tuple[int, str, int, int | None]]  # call, handle, bytes, end
+    host_calls: list[tuple[int, str, int | None, int | None]]  # call, name, start, end
+    outside: list[tuple[bool, str]]
+    firsts: list[tuple[int, str]]  # the first enqueue of a kernel made before, its handle
+    maybe: list[tuple[int, str, _Maybe]]  # enqueue, handle of a kernel made before
+    columns: list[bytes | list[int | None]]  # the numbers of enqueues, see `_NUMBERS`
+    shared: list[tuple[list[Any], bytes]]  # what they share, see `_SHARED`, as a table and places in it
+    states: tuple[list[_State], bytes]
+
+
+_NUMBERS = (
+    "call_index",
+    "queued_ns",
+    "submit_ns",
+    "start_ns",
+    "end_ns",
+    "host_start_ns",
+    "host_end_ns",
+    "prepared_ns",
+    "size_bytes",
+)
+_SHARED = ("kind", "name", "queue", "gwo", "gws", "lws", "buffer")
+
+
+class SecondHalf(ProfileFolder):
+    """Folds the calls that follow a first half."""
+
+    def __init__(self, source: int, place: str) -> None:
+        self.notes = Notes()
+        super().__init__(source, self.notes, place)
+        self._lost = False
+        self._outside: dict[tuple[bool, str], int] = {}
+        self._changes: list[tuple[str, dict[str, Any]]] = []
+        self._firsts: dict[str, int] = {}
+        self._settings: dict[str, _Maybe] = {}
+        self._maybe: list[tuple[int, str, _Maybe]] = []
+
+    def packed(self) -> bytes:
+        """What `FirstHalf.join` takes; empty when there is anything odd."""
+        if self._lost or self._cut_pointers or any(self.notes):
+            return b""
+        column = {name: list(map(attrgetter(name), self._enqueues)) for name in Enqueue.__struct_fields__}
+        devices = list(self._devices)
+        packed = _Packed(
+            calls=self._calls,
+            queues=[(queue.handle, devices[queue.device]) for queue in self._queues.values()],
+            programs=[(p.call_index, p.handle, p.source, p.options, p.kernels) for p in self._programs],
+            changes=self._changes,
+            kernels=[
+                (handle, kernel.blank is None, len(kernel.arguments), kernel.enqueued, kernel.zeros)
+                for handle, kernel in self._kernels.items()
+            ],
+            buffers=[(b.call_index, b.handle, b.size_bytes, b.end_ns) for b in self._buffers],
+            host_calls=[(c.call_index, c.name, c.start_ns, c.end_ns) for c in self._host_calls],
+            outside=list(self._outside),
+            firsts=[(number, handle) for handle, number in self._firsts.items()],
+            maybe=self._maybe,
+            columns=[_numbers(column[name]) for name in _NUMBERS],
+            shared=[_table(column[name]) for name in _SHARED],
+            states=_states(column["kernel"], column["program"], column["arguments"]),
+        )
+        return marshal.dumps(tuple(packed), _MARSHAL)
+
+    def _from_outside(self, kernel: bool, handle: str) -> int:
+        return -1 - self._outside.setdefault((kernel, handle), len(self._outside))
+
+    def _unseen(self, handle: str) -> KernelObject:
+        return KernelObject(self._from_outside(True, handle), blank=None)
+
+    def _program(self, handle: str) -> int | None:
+        program = super()._program(handle)
+        return self._from_outside(False, handle) if program is None else program
+
+    def _change_program(self, handle: str, changes: dict[str, Any]) -> None:
+        if handle in self._program_of:
+            super()._change_program(handle, changes)
+        else:
+            self._changes.append((handle, changes))
+
+    def _set_first(self, kernel: KernelObject, call: SetKernelArg, index: int, line: int) -> None:
+        known = kernel.blank is not None or call.arg_index <= 0 or kernel.prepared is not None
+        super()._set_first(kernel, call, index, line)
+        if not known and call.timestamp is not None:
+            # The first half may have set this argument: then it was set again, which does not count as a first.
+            kernel.prepared = None
+            self._settings.setdefault(call.kernel, []).append((call.arg_index, self._host(call.timestamp.start)))
+
+    def _enqueue_kernel(self, call: EnqueueNDRangeKernel, index: int, line: int) -> None:
+        number = len(self._enqueues)
+        super()._enqueue_kernel(call, index, line)
+        if self._kernels[call.kernel].blank is None:
+            self._firsts.setdefault(call.kernel, number)
+            maybe = self._settings.pop(call.kernel, None)
+            if maybe is not None:
+                self._maybe.append((number, call.kernel, maybe))
+
+    def _other(self, call: Call | LostCall, index: int, line: int) -> None:
+        self._lost = self._lost or isinstance(call, LostCall)
+        super()._other(call, index, line)
+
+
+class FirstHalf(ProfileFolder):
+    """Folds the first calls; then either `join` takes the second half, or `add` its calls."""
+
+    def join(self, half: bytes) -> bool:
+        """Whether the second half could be taken; then it ends the profile. Nothing is changed where it could not."""
+        if not half or self._cut_pointers:
+            return False
+        packed = _Packed(*marshal.loads(half))  # noqa: S302 - written by our own child
+        programs_before = len(self._programs)
+        programs: dict[int | None, int | None] = {None: None}
+        for number, (is_kernel, handle) in enumerate(packed.outside):
+            kernel = self._kernels.get(handle) if is_kernel else None
+            made_from = kernel.program if kernel is not None else None
+            programs[-1 - number] = made_from if is_kernel else self._program_of.get(handle)
+        programs |= {number: programs_before + number for number in range(len(packed.programs))}
+        self._join_enqueues(packed, programs)
+        for handle, changes in packed.changes:
+            self._change_program(handle, changes)
+        for call, handle, source, options, kernels in packed.programs:
+            self._programs.append(
+                Program(
+                    index=len(self._programs),
+                    call_index=self._calls + call,
+                    handle=handle,
+                    source=self._interned.setdefault(source, source),
+                    options=options,
+                    kernels=kernels,
+                )
+            )
+        for call, handle, size, end in packed.buffers:
+            handle = self._interned.setdefault(handle, handle)
+            call += self._calls
+            self._buffers.append(BufferCreated(call_index=call, handle=handle, size_bytes=size, end_ns=end))
+        for call, name, begin, end in packed.host_calls:
+            self._host_calls.append(HostCall(call_index=self._calls + call, name=name, start_ns=begin, end_ns=end))
+        self._join_kernels(packed)
+        self._calls += packed.calls
+        return True
+
+    def _join_enqueues(self, packed: _Packed, programs: dict[int | None, int | None]) -> None:
+        numbers = {name: _listed(column) for name, column in zip(_NUMBERS, packed.columns, strict=True)}
+        before = self._calls
+        numbers["call_index"] = [before + call for call in numbers["call_index"] if call is not None]
+        prepared = numbers["prepared_ns"]
+        for number, handle, settings in packed.maybe:
+            held = len(self._kernels[handle].arguments) if handle in self._kernels else 0
+            prepared[number] = next((at for argument, at in settings if argument >= held), prepared[number])
+        for number, handle in packed.firsts:
+            kernel = self._kernels.get(handle)
+            if kernel is not None and kernel.prepared is not None:
+                prepared[number] = self._host(kernel.prepared.start)
+        queues = [self._queue(handle, device) for handle, device in packed.queues]
+        same = self._interned.setdefault
+        column: dict[str, Iterable[Any]] = {**numbers, "line": repeat(0), "thread": repeat(0)}
+        for name, (table, packed_places) in zip(_SHARED, packed.shared, strict=True):
+            if name == "queue":
+                table = [queues[queue] for queue in table]
+            else:
+                table = [None if value is None else same(value, value) for value in table]
+            column[name] = map(table.__getitem__, array("I", packed_places))
+        states, packed_places = packed.states
+        places = array("I", packed_places)
+        column["kernel"] = map([same(kernel, kernel) for kernel, _, _ in states].__getitem__, places)
+        arguments = [same(full, full) for full in (self._arguments(packed, state) for state in states)]
+        column["arguments"] = map(arguments.__getitem__, places)
+        column["program"] = map([programs[program] for _, program, _ in states].__getitem__, places)
+        self._enqueues.extend(map(Enqueue, *(column[name] for name in Enqueue.__struct_fields__)))
+
+    def _arguments(self, packed: _Packed, state: _State) -> tuple[str, ...]:
+        """Those in force, with the ones that the first half set."""
+        handle, program, arguments = state
+        if program is None or program >= 0 or not packed.outside[-1 - program][0]:
+            return arguments
+        kernel = self._kernels.get(handle)
+        held = kernel.arguments if kernel is not None else []
+        full = [value if value is not None else "" for value in arguments]
+        for number, value in enumerate(held):
+            if number >= len(full):
+                full.append(value)
+            elif arguments[number] is None:
+                full[number] = value
+        return tuple(full)
+
+    def _join_kernels(self, packed: _Packed) -> None:
+        """As far as timer marks need them: which were enqueued, and the zeros of the others."""
+        before = self._calls
+        for handle, made_before, arguments, enqueued, zeros in packed.kernels:
+            kernel = self._kernels.get(handle) if made_before else None
+            if kernel is None:
+                kernel = self._kernels[handle] = KernelObject()
+            kernel.arguments += [""] * (arguments - len(kernel.arguments))
+            kernel.enqueued = kernel.enqueued or enqueued
+            if kernel.enqueued:
+                kernel.zeros = []
+            else:
+                kernel.zeros += [(before + call, line, at) for call, line, at in zeros]
+
+
+def _numbers(values: list[int | None]) -> bytes | list[int | None]:
+    """64-bit integers in the machine's own form; as they are where one is missing."""
+    return values if None in values else array("q", values).tobytes()  # type: ignore[type-var]
+
+
+def _listed(values: bytes | list[int | None]) -> list[int | None]:
+    return list(array("q", values)) if isinstance(values, bytes) else values
+
+
+def _table(values: list[_H]) -> tuple[list[_H], bytes]:
+    table = list(dict.fromkeys(values))
+    return table, _places(table, values)
+
+
+def _states(
+    kernels: list[str], programs: list[int | None], arguments: list[tuple[Any, ...]]
+) -> tuple[list[_State], bytes]:
+    # Handles and arguments that are equal are one object, so their identity tells them apart, and is quick to compare.
+    keys = list(zip(map(id, kernels), programs, map(id, arguments), strict=True))
+    states = dict(zip(keys, zip(kernels, programs, arguments, strict=True), strict=True))
+    return list(states.values()), _places(states, keys)
+
+
+def _places(table: Iterable[_H], values: list[_H]) -> bytes:
+    place_of = {value: place for place, value in enumerate(table)}
+    return array("I", map(place_of.__getitem__, values)).tobytes()

@@ -1,0 +1,322 @@
+"""What a run printed: Caffe's log, MIOpen's log, dv/dt blocks as text or JSON, in any mixture (dvdt-ck.md 1.1, 2.1).
+
+One pass over the lines; each goes to the decoder that knows it. Lines of other programs are passed over and counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from mio2trace.model.profile import Profile
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.caffe.log import GLOG_HEAD, CaffeDecoder
+from mio2trace.readers.foreign import MARKER, OtherPrograms
+from mio2trace.readers.miopen.log import MiopenDecoder
+from mio2trace.readers.opencl.dvdt_json import read_array
+from mio2trace.readers.opencl.dvdt_text import BlockDecoder
+from mio2trace.source import Source
+
+NAME = "run log (Caffe, MIOpen, dv/dt blocks)"
+
+# Not a number after the bracket: that is how prefixes of other programs begin ("[1,0]<stderr>:", "[ 12%]").
+# Nor MIOpen's performance records, one object a line (miopen-log.md 9.3).
+_JSON = re.compile(rb"\s*(?:\{\s*\"(?!(?:solution|performance)\":[\"{])|\[\s*[\[{\]\"])")
+_ARRAY_OPENS = re.compile(rb"\[dv/dt\]\s*<<\s*")
+_ARRAY_CLOSES = re.compile(rb"\[dv/dt\]\s*>>")
+_ARRAY_BLOCK = 1 << 20
+LONGEST_LINE = 64 << 20
+"""Bytes; a longer one is no line of any log that we know, and is cut there: what has no end would fill the memory."""
+_BINARY_SHARE = 100
+"""One NUL in so many bytes makes a file binary; a crash leaves a few in a log."""
+
+
+def sniff(head: bytes) -> bool:
+    """Text that is not JSON; whether it holds a line that we know shows only in reading."""
+    return head.count(b"\0") * _BINARY_SHARE <= len(head) and _JSON.match(head) is None
+
+
+def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
+    """All that the log states. Raises `InputError` when no line of it is known."""
+    log = _Log(source, options, notes)
+    numbered = _Numbered(source.blocks(), notes)
+    while True:
+        if numbered.uncut and not log.in_source:
+            numbered.skip(log.take)
+        line = next(numbered, None)
+        if line is None:
+            break
+        log.feed(line, numbered)
+    return log.finish(numbered.number)
+
+
+class _Log:
+    """Hands each line to the decoder that knows it."""
+
+    def __init__(self, source: Source, options: ReadOptions, notes: Notes) -> None:
+        self._source = source
+        self._options = options
+        self._notes = notes
+        self._caffe = CaffeDecoder(source.index, source.name, notes)
+        self._miopen = MiopenDecoder(source.index, notes)
+        self._blocks = BlockDecoder(source.index, source.name, options, notes)
+        self._other_programs = OtherPrograms()
+        self._profiles: list[Profile] = []
+        self._empty_arrays = self._foreign = self._miopen_lines = self._others = self._swallowed = 0
+        # A line of dv/dt that stopped in its middle, and what may be its rest.
+        self._cut: tuple[int, bytes] | None = None
+        self._rest: bytes | None = None
+        self._cuts = 0
+
+    @property
+    def in_source(self) -> bool:
+        """Whether the next line belongs to a program's text, whatever it looks like."""
+        return self._blocks.in_source
+
+    def take(self, data: bytes, at: int, number: int) -> tuple[int, int, bool]:
+        """Records of MIOpen that are like earlier ones, as `MiopenDecoder.take`, and Caffe's and other programs' lines
+        between them."""
+        while True:
+            others = self._others
+            at, following, more = self._miopen.take(data, at, number, self._other)
+            self._miopen_lines += following - number - (self._others - others)
+            if more or self._cut is not None or self._caffe.in_net_text or not self._miopen.between:
+                return at, following, more
+            end = self._other_programs.until(data, at)
+            if end == at:
+                return at, following, False
+            lines = data[at:end].split(b"\n")
+            self._foreign += sum(map(bool, map(bytes.strip, lines)))
+            at, number = end, following + len(lines) - 1
+
+    def _other(self, number: int, line: bytes) -> bool:
+        if self._cut is not None or MARKER in line or not self._caffe.feed(number, line):
+            return False
+        self._others += 1
+        return True
+
+    def feed(self, line: bytes, numbered: _Numbered) -> None:
+        number = numbered.number
+        blocks = self._blocks
+        if blocks.in_source:
+            self._swallowed += b"] " in line and GLOG_HEAD.search(line) is not None
+            blocks.feed(number, line)
+        elif MARKER in line:
+            if self._cut is not None:
+                self._mend()
+            at = line.find(MARKER)
+            glued = GLOG_HEAD.search(line, at + 7) if line.find(b"] ", at + 8) >= 0 else None
+            if glued:
+                self._hold(number, line[: glued.start()])
+                self._log_line(number, line[glued.start() :])
+            elif not blocks.feed(number, line):
+                opens = _ARRAY_OPENS.search(line)
+                if opens is None:
+                    self._log_line(number, line)
+                    return
+                if opens.start():
+                    self._log_line(number, line[: opens.start()])
+                self._array(line[opens.end() :], numbered)
+        else:
+            if line.startswith(b"[") or self._cut is not None:
+                glued = GLOG_HEAD.search(line)
+                if glued and glued.start():
+                    part = line[: glued.start()]
+                    if self._cut is not None and self._rest is None:
+                        self._hold(self._cut[0], self._cut[1] + part)  # cut once more
+                        line = line[glued.start() :]
+                    elif MARKER.startswith(part):
+                        self._hold(number, part)
+                        line = line[glued.start() :]
+            self._log_line(number, line)
+
+    def finish(self, lines: int) -> Records:
+        notes, place = self._notes, self._source.name
+        if self._cut is not None:
+            self._mend()
+        found = bool(self._caffe.lines or self._miopen_lines)
+        text = self._blocks.finish(interleaved=found and not self._cuts)
+        if text is not None:
+            self._profiles.append(text)
+        if self._cuts:
+            notes.remark("dv/dt line with a log line in its middle put together (buffered output)", place, self._cuts)
+        if self._swallowed:
+            notes.add("line like one of the log inside a program's source passed over", place, self._swallowed)
+        if self._empty_arrays:
+            notes.remark("empty dv/dt block of a child process passed over", place, self._empty_arrays)
+        if not self._profiles and not found:
+            if self._empty_arrays:
+                raise InputError(
+                    f"{place}: its {self._empty_arrays} [dv/dt] blocks are empty and none of its other lines is known; "
+                    "expected the calls of the profiled program"
+                )
+            unknown = f"none of its {lines} lines is known" if lines != 1 else "its only line is not known"
+            raise InputError(f"{place}: {unknown}; expected Caffe's `time` log, MIOpen's log, or [dv/dt] blocks")
+        if self._foreign:
+            notes.remark("line of other programs passed over", place, self._foreign)
+        records: Records = [*self._profiles]
+        if self._caffe.lines:
+            records.append(self._caffe.finish())
+        if self._miopen_lines:
+            records.append(self._miopen.finish(self._foreign))
+        return records
+
+    def _log_line(self, number: int, line: bytes) -> None:
+        if self._caffe.feed(number, line):
+            return
+        if self._miopen.feed(number, line):
+            self._miopen_lines += 1
+        elif line.strip():
+            self._foreign += 1
+            if self._cut is not None:
+                self._rest = line
+
+    def _hold(self, number: int, part: bytes) -> None:
+        """Standard output is written in blocks of some KB, which end anywhere: a log line may come between."""
+        self._cuts += 1
+        self._cut, self._rest = (number, part), None
+
+    def _mend(self) -> None:
+        """The rest of a cut line stands right before the next line of dv/dt."""
+        assert self._cut is not None
+        first, part = self._cut
+        rest = self._rest
+        self._cut = self._rest = None
+        if rest is not None:
+            self._foreign -= 1
+        self._blocks.feed(first, part + (rest or b"\n"))
+
+    def _array(self, first: bytes, numbered: _Numbered) -> None:
+        number = numbered.number
+        place = f"{self._source.name}:{number}"
+        numbered.all_at_once = True
+        profile = read_array(_array(first, numbered), self._source.index, place, self._options, self._notes)
+        numbered.all_at_once = False
+        if profile.calls:
+            self._profiles.append(profile)
+        else:
+            self._empty_arrays += 1
+
+
+class _Numbered:
+    """Lines with the number of the one that was taken last, shared by all who take lines from it.
+
+    Where MIOpen has written, the bytes are cut into lines one by one (``uncut``): it may know more than a line at once.
+    With ``all_at_once`` blocks read from then on never are.
+    """
+
+    def __init__(self, blocks: Iterator[bytes], notes: Notes) -> None:
+        self._blocks = blocks
+        self._notes = notes
+        self._lines: Iterator[bytes] = iter(())
+        self._data = b""
+        self._at = 0
+        self._again: bytes | None = None
+        self.number = 0
+        self.uncut = False
+        self.all_at_once = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        if self._again is not None:
+            line, self._again = self._again, None
+            return line
+        while True:
+            if self.uncut:
+                end = self._data.find(b"\n", self._at) + 1
+                found = self._data[self._at : end] if end else None
+                self._at = end or self._at
+            else:
+                found = next(self._lines, None)
+            if found is None:
+                found = self._more()
+            if found is not None:
+                self.number += 1
+                return found
+
+    def skip(self, take: Callable[[bytes, int, int], tuple[int, int, bool]]) -> None:
+        """Let ``take`` have what it knows of the bytes that come next."""
+        if self._again is not None:
+            return
+        more = True
+        while more:
+            self._at, following, more = take(self._data, self._at, self.number + 1)
+            self.number = following - 1
+            more = more and self._read()
+
+    def give_back(self, rest: bytes) -> None:
+        """What follows on the line taken last is the next."""
+        self._again = rest
+
+    def _read(self) -> bool:
+        """Add bytes up to a block with a line's end; False at the end of all."""
+        held = [self._data[self._at :]]
+        size = len(held[0])
+        for block in self._blocks:
+            held.append(block)
+            if b"\n" in block:
+                break
+            size += len(block)
+            if size > LONGEST_LINE:
+                self._notes.add(
+                    f"line longer than {LONGEST_LINE >> 20} MiB cut into several", f"line {self.number + 1}"
+                )
+                held.append(b"\n")
+                break
+        self._data, self._at = b"".join(held), 0
+        if self.uncut:
+            self._plain_ends()
+        return len(held) > 1
+
+    def _plain_ends(self) -> None:
+        """CR LF means what LF does to MIOpen's lines, and repetitions are found by their bytes."""
+        if b"\r\n" in self._data:
+            self._data, self._at = self._data[self._at :].replace(b"\r\n", b"\n"), 0
+
+    def _more(self) -> bytes | None:
+        """Go on to bytes not yet cut. Returns the last line, if it has no end. Raises StopIteration at the end."""
+        if not self._read():
+            if not self._data:
+                raise StopIteration
+            line, self._data = self._data, b""
+            return line
+        self.uncut = not self.all_at_once and b"MIOpen" in self._data
+        if self.uncut:
+            self._plain_ends()
+        else:
+            end = self._data.rfind(b"\n") + 1
+            part = self._data[self._at : end]
+            self._data, self._at = self._data[max(end, self._at) :], 0
+            # a lone carriage return (a progress bar) does not end a line
+            lines = part.splitlines(keepends=True) if b"\r" not in part else [x + b"\n" for x in part.split(b"\n")][:-1]
+            self._lines = iter(lines)
+        return None
+
+
+def _array(first: bytes, lines: _Numbered) -> Iterator[bytes]:
+    """The JSON array between the markers, in blocks; the closing marker may be glued to its last line."""
+    held: list[bytes] = []
+    size = 0
+    line = first
+    while True:
+        if b"[dv/dt]" in line:
+            closes = _ARRAY_CLOSES.search(line)
+            if closes:
+                held.append(line[: closes.start()])
+                if line[closes.end() :].strip():
+                    lines.give_back(line[closes.end() :])
+                break
+        held.append(line)
+        size += len(line)
+        if size > _ARRAY_BLOCK:
+            yield b"".join(held)
+            held.clear()
+            size = 0
+        following = next(lines, None)
+        if following is None:
+            break
+        line = following
+    yield b"".join(held)

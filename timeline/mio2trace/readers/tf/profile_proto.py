@@ -1,0 +1,414 @@
+"""TensorFlow's ProfileProto: all steps, every op, its executions, memory and graph attributes (tfprof.md 2).
+
+    0a d8 03                       nodes: an entry of the map, 472 bytes
+       08 d3 03  12 d2 03          key 467, the node
+          0a 21 v/tower_0/...      name; 4a op, 6a id, 62 executions by step, ...
+
+Read: nodes with name, op, types, devices, shapes, inputs, float_ops, executions, memory, allocations' counterpart in
+memory, the attributes of convolutions and poolings, the file and line that made the node. Not read: other attributes,
+the text of source lines, allocator events. Maps stand in any order; repeated integers are packed or not. The step ids
+stand after all nodes: a file that was cut has none, and they are those of the executions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from mio2trace.model.tf import Execution, NodeStep, OpMemory, Shape, TfNode, TfProfile
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.tf.wire import CutError, Field, WireError, fields, numbers, signed, text, unexpected, varint
+from mio2trace.source import Source
+
+NAME = "TFProf profile (ProfileProto)"
+
+MOST_COMPONENTS = 200
+"""Names nest by their slashes; a deeper one is no name that TensorFlow made."""
+_LAST_US = 10**17
+_LONGEST_US = 10**13
+"""Times beyond these (year 5138, 115 days) are damage."""
+_ATTRIBUTES = {b"strides", b"ksize", b"dilations", b"padding", b"data_format", b"T"}
+_WORD = re.compile(r"SAME|VALID|EXPLICIT|N[A-Z]{1,4}|N[A-Z]{1,3}_VECT_[A-Z]", re.ASCII)
+"""What padding and data_format can be."""
+_TYPES = {1: "float", 2: "double", 3: "int32", 9: "int64", 10: "bool", 14: "bfloat16", 19: "half"}
+_FIELD_MASK = 7
+
+
+def sniff(head: bytes) -> bool:
+    """A map entry whose key is written first, holding a node whose id is that key or whose first field is a name."""
+    if head[:1] != b"\x0a":
+        return False
+    try:
+        size, at = varint(head, 1, len(head))
+        if head[at : at + 1] != b"\x08" or size < 4:
+            return False
+        _, at = varint(head, at + 1, len(head))
+        if head[at : at + 1] != b"\x12":
+            return False
+        inner, at = varint(head, at + 1, len(head))
+    except WireError:
+        return False
+    return inner < size and head[at : at + 1] == b"\x0a"
+
+
+def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
+    """The profile. Raises `InputError` when not one node of it can be read."""
+    return [decode(source.read(), source.index, source.name, notes)]
+
+
+def decode(data: bytes, index: int, place: str, notes: Notes) -> TfProfile:
+    """A ProfileProto's bytes; damaged nodes are passed over and counted, a cut file is read up to there."""
+    profile = _Decoder(data, place, notes)
+    profile.walk()
+    return profile.finish(index)
+
+
+class _Raw:
+    """A node as decoded; shapes of inputs are known when all nodes are."""
+
+    __slots__ = ("attributes", "device", "float_ops", "inputs", "name", "op", "op_types", "outputs", "shape", "sources",
+                 "steps", "trace")  # fmt: skip
+
+    def __init__(self) -> None:
+        self.name = self.op = self.device = ""
+        self.op_types: list[str] = []
+        self.shape: list[int] = []
+        self.float_ops = 0
+        self.inputs: dict[int, int] = {}
+        self.sources: dict[int, int] = {}
+        self.outputs: dict[int, Shape] = {}
+        self.attributes: dict[str, str] = {}
+        self.trace: tuple[int, int] | None = None
+        self.steps: list[NodeStep] = []
+
+
+class _Decoder:
+    def __init__(self, data: bytes, place: str, notes: Notes) -> None:
+        self._data = data
+        self._place = place
+        self._notes = notes
+        self._nodes: dict[int, _Raw] = {}
+        self._steps: list[int] = []
+        self._strings: dict[int, str] = {}
+        self._texts: dict[bytes, str] = {}
+        self._places: dict[bytes, tuple[str, int]] = {}
+        self._lost = 0
+        self._problem = ""
+
+    def walk(self) -> None:
+        """The outermost message field by field, so that what stands before a cut is read."""
+        data, at, end = self._data, 0, len(self._data)
+        while at < end:
+            start = at
+            try:
+                tag, at = varint(data, at, end)
+                if tag & _FIELD_MASK == 2:
+                    size, at = varint(data, at, end)
+                    stop = at + size
+                    if stop > end:
+                        raise CutError(start, f"a field of {size} bytes where {end - at} are left")
+                elif tag & _FIELD_MASK == 0:
+                    number, stop = varint(data, at, end)
+                else:
+                    raise WireError(start, f"field {tag >> 3} with wire type {tag & _FIELD_MASK}")
+            except WireError as error:
+                self._cut(error)
+                return
+            try:
+                if tag == 0x0A:
+                    self._entry(at, stop)
+                elif tag == 0x1A:
+                    self._steps += numbers(data, at, stop)
+                elif tag == 0x18:
+                    self._steps.append(signed(number))
+                elif tag == 0x22:
+                    self._string(at, stop)
+                elif tag >> 3 in (1, 4):
+                    raise unexpected(tag, start)
+            except WireError as error:
+                self._lost += 1
+                self._problem = self._problem or str(error)
+            at = stop
+
+    def _cut(self, error: WireError) -> None:
+        if not self._nodes:
+            raise InputError(f"{self._place}: {error}; expected the nodes of a ProfileProto")
+        self._notes.add("TFProf profile cut off or damaged: read up to there", f"{self._place}: {error}")
+
+    def _entry(self, at: int, stop: int) -> None:
+        key = 0
+        node = None
+        for tag, a, b in fields(self._data, at, stop):
+            if tag == 0x08:
+                key = signed(a)
+            elif tag == 0x12:
+                node = self._node(a, b)
+            else:
+                raise unexpected(tag, at)
+        if node is None or not node.name:
+            raise WireError(at, "a node without a name")
+        if node.name.count("/") >= MOST_COMPONENTS:
+            raise WireError(at, f"a name of more than {MOST_COMPONENTS} components")
+        self._nodes[key] = node
+
+    def _string(self, at: int, stop: int) -> None:
+        key, value = 0, ""
+        for tag, a, b in fields(self._data, at, stop):
+            if tag == 0x08:
+                key = signed(a)
+            elif tag == 0x12:
+                value = text(self._data, a, b)
+        self._strings[key] = value
+
+    def _text(self, at: int, stop: int) -> str:
+        """A string that many messages repeat, as one object."""
+        raw = self._data[at:stop]
+        known = self._texts.get(raw)
+        if known is None:
+            known = self._texts[raw] = raw.decode("utf-8", "replace")
+        return known
+
+    def _node(self, at: int, stop: int) -> _Raw:
+        data = self._data
+        node = _Raw()
+        for tag, a, b in fields(data, at, stop):
+            if tag == 0x62:
+                node.steps.append(self._step(a, b))
+            elif tag == 0x5A:
+                self._attribute(node.attributes, a, b)
+            elif tag == 0x0A:
+                node.name = text(data, a, b)
+            elif tag == 0x4A:
+                node.op = self._text(a, b)
+            elif tag == 0x2A:
+                node.op_types.append(self._text(a, b))
+            elif tag == 0x32:
+                node.device = self._text(a, b)
+            elif tag == 0x40:
+                node.float_ops = signed(a)
+            elif tag == 0x22:
+                node.shape += numbers(data, a, b)
+            elif tag == 0x20:
+                node.shape.append(signed(a))
+            elif tag == 0x12 or tag == 0x72:
+                key, value = self._pair(a, b)
+                (node.inputs if tag == 0x12 else node.sources)[key] = value
+            elif tag == 0x7A:
+                slot, shape = self._slot(a, b)
+                node.outputs[slot] = shape
+            elif tag == 0x52:
+                node.trace = a, b
+            elif tag >> 3 in (1, 2, 4, 5, 6, 8, 9, 10, 11, 12, 14, 15):
+                raise unexpected(tag, at)
+        return node
+
+    def _pair(self, at: int, stop: int) -> tuple[int, int]:
+        """An entry of a map of integers."""
+        key = value = 0
+        for tag, a, _ in fields(self._data, at, stop):
+            if tag == 0x08:
+                key = signed(a)
+            elif tag == 0x10:
+                value = signed(a)
+            else:
+                raise unexpected(tag, at)
+        return key, value
+
+    def _slot(self, at: int, stop: int) -> tuple[int, Shape]:
+        """An entry of a map from a slot to a Tuple."""
+        slot = 0
+        shape: list[int] = []
+        for tag, a, b in fields(self._data, at, stop):
+            if tag == 0x08:
+                slot = signed(a)
+            elif tag == 0x12:
+                shape = self._tuple(a, b)
+            else:
+                raise unexpected(tag, at)
+        return slot, tuple(shape)
+
+    def _tuple(self, at: int, stop: int) -> list[int]:
+        found: list[int] = []
+        for tag, a, b in fields(self._data, at, stop):
+            if tag == 0x0A:
+                found += numbers(self._data, a, b)
+            elif tag == 0x08:
+                found.append(signed(a))
+            else:
+                raise unexpected(tag, at)
+        return found
+
+    def _attribute(self, attributes: dict[str, str], at: int, stop: int) -> None:
+        data = self._data
+        key = b""
+        for tag, a, b in fields(data, at, stop):
+            if tag == 0x0A:
+                key = data[a:b]
+                if key not in _ATTRIBUTES:
+                    return
+            elif tag == 0x12 and key:
+                value = _attribute_text(data, fields(data, a, b))
+                if value:
+                    attributes[key.decode()] = value
+
+    def _step(self, at: int, stop: int) -> NodeStep:
+        """An entry of the map from step id to ExecProfile."""
+        data = self._data
+        step = count = first = last = 0
+        executions: list[Execution] = []
+        memory: list[OpMemory] = []
+        for tag, a, b in fields(data, at, stop):
+            if tag == 0x08:
+                step = signed(a)
+                continue
+            if tag != 0x12:
+                raise unexpected(tag, at)
+            for inner, c, d in fields(data, a, b):
+                if inner == 0x2A:
+                    self._times(executions, c, d, accelerator=False)
+                elif inner == 0x3A:
+                    memory.append(_memory(data, c, d))
+                elif inner == 0x22:
+                    self._times(executions, c, d, accelerator=True)
+                elif inner == 0x08:
+                    count = signed(c)
+                elif inner == 0x10:
+                    first = signed(c) * 1000
+                elif inner == 0x18:
+                    last = signed(c) * 1000
+                elif inner >> 3 in (1, 2, 3, 4, 5, 7):
+                    raise unexpected(inner, a)
+        if not 0 < first <= last < _LAST_US * 1000:
+            first = last = 0
+        return NodeStep(step, count, first, last, tuple(executions), tuple(memory))
+
+    def _times(self, executions: list[Execution], at: int, stop: int, accelerator: bool) -> None:
+        """An entry of the map from device to ExecTime: pairs of start and duration in us."""
+        data = self._data
+        device = ""
+        pairs: list[list[int]] = []
+        for tag, a, b in fields(data, at, stop):
+            if tag == 0x0A:
+                device = self._text(a, b)
+            elif tag == 0x12:
+                for inner, c, d in fields(data, a, b):
+                    if inner != 0x0A:
+                        raise unexpected(inner, a)
+                    pairs.append(self._tuple(c, d))
+            else:
+                raise unexpected(tag, at)
+        for pair in pairs:
+            if len(pair) != 2 or not (0 < pair[0] < _LAST_US and 0 <= pair[1] < _LONGEST_US):
+                self._notes.add("execution without a possible time passed over", f"{self._place}: byte {at}")
+                continue
+            kind = "accelerator" if accelerator else "cpu"
+            executions.append(Execution(device, kind, pair[0] * 1000, pair[1] * 1000))  # type: ignore[arg-type]
+
+    def finish(self, index: int) -> TfProfile:
+        """The record. Raises `InputError` when there is nothing in it."""
+        notes = self._notes
+        if not self._nodes:
+            what = f"{self._problem}; no node can be read" if self._problem else "no nodes"
+            raise InputError(f"{self._place}: {what}; expected a ProfileProto with nodes")
+        if self._lost:
+            notes.add(
+                "damaged part of a TFProf profile passed over", f"{self._place}: {self._problem}", count=self._lost
+            )
+        ran = Counter(step.step for node in self._nodes.values() for step in node.steps)
+        steps = sorted(set(self._steps))
+        strange = sorted(ran.keys() - set(steps))
+        if strange and not self._steps:
+            notes.add("TFProf profile without its list of steps: they are those of the executions", self._place)
+        elif strange:
+            notes.add("step of an execution that the profile does not list", self._place, len(strange))
+        nodes = tuple(self._finished(node) for node in sorted(self._nodes.values(), key=lambda node: node.name))
+        return TfProfile(source=index, steps=tuple(sorted({*steps, *ran})), nodes=nodes)
+
+    def _finished(self, node: _Raw) -> TfNode:
+        return TfNode(
+            name=node.name,
+            op=node.op or node.name,
+            op_types=tuple(node.op_types),
+            device=node.device,
+            shape=tuple(node.shape),
+            float_ops=node.float_ops,
+            input_shapes=tuple((slot, self._input(node, node.inputs[slot])) for slot in sorted(node.inputs)),
+            output_shapes=tuple(sorted(node.outputs.items())),
+            attributes=node.attributes,
+            place=self._made_by(node.trace) if node.steps and node.trace else "",
+            steps=tuple(sorted(node.steps, key=lambda step: step.step)),
+        )
+
+    def _input(self, node: _Raw, producer: int) -> Shape:
+        """The shape of the output that is taken, empty when unknown."""
+        made = self._nodes.get(producer)
+        return () if made is None else made.outputs.get(node.sources.get(producer, 0), ())
+
+    def _made_by(self, trace: tuple[int, int]) -> str:
+        """``file.py:12`` of the innermost frame that lies outside of TensorFlow itself; no folder of a machine."""
+        try:
+            for tag, a, b in reversed(fields(self._data, *trace)):
+                if tag != 0x0A:
+                    continue
+                raw = self._data[a:b]
+                known = self._places.get(raw)
+                if known is None:
+                    known = self._places[raw] = self._frame(fields(self._data, a, b))
+                file, line = known
+                if file and "tensorflow/python/" not in file.replace("\\", "/"):
+                    return f"{file.replace(chr(92), '/').rsplit('/', 1)[-1]}:{line}"
+        except WireError:
+            self._notes.add("Python stack that cannot be read passed over", self._place)
+        return ""
+
+    def _frame(self, frame: list[Field]) -> tuple[str, int]:
+        file, line = "", 0
+        for tag, a, b in frame:
+            if tag == 0x30:
+                file = self._strings.get(signed(a), "")
+            elif tag == 0x10:
+                line = signed(a)
+            elif tag == 0x0A and not file:
+                file = text(self._data, a, b)
+        return file, line
+
+
+def _memory(data: bytes, at: int, stop: int) -> OpMemory:
+    """ExecMemory; the memory of single outputs is left out."""
+    read = requested = peak = residual = output = in_use = 0
+    for tag, a, _ in fields(data, at, stop):
+        if tag == 0x08:
+            read = signed(a) * 1000
+        elif tag == 0x30:
+            requested = signed(a)
+        elif tag == 0x38:
+            peak = signed(a)
+        elif tag == 0x40:
+            residual = signed(a)
+        elif tag == 0x48:
+            output = signed(a)
+        elif tag == 0x50:
+            in_use = signed(a)
+        elif tag >> 3 in (1, 6, 7, 8, 9, 10):
+            raise unexpected(tag, at)
+    return OpMemory(requested, peak, residual, output, read, in_use)
+
+
+def _attribute_text(data: bytes, value: list[Field]) -> str:
+    """An AttrValue as text: ``SAME``, ``float``, ``1x2x2x1``; empty when it is something else."""
+    for tag, a, b in value:
+        if tag == 0x12:
+            word = text(data, a, b)
+            return word if _WORD.fullmatch(word) else ""
+        if tag == 0x30:
+            return _TYPES.get(a, f"type {a}")
+        if tag == 0x0A:
+            found: list[int] = []
+            for inner, c, d in fields(data, a, b):
+                if inner == 0x1A:
+                    found += numbers(data, c, d)
+                elif inner == 0x18:
+                    found.append(signed(c))
+            return "x".join(map(str, found))
+    return ""

@@ -1,0 +1,179 @@
+"""RunMetadata of one ``session.run``, or its StepStats alone, as bytes (tfprof.md 8).
+
+    0a 86 d9 06                    step_stats, 109702 bytes
+       0a 82 d9 06                 dev_stats, one a device
+          0a 2c /job:localhost/... device; 12 4d: node_stats { 0a name, 10 all_start_micros, 20 op_end_rel_micros }
+
+Read: names, times in us, memory, output shapes, labels. A cut file is read up to there, a damaged record passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mio2trace.model.tf import Shape
+from mio2trace.notes import Notes
+from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.tf.step_stats import DeviceStats, OpStats, collect
+from mio2trace.readers.tf.wire import CutError, WireError, fields, signed, text, unexpected, varint
+from mio2trace.source import Source
+
+NAME = "TensorFlow step statistics (RunMetadata)"
+
+
+def sniff(head: bytes) -> bool:
+    """Two or three nested first fields, the innermost a device's name."""
+    return _depth(head) > 0
+
+
+def _depth(head: bytes) -> int:
+    """2 for StepStats, 3 for RunMetadata, 0 for anything else."""
+    at, depth = 0, 0
+    left = 1 << 63
+    while depth < 3 and head[at : at + 1] == b"\x0a":
+        try:
+            size, at = varint(head, at + 1, len(head))
+        except WireError:
+            return 0
+        if size >= left:
+            return 0
+        left = size
+        depth += 1
+        if depth > 1 and head[at : at + 5] in (b"/job:", b"/devi"):
+            return depth
+    return 0
+
+
+def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
+    """The step. Raises `InputError` when not one of its records can be read."""
+    data = source.read()
+    return [collect(list(_Decoder(data, source.name, notes).devices(_depth(data))), source.index, source.name, notes)]
+
+
+class _Decoder:
+    def __init__(self, data: bytes, place: str, notes: Notes) -> None:
+        self._data = data
+        self._place = place
+        self._notes = notes
+
+    def devices(self, depth: int) -> Iterator[DeviceStats]:
+        if depth == 3:
+            for tag, at, stop in self._parts(0, len(self._data)):
+                if tag == 0x0A:
+                    yield from self._step(at, stop)
+        else:
+            yield from self._step(0, len(self._data))
+
+    def _parts(self, at: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """As `fields`, one by one; where the file was cut the last one ends there."""
+        data = self._data
+        while at < end:
+            start = at
+            try:
+                tag, at = varint(data, at, end)
+                if tag & 7 == 0:
+                    _, at = varint(data, at, end)
+                    continue
+                if tag & 7 != 2:
+                    raise WireError(start, f"field {tag >> 3} with wire type {tag & 7}")
+                size, at = varint(data, at, end)
+            except WireError as error:
+                self._cut(error)
+                return
+            if at + size > end:
+                self._cut(CutError(start, f"a field of {size} bytes where {end - at} are left"))
+                yield tag, at, end
+                return
+            yield tag, at, at + size
+            at += size
+
+    def _cut(self, error: WireError) -> None:
+        kind = "step statistics cut off or damaged: read up to there"
+        if not any(note.kind == kind for note in self._notes):  # the messages around it end there, too
+            self._notes.add(kind, f"{self._place}: {error}")
+
+    def _step(self, at: int, stop: int) -> Iterator[DeviceStats]:
+        for tag, a, b in self._parts(at, stop):
+            if tag == 0x0A:
+                yield self._device(a, b)
+
+    def _device(self, at: int, stop: int) -> DeviceStats:
+        ops: list[OpStats] = []
+        device = ""
+        for tag, a, b in self._parts(at, stop):
+            if tag == 0x0A:
+                device = text(self._data, a, b)
+            elif tag == 0x12:
+                try:
+                    ops.append(self._op(a, b))
+                except WireError as error:
+                    self._notes.add("damaged record of an op passed over", f"{self._place}: {error}")
+        return DeviceStats(device=device, ops=ops)
+
+    def _op(self, at: int, stop: int) -> OpStats:
+        data = self._data
+        op = OpStats(shapes=[])
+        for tag, a, b in fields(data, at, stop):
+            if tag == 0x0A:
+                op.name = text(data, a, b)
+            elif tag == 0x10:
+                op.start_us = signed(a)
+            elif tag == 0x20:
+                op.op_end_us = signed(a)
+            elif tag == 0x42:
+                op.label = text(data, a, b)
+            elif tag == 0x32:
+                self._allocator(op, a, b)
+            elif tag == 0x3A:
+                self._output(op, a, b)
+            elif tag == 0x62:
+                for inner, value, _ in fields(data, a, b):
+                    if inner == 0x08:
+                        op.temporary_bytes += signed(value)
+                    elif inner == 0x18:
+                        op.kept_bytes += signed(value)
+            elif tag >> 3 in (1, 2, 4, 6, 7, 8, 12):
+                raise unexpected(tag, at)
+        return op
+
+    def _allocator(self, op: OpStats, at: int, stop: int) -> None:
+        for tag, a, _ in fields(self._data, at, stop):
+            if tag == 0x10:
+                op.total_bytes += signed(a)
+            elif tag == 0x18:
+                op.peak_bytes += signed(a)
+            elif tag == 0x20:
+                op.live_bytes += signed(a)
+            elif tag == 0x28:
+                op.in_use_bytes = signed(a)
+
+    def _output(self, op: OpStats, at: int, stop: int) -> None:
+        data = self._data
+        slot, shape = 0, None
+        for tag, a, b in fields(data, at, stop):
+            if tag == 0x08:
+                slot = signed(a)
+            elif tag == 0x1A:
+                for inner, c, d in fields(data, a, b):
+                    if inner == 0x12:
+                        shape = self._shape(c, d)
+                    elif inner == 0x22:
+                        requested = allocated = 0
+                        for deep, value, _ in fields(data, c, d):
+                            if deep == 0x08:
+                                requested = signed(value)
+                            elif deep == 0x10:
+                                allocated = signed(value)
+                        op.output_bytes += max(requested, allocated)
+        if shape is not None:
+            op.shapes.append((slot, shape))
+
+    def _shape(self, at: int, stop: int) -> Shape | None:
+        """A tensor's shape; a scalar is (1,), as in a ProfileProto."""
+        dims: list[int] = []
+        for tag, a, b in fields(self._data, at, stop):
+            if tag == 0x12:
+                dims.append(next((signed(value) for inner, value, _ in fields(self._data, a, b) if inner == 0x08), 0))
+            elif tag == 0x18 and a:
+                return None
+        return tuple(dims) or (1,)

@@ -1,0 +1,197 @@
+"""One step's statistics, device by device, as the nodes of a profile: what tfprof makes of them (tfprof.md 3.1).
+
+RunMetadata holds them on the wire, `--trace_file` prints them as text; both become `DeviceStats` first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from mio2trace.model.tf import Execution, NodeStep, OpMemory, Shape, TfNode, TfProfile
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers.tf.profile_proto import MOST_COMPONENTS
+
+LAST_US = 10**17
+LONGEST_US = 10**13
+"""Times beyond these (year 5138, 115 days) are damage."""
+NOT_NODES = ("RecvTensor", "_SOURCE")
+_HOST_SIDE = re.compile(r"(?:.*/)?(?:device:)?(?:cpu|gpu):\d+", re.ASCII)
+_ON_STREAM = re.compile(r"(?P<kernel>.*)@@(?P<node>.*?)(?::(?P<op>[^:#]*))?#.*", re.DOTALL)
+_TYPE = re.compile(r"\w+(?:>\w+)*", re.ASCII)
+"""What an op type can be; what else follows a colon is a part of something that had one itself."""
+_ON_HOST = re.compile(r".*? = (?P<op>\w+)\(", re.DOTALL)
+
+
+class OpStats(msgspec.Struct, kw_only=True, gc=False):
+    """NodeExecStats, as far as it is used: times in us, memory in bytes."""
+
+    name: str = ""
+    start_us: int = 0
+    op_end_us: int = 0
+    label: str = ""
+    total_bytes: int = 0
+    peak_bytes: int = 0
+    live_bytes: int = 0
+    kept_bytes: int = 0
+    temporary_bytes: int = 0
+    output_bytes: int = 0
+    in_use_bytes: int = 0
+    shapes: list[tuple[int, Shape]] = []
+
+
+class DeviceStats(msgspec.Struct, kw_only=True, gc=False):
+    """DeviceStepStats: a device as it names itself, and what ran there."""
+
+    device: str = ""
+    ops: list[OpStats] = []
+
+
+def is_host_side(device: str) -> bool:
+    """Whether tfprof takes the records of a device (lower case) for the op's code on the host."""
+    return _HOST_SIDE.fullmatch(device) is not None
+
+
+def possible(start_us: int, dur_us: int) -> bool:
+    """Whether these can be a start since 1970 and a duration."""
+    return 0 < start_us < LAST_US and 0 <= dur_us < LONGEST_US
+
+
+@dataclass(slots=True)
+class _Node:
+    """What has been seen of a node. The first device that is a CPU or a GPU is its canonical one for good."""
+
+    op: str = ""
+    device: str = ""
+    count: int = 0
+    executions: list[Execution] = field(default_factory=list)
+    memory: list[OpMemory] = field(default_factory=list)
+    shapes: list[tuple[int, Shape]] = field(default_factory=list)
+
+
+class Collector:
+    """Sorts records to nodes. Records of other devices than a node's canonical one are counted and left out."""
+
+    def __init__(self, place: str, notes: Notes) -> None:
+        self._place = place
+        self._notes = notes
+        self._nodes: dict[str, _Node] = {}
+
+    def add(self, name: str, op: str, execution: Execution) -> _Node | None:
+        """An execution of ``name``; None when it is not to be kept."""
+        if name.count("/") >= MOST_COMPONENTS or not name:
+            self._notes.add("record without a possible name passed over", self._place)
+            return None
+        node = self._nodes.setdefault(name, _Node())
+        if execution.kind == "cpu":
+            if node.device not in ("", execution.device):
+                self._notes.add("op on a second device left out, as tfprof does", f"{self._place}: {name}")
+                return None
+            node.device = execution.device
+            node.count += 1
+        node.op = node.op or op
+        node.executions.append(execution)
+        return node
+
+    def finish(self, source: int, *, memory_known: bool, graph_known: bool) -> TfProfile:
+        """The profile of the one step. Raises `InputError` when nothing ran."""
+        if not self._nodes:
+            raise InputError(f"{self._place}: no op with a time; expected the ops of a step")
+        nodes = []
+        for name, node in sorted(self._nodes.items()):
+            step = NodeStep(
+                0,
+                node.count,
+                min(one.start_ns for one in node.executions),
+                max(one.start_ns + one.dur_ns for one in node.executions),
+                tuple(node.executions),
+                tuple(node.memory),
+            )
+            op = node.op or name
+            nodes.append(
+                TfNode(
+                    name=name,
+                    op=op,
+                    op_types=tuple(filter(None, (op, node.device))),
+                    device=node.device,
+                    output_shapes=tuple(node.shapes),
+                    steps=(step,),
+                )
+            )
+        return TfProfile(
+            source=source,
+            steps=(0,),
+            nodes=tuple(nodes),
+            numbered=False,
+            memory_known=memory_known,
+            graph_known=graph_known,
+        )
+
+
+def kind_of(device: str) -> str:
+    """How tfprof sorts a device (lower case); empty: not at all."""
+    if "stream:all" in device:
+        return "accelerator"
+    if is_host_side(device):
+        return "cpu"
+    return "stream" if "/stream:" in device or device.endswith("/memcpy") else ""
+
+
+def collect(stats: Iterable[DeviceStats], source: int, place: str, notes: Notes) -> TfProfile:
+    """The profile of a step. Raises `InputError` when nothing ran in it."""
+    collector = Collector(place, notes)
+    for one in stats:
+        device = one.device.lower()
+        kind = kind_of(device)
+        for op in one.ops:
+            name = op.name.split(":", 1)[0]
+            if name in NOT_NODES or (kind != "stream" and "MEMCPY" in name):
+                continue
+            if not kind:
+                notes.add("record of an unknown sort of device passed over", f"{place}: {one.device}")
+                continue
+            if op.start_us == 0:
+                notes.remark("record without a start passed over, as tfprof does", f"{place}: {name}")
+                continue
+            if not possible(op.start_us, op.op_end_us):
+                notes.add("execution without a possible time passed over", f"{place}: {name}")
+                continue
+            what, label = _label(op, kind)
+            dur_us = max(1, op.op_end_us)
+            execution = Execution(device, kind, op.start_us * 1000, dur_us * 1000, label)  # type: ignore[arg-type]
+            node = collector.add(name, what, execution)
+            if node is not None and kind == "cpu":
+                node.memory.append(_memory(op))
+                known = {slot for slot, _ in node.shapes}
+                node.shapes += [pair for pair in op.shapes if pair[0] not in known]
+    return collector.finish(source, memory_known=True, graph_known=False)
+
+
+def _label(op: OpStats, kind: str) -> tuple[str, str]:
+    """(op type, kernel name) of a record's label."""
+    if kind == "cpu":
+        found = _ON_HOST.match(op.label)
+        return ("" if found is None else found["op"]), ""
+    named = op.name.partition(":")[2]
+    if not _TYPE.fullmatch(named):
+        named = ""
+    found = _ON_STREAM.fullmatch(op.label)
+    if found is None:
+        return named, op.label
+    return (found["op"] if found["op"] and _TYPE.fullmatch(found["op"]) else named), found["kernel"]
+
+
+def _memory(op: OpStats) -> OpMemory:
+    """tfprof's sums (tfprof.md 2, ExecMemory)."""
+    both = op.temporary_bytes + op.kept_bytes
+    return OpMemory(
+        op.total_bytes + both,
+        op.peak_bytes + both,
+        op.live_bytes + op.kept_bytes,
+        op.output_bytes,
+        (op.start_us + op.op_end_us) * 1000,
+        op.in_use_bytes,
+    )

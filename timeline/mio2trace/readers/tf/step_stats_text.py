@@ -1,0 +1,168 @@
+"""StepStats as text: what ``--trace_file`` writes without Chrome's format (tfprof.md 8).
+
+    dev_stats {
+      device: "/job:localhost/replica:0/task:0/device:CPU:0"
+      node_stats {
+        node_name: "v/tower_0/cg/Relu"
+        all_start_micros: 1795171473772142
+        ...
+
+Ordinary text format of protocol buffers, in any layout. Read as `run_metadata` reads the bytes. A record that is cut
+off is passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Any
+
+from mio2trace.model.tf import Shape
+from mio2trace.notes import Notes
+from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.tf.step_stats import DeviceStats, OpStats, collect
+from mio2trace.source import Source
+
+NAME = "TensorFlow step statistics (text)"
+
+_SNIFF = re.compile(rb"\s*(?:#[^\n]*\s*)*(?:step_stats\s*:?\s*\{\s*)?dev_stats\s*:?\s*[{<]")
+_TOKEN = re.compile(
+    rb"\s*(?:#[^\n]*\n\s*)*(?:(?P<name>[A-Za-z_]\w*)|(?P<sign>[{}<>:;,\[\]])"
+    rb"|(?P<text>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')|(?P<number>[-+.\w]+))"
+)
+_ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
+_LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
+_DEEPEST = 100
+Message = dict[str, list[Any]]
+
+
+def sniff(head: bytes) -> bool:
+    """Text that opens with a device's statistics."""
+    return _SNIFF.match(head) is not None
+
+
+def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
+    """The step. Raises `InputError` when not one of its records can be read."""
+    message = parse(source.read(), source.name, notes)
+    steps = [one for one in message.get("step_stats", []) if isinstance(one, dict)] or [message]
+    stats = [
+        DeviceStats(device=_text(device, "device"), ops=[_op(op) for op in _messages(device, "node_stats")])
+        for step in steps
+        for device in _messages(step, "dev_stats")
+    ]
+    return [collect(stats, source.index, source.name, notes)]
+
+
+def parse(data: bytes, place: str, notes: Notes) -> Message:
+    """The fields of a text-format message by name: numbers, texts, messages. What is cut off is left out, and said."""
+    root: Message = {}
+    stack: list[Message] = [root]
+    name = ""
+    at = 0
+    size = len(data.rstrip())
+    while at < size:
+        found = _TOKEN.match(data, at)
+        if found is None:
+            return _damaged(root, stack, data, at, place, notes)
+        at = found.end()
+        if found["name"] and not name:
+            name = found["name"].decode()
+        elif (sign := found["sign"]) is not None:
+            if sign in b"{<":
+                if len(stack) > _DEEPEST or not name:
+                    return _damaged(root, stack, data, found.start(), place, notes)
+                inner: Message = {}
+                stack[-1].setdefault(name, []).append(inner)
+                stack.append(inner)
+                name = ""
+            elif sign in b"}>":
+                if len(stack) < 2 or name:
+                    return _damaged(root, stack, data, found.start(), place, notes)
+                stack.pop()
+            elif sign in b"[]":
+                return _damaged(root, stack, data, found.start(), place, notes)
+        elif not name:
+            return _damaged(root, stack, data, found.start(), place, notes)
+        else:
+            stack[-1].setdefault(name, []).append(_value(found))
+            name = ""
+    if len(stack) > 1 or name:
+        _damaged(root, stack, data, size, place, notes)
+    return root
+
+
+def _damaged(root: Message, stack: list[Message], data: bytes, at: int, place: str, notes: Notes) -> Message:
+    """What was read before byte ``at``, without the op's record that is not whole."""
+    line = data.count(b"\n", 0, at) + 1
+    notes.add("step statistics cut off or damaged: read up to there", f"{place}:{line}")
+    for outer, inner in pairwise(stack):
+        if outer.get("node_stats", [None])[-1] is inner:
+            outer["node_stats"].pop()
+            break
+    return root
+
+
+def _value(found: re.Match[bytes]) -> int | str:
+    quoted = found["text"]
+    if quoted is not None:
+        return _ESCAPE.sub(_unescaped, quoted[1:-1]).decode("utf-8", "replace")
+    raw = found["number"] or found["name"]
+    try:
+        return int(raw)
+    except ValueError:
+        return raw.decode()
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    octal, hexadecimal, letter = found.groups()
+    if octal:
+        return bytes([int(octal, 8) & 0xFF])
+    if hexadecimal:
+        return bytes([int(hexadecimal, 16)])
+    return _LETTERS.get(letter, letter)
+
+
+def _messages(message: Message, name: str) -> list[Message]:
+    return [one for one in message.get(name, []) if isinstance(one, dict)]
+
+
+def _number(message: Message, name: str) -> int:
+    """The last value, as protocol buffers take it; 0 when there is none."""
+    values = message.get(name)
+    return values[-1] if values and isinstance(values[-1], int) else 0
+
+
+def _text(message: Message, name: str) -> str:
+    values = message.get(name)
+    return values[-1] if values and isinstance(values[-1], str) else ""
+
+
+def _op(message: Message) -> OpStats:
+    op = OpStats(
+        name=_text(message, "node_name"),
+        start_us=_number(message, "all_start_micros"),
+        op_end_us=_number(message, "op_end_rel_micros"),
+        label=_text(message, "timeline_label"),
+        shapes=[],
+    )
+    for allocator in _messages(message, "memory"):
+        op.total_bytes += _number(allocator, "total_bytes")
+        op.peak_bytes += _number(allocator, "peak_bytes")
+        op.live_bytes += _number(allocator, "live_bytes")
+        op.in_use_bytes = _number(allocator, "allocator_bytes_in_use")
+    for memory in _messages(message, "memory_stats"):
+        op.temporary_bytes += _number(memory, "temp_memory_size")
+        op.kept_bytes += _number(memory, "persistent_memory_size")
+    for output in _messages(message, "output"):
+        for tensor in _messages(output, "tensor_description"):
+            for allocation in _messages(tensor, "allocation_description"):
+                op.output_bytes += max(_number(allocation, "requested_bytes"), _number(allocation, "allocated_bytes"))
+            for shape in _messages(tensor, "shape"):
+                if "unknown_rank" not in shape:
+                    op.shapes.append((_number(output, "slot"), _shape(shape)))
+    return op
+
+
+def _shape(message: Message) -> Shape:
+    """A tensor's shape; a scalar is (1,), as in a ProfileProto."""
+    return tuple(_number(dim, "size") for dim in _messages(message, "dim")) or (1,)

@@ -1,0 +1,171 @@
+"""TFProf's printed views: the scope view (a tree of names) and the op view (one row an op type) (tfprof.md 5).
+
+    node name | requested bytes | total execution time | accelerator execution time | cpu execution time
+    _TFProfRoot (--/772.49MB, --/20.26ms, --/0us, --/20.26ms)
+      v/tower_0/cg/Relu (0B/0B, 2us/2us, 0us/0us, 2us/2us)
+
+    NoOp                                  0B (0.00%, 0.00%),           4us (100.00%, 0.00%), ...
+
+From a file, from the console between other lines, or pasted rows alone, even quoted. Headers are never counted: rows
+are known by their form, columns by the legend; without one, four fields are the seed notebook's. Several reports in one
+text are several views. A report tells its step only where its options are printed; else the file's name may tell it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mio2trace.model.tf import Printed, TfView, ViewRow
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.source import Source
+
+NAME = "TFProf view (text)"
+
+_ROOT = "_TFProfRoot"
+_LEGEND = "node name | "
+_TITLES = {
+    "# parameters": "params",
+    "# float_ops": "float_ops",
+    "requested bytes": "bytes",
+    "peak bytes": "peak_bytes",
+    "residual bytes": "residual_bytes",
+    "output bytes": "output_bytes",
+    "total execution time": "micros",
+    "accelerator execution time": "accelerator_micros",
+    "cpu execution time": "cpu_micros",
+}
+"""Columns of numbers; they stand before all others, in this order."""
+_NOTEBOOK = ("bytes", "micros", "accelerator_micros", "cpu_micros")
+_COUNTS = ("params", "float_ops")
+_NUMBER = r"\d{1,18}(?:\.\d{1,6})?(?:B|KB|MB|GB|us|ms|sec|min)"
+_PAIR = re.compile(rf"(?:--|({_NUMBER}))/({_NUMBER})")
+_QUANTITY = re.compile(r"(\d+)(?:\.(\d+))?([A-Za-z]+)")
+_HAS_NUMBER = re.compile(rf"(?:^|[ /]){_NUMBER}(?:/|$)|/{_NUMBER}$")
+_LONGEST_LINE = 100_000
+_PERCENT = r"\(-?[\d.]+%, ?-?[\d.]+%\)"
+_OP_ROW = re.compile(rf"(?P<name>\S+)\s+(?P<fields>{_NUMBER} {_PERCENT}(?:, *{_NUMBER} {_PERCENT})*)\s*")
+_OP_FIELD = re.compile(rf"({_NUMBER}) {_PERCENT}")
+_STEP_OPTION = re.compile(r"-step\s+(-?\d+)\s*")
+_STEP_IN_NAME = re.compile(r"step[_-]?(?:(\d+)|(avg|average))(?![\dA-Za-z])")
+_SNIFF = re.compile(rb"(?:^|\n)_TFProfRoot \(")
+
+
+def sniff(head: bytes) -> bool:
+    """The line of a scope view's root, in no log of MIOpen. An op view stands in a console's text, which is a log."""
+    return _SNIFF.search(head) is not None and b"MIOpen" not in head
+
+
+def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
+    """The views in the text. Raises `InputError` when there is no row in it."""
+    reader = _Reader(source, notes)
+    for number, line in enumerate(source.lines(), 1):
+        reader.feed(number, line.decode("utf-8", "replace").rstrip("\r\n"))
+    return [*reader.finish()]
+
+
+class _Reader:
+    def __init__(self, source: Source, notes: Notes) -> None:
+        self._source = source
+        self._notes = notes
+        self._columns: tuple[str, ...] = ()
+        self._step: int | None = None
+        self._scope: list[ViewRow] = []
+        self._ops: list[ViewRow] = []
+        self._views: list[TfView] = []
+        self._in_report = False
+
+    def feed(self, number: int, line: str) -> None:
+        option = _STEP_OPTION.fullmatch(line)
+        if option is not None:
+            self._close()
+            self._step = int(option[1])
+        elif line.startswith(_LEGEND):
+            self._close()
+            titles = line.rstrip().split(" | ")[1:]
+            self._columns = tuple(_TITLES[title] for title in titles if title in _TITLES)
+            self._in_report = True
+        elif line.startswith("====") and "End of Report" in line:
+            self._close()
+            self._step, self._columns, self._in_report = None, (), False
+        else:
+            self._row(number, line)
+
+    def _row(self, number: int, line: str) -> None:
+        row = _split(line)
+        if row is None:
+            found = _OP_ROW.fullmatch(line) if len(line) < _LONGEST_LINE else None
+            if found is not None:
+                self._op_row(number, found["name"], _OP_FIELD.findall(found["fields"]))
+            elif self._in_report and self._scope and line.strip():
+                self._notes.add("row of a view that cannot be read passed over", f"{self._source.name}:{number}")
+            return
+        name, fields = row
+        if name == _ROOT:
+            if self._scope:
+                self._close()
+            return
+        columns = self._columns
+        if not columns:
+            if len(fields) != len(_NOTEBOOK):
+                self._notes.add("row without a legend passed over", f"{self._source.name}:{number}")
+                return
+            columns = _NOTEBOOK
+        if columns[0] == "params" and not fields[0].endswith(" params"):
+            fields = fields[1:]  # the variable's shape
+        own: dict[str, Printed] = {}
+        total: dict[str, Printed] = {}
+        for column, field in zip(columns, fields, strict=False):
+            if column in _COUNTS:
+                continue
+            pair = _PAIR.fullmatch(field)
+            if pair is None:
+                self._notes.add("row of a view that cannot be read passed over", f"{self._source.name}:{number}")
+                return
+            if pair[1]:
+                own[column] = _printed(pair[1])
+            total[column] = _printed(pair[2])
+        self._scope.append(ViewRow(name=name, line=number, own=own, total=total))
+
+    def _op_row(self, number: int, name: str, values: list[str]) -> None:
+        columns = [column for column in self._columns if column not in _COUNTS]
+        if len(columns) != len(values):
+            self._notes.add("row without a legend passed over", f"{self._source.name}:{number}")
+            return
+        own = dict(zip(columns, map(_printed, values), strict=True))
+        self._ops.append(ViewRow(name=name, line=number, own=own, total=own))
+
+    def _close(self) -> None:
+        step = self._step
+        if step is None:
+            named = _STEP_IN_NAME.search(self._source.name)
+            step = None if named is None else int(named[1] or -1)
+        for view, rows in (("scope", self._scope), ("op", self._ops)):
+            if rows:
+                self._views.append(
+                    TfView(source=self._source.index, view=view, rows=tuple(rows), step=step)  # type: ignore[arg-type]
+                )
+        self._scope, self._ops = [], []
+
+    def finish(self) -> list[TfView]:
+        """The views. Raises `InputError` when there is none."""
+        self._close()
+        if not self._views:
+            raise InputError(f"{self._source.name}: no row of a TFProf view; expected its scope or op view")
+        return self._views
+
+
+def _split(line: str) -> tuple[str, list[str]] | None:
+    """Name and fields of a row of a scope view, which has a number in one of them; None for any other line."""
+    name, opens, rest = line.strip(" \t'\",").partition(" (")
+    if not opens or not rest.endswith(")") or not name or " " in name or len(line) > _LONGEST_LINE:
+        return None
+    fields = rest[:-1].split(", ")
+    return (name, fields) if any(map(_HAS_NUMBER.search, fields)) else None
+
+
+def _printed(text: str) -> Printed:
+    found = _QUANTITY.fullmatch(text)
+    assert found is not None
+    whole, rest, unit = found.groups()
+    return Printed(int(whole) * 100 + int(((rest or "") + "00")[:2]), unit)

@@ -1,0 +1,87 @@
+"""How much of a MIOpen log was understood: what it holds by kind, and what of it was decoded."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from mio2trace.model.miopen import Command, MiopenLog
+from mio2trace.model.operation import Operation
+from mio2trace.ops.command import parse, split
+from mio2trace.ops.table import launches
+from mio2trace.reports.tables import Cell, Table
+
+COLUMNS = (
+    "file", "entries", "entries_decoded", "entries_cut", "entries_unknown", "commands", "commands_decoded",
+    "commands_cut", "commands_without_shapes", "level_lines", "level_lines_classified", "level_lines_unknown",
+    "level_lines_classified_percent", "other_records", "stray_lines", "foreign_lines", "operations", "kinds",
+)  # fmt: skip
+
+_NO_OPERATION = re.compile(
+    r"miopen(?:Create|Destroy|Set|Get|Query|Compile|Init|Enable|Load|Save|Derive|Backend|Fusion)\w*"
+    r"|miopen\w*(?:WorkSpace|Workspace|Solution)\w*"
+)
+"""Calls that neither compute nor search (miopen-log.md 5.7): their parameters are all that there is to know."""
+
+
+def table(rows: Sequence[dict[str, Cell]]) -> Table:
+    """The rows of several files."""
+    return Table(columns=COLUMNS, rows=rows, brief=tuple(name for name in COLUMNS if name != "kinds"))
+
+
+def row(file: str, log: MiopenLog, operations: Sequence[Operation], foreign: int) -> dict[str, Cell]:
+    """How many records of each sort a log holds, and how many were understood.
+
+    An entry is decoded when it is whole, its function is known and, if that computes, its problem came out; a command
+    when its problem came out, else it is cut or leaves shapes to the driver's defaults. A level line is classified when
+    it is known what it tells. ``entries_cut`` begin or end outside the log, or stop within. ``foreign_lines`` belong to
+    no program that we know. ``kinds`` counts every kind of record.
+    """
+    counts = Counter(dict(log.counts))
+    entries = log.count("entry ")
+    cut = counts["cut entry"] + counts["entry "]
+    unknown = sum(number for kind, number in log.counts if kind.startswith("entry ") and not _known(kind[6:]))
+    unknown += sum(1 for one in operations if "the entry does not hold the problem" in one.doubts)
+    commands = [record for record in log.records if isinstance(record, Command)]
+    unread = Counter((one.text, one.tag) for one in commands if parse(one.text, one.tag) is None)
+    stopped = sum(number for (text, tag), number in unread.items() if _stops(text, tag))
+    levels, other = log.count("level "), counts["level other"]
+    cells: dict[str, Cell] = {
+        "file": file,
+        "entries": entries,
+        "entries_decoded": max(entries - cut - unknown, 0),
+        "entries_cut": cut,
+        "entries_unknown": unknown,
+        "commands": len(commands),
+        "commands_decoded": len(commands) - unread.total(),
+        "commands_cut": stopped,
+        "commands_without_shapes": unread.total() - stopped,
+        "level_lines": levels,
+        "level_lines_classified": levels - other,
+        "level_lines_unknown": other,
+        "other_records": log.count("line "),
+        "stray_lines": counts["stray"] + counts["brace alone"],
+        "foreign_lines": foreign,
+        "operations": len(operations),
+        "kinds": dict(log.counts),
+    }
+    if levels:
+        cells["level_lines_classified_percent"] = round(100 * (levels - other) / levels, 2)
+    return cells
+
+
+def _known(api: str) -> bool:
+    """Internal entries (miopen-log.md 3.4) have no ``miopen`` name; one without a name is cut."""
+    return not api.startswith("miopen") or launches(api) or _NO_OPERATION.fullmatch(api) is not None
+
+
+def _stops(text: str, tag: str) -> bool:
+    """Whether a command's line ends too early: every flag has a value, and what the library prints of conv and pool
+    ends with ``-t 1`` in all versions."""
+    word, flags = split(text)
+    return (
+        not flags
+        or not list(flags.values())[-1]
+        or bool(tag and word.startswith(("conv", "pool")) and "t" not in flags)
+    )

@@ -1,0 +1,99 @@
+"""A log's operations as MIOpenDriver lines: each once, counted, most frequent first (miopen-log.md 7)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from mio2trace.model.operation import Operation
+from mio2trace.ops import driver_command
+from mio2trace.ops.problem import CommandError, Form
+
+DriverForm = Literal["today", "log"]
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One command. ``calls`` executed it, ``searches`` are find calls, which launch candidates and no operation.
+
+    ``kernel_ns`` is what the kernels of the calls took in the run, None where no profile tells.
+    """
+
+    command: str
+    calls: int
+    searches: int
+    kernel_ns: int | None = None
+
+    def __str__(self) -> str:
+        """For a shell: the count and the time are a comment."""
+        if not self.calls:
+            return f"{self.command} # searched {_times(self.searches)}, not run"
+        time = "" if self.kernel_ns is None else f", {self.kernel_ns / 1e6:.3f} ms in the run"
+        return f"{self.command} # {self.calls} {'call' if self.calls == 1 else 'calls'}{time}"
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """Operations without a command: what they are, and why."""
+
+    primitive: str
+    reason: str
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.count} x {self.primitive}: {self.reason}"
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def lines(
+    operations: Iterable[Operation], form: Form = "newest", kernel_ns: Mapping[int, int] | None = None
+) -> tuple[list[Line], list[Refused]]:
+    """The commands in a version's form, most frequent first, then in log order; and what has none.
+
+    ``kernel_ns`` is the time of each operation's kernels by its index, where a profile tells.
+    """
+    time: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
+    searches: Counter[str] = Counter()
+    refused: Counter[tuple[str, str]] = Counter()
+    made: dict[object, tuple[str | None, str]] = {}
+    order: dict[str, None] = {}
+    for operation in operations:
+        if form == "newest":
+            command, reason = operation.command, operation.command_reason
+        else:
+            key = (operation.problem, operation.dtype)
+            if key not in made:
+                made[key] = _command(operation, form)
+            command, reason = made[key]
+        if command is None:
+            refused[operation.primitive, reason or "the log does not tell the shapes"] += 1
+        else:
+            order.setdefault(command)
+            (searches if operation.phase == "find" else calls)[command] += 1
+            if kernel_ns is not None and operation.phase == "run":
+                time[command] += kernel_ns.get(operation.index, 0)
+    found = [
+        Line(
+            command=command,
+            calls=calls[command],
+            searches=searches[command],
+            kernel_ns=None if kernel_ns is None else time[command],
+        )
+        for command in order
+    ]
+    found.sort(key=lambda line: (-line.calls, -line.searches))
+    return found, [
+        Refused(primitive=primitive, reason=reason, count=count) for (primitive, reason), count in refused.most_common()
+    ]
+
+
+def _command(operation: Operation, form: Form) -> tuple[str | None, str]:
+    try:
+        return driver_command(operation, form), ""
+    except CommandError as error:
+        return None, str(error)

@@ -1,0 +1,332 @@
+"""Tables of a profile's kernels: each enqueue, sums by name, statistics by repetition, GEMMs, kernels of each layer.
+
+``t1_t0`` is the host's time around the call (t0 to t1), ``p3_p0`` the device's from queued (p0) over submitted (p1) and
+started (p2) to ended (p3); the kernel's own time is ``p3_p2`` (dvdt-ck.md 1.4, 1.5, 4). Reads and writes of buffers are
+no kernels. Sums and statistics are over the kernels that have the times; the others are counted only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import overload
+
+from mio2trace.align import NONE, Alignment
+from mio2trace.kernels import Gemm, KernelFact
+from mio2trace.kernels.parts import find_parts
+from mio2trace.model.log import Direction
+from mio2trace.model.profile import Enqueue, Profile, Size3
+from mio2trace.reports.numbers import STATISTICS, Unit, describe, percent
+from mio2trace.reports.tables import Cell, Row, Table
+
+QUANTITIES = ("t1_t0", "p3_p0", "p3_p2", "p2_p1", "p1_p0")
+LARGEST_BUCKET = 1 << 14
+
+
+def quantities(enqueue: Enqueue) -> dict[str, int]:
+    """Those of `QUANTITIES` that are known, in ns."""
+    found = {}
+    if enqueue.host_start_ns is not None and enqueue.host_end_ns is not None:
+        found["t1_t0"] = enqueue.host_end_ns - enqueue.host_start_ns
+    p0, p1, p2, p3 = enqueue.queued_ns, enqueue.submit_ns, enqueue.start_ns, enqueue.end_ns
+    for name, end, start in (("p3_p0", p3, p0), ("p3_p2", p3, p2), ("p2_p1", p2, p1), ("p1_p0", p1, p0)):
+        if end is not None and start is not None:
+            found[name] = end - start
+    return found
+
+
+def kernels_of(profile: Profile) -> list[Enqueue]:
+    """The kernels in call order."""
+    return [enqueue for enqueue in profile.enqueues if enqueue.kind == "kernel"]
+
+
+class _Rows(Sequence[Row]):
+    """Rows made when they are printed: a profile may have millions."""
+
+    def __init__(self, things: Sequence[Enqueue], make: Callable[[Enqueue], Row]) -> None:
+        self._things = things
+        self._make = make
+
+    def __len__(self) -> int:
+        return len(self._things)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+        return _Rows(self._things[index], self._make) if isinstance(index, slice) else self._make(self._things[index])
+
+
+# -- one row an enqueue ----------------------------------------------------------------------------------------------
+
+
+def enqueue_table(profile: Profile, unit: Unit) -> Table:
+    """One row a kernel, in call order. ``overhead`` is (t1 - t0) - (p3 - p0): what the host alone took.
+
+    p0 to p3 are in ns whatever the unit: they are too long for a fraction.
+    """
+    times = [unit.column(name) for name in QUANTITIES]
+    shown = ("call_index", "name", "gws", "lws", "gwo", *times, unit.column("overhead"))
+    columns = (*shown, "queue", "line", "p0_ns", "p1_ns", "p2_ns", "p3_ns")
+    brief = (*shown, *(("queue",) if len(profile.queues) > 1 else ()))
+    return Table(columns=columns, rows=_Rows(kernels_of(profile), lambda one: _row(one, unit)), brief=brief)
+
+
+def _row(enqueue: Enqueue, unit: Unit) -> dict[str, Cell]:
+    cells: dict[str, Cell | None] = {
+        "call_index": enqueue.call_index,
+        "name": enqueue.name,
+        "gws": _size(enqueue.gws),
+        "lws": _size(enqueue.lws),
+        "gwo": _size(enqueue.gwo),
+        "queue": enqueue.queue,
+        "line": enqueue.line or None,
+        "p0_ns": enqueue.queued_ns,
+        "p1_ns": enqueue.submit_ns,
+        "p2_ns": enqueue.start_ns,
+        "p3_ns": enqueue.end_ns,
+    }
+    found = quantities(enqueue)
+    if "t1_t0" in found and "p3_p0" in found:
+        found["overhead"] = found["t1_t0"] - found["p3_p0"]
+    cells |= {unit.column(name): unit.of(ns) for name, ns in found.items()}
+    return {name: cell for name, cell in cells.items() if cell is not None}
+
+
+def _size(size: Size3 | None) -> str | None:
+    return None if size is None else "x".join(map(str, size))
+
+
+# -- sums by name ----------------------------------------------------------------------------------------------------
+
+
+def by_name(profile: Profile, unit: Unit) -> Table:
+    """One row a kernel name, most kernel time first; ``share_percent`` is of the kernel time of all."""
+    counts: Counter[str] = Counter()
+    sums: dict[str, Counter[str]] = {}
+    for enqueue in kernels_of(profile):
+        counts[enqueue.name] += 1
+        sums.setdefault(enqueue.name, Counter()).update(quantities(enqueue))
+    whole = sum(found["p3_p2"] for found in sums.values())
+    rows = [
+        {"name": name, "count": counts[name], **_sums(sums[name], whole, unit)}
+        for name in sorted(sums, key=lambda name: (-sums[name]["p3_p2"], name))
+    ]
+    columns = ("name", "count", unit.column("p3_p2_sum"), "share_percent", *_sum_columns(unit))
+    return Table(columns=columns, rows=rows)
+
+
+def _sum_columns(unit: Unit) -> list[str]:
+    """All but the kernel time, which stands first."""
+    return [unit.column(f"{name}_sum") for name in QUANTITIES if name != "p3_p2"]
+
+
+def _sums(found: Mapping[str, int], whole: int, unit: Unit) -> dict[str, Cell]:
+    cells: dict[str, Cell] = {unit.column(f"{name}_sum"): unit.of(ns) for name, ns in found.items()}
+    share = percent(found["p3_p2"], whole) if "p3_p2" in found else None
+    return cells if share is None else {**cells, "share_percent": share}
+
+
+# -- statistics by repetition ----------------------------------------------------------------------------------------
+
+
+def by_repetition(repetitions: Sequence[Sequence[Enqueue]], unit: Unit) -> Table:
+    """One row for each place in the repetition (``kernel_index`` from 0), with `STATISTICS` of each quantity.
+
+    A repetition may be cut short at its end. ``name`` has several names where the repetitions differ.
+    """
+    length = max(map(len, repetitions), default=0)
+    rows: list[Row] = []
+    for index in range(length):
+        found = [repetition[index] for repetition in repetitions if index < len(repetition)]
+        names = tuple(dict.fromkeys(enqueue.name for enqueue in found))
+        cells: dict[str, Cell] = {
+            "kernel_index": index,
+            "name": names[0] if len(names) == 1 else names,
+            "count": len(found),
+        }
+        values: dict[str, list[int]] = {}
+        for enqueue in found:
+            for name, ns in quantities(enqueue).items():
+                values.setdefault(name, []).append(ns)
+        for name, measured in values.items():
+            cells |= {unit.column(f"{name}_{word}"): unit.of(value) for word, value in describe(measured).items()}
+        rows.append(cells)
+    first = ("kernel_index", "name", "count")
+    shown = tuple(unit.column(f"p3_p2_{word}") for word in STATISTICS)
+    others = (unit.column(f"{name}_{word}") for name in QUANTITIES if name != "p3_p2" for word in STATISTICS)
+    return Table(columns=(*first, *shown, *others), rows=rows, brief=(*first, *shown))
+
+
+def signature(enqueue: Enqueue) -> tuple[str, Size3 | None, Size3 | None]:
+    """What stays when a kernel comes again: name and sizes, not the arguments."""
+    return enqueue.name, enqueue.gws, enqueue.lws
+
+
+# -- GEMMs -----------------------------------------------------------------------------------------------------------
+
+GEMM = ("M", "N", "K", "batch")
+PADDED = ("padded_M", "padded_N", "padded_K")
+BUCKET = ("bucket_M", "bucket_N", "bucket_K")
+_OBJECTS = {"gemm": GEMM, "padded": PADDED, "bucket": BUCKET}
+
+
+class _Product:
+    """A GEMM, its kernels, and their time (None when it is not known of each)."""
+
+    def __init__(self, enqueues: Sequence[Enqueue], fact: KernelFact, gemm: Gemm) -> None:
+        self.enqueues = enqueues
+        self.fact = fact
+        self.gemm = gemm
+        times = [quantities(enqueue).get("p3_p2") for enqueue in enqueues]
+        known = [ns for ns in times if ns is not None]
+        self.ns = sum(known) if len(known) == len(times) else None
+
+    @property
+    def bucket(self) -> tuple[int, int, int]:
+        return nearest_power(self.gemm.m), nearest_power(self.gemm.n), nearest_power(self.gemm.k)
+
+
+def _products(profile: Profile, facts: Mapping[int, KernelFact]) -> list[_Product]:
+    enqueues = profile.enqueues
+    found = []
+    for position, parts in find_parts(profile, facts).items():
+        fact = facts[position]
+        assert fact.gemm is not None
+        found.append(_Product([enqueues[part] for part in parts], fact, fact.gemm))
+    return found
+
+
+def gemm_table(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) -> Table:
+    """One row a GEMM whose sizes are known: real M, N, K, and GFLOP/s over all the kernels that compute it.
+
+    ``p3_p2`` is their sum (``kernels`` of them); helpers such as padding copies are not among them. ``padded_*`` are
+    the sizes as the kernel ran them, where they differ. ``bucket_*``: `nearest_power` of each.
+    """
+    rows: list[Row] = []
+    for product in _products(profile, facts):
+        gemm, fact = product.gemm, product.fact
+        first = _row(product.enqueues[0], unit)
+        cells: dict[str, Cell] = {
+            key: first[key] for key in ("call_index", "name", "gws", "lws", "gwo") if key in first
+        }
+        cells |= {"M": gemm.m, "N": gemm.n, "K": gemm.k, "kernels": len(product.enqueues), "flop": gemm.flop()}
+        if gemm.batch > 1:
+            cells["batch"] = gemm.batch
+        if fact.padded is not None:
+            cells |= dict(zip(PADDED, fact.padded, strict=True))
+        cells |= dict(zip(BUCKET, product.bucket, strict=True))
+        cells["gemm_by"] = fact.gemm_by
+        if product.ns is not None:
+            cells[unit.column("p3_p2")] = unit.of(product.ns)
+            if product.ns:
+                cells["gflops"] = gemm.flop() / product.ns
+        rows.append(cells)
+    shown = ("call_index", "name", *GEMM, "kernels", unit.column("p3_p2"), "gflops")
+    return Table(
+        columns=(*shown, "flop", "gemm_by", *PADDED, *BUCKET, "gws", "lws", "gwo"),
+        rows=rows,
+        objects=_OBJECTS,
+        brief=(*shown, *BUCKET),
+    )
+
+
+def by_bucket(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) -> Table:
+    """GEMMs by the nearest powers of two of M, N and K, most time first; ``share_percent`` is of all GEMMs listed.
+
+    ``gflops`` is the flop of the bucket's GEMMs over their time; those without times are counted only.
+    """
+    counts: Counter[tuple[int, int, int]] = Counter()
+    time: Counter[tuple[int, int, int]] = Counter()
+    flop: Counter[tuple[int, int, int]] = Counter()
+    timed: Counter[tuple[int, int, int]] = Counter()
+    for product in _products(profile, facts):
+        counts[product.bucket] += 1
+        if product.ns is not None:
+            timed[product.bucket] += 1
+            time[product.bucket] += product.ns
+            flop[product.bucket] += product.gemm.flop()
+    whole = time.total()
+    rows: list[Row] = []
+    for bucket in sorted(counts, key=lambda bucket: (-time[bucket], bucket)):
+        cells: dict[str, Cell] = {**dict(zip(BUCKET, bucket, strict=True)), "count": counts[bucket]}
+        if timed[bucket]:
+            cells |= {unit.column("p3_p2_sum"): unit.of(time[bucket]), "flop": flop[bucket]}
+            share = percent(time[bucket], whole)
+            if share is not None:
+                cells["share_percent"] = share
+            if time[bucket]:
+                cells["gflops"] = flop[bucket] / time[bucket]
+        rows.append(cells)
+    columns = (*BUCKET, "count", unit.column("p3_p2_sum"), "share_percent", "flop", "gflops")
+    return Table(columns=columns, rows=rows, objects={"bucket": BUCKET})
+
+
+def nearest_power(size: int) -> int:
+    """The power of two from 1 to 2^14 nearest to a size, the smaller of two as near.
+
+    The nearest triple in Euclidean distance has the nearest power in each dimension.
+    """
+    below = min(1 << (size.bit_length() - 1), LARGEST_BUCKET) if size > 0 else 1
+    above = min(2 * below, LARGEST_BUCKET)
+    return below if abs(size - below) <= abs(above - size) else above
+
+
+# -- by layer --------------------------------------------------------------------------------------------------------
+
+
+def by_layer(alignment: Alignment, unit: Unit) -> Table:
+    """One row for each time that a layer ran, in order of first kernels; rows without a layer hold what is in none.
+
+    ``names`` counts its kernels by name, ``layer_by`` by the evidence that puts them there, ``unsure`` those whose link
+    is in doubt. ``iteration`` 0 is the warm-up.
+    """
+    placement = alignment.placement
+    groups: dict[tuple[int, tuple[int, str, Direction] | None], list[int]] = {}
+    for position, enqueue in enumerate(alignment.profile.enqueues):
+        if enqueue.kind == "kernel":
+            number = placement.run_of[position]
+            run = None if number == NONE else placement.runs[number]
+            layer = None if run is None else (run.layer_index, run.layer, run.direction)
+            groups.setdefault((placement.pass_of[position], layer), []).append(position)
+    whole = sum(quantities(enqueue).get("p3_p2", 0) for enqueue in kernels_of(alignment.profile))
+    rows: list[Row] = []
+    for (number, layer), positions in groups.items():
+        pass_ = None if number == NONE else placement.passes[number]
+        cells: dict[str, Cell] = {"count": len(positions)}
+        if pass_ is not None:
+            cells["pass"] = pass_.name
+            if pass_.iteration is not None:
+                cells["iteration"] = pass_.iteration
+            if pass_.direction is not None:
+                cells["direction"] = pass_.direction
+        if layer is not None:
+            cells["layer_index"], cells["layer"], cells["direction"] = layer
+        rows.append({**cells, **_of_positions(alignment, positions, whole, unit)})
+    shown = ("pass", "layer_index", "layer", "count", unit.column("p3_p2_sum"), "share_percent", "names", "layer_by")
+    columns = (
+        "pass", "iteration", "direction", *shown[1:6], *_sum_columns(unit), "first_call_index", "last_call_index",
+        "names", "layer_by", "unsure",
+    )  # fmt: skip
+    return Table(columns=columns, rows=rows, brief=(*shown, "unsure"))
+
+
+def _of_positions(alignment: Alignment, positions: Sequence[int], whole: int, unit: Unit) -> dict[str, Cell]:
+    """What the kernels at ``positions`` have together."""
+    placement = alignment.placement
+    enqueues = [alignment.profile.enqueues[position] for position in positions]
+    sums: Counter[str] = Counter()
+    for enqueue in enqueues:
+        sums.update(quantities(enqueue))
+    cells = _sums(sums, whole, unit)
+    cells["first_call_index"] = enqueues[0].call_index
+    cells["last_call_index"] = enqueues[-1].call_index
+    cells["names"] = dict(Counter(enqueue.name for enqueue in enqueues))
+    evidence = Counter(word for position in positions if (word := placement.by[position]))
+    if evidence:
+        cells["layer_by"] = dict(evidence)
+    unsure = sum(position in placement.unsure for position in positions)
+    if unsure:
+        cells["unsure"] = unsure
+    return cells

@@ -1,0 +1,170 @@
+"""Operations as tables: one row each, one row a file that says how much of it was understood, the seed notebook's CSV.
+
+The keys are those of the trace's operation slices (docs/operations.md), absent where unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mio2trace.model.operation import Operation, Shape
+from mio2trace.ops.families.conv import DEFAULT_LAYOUT
+from mio2trace.ops.families.norm import BnormProblem
+from mio2trace.ops.values import shape_text
+from mio2trace.reports.tables import Cell, Row, Table
+
+COLUMNS = (
+    "operation", "line", "api", "primitive", "direction", "phase", "problem", "input", "weights", "output", "pad",
+    "stride", "dilation", "groups", "mode", "window", "dtype", "dtype_by", "layout", "algorithm", "solver",
+    "workspace_bytes", "M", "N", "K", "batch", "flop", "bytes_min", "command", "command_reason", "doubts",
+)  # fmt: skip
+"""Of every row, in order; with several files ``file`` stands before them."""
+BRIEF = (
+    "operation", "line", "phase", "problem", "dtype", "algorithm", "solver", "M", "N", "K", "batch", "flop",
+    "bytes_min", "doubts",
+)  # fmt: skip
+GEMM = ("M", "N", "K", "batch")
+
+SEED_COLUMNS = (
+    "op", "in channels", "out channels", "kernel h", "kernel w", "pad h", "stride h", "out h", "out w",
+)  # fmt: skip
+_SEED_POOLS = {"max": "MaxPool", "average": "AvgPool", "average-inclusive": "AvgPool"}
+
+_NAMES = {
+    "conv": "Conv", "bnorm": "BatchNorm", "activ": "Activation", "softmax": "Softmax", "lrn": "LRN", "rnn": "RNN",
+    "fusion": "Fusion", "bias": "Bias", "optensor": "OpTensor", "settensor": "SetTensor", "scaletensor": "ScaleTensor",
+    "transformtensor": "TransformTensor", "reduce": "Reduce",
+}  # fmt: skip
+_POOLS = {"max": "MaxPool", "average": "AvgPool", "average-inclusive": "AvgPool inclusive"}
+_DIRECTIONS = {"forward": "fwd", "backward-data": "bwd", "backward-weights": "wrw"}
+
+
+def name(operation: Operation) -> str:
+    """What a person calls the problem: ``Conv fwd 64x64x56x56 -> 64x256x56x56 k1x1 s2x2``.
+
+    k is the window, s stride, p pad, d dilation, g groups, each left out at its default; then the data type unless
+    it is float or unknown, and the layout unless it is the usual one.
+    """
+    words = [_NAMES.get(operation.primitive, operation.primitive)]
+    conv = operation.primitive == "conv"
+    if operation.primitive == "pool":
+        words = [_POOLS.get(operation.mode or "", "Pool")]
+    elif operation.mode and operation.mode != "convolution":
+        words.append(operation.mode)
+    if operation.direction is not None:
+        words.append(_DIRECTIONS[operation.direction])
+    if operation.input:
+        words.append(shape_text(operation.input))
+        if operation.output and (operation.output != operation.input or conv):
+            words.append("-> " + shape_text(operation.output))
+    window = operation.weights[2:] if operation.pad else operation.window
+    for letter, shape, usual in (
+        ("k", operation.window or window, -1), ("s", operation.stride, 1), ("p", operation.pad, 0),
+        ("d", operation.dilation, 1),
+    ):  # fmt: skip
+        if any(one != usual for one in shape):
+            words.append(letter + shape_text(shape))
+    if (operation.groups or 1) > 1:
+        words.append(f"g{operation.groups}")
+    if operation.dtype not in (None, "float"):
+        words.append(str(operation.dtype))
+    if operation.layout and operation.layout != DEFAULT_LAYOUT.get(len(operation.input) - 2):
+        words.append(operation.layout)
+    return " ".join(words)
+
+
+def row(operation: Operation) -> dict[str, Cell]:
+    """The cells of an operation. Shapes are ``64x3x224x224``; ``batch`` is there when it is more than one."""
+    gemm = operation.gemm
+    cells: dict[str, Cell | None] = {
+        "operation": operation.index,
+        "line": operation.line,
+        "api": operation.api or None,
+        "primitive": operation.primitive,
+        "direction": operation.direction,
+        "phase": operation.phase,
+        "problem": name(operation),
+        "input": _shape(operation.input),
+        "weights": _shape(operation.weights),
+        "output": _shape(operation.output),
+        "pad": _shape(operation.pad),
+        "stride": _shape(operation.stride),
+        "dilation": _shape(operation.dilation),
+        "groups": operation.groups,
+        "mode": operation.mode,
+        "window": _shape(operation.window),
+        "dtype": operation.dtype,
+        "dtype_by": operation.dtype_by,
+        "layout": operation.layout,
+        "algorithm": operation.algorithm,
+        "solver": operation.solver,
+        "workspace_bytes": operation.workspace_bytes,
+        "flop": operation.flop,
+        "bytes_min": operation.bytes_min,
+        "command": operation.command,
+        "command_reason": operation.command_reason or None,
+        "doubts": operation.doubts or None,
+    }
+    if gemm is not None:
+        cells |= {"M": gemm.m, "N": gemm.n, "K": gemm.k, "batch": gemm.batch if gemm.batch > 1 else None}
+    return {key: cell for key, cell in cells.items() if cell is not None}
+
+
+def _shape(shape: Shape) -> str | None:
+    return shape_text(shape) if shape else None
+
+
+def table(logs: Sequence[tuple[str, Iterable[Operation]]]) -> Table:
+    """One row an operation of each (file name, operations), in log order."""
+    several = len(logs) > 1
+    rows: list[Row] = [
+        {"file": file, **row(operation)} if several else row(operation) for file, found in logs for operation in found
+    ]
+    first = ("file",) if several else ()
+    return Table(columns=(*first, *COLUMNS), rows=rows, objects={"gemm": GEMM}, brief=(*first, *BRIEF))
+
+
+def seed_table(operations: Iterable[Operation]) -> Table:
+    """What the notebook "Interpreting AMD's MIOpen Logs" meant to print (docs/operations.md).
+
+    Forward convolutions, poolings and training batch norms, in log order, searches left out. Channels are those of the
+    tensors, all groups together. Of three dimensions the last two are shown.
+    """
+    rows = [cells for operation in operations if (cells := _seed_row(operation))]
+    return Table(columns=SEED_COLUMNS, rows=rows)
+
+
+def is_seed_operation(operation: Operation) -> bool:
+    """Whether the notebook's three kinds hold the operation; its shapes may be unknown."""
+    problem = operation.problem
+    return (
+        operation.phase == "run"
+        and operation.direction == "forward"
+        and (
+            operation.primitive in ("conv", "pool")
+            or (operation.primitive == "bnorm" and isinstance(problem, BnormProblem) and problem.training)
+        )
+    )
+
+
+def _seed_row(operation: Operation) -> dict[str, Cell]:
+    shapes = operation.input, operation.output
+    if not is_seed_operation(operation) or min(map(len, shapes)) < 3:
+        return {}
+    op = "Conv" if operation.primitive == "conv" else _SEED_POOLS.get(operation.mode or "", "")
+    if operation.primitive == "bnorm":
+        op = "BatchNorm"
+    window = operation.window or operation.weights[2:] if operation.primitive != "bnorm" else ()
+    flat = (1, *operation.output[2:])  # a one-dimensional one has the height 1
+    cells: dict[str, Cell] = {
+        "op": op,
+        "in channels": operation.input[1],
+        "out channels": operation.output[1],
+        "out h": flat[-2],
+        "out w": flat[-1],
+    }
+    if window:
+        cells["kernel h"], cells["kernel w"] = (1, *window)[-2:]
+        cells["pad h"] = (0, *operation.pad)[-2]
+        cells["stride h"] = (1, *operation.stride)[-2]
+    return cells

@@ -1,0 +1,247 @@
+"""What the notebook "Parsing TFProf Files" computes: memory and times of the shown ops over the steps (tfprof.md 6).
+
+Decimal units (KB = 1000 B) and the unrounded integers of the profile; ``Factors("notebook")`` has its old factors.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from mio2trace.model.tf import Printed, TfProfile, TfView, ViewRow
+from mio2trace.notes import Notes
+from mio2trace.reports.tables import Cell, Table
+from mio2trace.reports.tfprof_scope import NOTEBOOK_SHOW, ScopeOptions, ScopeTree, Shown, flat, memory_text, time_text
+
+COLUMNS = (
+    "name", "op", "memory_mean_kb", "memory_cv_percent", "total_mean_us", "total_cv_percent", "accelerator_mean_us",
+    "accelerator_cv_percent", "cpu_mean_us", "cpu_cv_percent",
+)  # fmt: skip
+"""Of every row, in the notebook's order. ``cpu`` is the host's time: of an op on a GPU, mostly its launch."""
+_QUANTITIES = ("bytes", "micros", "accelerator_micros", "cpu_micros")
+_MEANS = dict(zip(_QUANTITIES, ("memory_mean_kb", "total_mean_us", "accelerator_mean_us", "cpu_mean_us"), strict=True))
+_CVS = {
+    "bytes": "memory_cv_percent", "micros": "total_cv_percent", "accelerator_micros": "accelerator_cv_percent",
+    "cpu_micros": "cpu_cv_percent",
+}  # fmt: skip
+
+Units = Literal["exact", "notebook"]
+Value = Literal["bytes", "micros", "accelerator_micros", "cpu_micros"]
+
+_EXACT = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "us": 1, "ms": 10**3, "sec": 10**6, "min": 60 * 10**6}
+_NOTEBOOK = {"B": 1 / 1024, "KB": 1.0, "MB": 1024.0, "GB": 1024.0 * 1024, "us": 1.0, "ms": 1000.0, "sec": 1e6,
+             "min": 60e6}  # fmt: skip
+"""To KB and us. The notebook took 1 sec for nothing at all (tfprof.md 6, 3), which is not kept."""
+
+_TOWER = r"(?:v/tower_(?P<{0}a>\d+)|tower_(?P<{0}b>\d+)/v|v/(?P<{0}c>task_\d+_tower_\d+))"
+_PARTS = tuple(re.compile(_TOWER.format("t") + f"/{part}/") for part in ("cg", "gradients", "xentropy"))
+_DROPPED = (
+    "conv2d/", "Conv2D_grad/", "Relu_grad/", "FusedBatchNorm_grad/", "FusedBatchNormV2_grad/", "FusedBatchNormV3_grad/",
+)  # fmt: skip
+_BATCH_NORM = re.compile(r"/batchnorm\d+/")
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """A row's values over the steps, in step order: KB and us; None where the source does not tell them.
+
+    ``ran`` says in how many of the steps the node has executions (a scope in all); ``average`` that the one value is
+    a mean already, whose variation nobody knows.
+    """
+
+    name: str
+    values: Mapping[str, Sequence[float] | None]
+    ran: int
+    steps: int
+    inside: str = ""
+    average: bool = False
+
+
+def short_name(name: str) -> tuple[str, str]:
+    """The notebook's name and op of a node: scopes that say nothing taken out, split at the last slash (tfprof.md 6).
+
+    Towers other than the first keep their number.
+    """
+    for part in _PARTS:
+        name = part.sub(_other_tower, name)
+    for text in _DROPPED:
+        name = name.replace(text, "")
+    name = _BATCH_NORM.sub("/", name)
+    scope, slash, op = name.rpartition("/")
+    if slash:
+        return scope, op
+    return name, "Relu" if name.startswith("Relu_") else ""
+
+
+def _other_tower(found: re.Match[str]) -> str:
+    number = found["ta"] or found["tb"]
+    if found["tc"]:
+        return f"{found['tc']}/"
+    return "" if int(number) == 0 else f"tower_{int(number)}/"
+
+
+def profile_series(profile: TfProfile, steps: Sequence[int], show: Sequence[str], units: Units) -> list[Series]:
+    """The shown rows of a profile over ``steps``, in the order of the scope view.
+
+    Raises `re.error` for an expression that is none.
+    """
+    tree = ScopeTree(profile)
+    if not steps:
+        return []
+    views = [
+        list(flat(tree.rows(ScopeOptions(step=step, show_name_regexes=tuple(show or NOTEBOOK_SHOW))))) for step in steps
+    ]
+    inside = dict(_parents(views[0]))
+    found = []
+    # With no least values every step shows the same rows.
+    for rows in zip(*views, strict=True):
+        values: dict[str, Sequence[float] | None] = {}
+        for quantity in _QUANTITIES:
+            totals = [row.number(quantity) for row in rows]
+            values[quantity] = [_value(total, quantity, units) for total in totals]
+        if not profile.memory_known:
+            values["bytes"] = None
+        node = rows[0].node
+        ran = len(steps) if node is None else len({one.step for one in node.steps} & set(steps))
+        found.append(
+            Series(name=rows[0].name, values=values, ran=ran, steps=len(steps), inside=inside.get(rows[0].name, ""))
+        )
+    return found
+
+
+def _parents(rows: Sequence[Shown]) -> Iterator[tuple[str, str]]:
+    """(row, shown row that it stands in)."""
+    for row in rows:
+        for child in row.children:
+            yield child.name, row.name
+
+
+def _value(total: int, quantity: str, units: Units) -> float:
+    if units == "notebook":
+        return in_notebook_units(printed(memory_text(total) if quantity == "bytes" else time_text(total)))
+    return total / 1000 if quantity == "bytes" else float(total)
+
+
+def printed(text: str) -> Printed:
+    """A number as TensorFlow prints it: ``51.38MB``."""
+    digits = text.rstrip("BKMGusmecin")
+    whole, _, rest = digits.partition(".")
+    sign = -1 if whole.startswith("-") else 1
+    return Printed(int(whole) * 100 + sign * int((rest + "00")[:2]), text[len(digits) :])
+
+
+def in_notebook_units(number: Printed) -> float:
+    """KB or us by the notebook's factors, 1024 for memory."""
+    return number.hundredths / 100 * _NOTEBOOK[number.unit]
+
+
+def in_exact_units(number: Printed) -> float:
+    """KB or us by the factors that TensorFlow prints with."""
+    base = number.hundredths * _EXACT[number.unit]
+    return base / 100_000 if number.unit.endswith("B") else base / 100
+
+
+def steps_of(views: Sequence[TfView], notes: Notes) -> list[TfView]:
+    """The views that can stand for steps, in the order of these: of several sorts the scope views, and no average
+    beside single steps. Two views of one step are one."""
+    scopes = [view for view in views if view.view == "scope"]
+    if scopes and len(scopes) < len(views):
+        notes.remark("op view beside scope views left out", count=len(views) - len(scopes))
+    taken = scopes or list(views)
+    single = [view for view in taken if view.step != -1]
+    if single and len(single) < len(taken):
+        notes.remark("view of an average beside those of steps left out", count=len(taken) - len(single))
+    taken = single or taken
+    by_step: dict[object, TfView] = {}
+    for number, view in enumerate(taken):
+        key = ("unknown", number) if view.step is None else view.step
+        if key in by_step:
+            notes.add("second view of a step left out", f"step {view.step}")
+        else:
+            by_step[key] = view
+    found = list(by_step.values())
+    if all(view.step is not None for view in found):
+        found.sort(key=lambda view: view.step or 0)
+    return found
+
+
+def view_series(views: Sequence[TfView], show: Sequence[str], units: Units) -> list[Series]:
+    """The rows of printed views, each a step, in the order of the first view that has them.
+
+    A row that is not in a view counts as 0 there, as one that did not run does. ``show`` defaults to the notebook's
+    expressions for scope views, to all rows for op views.
+    """
+    names: dict[str, None] = {}
+    rows: list[dict[str, ViewRow]] = []
+    expressions = [re.compile(one, re.ASCII) for one in show or (() if views[0].view == "op" else NOTEBOOK_SHOW)]
+    for view in views:
+        by_name: dict[str, ViewRow] = {}
+        for row in view.rows:
+            if not expressions or any(one.fullmatch(row.name) for one in expressions):
+                by_name.setdefault(row.name, row)
+                names.setdefault(row.name)
+        rows.append(by_name)
+    take = in_notebook_units if units == "notebook" else in_exact_units
+    known = {quantity for view in views for row in view.rows for quantity in row.total}
+    average = len(views) == 1 and (views[0].step == -1 or views[0].view == "op")
+    found = []
+    for name in names:
+        here = [by_name.get(name) for by_name in rows]
+        values: dict[str, Sequence[float] | None] = {
+            quantity: [0.0 if row is None or quantity not in row.total else take(row.total[quantity]) for row in here]
+            if quantity in known
+            else None
+            for quantity in _QUANTITIES
+        }
+        inside = next((parent for parent in _scopes(name) if parent in names), "")
+        ran = sum(row is not None for row in here)
+        found.append(Series(name=name, values=values, ran=ran, steps=len(views), inside=inside, average=average))
+    return found
+
+
+def _scopes(name: str) -> Iterator[str]:
+    while "/" in name:
+        name = name.rpartition("/")[0]
+        yield name
+
+
+def statistics(values: Sequence[float]) -> tuple[float, float]:
+    """(mean, coefficient of variation in percent); the deviation is that of the population, 0 / 0 is 0."""
+    total = 0.0
+    for value in values:
+        total += value
+    mean = total / len(values)
+    squares = 0.0
+    for value in values:
+        squares += (value - mean) ** 2
+    deviation = math.sqrt(squares / len(values))
+    return mean, (deviation / mean * 100 if mean else 0.0)
+
+
+def table(series: Sequence[Series], *, op_view: bool = False) -> Table:
+    """One row a series. Of an op view the name is the op itself."""
+    rows = []
+    for one in series:
+        name, op = (one.name, one.name) if op_view else short_name(one.name)
+        cells: dict[str, Cell] = {"name": name, "op": op}
+        for quantity, values in one.values.items():
+            if values is None:
+                continue
+            mean, cv = statistics(values)
+            cells[_MEANS[quantity]] = mean
+            if not one.average:
+                cells[_CVS[quantity]] = cv
+        rows.append(cells)
+    return Table(columns=COLUMNS, rows=rows)
+
+
+def doubts(series: Sequence[Series]) -> Iterator[tuple[str, str]]:
+    """(kind, place) of what the person should know of the rows."""
+    for one in series:
+        if one.ran < one.steps:
+            yield "row that did not run in every step: it counts as 0 there", f"{one.name}: {one.ran} of {one.steps}"
+        if one.inside:
+            yield "row inside another shown row: a sum over all rows counts it twice", one.name

@@ -1,0 +1,440 @@
+"""TensorFlow's scope view, as its own profiler prints it: what is shown, what is summed, how (tfprof.md 4, 5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from mio2trace.model.tf import NodeStep, TfNode, TfProfile
+
+AVERAGE = None
+"""Instead of a step: the mean over the steps that a node ran in. TensorFlow takes every negative step for it; here a
+step may have such a number."""
+ROOT = "_TFProfRoot"
+PARENT = "_kTFScopeParent"
+
+Quantity = Literal[
+    "params", "float_ops", "bytes", "peak_bytes", "residual_bytes", "output_bytes", "micros", "accelerator_micros",
+    "cpu_micros", "occurrence", "definitions",
+]  # fmt: skip
+QUANTITIES: tuple[Quantity, ...] = (
+    "params", "float_ops", "bytes", "peak_bytes", "residual_bytes", "output_bytes", "micros", "accelerator_micros",
+    "cpu_micros", "occurrence", "definitions",
+)  # fmt: skip
+"""What is summed over a scope; ``occurrence`` counts executions, ``definitions`` nodes."""
+MINIMA: tuple[Quantity, ...] = QUANTITIES[:-1]
+ORDERS = ("name", *MINIMA)
+SELECTABLE = (
+    "accelerator_micros", "bytes", "cpu_micros", "device", "float_ops", "input_shapes", "micros", "occurrence",
+    "op_types", "output_bytes", "params", "peak_bytes", "residual_bytes",
+)  # fmt: skip
+NOTEBOOK_SELECT = ("bytes", "micros", "accelerator_micros", "cpu_micros")
+TOWER = r"(?:v/tower_\d+|tower_\d+/v|v/task_\d+_tower_\d+)"
+"""The scope of one device's copy of the network, in all versions of tf_cnn_benchmarks (tfprof.md 1)."""
+NOTEBOOK_SHOW = (
+    rf"{TOWER}/cg/(?:strided_slice|spatial_mean|Relu).+",
+    rf"{TOWER}/cg/.*(?:FusedBatchNorm(?:V\d+)?|Conv2D|MaxPool(?:V\d+)?|MatMul|Relu|add(?:V\d+)?)",
+    rf"{TOWER}/xentropy/sparse_softmax_cross_entropy_loss",
+    rf"{TOWER}/gradients/.*(?:StridedSliceGrad|FusedBatchNormGrad(?:V\d+)?|spatial_mean\d+_grad"
+    r"|Conv2DBackprop(?:Filter|Input)(?:V\d+)?|MaxPoolGrad(?:V\d+)?|ReluGrad|BiasAddGrad)",
+)
+"""The four expressions of the notebook "Parsing TFProf Files", for every tower, naming and version of an op."""
+
+_Numbers = tuple[int, ...]
+_ZERO: _Numbers = (0,) * len(QUANTITIES)
+_HELP = {
+    "accelerator_micros": "accelerator execution time: Time spent executing on the accelerator. This is normally "
+    "measured by the actual hardware library.",
+    "bytes": "requested bytes: The memory requested by the operation, accumulatively.",
+    "cpu_micros": "cpu execution time: The time from the start to the end of the operation. It's the sum of actual "
+    "cpu run time plus the time that it spends waiting if part of computation is launched asynchronously.",
+    "device": "device: which device is placed on.",
+    "float_ops": "flops: Number of float operations. Note: Please read the implementation for the math behind it.",
+    "input_shapes": "input shape: The shape of input tensors",
+    "micros": "total execution time: Sum of accelerator execution time and cpu execution time.",
+    "occurrence": "occurrence: The number of times it occurs",
+    "op_types": "op_types: The attributes of the operation, includes the Kernel name device placed on and "
+    "user-defined strings.",
+    "output_bytes": "output bytes: The memory that is output from the operation (not necessarily allocated by the "
+    "operation)",
+    "params": "param: Number of parameters (in the Variable).",
+    "peak_bytes": "peak bytes: The peak amount of memory that the operation is holding at some point.",
+    "residual_bytes": "residual bytes: The memory not de-allocated after the operation finishes.",
+}
+_SCOPE_HELP = "scope: The nodes in the model graph are organized by their names, which is hierarchical like filesystem."
+_TITLES = {
+    "params": "# parameters",
+    "float_ops": "# float_ops",
+    "bytes": "requested bytes",
+    "peak_bytes": "peak bytes",
+    "residual_bytes": "residual bytes",
+    "output_bytes": "output bytes",
+    "micros": "total execution time",
+    "accelerator_micros": "accelerator execution time",
+    "cpu_micros": "cpu execution time",
+    "device": "assigned devices",
+    "op_types": "op types",
+    "occurrence": "op count (run|defined)",
+    "input_shapes": "input shapes",
+}
+_AT: dict[str, int] = {name: at for at, name in enumerate(QUANTITIES)}
+
+
+class ScopeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of TensorFlow's profiler, by its own names and with its own meaning (tfprof.md 4).
+
+    Regular expressions match whole names. ``minima`` leaves out what is less.
+    """
+
+    step: int | None = AVERAGE
+    max_depth: int = 50
+    minima: tuple[tuple[Quantity, int], ...] = ()
+    order_by: str = "name"
+    account_type_regexes: tuple[str, ...] = (".*",)
+    start_name_regexes: tuple[str, ...] = (".*",)
+    trim_name_regexes: tuple[str, ...] = ()
+    show_name_regexes: tuple[str, ...] = NOTEBOOK_SHOW
+    hide_name_regexes: tuple[str, ...] = ()
+    account_displayed_op_only: bool = False
+    select: tuple[str, ...] = NOTEBOOK_SELECT
+
+
+class Shown(msgspec.Struct, kw_only=True):
+    """A row of the view. ``own`` and ``total`` follow `QUANTITIES`; ``own`` is None where it prints ``--``.
+
+    ``ancestors`` are the shown rows that it stands under, the root among them. ``node`` is None for a scope.
+    """
+
+    name: str
+    ancestors: int
+    node: TfNode | None
+    own: _Numbers | None
+    total: _Numbers
+    children: list[Shown]
+
+    def number(self, quantity: Quantity) -> int:
+        """The total, which is what the notebook takes."""
+        return self.total[_AT[quantity]]
+
+
+class ScopeTree:
+    """The names of a profile as a tree: every node, and a scope for every prefix that is none."""
+
+    def __init__(self, profile: TfProfile) -> None:
+        nodes = {node.name: node for node in profile.nodes}
+        children: dict[str, dict[str, None]] = {"": {}}
+        for name in nodes:
+            while True:
+                parent = name.rpartition("/")[0]
+                siblings = children.setdefault(parent, {})
+                if name in siblings:
+                    break
+                siblings[name] = None
+                if not parent:
+                    break
+                name = parent
+        self.profile = profile
+        self._children = {
+            parent: sorted(names, key=lambda name: name.encode("utf-8", "surrogatepass"))
+            for parent, names in children.items()
+        }
+        self._nodes = nodes
+        self._own: dict[tuple[str, int], _Numbers] = {}
+
+    def rows(self, options: ScopeOptions) -> Shown:
+        """The view's root with what is shown below it. Raises `re.error` for an expression that is none."""
+        return _View(self, options).root()
+
+    def children(self, name: str) -> list[str]:
+        """The names right below ``name`` ("" for all), in order of their bytes."""
+        return self._children.get(name, [])
+
+    def node(self, name: str) -> TfNode | None:
+        return self._nodes.get(name)
+
+    def own(self, name: str, step: int | None) -> _Numbers:
+        """A node's numbers in a step; a scope has none of its own."""
+        node = self._nodes.get(name)
+        return (*_ZERO[:-1], 1) if node is None else numbers(node, step)
+
+
+def numbers(node: TfNode, step: int | None) -> _Numbers:
+    """What tfprof states of a node in a step, or on average over the steps that it ran in (tfprof.md 3.2)."""
+    ran = node.steps if step is None else [one for one in node.steps if one.step == step]
+    sums = [_step_numbers(one) for one in ran]
+    if not sums:
+        found: Sequence[int] = (0,) * 8
+    elif len(sums) == 1:
+        found = sums[0]
+    else:
+        found = [_quotient(sum(column), len(sums)) for column in zip(*sums, strict=True)]
+    *quantities, count = found
+    params = 0
+    if node.shape:
+        params = 1
+        for dim in node.shape:
+            params = params * dim if dim >= 0 else 0
+    float_ops = node.float_ops if not node.steps else node.float_ops * count
+    return (params, float_ops, *quantities, count, 1)
+
+
+def _step_numbers(one: NodeStep) -> tuple[int, ...]:
+    accelerator = sum(x.dur_ns for x in one.executions if x.kind == "accelerator") // 1000
+    cpu = sum(x.dur_ns for x in one.executions if x.kind == "cpu") // 1000
+    memory = one.memory
+    if len(memory) == 1:
+        m = memory[0]
+        held = (m.requested_bytes, m.peak_bytes, m.residual_bytes, m.output_bytes)
+    else:
+        held = (
+            sum(m.requested_bytes for m in memory),
+            sum(m.peak_bytes for m in memory),
+            sum(m.residual_bytes for m in memory),
+            sum(m.output_bytes for m in memory),
+        )
+    return (*held, accelerator + cpu, accelerator, cpu, one.run_count)
+
+
+def _quotient(total: int, count: int) -> int:
+    """Integer division as C++ does it."""
+    return total // count if total >= 0 else -(-total // count)
+
+
+def _matcher(expressions: Sequence[str]) -> Callable[[str], bool]:
+    """Whether one of them matches a whole text."""
+    compiled = [re.compile(expression, re.ASCII) for expression in expressions]
+    return lambda text: any(one.fullmatch(text) for one in compiled)
+
+
+def _all(expressions: Sequence[str]) -> bool:
+    return tuple(expressions) == (".*",)
+
+
+class _View:
+    """One view of a tree: accounts bottom-up, then shows top-down."""
+
+    def __init__(self, tree: ScopeTree, options: ScopeOptions) -> None:
+        self._tree = tree
+        self._options = options
+        self._accounts = _all(options.account_type_regexes)
+        self._account = _matcher(options.account_type_regexes)
+        self._start = _matcher(options.start_name_regexes)
+        self._trim = _matcher(options.trim_name_regexes)
+        self._shows_all = _all(options.show_name_regexes)
+        self._show = _matcher(options.show_name_regexes)
+        self._hide = _matcher(options.hide_name_regexes)
+        self._total: dict[str, _Numbers] = {}
+        self._own: dict[str, _Numbers] = {}
+        self._accounted: set[str] = set()
+        self._kept: dict[str, list[str]] = {}
+        self._minima = [(_AT[name], least) for name, least in options.minima]
+
+    def root(self) -> Shown:
+        tree, options = self._tree, self._options
+        roots = [name for name in tree.children("") if self._keep(name)]
+        total = self._sum(_ZERO, roots)
+        if not _all(options.start_name_regexes):
+            roots = list(self._started(roots))
+        children = self._shown(roots, 2, 1) if options.max_depth >= 1 else []
+        if options.account_displayed_op_only:
+            total = _added(_ZERO, (child.total for child in children))
+        return Shown(name=ROOT, ancestors=0, node=None, own=None, total=total, children=self._sorted(children))
+
+    def _keep(self, name: str) -> bool:
+        """Account ``name`` and what is below it; whether it is to be kept."""
+        tree = self._tree
+        own = self._own[name] = tree.own(name, self._options.step)
+        below = [child for child in tree.children(name) if self._keep(child)]
+        self._kept[name] = below
+        node = tree.node(name)
+        types = node.op_types if node is not None else (PARENT,)
+        if self._accounts or any(map(self._account, types)):
+            self._accounted.add(name)
+        elif not below:
+            return False
+        self._total[name] = self._sum(own, below) if below else own
+        return True
+
+    def _sum(self, own: _Numbers, names: Sequence[str]) -> _Numbers:
+        return _added(own, (self._total[name] for name in names))
+
+    def _started(self, names: Sequence[str]) -> Iterator[str]:
+        for name in names:
+            if self._start(name):
+                yield name
+            else:
+                yield from self._started(self._kept[name])
+
+    def _shown(self, names: Sequence[str], depth: int, ancestors: int) -> list[Shown]:
+        options = self._options
+        found: list[Shown] = []
+        for name in names:
+            shows = self._shows(name, depth)
+            below: list[Shown] = []
+            if depth <= options.max_depth and not (options.trim_name_regexes and self._trim(name)):
+                below = self._shown(self._kept[name], depth + 1, ancestors + shows)
+            if not shows:
+                found += below
+                continue
+            own, total = self._own[name], self._total[name]
+            if options.account_displayed_op_only:
+                total = _added(own, (child.total for child in below))
+            found.append(
+                Shown(
+                    name=name,
+                    ancestors=ancestors,
+                    node=self._tree.node(name),
+                    own=own if name in self._accounted else None,
+                    total=total,
+                    children=self._sorted(below),
+                )
+            )
+        return found
+
+    def _shows(self, name: str, depth: int) -> bool:
+        options = self._options
+        if depth > options.max_depth:
+            return False
+        own, total = self._own[name], self._total[name]
+        for at, least in self._minima:
+            value = own[at] if QUANTITIES[at] in ("params", "float_ops", "occurrence") else total[at]
+            if value < least:
+                return False
+        if not self._shows_all and not self._show(name):
+            return False
+        return not (options.hide_name_regexes and self._hide(name))
+
+    def _sorted(self, rows: list[Shown]) -> list[Shown]:
+        by = self._options.order_by
+        if by in _AT and by not in ("occurrence", "definitions"):
+            at = _AT[by]
+            return sorted(rows, key=lambda row: -row.total[at])
+        return sorted(rows, key=lambda row: row.name.encode("utf-8", "surrogatepass"))
+
+
+def _added(own: _Numbers, others: Iterator[_Numbers]) -> _Numbers:
+    columns = [own, *others]
+    return own if len(columns) == 1 else tuple(map(sum, zip(*columns, strict=True)))
+
+
+def flat(root: Shown) -> Iterator[Shown]:
+    """The rows below the root, in printed order."""
+    for row in root.children:
+        yield row
+        yield from flat(row)
+
+
+def text(root: Shown, options: ScopeOptions, *, banner: bool = False) -> Iterator[str]:
+    """The view as TensorFlow writes it to a file, in lines; with ``banner`` as it prints it to a console."""
+    if banner:
+        yield from _banner(options)
+    yield "\n"
+    yield "Doc:\n"
+    yield f"{_SCOPE_HELP}\n"
+    for name in sorted(options.select):
+        for line in ("micros", "cpu_micros", "accelerator_micros") if name == "micros" else (name,):
+            yield f"{_HELP[line]}\n"
+    yield "\n"
+    yield "Profile:\n"
+    yield "node name | " + " | ".join(_TITLES[name] for name in _printed(options.select)) + "\n"
+    yield _line(root, options)
+    for row in flat(root):
+        yield _line(row, options)
+    if banner:
+        yield "\n"
+        yield "======================End of Report==========================\n"
+
+
+def _banner(options: ScopeOptions) -> Iterator[str]:
+    minima: dict[str, int] = dict(options.minima)
+    values: list[tuple[str, str]] = [("max_depth", str(options.max_depth))]
+    for name in ("bytes", "peak_bytes", "residual_bytes", "output_bytes", "micros", "accelerator_micros", "cpu_micros",
+                 "params", "float_ops", "occurrence"):  # fmt: skip
+        values.append((f"min_{name}", str(minima.get(name, 0))))
+    values += [
+        ("step", str(-1 if options.step is None else options.step)),
+        ("order_by", options.order_by),
+        ("account_type_regexes", ",".join(options.account_type_regexes)),
+        ("start_name_regexes", ",".join(options.start_name_regexes)),
+        ("trim_name_regexes", ",".join(options.trim_name_regexes)),
+        ("show_name_regexes", ",".join(options.show_name_regexes)),
+        ("hide_name_regexes", ",".join(options.hide_name_regexes)),
+        ("account_displayed_op_only", "true" if options.account_displayed_op_only else "false"),
+        ("select", ",".join(sorted(options.select))),
+        ("output", "stdout:"),
+    ]
+    yield "\n"
+    yield "=========================Options=============================\n"
+    for name, value in values:
+        yield f"-{name:<27}{value}\n"
+    yield "\n"
+    yield "==================Model Analysis Report======================\n"
+
+
+def _printed(select: Sequence[str]) -> Iterator[str]:
+    """The columns in the order of print, whatever that of ``select``."""
+    for name in ("params", "float_ops", "bytes", "peak_bytes", "residual_bytes", "output_bytes"):
+        if name in select:
+            yield name
+    if "micros" in select:
+        yield from ("micros", "accelerator_micros", "cpu_micros")
+    else:
+        yield from (name for name in ("accelerator_micros", "cpu_micros") if name in select)
+    yield from (name for name in ("device", "op_types", "occurrence", "input_shapes") if name in select)
+
+
+def _line(row: Shown, options: ScopeOptions) -> str:
+    fields: list[str] = []
+    for name in _printed(options.select):
+        node = row.node
+        if name == "device":
+            if node is not None and node.device:
+                fields.append(node.device)
+        elif name == "op_types":
+            fields.append("|".join(sorted(set(node.op_types))) if node is not None else PARENT)
+        elif name == "input_shapes":
+            shapes = node.input_shapes if node is not None else ()
+            fields.append("|".join(f"{slot}:{'x'.join(map(str, shape)) or 'unknown'}" for slot, shape in shapes))
+        elif name == "occurrence":
+            pairs = (_pair(row, quantity, count_text) for quantity in ("occurrence", "definitions"))
+            fields.append("|".join(pairs))
+        elif name in ("params", "float_ops"):
+            if name == "params" and node is not None and node.shape:
+                fields.append("x".join(map(str, node.shape)))
+            fields.append(_pair(row, name, count_text) + (" params" if name == "params" else " flops"))
+        elif name.endswith("bytes"):
+            fields.append(_pair(row, name, memory_text))
+        else:
+            fields.append(_pair(row, name, time_text))
+    return f"{'  ' * row.ancestors}{row.name} ({', '.join(fields)})\n"
+
+
+def _pair(row: Shown, quantity: str, form: Callable[[int], str]) -> str:
+    at = _AT[quantity]
+    return f"{'--' if row.own is None else form(row.own[at])}/{form(row.total[at])}"
+
+
+def time_text(us: int) -> str:
+    """As TensorFlow prints a time (tfprof.md 4.6)."""
+    if us < 1000:
+        return f"{us}us"
+    return f"{us / 1000:.2f}ms" if us < 1_000_000 else f"{us / 1_000_000:.2f}sec"
+
+
+def memory_text(size: int) -> str:
+    """As TensorFlow prints bytes: the units are decimal."""
+    if size < 1000:
+        return f"{size}B"
+    return f"{size / 1000:.2f}KB" if size < 1_000_000 else f"{size / 1_000_000:.2f}MB"
+
+
+def count_text(number: int) -> str:
+    """As TensorFlow prints a count: thousands k, millions m, billions b."""
+    if number < 1000:
+        return str(number)
+    if number < 1_000_000:
+        return f"{number / 1000:.2f}k"
+    return f"{number / 1_000_000:.2f}m" if number < 1_000_000_000 else f"{number / 1_000_000_000:.2f}b"

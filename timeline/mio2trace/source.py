@@ -1,0 +1,338 @@
+"""Bytes: open a path or ``-``, undo gzip and UTF-16 once, hand out blocks or lines, and know size and hash of the file.
+
+Nothing here knows a format. A source is read once, front to back, so that standard input works like a file; a regular
+file up to the size that it has when it is opened, so that one which grows has an end. What a compressed file expands
+to has a limit.
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import os
+import stat
+import sys
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import BinaryIO, Protocol
+
+from mio2trace.notes import InputError, Notes
+
+BLOCK = 256 << 10
+"""Small enough that a block and what is decoded from it stay in the processor's cache: half the time of 4 MB blocks."""
+HASHED_AT_ONCE = 16
+"""Blocks: each time that a thread is woken, this one waits for it."""
+MAX_UNHASHED = 3
+HEAD = 64 << 10
+GZIP_MAGIC = b"\x1f\x8b"
+MARK_BYTES = len(codecs.BOM_UTF8)
+MAX_GZIP_LAYERS = 3
+FREE_EXPANSION = 256 << 20
+MAX_EXPANSION = 200
+"""Beyond the first 256 MB a compressed file may hold so many times its size: logs and profiles stay below 100."""
+
+
+class Decompressor(Protocol):
+    """A zlib decompression object: its type has no name."""
+
+    def decompress(self, data: bytes, max_length: int = ..., /) -> bytes: ...
+
+
+class Source:
+    """One input. ``head`` is its first 64 KiB, decompressed; `blocks`, `lines` and `read` each consume it.
+
+    ``progress`` is told the name, the bytes read and the bytes in all (0 when unknown). ``max_input`` limits the
+    decoded bytes; without it only what a compressed file expands to is limited (`FREE_EXPANSION`, `MAX_EXPANSION`).
+    Raises `InputError` when the path cannot be opened or read, or the input holds more.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        index: int,
+        notes: Notes,
+        stdin: BinaryIO | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+        max_input: int | None = None,
+    ) -> None:
+        self.index = index
+        self.name = "standard input" if path == "-" else os.path.basename(path) or path
+        self.block_size = BLOCK
+        self.size = 0
+        """Bytes of the file as it lies on disk, read so far; all of them once the source is consumed."""
+        self._notes = notes
+        self._progress = progress
+        self._max_input = max_input
+        self._hash = hashlib.sha256()
+        # Hashing large blocks runs beside the decoding: it does not hold the interpreter. Not before `blocks`, so that
+        # until then no thread stands in the way of a fork.
+        self._hashing = ThreadPoolExecutor(1)
+        self._consumed = False
+        self._to_hash: list[bytes] = []
+        self._unhashed: deque[Future[None]] = deque()
+        self._file: BinaryIO
+        self._own = path != "-"
+        self._total = 0
+        """Bytes of a regular file when it was opened; 0 for anything else."""
+        self._resized = False
+        if path == "-":
+            stream = stdin if stdin is not None else getattr(sys.stdin, "buffer", None)
+            if stream is None:
+                raise InputError("standard input: closed; expected a log or a profile")
+            self._file = stream
+        else:
+            try:
+                _refuse_what_is_no_file(self.name, os.stat(path).st_mode)
+                self._file = open(path, "rb")  # noqa: SIM115 - closed by close()
+                self._total = os.fstat(self._file.fileno()).st_size
+            except ValueError:  # a NUL in it
+                raise InputError(f"{path}: no path; expected one of a file") from None
+            except OSError as error:
+                raise InputError(f"{path}: {error.strerror or error}") from None
+        self._pending: list[bytes] = []
+        size = 0
+        try:
+            self._decoded = self._decode()
+            while size < HEAD:
+                block = next(self._decoded, b"")
+                if not block:
+                    break
+                self._pending.append(block)
+                size += len(block)
+        except BaseException:
+            self.close()
+            raise
+        self.head = b"".join(self._pending)[:HEAD]
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the file as it lies on disk; the source must be closed, and consumed for the whole file's hash."""
+        return self._hash.hexdigest()
+
+    def blocks(self) -> Iterator[bytes]:
+        """The decoded content in blocks."""
+        self._consumed = True
+        pending, self._pending = self._pending, []
+        yield from pending
+        yield from self._decoded
+
+    @property
+    def plain_blocks(self) -> int:
+        """How many blocks a regular file holds whose bytes are its content; 0 for anything else."""
+        if not self._total or not hasattr(os, "pread"):
+            return 0
+        marks = (GZIP_MAGIC, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF8)
+        if next(self.blocks_from(0), b"").startswith(marks):
+            return 0
+        if self._max_input is not None and self._total > self._max_input:
+            return 0
+        return -(-self._total // self.block_size)
+
+    def blocks_from(self, number: int) -> Iterator[bytes]:
+        """The blocks of a plain file from ``number`` on, between the same borders as those of `blocks`.
+
+        They are read for themselves: what else is read of the source, here or in another process, does not matter.
+        """
+        for at in range(number * self.block_size, self._total, self.block_size):
+            try:
+                block = os.pread(self._file.fileno(), min(self.block_size, self._total - at), at)
+            except OSError as error:
+                raise InputError(f"{self.name}: {error.strerror or error} after {at} bytes") from None
+            if not block:
+                return
+            yield block
+
+    def lines(self) -> Iterator[bytes]:
+        """The decoded content line by line, each with its end."""
+        rest: list[bytes] = []
+        for block in self.blocks():
+            lines = block.splitlines(keepends=True) if b"\r" not in block else _split_keeping_cr(block)
+            if rest:
+                if len(lines) == 1 and not block.endswith(b"\n"):
+                    rest.append(block)
+                    continue
+                lines[0] = b"".join((*rest, lines[0]))
+                rest.clear()
+            if not block.endswith(b"\n"):
+                rest.append(lines.pop())
+            yield from lines
+        if rest:
+            yield b"".join(rest)
+
+    def read(self) -> bytes:
+        """The whole decoded content."""
+        return b"".join(self.blocks())
+
+    def drain(self) -> None:
+        """Read what a reader left, so that size and hash are those of the whole file."""
+        self._consumed = True
+        for _ in self._raw():
+            pass
+
+    def close(self) -> None:
+        """Let go of the file (not of standard input)."""
+        self._hashing.shutdown()
+        self._update(self._to_hash)
+        self._to_hash = []
+        if self._own:
+            self._file.close()
+
+    def _raw(self) -> Iterator[bytes]:
+        while True:
+            try:
+                left = self._total - self.size if self._total else self.block_size
+                block = self._file.read(min(self.block_size, left))
+            except OSError as error:
+                raise InputError(f"{self.name}: {error.strerror or error} after {self.size} bytes") from None
+            if not block:
+                self._note_a_new_size()
+                return
+            self.size += len(block)
+            if self._consumed:
+                self._to_hash.append(block)
+                if len(self._to_hash) == HASHED_AT_ONCE:
+                    self._hash_beside()
+            else:
+                self._hash.update(block)
+            if self._progress is not None:
+                self._progress(self.name, self.size, self._total)
+            yield block
+
+    def _hash_beside(self) -> None:
+        blocks, self._to_hash = self._to_hash, []
+        self._unhashed.append(self._hashing.submit(self._update, blocks))
+        if len(self._unhashed) > MAX_UNHASHED:
+            self._unhashed.popleft().result()  # it falls behind: blocks must not pile up in memory
+
+    def _update(self, blocks: list[bytes]) -> None:
+        for block in blocks:
+            self._hash.update(block)
+
+    def _note_a_new_size(self) -> None:
+        if self._total and not self._resized and os.fstat(self._file.fileno()).st_size != self._total:
+            self._resized = True
+            self._notes.add("file changed its size while it was read", f"{self.name}: read {self.size} bytes")
+
+    def _limited(self, blocks: Iterator[bytes], packed: bool = True) -> Iterator[bytes]:
+        """The same blocks, unless they are too many."""
+        size = 0
+        for block in blocks:
+            size += len(block)
+            most = self._max_input
+            if most is None and packed:
+                most = max(FREE_EXPANSION, MAX_EXPANSION * self.size)
+            if most is not None and size > most:
+                what = "once decompressed, " if packed else ""
+                why = "" if self._max_input is not None else f" and {MAX_EXPANSION} times its size"
+                raise InputError(
+                    f"{self.name}: {what}more than {most // 1_000_000} MB{why}; --max-input sets another limit"
+                )
+            yield block
+
+    def _decode(self) -> Iterator[bytes]:
+        """Never an empty block."""
+        blocks: Iterator[bytes] = self._raw()
+        if self._max_input is not None:
+            blocks = self._limited(blocks, packed=False)
+        for _ in range(MAX_GZIP_LAYERS):
+            first, blocks = _peek(blocks)
+            if not first.startswith(GZIP_MAGIC):
+                break
+            blocks = self._limited(self._gunzip(blocks))
+        first, blocks = _peek(blocks)
+        if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            blocks = _transcode(blocks)
+        elif first.startswith(codecs.BOM_UTF8):
+            blocks = _chain(next(blocks)[len(codecs.BOM_UTF8) :], blocks)
+        return filter(None, blocks)
+
+    def _gunzip(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        """Members one after another, as ``gzip -d`` does; a cut or damaged end gives what is there.
+
+        Raises `InputError` when that is nothing.
+        """
+        decoder = zlib.decompressobj(31)
+        fresh, members, empty = True, 0, True
+        for block in blocks:
+            while block:
+                if fresh and members:
+                    block = block.lstrip(b"\0")  # padding of a tape or a disk
+                    if block and not block.startswith(GZIP_MAGIC[: len(block)]):
+                        self._notes.add("bytes after the end of the gzip data ignored", self.name)
+                        return
+                    if not block:
+                        break
+                fresh = False
+                while block:
+                    before = decoder.copy()
+                    try:
+                        out = decoder.decompress(block, BLOCK)
+                    except zlib.error as error:
+                        out = _up_to_the_damage(before, block)
+                        if not out and empty:
+                            raise InputError(f"{self.name}: damaged gzip data, nothing can be read: {error}") from None
+                        self._notes.add("gzip data damaged: read up to there", f"{self.name}: {error}")
+                        yield out
+                        return
+                    empty = empty and not out
+                    yield out
+                    block = decoder.unconsumed_tail
+                if decoder.eof:
+                    block = decoder.unused_data
+                    decoder, fresh, members = zlib.decompressobj(31), True, members + 1
+        if not fresh:
+            if empty and not members:
+                raise InputError(f"{self.name}: gzip data cut off after {self.size} bytes, before any content")
+            self._notes.add("gzip data cut off: read up to there", self.name)
+
+
+def _refuse_what_is_no_file(name: str, mode: int) -> None:
+    """A pipe is fine: that is how a shell hands over the output of a command."""
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{name}: is a directory that holds no CK experiment; expected a file")
+    for is_it, what in ((stat.S_ISSOCK, "socket"), (stat.S_ISCHR, "device"), (stat.S_ISBLK, "device")):
+        if is_it(mode):
+            raise InputError(f"{name}: is a {what}; expected a file")
+
+
+def _up_to_the_damage(decoder: Decompressor, block: bytes) -> bytes:
+    """What zlib, which gives a block or nothing, can decode of a damaged ``block``."""
+    out: list[bytes] = []
+    try:
+        for position in range(len(block)):
+            out.append(decoder.decompress(block[position : position + 1]))
+    except zlib.error:
+        pass
+    return b"".join(out)
+
+
+def _peek(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """The first bytes, at least as many as a mark at the start needs, and all blocks; however small these are."""
+    first = b""
+    for block in blocks:
+        first += block
+        if len(first) >= MARK_BYTES:
+            break
+    return first, _chain(first, blocks)
+
+
+def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    if first:
+        yield first
+    yield from rest
+
+
+def _split_keeping_cr(block: bytes) -> list[bytes]:
+    """Split at line feeds only: a lone carriage return (a progress bar) does not end a line of the file."""
+    lines = [line + b"\n" for line in block.split(b"\n")]
+    last = lines.pop()[:-1]
+    return [*lines, last] if last else lines
+
+
+def _transcode(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder("utf-16")("replace")
+    for block in blocks:
+        yield decoder.decode(block).encode()
+    yield decoder.decode(b"", final=True).encode()

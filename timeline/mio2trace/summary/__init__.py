@@ -1,0 +1,215 @@
+"""What the conversion found, in numbers: the metadata of the trace, and the lines for the person who ran it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from mio2trace.align import EVIDENCE, Alignment
+from mio2trace.model.log import FrameworkLog
+from mio2trace.model.miopen import MiopenLog
+from mio2trace.model.profile import Profile
+from mio2trace.model.tf import TfProfile, TfView
+from mio2trace.notes import Note, Notes
+from mio2trace.summary import operations
+
+
+class InputFact(msgspec.Struct, frozen=True, kw_only=True):
+    """What an input was taken for. ``name`` is for the person only and never written to a trace."""
+
+    name: str
+    format: str
+    size: int
+    sha256: str
+    holds: str
+
+
+def describe(records: Sequence[Profile | FrameworkLog | MiopenLog | TfProfile | TfView]) -> str:
+    """What a source holds, in a few words."""
+    parts = []
+    for record in records:
+        if isinstance(record, Profile):
+            kernels = sum(enqueue.kind == "kernel" for enqueue in record.enqueues)
+            copies = len(record.enqueues) - kernels
+            parts.append(
+                f"profile of {_count(record.calls, 'call')}: {_count(kernels, 'kernel')}, {_count(copies, 'copy')}"
+            )
+        elif isinstance(record, FrameworkLog):
+            layers = len({layer.index for layer in record.layers})
+            runs = sum(event.kind == "iteration" for event in record.events)
+            parts.append(
+                f"{_count(layers, 'layer')} printed" + (f", {_count(runs, 'iteration')}" if runs else "")
+                if layers
+                else "log lines without layer times"
+            )
+        elif isinstance(record, TfProfile):
+            ran = sum(len(step.executions) for node in record.nodes for step in node.steps)
+            nodes, steps = _count(len(record.nodes), "node"), _count(len(record.steps), "step")
+            parts.append(f"{nodes}, {steps}, {_count(ran, 'op execution')}")
+        elif isinstance(record, TfView):
+            parts.append(f"printed {record.view} view of {_count(len(record.rows), 'row')}, without times")
+        else:
+            parts.append(f"MIOpen log of {_count(len(record.records), 'record')}")
+    return "; ".join(parts)
+
+
+def metadata(generator: str, inputs: Sequence[InputFact], alignments: Sequence[Alignment]) -> dict[str, Any]:
+    """The metadata object but for its clock and notes (trace-contract.md 2)."""
+    return {
+        "generator": generator,
+        # In an order of their own: that of the command line does not matter.
+        "inputs": sorted(
+            ({"format": fact.format, "size": fact.size, "sha256": fact.sha256} for fact in inputs),
+            key=lambda fact: (fact["format"], fact["sha256"]),
+        ),
+        "clock": {},
+        "attribution": attribution(alignments),
+        "notes": {},
+    }
+
+
+def attribution(alignments: Sequence[Alignment]) -> dict[str, Any]:
+    """Kernels and copies by the evidence of their layer; every one is counted once."""
+    kernels = copies = unsure = contradictions = not_drawn = 0
+    by: Counter[str] = Counter()
+    time: Counter[str] = Counter()
+    for alignment in alignments:
+        placement = alignment.placement
+        unsure += len(placement.unsure | alignment.links.unsure)
+        contradictions += sum(placement.contradictions.values()) + sum(alignment.links.contradictions.values())
+        by.update(placement.by)
+        for word, enqueue in zip(placement.by, alignment.profile.enqueues, strict=True):
+            start, end = enqueue.start_ns, enqueue.end_ns
+            if start is None or end is None:
+                not_drawn += 1
+            if enqueue.kind != "kernel":
+                copies += 1
+            elif start is not None and end is not None:
+                time[word] += end - start
+        kernels += len(placement.by)
+    kernels -= copies
+    by["unattributed"], time["unattributed"] = by.pop("", 0), time.pop("", 0)
+    result: dict[str, Any] = {
+        "kernels": kernels,
+        "copies": copies,
+        "layer_by": {word: by[word] for word in EVIDENCE if by[word]},
+        "unattributed": by["unattributed"],
+        "unsure": unsure,
+        "contradictions": contradictions,
+        "kernel_ns": {word: time[word] for word in (*EVIDENCE, "unattributed") if time[word]},
+    }
+    if not_drawn:
+        result["without_device_times"] = not_drawn
+    found = [alignment for alignment in alignments if alignment.links.operations]
+    if found:
+        result.update(operations.linked(found))
+    return result
+
+
+def notes_object(notes: Notes) -> dict[str, int]:
+    """Every kind of note with its count."""
+    return {note.kind: note.count for note in sorted(notes, key=lambda note: note.kind)}
+
+
+def report(
+    inputs: Sequence[InputFact], alignments: Sequence[Alignment], summary: Mapping[str, Any], notes: Notes
+) -> list[str]:
+    """The few lines for stderr."""
+    lines = [f"{fact.name}: {fact.format}: {fact.holds}" for fact in inputs]
+    if alignments:
+        named = any(alignment.net.layers for alignment in alignments)
+        lines += _attribution_lines(summary["attribution"], named, _unattributed_set_up(alignments))
+        lines += _clock_lines(summary["clock"])
+        lines += operations.lines(alignments)
+        lines += _time_lines(alignments)
+    lines += [f"{'problem' if note.problem else 'note'}: {_plain(note)}" for note in notes]
+    return lines
+
+
+def _unattributed_set_up(alignments: Sequence[Alignment]) -> int:
+    """How many kernels and copies without a layer ran before the warm-up: building, filling, searching."""
+    count = 0
+    for alignment in alignments:
+        placement = alignment.placement
+        set_up = {number for number, pass_ in enumerate(placement.passes) if pass_.phase == "setup"}
+        if set_up:
+            count += sum(not by and at in set_up for by, at in zip(placement.by, placement.pass_of, strict=True))
+    return count
+
+
+def _attribution_lines(found: Mapping[str, Any], layers: bool, set_up: int) -> list[str]:
+    everything = found["kernels"] + found["copies"]
+    placed = everything - found["unattributed"]
+    if not layers:
+        return ["layers: none of the inputs names any"]
+    line = f"layers: {placed} of {everything} kernels and copies attributed"
+    if found["layer_by"]:
+        line += " (" + ", ".join(f"{word} {count}" for word, count in found["layer_by"].items()) + ")"
+    if found["unsure"]:
+        line += f", {found['unsure']} of them not sure"
+    if found["unattributed"]:
+        whole = sum(found["kernel_ns"].values())
+        share = found["kernel_ns"].get("unattributed", 0)
+        line += f"; {found['unattributed']} not attributed"
+        line += f", {set_up} of them set-up" if set_up else ""
+        line += f" ({100 * share / whole:.1f} % of the kernel time)" if whole else ""
+    return [line]
+
+
+def _clock_lines(clock: Mapping[str, Any]) -> list[str]:
+    device, log = clock.get("device"), clock.get("log")
+    parts = []
+    if device:
+        drift = f", drift {device['drift_ppb']} ppb" if device["drift_ppb"] else ""
+        parts.append(
+            f"host = device + {device['offset_ns'] / 1e9:.6f} s, error {device['error_ns'] / 1000:g} us"
+            f"{drift} ({device['method']})"
+        )
+    else:
+        parts.append("device and host not related (no times of one of them)")
+    if log:
+        hours = log["offset_ns"] / 3.6e12
+        parts.append(f"log is UTC{hours:+g} h")
+    return ["clocks: " + "; ".join(parts)]
+
+
+def _time_lines(alignments: Sequence[Alignment]) -> list[str]:
+    """Kernel time per pass; many iterations are folded into one line."""
+    time: Counter[str] = Counter()
+    iterations: set[int] = set()
+    for alignment in alignments:
+        placement = alignment.placement
+        by_pass = [0] * (len(placement.passes) + 1)  # the last one: outside any (NONE is -1)
+        for number, enqueue in zip(placement.pass_of, alignment.profile.enqueues, strict=True):
+            if enqueue.kind == "kernel" and enqueue.start_ns is not None and enqueue.end_ns is not None:
+                by_pass[number] += enqueue.end_ns - enqueue.start_ns
+        for pass_, ns in zip((*placement.passes, None), by_pass, strict=True):
+            if pass_ is None:
+                name = "outside any pass"
+            elif pass_.iteration:
+                iterations.add(pass_.iteration)
+                name = f"iterations · {pass_.direction}"
+            else:
+                name = pass_.name
+            if ns:
+                time[name] += ns
+    if not time or set(time) == {"outside any pass"}:
+        return []
+    parts = []
+    for name, ns in time.items():
+        if name.startswith("iterations"):
+            name = name.replace("iterations", f"{len(iterations)} iterations" if len(iterations) > 1 else "1 iteration")
+        parts.append(f"{name} {ns / 1e6:.3f} ms")
+    return ["kernel time: " + ", ".join(parts)]
+
+
+def _plain(note: Note) -> str:
+    return str(note)
+
+
+def _count(number: int, noun: str) -> str:
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{number} {noun if number == 1 else plural}"

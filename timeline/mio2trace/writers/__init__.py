@@ -1,0 +1,75 @@
+"""Writers take a `Trace` and know no source format. A new output is one module and one row of `WRITERS`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO, Protocol
+
+from mio2trace.trace import Slice, Trace
+from mio2trace.writers import chrome_json, native
+from mio2trace.writers.packed import Packed
+from mio2trace.writers.size import Counted, Written
+
+
+class Writer(Protocol):
+    """What an output module offers."""
+
+    @property
+    def NAME(self) -> str:
+        """What the form is called."""
+
+    @property
+    def SUFFIXES(self) -> tuple[str, ...]:
+        """How the names of its files end, without ``.gz``."""
+
+    @property
+    def SLICE_BYTES(self) -> int:
+        """What a slice with its arguments, and what goes with it, takes before compression: a typical number."""
+
+    @property
+    def GZIP_STRATEGY(self) -> int:
+        """How zlib packs it best."""
+
+    def write(self, trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
+        """Write ``trace`` to ``file``, front to back; ``to_pack``: in an order that compresses well, where it may."""
+
+    def slices(self, file: BinaryIO, category: str) -> Iterator[Slice]:
+        """The slices of a category, read back from what `write` wrote, with such arguments as tell them apart."""
+
+
+WRITERS: tuple[Writer, ...] = (chrome_json, native)
+
+
+def write(writer: Writer, trace: Trace, file: BinaryIO, *, compress: bool = False) -> Written:
+    """Write ``trace`` in a form, with ``compress`` as a gzip file; how large it is."""
+    if compress:
+        with Packed(file, writer.GZIP_STRATEGY) as packed:
+            return _counted(writer, trace, packed, to_pack=True)  # type: ignore[arg-type]
+    return _counted(writer, trace, file, to_pack=False)
+
+
+def _counted(writer: Writer, trace: Trace, file: BinaryIO, *, to_pack: bool) -> Written:
+    counted = Counted(file)
+    writer.write(trace, counted, to_pack=to_pack)  # type: ignore[arg-type]
+    return Written(raw_bytes=counted.size, slices=counted.size // writer.SLICE_BYTES)
+
+
+def by_suffix(path: str) -> tuple[Writer, bool] | None:
+    """The writer for an output path and whether to compress; standard output (``-``) gets the first writer's form."""
+    if path == "-":
+        return WRITERS[0], False
+    name = path.lower()
+    compress = name.endswith(".gz")
+    name = name.removesuffix(".gz")
+    for writer in WRITERS:
+        if name.endswith(writer.SUFFIXES):
+            return writer, compress
+    return None
+
+
+def suffixes() -> list[str]:
+    """Every suffix that an output path may have."""
+    return [form + end for writer in WRITERS for form in writer.SUFFIXES for end in ("", ".gz")]
+
+
+__all__ = ["WRITERS", "Writer", "Written", "by_suffix", "suffixes", "write"]

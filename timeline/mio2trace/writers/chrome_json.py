@@ -1,0 +1,183 @@
+"""Chrome's trace-event JSON, as every viewer reads it alike (perfetto-chrome-trace.md 1, 2).
+
+Times are microseconds with three decimals printed from integer nanoseconds. Text carries no escapes at all: importers
+differ in how they read them. Only X events nest; arrows end with ``bp: e`` at the kernel's own start. What changes from
+event to event stands at the end of its line: half of a compressed file is what it takes to go on after a number.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from operator import itemgetter
+from typing import Any, BinaryIO
+
+import orjson
+
+from mio2trace.trace import Args, CounterValue, Flow, Part, Slice, Trace
+from mio2trace.writers.text import cleaned, slice_name
+from mio2trace.writers.two_halves import beside
+
+NAME = "Chrome JSON"
+SUFFIXES = (".json",)
+SLICE_BYTES = 300
+GZIP_STRATEGY = zlib.Z_FILTERED
+
+_BATCH = 512
+_STRETCH = 8192
+"""Events that are sorted at once: a few megabytes of text."""
+_LONGEST_LINE = 1 << 20
+_DECIMALS = tuple(f".{rest:03d}" for rest in range(1000))
+
+
+def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
+    """Write ``trace`` as one JSON object, its events one a line: each part in its order, then the counters.
+
+    ``to_pack``: what is written will be compressed, so lines that are alike stand together. Readers sort all by time.
+    """
+    write_events, parts = _write_in_order, (*trace.parts, *trace.counters.values())
+    if to_pack:
+        write_events, parts = _write_alike_together, trace.whole_parts()
+    headings = ",\n".join(_headings(trace))
+    file.write(f'{{"displayTimeUnit":"ns","metadata":{_json(trace.metadata)},"traceEvents":[\n{headings}'.encode())
+    # The first part, kernels under layers, is half of the work.
+    with beside(lambda own: write_events(trace, parts[1:], own)) as rest:
+        write_events(trace, parts[:1], file)
+        rest(file)
+    file.write(b"\n]}\n")
+
+
+def slices(file: BinaryIO, category: str) -> Iterator[Slice]:
+    """The slices of a category of a trace that `write` wrote; none of JSON that is laid out in another way."""
+    mark = f'"cat":{_json(category)}'.encode()
+    while line := file.readline(_LONGEST_LINE):
+        if mark in line and line.endswith(b"\n"):
+            try:
+                event = orjson.loads(line.rstrip(b",\n"))
+                span = round(event["ts"] * 1000), round(event["dur"] * 1000)
+                yield Slice(event["tid"], *span, event["name"], event["cat"], event["args"])
+            except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+                continue  # text that only looks like one
+
+
+def _write_in_order(trace: Trace, parts: Iterable[Part], file: BinaryIO) -> None:
+    text = _Events(trace).text
+    for part in parts:
+        events = part()
+        while batch := list(islice(events, _BATCH)):
+            file.write("".join(map(text, batch)).encode())
+
+
+def _write_alike_together(trace: Trace, parts: Iterable[Part], file: BinaryIO) -> None:
+    """Sort each stretch of events by what they have in common.
+
+    A compressor looks back 32 KiB, often less than an iteration: in order of time it meets the same names and shapes
+    as new ones every time.
+    """
+    text = _Events(trace).text
+    for part in parts:
+        events = part()
+        while stretch := list(islice(events, _STRETCH)):
+            rows: dict[tuple[Any, ...], list[str]] = {}
+            key: tuple[Any, ...] = (0,)
+            span = None
+            values: dict[tuple[int, str, str], tuple[int, list[str]]] = {}
+            for event in stretch:
+                if type(event) is Slice:
+                    # Of slices with one span the outer comes first: readers nest these by their order.
+                    own = event.track, event.start_ns, event.dur_ns
+                    key = key[0] + 1 if own == span else 0, event.category, event.name, id(event.shared), event.track
+                    span = own
+                # A counter stands beside the slice that it tells of, and so does an arrow: they have a time in common.
+                row = rows.setdefault(key, [])
+                if type(event) is CounterValue:
+                    # Of two values at one time the last one holds.
+                    counter = event.process, event.name, event.unit
+                    at, before = values.get(counter, (-1, row))
+                    row = before if at == event.time_ns else row
+                    values[counter] = event.time_ns, row
+                row.append(text(event))
+            for key in sorted(rows, key=itemgetter(0)):
+                file.write("".join(rows[key]).encode())
+
+
+class _Events:
+    """Prints events, each with the comma before it; what many of them share is printed once and kept."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._places = {track.id: f'"pid":{track.process},"tid":{track.id}' for track in trace.tracks}
+        self._labels: dict[tuple[str, str], str] = {}
+        self._flows: dict[str, str] = {}
+        self._counters: dict[tuple[int, str, str], str] = {}
+        self._shared: dict[int, tuple[Args, str]] = {}
+
+    def text(self, event: Slice | CounterValue | Flow) -> str:
+        if type(event) is Slice:
+            label = self._labels.get((event.name, event.category))
+            if label is None:
+                label = f',"name":{_json(slice_name(event.name))},"cat":{_json(event.category)},"args":'
+                self._labels[event.name, event.category] = label
+            args = _json(event.args)
+            same = event.shared
+            if same:
+                held = self._shared.get(id(same))
+                if held is None:
+                    # The mapping is kept beside its text, so that no other can take its id.
+                    held = self._shared[id(same)] = (same, _json(same)[:-1])
+                args = f"{held[1]},{args[1:]}" if len(args) > 2 else held[1] + "}"
+            start, duration = event.start_ns, event.dur_ns
+            return (
+                f',\n{{"ph":"X",{self._places[event.track]}{label}{args},"ts":{start // 1000}{_DECIMALS[start % 1000]},'
+                f'"dur":{duration // 1000}{_DECIMALS[duration % 1000]}}}'
+            )
+        if type(event) is Flow:
+            start, end = event.from_ns, event.to_ns
+            name = self._flows.get(event.name)
+            if name is None:
+                name = self._flows[event.name] = _json(event.name)
+            tail = f',"name":{name},"cat":"flow","id":{event.id}}}'
+            return (
+                f',\n{{"ph":"s",{self._places[event.from_track]},"ts":{start // 1000}{_DECIMALS[start % 1000]}{tail}'
+                f',\n{{"ph":"f","bp":"e",{self._places[event.to_track]},"ts":{end // 1000}{_DECIMALS[end % 1000]}{tail}'
+            )
+        assert isinstance(event, CounterValue)
+        key = (event.process, event.name, event.unit)
+        head = self._counters.get(key)
+        if head is None:
+            name, unit = _json(event.name), _json(event.unit)
+            head = f',\n{{"ph":"C","pid":{event.process},"name":{name},"cat":"counter","args":{{{unit}:'
+            self._counters[key] = head
+        at = event.time_ns
+        return f'{head}{_json(event.value)}}},"ts":{at // 1000}{_DECIMALS[at % 1000]}}}'
+
+
+def _headings(trace: Trace) -> list[str]:
+    """Names and order. Speedscope wants a ``ts`` on every event."""
+    lines = []
+    for process in trace.processes:
+        lines.append(_heading("process_name", process.id, None, {"name": process.name}))
+        lines.append(_heading("process_sort_index", process.id, None, {"sort_index": process.sort}))
+    for track in trace.tracks:
+        lines.append(_heading("thread_name", track.process, track.id, {"name": track.name}))
+        lines.append(_heading("thread_sort_index", track.process, track.id, {"sort_index": track.sort}))
+    return lines
+
+
+def _heading(name: str, process: int, track: int | None, args: dict[str, str | int]) -> str:
+    event: dict[str, Any] = {"ph": "M", "pid": process}
+    if track is not None:
+        event["tid"] = track
+    return _json(event | {"ts": 0, "name": name, "args": args})
+
+
+def _json(value: Any) -> str:
+    """JSON without any escape or control character: text is made clean where it needs to be."""
+    try:
+        text = orjson.dumps(value).decode()
+    except orjson.JSONEncodeError:  # a lone surrogate, an integer of more than 64 bits
+        return orjson.dumps(cleaned(value)).decode()
+    # Of a str these are three times as fast as of bytes.
+    if "\\" in text or "\x7f" in text or not text.isascii():
+        return orjson.dumps(cleaned(value)).decode()
+    return text

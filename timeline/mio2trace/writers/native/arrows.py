@@ -1,0 +1,64 @@
+"""Arrows of a native trace: packets name those that leave and arrive, so they are known before the slices."""
+
+from __future__ import annotations
+
+from array import array
+
+from mio2trace.trace import Flow, Trace
+from mio2trace.writers.native import packets as tp
+from mio2trace.writers.native import protobuf as pb
+
+
+class Arrows:
+    """Where arrows leave and arrive: track -> (times in order, ids). Packets name them, so they are known before."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.leave: dict[int, tuple[array[int], array[int]]] = {}
+        self.arrive: dict[int, tuple[array[int], array[int]]] = {}
+        for part in trace.parts if trace.arrows is None else trace.arrows:
+            for event in part():
+                if type(event) is Flow:
+                    self._add(self.leave, event.from_track, event.from_ns, event.id)
+                    self._add(self.arrive, event.to_track, event.to_ns, event.id)
+        for ends in (self.leave, self.arrive):
+            for track, (times, ids) in ends.items():
+                if any(map(int.__gt__, times, times[1:])):
+                    order = sorted(range(len(times)), key=times.__getitem__)
+                    ends[track] = array("q", [times[n] for n in order]), array("Q", [ids[n] for n in order])
+
+    @staticmethod
+    def _add(ends: dict[int, tuple[array[int], array[int]]], track: int, at: int, number: int) -> None:
+        held = ends.get(track)
+        if held is None:
+            held = ends[track] = array("q"), array("Q")
+        held[0].append(at)
+        held[1].append(number)
+
+
+class Ends:
+    """The arrows' ends on one track, taken as its slices come by in order of time."""
+
+    __slots__ = ("_at", "_field", "_ids", "_times")
+
+    def __init__(self, ends: tuple[array[int], array[int]], field: int) -> None:
+        self._times, self._ids = ends
+        self._field = field
+        self._at = 0
+
+    def take(self, start: int, following: int | None) -> bytes:
+        """The fields for a slice that starts at ``start``; the innermost of those that start there gets them."""
+        at, times = self._at, self._times
+        while at < len(times) and times[at] < start:
+            at += 1
+        out = b""
+        if following != start:
+            while at < len(times) and times[at] == start:
+                out += pb.fixed(self._field, self._ids[at])
+                at += 1
+        self._at = at
+        return out
+
+
+def ends_of(arrows: Arrows, track: int) -> tuple[Ends, ...]:
+    kinds = ((arrows.leave, tp.FLOW), (arrows.arrive, tp.FLOW_ENDS))
+    return tuple(Ends(ends[track], field) for ends, field in kinds if track in ends)

@@ -1,0 +1,40 @@
+"""TracePacket and what it holds, by their numbers in perfetto_trace.proto (perfetto-chrome-trace.md 3)."""
+
+from __future__ import annotations
+
+from mio2trace.trace import Trace
+from mio2trace.writers.native import protobuf as pb
+
+PACKET = 1
+CLOCK_SNAPSHOT, TIMESTAMP, SEQUENCE, TRACK_EVENT, INTERNED, FLAGS = 6, 8, 10, 11, 12, 13
+CLOCK_ID, DEFAULTS, TRACK_DESCRIPTOR, ATTRIBUTES = 58, 59, 60, 126
+STATE_CLEARED, NEEDS_STATE = 1, 2
+CATEGORY, ANNOTATION, TYPE, NAME, TRACK_UUID = 3, 4, 9, 10, 11
+COUNTER_INTEGER, COUNTER_REAL, FLOW, FLOW_ENDS, CORRELATION = 30, 44, 47, 48, 52
+BEGIN, END, COUNTER = 1, 2, 4
+KEY, BOOL, INT, REAL, ENTRIES, ITEMS, TEXT = 1, 2, 4, 5, 11, 12, 17
+CATEGORIES, NAMES, KEYS, TEXTS = 1, 2, 3, 29
+EXPLICIT_ORDER, NEVER_MERGED = 3, 2
+
+REALTIME, BOOTTIME, COUNTED = 1, 6, 64
+"""Clocks: the two builtin ones, and the first of a sequence's own."""
+
+NOBODYS = 1
+"""The packet sequence that nothing is remembered of; the tracks' own follow it."""
+
+
+def packet(*fields: bytes) -> bytes:
+    """A packet of the trace."""
+    return pb.message(PACKET, b"".join(fields))
+
+
+def stateless(*fields: bytes) -> bytes:
+    """A packet of the sequence that nothing is remembered of."""
+    return packet(*fields, pb.integer(SEQUENCE, NOBODYS))
+
+
+def uuids(trace: Trace) -> dict[tuple[int, int | None], int]:
+    """Of a process (p, None) and of a track (p, t): from 1, in the order of the trace."""
+    keys: list[tuple[int, int | None]] = [(process.id, None) for process in trace.processes]
+    keys += [(track.process, track.id) for track in trace.tracks]
+    return {key: number for number, key in enumerate(keys, 1)}

@@ -1,0 +1,270 @@
+"""The packets of one track: its slices, its counters, the texts and times that they count on."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mio2trace.trace import Args, Slice
+from mio2trace.writers.native import packets as tp
+from mio2trace.writers.native import protobuf as pb
+from mio2trace.writers.native.arrows import Ends
+from mio2trace.writers.native.protobuf import double, varint
+from mio2trace.writers.text import cleaned, slice_name
+
+_HUGE = 1e308
+_MOST_REALS = 1 << 14
+_ENDS, _GOES_ON, _LOW_14 = pb.ENDS, pb.GOES_ON, pb.LOW_14
+_14_BITS, _28_BITS, _42_BITS = 1 << 14, 1 << 28, 1 << 42
+_HALF_OF_12_BITS, _HALF_OF_20_BITS = 1 + 2**-13, 1 + 2**-21
+_END_EVENT = pb.message(tp.TRACK_EVENT, pb.integer(tp.TYPE, tp.END))
+
+
+class Row:
+    """A track's packets: open slices, the time of the last packet, the interned texts."""
+
+    def __init__(
+        self, sequence: int, uuid: int, counted: bool, colour_by: tuple[str, ...], ends: tuple[Ends, ...]
+    ) -> None:
+        self._counted = counted
+        self._colour_by = colour_by
+        self._ends = ends
+        self._open: list[int] = []
+        self._last = 0
+        self._sequence = sequence
+        self._uuid = uuid
+        # Then comes the time, the last field of every packet.
+        self._tail = pb.integer(tp.SEQUENCE, sequence) + pb.integer(tp.FLAGS, tp.NEEDS_STATE) + b"\x40"
+        end = _END_EVENT + self._tail
+        self._end_heads = [b"\x0a" + varint(len(end) + size) + end for size in range(11)]
+        self._interned: dict[tuple[int, str], int] = {}
+        self._counts: dict[int, int] = {}
+        self._new: list[bytes] = []
+        self._begins: dict[tuple[int, str, str], tuple[bytes, Args, bool]] = {}
+        self._begin_heads: list[dict[int, bytes]] = [{} for _ in range(11)]
+        self._numbers: dict[str, list[bytes]] = {}
+        self._reals: dict[float, bytes] = {}
+        self._held: Slice | None = None
+        self._begun = False
+
+    def slice(self, event: Slice, out: list[bytes]) -> None:
+        """Add the packets for a slice, and the ends of those that are over."""
+        if self._ends:
+            # An arrow binds to the innermost slice: whether one more starts at this time shows with the next one.
+            held, self._held = self._held, event
+            if held is not None:
+                self._slice(held, event.start_ns, out)
+        else:
+            self._slice(event, None, out)
+
+    def counter(self, at: int, sample: bytes, out: list[bytes]) -> None:
+        """Add a counter's event among the slices: its time is counted from the last of them."""
+        if self._held is not None:
+            self._slice(self._held, None, out)
+            self._held = None
+        while self._open and self._open[-1] <= at:
+            self._close(out)
+        if not self._begun:
+            out.append(self._declare())
+        self._keep_counting(at, out)
+        time = varint(at - self._last if self._counted else at)
+        self._last = at
+        out.append(pb.message(tp.PACKET, b"\x5a" + varint(len(sample)) + sample + self._tail + time))
+
+    def _keep_counting(self, at: int, out: list[bytes]) -> None:
+        if self._counted and at < self._last:
+            self._counted = False  # a track that is taken up again
+            out.append(tp.packet(*self._head(tp.NEEDS_STATE)))
+
+    def finish(self, out: list[bytes]) -> None:
+        """The ends of what is still open."""
+        if self._held is not None:
+            self._slice(self._held, None, out)
+            self._held = None
+        while self._open:
+            self._close(out)
+
+    def _close(self, out: list[bytes]) -> None:
+        end = self._open.pop()
+        time = varint(end - self._last if self._counted else end)
+        self._last = end
+        out += (self._end_heads[len(time)], time)
+
+    def _slice(self, event: Slice, following: int | None, out: list[bytes]) -> None:
+        start = event.start_ns
+        opened, counted, before = self._open, self._counted, self._last
+        while opened and opened[-1] <= start:  # as `_close`, without the call
+            end = opened.pop()
+            at = end - before if counted else end
+            time = _GOES_ON[at & _LOW_14] + _ENDS[at >> 14] if _14_BITS <= at < _28_BITS else varint(at)
+            before = end
+            out += (self._end_heads[len(time)], time)
+        opened.append(start + event.dur_ns)
+        shared = event.shared
+        # The mapping is kept beside its bytes, so that no other can take its id.
+        held = self._begins.get((id(shared), event.name, event.category))
+        if held is None:
+            # Each of many slices may name its own layer, or all of them the same.
+            own_colour = self._colour(shared) is None
+            held = self._begins[id(shared), event.name, event.category] = self._begin(event), shared, own_colour
+        numbers, reals = self._numbers, self._reals
+        pieces: list[bytes] = []
+        if held[2] and event.args:
+            colour = self._colour(event.args)
+            if colour is not None:
+                pieces.append(colour)
+        for key, value in event.args.items():
+            kind = type(value)
+            if kind is int and value >= 0:
+                heads = numbers.get(key)
+                if heads is None:
+                    heads = self._number_heads(key)
+                # As `protobuf.varint`, without the call: most of the time goes here.
+                if value < _14_BITS:
+                    last = _ENDS[value]
+                    pieces += (heads[len(last)], last)
+                elif value < _28_BITS:
+                    last = _ENDS[value >> 14]
+                    pieces += (heads[2 + len(last)], _GOES_ON[value & _LOW_14], last)
+                elif value < _42_BITS:
+                    last = _ENDS[value >> 28]
+                    pieces += (heads[4 + len(last)], _GOES_ON[value & _LOW_14], _GOES_ON[value >> 14 & _LOW_14], last)
+                elif value < 1 << 63:
+                    last = varint(value)
+                    pieces += (heads[len(last)], last)
+                else:
+                    pieces.append(self._annotation(key, value))
+            elif kind is float and -_HUGE < value < _HUGE:
+                heads = numbers.get(key)
+                if heads is None:
+                    heads = self._number_heads(key)
+                real = reals.get(value)
+                pieces += (heads[0], self._real(value) if real is None else real)
+            else:
+                pieces.append(self._annotation(key, value))
+        for ends in self._ends:
+            pieces.append(ends.take(start, following))
+        if self._new:
+            out.append(self._declare())
+        if start < before and counted:
+            self._keep_counting(start, out)
+            counted = self._counted
+        at = start - before if counted else start
+        time = _GOES_ON[at & _LOW_14] + _ENDS[at >> 14] if _14_BITS <= at < _28_BITS else varint(at)
+        self._last = start
+        common, own = held[0], b"".join(pieces)
+        size = len(common) + len(own)
+        heads_by_size = self._begin_heads[len(time)]
+        head = heads_by_size.get(size)
+        if head is None:
+            length = varint(size)
+            all_of_it = 1 + len(length) + size + len(self._tail) + len(time)
+            head = heads_by_size[size] = b"\x0a" + varint(all_of_it) + b"\x5a" + length
+        out += (head, common, own, self._tail, time)
+
+    def _begin(self, event: Slice) -> bytes:
+        """What a slice has in common with its like: name, category, colour, shared arguments."""
+        fields = [
+            pb.integer(tp.TYPE, tp.BEGIN),
+            pb.integer(tp.CATEGORY, self._iid(tp.CATEGORIES, cleaned(event.category))),
+            pb.integer(tp.NAME, self._iid(tp.NAMES, slice_name(event.name))),
+        ]
+        colour = self._colour(event.shared)
+        if colour is not None:
+            fields.append(colour)
+        fields += (self._annotation(key, value) for key, value in event.shared.items())
+        return b"".join(fields)
+
+    def _colour(self, args: Args) -> bytes | None:
+        """The field that gives one colour to all slices with the same value; None where the arguments have none."""
+        for key in self._colour_by:
+            value = args.get(key)
+            if value is not None:
+                return pb.integer(tp.CORRELATION, zlib.crc32(f"{key} {value}".encode(errors="replace")) >> 8 | 1)
+        return None
+
+    def _annotation(self, key: str, value: Any) -> bytes:
+        held = self._value(value)
+        if not held:
+            return b""
+        return pb.message(tp.ANNOTATION, pb.integer(tp.KEY, self._iid(tp.KEYS, cleaned(key))) + held)
+
+    def _number_heads(self, key: str) -> list[bytes]:
+        """What stands before an integer, by the number of its bytes; the first is for a double."""
+        name = pb.integer(tp.KEY, self._iid(tp.KEYS, cleaned(key)))
+        head = name + varint(tp.INT << 3)
+        heads = [varint(tp.ANNOTATION << 3 | 2) + varint(len(head) + size) + head for size in range(11)]
+        heads[0] = varint(tp.ANNOTATION << 3 | 2) + varint(len(name) + 9) + name + varint(tp.REAL << 3 | 1)
+        self._numbers[key] = heads
+        return heads
+
+    def _real(self, value: float) -> bytes:
+        """A rate, kept: with four digits many are the same."""
+        if len(self._reals) == _MOST_REALS:
+            self._reals.clear()
+        packed = short(value)
+        if value:  # there are two zeros
+            self._reals[value] = packed
+        return packed
+
+    def _value(self, value: Any) -> bytes:
+        """The fields of an annotation but for its name; none for what no reader shows."""
+        value = cleaned(value)
+        if isinstance(value, bool):
+            return pb.integer(tp.BOOL, value)
+        if isinstance(value, int):
+            return pb.integer(tp.INT, value)
+        if isinstance(value, float):
+            return varint(tp.REAL << 3 | 1) + short(value) if abs(value) < float("inf") else b""
+        if isinstance(value, str):
+            return pb.integer(tp.TEXT, self._iid(tp.TEXTS, value))
+        if isinstance(value, Mapping):
+            entries = [(key, self._value(item)) for key, item in value.items()]
+            return b"".join(
+                pb.message(tp.ENTRIES, pb.integer(tp.KEY, self._iid(tp.KEYS, key)) + held)
+                for key, held in entries
+                if held
+            )
+        if isinstance(value, list):
+            return b"".join(pb.message(tp.ITEMS, held) for held in map(self._value, value) if held)
+        return b""
+
+    def _iid(self, table: int, text: str) -> int:
+        number = self._interned.get((table, text))
+        if number is None:
+            number = self._counts[table] = self._interned[table, text] = self._counts.get(table, 0) + 1
+            self._new.append(pb.message(table, pb.integer(1, number) + pb.text(2, text)))
+        return number
+
+    def _declare(self) -> bytes:
+        """A packet with the texts that are new; the track's first has its defaults, too."""
+        texts = pb.message(tp.INTERNED, b"".join(self._new))
+        self._new.clear()
+        if self._begun:
+            return tp.packet(texts, pb.integer(tp.SEQUENCE, self._sequence), pb.integer(tp.FLAGS, tp.NEEDS_STATE))
+        self._begun = True
+        return tp.packet(texts, *self._head(tp.STATE_CLEARED))
+
+    def _head(self, flags: int) -> Iterator[bytes]:
+        """What the packets that follow have in common."""
+        defaults = pb.message(tp.TRACK_EVENT, pb.integer(tp.TRACK_UUID, self._uuid))
+        defaults += pb.integer(tp.CLOCK_ID, tp.COUNTED if self._counted else tp.BOOTTIME)
+        yield from (
+            pb.integer(tp.SEQUENCE, self._sequence),
+            pb.integer(tp.FLAGS, flags),
+            pb.message(tp.DEFAULTS, defaults),
+        )
+
+
+def short(value: float) -> bytes:
+    """A double of a rate or a share: to one part in two million, of a rate of four digits to one in eight thousand.
+
+    The rest would be digits that nobody measured, and that do not compress.
+    """
+    if not 1e-300 < abs(value) < 1e300:
+        return double(value)
+    # Half of what is cut off is added before; what needs no more bits than are left is exact.
+    if float(f"{value:.4g}") == value:
+        return bytes(5) + double(value * _HALF_OF_12_BITS)[5:]
+    return bytes(4) + double(value * _HALF_OF_20_BITS)[4:]

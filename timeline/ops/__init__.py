@@ -1,5 +1,0 @@
-"""Library calls to operations with meaning: problem, shapes, equivalent GEMM, work, traffic, driver command."""
-
-from timeline.ops.assemble import driver_command, log_form, operations
-
-__all__ = ["driver_command", "log_form", "operations"]
