@@ -84,8 +84,8 @@ def convert(
     say that the files are not of one run. ``explain``: what the report gives the reasons for
     (`mio2trace.summary.explain`). ``keep``: private things to leave in (`mio2trace.privacy.KINDS`). ``max_input``:
     bytes that an input may hold, decompressed (default: `mio2trace.source.Source`). ``check``: verify the invariants of
-    what is written. ``strict``: a problem is an error. A path as ``output`` is replaced as a whole or not at all; its suffix
-    decides the form.
+    what is written. ``strict``: a problem is an error. A path as ``output`` is replaced as a whole or not at all; its
+    suffix decides the form.
 
     Raises `InputError` with one line that says what is wrong with an input; `OptionError`, a ValueError, for an option
     that is none.
