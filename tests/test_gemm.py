@@ -16,10 +16,11 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mio2trace.kernels import Gemm, KernelFact, find_gemms
+from mio2trace.kernels import KernelFact, find_gemms
 from mio2trace.kernels.facts import number, size
 from mio2trace.kernels.roles import role_of
 from mio2trace.kernels.sources import Sources, plain_text
+from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import BufferCreated, Enqueue, Profile, Program, Size3, TimerMark
 
 ONE, ZERO = struct.pack("<f", 1.0).hex(), struct.pack("<f", 0.0).hex()
@@ -72,9 +73,9 @@ def gemms(profile: Profile) -> dict[int, Gemm]:
 
 def test_flop_counts_a_multiplication_and_an_addition() -> None:
     """2 * M * N * K * batch; a matrix-vector product has N = 1."""
-    assert Gemm(2, 3, 5).flop() == 60
-    assert Gemm(2, 3, 5, 7).flop() == 420
-    assert Gemm(4096, 1, 9216).flop() == 2 * 4096 * 9216
+    assert Gemm(2, 3, 5).flop == 60
+    assert Gemm(2, 3, 5, 7).flop == 420
+    assert Gemm(4096, 1, 9216).flop == 2 * 4096 * 9216
 
 
 def test_arguments_are_little_endian_hex() -> None:
@@ -524,7 +525,7 @@ def test_viennacl_blocks_sum_to_the_whole(products: list[dict[str, Any]]) -> Non
     assert {at: fact.gemm for at, fact in facts.items() if fact.gemm} == expected
     assert {fact.role for fact in facts.values()} == {"main"}
     blocks = [Gemm(*(size(value) or 0 for value in enqueue.arguments[:3])) for enqueue in enqueues]
-    assert sum(block.flop() for block in blocks) == sum(gemm.flop() for gemm in expected.values())
+    assert sum(block.flop for block in blocks) == sum(gemm.flop for gemm in expected.values())
 
 
 @settings(max_examples=200)

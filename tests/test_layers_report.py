@@ -18,9 +18,10 @@ from click.testing import CliRunner, Result
 from mio2trace.align import NONE, Alignment, LayerRun, Links, Net, Placement
 from mio2trace.align.layers.net import NetLayerSpec
 from mio2trace.cli import cli
-from mio2trace.kernels.facts import MAIN, Gemm, KernelFact
-from mio2trace.model.operation import Operation, Phase
+from mio2trace.kernels.facts import MAIN, KernelFact
+from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Enqueue, Profile
+from mio2trace.ops.operation import Operation, Phase
 from mio2trace.reports.layers import executions
 
 from tests.conftest import ROOT, shared_folder

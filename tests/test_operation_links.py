@@ -18,9 +18,11 @@ from mio2trace.align import align
 from mio2trace.align.clocks.axis import Timeline
 from mio2trace.align.operations import OUTSIDE, Evidence, Links, link_operations, same_process
 from mio2trace.align.operations.sizes import is_part, may_be_part
-from mio2trace.model.operation import Gemm, Launch, Operation, OperationDirection
+from mio2trace.model.gemm import Gemm
+from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import BufferCreated, Enqueue, Profile, Queue
 from mio2trace.notes import InputError, Notes
+from mio2trace.ops.operation import Launch, Operation
 from mio2trace.summary.explain import explain
 
 from benchmarks import mutate_runs

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from mio2trace.kernels.names import kernel_name, normalise
-from mio2trace.model.miopen import Command, MiopenLog
-from mio2trace.model.operation import Gemm, Operation, OperationDirection
+from mio2trace.model.gemm import Gemm
+from mio2trace.model.miopen import Command, MiopenLog, OperationDirection
 from mio2trace.notes import Notes
 from mio2trace.ops import driver_command, log_form, operations
 from mio2trace.ops.command import form_of, parse, split
@@ -23,6 +23,7 @@ from mio2trace.ops.families.elementwise import ActivProblem, OpTensorProblem, So
 from mio2trace.ops.families.norm import BnormProblem, LrnProblem
 from mio2trace.ops.families.pool import PoolProblem
 from mio2trace.ops.log.keys import find_db_key, network_config
+from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import CommandError, Form, Problem
 from mio2trace.ops.solvers import SOLVERS, family, solver_name
 from mio2trace.ops.table import OPS, launches

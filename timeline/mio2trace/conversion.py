@@ -22,11 +22,11 @@ from mio2trace.align import EVIDENCE, Alignment, align
 from mio2trace.draw import BuildOptions, Fold, HostCalls, Selection, Tracks, build
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
-from mio2trace.model.operation import Operation
 from mio2trace.model.profile import Profile
 from mio2trace.model.tf import TfProfile
 from mio2trace.notes import InputError, Notes, OptionError
 from mio2trace.ops import operations
+from mio2trace.ops.operation import Operation
 from mio2trace.privacy import Cleaner
 from mio2trace.readers import detect
 from mio2trace.readers.base import ReadOptions, Records

@@ -15,10 +15,10 @@ from mio2trace.align.layers.placement import EVIDENCE, NONE, LayerRun, Pass, Pla
 from mio2trace.align.operations import Links, same_process
 from mio2trace.kernels import KernelFact, find_gemms
 from mio2trace.model.log import FrameworkLog
-from mio2trace.model.operation import Operation
 from mio2trace.model.profile import Profile
 from mio2trace.model.tf import TfProfile
 from mio2trace.notes import InputError, Notes
+from mio2trace.ops.operation import Operation
 
 __all__ = [
     "EVIDENCE",

@@ -13,8 +13,8 @@ import click
 
 if TYPE_CHECKING:
     from mio2trace.model.miopen import MiopenLog
-    from mio2trace.model.operation import Operation
     from mio2trace.notes import Notes
+    from mio2trace.ops.operation import Operation
 
 files_argument = click.argument("files", nargs=-1, required=True, metavar="FILE...")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")

@@ -12,7 +12,7 @@ from mio2trace.commands.logs import files_argument, one_line_errors, quiet_optio
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mio2trace.model.operation import Operation
+    from mio2trace.ops.operation import Operation
     from mio2trace.reports.tables import Table
 
 FORMS = ("table", "csv", "json", "jsonl", "markdown")

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from mio2trace.align import Alignment
 from mio2trace.draw.operations import operation_args
 from mio2trace.model.miopen import Message, MiopenLog
-from mio2trace.model.operation import Operation
 from mio2trace.ops.naming import operation_name
+from mio2trace.ops.operation import Operation
 
 _LONGEST = 90
 """Characters of a line of the log that a slice is named by."""

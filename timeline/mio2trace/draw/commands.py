@@ -10,8 +10,8 @@ from mio2trace.draw.base import four_digits, size_text
 from mio2trace.draw.operations import gemm_args
 from mio2trace.kernels.names import kernel_name
 from mio2trace.kernels.parts import find_parts
-from mio2trace.model.operation import Operation
 from mio2trace.model.profile import Enqueue
+from mio2trace.ops.operation import Operation
 from mio2trace.trace import Slice
 
 _ALGORITHMS = frozenset(("Direct", "Winograd", "ImplicitGemm", "Gemm", "FFT", "Naive"))
@@ -76,7 +76,7 @@ class Commands:
         if end > start:
             if fact is not None and fact.gemm is not None:
                 parts = self._parts.get(position)
-                args["gflops"] = four_digits(fact.gemm.flop() / (parts[1] if parts is not None else end - start))
+                args["gflops"] = four_digits(fact.gemm.flop / (parts[1] if parts is not None else end - start))
                 if parts is not None:
                     args["gemm_kernels"] = parts[0]
             elif whole is not None and whole.flop:
@@ -151,7 +151,7 @@ class Commands:
                 m, n, k = fact.padded
                 args["padded"] = {"M": m, "N": n, "K": k}
             args["gemm_by"] = fact.gemm_by
-            args["flop"] = gemm.flop()
+            args["flop"] = gemm.flop
         elif whole is not None:
             if whole.gemm is not None and name is not None and name.algorithm == "Gemm":
                 args["gemm"] = gemm_args(whole.gemm)

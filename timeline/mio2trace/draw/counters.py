@@ -37,7 +37,7 @@ def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -
             if several is not None:  # the rate is the whole GEMM's
                 _, duration, end = several
                 until = base.device(device, end)
-            rates.setdefault(device, []).append((start, until, fact.gemm.flop() / duration))
+            rates.setdefault(device, []).append((start, until, fact.gemm.flop / duration))
     for device, found in sorted(rates.items()):
         found.sort()
         process = side.process_of[device]

@@ -11,9 +11,9 @@ from mio2trace.draw.commands import Commands
 from mio2trace.draw.lanes import packed, unbroken
 from mio2trace.draw.operations import operation_args
 from mio2trace.draw.selection import Chosen
-from mio2trace.model.operation import Operation
 from mio2trace.model.profile import Enqueue
 from mio2trace.ops.naming import operation_name
+from mio2trace.ops.operation import Operation
 from mio2trace.trace import Process, Slice, Track
 
 Fold = Literal["find", "set-up", "warm-up"]
@@ -295,7 +295,7 @@ class DeviceSide:
                     continue
                 fact = facts.get(position)
                 if fact is not None and fact.gemm is not None:
-                    flop += fact.gemm.flop()
+                    flop += fact.gemm.flop
         sums: dict[str, Any] = {"kernels": kernels}
         if cut:
             sums["cut"] = True

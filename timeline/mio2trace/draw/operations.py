@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mio2trace.model.operation import Gemm, Operation
+from mio2trace.model.gemm import Gemm
+from mio2trace.ops.operation import Operation
 from mio2trace.ops.values import shape_text
 
 

@@ -7,12 +7,12 @@ options. They are never guessed: a size that cannot be known is left out. A libr
 from __future__ import annotations
 
 from mio2trace.kernels import armcl, clblas, clblast, libdnn, miopengemm, viennacl
-from mio2trace.kernels.facts import Gemm, KernelFact
+from mio2trace.kernels.facts import KernelFact
 from mio2trace.kernels.roles import role_of
 from mio2trace.kernels.rows import Context, Place, Row
 from mio2trace.model.profile import Profile
 
-__all__ = ["ROWS", "Gemm", "KernelFact", "find_gemms"]
+__all__ = ["ROWS", "KernelFact", "find_gemms"]
 
 ROWS: tuple[Row, ...] = (
     *clblast.ROWS,

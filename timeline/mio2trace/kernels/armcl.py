@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import re
 
-from mio2trace.kernels.facts import MAIN, Gemm, KernelFact, size
+from mio2trace.kernels.facts import MAIN, KernelFact, size
 from mio2trace.kernels.rows import Context, Place, row
+from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Size3
 
 _OPTION = re.compile(r"(?:^|\s)-D(\w+)=(\d+)(?=\s|$)")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import re
 
-from mio2trace.kernels.facts import MAIN, Gemm, KernelFact, argument, size
+from mio2trace.kernels.facts import MAIN, KernelFact, argument, size
 from mio2trace.kernels.rows import Context, Place, row
+from mio2trace.model.gemm import Gemm
 
 # Row, column and corner kernels have L (less than a tile) for X; hand-made ones have a suffix and a tile kernel beside
 # them (GemmSpecialCases.cpp).

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from mio2trace.kernels.facts import MAIN, Gemm, KernelFact, Triple, argument, number, size
+from mio2trace.kernels.facts import MAIN, KernelFact, Triple, argument, number, size
 from mio2trace.kernels.rows import Context, Place, each_alone, row
+from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Enqueue, Size3
 
 A, B, C = 1, 2, 4  # matrices, as bits of a mask

@@ -6,24 +6,9 @@ import functools
 
 import msgspec
 
+from mio2trace.model.gemm import Gemm
+
 Triple = tuple[int, int, int]
-
-
-class Gemm(msgspec.Struct, frozen=True, gc=False):
-    """The real sizes of a matrix product: C (m x n) = A (m x k) * B (k x n), ``batch`` times.
-
-    GEMV is (m, 1, k); SYRK, HERK and SYR2K are (n, n, k); a convolution as one GEMM is (out_h * out_w, kernels,
-    channels * kh * kw) for CLBlast and (out channels, output pixels, in channels * kernel size) per group elsewhere.
-    """
-
-    m: int
-    n: int
-    k: int
-    batch: int = 1
-
-    def flop(self) -> int:
-        """Floating point operations: one multiplication and one addition per (m, n, k) and batch."""
-        return 2 * self.m * self.n * self.k * self.batch
 
 
 class KernelFact(msgspec.Struct, frozen=True, gc=False):

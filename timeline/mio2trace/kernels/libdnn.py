@@ -11,9 +11,10 @@ import functools
 from bisect import bisect_left
 from typing import NamedTuple
 
-from mio2trace.kernels.facts import MAIN, Gemm, KernelFact, Triple, argument, number
+from mio2trace.kernels.facts import MAIN, KernelFact, Triple, argument, number
 from mio2trace.kernels.rows import Context, Place, row
 from mio2trace.kernels.sources import Sources, whole
+from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import BufferCreated, Enqueue
 
 FORWARD, BACKWARD, WEIGHTS = "conv_forward", "conv_backward", "conv_weights"

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from mio2trace.kernels.facts import MAIN, Gemm, KernelFact
+from mio2trace.kernels.facts import MAIN, KernelFact
 from mio2trace.kernels.rows import Context, Place, row
 from mio2trace.kernels.sources import whole
+from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Enqueue
 
 _GEOMETRY = re.compile(r"/\*\s*tC\d_tA\d_tB\d_colMaj\d_m(\d+)_n(\d+)_k(\d+)_lda")

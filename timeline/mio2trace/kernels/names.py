@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import msgspec
 
-from mio2trace.model.operation import OperationDirection
+from mio2trace.model.miopen import OperationDirection
 
 F: OperationDirection = "forward"
 B: OperationDirection = "backward-data"

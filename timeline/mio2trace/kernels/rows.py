@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mio2trace.kernels.facts import MAIN, Gemm, KernelFact
+from mio2trace.kernels.facts import MAIN, KernelFact
 from mio2trace.kernels.sources import Sources
+from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Enqueue, Profile, Size3
 
 # One queue's kernels in order (positions in ``profile.enqueues``; reads and writes are not among them), and an index

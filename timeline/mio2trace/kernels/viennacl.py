@@ -11,8 +11,9 @@ import functools
 import itertools
 from typing import NamedTuple
 
-from mio2trace.kernels.facts import MAIN, Gemm, KernelFact, Triple, argument, number, size
+from mio2trace.kernels.facts import MAIN, KernelFact, Triple, argument, number, size
 from mio2trace.kernels.rows import Context, Place, row
+from mio2trace.model.gemm import Gemm
 
 # 0-2 M, N, K; then of C, A and B each: buffer, leading dimension, two starts, two strides; 21 alpha, 22 beta.
 _C, _A, _B, _ALPHA, _BETA = 3, 9, 15, 21, 22

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Literal
 
 import msgspec
 
 from mio2trace.model.log import LocalTime
+
+OperationDirection = Literal["forward", "backward-data", "backward-weights"]
+"""Which of its kernels a call runs: the two gradients of a convolution are calls of their own."""
 
 Params = tuple[tuple[str, str], ...]
 

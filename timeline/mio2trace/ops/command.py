@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from mio2trace.model.operation import OperationDirection
+from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.families import conv, elementwise, fusion, norm, pool, rnn
 from mio2trace.ops.problem import Form, Problem
 from mio2trace.ops.values import integers

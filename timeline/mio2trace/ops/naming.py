@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mio2trace.model.operation import Operation
+from mio2trace.ops.operation import Operation
 from mio2trace.ops.values import shape_text
 
 _NAMES = {

@@ -6,8 +6,9 @@ from typing import Literal
 
 import msgspec
 
-from mio2trace.model.operation import Gemm, OperationDirection, Shape
-from mio2trace.ops.values import DTYPE_BYTES, product
+from mio2trace.model.gemm import Gemm
+from mio2trace.model.miopen import OperationDirection
+from mio2trace.ops.values import DTYPE_BYTES, Shape, product
 
 Form = Literal["1.2", "1.7", "2.0", "2.1", "2.3", "5.4", "6.3", "newest"]
 """Which version's command form (miopen-log.md 7): MIOpen 1.2-1.6, 1.7-1.8, 2.0, 2.1-2.2, 2.3 to ROCm 5.3, ROCm 5.4 to

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from mio2trace.model.operation import OperationDirection, Phase, Shape
+from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops import values
 from mio2trace.ops.families import rnn
 from mio2trace.ops.families.conv import ConvProblem
@@ -21,8 +21,9 @@ from mio2trace.ops.families.elementwise import (
 from mio2trace.ops.families.fusion import FusionProblem
 from mio2trace.ops.families.norm import BnormProblem, LrnProblem, NormProblem
 from mio2trace.ops.families.pool import PoolProblem
+from mio2trace.ops.operation import Phase
 from mio2trace.ops.problem import Problem
-from mio2trace.ops.values import TENSOR_OPS, Tensor
+from mio2trace.ops.values import TENSOR_OPS, Shape, Tensor
 
 Params = Mapping[str, str]
 

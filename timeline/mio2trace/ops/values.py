@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import msgspec
 
-from mio2trace.model.operation import Shape
+Shape = tuple[int, ...]
 
 DTYPES = (
     "half", "float", "int32", "int8", "int8x4", "bfloat16", "double", "float8", "bfloat8", "int64",

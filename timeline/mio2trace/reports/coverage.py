@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from mio2trace.model.miopen import Command, MiopenLog
-from mio2trace.model.operation import Operation
 from mio2trace.ops.command import parse, split
+from mio2trace.ops.operation import Operation
 from mio2trace.ops.table import launches
 from mio2trace.reports.tables import Cell, Table
 

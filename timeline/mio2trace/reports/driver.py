@@ -8,8 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from mio2trace.model.operation import Operation
 from mio2trace.ops import driver_command
+from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import CommandError, Form
 
 DriverForm = Literal["today", "log"]

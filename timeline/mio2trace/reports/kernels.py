@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import overload
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.kernels import Gemm, KernelFact
+from mio2trace.kernels import KernelFact
 from mio2trace.kernels.parts import find_parts
+from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Enqueue, Profile, Size3
 from mio2trace.reports.numbers import STATISTICS, Unit, describe, percent
@@ -211,7 +212,7 @@ def gemm_table(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) ->
         cells: dict[str, Cell] = {
             key: first[key] for key in ("call_index", "name", "gws", "lws", "gwo") if key in first
         }
-        cells |= {"M": gemm.m, "N": gemm.n, "K": gemm.k, "kernels": len(product.enqueues), "flop": gemm.flop()}
+        cells |= {"M": gemm.m, "N": gemm.n, "K": gemm.k, "kernels": len(product.enqueues), "flop": gemm.flop}
         if gemm.batch > 1:
             cells["batch"] = gemm.batch
         if fact.padded is not None:
@@ -221,7 +222,7 @@ def gemm_table(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) ->
         if product.ns is not None:
             cells[unit.column("p3_p2")] = unit.of(product.ns)
             if product.ns:
-                cells["gflops"] = gemm.flop() / product.ns
+                cells["gflops"] = gemm.flop / product.ns
         rows.append(cells)
     shown = ("call_index", "name", *GEMM, "kernels", unit.column("p3_p2"), "gflops")
     return Table(
@@ -246,7 +247,7 @@ def by_bucket(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) -> 
         if product.ns is not None:
             timed[product.bucket] += 1
             time[product.bucket] += product.ns
-            flop[product.bucket] += product.gemm.flop()
+            flop[product.bucket] += product.gemm.flop
     whole = time.total()
     rows: list[Row] = []
     for bucket in sorted(counts, key=lambda bucket: (-time[bucket], bucket)):

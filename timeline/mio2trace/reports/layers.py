@@ -85,7 +85,7 @@ class _Work:
                     flop += operation.flop
                     told_by["operation"] = None
             elif fact is not None and fact.gemm is not None:
-                flop += fact.gemm.flop()
+                flop += fact.gemm.flop
                 told_by["gemm"] = None
             elif fact is not None and fact.role == "main" and position not in self._parts:
                 return None, ""

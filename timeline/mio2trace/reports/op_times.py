@@ -8,7 +8,7 @@ import msgspec
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.kernels.names import kernel_name
-from mio2trace.model.operation import Operation
+from mio2trace.ops.operation import Operation
 from mio2trace.reports import ops as report
 from mio2trace.reports.tables import Cell, Row, Table, grouped
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mio2trace.model.operation import Operation, Shape
 from mio2trace.ops.families.conv import DEFAULT_LAYOUT
 from mio2trace.ops.families.norm import BnormProblem
-from mio2trace.ops.values import shape_text
+from mio2trace.ops.operation import Operation
+from mio2trace.ops.values import Shape, shape_text
 from mio2trace.reports.tables import Cell, Row, Table
 
 COLUMNS = (

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.operations import OUTSIDE, Stream
 from mio2trace.align.operations.windows import Windows
-from mio2trace.model.operation import Operation
 from mio2trace.model.profile import Enqueue
 from mio2trace.ops.naming import operation_name
+from mio2trace.ops.operation import Operation
 
 ALTERNATIVES = 3
 """How many other operations are told."""

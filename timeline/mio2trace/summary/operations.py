@@ -8,7 +8,7 @@ from typing import Any
 
 from mio2trace.align import EVIDENCE, NONE, Alignment
 from mio2trace.kernels.names import kernel_name
-from mio2trace.model.operation import Operation
+from mio2trace.ops.operation import Operation
 from mio2trace.ops.solvers import family
 
 SHOWN = 3

@@ -8,9 +8,9 @@ from itertools import pairwise
 import msgspec
 from mio2trace.align.clocks.fit import log_clock
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime
-from mio2trace.model.operation import Operation
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
+from mio2trace.ops.operation import Operation
 
 _OPENERS = ("setting up", "forward begins", "benchmark begins")
 """What a run prints before its iterations; after them it can only be the next run's."""

@@ -19,9 +19,9 @@ from mio2trace.align.layers.warm_up import place_before_iterations
 from mio2trace.align.operations import Evidence, Links, line_axis, link_operations
 from mio2trace.kernels import KernelFact
 from mio2trace.model.log import FrameworkLog
-from mio2trace.model.operation import Operation
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
+from mio2trace.ops.operation import Operation
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):

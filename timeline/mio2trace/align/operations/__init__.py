@@ -11,8 +11,8 @@ from mio2trace.align.operations.queues import of_streams, one_stream_each, same_
 from mio2trace.align.operations.rows import learn
 from mio2trace.align.operations.stream import Evidence, Stream
 from mio2trace.kernels import KernelFact
-from mio2trace.model.operation import Operation
 from mio2trace.model.profile import Profile
+from mio2trace.ops.operation import Operation
 
 
 def link_operations(

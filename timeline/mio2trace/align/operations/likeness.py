@@ -16,8 +16,9 @@ from mio2trace.align.operations.sizes import is_part, may_be_part, stated_sizes
 from mio2trace.kernels import KernelFact
 from mio2trace.kernels.facts import number
 from mio2trace.kernels.names import KernelName, kernel_name
-from mio2trace.model.operation import Gemm, Operation
+from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Enqueue, Profile, Size3
+from mio2trace.ops.operation import Operation
 from mio2trace.ops.values import pointer
 
 # Points. A path gains them for each kernel that it puts into an operation, or outside of any (`gap`).

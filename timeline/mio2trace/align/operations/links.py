@@ -10,8 +10,8 @@ from mio2trace.align.clocks.axis import Timeline
 from mio2trace.align.layers.placement import NONE, Placement
 from mio2trace.align.operations.paths import OUTSIDE
 from mio2trace.kernels.names import kernel_name
-from mio2trace.model.operation import Operation
 from mio2trace.model.profile import Enqueue
+from mio2trace.ops.operation import Operation
 
 if TYPE_CHECKING:
     from mio2trace.align.operations.stream import Stream

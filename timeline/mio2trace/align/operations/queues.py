@@ -9,8 +9,8 @@ from mio2trace.align.operations.likeness import FIRST_ADDRESS, buffers_among
 from mio2trace.align.operations.links import Links
 from mio2trace.align.operations.paths import OUTSIDE
 from mio2trace.kernels.names import kernel_name
-from mio2trace.model.operation import Operation
 from mio2trace.model.profile import Profile
+from mio2trace.ops.operation import Operation
 
 ENOUGH_BUFFERS, MOST_BUFFERS = 6, 10_000
 """So many addresses in common are no coincidence, and so many without one in common none either."""

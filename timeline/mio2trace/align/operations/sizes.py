@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from mio2trace.model.operation import Gemm, Operation
+from mio2trace.model.gemm import Gemm
+from mio2trace.ops.operation import Operation
 
 RIGHT_SIZES, WRONG_SIZES = 1.5, -1.5
 _LARGEST_TILE = 256

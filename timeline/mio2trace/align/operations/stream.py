@@ -13,8 +13,8 @@ from mio2trace.align.operations.links import Links
 from mio2trace.align.operations.paths import NARROW, OUTSIDE, WIDE, WIDEST, Path, PathFinder
 from mio2trace.kernels import KernelFact
 from mio2trace.model.log import FrameworkLog
-from mio2trace.model.operation import Operation
 from mio2trace.model.profile import Profile
+from mio2trace.ops.operation import Operation
 
 TOO_MANY = 100_000
 """Kernels of a stream that are too many to search widely: what is ambiguous is then found by `shifts` alone."""

@@ -15,8 +15,8 @@ import msgspec
 from mio2trace.align.clocks.axis import HostTimes, Timeline
 from mio2trace.align.clocks.fit import STAMP_NS, LogClock
 from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent
-from mio2trace.model.operation import Operation
 from mio2trace.model.profile import Enqueue
+from mio2trace.ops.operation import Operation
 
 NEVER = 1 << 63
 DISORDER = 50

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mio2trace.model.operation import Gemm, OperationDirection, Shape
+from mio2trace.model.gemm import Gemm
+from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.problem import CommandError, Form, Problem, base_word
-from mio2trace.ops.values import product
+from mio2trace.ops.values import Shape, product
 
 DIRECTION_FLAG = {"forward": 1, "backward-data": 2, "backward-weights": 4}
 DEFAULT_LAYOUT = {2: "NCHW", 3: "NCDHW"}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mio2trace.model.operation import OperationDirection, Shape
+from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.problem import CommandError, Form, Problem, SameShapeProblem, base_word, nchw, work
-from mio2trace.ops.values import TENSOR_OPS, product
+from mio2trace.ops.values import TENSOR_OPS, Shape, product
 
 
 class ActivProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mio2trace.model.operation import Gemm, Shape
+from mio2trace.model.gemm import Gemm
 from mio2trace.ops.families.conv import ConvProblem
 from mio2trace.ops.families.conv import from_flags as conv_from_flags
 from mio2trace.ops.problem import CommandError, Form, Problem, base_word, nchw, work
-from mio2trace.ops.values import product
+from mio2trace.ops.values import Shape, product
 
 KINDS: dict[tuple[str, ...], int] = {
     ("conv", "bias", "bnorm", "activ"): 0,

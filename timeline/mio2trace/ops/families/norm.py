@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mio2trace.model.operation import OperationDirection, Shape
+from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.problem import CommandError, Form, SameShapeProblem, base_word, nchw
-from mio2trace.ops.values import DTYPE_BYTES, product
+from mio2trace.ops.values import DTYPE_BYTES, Shape, product
 
 BNORM_TYPES = {
     "bnorm": "float", "bnormfp16": "half", "bnormbfp16": "bfloat16", "bnormfp16fp32": "half",

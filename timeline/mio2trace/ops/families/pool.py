@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mio2trace.model.operation import OperationDirection, Shape
+from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.problem import CommandError, Form, Problem, base_word
-from mio2trace.ops.values import packed_strides, product, shape_text
+from mio2trace.ops.values import Shape, packed_strides, product, shape_text
 
 MODE_FLAG = {"max": "max", "average": "avg", "average-inclusive": "avg_in"}
 FLAG_MODE = {flag: mode for mode, flag in MODE_FLAG.items()}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mio2trace.model.operation import OperationDirection, Shape
+from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.problem import CommandError, Form, Problem, base_word
-from mio2trace.ops.values import integers
+from mio2trace.ops.values import Shape, integers
 
 GATES = {"relu": 1, "tanh": 1, "lstm": 4, "gru": 3}
 MODES = ("relu", "tanh", "lstm", "gru")

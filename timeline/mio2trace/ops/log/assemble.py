@@ -9,7 +9,6 @@ from __future__ import annotations
 import msgspec
 
 from mio2trace.model.miopen import Command, Entry, Message, MiopenLog
-from mio2trace.model.operation import Operation, Phase
 from mio2trace.ops import values
 from mio2trace.ops.command import form_of, parse
 from mio2trace.ops.families.conv import ConvProblem
@@ -21,6 +20,7 @@ from mio2trace.ops.log.plans import run_buffers, run_tensors
 from mio2trace.ops.log.printed_command import belongs, immediate, merged, primitive_of
 from mio2trace.ops.log.repeats import Repeats
 from mio2trace.ops.log.state import State
+from mio2trace.ops.operation import Operation, Phase
 from mio2trace.ops.problem import FORMS, CommandError, Form, Problem
 from mio2trace.ops.solvers import solver_name
 from mio2trace.ops.table import FIND_2, OPS
@@ -40,7 +40,7 @@ def log_form(log: MiopenLog) -> Form | None:
 
 def driver_command(operation: Operation, form: Form = "newest") -> str:
     """``./bin/MIOpenDriver ...`` of an operation in a version's form. Raises `CommandError`."""
-    if not isinstance(operation.problem, Problem):
+    if operation.problem is None:
         raise CommandError("the log does not tell the shapes")
     if form not in FORMS:
         raise CommandError(f"unknown form {form}")

@@ -7,18 +7,9 @@ from functools import lru_cache
 
 import msgspec
 
+from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import LocalTime
-from mio2trace.model.miopen import Command, Entry, Message
-from mio2trace.model.operation import (
-    Buffers,
-    Gemm,
-    GemmCall,
-    Launch,
-    Operation,
-    OperationDirection,
-    Parameters,
-    Phase,
-)
+from mio2trace.model.miopen import Command, Entry, Message, OperationDirection
 from mio2trace.ops import values
 from mio2trace.ops.families.conv import ConvProblem
 from mio2trace.ops.families.elementwise import ActivProblem, OpTensorProblem, SoftmaxProblem
@@ -26,6 +17,7 @@ from mio2trace.ops.families.fusion import FusionProblem
 from mio2trace.ops.families.norm import BnormProblem, LrnProblem
 from mio2trace.ops.families.pool import PoolProblem
 from mio2trace.ops.families.rnn import RnnProblem
+from mio2trace.ops.operation import Buffers, GemmCall, Launch, Operation, Parameters, Phase
 from mio2trace.ops.problem import CommandError, Form, Problem
 from mio2trace.ops.solvers import family
 

@@ -8,8 +8,8 @@ from itertools import compress
 import msgspec
 
 from mio2trace.model.miopen import Call, parse_params
-from mio2trace.model.operation import Parameters
 from mio2trace.ops import values
+from mio2trace.ops.operation import Parameters
 from mio2trace.ops.problem import Problem
 from mio2trace.ops.table import OPS
 

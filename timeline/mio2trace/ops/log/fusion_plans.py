@@ -14,10 +14,10 @@ from __future__ import annotations
 import msgspec
 
 from mio2trace.model.miopen import Entry
-from mio2trace.model.operation import Shape
 from mio2trace.ops import values
 from mio2trace.ops.families.conv import ConvProblem
 from mio2trace.ops.families.fusion import FusionProblem
+from mio2trace.ops.values import Shape
 
 Buffers = tuple[tuple[str, int], ...]
 

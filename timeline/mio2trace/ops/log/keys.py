@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from mio2trace.model.operation import OperationDirection
+from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.families.conv import ConvProblem
 from mio2trace.ops.values import KEY_DTYPES, integers
 

@@ -9,8 +9,7 @@ import re
 
 import msgspec
 
-from mio2trace.model.miopen import Message
-from mio2trace.model.operation import OperationDirection, Phase
+from mio2trace.model.miopen import Message, OperationDirection
 from mio2trace.ops import values
 from mio2trace.ops.command import parse
 from mio2trace.ops.families.conv import ConvProblem
@@ -19,6 +18,7 @@ from mio2trace.ops.log.keys import find_db_key, network_config
 from mio2trace.ops.log.launch_lines import gemm_call, launch, same_size
 from mio2trace.ops.log.printed_command import same_shapes
 from mio2trace.ops.log.state import State
+from mio2trace.ops.operation import Phase
 from mio2trace.ops.problem import Problem
 from mio2trace.ops.solvers import family, solver_name
 

@@ -6,11 +6,10 @@ import re
 
 import msgspec
 
-from mio2trace.model.miopen import Entry
-from mio2trace.model.operation import OperationDirection, Shape
+from mio2trace.model.miopen import Entry, OperationDirection
 from mio2trace.ops import values
 from mio2trace.ops.families.conv import ConvProblem
-from mio2trace.ops.values import DTYPES, Tensor
+from mio2trace.ops.values import DTYPES, Shape, Tensor
 
 _TENSOR = re.compile(r"(\w+): (\{[^}]*\}(?:, \{[^}]*\})?)[^>{}]*-> (\w+)")
 _POINTED = re.compile(r"(\w+): [^>]*-> (\w+)")

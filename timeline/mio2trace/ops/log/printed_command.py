@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from mio2trace.model.miopen import Command
-from mio2trace.model.operation import Shape
 from mio2trace.ops.command import split, tag_direction
 from mio2trace.ops.families.conv import ConvProblem
 from mio2trace.ops.families.elementwise import OpTensorProblem, SoftmaxProblem
@@ -14,6 +13,7 @@ from mio2trace.ops.families.pool import PoolProblem
 from mio2trace.ops.families.rnn import RnnProblem
 from mio2trace.ops.log.draft import Build
 from mio2trace.ops.problem import Problem
+from mio2trace.ops.values import Shape
 
 _TENSOR_OPS = frozenset(("optensor", "settensor", "scaletensor", "transformtensor"))
 _WORDS = ("conv", "pool", "bnorm", "activ", "softmax", "lrn", "rnn", "tensorop", "reduce", "dropout", "ctc")

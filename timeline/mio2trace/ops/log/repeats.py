@@ -10,9 +10,9 @@ from __future__ import annotations
 import msgspec
 
 from mio2trace.model.miopen import Call, Command, Entry, Message
-from mio2trace.model.operation import GemmCall, Launch, Operation
 from mio2trace.ops.log.entry import stated
 from mio2trace.ops.log.state import State
+from mio2trace.ops.operation import GemmCall, Launch, Operation
 from mio2trace.ops.table import FIND_2, OPS
 from mio2trace.ops.values import Tensor
 

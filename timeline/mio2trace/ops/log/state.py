@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mio2trace.model.operation import Operation
 from mio2trace.ops.families.conv import ConvProblem
 from mio2trace.ops.log.draft import Build, finish
 from mio2trace.ops.log.fusion_plans import FusionPlans
 from mio2trace.ops.log.plans import DescriptorTypes, Find2Problems
+from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import Problem
 
 Made = TypeVar("Made")

@@ -10,25 +10,14 @@ from typing import Literal
 
 import msgspec
 
+from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import LocalTime
+from mio2trace.model.miopen import OperationDirection
+from mio2trace.ops.problem import Problem
+from mio2trace.ops.values import Shape
 
-Shape = tuple[int, ...]
 Buffers = tuple[tuple[str, int], ...]
-OperationDirection = Literal["forward", "backward-data", "backward-weights"]
 Phase = Literal["find", "run"]
-
-
-class Gemm(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """``batch`` products of an m x k by a k x n matrix: 2 m n k batch floating-point operations."""
-
-    m: int
-    n: int
-    k: int
-    batch: int = 1
-
-    @property
-    def flop(self) -> int:
-        return 2 * self.m * self.n * self.k * self.batch
 
 
 class GemmCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -93,7 +82,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``kernel name``.
     ``command`` is the MIOpenDriver line in today's form, ``command_reason`` why there is none. ``parameters`` and
     ``addresses`` are the buffers of the entry, ``arguments`` those that earlier calls set for this one: see `tensors`.
-    ``doubts`` are short statements on what does not fit together. ``problem`` is the problem object of `mio2trace.ops`.
+    ``doubts`` are short statements on what does not fit together. ``problem`` is what it computes.
     """
 
     index: int
@@ -136,7 +125,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stamp: LocalTime | None = None
     elapsed_ns: int | None = None
     doubts: tuple[str, ...] = ()
-    problem: object = None
+    problem: Problem | None = None
 
     @property
     def tensors(self) -> Buffers:
