@@ -21,11 +21,11 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mio2trace import privacy
 from mio2trace.conversion import HostCalls, convert
 from mio2trace.model import log, miopen, profile, tf
 from mio2trace.notes import OptionError
-from mio2trace.privacy import A_WORD, KINDS, NEVER_SHOWN, SHOWN, Cleaner
+from mio2trace.privacy import KINDS, Cleaner
+from mio2trace.privacy.fields import A_WORD, NEVER_SHOWN, SHOWN, Sort
 from mio2trace.writers import WRITERS
 
 from tests.canaries import BY_NAME, CANARIES, PROMPT, leaks
@@ -302,7 +302,7 @@ def test_names_of_layers_kernels_and_ops_stay(text: str) -> None:
         ("-I../../../Users/somebody/include", "-I../../..(path)"),
     ],
 )
-def test_folders_of_the_system_are_found_behind_a_slash_or_a_dot(text: str, cleaned: str, sort: privacy.Sort) -> None:
+def test_folders_of_the_system_are_found_behind_a_slash_or_a_dot(text: str, cleaned: str, sort: Sort) -> None:
     assert Cleaner().text(text, sort) == cleaned
 
 
@@ -336,7 +336,7 @@ def test_learned_names_do_not_spoil_layers() -> None:
 
 
 @given(st.text(max_size=200), st.sampled_from(["layer", "name", "text"]))
-def test_cleaning_again_changes_nothing(text: str, sort: privacy.Sort) -> None:
+def test_cleaning_again_changes_nothing(text: str, sort: Sort) -> None:
     cleaned = Cleaner().text(text, sort)
     assert Cleaner().text(cleaned, sort) == cleaned
 

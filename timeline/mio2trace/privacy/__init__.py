@@ -1,0 +1,17 @@
+"""What must not reach an output: a trace is made to be published (docs/privacy.md).
+
+Applied once, where the records of all inputs come together, before anything is made of them: what the records do not
+hold, no output can show. Two sorts of text fields are told apart (`fields`): those that an output may show are cleaned,
+the others are never shown: handles and arguments, which join calls, program sources, build options.
+
+Found by their form: absolute paths, URLs, ``user@host``, host names with a known domain, addresses, pointers,
+``NAME=value`` of an environment, passwords and tokens. User and host names without a form are learned from the inputs'
+first bytes: glog's "Running on machine", a shell's prompt, home folders.
+"""
+
+from __future__ import annotations
+
+from mio2trace.privacy.cleaner import Cleaner
+from mio2trace.privacy.rules import KINDS
+
+__all__ = ["KINDS", "Cleaner"]

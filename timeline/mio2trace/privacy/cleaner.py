@@ -1,0 +1,126 @@
+"""The cleaner: applies the rules to records, looking once at what many share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import Any, TypeVar
+
+import msgspec
+
+from mio2trace.notes import OptionError
+from mio2trace.privacy.fields import SHOWN, Sort
+from mio2trace.privacy.learned import names_in
+from mio2trace.privacy.rules import KINDS, without_private
+
+_REMEMBERED = 1 << 13
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+class Cleaner:
+    """Takes what is private out of records. ``keep``: kinds to leave in. Raises `OptionError` for a kind that is none.
+
+    Different names stay different: the second to become ``(path)`` becomes ``(path) #2``.
+    """
+
+    def __init__(self, keep: Iterable[str] = ()) -> None:
+        unknown = [kind for kind in keep if kind not in KINDS]
+        if unknown:
+            raise OptionError(f"no such kind to keep: {', '.join(unknown)}; expected {', '.join(KINDS)}")
+        self._cut = frozenset(KINDS) - frozenset(keep)
+        self._learned: dict[str, str] = {}
+        self._words: re.Pattern[str] | None = None
+        self._names: dict[str, str] = {}
+        self._taken: dict[str, int] = {}
+        self._texts: dict[str, str] = {}
+
+    def learn(self, head: bytes) -> None:
+        """Note the user and host names that an input's first bytes tell."""
+        for kind, name in names_in(head):
+            if kind in self._cut:
+                self._learned[name] = f"({kind[:-1]})"
+                self._words = None
+
+    def text(self, text: str, sort: Sort = "text") -> str:
+        """``text`` without what is private; the same object when there is nothing."""
+        text = without_private(text, sort, self._cut)
+        if self._learned and not (sort != "text" and text.isidentifier()):
+            if self._words is None:
+                longest_first = sorted(self._learned, key=lambda word: (-len(word), word))
+                self._words = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
+            text = self._words.sub(lambda found: self._learned[found[0]], text)
+        return text
+
+    def cleaned(self, records: Sequence[R]) -> list[R]:
+        """The records without what is private. Those in which there is nothing are the same objects."""
+        return [self._record(record) for record in records]
+
+    def _record(self, record: R) -> R:
+        changes = self._changes(record)
+        for field in record.__struct_fields__:
+            value = getattr(record, field)
+            if type(value) is tuple and value and isinstance(value[0], msgspec.Struct):
+                new = self._items(value)
+                if new is not value:
+                    changes[field] = new
+        return msgspec.structs.replace(record, **changes) if changes else record
+
+    def _changes(self, record: msgspec.Struct) -> dict[str, Any]:
+        changes: dict[str, Any] = {}
+        for field, sort in SHOWN.get(type(record), {}).items():
+            value = getattr(record, field)
+            new = self._value(value, sort)
+            if new is not value:
+                changes[field] = new
+        return changes
+
+    def _value(self, value: Any, sort: Sort) -> Any:
+        clean: Callable[[str], str] = self._text if sort == "text" else lambda name: self._name(name, sort)
+        if isinstance(value, str):
+            return clean(value)
+        new = tuple(map(clean, value))
+        return value if new == value else new
+
+    def _text(self, text: str) -> str:
+        """Logs say the same again and again, but in a long one not for ever."""
+        known = self._texts.get(text)
+        if known is None:
+            if len(self._texts) > _REMEMBERED:
+                self._texts.clear()
+            known = self._texts[text] = self.text(text)
+        return known
+
+    def _name(self, name: str, sort: Sort) -> str:
+        known = self._names.get(name)
+        if known is None:
+            known = self.text(name, sort)
+            if known != name:
+                number = self._taken[known] = self._taken.get(known, 0) + 1
+                known = known if number == 1 else f"{known} #{number}"
+                self._names[name] = known
+        return known
+
+    def _items(self, items: tuple[msgspec.Struct, ...]) -> tuple[msgspec.Struct, ...]:
+        """A tuple of records, of several types perhaps; a million that share their names cost one look at each name."""
+        dirty = {kind for kind in set(map(type, items)) if kind in SHOWN and self._is_dirty(kind, items)}
+        if not dirty:
+            return items
+        cleaned: list[msgspec.Struct] = []
+        for item in items:
+            changes = self._changes(item) if type(item) in dirty else None
+            cleaned.append(msgspec.structs.replace(item, **changes) if changes else item)
+        return tuple(cleaned)
+
+    def _is_dirty(self, kind: type[msgspec.Struct], items: Iterable[msgspec.Struct]) -> bool:
+        dirty = False
+        for field, sort in SHOWN[kind].items():
+            if sort == "text":
+                dirty = True  # each is another: looked at one by one
+                continue
+            values = set(map(attrgetter(field), filter(lambda item: type(item) is kind, items)))
+            # In order: which name gets a number must not depend on how strings are hashed.
+            for value in sorted(values):
+                if self._value(value, sort) != value:
+                    dirty = True
+        return dirty

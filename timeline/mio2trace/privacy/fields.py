@@ -1,0 +1,49 @@
+"""Which text of a record an output may show: declared field by field, so that no new one slips through.
+
+`tests/test_privacy.py` keeps the three tables complete: every field of every record that can hold text is in one.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent, NetLayer
+from mio2trace.model.miopen import Call, Command, Entry, Message, MiopenLog
+from mio2trace.model.profile import BufferCreated, Enqueue, HostCall, Program, Queue
+from mio2trace.model.tf import Execution, Printed, TfNode, ViewRow
+
+Sort = Literal["layer", "name", "text"]
+SHOWN: dict[type[msgspec.Struct], dict[str, Sort]] = {
+    Enqueue: {"name": "name"},
+    HostCall: {"name": "name"},
+    FrameworkLog: {"device_name": "text"},
+    LayerTime: {"layer": "layer"},
+    LogEvent: {"text": "layer"},
+    NetLayer: {"layer": "layer", "type": "name", "tops": "layer"},
+    Command: {"tag": "name", "text": "text"},
+    Message: {"function": "name", "text": "text"},
+    TfNode: {"name": "layer", "op": "layer", "op_types": "layer", "device": "layer", "place": "name"},
+    ViewRow: {"name": "layer"},
+}
+"""Text that an output may show. ``layer``: names that may hold slashes of their own (``/block1/conv1``), so that only
+what begins in a folder of the system is a path. ``name``: few distinct ones. ``text``: anything."""
+NEVER_SHOWN: dict[type[msgspec.Struct], frozenset[str]] = {
+    Queue: frozenset({"handle"}),
+    Program: frozenset({"handle", "source", "options"}),
+    Enqueue: frozenset({"kernel", "arguments", "buffer"}),
+    BufferCreated: frozenset({"handle"}),
+    Call: frozenset({"template"}),
+    Entry: frozenset({"addresses"}),
+    Execution: frozenset({"device", "label"}),
+}
+A_WORD: dict[type[msgspec.Struct], frozenset[str]] = {
+    Call: frozenset({"api"}),
+    Message: frozenset({"level", "kind"}),
+    MiopenLog: frozenset({"counts"}),
+    TfNode: frozenset({"attributes"}),
+    ViewRow: frozenset({"own", "total"}),
+    Printed: frozenset({"unit"}),
+}
+"""Of a vocabulary that the reader knows, or letters and digits only."""

@@ -1,0 +1,36 @@
+"""User and host names without a form: what the first bytes of an input tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_LEARNED: tuple[tuple[str, re.Pattern[bytes]], ...] = (
+    ("hosts", re.compile(rb"Running on machine: ([\w.-]{2,64})")),
+    ("hosts", re.compile(rb"(?<!\w)HOST(?:NAME)?=['\"]?([\w.-]{2,64})")),
+    ("hosts", re.compile(rb"(?m)^[^\S\n]*\[?[\w.-]{1,32}@([\w.-]{2,64})[: ][~/][^\n$#]*[$#]")),
+    ("users", re.compile(rb"(?m)^[^\S\n]*\[?([\w.-]{1,32})@[\w.-]{2,64}[: ][~/][^\n$#]*[$#]")),
+    ("users", re.compile(rb"(?<!\w)(?:USER|LOGNAME|USERNAME)=['\"]?([\w.-]{2,32})")),
+    ("users", re.compile(rb"(?:/home|/Users|[A-Za-z]:\\{1,2}Users)[/\\]{1,2}([\w.-]{2,32})(?=[/\\\"'\s:])")),
+)
+_SHORTEST_LEARNED = 3
+_OF_NOBODY = frozenset(
+    re.findall(
+        r"\w+",
+        "root user users ubuntu debian centos fedora admin administrator test tests work home build builds builder dev "
+        "docker jenkins runner ci caffe miopen rocm rocmuser amd gpu host localhost local share shared public src bin "
+        "opt data input output loss prob label conv pool relu norm bench benchmark guest default ctuning ck anaconda "
+        "conda forward backward kernel layer iteration",
+    )
+)
+"""Accounts and machines that name nobody, and words of our own: replacing them would only spoil names."""
+
+
+def names_in(head: bytes) -> Iterator[tuple[str, str]]:
+    """(kind, name) for each that ``head`` tells; of a host with a domain its first label, too."""
+    for kind, pattern in _LEARNED:
+        for match in pattern.findall(head):
+            name = match.decode("utf-8", "replace").strip(".-")
+            for part in (name, name.partition(".")[0]) if kind == "hosts" else (name,):
+                if len(part) >= _SHORTEST_LEARNED and part.lower() not in _OF_NOBODY and not part.isdigit():
+                    yield kind, part
