@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mio2trace.kernels import KernelFact, find_gemms
 from mio2trace.kernels.facts import number, size
-from mio2trace.kernels.roles import role_of
+from mio2trace.kernels.names import kernel_name
 from mio2trace.kernels.sources import Sources, plain_text
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import BufferCreated, Enqueue, Profile, Program, Size3, TimerMark
@@ -100,7 +100,8 @@ ROLES = {
     "tg_copya": "copy", "gemm_reshape_lhs_matrix_nt": "reshape", "gemm_interleave4x4": "reshape",
     "gemm_transpose1xW": "transpose", "gemm_accumulate_biases": "bias", "gemm_ma_f32": "bias",
     "im2col3x3_nhwc": "im2col", "fill_image_borders_constant": "pad", "MIOpenCvBwdWrW_rdc": "reduce",
-    "__amd_rocclr_fillBufferAligned": "fill",
+    "__amd_rocclr_fillBufferAligned": "fill", "miog_copya": "copy", "SubSample": "subsample", "UpSample": "upsample",
+    "MIOpenBatchNormFwdTrainSpatialFinalMeanVariance": "statistics", "MIOpenConvFFT_fwd_in": "transform",
     "relu_forward_float": "", "MIOpenConvUni": "", "reshape_layer": "", "fill": "", "concat_float": "", "Xcopy": "",
 }  # fmt: skip
 
@@ -108,9 +109,10 @@ ROLES = {
 @pytest.mark.parametrize(("name", "role"), ROLES.items())
 def test_a_name_tells_a_helper(name: str, role: str) -> None:
     """Helpers have a role by name; an ordinary kernel has none, and no fact at all."""
-    assert role_of(name) == role
     facts = find_gemms(profile([kernel(name)]))
     assert facts == ({0: KernelFact(role=role)} if role else {})
+    meaning = kernel_name(name)
+    assert role == (meaning.role if meaning is not None and meaning.role != "main" else "")
 
 
 def test_reads_and_writes_have_no_facts() -> None:

@@ -151,7 +151,7 @@ def _repetitions(
     profile: Profile, per: int | None, skip: int, names: str, notes: Notes, said: list[str]
 ) -> list[list[Enqueue]]:
     """The kernels of each repetition. Raises `InputError` when none is asked for and none is found."""
-    from mio2trace.kernels.roles import role_of
+    from mio2trace.kernels.names import kernel_name
     from mio2trace.notes import InputError
     from mio2trace.reports.kernels import kernels_of, signature
     from mio2trace.reports.period import find_repetition
@@ -171,7 +171,9 @@ def _repetitions(
     repetition = find_repetition([signature(enqueue) for enqueue in found])
     if repetition is None or 2 * repetition.covered < len(found):
         # A program fills a buffer when it first uses it: what it then repeats is the same without.
-        kept = [enqueue for enqueue in found if role_of(enqueue.name) != "fill"]
+        meanings = {name: kernel_name(name) for name in {enqueue.name for enqueue in found}}
+        fills = {name for name, meaning in meanings.items() if meaning is not None and meaning.role == "fill"}
+        kept = [enqueue for enqueue in found if enqueue.name not in fills]
         without = find_repetition([signature(enqueue) for enqueue in kept]) if len(kept) < len(found) else None
         if without is not None and 2 * without.covered >= len(kept):
             notes.remark(

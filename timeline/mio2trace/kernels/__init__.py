@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mio2trace.kernels import armcl, clblas, clblast, libdnn, miopengemm, viennacl
 from mio2trace.kernels.facts import KernelFact
-from mio2trace.kernels.roles import role_of
+from mio2trace.kernels.names import kernel_name
 from mio2trace.kernels.rows import Context, Place, Row
 from mio2trace.model.profile import Profile
 
@@ -57,5 +57,7 @@ def _kind(name: str, found: dict[Row, list[Place]]) -> tuple[KernelFact | None, 
     for row in ROWS:
         if row.kernels.fullmatch(name):
             return None, found.setdefault(row, [])
-    role = role_of(name)
-    return (KernelFact(role=role) if role else None), None
+    meaning = kernel_name(name)
+    if meaning is None or meaning.role == "main":
+        return None, None
+    return KernelFact(role=meaning.role), None

@@ -1,4 +1,4 @@
-"""What a kernel's name tells: primitive, directions, algorithm, role (miopen-log.md 11)."""
+"""What a kernel's name tells: primitive, directions, algorithm, role (miopen-log.md 11, dvdt-ck.md 5)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ W: OperationDirection = "backward-weights"
 FB, FW, FBW = (F, B), (F, W), (F, B, W)
 
 
-class KernelName(msgspec.Struct, frozen=True, gc=False):
-    """``primitives`` that use the kernel, empty when any may. ``directions`` that it serves, empty when any.
+class KernelName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """``role`` is ``main`` for a kernel that does the work, ``bias`` for one that adds a bias, else what helper it is.
 
-    ``role`` is ``main`` for the kernel that does the work, else what helper it is.
+    ``miopen``: MIOpen or a library that it calls has such a kernel. Then ``primitives`` use it, empty when any may, and
+    it serves ``directions``, empty when any.
     """
 
-    primitives: tuple[str, ...]
+    role: str
+    miopen: bool = False
+    primitives: tuple[str, ...] = ()
     directions: tuple[OperationDirection, ...] = ()
     algorithm: str | None = None
-    role: str = "main"
 
     @property
     def primitive(self) -> str | None:
@@ -36,6 +38,11 @@ class KernelName(msgspec.Struct, frozen=True, gc=False):
         """The one direction that it serves."""
         return self.directions[0] if len(self.directions) == 1 else None
 
+    @property
+    def helps(self) -> bool:
+        """Whether it only prepares or finishes the work of another."""
+        return self.role not in ("main", "bias")
+
 
 _CONV = ("conv",)
 _GEMM_USERS = ("conv", "rnn", "mha", "gemm")
@@ -43,7 +50,7 @@ _TENSOR = ("optensor", "bias", "settensor", "scaletensor", "transformtensor")
 _Row = tuple[str, tuple[str, ...], tuple[OperationDirection, ...], str | None, str]
 
 # Regular expressions for the start of a normalised name; the first that fits wins, so the narrower ones stand first.
-_ROWS: tuple[_Row, ...] = (
+_MIOPEN: tuple[_Row, ...] = (
     # Winograd
     (r"(?:miopenGcnAsm|gcnAsm)Winograd(?:Xform)?(?:Xform)?Data|miopenGcnAsmWinogradXformData", _CONV, FBW, "Winograd",
      "transform"),
@@ -80,7 +87,11 @@ _ROWS: tuple[_Row, ...] = (
     (r"transpose_packed_MN2NM|[tT]ranspose_?NCHW2Vec", _CONV, (F,), "Gemm", "transpose"),
     (r"miog_betac(?!_alphaab)|\w*_betac$", _GEMM_USERS, (), "Gemm", "scale"),
     (r"Cijk_\w*(?:PostGSU|_Beta|SetZero)", _GEMM_USERS, (), "Gemm", "reduce"),
-    (r"Cijk_|miog_|tinygemm|miopengemm|rocblas_gemm|gemm_", _GEMM_USERS, (), "Gemm", "main"),
+    (r"miog_copy[ab]", _GEMM_USERS, (), "Gemm", "copy"),
+    (r"miog_nform[ab]", _GEMM_USERS, (), "Gemm", "reshape"),
+    (r"Cijk_|miog_|tinygemm|miopengemm|rocblas_gemm", _GEMM_USERS, (), "Gemm", "main"),
+    # those of the ARM Compute Library have the same beginning
+    (r"gemm_(?!ma_|accumulate_biases|reshape_|interleave4x4|transpose1x)", _GEMM_USERS, (), "Gemm", "main"),
     (r"rocblas_", _GEMM_USERS, (), "Gemm", "helper"),
     (r"cl_gemm|cl_fconv_", _CONV, (F,), "StaticCompiledGemm", "main"),
     # FFT
@@ -108,7 +119,7 @@ _ROWS: tuple[_Row, ...] = (
     # Helpers of several
     (r"batched_transpose_|general_4d_reorder_|UniversalTranspose", (), (), None, "transpose"),
     (r"SubTensorOpWithScalar", (), (), None, "fill"),
-    (r"SubTensorOpWithCastTensor", (), (), None, "cast"),
+    (r"SubTensorOpWithCastTensor|CastTensor$", (), (), None, "cast"),
     (r"SubTensorOpWithSubTensor|SubTensorOpWithTransform", (), (), None, "copy"),
     (r"SetTensor$", (), (), None, "fill"),
     (r"ScaleTensor$", (), (), None, "scale"),
@@ -172,9 +183,43 @@ _ROWS: tuple[_Row, ...] = (
     (r"MultiMarginLoss", ("multimarginloss",), (F,), None, "main"),
     (r"(?:Amp)?Adam", ("adam",), (), None, "main"),
 )  # fmt: skip
-PATTERNS: tuple[tuple[re.Pattern[str], KernelName], ...] = tuple(
-    (re.compile(pattern), KernelName(primitives, directions, algorithm, role))
-    for pattern, primitives, directions, algorithm, role in _ROWS
+# Helpers that MIOpen does not have: regular expressions for whole names.
+_OTHERS: tuple[tuple[str, str], ...] = (
+    # Caffe (GREENTEA) and its LibDNN
+    (r"im2col(?:_nd)?_(?:float|double|half)", "im2col"),
+    (r"col2im(?:_nd)?_(?:float|double|half)", "col2im"),
+    (r"fill(?:buffer)?_(?:float|double|half|char|int|uint)|fill_memory", "fill"),
+    # CLBlast (dvdt-ck.md 5): a padding copy is what the indirect GEMM puts before its kernel
+    (r"Xim2col(?:Kernel(?:Normal|Flip)?)?|im2col", "im2col"),
+    (r"Xcol2im(?:Kernel(?:Normal|Flip)?)?|col2im", "col2im"),
+    (r"Transpose(?:Pad)?Matrix(?:Fast|Batched|StridedBatched)?", "transpose"),
+    (r"CopyPadMatrix(?:Batched|StridedBatched)?", "pad"),
+    (r"CopyMatrix(?:Fast|Batched|StridedBatched)?|(?:Symm|Herm|Tria)(?:Lower|Upper)ToSquared", "copy"),
+    (r"Fill(?:Matrix|Vector)", "fill"),
+    # MIOpenGEMM under its first name
+    (r"tg_copy[ab]", "copy"),
+    (r"tg_nform[ab]", "reshape"),
+    # ARM Compute Library
+    (r"im2col\d?(?:x\d)?(?:_[a-z0-9_]+)?", "im2col"),
+    (r"col2im(?:_[a-z0-9_]+)?", "col2im"),
+    (r"gemm_(?:reshape_[lr]hs_matrix_|interleave4x4)\w*", "reshape"),
+    (r"gemm_transpose1x\w+", "transpose"),
+    (r"gemm_ma_\w+|gemm_accumulate_biases", "bias"),
+    (r"fill_image_borders_\w+", "pad"),
+    # anybody's
+    (r"(?:batched_)?transpose_\w+", "transpose"),
+)
+
+_Pattern = tuple[re.Pattern[str], KernelName]
+PATTERNS: tuple[_Pattern, ...] = (
+    *(
+        (
+            re.compile(pattern),
+            KernelName(role=role, miopen=True, primitives=primitives, directions=directions, algorithm=algorithm),
+        )
+        for pattern, primitives, directions, algorithm, role in _MIOPEN
+    ),
+    *((re.compile(f"(?:{pattern})$"), KernelName(role=role)) for pattern, role in _OTHERS),
 )
 
 FFT_SEQUENCE = ("fwd_in", "fwd_we", "transpose_in", "transpose_we", "cgemm", "transpose_out", "inv_out")
@@ -200,6 +245,6 @@ def normalise(name: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def kernel_name(name: str) -> KernelName | None:
-    """What a kernel's name tells; None for a name that MIOpen and its libraries are not known to have."""
+    """What a kernel's name tells; None for a name that is in no row."""
     plain = normalise(name)
     return next((meaning for pattern, meaning in PATTERNS if pattern.match(plain)), None)

@@ -74,7 +74,7 @@ from operations where ifnull(phase, 'run') <> 'find' group by name order by sum(
 -- Kernels that only prepare or finish the work of another: im2col, transposes, padding, fills, casts.
 select role, name as kernel, count(*) as calls, round(sum(dur) / 1e6, 3) as ms,
   round(100.0 * sum(dur) / (select sum(dur) from kernels), 1) as percent, count(distinct layer) as layers
-from kernels where role is not null and role <> 'main' group by role, name order by sum(dur) desc, name;
+from kernels where role not in ('main', 'bias') group by role, name order by sum(dur) desc, name;
 
 -- query: unattributed time
 -- Kernels and copies that no layer could be found for, by name.

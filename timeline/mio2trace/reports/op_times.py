@@ -48,7 +48,7 @@ def costs(alignment: Alignment) -> tuple[dict[int, Cost], int]:
         cost.kernels += 1
         cost.kernel_ns += ns
         name = kernel_name(enqueue.name)
-        if name is not None and name.role not in ("main", "bias"):
+        if name is not None and name.helps:
             cost.helpers_ns += ns
             if name.role == "transpose":
                 cost.transposes_ns += ns

@@ -129,7 +129,7 @@ def _findings(alignment: Alignment, times: Sequence[int], whole: int) -> Iterato
             naive[index] += ns
         if operation.primitive == "conv":
             convolution += ns
-            if name is not None and name.role not in ("main", "bias"):
+            if name is not None and name.helps:
                 helpers[name.role] += ns
     if find:
         share = 100 * sum(find.values()) / whole

@@ -211,6 +211,8 @@ class Likeness:
 
     def _kind_of(self, enqueue: Enqueue, fact: KernelFact | None) -> int:
         name = kernel_name(enqueue.name)
+        if name is not None and not name.miopen:
+            name = None
         sized = name is not None and (name.algorithm != "Gemm" or name.role != "main")
         key = (
             enqueue.name, enqueue.gws, enqueue.lws, enqueue.program, id(fact) if fact is not None else 0,
@@ -219,13 +221,12 @@ class Likeness:
         number = self._known.get(key)
         if number is None:
             numbers, forward, library = self._stated(enqueue, sized)
-            gemm = fact.gemm if fact is not None else None
             number = self._known[key] = len(self.known)
             self.known.append(
                 Known(
                     name=name,
                     library=library or name is not None,
-                    gemm=None if gemm is None else Gemm(m=gemm.m, n=gemm.n, k=gemm.k, batch=gemm.batch),
+                    gemm=fact.gemm if fact is not None else None,
                     launch=(enqueue.name, enqueue.gws),
                     numbers=numbers,
                     forward=forward,

@@ -89,7 +89,7 @@ class Links:
         for position, index in enumerate(self.operation_of):
             if index in executed:
                 name = kernel_name(self._names[position])
-                if name is None or name.role in ("main", "bias"):
+                if name is None or not name.helps:
                     if index in mains:
                         several.add(index)
                     mains[index] = position

@@ -20,7 +20,8 @@ def same_process(profile: Profile, operations: Sequence[Operation]) -> bool | No
     """Whether the log's buffers are the profile's; None where too few are named to tell."""
     held: set[int] = set()
     for enqueue in profile.enqueues:
-        if enqueue.kind == "kernel" and kernel_name(enqueue.name) is not None:
+        name = kernel_name(enqueue.name) if enqueue.kind == "kernel" else None
+        if name is not None and name.miopen:
             held.update(buffers_among(enqueue.arguments))
             if len(held) >= MOST_BUFFERS:
                 break
