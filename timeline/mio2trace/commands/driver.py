@@ -30,7 +30,8 @@ def driver(files: tuple[str, ...], form: str, quiet: bool) -> None:
 
     Each command once, most frequent first; the comment at its end tells how many calls ran it, and with the profile of
     the run how long their kernels took. Searches are not
-    counted as calls. Operations that the driver cannot express are listed on stderr with the reason.
+    counted as calls. Operations that the driver cannot express are listed on stderr with the reason, and so is a logged
+    command that holds more than known options and plain values: it is never offered.
 
     \b
     Examples:
@@ -43,6 +44,7 @@ def driver(files: tuple[str, ...], form: str, quiet: bool) -> None:
     from mio2trace.notes import Notes
     from mio2trace.ops import log_form
     from mio2trace.ops import operations as operations_of
+    from mio2trace.ops.command import refusal
     from mio2trace.reports.driver import lines
     from mio2trace.reports.op_times import costs
 
@@ -72,6 +74,9 @@ def driver(files: tuple[str, ...], form: str, quiet: bool) -> None:
         (version or "newest") if form == "log" else "newest",
         kernel_ns if len(operations) == 1 else None,
     )
+    texts = sum(bool(one.logged_command and refusal(one.logged_command)) for found in operations for one in found)
+    if texts:
+        notes.add("logged command that is no plain one: shown as text, never offered", count=texts)
     write(f"{line}\n" for line in commands)
     said = [f"{len(commands)} commands, {sum(line.calls for line in commands)} calls"]
     say(notes, [*said, *(f"no command for {one}" for one in refused)], quiet)

@@ -7,20 +7,14 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from mio2trace.model.miopen import OperationDirection
+from mio2trace.ops import driver_options
+from mio2trace.ops.driver_options import CutError, NotPlainError
 from mio2trace.ops.families import conv, elementwise, fusion, norm, pool, rnn
 from mio2trace.ops.problem import Form, Problem
 from mio2trace.ops.values import integers
 
-# Long names (miopen-log.md 7.1) to the short ones that logs use; others stay.
-_LONG = {
-    "batchsize": "n", "in_channels": "c", "in_h": "H", "in_w": "W", "out_channels": "k", "fil_h": "y", "fil_w": "x",
-    "pad_h": "p", "pad_w": "q", "conv_stride_h": "u", "conv_stride_w": "v", "dilation_h": "l", "dilation_w": "j",
-    "mode": "m", "group_count": "g", "fusion_mode": "F", "win_h": "y", "win_w": "x", "win_d": "Z", "pool_stride_h": "v",
-    "pool_stride_w": "u", "pool_stride_d": "s", "back": "b", "save": "s", "run": "r",
-}  # fmt: skip
 _TYPES = (("bfp16fp32", "bfloat16"), ("fp16fp32", "half"), ("bfp16", "bfloat16"), ("fp16", "half"), ("int8", "int8"),
           ("fp32", "float"), ("fp64", "double"))  # fmt: skip
-_SPLIT = re.compile(r"\s+(--?[A-Za-z]\w*)(?:[ =]+((?!-?-[A-Za-z])\S+))?")
 _TAG_DIRECTION: tuple[tuple[str, OperationDirection], ...] = (
     ("BackwardWeights", "backward-weights"),
     ("BackwardBias", "backward-weights"),
@@ -38,16 +32,23 @@ GENERIC = (
 
 
 def split(text: str) -> tuple[str, dict[str, str]]:
-    """Base word and flags by name without dashes, in the text's order; long names become short ones."""
-    word, _, rest = text.strip().partition(" ")
-    flags: dict[str, str] = {}
-    for name, value in _SPLIT.findall(" " + rest):
-        bare = name.lstrip("-")
-        short = _LONG.get(bare, bare) if name.startswith("--") else bare
-        if name.startswith("--") and bare == "forw" and word.startswith("conv"):
-            short = "F"
-        flags[short] = value
-    return word, flags
+    """Base word and flags by name without dashes, in the text's order; long names become short ones.
+
+    Raises `NotPlainError` for what is no driver command, word by word.
+    """
+    word, flags = driver_options.split(text, base(driver_options.first_word(text))[0] in GENERIC)
+    return word, dict(flags)
+
+
+def refusal(text: str) -> str:
+    """Why a logged command is shown as text only; empty when it is a plain one, or stops too early."""
+    try:
+        split(text)
+    except CutError:
+        return ""
+    except NotPlainError as reason:
+        return str(reason)
+    return ""
 
 
 def base(word: str) -> tuple[str, str | None]:
@@ -65,16 +66,17 @@ def tag_direction(tag: str) -> OperationDirection | None:
 
 @lru_cache(maxsize=1 << 13)
 def parse(text: str, tag: str = "") -> Problem | None:
-    """The problem that a command states; None when it is cut or of an unknown base word.
+    """The problem that a command states; None when it is cut, of an unknown base word or not plain (`refusal`).
 
     ``tag`` (the printing function) gives the direction where the text has none: before 2.0, pooling before 2.3.
     """
-    word, flags = split(text)
+    try:
+        word, flags = split(text)
+    except NotPlainError:
+        return None
     name, dtype = base(word)
     by_tag = tag_direction(tag)
     given = flags.get("F")
-    if flags and list(flags.values())[-1] == "" and len(flags) > 1:
-        return None  # every flag has a value: the line is cut off
     if tag and name in ("conv", "pool") and "t" not in flags:
         return None  # all versions end these with -t 1
     if name == "conv":
@@ -116,11 +118,11 @@ def parse(text: str, tag: str = "") -> Problem | None:
             dtype={"reduceint": "int32", "reducefp": "float"}.get(word, dtype),
             a=lengths,
             c=tuple(1 if at in dims else length for at, length in enumerate(lengths)),
-            op=int(op) if op.isdigit() else None,
+            op=int(op) if op.isdecimal() else None,
         )
     if name in GENERIC:
         direction = _TWO_WAYS.get(given or "")
-        x = tuple(int(flags[one]) for one in ("n", "c", "D", "H", "W") if flags.get(one, "").isdigit())
+        x = tuple(int(flags[one]) for one in ("n", "c", "D", "H", "W") if flags.get(one, "").isdecimal())
         if name.endswith("norm"):
             return norm.NormProblem(direction=direction, dtype=dtype, kind=name, x=x)
         return elementwise.GenericProblem(

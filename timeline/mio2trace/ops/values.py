@@ -28,7 +28,9 @@ ACTIVATIONS = (
 )  # fmt: skip
 TENSOR_OPS = ("add", "mul", "min", "max")
 
-_INTS = re.compile(r"-?\d+")
+_INTS = re.compile(r"-?[0-9]+")  # ASCII's digits: the library prints no others
+_ONLY_INTS = re.compile(r"[-0-9,\s]*")
+_LONGEST_INT = 19
 _GROUPS = re.compile(r"\{([^{}]*)\}|([^,{}]+)")
 # Windows pads to 16 digits, and no address there uses them all (miopen-log.md 2.4)
 _POINTER = re.compile(r"0x[0-9a-fA-F]{1,16}|0[0-9A-F]{15}")
@@ -55,8 +57,9 @@ def product(values: Shape) -> int:
 
 
 def integers(text: str) -> Shape:
-    """Every decimal integer of a text."""
-    return tuple(int(found[:19]) for found in _INTS.findall(text))
+    """Every decimal integer of a text; none at all when one of them is longer than any that is printed."""
+    found = _INTS.findall(text)
+    return tuple(map(int, found)) if all(len(digits) <= _LONGEST_INT for digits in found) else ()
 
 
 @lru_cache(maxsize=1 << 14)
@@ -64,15 +67,17 @@ def tensor(text: str) -> Tensor | None:
     """``n, c, h, w`` or ``{n, c, h, w}, {strides}, packed,`` (miopen-log.md 4.3); None when empty or something else."""
     if "{" in text:
         groups = re.findall(r"\{([^{}]*)\}", text)
-        if not groups or not groups[0].strip():
+        if not groups or not _ONLY_INTS.fullmatch(groups[0]):
             return None
         lengths = integers(groups[0])
+        if not lengths:
+            return None
         strides = integers(groups[1]) if len(groups) > 1 else ()
         cast = re.search(r"cast_type: (?:miopen)?(\w+)", text)
         if min(lengths, default=0) < 0:
             return None
         return Tensor(lengths, strides if len(strides) == len(lengths) else (), cast[1] if cast else "")
-    if not re.fullmatch(r"\s*\d{1,18}(?:\s*,\s*\d{1,18})*\s*,?\s*", text) or "," not in text:
+    if not re.fullmatch(r"\s*[0-9]{1,18}(?:\s*,\s*[0-9]{1,18})*\s*,?\s*", text) or "," not in text:
         return None
     return Tensor(integers(text))
 
@@ -139,8 +144,11 @@ def conv_descriptor(text: str) -> ConvDescriptor | None:
     braced = [found[1] is not None for found in _GROUPS.finditer(text)]
     fields = [(part, is_braced) for part, is_braced in zip(parts, braced, strict=True) if part.strip() or is_braced]
     words = [part for part, is_braced in fields if not is_braced]
-    lists = [integers(part) for part, is_braced in fields if is_braced]
-    numbers = [int(word[:19]) for word in words if re.fullmatch(r"-?\d+", word)]
+    braces = [part for part, is_braced in fields if is_braced]
+    if not all(map(_ONLY_INTS.fullmatch, braces)):
+        return None
+    lists = [integers(part) for part in braces]
+    numbers = [int(word) for word in words if re.fullmatch(r"-?[0-9]{1,18}", word)]
     mode = "transpose" if any("ranspose" in word for word in words) else "convolution"
     if lists:
         if len(lists) < 3 or not len(lists[0]) == len(lists[1]) == len(lists[2]) or not lists[0]:
@@ -177,7 +185,7 @@ def pool_descriptor(text: str) -> PoolDescriptor | None:
     else:
         mode = name.removeprefix("miopenPooling").lower()
         mode = {"averageinclusive": "average-inclusive"}.get(mode, mode)
-    numbers = integers(rest)
+    numbers = integers(rest) if _ONLY_INTS.fullmatch(rest) else ()
     if len(numbers) not in (6, 9):
         return None
     third = len(numbers) // 3
@@ -217,9 +225,10 @@ class LrnDescriptor(msgspec.Struct, frozen=True, gc=False):
 def lrn_descriptor(text: str) -> LrnDescriptor | None:
     """``mode, N, alpha, beta, K,``."""
     parts = [part.strip() for part in text.split(",")]
-    if len(parts) < 5 or not parts[1].isdigit():
+    window = number(parts[1]) if len(parts) >= 5 else None
+    if window is None or window < 0:
         return None
-    return LrnDescriptor(1 if "Cross" in parts[0] or parts[0] == "1" else 0, int(parts[1][:9]), *parts[2:5])
+    return LrnDescriptor(1 if "Cross" in parts[0] or parts[0] == "1" else 0, window, *parts[2:5])
 
 
 def pointer(text: str) -> int:
@@ -229,7 +238,7 @@ def pointer(text: str) -> int:
 
 def number(text: str | None) -> int | None:
     """A decimal integer of sane length."""
-    return int(text) if text is not None and re.fullmatch(r"-?\d{1,19}", text) else None
+    return int(text) if text is not None and re.fullmatch(r"-?[0-9]{1,19}", text) else None
 
 
 def shape_text(shape: Shape) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from mio2trace.model.miopen import Command, MiopenLog
 from mio2trace.ops.command import parse, split
+from mio2trace.ops.driver_options import CutError, NotPlainError
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.table import launches
 from mio2trace.reports.tables import Cell, Table
@@ -79,9 +80,8 @@ def _known(api: str) -> bool:
 def _stops(text: str, tag: str) -> bool:
     """Whether a command's line ends too early: every flag has a value, and what the library prints of conv and pool
     ends with ``-t 1`` in all versions."""
-    word, flags = split(text)
-    return (
-        not flags
-        or not list(flags.values())[-1]
-        or bool(tag and word.startswith(("conv", "pool")) and "t" not in flags)
-    )
+    try:
+        word, flags = split(text)
+    except NotPlainError as reason:
+        return isinstance(reason, CutError)
+    return not flags or bool(tag and word.startswith(("conv", "pool")) and "t" not in flags)

@@ -9,8 +9,10 @@ from typing import Literal
 import msgspec
 
 from mio2trace.ops import driver_command
+from mio2trace.ops.command import refusal
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import CommandError, Form
+from mio2trace.outgoing import shortened, visible
 
 DriverForm = Literal["today", "log"]
 
@@ -35,14 +37,19 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """Operations without a command: what they are, and why."""
+    """Operations without a command: what they are, and why; ``text`` is what the log has instead, of the first."""
 
     primitive: str
     reason: str
     count: int
+    text: str = ""
 
     def __str__(self) -> str:
-        return f"{self.count} x {self.primitive}: {self.reason}"
+        return f"{self.count} x {self.primitive}: {self.reason}" + (f": {self.text}" if self.text else "")
+
+
+_SHOWN = 100
+"""Characters of a logged command that is no plain one."""
 
 
 def _times(number: int) -> str:
@@ -60,10 +67,11 @@ def lines(
     calls: Counter[str] = Counter()
     searches: Counter[str] = Counter()
     refused: Counter[tuple[str, str]] = Counter()
+    texts: dict[tuple[str, str], str] = {}
     made: dict[object, tuple[str | None, str]] = {}
     order: dict[str, None] = {}
     for operation in operations:
-        if form == "newest":
+        if form == "newest" or operation.problem is None:
             command, reason = operation.command, operation.command_reason
         else:
             key = (operation.problem, operation.dtype)
@@ -71,7 +79,11 @@ def lines(
                 made[key] = _command(operation, form)
             command, reason = made[key]
         if command is None:
-            refused[operation.primitive, reason or "the log does not tell the shapes"] += 1
+            what = operation.primitive, reason or "the log does not tell the shapes"
+            refused[what] += 1
+            if what not in texts:
+                text = operation.logged_command
+                texts[what] = shortened(visible(text), _SHOWN) if text and refusal(text) else ""
         else:
             order.setdefault(command)
             (searches if operation.phase == "find" else calls)[command] += 1
@@ -88,7 +100,8 @@ def lines(
     ]
     found.sort(key=lambda line: (-line.calls, -line.searches))
     return found, [
-        Refused(primitive=primitive, reason=reason, count=count) for (primitive, reason), count in refused.most_common()
+        Refused(primitive=what[0], reason=what[1], count=count, text=texts[what])
+        for what, count in refused.most_common()
     ]
 
 

@@ -10,7 +10,8 @@ import msgspec
 
 from mio2trace.model.miopen import Command, Entry, Message, MiopenLog
 from mio2trace.ops import values
-from mio2trace.ops.command import form_of, parse
+from mio2trace.ops.command import form_of, parse, refusal
+from mio2trace.ops.driver_options import driver_line
 from mio2trace.ops.families.conv import ConvProblem
 from mio2trace.ops.families.fusion import FusionProblem
 from mio2trace.ops.log.draft import Build
@@ -44,7 +45,7 @@ def driver_command(operation: Operation, form: Form = "newest") -> str:
         raise CommandError("the log does not tell the shapes")
     if form not in FORMS:
         raise CommandError(f"unknown form {form}")
-    return "./bin/MIOpenDriver " + operation.problem.command(form)
+    return driver_line(operation.problem, form)
 
 
 class Assembly:
@@ -174,7 +175,11 @@ class Assembly:
             build = state.start(Build(command, command.tag, primitive, self._phase(command, problem), problem))
             build.command = command
             if problem is None:
-                build.doubts.append("the command is cut off or of an unknown kind")
+                build.doubts.append(
+                    "the command is no plain one: taken as text"
+                    if refusal(command.text)
+                    else "the command is cut off or of an unknown kind"
+                )
         if problem is not None:
             build.type(problem.dtype, "command")
             if isinstance(problem, ConvProblem) and problem.solver_id:

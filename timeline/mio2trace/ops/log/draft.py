@@ -11,6 +11,8 @@ from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import LocalTime
 from mio2trace.model.miopen import Command, Entry, Message, OperationDirection
 from mio2trace.ops import values
+from mio2trace.ops.command import refusal
+from mio2trace.ops.driver_options import driver_line
 from mio2trace.ops.families.conv import ConvProblem
 from mio2trace.ops.families.elementwise import ActivProblem, OpTensorProblem, SoftmaxProblem
 from mio2trace.ops.families.fusion import FusionProblem
@@ -109,10 +111,16 @@ class _Meaning(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=1 << 13)
 def _meaning(problem: Problem) -> _Meaning:
     try:
-        command, reason = "./bin/MIOpenDriver " + problem.command("newest"), ""
+        command, reason = driver_line(problem), ""
     except CommandError as error:
         command, reason = None, str(error)
     return _Meaning(problem.gemm(), problem.flop(), problem.bytes_min(), command, reason, problem.check())
+
+
+def _nothing_told(build: Build) -> str:
+    """Why an operation without a problem has no command."""
+    reason = "" if build.command is None else refusal(build.command.text)
+    return f"no plain driver command: {reason}" if reason else "the log does not tell"
 
 
 @lru_cache(maxsize=1 << 13)
@@ -134,9 +142,7 @@ def finish(build: Build, source: int) -> Operation:
     problem = build.problem
     if problem is not None and build.dtype != problem.dtype:
         problem = _typed(problem, build.dtype)
-    meaning = (
-        _meaning(problem) if problem is not None else _Meaning(None, None, None, None, "the log does not tell", "")
-    )
+    meaning = _meaning(problem) if problem is not None else _Meaning(None, None, None, None, _nothing_told(build), "")
     doubts = [*build.doubts, meaning.doubt] if meaning.doubt else build.doubts
     if meaning.command is not None and build.dtype is None:
         doubts = [*doubts, "the data type is not known: the command assumes float"]

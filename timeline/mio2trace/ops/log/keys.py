@@ -16,7 +16,7 @@ _LAYOUT = re.compile(r"N[CDHW]{2,4}\w*|C[DHW]{2,3}N\w*")
 @lru_cache(maxsize=1 << 12)
 def find_db_key(text: str) -> ConvProblem | None:
     """``C-H-W-YxX-K-OH-OW-N-PxQ-UxV-LxJ-bias-layout[-layout-layout]-type-direction[_gG]``; with depth in 3-D."""
-    found = re.fullmatch(r"(\d[\dx-]*)-((?:[A-Z][A-Z]{2,}\w*-)+?)(\w+?)-([FBW])(?:_g(\d{1,6}))?(?:_.*)?", text)
+    found = re.fullmatch(r"([0-9][0-9x-]*)-((?:[A-Z][A-Z]{2,}\w*-)+?)(\w+?)-([FBW])(?:_g([0-9]{1,6}))?(?:_.*)?", text)
     if found is None:
         return None
     fields = found[1].split("-")
@@ -24,7 +24,7 @@ def find_db_key(text: str) -> ConvProblem | None:
     rank = at - 1
     if rank not in (2, 3) or len(fields) != 2 * rank + 8:
         return None
-    if not all(one.isdecimal() and len(one) < 10 for one in fields[at + 1 : at + 3 + rank]):
+    if not all(one.isascii() and one.isdecimal() and len(one) < 10 for one in fields[at + 1 : at + 3 + rank]):
         return None
     first, window = integers("-".join(fields[:at]).replace("-", " ")), integers(fields[at].replace("x", " "))
     out, n = fields[at + 1 : at + 2 + rank], fields[at + 2 + rank]
@@ -60,7 +60,7 @@ def network_config(text: str, direction: OperationDirection | None = None) -> Co
         end += 1
     rest = fields[end + 1 :]
     if len(rest) < 3 * rank + 1 or not all(
-        re.fullmatch(r"-?\d{1,9}", one) for one in fields[:at] + rest[: 3 * rank + 1]
+        re.fullmatch(r"-?[0-9]{1,9}", one) for one in fields[:at] + rest[: 3 * rank + 1]
     ):
         return None
     numbers = tuple(map(int, fields[:at]))

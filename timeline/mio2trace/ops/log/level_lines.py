@@ -53,9 +53,9 @@ _BY_ALGORITHM_WORD: tuple[tuple[str, str, OperationDirection | None], ...] = (
     ("miopenActivationForward", "activ", "forward"),
     ("miopenActivationBackward", "activ", "backward-data"),
 )
-_ASSIGNED = re.compile(r"(\w+) = (-?\d{1,18})")
+_ASSIGNED = re.compile(r"(\w+) = (-?[0-9]{1,18})")
 _SOLVER_ID = re.compile(r"solver_id = ([^,\s]+)")
-_CHOSEN_TEXT = re.compile(r"(\w+) Chosen Algorithm: (\S+) , (\d{1,18}), ")
+_CHOSEN_TEXT = re.compile(r"(\w+) Chosen Algorithm: (\S+) , ([0-9]{1,18}), ")
 _INVOKER = re.compile(r"problem (\S+) and (algorithm|solver) (\S+)")
 _REGISTERED = re.compile(r"Solver (\S+) registered as find 1.0 best for (\S+) in (\S+)")
 _INVOKER_REGISTERED = re.compile(r"for algorithm (\S+) and solver (\S+)")
@@ -244,7 +244,9 @@ class LevelLines:
         found = _SOLVER_ID.search(message.text)
         if found:
             build.solver = (
-                solver_name(int(found[1])) if found[1].isdigit() and len(found[1]) < 6 else found[1]
+                solver_name(int(found[1]))
+                if found[1].isascii() and found[1].isdecimal() and len(found[1]) < 6
+                else found[1]
             ) or None
 
     def _invoker(self, message: Message, build: Build | None) -> None:

@@ -41,11 +41,11 @@ class DescriptorTypes:
             lengths, strides = lists[0], lists[1] if len(lists) > 1 and len(lists[1]) == len(lists[0]) else ()
         else:
             names = [params.get(name, "") for name in ("n", "c", "h", "w")]
-            if not all(re.fullmatch(r"\d{1,12}", text) for text in names):
+            if not all(re.fullmatch(r"[0-9]{1,12}", text) for text in names):
                 return
             lengths = tuple(map(int, names))
             more = [params.get(name, "") for name in ("nStride", "cStride", "hStride", "wStride")]
-            strides = tuple(map(int, more)) if all(re.fullmatch(r"\d{1,12}", text) for text in more) else ()
+            strides = tuple(map(int, more)) if all(re.fullmatch(r"[0-9]{1,12}", text) for text in more) else ()
         for key in {(lengths, strides), (lengths, ())}:
             types = self._types.setdefault(key, [])
             if types[-1:] == [DTYPES[number]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from mio2trace.model.miopen import Command
-from mio2trace.ops.command import split, tag_direction
+from mio2trace.ops.command import tag_direction
+from mio2trace.ops.driver_options import first_word
 from mio2trace.ops.families.conv import ConvProblem
 from mio2trace.ops.families.elementwise import OpTensorProblem, SoftmaxProblem
 from mio2trace.ops.families.norm import BnormProblem, LrnProblem
@@ -21,8 +22,8 @@ _WORDS = ("conv", "pool", "bnorm", "activ", "softmax", "lrn", "rnn", "tensorop",
 
 def primitive_of(text: str) -> str:
     """The primitive of a command, by its base word."""
-    word = split(text)[0]
-    name = next((name for name in _WORDS if word.startswith(name)), word)
+    word = first_word(text)
+    name = next((name for name in _WORDS if word.startswith(name)), word or "command")
     return {"tensorop": "optensor", "CBAInfer": "fusion"}.get(name, name)
 
 

@@ -1,0 +1,132 @@
+"""What `mio2trace driver` offers to a shell, of logs that try to run something else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from mio2trace.cli import cli
+from mio2trace.ops.command import parse, refusal
+from mio2trace.ops.driver_options import CutError, NotPlainError, driver_line, split
+from mio2trace.ops.families.conv import ConvProblem
+from mio2trace.ops.families.elementwise import ActivProblem
+from mio2trace.ops.problem import CommandError
+
+from benchmarks.hostile_driver import COMMANDS, ENTRIES, batches, judged, offered, run_by_shell
+from tests.test_ops import entry, ops_of
+
+CONV = COMMANDS[0]
+
+
+def command(text: str) -> str:
+    return f"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver {text}\n"
+
+
+@pytest.mark.parametrize("options", [(), ("--form", "log")])
+def test_a_shell_runs_nothing_but_the_driver(options: tuple[str, ...]) -> None:
+    """Of 300 hostile logs every line that is offered runs, and nothing else does."""
+    for logs in batches(300, seed=12):
+        verdict = judged(logs, options)
+        assert verdict.faults == ()
+        assert verdict.recorded > 50
+        assert verdict.refused > 10
+
+
+def test_the_shell_test_sees_what_runs() -> None:
+    """The judge itself finds a file, an unknown program and a line that does not run."""
+    runs, faults = run_by_shell("./bin/MIOpenDriver conv -n 1; :>PWNED # 1 call\ntouch x\n")
+    assert runs == [["conv", "-n", "1"]]
+    assert any("PWNED" in fault for fault in faults)
+    assert any("touch" in fault for fault in faults)
+
+
+@pytest.mark.parametrize("value", [
+    "1; touch X; :", "1;touch${IFS}X;x", "`touch X`", "$(touch X)", "1|touch X", "1 & touch X", "1>X", "²", "٣", "0x1",
+    "9" * 4301, "", "1,", "'1'", '"1"', "\\1", "1#", "~", "*", "-", "--", "1e", "e1", "1e99999", "1_0", "\u202e1",
+])  # fmt: skip
+def test_an_entry_whose_value_is_none_has_no_command(value: str) -> None:
+    """A descriptor's text reaches a command as a number or not at all."""
+    log = entry("ActivationForward", activDesc=f"miopenActivationRELU, {value}, 1, 1,", xDesc="2, 6, 9, 8")
+    out, err = offered(log.encode())
+    assert out == ""
+    assert "no command for 1 x activ" in err
+
+
+@pytest.mark.parametrize("value", ["1", "-1.5", "0.0001", "1e-05", "+2", ".5", "1.", "nan", "inf", "-inf"])
+def test_a_number_of_an_entry_stands_in_its_command(value: str) -> None:
+    log = entry("ActivationForward", activDesc=f"miopenActivationRELU, {value}, 1, 1,", xDesc="2, 6, 9, 8")
+    assert f" -A {value} -B 1 -G 1" in offered(log.encode())[0]
+
+
+@pytest.mark.parametrize("text", [
+    CONV.replace("-m conv", "-m conv;touch"), CONV.replace("-n 2", "-n 2;touch${IFS}X;x"), CONV + " > X", CONV + " # x",
+    CONV.replace("-n 2", "-n ²"), CONV.replace("-n 2", "-n ٣"), CONV.replace("-n 2", "-n " + "9" * 4301),
+    CONV.replace("-n 2", "-n -F"), CONV + " --exec 1", CONV + " -- 1", CONV + " 1", CONV + " -m $(x)", "`x` -n 1",
+    CONV.replace("conv ", "conv;x "), CONV + " --in_layout ../../x", "sh -c x", CONV + " -t 1" * 2000,
+])  # fmt: skip
+def test_a_logged_command_that_is_not_plain_is_shown_and_counted(text: str) -> None:
+    """It is no problem and no command; what the log has is on standard error, on one line."""
+    assert refusal(text)
+    assert parse(text, "LogCmdConvolution") is None
+    out, err = offered(command(text).encode())
+    assert out == ""
+    assert "problem: logged command that is no plain one: shown as text, never offered" in err
+    assert text[:40] in err
+    assert len(max(err.splitlines(), key=len)) < 300
+
+
+@pytest.mark.parametrize("text", COMMANDS)
+def test_commands_as_the_library_prints_them_are_plain(text: str) -> None:
+    assert refusal(text) == ""
+    assert refusal(text.rpartition(" ")[0]) == ""
+
+
+def test_a_cut_command_is_told_from_one_that_is_not_plain() -> None:
+    with pytest.raises(CutError):
+        split("conv -n 1 -c")
+    with pytest.raises(NotPlainError) as caught:
+        split("conv -n 1 -c $(x)")
+    assert not isinstance(caught.value, CutError)
+
+
+def test_an_entry_keeps_its_command_when_the_logged_one_is_not_plain() -> None:
+    """The typed numbers of the entry are offered, the text beside them is not."""
+    api, values = ENTRIES[0]
+    log = entry(api, **values) + command(CONV + ";touch X")
+    out, err = offered(log.encode())
+    assert out.count("\n") == 1
+    assert "touch" not in out
+    assert "shown as text, never offered" in err
+
+
+def test_an_integer_beyond_the_librarys_makes_no_shape() -> None:
+    """A number that is too long is none, rather than its first digits."""
+    for lengths in ("{2, " + "1" * 4301 + ", 9, 8}, ", "{2, ٣, 9, 8}, ", "{2, 6; x, 9, 8}, "):
+        (operation,) = ops_of(entry("ActivationForward", activDesc="miopenActivationRELU, 1, 1, 1,", xDesc=lengths))
+        assert operation.input == ()
+        assert operation.command is None
+
+
+def test_what_no_family_should_say_is_refused_at_the_door() -> None:
+    """Whatever a problem's own text is, a line for a shell is looked at word by word."""
+    problem = ActivProblem(x=(1, 1, 1, 1), direction="forward", alpha="1 -A 1; x", beta="1", gamma="1")
+    with pytest.raises(CommandError, match="no plain driver command"):
+        driver_line(problem)
+    conv = ConvProblem(
+        x=(1, 1, 1, 1), w=(1, 1, 1, 1), pads=(0, 0), strides=(1, 1), dilations=(1, 1), direction="forward",
+        layouts=("$(x)", "", ""),
+    )  # fmt: skip
+    with pytest.raises(CommandError, match="in_layout"):
+        driver_line(conv)
+
+
+@pytest.mark.parametrize("name", ["-o", "$(x).log", "a\nb.log", "\x1b[31mred.log", "; touch X", "--form", "\u202eabc"])
+def test_a_file_of_any_name_is_read(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name is a name, and comes out without what steers a terminal."""
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text(command(CONV) + command(CONV + ";x"))
+    done = CliRunner().invoke(cli, ["driver", "--", name], catch_exceptions=False)
+    assert done.stdout.startswith("./bin/MIOpenDriver conv ")
+    assert all(line.isprintable() for line in done.stderr.splitlines())
+    assert [path.name for path in tmp_path.iterdir()] == [name]

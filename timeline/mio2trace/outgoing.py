@@ -1,0 +1,69 @@
+"""Text as it leaves the program: what comes from a file or a file's name neither steers nor breaks where it is shown.
+
+One rule for each place (docs/hostile-input.md): a terminal's line, a cell of CSV, a cell of Markdown, a line of JSON.
+"""
+
+from __future__ import annotations
+
+import re
+
+_FORMULA = "=+-@＝＋－＠"
+"""What a spreadsheet takes for the beginning of a formula, the wide signs where those are written."""
+_NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,4})?")
+_MARKUP = re.compile(r"[\\`*_{}\[\]<>|~#!&$]|(?<=:)//|(?<=[wW])\.|@")
+_NOT_JSON = re.compile(r"[^\x20-\x7e]")
+
+
+def visible(text: str) -> str:
+    """On one line, with what steers a terminal or hides in it written out: ``\\x1b``, ``\\n``, ``\\u202e``."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else _written(char) for char in text)
+
+
+def _written(char: str) -> str:
+    named = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(char)
+    if named is not None:
+        return named
+    number = ord(char)
+    if number < 0x100:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def shortened(text: str, length: int) -> str:
+    """At most so many characters."""
+    return text if len(text) <= length else text[: length - 3] + "..."
+
+
+def csv_text(text: str) -> str:
+    """As `visible`, with an apostrophe before what a spreadsheet would take for a formula; numbers stay numbers."""
+    first = text.lstrip()[:1]
+    if (first and first in _FORMULA and not _NUMBER.fullmatch(text)) or text[:1] in ("\t", "\r", "\n"):
+        text = "'" + text
+    return visible(text)
+
+
+def markdown_text(text: str) -> str:
+    """As `visible`, with what would be markup, HTML or a link taken as it stands."""
+    return _MARKUP.sub(_escaped, visible(text))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """HTML's own characters as entities, the rest behind a backslash."""
+    text = found[0]
+    return {"<": "&lt;", ">": "&gt;", "&": "&amp;", "//": "\\//"}.get(text, "\\" + text)
+
+
+def json_text(text: str) -> str:
+    """The same JSON, with what `visible` writes out as JSON's own escapes."""
+    return text if text.isprintable() else _NOT_JSON.sub(_json_escape, text)
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    char = found[0]
+    if char.isprintable():
+        return char
+    return "".join(f"\\u{int.from_bytes(pair):04x}" for pair in _pairs(char.encode("utf-16-be", "surrogatepass")))
+
+
+def _pairs(encoded: bytes) -> list[bytes]:
+    return [encoded[at : at + 2] for at in range(0, len(encoded), 2)]
