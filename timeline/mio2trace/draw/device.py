@@ -31,6 +31,8 @@ _HELP_NESTED = (
     "Kernels and copies (innermost) in what they were run for. Their arguments tell what each link rests on (layer_by, "
     "operation_by); what is not sure has sure = false."
 )
+_NO_TIME = "commands without length"
+_HELP_NO_TIME = "Kernels and copies that took no time by the device's clock, each when another of the same queue began."
 _HELP_OVERFLOW = "Kernels and copies that ran while others of the same queue did."
 _HELP_FOLDED = "What is not part of the iterations, on a track of its own as --fold asked for."
 
@@ -63,6 +65,7 @@ class DeviceSide:
         self._names: dict[object, tuple[object, str, dict[str, Any]]] = {}
         self._outputs = {layer.index: layer.output for layer in alignment.net.layers}
         self.commands = Commands(alignment, self._operations)
+        self._bare: set[_Lane] = set()
         self._lanes = self._pack()
         self.process_of: dict[int, int] = {}
         self._tracks: dict[_Lane, int] = {}
@@ -100,8 +103,13 @@ class DeviceSide:
                 rows.setdefault((folded, enqueue.queue), []).append(position)
         order = ["", *_FOLDED]
         ordered = {row: rows[row] for row in sorted(rows, key=lambda row: (order.index(row[0]), row[1]))}
-        lanes = packed(self._alignment.profile.enqueues, ordered)
-        return {(queue, lane, folded): positions for (folded, queue), lane, positions in lanes}
+        lanes: dict[_Lane, list[int]] = {}
+        for lane in packed(self._alignment.profile.enqueues, ordered):
+            folded, queue = lane.row
+            lanes[queue, lane.number, folded] = lane.positions
+            if lane.bare:
+                self._bare.add((queue, lane.number, folded))
+        return lanes
 
     def _folded(self, position: int) -> str:
         """On which of the tracks for what is folded an enqueue is drawn."""
@@ -149,21 +157,23 @@ class DeviceSide:
 
     def tracks(self) -> list[Track]:
         several = len({queue for queue, _, _ in self._lanes}) > 1
-        what = self._what()
         result = []
-        for queue, lane, folded in self._shown_lanes():
+        for key in self._shown_lanes():
+            queue, lane, folded = key
+            what = _NO_TIME if key in self._bare else self._what()
             name = f"Queue {queue}: {what}" if several else what[0].upper() + what[1:]
             if folded:
                 name = f"{_FOLDED[folded]}, queue {queue}" if several else _FOLDED[folded]
                 name += f": {what}"
-            track = self._tracks[queue, lane, folded]
+            help_ = _HELP_OVERFLOW if lane else _HELP_FOLDED if folded else _HELP_NESTED
+            track = self._tracks[key]
             result.append(
                 Track(
                     id=track,
                     process=self.process_of[self._device_of.get(queue, 0)],
-                    name=f"{name} ({lane + 1})" if lane else name,
+                    name=f"{name} ({lane + 1})" if lane and key not in self._bare else name,
                     sort=track,
-                    description=_HELP_OVERFLOW if lane else _HELP_FOLDED if folded else _HELP_NESTED,
+                    description=_HELP_NO_TIME if key in self._bare else help_,
                 )
             )
         return result
@@ -178,9 +188,7 @@ class DeviceSide:
         if chosen is None:
             return list(self._lanes)
         return [
-            lane
-            for lane, positions in self._lanes.items()
-            if next(self._lane(self._tracks[lane], self._device_of.get(lane[0], 0), positions, 0), None) is not None
+            lane for lane, positions in self._lanes.items() if next(self._lane(lane, positions, 0), None) is not None
         ]
 
     def _what(self) -> str:
@@ -190,7 +198,7 @@ class DeviceSide:
 
     def events(self, origin: int) -> Iterator[Slice]:
         for lane in self._shown_lanes():
-            yield from self._lane(self._tracks[lane], self._device_of.get(lane[0], 0), self._lanes[lane], origin)
+            yield from self._lane(lane, self._lanes[lane], origin)
 
     def rows(self) -> Iterator[tuple[int, int, Sequence[int], Sequence[int]]]:
         """(device, operation or `NONE`, positions, those of them that are drawn) of unbroken rows, if any is drawn."""
@@ -223,12 +231,18 @@ class DeviceSide:
             for device, lanes in sorted(found.items())
         }
 
-    def _lane(self, track: int, device: int, positions: Sequence[int], origin: int) -> Iterator[Slice]:
+    def _lane(self, lane: _Lane, positions: Sequence[int], origin: int) -> Iterator[Slice]:
         """Passes, the layers in them, and their kernels; a container spans an unbroken row of its enqueues."""
+        track, device = self._tracks[lane], self._device_of.get(lane[0], 0)
         placement = self._alignment.placement
         operation_of = self._alignment.links.operation_of if self._alignment.links.found else None
         shift = self._base.shift.get(device, 0) - origin
         drawn = None if self._chosen is None else self._chosen.drawn
+        if lane in self._bare:
+            for position in positions:
+                if drawn is None or drawn[position]:
+                    yield self.commands.slice(track, shift, position)
+            return
         for pass_, *in_pass in unbroken(placement.pass_of, positions, 0, len(positions)):
             first, last, cut = self._narrowed(positions, *in_pass)
             if pass_ != NONE and self._is_shown(positions, first, last):

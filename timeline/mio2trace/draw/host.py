@@ -10,13 +10,14 @@ from mio2trace.draw.base import TimeBase
 from mio2trace.draw.calls import HostSpan, call_spans
 from mio2trace.draw.commands import short_name
 from mio2trace.draw.device import DeviceSide
+from mio2trace.draw.host_layers import host_layers
 from mio2trace.draw.lanes import packed_spans
 from mio2trace.draw.selection import Chosen
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Enqueue, HostCall
 from mio2trace.notes import Notes
-from mio2trace.trace import NO_ARGS, Event, Flow, Process, Slice, Track
+from mio2trace.trace import Event, Flow, Process, Slice, Track
 
 _API = 1
 _LAYERS = 2
@@ -75,6 +76,7 @@ class HostSide:
         if calls_drawn:
             self._enqueues = [e for e in profile.enqueues if e.host_start_ns is not None and e.host_end_ns is not None]
         self._others = [c for c in profile.host_calls if _times(c) is not None] if calls_drawn else []
+        self._earliest = -(1 << 62)
         self._runs = [run for run in alignment.placement.runs if _span(run) is not None] if related else []
         self._passes: dict[int, tuple[int, int]] = {}
         for run in self._runs:
@@ -97,6 +99,7 @@ class HostSide:
     def show_only(self, chosen: Chosen) -> None:
         """Draw no more than that from now on."""
         self._chosen = chosen
+        self._earliest = self._first_call()
         self._enqueues = [e for e in self._enqueues if e.call_index in chosen.calls]
         self._others = [] if chosen.longest_only else [c for c in self._others if self._is_shown(*self._drawn(c))]
         number_of = {id(run): number for number, run in enumerate(self._alignment.placement.runs)}
@@ -176,6 +179,12 @@ class HostSide:
         assert at is not None
         return at
 
+    def _first_call(self) -> int:
+        """When the first of the calls begins: those after it, drawn with it or alone, begin no earlier."""
+        first = min((calls[0] for calls in (self._enqueues, self._others) if calls), key=_in_order, default=None)
+        times = None if first is None else _times(first)
+        return -(1 << 62) if times is None else self._axis(times[0])
+
     def _bounds(self) -> Iterator[int]:
         """Times that the whole host's side lies between, among others."""
         for spans in (self._enqueues, self._others):
@@ -248,44 +257,11 @@ class HostSide:
         yield from self._api(origin)
 
     def _layers(self, origin: int) -> Iterator[Slice]:
-        """Layers whose host span is known, inside their passes. What overlaps is clipped: containers may be."""
-        placement = self._alignment.placement
-        track = self._track(_LAYERS)
-        by_pass: dict[int, list[tuple[int, int, LayerRun]]] = {}
+        spans = []
         for run in self._runs:
             start, end = _span(run) or (0, 0)
-            by_pass.setdefault(run.pass_, []).append((self._axis(start), self._axis(end), run))
-        for layers in by_pass.values():
-            layers.sort(key=lambda layer: layer[:2])
-        shared: dict[tuple[int, str, int | None], dict[str, Any]] = {}
-        done = -(1 << 62)
-        for number, layers in sorted(by_pass.items(), key=lambda item: self._passes[item[0]]):
-            pass_ = placement.passes[number]
-            first, last = self._passes[number]
-            begin, until, cut = self._clipped(first, last)
-            begin = max(done, begin)
-            until = max(begin, until)
-            iteration = {} if pass_.iteration is None else {"iteration": pass_.iteration}
-            args = iteration if pass_.direction is None else {"direction": pass_.direction, **iteration}
-            yield Slice(track, begin - origin, until - begin, pass_.name, "pass", {**args, **cut})
-            done = begin
-            for first, last, run in layers:
-                start, end, cut = self._clipped(first, last)
-                start = max(start, done)
-                done = max(start, end)
-                key = (run.layer_index, run.direction, run.printed_ns)
-                same = shared.get(key)
-                if same is None:
-                    same = shared[key] = {
-                        "layer": run.layer,
-                        "layer_index": run.layer_index,
-                        "direction": run.direction,
-                    }
-                    if run.printed_ns is not None:
-                        same["printed_ns"] = run.printed_ns
-                own = {**iteration, **cut} if cut else iteration or NO_ARGS
-                yield Slice(track, start - origin, done - start, run.layer, "layer", own, same)
-            done = until
+            spans.append((self._axis(start), self._axis(end), run))
+        return host_layers(self._alignment.placement, spans, self._passes, self._clipped, self._track(_LAYERS), origin)
 
     def _clipped(self, start: int, end: int) -> tuple[int, int, dict[str, Any]]:
         """The part of a span in the window that is drawn, and what its slice says where that is not all of it."""
@@ -295,10 +271,10 @@ class HostSide:
     def _placed(self) -> Iterator[tuple[Enqueue | HostCall, int, int]]:
         """The API calls in order, with their times on the axis."""
         offset = self._offset
-        done = -(1 << 62)
+        done = self._earliest
         calls: list[Enqueue | HostCall] = [*self._enqueues, *self._others]
         if self._others:
-            calls.sort(key=lambda call: call.call_index)
+            calls.sort(key=_in_order)
         for call in calls:
             if isinstance(call, Enqueue):
                 start, end = call.host_start_ns or 0, call.host_end_ns or 0
@@ -374,6 +350,10 @@ def _was_set_back(enqueues: Sequence[Enqueue]) -> bool:
         elif start is not None and start < latest - DISORDER_NS:
             return True
     return False
+
+
+def _in_order(call: Enqueue | HostCall) -> int:
+    return call.call_index
 
 
 def _times(call: Enqueue | HostCall) -> tuple[int, int] | None:

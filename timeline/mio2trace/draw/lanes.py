@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from heapq import heappop, heappush
+from typing import Generic, NamedTuple, TypeVar
 
 from mio2trace.model.profile import Enqueue
 
@@ -11,11 +12,24 @@ T = TypeVar("T")
 Row = TypeVar("Row")
 
 
-def packed(enqueues: Sequence[Enqueue], rows: Mapping[Row, list[int]]) -> Iterator[tuple[Row, int, list[int]]]:
-    """(row, lane, positions in order of start) of each row of positions; lanes beyond 0 only where it overlaps."""
+class Lane(NamedTuple, Generic[Row]):
+    """Positions in order of start. ``bare``: commands without length, each at the start of one in another lane."""
+
+    row: Row
+    number: int
+    bare: bool
+    positions: list[int]
+
+
+def packed(enqueues: Sequence[Enqueue], rows: Mapping[Row, list[int]]) -> Iterator[Lane[Row]]:
+    """The lanes of each row of positions; beyond 0 only where it overlaps.
+
+    Whatever the times are, no two of a lane that is not bare start at once, and none starts before the last one ended:
+    an unbroken part of such a lane can be enclosed, and no other part reaches into it.
+    """
     for row, positions in rows.items():
         if _in_a_row(enqueues, positions):
-            yield row, 0, positions
+            yield Lane(row, 0, False, positions)
             continue
 
         def span(position: int) -> tuple[int, int]:
@@ -23,34 +37,53 @@ def packed(enqueues: Sequence[Enqueue], rows: Mapping[Row, list[int]]) -> Iterat
             assert start is not None and end is not None
             return start, end
 
-        for lane, found in enumerate(packed_spans(positions, span)):
-            yield row, lane, found
+        with_room: list[int] = []
+        bare: list[int] = []
+        begun: int | None = None
+        for position in sorted(positions, key=lambda position: _longest_first(span(position))):
+            start, end = span(position)
+            (bare if start == end == begun else with_room).append(position)
+            begun = start
+        lanes = packed_spans(with_room, span)
+        for number, lane in enumerate(lanes):
+            yield Lane(row, number, False, lane)
+        if bare:
+            yield Lane(row, len(lanes), True, bare)
 
 
 def packed_spans(items: Sequence[T], span: Callable[[T], tuple[int, int]]) -> list[list[T]]:
-    """Lanes of items in order of start, each in the first that is free."""
+    """Lanes of items by start, of one start the longest first; each in the first lane that is free."""
     lanes: list[list[T]] = []
     free: list[int] = []
-    for item in sorted(items, key=span):
+    taken: list[tuple[int, int]] = []  # (until when, lane)
+    for item in sorted(items, key=lambda item: _longest_first(span(item))):
         start, end = span(item)
-        lane = next((lane for lane, until in enumerate(free) if until <= start), len(free))
-        if lane == len(free):
-            free.append(end)
+        while taken and taken[0][0] <= start:
+            heappush(free, heappop(taken)[1])
+        if free:
+            lane = heappop(free)
+        else:
+            lane = len(lanes)
             lanes.append([])
-        free[lane] = end
+        heappush(taken, (end, lane))
         lanes[lane].append(item)
     return lanes
 
 
+def _longest_first(span: tuple[int, int]) -> tuple[int, int]:
+    return span[0], -span[1]
+
+
 def _in_a_row(enqueues: Sequence[Enqueue], positions: Sequence[int]) -> bool:
     """Whether these enqueues, in call order, ran one after another: then they need no sorting and one lane."""
-    done = -1
+    begun: int | None = None
+    done = enqueues[positions[0]].start_ns if positions else None
     for position in positions:
         enqueue = enqueues[position]
         start, end = enqueue.start_ns, enqueue.end_ns
-        if start is None or end is None or start < done:
+        if start is None or end is None or done is None or start < done or start == begun or end < start:
             return False
-        done = end
+        begun, done = start, end
     return True
 
 
