@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from mio2trace import convert
 from mio2trace.cli import cli
 
 from benchmarks.attribution import names, samples
@@ -70,6 +71,23 @@ def test_times_are_those_of_the_true_kernels(name: str) -> None:
         else:
             assert "gflops" not in row
     assert sum(row.get("kernel_ns", 0) for row in rows("ops", *files)) == sum(time.values())
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", SETS)
+def test_an_operation_has_one_name(name: str) -> None:
+    """Its slices on device and host, in rows by name too, are called what the table calls it."""
+    files = FOLDER / name / "run.log", FOLDER / name / "prof.json"
+    names = {row["operation"]: row["name"] for row in rows("ops", *map(str, files))}
+    out = io.BytesIO()
+    convert(*files, output=out, tracks=("operations",))
+    named = [
+        (event["args"]["operation"], event["name"])
+        for event in json.loads(out.getvalue())["traceEvents"]
+        if event.get("cat") in ("operation", "call") and "operation" in event.get("args", {})
+    ]
+    assert len(named) > len(names) / 2
+    assert [(index, names[index]) for index, _ in named] == named
 
 
 @pytest.mark.shared

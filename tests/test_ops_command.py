@@ -76,7 +76,10 @@ def test_one_row_an_operation_with_every_column(log: str) -> None:
     assert done.stdout.count("operation,line,api") == 1
     assert [row["operation"] for row in rows] == list("012345")
     assert rows[0]["input"] == "2x6x9x8"
-    assert rows[0]["problem"] == "Conv fwd 2x6x9x8 -> 2x10x5x6 k3x3 s2x1 p1x0 g2"
+    assert rows[0]["problem"] == "Conv fwd 2x6x9x8 -> 2x10x5x6 k3x3 s2x1 g2 p1x0"
+    assert [rows[at]["name"] for at in (0, 2)] == [
+        "Conv fwd 2x6x9x8 -> 2x10x5x6 k3x3 s2x1 g2", "Find Conv fwd 2x6x9x8 -> 2x10x5x4 k3x5 s2x1",
+    ]  # fmt: skip
     assert [rows[0][name] for name in ("M", "N", "K", "batch")] == ["5", "30", "27", "4"]
     assert rows[0]["dtype"] == ""
     assert [row["phase"] for row in rows] == ["run", "run", "find", "run", "run", "run"]
@@ -98,9 +101,9 @@ def test_json_has_the_gemm_as_an_object_and_no_empty_keys(log: str) -> None:
 def test_groups(log: str) -> None:
     rows = json.loads(run(log, "--format", "json", "--phase", "run", "--group-by", "problem").stdout)
     assert [(row["count"], row["problem"]) for row in rows] == [
-        (3, "Conv fwd 2x6x9x8 -> 2x10x5x6 k3x3 s2x1 p1x0 g2"),
+        (3, "Conv fwd 2x6x9x8 -> 2x10x5x6 k3x3 s2x1 g2 p1x0"),
         (1, "Conv fwd 2x6x9x8 -> 2x10x5x4 k3x5 s2x1 p1x0"),
-        (1, "BatchNorm spatial training fwd 2x6x9x8"),
+        (1, "BatchNorm fwd 2x6x9x8 spatial training"),
     ]
     assert rows[0]["flop"] == 2 * 2 * 10 * 30 * 3 * 9
     assert "line" not in rows[0]
@@ -156,7 +159,7 @@ def test_commands_and_gzip_and_standard_input(tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(text.encode()))
     plain = run("-", stdin=text.encode()).stdout
     assert plain == run(str(packed)).stdout
-    assert "AvgPool fwd 2x6x9x8 -> 2x6x5x5 k3x4 s2x1 p1x0" in plain
+    assert "Pool fwd 2x6x9x8 -> 2x6x5x5 k3x4 s2x1 p1x0 average" in plain
     both = json.loads(run(str(packed), "-", "--format", "json", stdin=text.encode()).stdout)
     assert [row["file"] for row in both] == ["log.gz"] * 3 + ["standard input"] * 3
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from mio2trace.ops.families.conv import DEFAULT_LAYOUT
 from mio2trace.ops.operation import Operation
-from mio2trace.ops.values import shape_text
+from mio2trace.ops.values import Shape, shape_text
 
 _NAMES = {
     "conv": "Conv",
@@ -31,28 +34,60 @@ _TWO_WAYS = frozenset(("conv", "fusion"))
 
 
 def operation_name(operation: Operation) -> str:
-    """``Conv fwd 64x64x56x56 -> 64x256x56x56 k1x1``; searches begin with ``Find``."""
-    words = [operation_type(operation)]
-    if operation.input:
-        words.append(shape_text(operation.input))
-        if operation.output and operation.output != operation.input:
-            words += ["->", shape_text(operation.output)]
-    kernel = operation.weights[2:] if operation.primitive in _TWO_WAYS else operation.window
-    if kernel:
-        words.append(f"k{shape_text(kernel)}")
-    for letter, values, usual in (("s", operation.stride, 1), ("d", operation.dilation, 1)):
-        if any(value != usual for value in values):
-            words.append(letter + (str(values[0]) if len(set(values)) == 1 else shape_text(values)))
-    if operation.groups is not None and operation.groups > 1:
-        words.append(f"g{operation.groups}")
+    """``Conv fwd 64x64x56x56 -> 64x256x56x56 k1x1``; searches begin with ``Find``.
+
+    The same in every trace, table and query. k is the window, s stride, d dilation, g groups, each left out where it is
+    the usual one.
+    """
+    words = [operation_type(operation), *_shapes(operation)]
+    return " ".join(words)
+
+
+def problem_name(operation: Operation) -> str:
+    """Its name, and what else tells its problem from others, searched or run.
+
+    p is the pad; then the mode, the data type unless it is float or unknown, the layout unless it is the usual one.
+    """
+    words = [_kind(operation), *_shapes(operation)]
+    if any(operation.pad):
+        words.append(f"p{_short(operation.pad)}")
+    if operation.mode and operation.mode != "convolution":
+        words.append(operation.mode)
+    if operation.dtype not in (None, "float"):
+        words.append(str(operation.dtype))
+    if operation.layout and operation.layout != DEFAULT_LAYOUT.get(len(operation.input) - 2):
+        words.append(operation.layout)
     return " ".join(words)
 
 
 def operation_type(operation: Operation) -> str:
     """``Conv fwd``, ``Find Conv bwd weights``: what the names of like operations begin with."""
-    words = ["Find"] if operation.phase == "find" else []
-    words.append(_NAMES.get(operation.primitive, operation.primitive))
-    if operation.direction is not None:
-        short = _DIRECTIONS[operation.direction]
-        words.append(short if operation.primitive in _TWO_WAYS else short.partition(" ")[0])
-    return " ".join(words)
+    return f"Find {_kind(operation)}" if operation.phase == "find" else _kind(operation)
+
+
+def _kind(operation: Operation) -> str:
+    kind = _NAMES.get(operation.primitive, operation.primitive)
+    if operation.direction is None:
+        return kind
+    direction = _DIRECTIONS[operation.direction]
+    return f"{kind} {direction if operation.primitive in _TWO_WAYS else direction.partition(' ')[0]}"
+
+
+def _shapes(operation: Operation) -> Iterator[str]:
+    if operation.input:
+        yield shape_text(operation.input)
+        if operation.output and operation.output != operation.input:
+            yield from ("->", shape_text(operation.output))
+    window = operation.weights[2:] if operation.primitive in _TWO_WAYS else operation.window
+    if window:
+        yield f"k{shape_text(window)}"
+    for letter, sizes in (("s", operation.stride), ("d", operation.dilation)):
+        if any(size != 1 for size in sizes):
+            yield letter + _short(sizes)
+    if operation.groups is not None and operation.groups > 1:
+        yield f"g{operation.groups}"
+
+
+def _short(sizes: Shape) -> str:
+    """Equal sizes as one."""
+    return str(sizes[0]) if len(set(sizes)) == 1 else shape_text(sizes)

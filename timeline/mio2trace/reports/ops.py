@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mio2trace.ops.families.conv import DEFAULT_LAYOUT
 from mio2trace.ops.families.norm import BnormProblem
+from mio2trace.ops.naming import operation_name, problem_name
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.values import Shape, shape_text
 from mio2trace.reports.tables import Cell, Row, Table
 
 COLUMNS = (
-    "operation", "line", "api", "primitive", "direction", "phase", "problem", "input", "weights", "output", "pad",
-    "stride", "dilation", "groups", "mode", "window", "dtype", "dtype_by", "layout", "algorithm", "solver",
+    "operation", "line", "api", "primitive", "direction", "phase", "name", "problem", "input", "weights", "output",
+    "pad", "stride", "dilation", "groups", "mode", "window", "dtype", "dtype_by", "layout", "algorithm", "solver",
     "workspace_bytes", "M", "N", "K", "batch", "flop", "bytes_min", "command", "command_reason", "doubts",
 )  # fmt: skip
 """Of every row, in order; with several files ``file`` stands before them."""
@@ -30,48 +30,6 @@ SEED_COLUMNS = (
 )  # fmt: skip
 _SEED_POOLS = {"max": "MaxPool", "average": "AvgPool", "average-inclusive": "AvgPool"}
 
-_NAMES = {
-    "conv": "Conv", "bnorm": "BatchNorm", "activ": "Activation", "softmax": "Softmax", "lrn": "LRN", "rnn": "RNN",
-    "fusion": "Fusion", "bias": "Bias", "optensor": "OpTensor", "settensor": "SetTensor", "scaletensor": "ScaleTensor",
-    "transformtensor": "TransformTensor", "reduce": "Reduce",
-}  # fmt: skip
-_POOLS = {"max": "MaxPool", "average": "AvgPool", "average-inclusive": "AvgPool inclusive"}
-_DIRECTIONS = {"forward": "fwd", "backward-data": "bwd", "backward-weights": "wrw"}
-
-
-def name(operation: Operation) -> str:
-    """What a person calls the problem: ``Conv fwd 64x64x56x56 -> 64x256x56x56 k1x1 s2x2``.
-
-    k is the window, s stride, p pad, d dilation, g groups, each left out at its default; then the data type unless
-    it is float or unknown, and the layout unless it is the usual one.
-    """
-    words = [_NAMES.get(operation.primitive, operation.primitive)]
-    conv = operation.primitive == "conv"
-    if operation.primitive == "pool":
-        words = [_POOLS.get(operation.mode or "", "Pool")]
-    elif operation.mode and operation.mode != "convolution":
-        words.append(operation.mode)
-    if operation.direction is not None:
-        words.append(_DIRECTIONS[operation.direction])
-    if operation.input:
-        words.append(shape_text(operation.input))
-        if operation.output and (operation.output != operation.input or conv):
-            words.append("-> " + shape_text(operation.output))
-    window = operation.weights[2:] if operation.pad else operation.window
-    for letter, shape, usual in (
-        ("k", operation.window or window, -1), ("s", operation.stride, 1), ("p", operation.pad, 0),
-        ("d", operation.dilation, 1),
-    ):  # fmt: skip
-        if any(one != usual for one in shape):
-            words.append(letter + shape_text(shape))
-    if (operation.groups or 1) > 1:
-        words.append(f"g{operation.groups}")
-    if operation.dtype not in (None, "float"):
-        words.append(str(operation.dtype))
-    if operation.layout and operation.layout != DEFAULT_LAYOUT.get(len(operation.input) - 2):
-        words.append(operation.layout)
-    return " ".join(words)
-
 
 def row(operation: Operation) -> dict[str, Cell]:
     """The cells of an operation. Shapes are ``64x3x224x224``; ``batch`` is there when it is more than one."""
@@ -83,7 +41,8 @@ def row(operation: Operation) -> dict[str, Cell]:
         "primitive": operation.primitive,
         "direction": operation.direction,
         "phase": operation.phase,
-        "problem": name(operation),
+        "name": operation_name(operation),
+        "problem": problem_name(operation),
         "input": _shape(operation.input),
         "weights": _shape(operation.weights),
         "output": _shape(operation.output),
