@@ -225,21 +225,23 @@ PATTERNS: tuple[_Pattern, ...] = (
 FFT_SEQUENCE = ("fwd_in", "fwd_we", "transpose_in", "transpose_we", "cgemm", "transpose_out", "inv_out")
 """The seven launches ``MIOpenConvFFT_<...>`` of one FFT convolution, in that order."""
 
-_SCOPE = re.compile(r"^(?:[A-Za-z_]\w*::|\(anonymous namespace\)::)+")
+_SCOPE = re.compile(r"^(?:[A-Za-z_]\w*+::|\(anonymous namespace\)::)+")
+_LENGTH = re.compile(r"\d{1,4}")
+_ARGUMENTS = re.compile(r"[<(]")
 
 
 def normalise(name: str) -> str:
     """The name without clone suffix, return type, namespace and template arguments; mangled names: the last part."""
     name = name.removesuffix(" [clone .kd]").removesuffix(".kd").strip()
     if name.startswith("_Z"):
-        last, rest = "", name[2:].lstrip("NK")
-        while (found := re.match(r"(\d{1,4})", rest)) is not None:
-            size = int(found[1])
-            rest = rest[found.end() :]
-            last, rest = rest[:size], rest[size:]
+        last = ""
+        at = len(name) - len(name[2:].lstrip("NK"))
+        while (found := _LENGTH.match(name, at)) is not None:
+            at = found.end() + int(found[0])
+            last = name[found.end() : at]
         return last or name
     name = name.removeprefix("void ")
-    head = re.split(r"[<(]", name.replace("(anonymous namespace)::", ""), maxsplit=1)[0]
+    head = _ARGUMENTS.split(name.replace("(anonymous namespace)::", ""), maxsplit=1)[0]
     return _SCOPE.sub("", head).strip() or name
 
 

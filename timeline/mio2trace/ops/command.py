@@ -15,6 +15,8 @@ from mio2trace.ops.values import integers
 
 _TYPES = (("bfp16fp32", "bfloat16"), ("fp16fp32", "half"), ("bfp16", "bfloat16"), ("fp16", "half"), ("int8", "int8"),
           ("fp32", "float"), ("fp64", "double"))  # fmt: skip
+_NEWEST_BNORM = re.compile(r"bnorm.* -r 1 -s 1|bnorm.* -b 1 -s 1 --layout")
+_SECOND_OR_FOURTH = re.compile(r" -F [24]\b")
 _TAG_DIRECTION: tuple[tuple[str, OperationDirection], ...] = (
     ("BackwardWeights", "backward-weights"),
     ("BackwardBias", "backward-weights"),
@@ -136,11 +138,11 @@ def parse(text: str, tag: str = "") -> Problem | None:
 
 
 _MARKS: tuple[tuple[Form, Callable[[str, str], bool]], ...] = (
-    ("newest", lambda tag, text: bool(re.match(r"bnorm.* -r 1 -s 1|bnorm.* -b 1 -s 1 --layout", text))),
+    ("newest", lambda tag, text: bool(_NEWEST_BNORM.match(text))),
     ("6.3", lambda tag, text: text.startswith("bnorm") and "--layout" in text),
     ("5.4", lambda tag, text: "--input " in text or tag == "LogCmdFindConvolution"),
     ("2.3", lambda tag, text: tag in ("Pooling_logging_cmd", "LogCmdBNorm", "LogCmdActivation", "LogCmdSoftmax")),
-    ("2.1", lambda tag, text: tag == "LogCmdConvolution" and bool(re.search(r" -F [24]\b", text))),
+    ("2.1", lambda tag, text: tag == "LogCmdConvolution" and bool(_SECOND_OR_FOURTH.search(text))),
     ("2.0", lambda tag, text: tag.startswith("LogCmd") or " -F " in text),
     ("1.7", lambda tag, text: tag.startswith("miopen") and " -g " in text),
 )

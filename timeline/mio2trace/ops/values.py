@@ -31,7 +31,12 @@ TENSOR_OPS = ("add", "mul", "min", "max")
 _INTS = re.compile(r"-?[0-9]+")  # ASCII's digits: the library prints no others
 _ONLY_INTS = re.compile(r"[-0-9,\s]*")
 _LONGEST_INT = 19
-_GROUPS = re.compile(r"\{([^{}]*)\}|([^,{}]+)")
+_BRACED = re.compile(r"\{([^{}]*+)\}")
+_CAST = re.compile(r"cast_type: (?:miopen)?(\w+)")
+_LENGTHS = re.compile(r"\s*+[0-9]{1,18}(?:\s*+,\s*+[0-9]{1,18})*+\s*+,?\s*+")
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
+_SHORT_NUMBER = re.compile(r"-?[0-9]{1,18}")
+_GROUPS = re.compile(r"\{([^{}]*+)\}|([^,{}]++)")
 # Windows pads to 16 digits, and no address there uses them all (miopen-log.md 2.4)
 _POINTER = re.compile(r"0x[0-9a-fA-F]{1,16}|0[0-9A-F]{15}")
 
@@ -66,18 +71,18 @@ def integers(text: str) -> Shape:
 def tensor(text: str) -> Tensor | None:
     """``n, c, h, w`` or ``{n, c, h, w}, {strides}, packed,`` (miopen-log.md 4.3); None when empty or something else."""
     if "{" in text:
-        groups = re.findall(r"\{([^{}]*)\}", text)
+        groups = _BRACED.findall(text)
         if not groups or not _ONLY_INTS.fullmatch(groups[0]):
             return None
         lengths = integers(groups[0])
         if not lengths:
             return None
         strides = integers(groups[1]) if len(groups) > 1 else ()
-        cast = re.search(r"cast_type: (?:miopen)?(\w+)", text)
+        cast = _CAST.search(text)
         if min(lengths, default=0) < 0:
             return None
         return Tensor(lengths, strides if len(strides) == len(lengths) else (), cast[1] if cast else "")
-    if not re.fullmatch(r"\s*[0-9]{1,18}(?:\s*,\s*[0-9]{1,18})*\s*,?\s*", text) or "," not in text:
+    if not _LENGTHS.fullmatch(text) or "," not in text:
         return None
     return Tensor(integers(text))
 
@@ -148,7 +153,7 @@ def conv_descriptor(text: str) -> ConvDescriptor | None:
     if not all(map(_ONLY_INTS.fullmatch, braces)):
         return None
     lists = [integers(part) for part in braces]
-    numbers = [int(word) for word in words if re.fullmatch(r"-?[0-9]{1,18}", word)]
+    numbers = [int(word) for word in words if _SHORT_NUMBER.fullmatch(word)]
     mode = "transpose" if any("ranspose" in word for word in words) else "convolution"
     if lists:
         if len(lists) < 3 or not len(lists[0]) == len(lists[1]) == len(lists[2]) or not lists[0]:
@@ -238,7 +243,7 @@ def pointer(text: str) -> int:
 
 def number(text: str | None) -> int | None:
     """A decimal integer of sane length."""
-    return int(text) if text is not None and re.fullmatch(r"-?[0-9]{1,19}", text) else None
+    return int(text) if text is not None and _NUMBER.fullmatch(text) else None
 
 
 def shape_text(shape: Shape) -> str:

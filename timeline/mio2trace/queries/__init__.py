@@ -6,6 +6,9 @@ import re
 from importlib import resources
 from typing import NamedTuple
 
+_QUERY = re.compile(r"(?m)^-- query: *")
+_COMMENT = re.compile(r"(?m)^--.*\n")
+
 
 class Query(NamedTuple):
     """A query: what it is called, what it answers in one line, and its SQL, which needs the prelude."""
@@ -22,17 +25,17 @@ def text() -> str:
 
 def prelude() -> list[str]:
     """Statements that every query needs before it: they make the views that the file documents."""
-    head = re.split(r"(?m)^-- query: *", text())[0]
-    statements = re.sub(r"(?m)^--.*\n", "", head).split(";")
+    head = _QUERY.split(text())[0]
+    statements = _COMMENT.sub("", head).split(";")
     return [statement.strip() for statement in statements if statement.strip()]
 
 
 def shipped() -> dict[str, Query]:
     """The queries by name, in the file's order."""
     found = {}
-    for block in re.split(r"(?m)^-- query: *", text())[1:]:
+    for block in _QUERY.split(text())[1:]:
         name, _, rest = block.partition("\n")
         about = " ".join(line[2:].strip() for line in rest.splitlines() if line.startswith("--"))
-        sql = re.sub(r"(?m)^--.*\n", "", rest).strip().removesuffix(";")
+        sql = _COMMENT.sub("", rest).strip().removesuffix(";")
         found[name.strip()] = Query(name.strip(), about, sql)
     return found

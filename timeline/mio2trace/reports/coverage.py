@@ -20,8 +20,9 @@ COLUMNS = (
 )  # fmt: skip
 
 _NO_OPERATION = re.compile(
-    r"miopen(?:Create|Destroy|Set|Get|Query|Compile|Init|Enable|Load|Save|Derive|Backend|Fusion)\w*"
-    r"|miopen\w*(?:WorkSpace|Workspace|Solution)\w*"
+    r"miopen(?=\w*+\Z)"  # so that what follows a word never fails
+    r"(?:(?:Create|Destroy|Set|Get|Query|Compile|Init|Enable|Load|Save|Derive|Backend|Fusion)\w*"
+    r"|\w*(?:WorkSpace|Workspace|Solution)\w*)"
 )
 """Calls that neither compute nor search (miopen-log.md 5.7): their parameters are all that there is to know."""
 

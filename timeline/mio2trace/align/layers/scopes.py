@@ -33,7 +33,7 @@ _TOWER = re.compile(
     r"(?P<backward>gradients/(?:v/tower_\d+|tower_\d+/v|v/task_\d+_tower_\d+)/)?cg/(?P<path>.+)"
 )
 _LAYER = re.compile(
-    r"(?:conv|mpool|apool|affine|batchnorm|lrn|dropout|spatial_mean|resnet_v\d|incept_\w*?)\d+|incept_\w+", re.ASCII
+    r"(?:conv|mpool|apool|affine|batchnorm|lrn|dropout|spatial_mean|resnet_v\d)\d+|incept_\w+", re.ASCII
 )
 _BATCH_NORM = re.compile(r"batchnorm\d+", re.ASCII)
 
@@ -65,7 +65,7 @@ def layer_of(name: str) -> tuple[str, Direction] | None:
         return None
     *scopes, op = found["path"].split("/")
     if found["backward"]:
-        scopes = [re.sub(r"_grad$", "", one) for one in scopes]
+        scopes = [one.removesuffix("_grad") for one in scopes]
     else:
         scopes.append(op)
     known = [at for at, one in enumerate(scopes) if _LAYER.fullmatch(one) and not (at and _BATCH_NORM.fullmatch(one))]

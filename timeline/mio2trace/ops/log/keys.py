@@ -10,13 +10,18 @@ from mio2trace.ops.families.conv import ConvProblem
 from mio2trace.ops.values import KEY_DTYPES, integers
 
 _DIRECTIONS: dict[str, OperationDirection] = {"F": "forward", "B": "backward-data", "W": "backward-weights"}
+_FIND_DB = re.compile(
+    r"([0-9][0-9x-]*)-((?:[A-Z]{3}\w*+-)+?)(\w++)-([FBW])(?:_g([0-9]{1,6}))?(?:_.*)?",
+    re.DOTALL,
+)
+_FIELD = re.compile(r"-?[0-9]{1,9}")
 _LAYOUT = re.compile(r"N[CDHW]{2,4}\w*|C[DHW]{2,3}N\w*")
 
 
 @lru_cache(maxsize=1 << 12)
 def find_db_key(text: str) -> ConvProblem | None:
     """``C-H-W-YxX-K-OH-OW-N-PxQ-UxV-LxJ-bias-layout[-layout-layout]-type-direction[_gG]``; with depth in 3-D."""
-    found = re.fullmatch(r"([0-9][0-9x-]*)-((?:[A-Z][A-Z]{2,}\w*-)+?)(\w+?)-([FBW])(?:_g([0-9]{1,6}))?(?:_.*)?", text)
+    found = _FIND_DB.fullmatch(text)
     if found is None:
         return None
     fields = found[1].split("-")
@@ -59,9 +64,7 @@ def network_config(text: str, direction: OperationDirection | None = None) -> Co
     while end < len(fields) and _LAYOUT.fullmatch(fields[end]):
         end += 1
     rest = fields[end + 1 :]
-    if len(rest) < 3 * rank + 1 or not all(
-        re.fullmatch(r"-?[0-9]{1,9}", one) for one in fields[:at] + rest[: 3 * rank + 1]
-    ):
+    if len(rest) < 3 * rank + 1 or not all(_FIELD.fullmatch(one) for one in fields[:at] + rest[: 3 * rank + 1]):
         return None
     numbers = tuple(map(int, fields[:at]))
     descriptor = tuple(map(int, rest[: 3 * rank + 1]))

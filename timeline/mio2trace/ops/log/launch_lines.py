@@ -8,8 +8,10 @@ from mio2trace.model.miopen import Message
 from mio2trace.ops import values
 from mio2trace.ops.operation import GemmCall, Launch
 
-_LAUNCH = re.compile(r"(?:kernel_name = )?([^,]+),.*?global_work_dim = \{([^}]*)\}(?:, local_work_dim = \{([^}]*)\})?")
-_GEMM_FIELD = re.compile(r"(\w+) (-?[\w.+]+)")
+_LAUNCH = re.compile(
+    r"(?:kernel_name = )?+([^,]++),(?>.*?global_work_dim = \{)([^}]*+)\}(?:, local_work_dim = \{([^}]*+)\})?"
+)
+_GEMM_FIELD = re.compile(r"(?<!\w)(\w++) (-?[\w.+]++)")
 
 
 def launch(message: Message) -> Launch | None:

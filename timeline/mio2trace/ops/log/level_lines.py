@@ -53,9 +53,9 @@ _BY_ALGORITHM_WORD: tuple[tuple[str, str, OperationDirection | None], ...] = (
     ("miopenActivationForward", "activ", "forward"),
     ("miopenActivationBackward", "activ", "backward-data"),
 )
-_ASSIGNED = re.compile(r"(\w+) = (-?[0-9]{1,18})")
+_ASSIGNED = re.compile(r"(?<!\w)(\w++) = (-?[0-9]{1,18})")
 _SOLVER_ID = re.compile(r"solver_id = ([^,\s]+)")
-_CHOSEN_TEXT = re.compile(r"(\w+) Chosen Algorithm: (\S+) , ([0-9]{1,18}), ")
+_CHOSEN_TEXT = re.compile(r"(?<!\w)(\w++) Chosen Algorithm: (\S++) , ([0-9]{1,18}), ")
 _INVOKER = re.compile(r"problem (\S+) and (algorithm|solver) (\S+)")
 _REGISTERED = re.compile(r"Solver (\S+) registered as find 1.0 best for (\S+) in (\S+)")
 _INVOKER_REGISTERED = re.compile(r"for algorithm (\S+) and solver (\S+)")

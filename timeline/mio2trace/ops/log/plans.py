@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import msgspec
 
@@ -11,8 +12,10 @@ from mio2trace.ops import values
 from mio2trace.ops.families.conv import ConvProblem
 from mio2trace.ops.values import DTYPES, Shape, Tensor
 
-_TENSOR = re.compile(r"(\w+): (\{[^}]*\}(?:, \{[^}]*\})?)[^>{}]*-> (\w+)")
-_POINTED = re.compile(r"(\w+): [^>]*-> (\w+)")
+_TENSOR = re.compile(r"(?<!\w)(\w++): (\{[^{}]*+\}(?:, \{[^{}]*+\})?+)[^>{}]*-> (\w++)")
+_NAME = re.compile(r"(?<!\w)(\w++): ")
+_WORD = re.compile(r"\w+")
+_LENGTH = re.compile(r"[0-9]{1,12}")
 _CONV_IDS = {"1": "x", "2": "w", "3": "y"}
 _PROBLEM_DIRECTIONS: dict[str, OperationDirection] = {
     "0": "forward",
@@ -41,11 +44,11 @@ class DescriptorTypes:
             lengths, strides = lists[0], lists[1] if len(lists) > 1 and len(lists[1]) == len(lists[0]) else ()
         else:
             names = [params.get(name, "") for name in ("n", "c", "h", "w")]
-            if not all(re.fullmatch(r"[0-9]{1,12}", text) for text in names):
+            if not all(_LENGTH.fullmatch(text) for text in names):
                 return
             lengths = tuple(map(int, names))
             more = [params.get(name, "") for name in ("nStride", "cStride", "hStride", "wStride")]
-            strides = tuple(map(int, more)) if all(re.fullmatch(r"[0-9]{1,12}", text) for text in more) else ()
+            strides = tuple(map(int, more)) if all(_LENGTH.fullmatch(text) for text in more) else ()
         for key in {(lengths, strides), (lengths, ())}:
             types = self._types.setdefault(key, [])
             if types[-1:] == [DTYPES[number]]:
@@ -126,8 +129,20 @@ def run_tensors(entry: Entry) -> dict[str, tuple[Shape, int]]:
 
 def run_buffers(entry: Entry) -> tuple[tuple[str, int], ...]:
     """Name and address of each tensor of a ``miopenRunSolution``, also of those without a descriptor."""
-    found = [pair for _, text in entry.params for pair in _POINTED.findall(text)]
+    found = [pair for _, text in entry.params for pair in _pointed(text)]
     return tuple((name, address) for name, text in found if (address := values.pointer(text)))
+
+
+def _pointed(text: str) -> Iterator[tuple[str, str]]:
+    """``NAME: ... -> POINTER`` of a text: the first name before each arrow."""
+    at = 0
+    while (arrow := text.find(">", at)) >= 0:
+        pointer = _WORD.match(text, arrow + 2) if text[arrow - 1 : arrow + 2] == "-> " else None
+        name = _NAME.search(text, at, arrow - 1) if pointer is not None else None
+        at = arrow + 1
+        if pointer is not None and name is not None:
+            yield name[1], pointer[0]
+            at = pointer.end()
 
 
 def _conv_of(problem: _Find2) -> ConvProblem | None:

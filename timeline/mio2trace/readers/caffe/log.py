@@ -23,7 +23,7 @@ GLOG = re.compile(
 )
 GLOG_HEAD = re.compile(rb"[IWEF](?:\d{4})?\d{4}\s+\d\d:\d\d:\d\d\.\d{6}\s+\d+\s+[^\s\]]+:\d+\]")
 _LAYER = re.compile(
-    r"\s*(\S.*?)\s+(forward|backward):\s+(\S+)\s*(ms|milli ?seconds|seconds)\b", re.IGNORECASE | re.ASCII
+    r"\s*+(\S.*?)(?<!\s)\s++(forward|backward):\s+(\S+)\s*(ms|milli ?seconds|seconds)\b", re.IGNORECASE | re.ASCII
 )
 _UNIT_NS = {"ms": 1_000_000, "milliseconds": 1_000_000, "milli seconds": 1_000_000, "seconds": 1_000_000_000}
 _LAYER_ENDED = re.compile(r"\s*\[(Forward|Backward)\] Layer (.+?), (?:top blob|bottom blob|param blob) ")

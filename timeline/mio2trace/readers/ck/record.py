@@ -38,7 +38,7 @@ _POINTS = ("ckp-*.0001.json", "*/ckp-*.0001.json", "*/*/ckp-*.0001.json")
 """In an entry, a module's folder, a repository."""
 _STAMP = re.compile(r"(\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?$")
 _PLACEHOLDER = "0101 00:00:00.000000"
-_EMPTY = re.compile(rb"\s*(?:null|\[\s*\]|\{\s*\}|\"\"|)\s*")
+_EMPTY = re.compile(rb"\s*+(?:null|\[\s*+\]|\{\s*+\}|\"\"|)\s*+")
 _LABEL = re.compile(r"\d+: (.+)", re.DOTALL)
 
 

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from mio2trace.model.log import LocalTime
 
 MAX_PARAMS = 16  # miopen-log.md 3.3: never more are printed
 
 PREFIX = re.compile(
-    rb"(?:(?<!\S)(?:\S+ )?(?P<tid>\d{1,10}) )?MIOpen(?P<backend>\((?:HIP|OpenCL)\))?"
-    rb"(?:\s+(?P<elapsed>\d{1,12}\.\d{3}))?(?: \((?P<date>\d{4}-[^)]*)\))?: ?"
+    rb"(?:(?<!\S)(?:\S++ )?(?P<tid>\d{1,10}) )?MIOpen(?P<backend>\((?:HIP|OpenCL)\))?"
+    rb"(?:\s++(?P<elapsed>\d{1,12}\.\d{3}))?(?: \((?P<date>\d{4}-[^()]*+)\))?: ?"
 )
 ANSI = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 LEVEL = re.compile(rb"(?:\w+ )?(Error|Warning|Info2?|Trace|Fatal) \[([^\]]*)\](?: (.*))?$", re.DOTALL)
 COMMAND = re.compile(rb"Command \[([^\]]*)\]\s+(?:\S*/)?MIOpenDriver(?:\.exe)?:?\s+(\S.*)$", re.DOTALL)
 OLD_COMMAND = re.compile(rb"(?:^|[\s:])(miopen\w+): (?:\S*/)?MIOpenDriver(?:\.exe)?:? +(\S.*)$", re.DOTALL)
-BARE_COMMAND = re.compile(rb"^[\s>$#`]*(?:\S*/)?MIOpenDriver(?:\.exe)?:? +([A-Za-z]\w*(?: .*)?)$", re.DOTALL)
+BARE_COMMAND = re.compile(rb"^[\s>$#`]*+(?:\S*/)?MIOpenDriver(?:\.exe)?:? +([A-Za-z]\w*(?: .*)?)$", re.DOTALL)
 SIGNATURE = re.compile(rb"\s*(?:(?:miopenStatus_t|const\s+char|void|bool|auto|int|size_t)[\s*&]|(?:miopen|std)::)")
 PARAM = re.compile(rb"\s*(?:[A-Za-z_][\w.>()\[\]-]*|\".*?\"|name \+ .*?) =(?:\s|$)")
 REDUCE_PART = re.compile(rb"\s*[A-Z][\w ]* : -?\d+\s*$")
-DEBUG_LAUNCH = re.compile(rb"kernel_name = .*?local_work_dim = \{[^}]*\}")
 PERFORMANCE = (b'{"solution"', b'{"performance"')
 KEY = re.compile(r"[Kk]ey:? (\S+)")
 _RANGE = re.compile(rb"s_api = (\w+)((?: \| .*)?)$", re.DOTALL)
@@ -35,10 +35,11 @@ DRIVER_OUTPUT = re.compile(
     rb"^(?:MIOpen (?:Forward|Backward)|GPU Kernel|stats: |PRNG seed|Warm-up: |- id: \d|.* Verif(?:y|ies) )"
 )
 # Prints of some builds, "descritor" as they spell it (miopen-log.md 2.3)
-TENSOR_PRINT = re.compile(rb"^(?:(?:Set|Copy|Scale)Tensor|(?:src |dst )?(?:real|flat) descrip?tor: [\d, ]+)\s*$")
+TENSOR_PRINT = re.compile(rb"^(?:(?:Set|Copy|Scale)Tensor|(?:src |dst )?(?:real|flat) descrip?tor: [\d, ]++)\s*$")
 CLOSE = frozenset((b"}\n", b"}\r\n", b"}"))
 NOT_KEPT = re.compile(
-    r"miopen(?:Destroy\w*|Get\w*|Query\w*|EnableProfiling|\w*GetWorkSpaceSize\w*|\w*WorkSpaceSize|\w*WorkspaceSize\w*"
+    r"miopen(?=\w*+\Z)"  # so that what follows a word never fails
+    r"(?:Destroy\w*|Get\w*|Query\w*|EnableProfiling|\w*GetWorkSpaceSize\w*|\w*WorkSpaceSize|\w*WorkspaceSize\w*"
     r"|Create\w*Descriptor\w*|CreateOperatorArgs|Create(?:WithStream)?|Derive\w*|SetStream|SetAllocator"
     r"|\w*SolutionCount\w*|(?:Load|Save)Solution|Init\w*Descriptor"
     r"|Set\w*(?:Pooling|Activation|LRN|RNN|Dropout|CTC|Convolution|ReduceTensor)\w*)"
@@ -63,6 +64,17 @@ def api_name(name: bytes) -> str:
 def is_of_interest(line: bytes) -> bool:
     """Whether a line outside of any entry may be one of ours."""
     return line.startswith(BEGINNINGS) or any(word in line for word in WORDS)
+
+
+def debug_launches(text: bytes) -> Iterator[bytes]:
+    """What follows ``kernel_name = `` in each ``kernel_name = K, ... local_work_dim = {...}`` of a line."""
+    name, size = b"kernel_name = ", b"local_work_dim = {"
+    at = 0
+    while (end := text.find(size, at)) >= 0 and (close := text.find(b"}", end) + 1):
+        begin = text.rfind(name, at, end)
+        if begin >= 0:
+            yield text[begin + len(name) : close]
+        at = close
 
 
 def type_and_shape(body: bytes) -> tuple[bytes, bytes]:

@@ -23,7 +23,6 @@ from mio2trace.readers.miopen.lines import (
     BARE_COMMAND,
     CLOSE,
     COMMAND,
-    DEBUG_LAUNCH,
     DRIVER_OUTPUT,
     LEVEL,
     MAX_PARAMS,
@@ -34,6 +33,7 @@ from mio2trace.readers.miopen.lines import (
     REDUCE_PART,
     SIGNATURE,
     TENSOR_PRINT,
+    debug_launches,
     is_of_interest,
     parse_range,
     stamp_of,
@@ -45,6 +45,9 @@ from mio2trace.readers.miopen.timed import TimedPrefixes, Untimed, nanoseconds
 
 _ALL_ZERO = bytes(b"0"[0] if byte in b"123456789" else byte for byte in range(256))
 """What a text tells does not depend on its digits."""
+
+_LONGEST_HEAD = 4096
+"""Bytes after a prefix that tell whether it is one: a line may hold thousands of its words."""
 
 
 def _nothing(number: int, line: bytes) -> bool:
@@ -210,7 +213,11 @@ class MiopenDecoder:
 
     def _pieces(self, number: int, text: bytes, raw: bytes) -> bool:
         """One line may hold several records glued together: cut it at every prefix."""
-        found = [match for match in PREFIX.finditer(text) if match["backend"] or self._is_body(text[match.end() :])]
+        found = [
+            match
+            for match in PREFIX.finditer(text)
+            if match["backend"] or self._is_body(text[match.end() : match.end() + _LONGEST_HEAD])
+        ]
         if not found:
             return self._without_prefix(number, text, raw)
         before = text[: found[0].start()]
@@ -309,8 +316,8 @@ class MiopenDecoder:
             self._command(number, "", found[1].strip().decode(errors="replace"), None)
             return True
         if b"kernel_name = " in text and b"local_work_dim = " in text:
-            for launch in DEBUG_LAUNCH.findall(text):
-                self._add_message(number, "Debug", "run", launch.rpartition(b"kernel_name = ")[2], "launch")
+            for launch in debug_launches(text):
+                self._add_message(number, "Debug", "run", launch, "launch")
             return True
         if entry is not None and entry.bare is not False and (entry.bare or not entry.lines):
             if text.strip() == b"}":

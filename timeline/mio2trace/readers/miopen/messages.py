@@ -57,14 +57,14 @@ _BY_TEXT: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     for pattern, kind in (
         (r"Chosen Algorithm: ", "chosen"),
         (r"^requestAlgoCount = ", "search"),
-        (r"^miopen\w+Algo\w+\s", "result"),
+        (r"^miopen(?=\w++\s)\w+?Algo\w", "result"),
         (r"^[\w<>-]+: .*: \S+ (?:<|>=) \S+$", "benchmark"),
         (r"[Nn]ot applicable|: Success|: Skipped|[Nn]ot searchable|\(not searchable\)|granularity_loss", "candidate"),
         (r"Looking for key", "key"),
         (r"^id: \d+|Estimated WTI|Fallback path|maxSolutionCount|TunaNet|Found solution", "solutions"),
         (r"^Executing the ", "step"),
-        (r"^ ?N=\d+ .*C=\d+ .*K=\d+", "arguments"),
-        (r"MIOPEN_\w+ ?=|^HIPRTC v|^COMgr v|HCC base|HIP_VERSION", "environment"),
+        (r"^ ?N=\d++ (?>.*?C=\d++ ).*?K=\d", "arguments"),
+        (r"(?<!\w)(?>\w*?MIOPEN_)\w++ ?=|^HIPRTC v|^COMgr v|HCC base|HIP_VERSION", "environment"),
         (r" time: |Time, ms|time, ms", "timing"),
         (r"(?i)workspace", "workspace"),
         (

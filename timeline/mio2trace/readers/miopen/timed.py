@@ -15,7 +15,7 @@ from operator import add
 from mio2trace.model.log import LocalTime
 from mio2trace.readers.miopen.lines import stamp_of
 
-_TIMES = rb"([ \t]+\d{1,12}\.\d{3})?( \(\d{4}-[^)\n]*\))?: "
+_TIMES = rb"([ \t]+\d{1,12}\.\d{3})?( \(\d{4}-[^()\n]*+\))?: "
 _MAX_HEADS = 64
 
 

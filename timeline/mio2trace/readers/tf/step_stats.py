@@ -20,7 +20,6 @@ LONGEST_US = 10**13
 """Times beyond these (year 5138, 115 days) are damage."""
 NOT_NODES = ("RecvTensor", "_SOURCE")
 _HOST_SIDE = re.compile(r"(?:.*/)?(?:device:)?(?:cpu|gpu):\d+", re.ASCII)
-_ON_STREAM = re.compile(r"(?P<kernel>.*)@@(?P<node>.*?)(?::(?P<op>[^:#]*))?#.*", re.DOTALL)
 _TYPE = re.compile(r"\w+(?:>\w+)*", re.ASCII)
 """What an op type can be; what else follows a colon is a part of something that had one itself."""
 _ON_HOST = re.compile(r".*? = (?P<op>\w+)\(", re.DOTALL)
@@ -178,10 +177,12 @@ def _label(op: OpStats, kind: str) -> tuple[str, str]:
     named = op.name.partition(":")[2]
     if not _TYPE.fullmatch(named):
         named = ""
-    found = _ON_STREAM.fullmatch(op.label)
-    if found is None:
+    # KERNEL@@NODE:OP#ID
+    kernel, at, node = op.label[: op.label.rfind("#") + 1].rpartition("@@")
+    if not at:
         return named, op.label
-    return (found["op"] if found["op"] and _TYPE.fullmatch(found["op"]) else named), found["kernel"]
+    what = node.partition("#")[0].rpartition(":")[2] if ":" in node.partition("#")[0] else ""
+    return (what if _TYPE.fullmatch(what) else named), kernel
 
 
 def _memory(op: OpStats) -> OpMemory:

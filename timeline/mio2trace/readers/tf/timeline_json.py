@@ -27,7 +27,8 @@ NAME = "TensorFlow timeline (Chrome JSON)"
 
 _SNIFF = re.compile(rb'\s*\{\s*"traceEvents"\s*:\s*\[')
 _PROCESS = re.compile(
-    rb'"name"\s*:\s*"(?:Allocators|[^"]*/device:[^"]* (?:Compute|Tensors)|Op (?:execution|scheduling) threads: [^"]*)"'
+    rb'"name"\s*:\s*"(?:Allocators|(?>[^"]*?/device:)[^"]* (?:Compute|Tensors)'
+    rb'|Op (?:execution|scheduling) threads: [^"]*)"'
 )
 _OWN = re.compile(r"Op (?:execution|scheduling) threads: |mem usage on:")
 _UNKNOWN = ("", "unknown")
