@@ -54,6 +54,13 @@ class Notes:
         """As `add`, for what is worth saying but no problem."""
         self.add(kind, place, count, problem=False)
 
+    def include(self, others: Notes) -> None:
+        """Add what ``others`` hold."""
+        for other in others:
+            self.add(other.kind, count=other.count, problem=other.problem)
+            places = self._notes[other.kind].places
+            places += other.places[: EXAMPLES - len(places)]
+
     def __iter__(self) -> Iterator[Note]:
         return iter(self._notes.values())
 

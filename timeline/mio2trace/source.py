@@ -16,6 +16,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
 from typing import BinaryIO, Protocol
 
 from mio2trace.notes import InputError, Notes
@@ -62,15 +63,17 @@ class Source:
         self.block_size = BLOCK
         self.size = 0
         """Bytes of the file as it lies on disk, read so far; all of them once the source is consumed."""
-        self._notes = notes
+        self.notes = notes
         self._progress = progress
         self._max_input = max_input
         self._hash = hashlib.sha256()
+        self._content_hash: hashlib._Hash | None = None
+        """Of the decoded content, where that is not the file's own bytes."""
         # Hashing large blocks runs beside the decoding: it does not hold the interpreter. Not before `blocks`, so that
         # until then no thread stands in the way of a fork.
         self._hashing = ThreadPoolExecutor(1)
         self._consumed = False
-        self._to_hash: list[bytes] = []
+        self._to_hash: list[tuple[hashlib._Hash, bytes]] = []
         self._unhashed: deque[Future[None]] = deque()
         self._file: BinaryIO
         self._own = path != "-"
@@ -111,12 +114,19 @@ class Source:
         """Hash of the file as it lies on disk; the source must be closed, and consumed for the whole file's hash."""
         return self._hash.hexdigest()
 
+    @property
+    def content_sha256(self) -> str:
+        """Hash of the decoded content: the same for a file and its gzipped copy. As `sha256`, for a closed source."""
+        return (self._content_hash or self._hash).hexdigest()
+
     def blocks(self) -> Iterator[bytes]:
         """The decoded content in blocks."""
         self._consumed = True
         pending, self._pending = self._pending, []
-        yield from pending
-        yield from self._decoded
+        for block in chain(pending, self._decoded):
+            if self._content_hash is not None:
+                self._hash_later(self._content_hash, block)
+            yield block
 
     @property
     def plain_blocks(self) -> int:
@@ -166,7 +176,9 @@ class Source:
         return b"".join(self.blocks())
 
     def drain(self) -> None:
-        """Read what a reader left, so that size and hash are those of the whole file."""
+        """Read what a reader left, so that size and hashes are those of the whole file."""
+        for _ in self.blocks() if self._content_hash is not None else ():
+            pass
         self._consumed = True
         for _ in self._raw():
             pass
@@ -190,15 +202,18 @@ class Source:
                 self._note_a_new_size()
                 return
             self.size += len(block)
-            if self._consumed:
-                self._to_hash.append(block)
-                if len(self._to_hash) == HASHED_AT_ONCE:
-                    self._hash_beside()
-            else:
-                self._hash.update(block)
+            self._hash_later(self._hash, block)
             if self._progress is not None:
                 self._progress(self.name, self.size, self._total)
             yield block
+
+    def _hash_later(self, of: hashlib._Hash, block: bytes) -> None:
+        if not self._consumed:
+            of.update(block)
+            return
+        self._to_hash.append((of, block))
+        if len(self._to_hash) == HASHED_AT_ONCE:
+            self._hash_beside()
 
     def _hash_beside(self) -> None:
         blocks, self._to_hash = self._to_hash, []
@@ -206,14 +221,14 @@ class Source:
         if len(self._unhashed) > MAX_UNHASHED:
             self._unhashed.popleft().result()  # it falls behind: blocks must not pile up in memory
 
-    def _update(self, blocks: list[bytes]) -> None:
-        for block in blocks:
-            self._hash.update(block)
+    def _update(self, blocks: list[tuple[hashlib._Hash, bytes]]) -> None:
+        for of, block in blocks:
+            of.update(block)
 
     def _note_a_new_size(self) -> None:
         if self._total and not self._resized and os.fstat(self._file.fileno()).st_size != self._total:
             self._resized = True
-            self._notes.add("file changed its size while it was read", f"{self.name}: read {self.size} bytes")
+            self.notes.add("file changed its size while it was read", f"{self.name}: read {self.size} bytes")
 
     def _limited(self, blocks: Iterator[bytes], packed: bool = True) -> Iterator[bytes]:
         """The same blocks, unless they are too many."""
@@ -241,10 +256,13 @@ class Source:
             if not first.startswith(GZIP_MAGIC):
                 break
             blocks = self._limited(self._gunzip(blocks))
+            self._content_hash = hashlib.sha256()
         first, blocks = _peek(blocks)
         if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             blocks = _transcode(blocks)
+            self._content_hash = hashlib.sha256()
         elif first.startswith(codecs.BOM_UTF8):
+            self._content_hash = hashlib.sha256()
             blocks = _chain(next(blocks)[len(codecs.BOM_UTF8) :], blocks)
         return filter(None, blocks)
 
@@ -260,7 +278,7 @@ class Source:
                 if fresh and members:
                     block = block.lstrip(b"\0")  # padding of a tape or a disk
                     if block and not block.startswith(GZIP_MAGIC[: len(block)]):
-                        self._notes.add("bytes after the end of the gzip data ignored", self.name)
+                        self.notes.add("bytes after the end of the gzip data ignored", self.name)
                         return
                     if not block:
                         break
@@ -273,7 +291,7 @@ class Source:
                         out = _up_to_the_damage(before, block)
                         if not out and empty:
                             raise InputError(f"{self.name}: damaged gzip data, nothing can be read: {error}") from None
-                        self._notes.add("gzip data damaged: read up to there", f"{self.name}: {error}")
+                        self.notes.add("gzip data damaged: read up to there", f"{self.name}: {error}")
                         yield out
                         return
                     empty = empty and not out
@@ -285,7 +303,7 @@ class Source:
         if not fresh:
             if empty and not members:
                 raise InputError(f"{self.name}: gzip data cut off after {self.size} bytes, before any content")
-            self._notes.add("gzip data cut off: read up to there", self.name)
+            self.notes.add("gzip data cut off: read up to there", self.name)
 
 
 def _refuse_what_is_no_file(name: str, mode: int) -> None:

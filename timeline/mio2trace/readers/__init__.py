@@ -6,6 +6,7 @@ A new format is one module with the three names of `base.Reader` and one row of 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from mio2trace.notes import InputError
 from mio2trace.readers import run_log
@@ -30,18 +31,38 @@ READERS: tuple[Reader, ...] = (
 _KEYS = re.compile(rb'"([^"\\]{1,40})"\s*:')
 
 
-def detect(source: Source) -> Reader:
-    """The reader of ``source``'s format. Raises `InputError` when there is none."""
+class Accepted(NamedTuple):
+    """What is wanted of a file: ``readers`` of its format, ``rest`` for text that none of them knows, in words."""
+
+    expected: str = "a log or a profile"
+    readers: tuple[Reader, ...] = READERS
+    rest: Reader | None = None
+    """What reads text of no known format; ``run_log`` reads JSON lines, too, where a log is all that is wanted."""
+
+
+ANY = Accepted()
+
+
+def detect(source: Source, accepted: Accepted = ANY) -> Reader:
+    """The reader of ``source``'s format. Raises `InputError` when there is none among the accepted."""
     head = source.head
     if not head.strip():
-        raise InputError(f"{source.name}: empty; expected a log or a profile")
-    for reader in READERS:
+        raise InputError(f"{source.name}: empty; expected {accepted.expected}")
+    for reader in accepted.readers:
         if reader.sniff(head):
             return reader
-    expected = "expected " + ", ".join(reader.NAME for reader in READERS)
+    if accepted.readers is not READERS:
+        other = next((reader for reader in READERS if reader is not run_log and reader.sniff(head)), None)
+        if other is not None:
+            raise InputError(f"{source.name}: is a {other.NAME}; expected {accepted.expected}")
+    if accepted.rest is not None and (accepted.rest is run_log or run_log.sniff(head)):
+        return accepted.rest
+    expected = f"expected {accepted.expected}"
+    if accepted is ANY:
+        expected = "expected " + ", ".join(reader.NAME for reader in READERS)
     if head.lstrip()[:1] in (b"{", b"["):
         keys = list(dict.fromkeys(key.decode(errors="replace") for key in _KEYS.findall(head)))[:4]
-        found = f"JSON with the keys {', '.join(keys)}" if keys else "JSON of no known form"
+        what = f"JSON with the keys {', '.join(keys)}" if keys else "JSON of no known form"
     else:
-        found = f"binary data that begins {head[:8].hex(' ')}"
-    raise InputError(f"{source.name}: {found}; {expected}")
+        what = f"binary data that begins {head[:8].hex(' ')}"
+    raise InputError(f"{source.name}: {what}; {expected}")

@@ -13,7 +13,8 @@ from mio2trace.model.tf import TfProfile, TfView
 from mio2trace.notes import Notes
 from mio2trace.source import Source
 
-Records = list[Profile | FrameworkLog | MiopenLog | TfProfile | TfView]
+Record = Profile | FrameworkLog | MiopenLog | TfProfile | TfView
+Records = list[Record]
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):

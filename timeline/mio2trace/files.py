@@ -1,0 +1,242 @@
+"""Files: the inputs of a run as records, each content once, without what is private; and outputs replaced as a whole.
+
+The order in which inputs are given changes nothing but the order of their notes, nor do their names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from types import MappingProxyType
+from typing import BinaryIO, Literal
+
+import msgspec
+
+from mio2trace.notes import InputError, Notes, OptionError
+from mio2trace.privacy import Cleaner
+from mio2trace.readers import ANY, Accepted, detect
+from mio2trace.readers.base import ReadOptions, Record
+from mio2trace.readers.ck import record as ck
+from mio2trace.readers.ck import times as ck_times
+from mio2trace.source import Source
+
+FilePath = str | os.PathLike[str]
+Progress = Callable[[str, int, int], None]
+"""Is told an input's name, the bytes read, the bytes in all (0 when unknown)."""
+STANDARD_INPUT = "-"
+
+
+class Input(msgspec.Struct, frozen=True, kw_only=True):
+    """A file as it was read, or one repetition of a CK record.
+
+    ``source``: its place among the files given, which its records have in the field of that name. ``name``: as short
+    as tells it from the others; never written to a trace. ``path``: as given, or the point of a CK directory. ``size``
+    and ``sha256`` are of the file as it lies, ``content_sha256`` of what it holds decompressed. ``stated_ns``: whole
+    times that CK states of a repetition (`readers.ck.times.MEASURES`).
+    """
+
+    source: int
+    name: str
+    path: str
+    format: str
+    size: int
+    sha256: str
+    content_sha256: str
+    records: tuple[Record, ...]
+    repetition: int | None = None
+    stated_ns: Mapping[str, int] = MappingProxyType({})
+
+    def __repr__(self) -> str:
+        of = "" if self.repetition is None else f", repetition {self.repetition}"
+        return f"<Input {self.name!r}: {self.format}{of}, {self.size} bytes, {len(self.records)} records>"
+
+
+class FileOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How to read. ``host_calls``: keep every API call. ``tags``: choose in a CK directory. ``repetition``: of a CK
+    record, from 0; ``"every"``: each as an input of its own. ``keep``: private things to leave in
+    (`mio2trace.privacy.KINDS`). ``max_input``: bytes that an input may hold, decompressed. ``accepted``: formats.
+    """
+
+    host_calls: bool = False
+    tags: tuple[str, ...] = ()
+    repetition: int | Literal["every"] | None = None
+    keep: tuple[str, ...] = ()
+    max_input: int | None = None
+    accepted: Accepted = ANY
+
+
+def read_inputs(
+    files: Sequence[FilePath],
+    options: FileOptions,
+    notes: Notes,
+    cleaner: Cleaner,
+    progress: Progress | None = None,
+) -> list[Input]:
+    """The inputs, sorted by format and hash; of those that hold the same one is kept.
+
+    Raises `InputError` for one that cannot be used; `OptionError` where there is none, or standard input twice.
+    """
+    if not files:
+        raise OptionError("no input; expected the files of a run")
+    given = [os.fspath(file) for file in files]
+    if given.count(STANDARD_INPUT) > 1:
+        raise OptionError("standard input (-) can be given once")
+    paths = [_located(path, options.tags, notes) for path in given]
+    names = short_names(paths)
+    read: list[tuple[list[Input], Notes]] = []
+    for index, (path, name) in enumerate(zip(paths, names, strict=True)):
+        own = Notes()
+        source = Source(path, index, own, progress=progress, max_input=options.max_input)
+        if len(paths) > 1 and path != STANDARD_INPUT:
+            source.name = name
+        try:
+            read.append((_read(source, path, options, cleaner), own))
+        finally:
+            source.close()
+    inputs = []
+    for found, own in read:
+        same = [other for other, _ in read if other[0].content_sha256 == found[0].content_sha256]
+        if found is min(same, key=lambda other: (other[0].sha256, other[0].source)):
+            inputs += found
+            notes.include(own)
+        else:
+            notes.remark("input given twice taken once", found[0].name)
+    inputs.sort(key=lambda found: (found.format, found.sha256, found.repetition or 0))
+    records = cleaner.cleaned([record for found in inputs for record in found.records])
+    cleaned = []
+    at = 0
+    for found in inputs:
+        own_records = tuple(records[at : at + len(found.records)])
+        at += len(found.records)
+        cleaned.append(msgspec.structs.replace(found, records=own_records))
+    return cleaned
+
+
+def _located(path: str, tags: tuple[str, ...], notes: Notes) -> str:
+    """The file itself, or the point that a CK directory holds."""
+    return ck.locate(path, tags, notes) if path != STANDARD_INPUT and os.path.isdir(path) else path
+
+
+def short_names(paths: Sequence[str]) -> list[str]:
+    """Of each path its last part, or as many of the last as tell it from the others: ``A/run.log``, ``B/run.log``."""
+    parts = [PurePath(path).parts or (path,) for path in paths]
+    lengths = [1] * len(paths)
+    while True:
+        shown = [own[-length:] for own, length in zip(parts, lengths, strict=True)]
+        alike = [
+            place
+            for place, (own, length) in enumerate(zip(parts, lengths, strict=True))
+            if length < len(own)
+            and any(shown[place] == shown[other] and parts[other] != own for other in range(len(paths)))
+        ]
+        if not alike:
+            # The bytes of a name need not be UTF-8.
+            return [os.fsencode(str(PurePath(*own))).decode(errors="replace") for own in shown]
+        for place in alike:
+            lengths[place] += 1
+
+
+def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner) -> list[Input]:
+    """The input, or each repetition of it."""
+    notes = source.notes
+    cleaner.learn(source.head)
+    reader = detect(source, options.accepted)
+    host_calls = options.host_calls
+    every = options.repetition == "every"
+    repetition = None if options.repetition == "every" else options.repetition
+    found: list[tuple[list[Record], int | None, Mapping[str, int]]] = []
+    if reader is ck and every:
+        text = source.read()
+        for run in ck_times.kept_runs(ck_times.runs(text, source.name, notes), source.name, notes):
+            again = Source(STANDARD_INPUT, source.index, notes, stdin=io.BytesIO(text))
+            again.name = source.name
+            try:
+                only = ReadOptions(host_calls=host_calls, repetition=run.repetition)
+                found.append((ck.read(again, only, notes), run.repetition, run.times_ns))
+            finally:
+                again.close()
+    else:
+        records = reader.read(source, ReadOptions(host_calls=host_calls, repetition=repetition), notes)
+        found.append((records, None, MappingProxyType({})))
+    source.drain()
+    source.close()  # now the hashes are there
+    return [
+        Input(
+            source=source.index,
+            name=os.fsencode(source.name).decode(errors="replace"),
+            path=path,
+            format=reader.NAME,
+            size=source.size,
+            sha256=source.sha256,
+            content_sha256=source.content_sha256,
+            records=tuple(records),
+            repetition=number,
+            stated_ns=stated,
+        )
+        for records, number, stated in found
+    ]
+
+
+@contextlib.contextmanager
+def standard_output() -> Iterator[BinaryIO]:
+    """Raises `InputError` when it is closed or cannot be written; that its reader has gone stays `BrokenPipeError`."""
+    stdout = getattr(sys.stdout, "buffer", None)
+    if stdout is None:
+        raise InputError("standard output: closed")
+    try:
+        yield stdout
+        stdout.flush()
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise  # the reader has seen enough
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer goes nowhere, without a word
+        raise InputError(f"standard output: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def replacing(path: str) -> Iterator[BinaryIO]:
+    """A file that takes the place of ``path`` when all of it is written, and leaves no trace when it is not.
+
+    Raises `InputError` when the place cannot be written.
+    """
+    try:
+        real = Path(os.path.realpath(path))
+    except OSError as error:  # the current folder is gone
+        raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
+    if real.exists() and not real.is_file():
+        try:
+            with open(real, "wb") as device:  # /dev/null, a pipe: nothing to keep whole
+                yield device
+            return
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror or error}") from None
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=".mio2trace-", suffix=".tmp", dir=real.parent)
+    except OSError as error:
+        raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
+    try:
+        with open(handle, "wb") as file:
+            yield file
+            file.flush()
+        mode = real.stat().st_mode & 0o7777 if real.exists() else 0o666 & ~_umask()
+        os.chmod(temporary, mode)
+        os.replace(temporary, real)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+            raise InputError(f"{path}: {error.strerror or error}; what was there before is unchanged") from None
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
