@@ -13,6 +13,7 @@ from mio2trace.align.layers.ladder import place_enqueues
 from mio2trace.align.layers.net import Net, by_place, read_net
 from mio2trace.align.layers.placement import EVIDENCE, NONE, LayerRun, Pass, Placement
 from mio2trace.align.operations import Links, same_process
+from mio2trace.align.same_run import OTHER_PROCESS, Relation, relation
 from mio2trace.kernels import KernelFact, find_gemms
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile
@@ -31,7 +32,9 @@ __all__ = [
     "Net",
     "Pass",
     "Placement",
+    "Relation",
     "align",
+    "relation",
 ]
 
 
@@ -76,10 +79,7 @@ def align(
     same = None if "buffers" in without else same_process(profile, operations)
     if same is False:
         if not by_order_alone:
-            raise InputError(
-                "the log and the profile are not of one run: none of the log's buffers is among those of MIOpen's "
-                "kernels (--align order goes on by order alone)"
-            )
+            raise InputError(OTHER_PROCESS)
         notes.add("log and profile have no buffer in common: every link to an operation is in doubt")
         without |= {"buffers"}
     logs = [by_place(log) for log in of_run]

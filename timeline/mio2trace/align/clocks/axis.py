@@ -172,7 +172,24 @@ def relate_clocks(
             f"{clock.residual_ns / 1e9:+.3f} s after the best whole quarter of an hour; "
             "expected -0.005 to +{:g} s (--align order goes on by order alone)".format(late / 1e9)
         )
+    if marked is None and _iterations_are_later(profile, logs, clock):
+        raise InputError(
+            "the log and the profile are not of one run: the log's first iteration began after the last enqueue "
+            "(--align order goes on by order alone)"
+        )
     return clock
+
+
+def _iterations_are_later(profile: Profile, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
+    """Whether all of the log's iterations lie behind the profile: another run that ended soon after it."""
+    begins = [
+        clock.to_host(event.stamp) - event.duration_ns
+        for log in logs
+        for event in log.events
+        if event.kind == "iteration" and event.stamp is not None and event.duration_ns is not None
+    ]
+    last = next((e.host_end_ns for e in reversed(profile.enqueues) if e.host_end_ns is not None), None)
+    return bool(begins) and last is not None and min(begins) - LANDMARK_EARLY_NS > last
 
 
 def _ends_early(profile: Profile, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:

@@ -1,0 +1,215 @@
+"""Files are read, sorted into runs, and each run is joined, once; every command and `convert` begin with this.
+
+    analysis = mio2trace.analyse(["run.log", "prof.json"])
+    analysis.run.alignments[0].placement.by
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from mio2trace.align import EVIDENCE, Alignment, align
+from mio2trace.files import FileOptions, FilePath, Input, Progress, read_inputs, short_names
+from mio2trace.memory import without_garbage_collection
+from mio2trace.model.log import FrameworkLog
+from mio2trace.model.miopen import MiopenLog
+from mio2trace.model.profile import Profile
+from mio2trace.model.tf import TfProfile
+from mio2trace.notes import InputError, Notes, OptionError
+from mio2trace.ops.operation import Operation
+from mio2trace.privacy import Cleaner
+from mio2trace.readers import ANY, Accepted
+from mio2trace.runs import Gathered, complete, gather, has_times
+
+HOMES = ("home", "Users")
+"""A folder in one of these is named for a person."""
+
+
+class AnalysisOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What to read and how to join.
+
+    ``host_calls``: keep every API call. ``tags``: choose in a CK directory. ``repetition``: of a CK record, from 0;
+    ``"every"``: each is a run. ``keep``: private things to leave in (`mio2trace.privacy.KINDS`). ``max_input``: bytes
+    that an input may hold, decompressed. ``accepted``: formats. ``join``: whether profiles are joined with logs;
+    without it, no run has alignments. ``without``: evidence to leave out (`mio2trace.align.EVIDENCE`).
+    ``by_order_alone``: go on where clocks or buffers say that files are not of one run. ``keep_reasons``: for
+    `mio2trace.summary.explain`. ``progress``: is told what was read.
+    """
+
+    host_calls: bool = False
+    tags: tuple[str, ...] = ()
+    repetition: int | Literal["every"] | None = None
+    keep: tuple[str, ...] = ()
+    max_input: int | None = None
+    accepted: Accepted = ANY
+    join: bool = True
+    without: frozenset[str] = frozenset()
+    by_order_alone: bool = False
+    keep_reasons: bool = False
+    progress: Progress | None = None
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a program: the inputs that tell of it, and what they tell together.
+
+    ``name`` tells it from the others and holds nothing private. ``profiles``: the fullest first, it is the one that
+    the logs are joined with. ``operations``: those of the MIOpen log that has most. ``alignments``: one for each of
+    ``profiles`` that holds anything. ``complete``: whether it is a run by itself: a profile with its log or, where
+    there is no profile at all, a log with times.
+    """
+
+    name: str
+    inputs: tuple[Input, ...]
+    profiles: tuple[Profile, ...] = ()
+    logs: tuple[FrameworkLog, ...] = ()
+    libraries: tuple[MiopenLog, ...] = ()
+    tf_profiles: tuple[TfProfile, ...] = ()
+    operations: tuple[Operation, ...] = ()
+    alignments: tuple[Alignment, ...] = ()
+    complete: bool = False
+
+    @property
+    def has_times(self) -> bool:
+        """Whether its logs alone make a picture."""
+        return any(map(has_times, self.logs))
+
+    @property
+    def alignment(self) -> Alignment | None:
+        """The profile joined with its logs."""
+        return self.alignments[0] if self.alignments else None
+
+    def __repr__(self) -> str:
+        parts = [
+            f"{sum(len(profile.enqueues) for profile in self.profiles)} enqueues" if self.profiles else "",
+            f"{len({layer.layer for log in self.logs for layer in log.layers})} layers" if self.logs else "",
+            f"{len(self.operations)} operations" if self.libraries else "",
+            f"{sum(len(profile.nodes) for profile in self.tf_profiles)} TensorFlow nodes" if self.tf_profiles else "",
+        ]
+        told = ", ".join(filter(None, parts)) or "nothing"
+        return f"<Run {self.name!r} of {', '.join(file.name for file in self.inputs)}: {told}>"
+
+
+class Analysis(msgspec.Struct, frozen=True, kw_only=True):
+    """What `analyse` found. ``inputs``: sorted by what they hold, each once. ``runs``: at least one, the fullest
+    profile's first, logs that are of no profile's run last."""
+
+    inputs: tuple[Input, ...]
+    runs: tuple[Run, ...]
+    notes: Notes
+    cleaner: Cleaner
+
+    @property
+    def names(self) -> str:
+        """The inputs, in the order given."""
+        return ", ".join(file.name for file in sorted(self.inputs, key=lambda file: file.source))
+
+    @property
+    def complete(self) -> tuple[Run, ...]:
+        """The runs that are one for themselves."""
+        return tuple(run for run in self.runs if run.complete)
+
+    @property
+    def run(self) -> Run:
+        """The run. Raises `InputError` where there are several."""
+        several = self.complete
+        if len(several) > 1:
+            names = ", ".join(run.name for run in several[:4]) + (", ..." if len(several) > 4 else "")
+            raise InputError(
+                f"files of {len(several)} runs: {names}; expected those of one (`convert --several` draws each by "
+                "itself; comparing them is for `compare`, which is to come)"
+            )
+        return several[0] if several else self.runs[0]
+
+    def __repr__(self) -> str:
+        notes = sum(1 for _ in self.notes)
+        return f"<Analysis: {len(self.inputs)} inputs, {notes} kinds of notes, runs {list(self.runs)}>"
+
+
+def analyse(
+    files: Sequence[FilePath], options: AnalysisOptions = AnalysisOptions(), notes: Notes | None = None
+) -> Analysis:
+    """Read ``files`` (paths, ``-`` for standard input, CK directories), sort them into runs, join what is of one.
+
+    ``notes`` gains what is met on the way. Raises `InputError` with one line that says what is wrong with an input;
+    `OptionError`, a ValueError, for an option that is none.
+    """
+    unknown = options.without - set(EVIDENCE)
+    if unknown:
+        raise OptionError(f"no such evidence: {', '.join(sorted(unknown))}; expected {', '.join(EVIDENCE)}")
+    notes = Notes() if notes is None else notes
+    cleaner = Cleaner(options.keep)
+    with without_garbage_collection():
+        inputs = read_inputs(
+            files,
+            FileOptions(
+                host_calls=options.host_calls,
+                tags=options.tags,
+                repetition=options.repetition,
+                max_input=options.max_input,
+                accepted=options.accepted,
+            ),
+            notes,
+            cleaner,
+            options.progress,
+        )
+        if any(file.repetition is not None for file in inputs):
+            gathered = [one for file in inputs for one in gather([file], options.without, False, notes)]
+        else:
+            gathered = gather(inputs, options.without, options.by_order_alone, notes)
+        whole = complete(gathered)
+        runs = tuple(
+            _run(part, name, part in whole, options, notes)
+            for part, name in zip(gathered, _names(gathered, cleaner), strict=True)
+        )
+    return Analysis(inputs=tuple(inputs), runs=runs, notes=notes, cleaner=cleaner)
+
+
+def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes: Notes) -> Run:
+    tf_profiles = tuple(record for file in part.inputs for record in file.records if isinstance(record, TfProfile))
+    logs, calls = tuple(part.logs), part.operations
+    if len(part.libraries) > 1 and calls and part.profiles:
+        notes.add(f"{len(part.libraries)} MIOpen logs: the profile is joined with the one that has most operations")
+    profiles = [profile for profile in part.profiles if profile.enqueues or profile.host_calls]
+    alignments = [
+        align(
+            profile,
+            logs if not number else (),
+            notes,
+            operations=calls if not number else (),
+            without=options.without,
+            by_order_alone=options.by_order_alone,
+            keep_reasons=options.keep_reasons,
+            tf_profiles=tf_profiles if not number else (),
+        )
+        for number, profile in enumerate(profiles if options.join else ())
+    ]
+    return Run(
+        name=name,
+        inputs=tuple(sorted(part.inputs, key=lambda file: file.source)),
+        profiles=tuple(part.profiles),
+        logs=logs,
+        libraries=tuple(part.libraries),
+        tf_profiles=tf_profiles,
+        operations=calls,
+        alignments=tuple(alignments),
+        complete=whole,
+    )
+
+
+def _names(runs: Sequence[Gathered], cleaner: Cleaner) -> list[str]:
+    """Of each run the folder of its first input where that tells it from the others, else that input's name."""
+    firsts = [min(run.inputs, key=lambda file: file.source) for run in runs]
+    paths = [first.path for first in firsts]
+    folders = [path.rpartition("/")[0] for path in paths]
+    names = [first.name.rpartition("/")[2].partition(".")[0] or first.name for first in firsts]
+    if len(runs) > 1 and len(set(folders)) == len(folders) and all(folders):
+        names = short_names(folders)
+        for number, (name, folder) in enumerate(zip(names, folders, strict=True)):
+            if folder[: -len(name)].rstrip("/").rpartition("/")[2] in HOMES:
+                names[number] = f"run {number + 1}"
+    elif len(set(names)) < len(names):
+        names = [first.name if first.repetition is None else f"repetition {first.repetition}" for first in firsts]
+    return [cleaner.text(name) for name in names]

@@ -1,0 +1,279 @@
+"""Which inputs are of one run: what shares a profile, has buffers in common, clocks that fit, a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from mio2trace.align import Relation, relation
+from mio2trace.files import STANDARD_INPUT, Input
+from mio2trace.model.log import FrameworkLog
+from mio2trace.model.miopen import MiopenLog
+from mio2trace.model.profile import Profile
+from mio2trace.notes import InputError, Notes
+from mio2trace.ops import operations
+from mio2trace.ops.operation import Operation
+
+_STRENGTH = {"apart": 0, "nothing": 1, "clocks": 2, "buffers": 3}
+_OWN = 4
+"""Of a log that is in one file with the profile: no other evidence is as strong."""
+
+
+class Gathered:
+    """Inputs that belong together, and their profiles, the fullest first; a profile that is in several counts once."""
+
+    def __init__(self, inputs: Sequence[Input], profiles: Sequence[Profile]) -> None:
+        self.inputs = list(inputs)
+        self.profiles = sorted(profiles, key=_fullest)
+        self._operations: tuple[Operation, ...] | None = None
+
+    @property
+    def logs(self) -> list[FrameworkLog]:
+        return [record for file in self.inputs for record in file.records if isinstance(record, FrameworkLog)]
+
+    @property
+    def libraries(self) -> list[MiopenLog]:
+        return [record for file in self.inputs for record in file.records if isinstance(record, MiopenLog)]
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """Those of the MIOpen log that has most of them: one process writes one log."""
+        if self._operations is None:
+            self._operations = max((operations(log) for log in self.libraries), key=len, default=())
+        return self._operations
+
+    @property
+    def names(self) -> str:
+        return ", ".join(file.name for file in self.inputs)
+
+    @property
+    def folders(self) -> set[str]:
+        return {os.path.dirname(os.path.abspath(file.path)) for file in self.inputs if file.path != STANDARD_INPUT}
+
+    @property
+    def has_profile(self) -> bool:
+        """One that holds anything."""
+        return any(profile.enqueues or profile.host_calls for profile in self.profiles)
+
+    @property
+    def has_log(self) -> bool:
+        return bool(self.logs or self.libraries)
+
+    @property
+    def has_times(self) -> bool:
+        """Whether its logs alone make a picture."""
+        return any(map(has_times, self.logs))
+
+    def take(self, other: Gathered) -> None:
+        """Make ``other`` part of this."""
+        self.inputs += other.inputs
+        self.profiles = sorted([*self.profiles, *other.profiles], key=_fullest)
+        self._operations = None
+
+
+def has_times(log: FrameworkLog) -> bool:
+    """Whether a log alone makes a picture."""
+    return bool(log.layers) or _iterations(log)
+
+
+class _Candidate(NamedTuple):
+    """A log that may be of a profile's run."""
+
+    log: Gathered
+    strength: int
+    same_folder: bool
+
+
+def gather(inputs: Sequence[Input], without: frozenset[str], by_order_alone: bool, notes: Notes) -> list[Gathered]:
+    """The runs, those with the fullest profiles first, logs of no profile's run last, each by itself.
+
+    One profile and one log are taken for one run: who joins them finds out. Raises `InputError` where no log goes with
+    any profile (unless ``by_order_alone``) and where nothing tells which of several logs does.
+    """
+    parts = _sharing_profiles(inputs, notes)
+    with_profile = sorted((part for part in parts if part.has_profile), key=lambda part: _fullest(part.profiles[0]))
+    logs = [part for part in parts if not part.has_profile and part.has_log]
+    rest = [part for part in parts if not part.has_profile and not part.has_log]
+    if with_profile:
+        alone = _join_logs(with_profile, logs, without, by_order_alone)
+        for part in alone:
+            notes.add("log that fits no profile here: not joined", part.names)
+        runs = [*with_profile, *alone]
+    else:
+        runs = _runs_of_logs(logs)
+    for part in rest:  # profiles of another kind, or without content: nothing tells whose they are
+        if runs:
+            runs[0].take(part)
+        else:
+            runs.append(part)
+    return runs
+
+
+def _fullest(profile: Profile) -> tuple[int, bool]:
+    """Of two that are alike the one whose places in the log tell something."""
+    return -len(profile.enqueues), not profile.interleaved
+
+
+def _sharing_profiles(inputs: Sequence[Input], notes: Notes) -> list[Gathered]:
+    """Each input by itself, but those that hold the same profile (in a log and as a file) together."""
+    parts: list[Gathered] = []
+    like: dict[object, list[tuple[Profile, Gathered]]] = {}
+    for file in sorted(inputs, key=_most_to_tell):
+        held = [record for record in file.records if isinstance(record, Profile)]
+        part = Gathered([file], [])
+        for profile in sorted(held, key=_fullest):
+            alike = like.setdefault(_outline(profile), [])
+            owner = next((owner for other, owner in alike if _same(profile, other)), None)
+            if owner is None:
+                part.profiles.append(profile)
+                alike.append((profile, part))
+                continue
+            notes.remark("profile that is in two inputs taken once")
+            if owner is not part and not part.profiles:
+                owner.take(part)
+                part = owner
+        if part not in parts:
+            parts.append(part)
+    return parts
+
+
+def _most_to_tell(file: Input) -> bool:
+    """Profiles whose places in a log tell something come first, of two the first is kept."""
+    return not any(isinstance(record, Profile) and record.interleaved for record in file.records)
+
+
+def _outline(profile: Profile) -> object:
+    ends = (*profile.enqueues[:1], *profile.enqueues[-1:])
+    return profile.calls, len(profile.enqueues), tuple((end.name, end.start_ns, end.host_start_ns) for end in ends)
+
+
+def _same(profile: Profile, other: Profile) -> bool:
+    def told(of: Profile) -> object:
+        return [(e.call_index, e.name, e.start_ns, e.host_start_ns) for e in of.enqueues]
+
+    return profile.calls == other.calls and told(profile) == told(other)
+
+
+def _join_logs(
+    runs: Sequence[Gathered], logs: Sequence[Gathered], without: frozenset[str], by_order_alone: bool
+) -> list[Gathered]:
+    """Give each log to the run that it is of; those that are left."""
+    if len(runs) == len(logs) == 1 and not runs[0].has_log:
+        runs[0].take(logs[0])
+        return []
+    candidates: list[list[_Candidate]] = [[] for _ in runs]
+    alone: list[Gathered] = []
+    reasons: list[str] = []
+    for log in logs:
+        found = [relation(run.profiles[0], log.logs, log.operations, without) for run in runs]
+        chosen = max(range(len(runs)), key=lambda number: (*_fit(found[number], runs[number], log), -number))
+        strength, same_folder, _ = _fit(found[chosen], runs[chosen], log)
+        if strength:
+            candidates[chosen].append(_Candidate(log, strength, same_folder))
+        else:
+            alone.append(log)
+            reasons.append(found[chosen].why)
+    if alone and not any(candidates) and not any(run.has_log for run in runs):
+        if not by_order_alone:
+            raise InputError(reasons[0] if len(alone) == 1 else f"none of {len(alone)} logs: {reasons[0]}")
+        candidates[0] = [_Candidate(log, 0, bool(log.folders & runs[0].folders)) for log in alone]
+        alone = []
+    for run, own in zip(runs, candidates, strict=True):
+        alone += _chosen(run, own)
+    return alone
+
+
+def _fit(found: Relation, run: Gathered, log: Gathered) -> tuple[int, bool, int]:
+    return _STRENGTH[found.by], bool(run.folders & log.folders), -found.away_ns
+
+
+def _chosen(run: Gathered, candidates: Sequence[_Candidate]) -> list[Gathered]:
+    """Give ``run`` its logs, those first that go with it most surely; the ones that say something else are left.
+
+    Raises `InputError` where two say different things and nothing tells which of them is right.
+    """
+    taken = [_Candidate(Gathered(run.inputs, ()), _OWN, True)] if run.has_log else []
+    alone = []
+    for candidate in sorted(candidates, key=lambda one: (-one.strength, not one.same_folder)):
+        against = next((other for other in taken if _contradict(candidate, other)), None)
+        if against is None:
+            taken.append(candidate)
+            run.take(candidate.log)
+            continue
+        if candidate[1:] == against[1:] and candidate.strength <= _STRENGTH["nothing"]:
+            raise InputError(
+                f"{against.log.names} and {candidate.log.names} are logs of two runs, and nothing tells which is the "
+                "profile's; expected one of them"
+            )
+        alone.append(candidate.log)
+    return alone
+
+
+def _contradict(candidate: _Candidate, other: _Candidate) -> bool:
+    """Whether two logs cannot both be of a run, or the weaker only claims what the stronger tells."""
+    if candidate.log.operations and other.log.operations and candidate.strength < other.strength:
+        return True
+    return _two_runs(candidate.log, other.log)
+
+
+def _two_runs(part: Gathered, other: Gathered) -> bool:
+    """Whether each has a run's layer times or iterations, and neither is a digest of the other."""
+    return any(
+        (log.layers and another.layers or _iterations(log) and _iterations(another)) and not _agree(log, another, near)
+        for near in (bool(part.folders & other.folders),)
+        for log in part.logs
+        for another in other.logs
+    )
+
+
+def _iterations(log: FrameworkLog) -> bool:
+    return any(event.kind == "iteration" for event in log.events)
+
+
+def _agree(log: FrameworkLog, other: FrameworkLog, near: bool) -> bool:
+    """Whether both print the same layers: with the same times, or one of them a digest beside the other."""
+    times, others = _printed(log), _printed(other)
+    if not times or not others or not (times.keys() <= others.keys() or others.keys() <= times.keys()):
+        return False
+    common = times.keys() & others.keys()
+    if 2 * sum(times[key] == others[key] for key in common) >= len(common):
+        return True
+    return near and not (log.events and other.events)
+
+
+def _printed(log: FrameworkLog) -> dict[tuple[str, str], int]:
+    return {(layer.layer, layer.direction): layer.printed_ns for layer in log.layers}
+
+
+def _runs_of_logs(logs: Sequence[Gathered]) -> list[Gathered]:
+    """Without a profile: each log with times of its own and what stands beside it."""
+    runs: list[Gathered] = []
+    for part in (part for part in logs if part.has_times):
+        run = next((run for run in runs if not _two_runs(part, run) and _may_be_one(part, run)), None)
+        if run is None:
+            runs.append(part)
+        else:
+            run.take(part)
+    timed = list(runs)
+    for part in (part for part in logs if not part.has_times):
+        beside = [run for run in timed if run.folders & part.folders] or timed
+        if len(beside) == 1 and not (part.operations and beside[0].operations):
+            beside[0].take(part)
+        else:
+            runs.append(part)
+    return runs
+
+
+def _may_be_one(part: Gathered, run: Gathered) -> bool:
+    return bool(part.folders & run.folders) or any(
+        _agree(log, other, near=False) for log in part.logs for other in run.logs
+    )
+
+
+def complete(runs: Iterable[Gathered]) -> list[Gathered]:
+    """Those that are a run for themselves: a profile with its log; where there is no profile, a log with times."""
+    runs = list(runs)
+    if any(run.has_profile for run in runs):
+        return [run for run in runs if run.has_profile and run.has_log]
+    return [run for run in runs if run.has_times]
