@@ -28,20 +28,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viewer": {"outgoing", "trace", "writers"},
     "queries": set(),
     "summary": {"model", "align", "trace", "notes", "ops", "kernels"},
-    "conversion": {
-        "model",
-        "source",
-        "notes",
-        "privacy",
-        "readers",
-        "ops",
-        "kernels",
-        "align",
-        "draw",
-        "trace",
-        "writers",
-        "summary",
-    },
+    "memory": set(),
+    "files": {"source", "readers", "privacy", "model", "notes"},
+    "runs": {"files", "align", "ops", "model", "notes"},
+    "analysis": {"files", "runs", "readers", "privacy", "ops", "align", "model", "memory", "notes"},
+    "conversion": {"analysis", "files", "align", "draw", "trace", "writers", "summary", "memory", "notes"},
     "commands": {
         "outgoing",
         "readers",
@@ -60,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {"outgoing", "conversion", "commands", "source", "notes", "summary"},
 }
 # The front doors: the version for all, `convert` for users, `python -m mio2trace`.
-FRONT_DOORS = {"__init__": {"conversion", "notes", "summary"}, "__main__": {"cli"}}
+FRONT_DOORS = {"__init__": {"align", "analysis", "conversion", "files", "notes"}, "__main__": {"cli"}}
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 assert MODULES

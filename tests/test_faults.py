@@ -160,7 +160,7 @@ def test_an_output_folder_that_is_gone_is_named() -> None:
 
 def test_a_folder_that_goes_while_the_trace_is_written(folder: Path) -> None:
     """From Python, where the moment can be chosen."""
-    from mio2trace.conversion import replacing
+    from mio2trace.files import replacing
     from mio2trace.notes import InputError
 
     (folder / "place").mkdir()

@@ -12,8 +12,9 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mio2trace import conversion
+from mio2trace.align import align
 from mio2trace.conversion import convert
+from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError
 from mio2trace.trace import Slice
 
@@ -111,17 +112,12 @@ def test_most_generated_files_are_traces() -> None:
 
 
 def _with_a_kernel_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = conversion._read
+    join = align
 
-    def lossy(*args: Any) -> Any:
-        records, facts = read(*args)
-        short = [
-            msgspec.structs.replace(one, enqueues=one.enqueues[:-1]) if hasattr(one, "enqueues") else one
-            for one in records
-        ]
-        return short, facts
+    def lossy(profile: Profile, *args: Any, **options: Any) -> Any:
+        return join(msgspec.structs.replace(profile, enqueues=profile.enqueues[:-1]), *args, **options)
 
-    monkeypatch.setattr(conversion, "_read", lossy)
+    monkeypatch.setattr("mio2trace.analysis.align", lossy)
 
 
 def _with(error: BaseException) -> Any:

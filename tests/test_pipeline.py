@@ -11,7 +11,8 @@ from typing import Any
 
 import mio2trace
 import pytest
-from mio2trace.conversion import Conversion, convert, replacing
+from mio2trace.conversion import Conversion, convert
+from mio2trace.files import replacing
 from mio2trace.notes import InputError, OptionError
 
 from tests.small_runs import Program, as_json, as_text, benchmark, kinds, small
@@ -106,7 +107,7 @@ def test_two_different_profiles_are_both_drawn_and_it_is_said(files: dict[str, s
     trace, result = output(files["other"], files["log"], files["prof"])
     assert layers_of(trace) == [*WANTED, (None, None), (None, None)]
     assert [note.kind for note in result.notes.problems] == [
-        "2 different profiles: the logs are joined with the one that has most kernels"
+        "2 different profiles: the logs are joined with the one that they fit best"
     ]
 
 
@@ -264,3 +265,20 @@ def test_an_output_keeps_its_mode_and_its_link(files: dict[str, str], tmp_path: 
     assert link.is_symlink()
     assert real.stat().st_size > 100
     assert real.stat().st_mode & 0o777 == 0o640
+
+
+def test_what_python_sees_is_documented_and_tells_what_it_is(files: dict[str, str]) -> None:
+    """Every public name is there and has a docstring; results say in a line what they hold."""
+    for name in mio2trace.__all__:
+        assert getattr(mio2trace, name), name
+        assert name == "__version__" or getattr(mio2trace, name).__doc__, name
+    analysis = mio2trace.analyse([files["log"], files["prof"]])
+    result = convert(files["log"], files["prof"])
+    assert repr(analysis.run) == "<Run 'prof' of log, prof: 8 enqueues, 2 layers>"
+    assert repr(analysis.run.alignment) == "<Alignment of 8 enqueues: 8 in layers, 0 in operations>"
+    assert repr(analysis.inputs[0]).startswith("<Input 'prof': dv/dt profile (JSON), ")
+    assert repr(analysis) == f"<Analysis: 2 inputs, 0 kinds of notes, runs [{analysis.run!r}]>"
+    assert repr(result) == "<Conversion: 8 kernels, 0 copies, not written>"
+    assert repr(analysis.notes) == "<Notes: none>"
+    with pytest.raises(AttributeError, match="no attribute 'analyze'"):
+        mio2trace.analyze  # noqa: B018

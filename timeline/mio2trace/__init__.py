@@ -2,8 +2,10 @@
 
     import mio2trace
     mio2trace.convert("run.log", "prof.json", output="out.json")
+    run = mio2trace.analyse(["run.log", "prof.json"]).run
 
-`convert` is the one public call; it is documented in `mio2trace.conversion`.
+`convert` writes a trace, `analyse` hands over what the files hold, joined. What is wrong with an input is an
+`InputError` with one line; with an option of the call, an `OptionError`, which is a ValueError.
 """
 
 from __future__ import annotations
@@ -11,16 +13,52 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mio2trace.align import Alignment
+    from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse
     from mio2trace.conversion import Conversion, convert
+    from mio2trace.files import Input
+    from mio2trace.notes import InputError, Note, Notes, OptionError
 
 __version__ = "0.1.0"
-__all__ = ["Conversion", "__version__", "convert"]
+__all__ = [
+    "Alignment",
+    "Analysis",
+    "AnalysisOptions",
+    "Conversion",
+    "Input",
+    "InputError",
+    "Note",
+    "Notes",
+    "OptionError",
+    "Run",
+    "__version__",
+    "analyse",
+    "convert",
+]
+_ROOMS = {
+    "Alignment": "align",
+    "Analysis": "analysis",
+    "AnalysisOptions": "analysis",
+    "Conversion": "conversion",
+    "Input": "files",
+    "InputError": "notes",
+    "Note": "notes",
+    "Notes": "notes",
+    "OptionError": "notes",
+    "Run": "analysis",
+    "analyse": "analysis",
+    "convert": "conversion",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Load the program only when it is used: `mio2trace --help` needs none of it."""
-    if name in ("Conversion", "convert"):
-        from mio2trace import conversion
+    if name not in _ROOMS:
+        raise AttributeError(f"module 'mio2trace' has no attribute {name!r}")
+    import importlib
 
-        return getattr(conversion, name)
-    raise AttributeError(name)
+    return getattr(importlib.import_module(f"mio2trace.{_ROOMS[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,7 +1,7 @@
 """Files are read, sorted into runs, and each run is joined, once; every command and `convert` begin with this.
 
-    analysis = mio2trace.analyse(["run.log", "prof.json"])
-    analysis.run.alignments[0].placement.by
+analysis = mio2trace.analyse(["run.log", "prof.json"])
+analysis.run.alignments[0].placement.by
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ class AnalysisOptions(msgspec.Struct, frozen=True, kw_only=True):
     by_order_alone: bool = False
     keep_reasons: bool = False
     progress: Progress | None = None
+
+
+DEFAULTS = AnalysisOptions()
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,10 +119,11 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
         """The run. Raises `InputError` where there are several."""
         several = self.complete
         if len(several) > 1:
-            names = ", ".join(run.name for run in several[:4]) + (", ..." if len(several) > 4 else "")
+            in_order = sorted(several, key=lambda run: run.inputs[0].source)
+            names = ", ".join(run.name for run in in_order[:4]) + (", ..." if len(in_order) > 4 else "")
             raise InputError(
-                f"files of {len(several)} runs: {names}; expected those of one (`convert --several` draws each by "
-                "itself; comparing them is for `compare`, which is to come)"
+                f"files of {len(in_order)} runs: {names}; expected those of one (comparing them is for `compare`, "
+                "which is to come)"
             )
         return several[0] if several else self.runs[0]
 
@@ -128,9 +132,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Analysis: {len(self.inputs)} inputs, {notes} kinds of notes, runs {list(self.runs)}>"
 
 
-def analyse(
-    files: Sequence[FilePath], options: AnalysisOptions = AnalysisOptions(), notes: Notes | None = None
-) -> Analysis:
+def analyse(files: Sequence[FilePath], options: AnalysisOptions = DEFAULTS, notes: Notes | None = None) -> Analysis:
     """Read ``files`` (paths, ``-`` for standard input, CK directories), sort them into runs, join what is of one.
 
     ``notes`` gains what is met on the way. Raises `InputError` with one line that says what is wrong with an input;
@@ -201,7 +203,7 @@ def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes
 
 def _names(runs: Sequence[Gathered], cleaner: Cleaner) -> list[str]:
     """Of each run the folder of its first input where that tells it from the others, else that input's name."""
-    firsts = [min(run.inputs, key=lambda file: file.source) for run in runs]
+    firsts = [run.inputs[0] for run in runs]
     paths = [first.path for first in firsts]
     folders = [path.rpartition("/")[0] for path in paths]
     names = [first.name.rpartition("/")[2].partition(".")[0] or first.name for first in firsts]

@@ -31,6 +31,11 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
     report: list[str]
     written: Written | None = None
 
+    def __repr__(self) -> str:
+        counts = self.metadata["attribution"]
+        size = "not written" if self.written is None else f"{self.written.slices} slices written"
+        return f"<Conversion: {counts['kernels']} kernels, {counts['copies']} copies, {size}>"
+
 
 def convert(
     *files: str | os.PathLike[str],
@@ -101,9 +106,7 @@ def convert(
         alignments = [alignment for run in drawn for alignment in run.alignments]
         inputs = [_fact(file) for file in analysis.inputs]
         facts = summary.metadata(f"mio2trace {mio2trace.__version__}", inputs, alignments)
-        trace = build(
-            alignments, drawn[0].logs, options, facts, notes, drawn[0].tf_profiles, drawn[0].libraries
-        )
+        trace = build(alignments, drawn[0].logs, options, facts, notes, drawn[0].tf_profiles, drawn[0].libraries)
         facts["notes"] = dict(sorted(summary.notes_object(notes).items()))
         if strict and notes.problems:
             raise InputError("--strict: " + "; ".join(map(str, notes.problems)))
@@ -170,7 +173,7 @@ def _drawn(analysis: Analysis) -> list[Run]:
             notes.add("no kernel, copy or build in the profile: drawn without it", count=empty)
     count = sum(len(each.alignments) for each in drawn)
     if count > 1:
-        notes.add(f"{count} different profiles: the logs are joined with the one that they fit, else with the fullest")
+        notes.add(f"{count} different profiles: the logs are joined with the one that they fit best")
     return drawn
 
 

@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import BinaryIO, Literal
@@ -99,7 +100,7 @@ def read_inputs(
             read.append((_read(source, path, options, cleaner), own))
         finally:
             source.close()
-    inputs = []
+    inputs: list[Input] = []
     for found, own in read:
         same = [other for other, _ in read if other[0].content_sha256 == found[0].content_sha256]
         if found is min(same, key=lambda other: (other[0].sha256, other[0].source)):
@@ -107,15 +108,10 @@ def read_inputs(
             notes.include(own)
         else:
             notes.remark("input given twice taken once", found[0].name)
-    inputs.sort(key=lambda found: (found.format, found.sha256, found.repetition or 0))
-    records = cleaner.cleaned([record for found in inputs for record in found.records])
-    cleaned = []
-    at = 0
-    for found in inputs:
-        own_records = tuple(records[at : at + len(found.records)])
-        at += len(found.records)
-        cleaned.append(msgspec.structs.replace(found, records=own_records))
-    return cleaned
+    inputs.sort(key=lambda file: (file.format, file.sha256, file.repetition or 0))
+    records = cleaner.cleaned([record for file in inputs for record in file.records])
+    clean = iter(records)
+    return [msgspec.structs.replace(file, records=tuple(islice(clean, len(file.records)))) for file in inputs]
 
 
 def _located(path: str, tags: tuple[str, ...], notes: Notes) -> str:

@@ -64,6 +64,9 @@ class Notes:
     def __iter__(self) -> Iterator[Note]:
         return iter(self._notes.values())
 
+    def __repr__(self) -> str:
+        return f"<Notes: {'; '.join(map(str, self)) or 'none'}>"
+
     @property
     def problems(self) -> list[Note]:
         return [note for note in self._notes.values() if note.problem]

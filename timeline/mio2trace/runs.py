@@ -219,9 +219,10 @@ def _contradict(candidate: _Candidate, other: _Candidate) -> bool:
 
 def _two_runs(part: Gathered, other: Gathered) -> bool:
     """Whether each has a run's layer times or iterations, and neither is a digest of the other."""
+    near = bool(part.folders & other.folders)
     return any(
-        (log.layers and another.layers or _iterations(log) and _iterations(another)) and not _agree(log, another, near)
-        for near in (bool(part.folders & other.folders),)
+        ((log.layers and another.layers) or (_iterations(log) and _iterations(another)))
+        and not _agree(log, another, near)
         for log in part.logs
         for another in other.logs
     )

@@ -55,6 +55,10 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     facts: Mapping[int, KernelFact]
     logs: tuple[FrameworkLog, ...] = ()
 
+    def __repr__(self) -> str:
+        placed, linked = sum(map(bool, self.placement.by)), sum(map(bool, self.links.by))
+        return f"<Alignment of {len(self.placement.by)} enqueues: {placed} in layers, {linked} in operations>"
+
 
 def align(
     profile: Profile,

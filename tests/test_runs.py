@@ -1,0 +1,192 @@
+"""Which files are of one run: the evidence, what fits none, the same content twice, several runs at once."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import itertools
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mio2trace.conversion import Conversion, convert
+from mio2trace.files import short_names
+from mio2trace.notes import InputError
+
+from tests.conftest import ROOT
+from tests.small_runs import as_json, benchmark, kinds, small
+
+TRACES = ROOT / "traces"
+MIOPEN = TRACES / "alexnet-b1-miopen29"
+ALEXNET = TRACES / "alexnet-b1-train"
+SQUEEZENET = TRACES / "squeezenet11-b1-libdnn-fwd"
+LEFT_ALONE = "log that fits no profile here: not joined"
+
+FILES = ("run.log", "prof.json")
+TEN_RUNS = (
+    *("dvdt/alexnet-b1-fwd-nomarks", "dvdt/alexnet-b1-train", "dvdt/lenet-b2-fwd", "dvdt/squeezenet11-b1-fwd-tz"),
+    *("miopen-opencl/m121-lenet-infer", "miopen-opencl/m121-lenet-train-ownkernels"),
+    *("miopen-opencl/m290-alexnet-infer-level6-cmd", "miopen-opencl/m290-lenet-train-cmdonly"),
+    *("miopen-opencl/m290-resnet-infer-immediate-fused", "miopen-opencl/m121-resnet-infer-2it"),
+)
+"""Of them ``cmdonly`` names no buffer and ended 1.8 s after ``immediate-fused``."""
+
+Copied = Callable[[Path, str], tuple[Path, Path]]
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Copied:
+    """A run's log and profile in a folder of their own, under the names that all runs give them."""
+
+    def copy(run: Path, name: str) -> tuple[Path, Path]:
+        folder = tmp_path / name
+        folder.mkdir()
+        log = next(file for file in (run / "run.log", run / "run.log.gz") if file.exists())
+        text = log.read_bytes()
+        (folder / "run.log").write_bytes(gzip.decompress(text) if log.suffix == ".gz" else text)
+        shutil.copy(run / "prof.json.gz", folder / "prof.json")
+        return folder / "run.log", folder / "prof.json"
+
+    return copy
+
+
+def events(result: Conversion) -> list[Any]:
+    return list(result.trace.events())
+
+
+def linked(result: Conversion) -> tuple[Any, ...]:
+    facts = result.metadata["attribution"]
+    return facts["layer_by"], facts.get("operation_by"), facts["unsure"]
+
+
+@pytest.mark.parametrize(("run", "other"), [(MIOPEN, ALEXNET), (ALEXNET, SQUEEZENET), (SQUEEZENET, MIOPEN)])
+def test_a_log_of_another_run_spoils_nothing(copied: Copied, run: Path, other: Path) -> None:
+    """The picture is the one without it, and its name is said."""
+    log, profile = copied(run, "A")
+    stranger, _ = copied(other, "B")
+    alone = convert(log, profile)
+    for order in itertools.permutations((log, profile, stranger)):
+        beside = convert(*order)
+        assert events(beside) == events(alone)
+        assert linked(beside) == linked(alone)
+        note = next(note for note in beside.notes.problems if note.kind == LEFT_ALONE)
+        assert note.places == ["B/run.log"]
+
+
+@pytest.mark.parametrize("run", [MIOPEN, ALEXNET])
+def test_the_same_log_plain_and_gzipped_counts_once(copied: Copied, run: Path) -> None:
+    """Whichever comes first; so does the profile."""
+    log, profile = copied(run, "A")
+    alone = convert(log, profile)
+    packed = log.with_name("packed")
+    packed.write_bytes(gzip.compress(log.read_bytes()))
+    traces = []
+    for order in itertools.permutations((log, profile, packed)):
+        result = convert(*order)
+        assert events(result) == events(alone)
+        assert kinds(result.notes)["input given twice taken once"] == 1
+        traces.append(result.metadata)
+    assert all(metadata == traces[0] for metadata in traces)
+
+
+def test_what_a_copy_said_while_it_was_read_is_said_once(tmp_path: Path) -> None:
+    """The notes of the one that is left out are left out, too."""
+    _, log = benchmark()
+    text = (log + "a line of another program\n" * 3).encode()
+    (tmp_path / "run.log").write_bytes(text)
+    (tmp_path / "run.log.gz").write_bytes(gzip.compress(text))
+    once = kinds(convert(tmp_path / "run.log").notes)
+    twice = kinds(convert(tmp_path / "run.log", tmp_path / "run.log.gz").notes)
+    assert twice.pop("input given twice taken once") == 1
+    assert twice == once
+
+
+@pytest.mark.parametrize("profiles", [True, False])
+def test_two_runs_are_not_silently_one(copied: Copied, profiles: bool) -> None:
+    """One line names them and what to do; ten logs alone are ten runs."""
+    pairs = [copied(run, name) for run, name in ((MIOPEN, "A"), (ALEXNET, "B"), (SQUEEZENET, "C"))]
+    files = [file for log, profile in pairs for file in ((log, profile) if profiles else (log,))]
+    with pytest.raises(InputError, match=r"^files of 3 runs: A, B, C; expected those of one .*`compare`"):
+        convert(*files)
+
+
+def test_a_log_goes_with_the_profile_that_it_fits_not_with_the_fullest(copied: Copied) -> None:
+    """The other profile is drawn beside, without links."""
+    log, profile = copied(ALEXNET, "A")
+    _, fuller = copied(SQUEEZENET, "B")
+    alone, both = convert(log, profile), convert(log, profile, fuller)
+    assert linked(both) == linked(alone)
+    assert both.metadata["attribution"]["kernels"] > alone.metadata["attribution"]["kernels"]
+
+
+def test_logs_that_fit_no_profile_are_refused(copied: Copied) -> None:
+    """One or several; by order alone a single one is joined all the same."""
+    _, profile = copied(MIOPEN, "A")
+    logs = [copied(run, name)[0] for run, name in ((ALEXNET, "B"), (SQUEEZENET, "C"))]
+    with pytest.raises(InputError, match=r"^the log and the profile are not of one run"):
+        convert(logs[0], profile)
+    with pytest.raises(InputError, match=r"^none of 2 logs: the log and the profile are not of one run"):
+        convert(*logs, profile)
+    assert convert(logs[0], profile, by_order_alone=True).metadata["attribution"]["kernels"]
+
+
+def test_where_nothing_tells_which_log_is_the_profiles_it_is_asked_for(tmp_path: Path) -> None:
+    """Neither has a stamp or a buffer, and both print layers."""
+    for name, layers in (("a", ("conv1", "ip1")), ("b", ("conv1", "ip9"))):
+        timer = [
+            {"direction": "forward", "index": index, "label": f"{index:02}: {layer}", "time_ms": 0.1 + index}
+            for index, layer in enumerate(layers)
+        ]
+        (tmp_path / name).write_text(json.dumps({"per_layer_info": timer, "time_fw_ms": 1}))
+    (tmp_path / "prof").write_bytes(as_json(small()))
+    with pytest.raises(InputError, match=r"^a and b are logs of two runs, and nothing tells which is the profile's"):
+        convert(tmp_path / "prof", tmp_path / "a", tmp_path / "b")
+
+
+@pytest.mark.shared
+def test_no_two_of_ten_real_runs_are_joined(shared: Path) -> None:
+    """The log of one with the profile of another: all 90 pairs are refused, alone and beside the right log."""
+    samples = shared / "samples"
+    runs = []
+    for name in TEN_RUNS:
+        files = [samples / name / file if name.startswith("miopen") else samples / f"{name}.{file}" for file in FILES]
+        runs.append((files[0], files[1]))
+    for log, profile in runs:
+        assert convert(log, profile).metadata["attribution"]["unattributed"] >= 0
+    for (log, _), (_, profile) in itertools.permutations(runs, 2):
+        with pytest.raises(InputError, match="not of one run"):
+            convert(log, profile)
+
+
+@pytest.mark.shared
+def test_a_wrong_log_beside_the_right_one_is_left_alone(shared: Path) -> None:
+    """Of ten real runs each with the logs of all others: the links are those without them."""
+    samples = shared / "samples" / "miopen-opencl"
+    names = [name.rpartition("/")[2] for name in TEN_RUNS if name.startswith("miopen")]
+    logs = [samples / name / "run.log" for name in names]
+    for name, log in zip(names, logs, strict=True):
+        alone, beside = (convert(*files, samples / name / "prof.json") for files in ([log], logs))
+        assert linked(beside) == linked(alone), name
+        assert kinds(beside.notes)[LEFT_ALONE] == len(logs) - 1
+
+
+def test_names_are_as_short_as_tells_them_apart() -> None:
+    """By the last parts of the path, and no more of it than is needed."""
+    assert short_names(["/home/me/x/run.log"]) == ["run.log"]
+    assert short_names(["/r/A/run.log", "/r/B/run.log", "/r/A/prof.json"]) == ["A/run.log", "B/run.log", "prof.json"]
+    assert short_names(["run.log", "B/run.log"]) == ["run.log", "B/run.log"]
+    assert short_names(["/a/x/y/run.log", "/b/x/y/run.log"]) == ["a/x/y/run.log", "b/x/y/run.log"]
+    assert short_names(["same", "same"]) == ["same", "same"]
+    assert short_names(["-", "run.log"]) == ["-", "run.log"]
+
+
+def test_a_run_from_standard_input_is_one_with_its_file(monkeypatch: pytest.MonkeyPatch, copied: Copied) -> None:
+    """It has no folder: buffers and clocks tell."""
+    log, profile = copied(MIOPEN, "A")
+    stranger, _ = copied(ALEXNET, "B")
+    alone = convert(log, profile)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(log.read_bytes())))
+    assert linked(convert("-", profile, stranger)) == linked(alone)
