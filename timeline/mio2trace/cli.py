@@ -73,13 +73,16 @@ def cli() -> None:
     """
 
 
+_SIZE = re.compile(r"(\d{1,15})\s*([KMGT]?)B?", re.IGNORECASE | re.ASCII)
+
+
 class _Size(click.ParamType):  # type: ignore[type-arg]
     """``500MB``, ``64G``, ``1000``: bytes; K, M, G and T are powers of 1000."""
 
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        match = re.fullmatch(r"(\d{1,15})\s*([KMGT]?)B?", str(value).strip(), re.IGNORECASE | re.ASCII)
+        match = _SIZE.fullmatch(str(value).strip())
         if match is None:
             self.fail(f"{value!r} is no size such as 500MB or 64G", param, ctx)
         return int(match[1]) * int(1000 ** " KMGT".index(match[2].upper() or " "))

@@ -58,6 +58,7 @@ _BASES: Mapping[str, Mapping[str, str]] = {
     | {"n": _LIST, "K": _LIST, "m": "relu|tanh|lstm|gru", "P": _DECIMAL},
     "reduce": _SIZES | _SCALING | _all("D R", _LIST) | _all("C I N O", _INTEGER),
 }  # fmt: skip
+_VALUES = {kind: re.compile(kind) for kinds in (*_BASES.values(), {"": _ANY}) for kind in kinds.values()}
 _SUFFIXES = ("bfp16fp32", "fp16fp32", "bfp16", "fp16", "fp32", "fp64", "int8", "int", "fp", "")
 _WITHOUT_OFFER = (_PATH, _ANY)
 """Values that a log may state and that we never offer."""
@@ -122,7 +123,7 @@ def split(text: str, free: bool = False) -> tuple[str, tuple[tuple[str, str], ..
                 raise CutError(f"the value of {written} is missing")
             value = words[at]
             at += 1
-        if not re.fullmatch(kind, value):
+        if not _VALUES[kind].fullmatch(value):
             raise NotPlainError(f"the value of {written} is none")
         options[name] = value
     return word, tuple(options.items())

@@ -46,7 +46,12 @@ _SENSITIVE = (
 )
 _SECRET = re.compile(
     rf"(?<![\w-])(?:{_SENSITIVE}(?:\s*=\s*|:\s+)|--?{_SENSITIVE}\s+|authorization:\s*(?:\w+\s+)?){_VALUE}"
-    r"|(?<!\w)(?:gh[pousr]_\w{16,}|AKIA[0-9A-Z]{12,}|xox[a-z]-[\w-]{8,}|sk-[\w-]{16,}|eyJ[\w-]{8,}\.[\w-]+\.[\w-]*)",
+    r"|(?<!\w)(?:gh[pousr]_\w{16,}|AKIA[0-9A-Z]{12,}|xox[a-z]-[\w-]{8,}|sk-[\w-]{16,})",
+    re.IGNORECASE,
+)
+# From the beginning of a word on: where nothing follows its first ``eyJ``, nothing follows the others
+_TOKEN_IN_PARTS = re.compile(
+    r"(?<![\w-])((?>[\w-]*?(?<!\w)(?=eyJ)))eyJ[\w-]{8,}+\.[\w-]++\.[\w-]*+",
     re.IGNORECASE,
 )
 _MAYBE_SECRET = (
@@ -62,7 +67,7 @@ def without_private(text: str, sort: Sort, cut: frozenset[str]) -> str:
         small = text.lower()
         for mark in _MAYBE_SECRET:
             if mark in small:
-                text = _SECRET.sub("(secret)", text)
+                text = _TOKEN_IN_PARTS.sub(r"\1(secret)", _SECRET.sub("(secret)", text))
                 break
     if "environment" in cut and "=" in text:
         text = _ENVIRONMENT.sub("(environment)", text)
