@@ -111,3 +111,47 @@ def test_lanes_can_be_enclosed(seed: int) -> None:
 def test_lanes_are_the_first_that_is_free() -> None:
     """What overlaps goes to the first lane that is free."""
     assert packed_spans([(0, 5), (1, 2), (2, 3), (5, 6)], lambda span: span) == [[(0, 5), (5, 6)], [(1, 2), (2, 3)]]
+
+
+def test_times_far_from_all_others(tmp_path: Path) -> None:
+    """A command whose time no trace can hold beside the others is counted; the others keep their times exactly."""
+    start = 1 << 62
+    found, text = converted(
+        commands_at((start, start + 5), (start + 7, start + 9), (3, 4), (2**63 - 9, 2**63 - 1)),
+        tmp_path,
+        host_calls="none",
+    )
+    assert [(at, length) for _, at, length in kernels(found)] == [(0, 5), (7, 2)]
+    assert found.metadata["notes"]["command far in time from all others: not drawn"] == 2
+    assert b'"ts":0.007,"dur":0.002' in text
+
+
+def test_profiles_of_far_clocks(tmp_path: Path) -> None:
+    """Two profiles whose clocks are years apart are drawn from one zero."""
+    files = []
+    for number, at in enumerate((10**9, 10**18)):
+        files.append(tmp_path / f"{number}.json")
+        files[-1].write_bytes(as_json(commands_at(*[(at + number, at + 5)] * (2 - number))))
+    found = convert(*files, output=io.BytesIO(), check=True, host_calls="none")
+    assert {start for _, start, _ in kernels(found)} == {0}
+
+
+def test_host_times_of_other_centuries(tmp_path: Path) -> None:
+    """A host time before 1970 or far from all others is taken as unknown, and its command is drawn."""
+    calls = commands_at((5000, 6000), (7000, 8000), (9000, 9500))
+    for call, year in zip([call for call in calls if "profiling" in call], ("0001", "2026", "9999"), strict=True):
+        call["timestamp"] = {edge: year + text[4:] for edge, text in call["timestamp"].items()}
+    found, _ = converted(calls, tmp_path)
+    assert len(kernels(found)) == 3
+
+
+def test_log_of_another_century(tmp_path: Path) -> None:
+    """An iteration that a log alone dates to another century is counted; the others are drawn."""
+    lines = [f"I{year}1120 10:00:0{n}.000000  2155 caffe.cpp:465] Iteration: {n} forward-backward time: 1 ms.\n"
+             for n, year in enumerate((2018, 2018, 2018, 9999), 1)]  # fmt: skip
+    (tmp_path / "run.log").write_text("".join(lines))
+    out = io.BytesIO()
+    found = convert(tmp_path / "run.log", output=out, check=True)
+    WRITERS[1].write(found.trace, io.BytesIO())
+    assert found.metadata["notes"]["iteration far in time from all others: not drawn"] == 1
+    assert out.getvalue().count(b'"cat":"log"') == 3

@@ -8,6 +8,7 @@ import msgspec
 
 from mio2trace.align.clocks.fit import DeviceClock, LogClock, device_clocks
 from mio2trace.align.clocks.log_runs import of_profile, operations_of
+from mio2trace.align.clocks.reach import within_reach
 from mio2trace.align.layers import scopes
 from mio2trace.align.layers.ladder import place_enqueues
 from mio2trace.align.layers.net import Net, by_place, read_net
@@ -77,6 +78,7 @@ def align(
     layers, those are the scopes of ``tf_profiles``. Raises `InputError` when they cannot be of one run, unless
     ``by_order_alone``.
     """
+    profile = within_reach(profile, notes)
     facts = find_gemms(profile)
     of_run = of_profile(profile, logs, notes)
     operations = operations_of(operations, logs, of_run)

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from mio2trace.align import Alignment
+from mio2trace.align.clocks.reach import FAR_NS
 from mio2trace.draw import by_name, counters, device, executions, host, printed, rates
 from mio2trace.draw.base import TimeBase, time_base
 from mio2trace.draw.by_name import Tracks
@@ -67,15 +68,17 @@ def build(
     """
     drawn: list[_Profile] = []
     next_process = FIRST_DEVICE
+    reach: tuple[int, int] | None = None
     for number, alignment in enumerate(alignments):
         suffix = f" of profile {number + 1}" if number else ""
-        base = time_base(alignment, notes)
+        base = _beside(reach, alignment, time_base(alignment, notes), notes)
         side = device.DeviceSide(
             alignment, base, next_process, _device_name(logs), suffix, frozenset[Fold](options.fold)
         )
         seen = host.HostSide(
             alignment, base, side, HOST + number, options.host_calls, suffix, notes, () if number else libraries
         )
+        reach = reach or _reach((side, seen))
         next_process = side.next_process
         rows = None
         if options.tracks:
@@ -86,14 +89,12 @@ def build(
     tf = None
     if tf_profiles:
         base_of_first = drawn[0].base if drawn else None
-        tf = executions.execution_side(
-            tf_profiles, base_of_first, _reach(parts), HOST + len(drawn), next_process, notes
-        )
+        tf = executions.execution_side(tf_profiles, base_of_first, reach, HOST + len(drawn), next_process, notes)
         parts += [tf] if tf is not None else []
     if tf_profiles and not alignments and any(log.layers for log in logs):
         notes.add("a log's layers are not drawn beside TensorFlow's ops: no GPU profile relates their clocks")
     if not alignments and not tf_profiles:
-        parts.append(printed.PrintedSide(logs, HOST))
+        parts.append(printed.PrintedSide(logs, HOST, notes))
     origin = min((start for part in parts if (start := part.first_ns()) is not None), default=0)
     last = max((end for part in parts if (end := part.last_ns()) is not None), default=0)
     chosen: list[Chosen | None] = [None] * len(drawn)
@@ -187,6 +188,20 @@ def _without_args(part: Callable[[], Iterator[Event]]) -> Iterator[Event]:
 
 _ByProfile = device.DeviceSide | host.HostSide
 _Part = device.DeviceSide | host.HostSide | by_name.ByNameSide | printed.PrintedSide | executions.ExecutionSide
+
+
+def _beside(reach: tuple[int, int] | None, alignment: Alignment, base: TimeBase, notes: Notes) -> TimeBase:
+    """``base``, moved to where the first profile is drawn if its clock is so far from that one's that no trace can hold
+    both.
+    """
+    device_of = {queue.index: queue.device for queue in alignment.profile.queues}
+    enqueues = alignment.profile.enqueues
+    starts = [base.device(device_of.get(e.queue, 0), e.start_ns) for e in enqueues if e.start_ns is not None]
+    starts = starts or [e.host_start_ns for e in enqueues if e.host_start_ns is not None]
+    if reach is None or not starts or abs(min(starts) - reach[0]) < FAR_NS:
+        return base
+    notes.add("profiles of clocks that are far from each other: drawn from one zero")
+    return base.moved(reach[0] - min(starts))
 
 
 def _reach(parts: Sequence[_Part]) -> tuple[int, int] | None:

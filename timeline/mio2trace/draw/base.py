@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from mio2trace.align import Alignment, DeviceClock
+from mio2trace.align.clocks.reach import FAR_NS
 from mio2trace.model.profile import Size3
 from mio2trace.notes import Notes
 
@@ -16,21 +18,23 @@ from mio2trace.notes import Notes
 class TimeBase(msgspec.Struct, frozen=True, kw_only=True):
     """Brings device and host times to one axis in ns; where the axis is the host's own, ``clock`` is None.
 
-    ``shift[device]`` is added to that device's times. Raises nothing; a device that cannot be related keeps its zero.
+    ``shift[device]`` is added to that device's times, ``host_shift_ns`` to what host times become. Raises nothing; a
+    device that cannot be related keeps its zero.
     """
 
     clock: DeviceClock | None
     shift: dict[int, int]
     on_host: bool
+    host_shift_ns: int = 0
 
     @property
     def constant_offset(self) -> int | None:
         """What to subtract from every host time, None where that is not one number."""
         if self.on_host:
-            return 0
+            return -self.host_shift_ns
         if self.clock is None or len(self.clock.pieces) > 1 or self.clock.drift_ppb:
             return None
-        return self.clock.offset_ns
+        return self.clock.offset_ns - self.host_shift_ns
 
     def device(self, device: int, ns: int) -> int:
         return ns + self.shift.get(device, 0)
@@ -38,11 +42,20 @@ class TimeBase(msgspec.Struct, frozen=True, kw_only=True):
     def host(self, ns: int) -> int | None:
         """A host time on the axis; None when the clocks are not related."""
         if self.on_host:
-            return ns
-        return None if self.clock is None else self.clock.to_device(ns)
+            return ns + self.host_shift_ns
+        return None if self.clock is None else self.clock.to_device(ns) + self.host_shift_ns
+
+    def moved(self, by_ns: int) -> TimeBase:
+        """The same axis with another zero."""
+        return msgspec.structs.replace(
+            self,
+            shift={device: shift + by_ns for device, shift in self.shift.items()},
+            host_shift_ns=self.host_shift_ns + by_ns,
+        )
 
     def utc(self, ns: int) -> str | None:
         """The moment ``ns`` on the axis, as ISO 8601 in UTC with nanoseconds."""
+        ns -= self.host_shift_ns
         if self.on_host:
             host = ns
         elif self.clock is not None:
@@ -52,7 +65,10 @@ class TimeBase(msgspec.Struct, frozen=True, kw_only=True):
         else:
             return None
         seconds, rest = divmod(host, 1_000_000_000)
-        moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+        try:
+            moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+        except (ValueError, OverflowError):
+            return None  # no calendar has it
         return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
 
     def describe(self, alignment: Alignment, origin: int) -> dict[str, Any]:
@@ -90,15 +106,31 @@ def time_base(alignment: Alignment, notes: Notes) -> TimeBase:
     main = max(timed, key=lambda device: (timed[device], -device))
     clock = alignment.clocks.get(main)
     shift: dict[int, int] = {}
+    begins: dict[int, int] = {}
     for device in timed:
         other = alignment.clocks.get(device)
         if device == main:
+            shift[device] = 0
             continue
         if clock is None or other is None:
             notes.add("clock of a second device not related to the first: its kernels are placed by its own zero")
+            begins = begins or _begins(alignment, device_of)
+            ahead = begins[device] - begins[main]
+            if abs(ahead) > FAR_NS:
+                shift[device] = -ahead  # in one picture all the same
         else:
             shift[device] = other.offset_ns - clock.offset_ns
     return TimeBase(clock=clock, shift=shift, on_host=False)
+
+
+def _begins(alignment: Alignment, device_of: Mapping[int, int]) -> dict[int, int]:
+    """When the first of each device's commands began, by its own clock."""
+    begins: dict[int, int] = {}
+    for enqueue in alignment.profile.enqueues:
+        if enqueue.start_ns is not None:
+            device = device_of.get(enqueue.queue, 0)
+            begins[device] = min(begins.get(device, enqueue.start_ns), enqueue.start_ns)
+    return begins
 
 
 def four_digits(rate: float) -> float:

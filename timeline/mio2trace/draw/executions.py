@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from mio2trace.align.clocks.reach import LONGEST_NS, middle
 from mio2trace.align.layers.scopes import Device, layer_of
 from mio2trace.draw.base import TimeBase, six_digits
 from mio2trace.model.tf import Execution, OpMemory, TfNode, TfProfile
@@ -20,8 +21,8 @@ from mio2trace.trace import CounterValue, Event, Process, Slice, Track
 
 _TASK = re.compile(r"/job:(?P<job>[a-z_]{1,20})(?:/replica:(?P<replica>\d+))?(?:/task:(?P<task>\d+))?")
 _STREAM = re.compile(r"(?:.*/)?stream:(\d{1,9})", re.ASCII)
-_FAR_NS = 100 * 24 * 3600 * 10**9
-"""What lies further from the middle of all is damage; a trace holds no more than 104 days exactly."""
+_FAR_NS = LONGEST_NS // 2
+"""What lies further from the middle of all is damage."""
 _DEEPEST = 60
 
 
@@ -132,8 +133,12 @@ class ExecutionSide:
         self._counters: dict[tuple[int, str], dict[int, int]] = {}
         found = list(self._gathered(profiles))
         if found:
-            middle = sorted(one.execution.start_ns for one in found)[len(found) // 2]
-            near = [one for one in found if abs(one.execution.start_ns - middle) < _FAR_NS]
+            at = middle([one.execution.start_ns for one in found])
+            near = [
+                one
+                for one in found
+                if at - _FAR_NS < one.execution.start_ns <= one.execution.start_ns + one.execution.dur_ns < at + _FAR_NS
+            ]
             if len(near) < len(found):
                 notes.add("execution far from all others left out", count=len(found) - len(near))
             self._tasks = {Device.of(one.execution.device).host for one in near}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from mio2trace.align import Alignment, LayerRun
+from mio2trace.align.clocks.reach import LONGEST_NS
 from mio2trace.draw.base import TimeBase
 from mio2trace.draw.calls import HostSpan, call_spans
 from mio2trace.draw.commands import short_name
@@ -77,7 +79,9 @@ class HostSide:
             self._enqueues = [e for e in profile.enqueues if e.host_start_ns is not None and e.host_end_ns is not None]
         self._others = [c for c in profile.host_calls if _times(c) is not None] if calls_drawn else []
         self._earliest = -(1 << 62)
-        self._runs = [run for run in alignment.placement.runs if _span(run) is not None] if related else []
+        self._middle = self._somewhere()
+        self._far = 0
+        self._runs = [run for run in alignment.placement.runs if self._is_near(_span(run))] if related else []
         self._passes: dict[int, tuple[int, int]] = {}
         for run in self._runs:
             start, end = _span(run) or (0, 0)
@@ -90,10 +94,28 @@ class HostSide:
         if related:
             calls, messages = call_spans(alignment, libraries, with_kernels=calls_drawn)
             self._calls, self._messages = self._rows(calls), self._rows(messages)
+        if self._far:
+            notes.add("time of the log far from the profile: not drawn", count=self._far)
+
+    def _somewhere(self) -> int:
+        """A host time within the profile."""
+        profile = self._alignment.profile
+        calls: Iterator[Enqueue | HostCall] = itertools.chain(profile.enqueues, profile.host_calls)
+        return next((times[0] for times in map(_times, calls) if times is not None), 0)
+
+    def _is_near(self, span: tuple[int, int] | None) -> bool:
+        """Whether a span of host times can be drawn with the profile."""
+        if span is None:
+            return False
+        if span[1] - LONGEST_NS // 3 < self._middle < span[0] + LONGEST_NS // 3:
+            return True
+        self._far += 1
+        return False
 
     def _rows(self, spans: Sequence[HostSpan]) -> list[list[HostSpan]]:
         """Lanes of spans on the axis."""
-        on_axis = [one._replace(start=self._axis(one.start), end=self._axis(one.end)) for one in spans]
+        near = [one for one in spans if self._is_near((one.start, one.end))]
+        on_axis = [one._replace(start=self._axis(one.start), end=self._axis(one.end)) for one in near]
         return packed_spans(on_axis, lambda one: (one.start, max(one.end, one.start + 1)))
 
     def show_only(self, chosen: Chosen) -> None:
@@ -152,7 +174,10 @@ class HostSide:
             for event in log.events:
                 if event.stamp is None:
                     continue
-                at = self._axis(clock.to_host(event.stamp))
+                host = clock.to_host(event.stamp)
+                if not self._is_near((host - (event.duration_ns or 0), host)):
+                    continue
+                at = self._axis(host)
                 if event.kind in ("forward begins", "backward begins"):
                     opened = at, f"warm-up · {'forward' if event.kind == 'forward begins' else 'backward'}"
                 elif event.kind in ("forward ends", "benchmark begins") and opened is not None:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, local_ns
-from mio2trace.align.layers.net import read_net
+from mio2trace.align.clocks.reach import LONGEST_NS, middle
+from mio2trace.align.layers.net import NetLayerSpec, read_net
 from mio2trace.model.log import Direction, FrameworkLog
 from mio2trace.notes import Notes
 from mio2trace.trace import Event, Process, Slice, Track
@@ -15,22 +16,42 @@ from mio2trace.trace import Event, Process, Slice, Track
 class PrintedSide:
     """One iteration of printed means in execution order; and the iterations themselves where the log stamps them."""
 
-    def __init__(self, logs: Sequence[FrameworkLog], process: int) -> None:
+    def __init__(self, logs: Sequence[FrameworkLog], process: int, notes: Notes) -> None:
         self._process = process
         self._net = read_net(logs, Notes())
         self._iterations: list[tuple[int, int, str, dict[str, Any]]] = []
+        found = []
         for log in logs:
             for event in log.events:
                 if event.kind == "iteration" and event.stamp is not None and event.duration_ns:
-                    end = local_ns(event.stamp, MIDDLE_OF_2000_NS)
-                    args: dict[str, Any] = {"line": event.line, "printed_ns": event.duration_ns}
-                    if event.number is not None:
-                        args["iteration"] = event.number
-                    start = end - event.duration_ns
-                    if self._iterations:
-                        start = max(start, self._iterations[-1][1])
-                    if end > start:
-                        self._iterations.append((start, end, f"iteration {event.number}", args))
+                    found.append((local_ns(event.stamp, MIDDLE_OF_2000_NS), event.duration_ns, event))
+        around = middle([end for end, _, _ in found]) if found else 0
+        for end, duration, event in found:
+            start = end - duration
+            if max(end - around, around - start) > LONGEST_NS // 2:
+                notes.add("iteration far in time from all others: not drawn")
+                continue
+            args: dict[str, Any] = {"line": event.line, "printed_ns": duration}
+            if event.number is not None:
+                args["iteration"] = event.number
+            if self._iterations:
+                start = max(start, self._iterations[-1][1])
+            if end > start:
+                self._iterations.append((start, end, f"iteration {event.number}", args))
+        self._directions = self._laid_out(notes)
+
+    def _laid_out(self, notes: Notes) -> dict[Direction, list[tuple[NetLayerSpec, int]]]:
+        """The layers with their printed times, as long as there is room for them."""
+        room = LONGEST_NS
+        found: dict[Direction, list[tuple[NetLayerSpec, int]]] = {"forward": [], "backward": []}
+        for layer, direction in self._net.execution_order():
+            printed = layer.printed_ns(direction) or 0
+            if printed > room:
+                notes.add("layer's printed time longer than a trace: not drawn")
+            elif printed:
+                room -= printed
+                found[direction].append((layer, printed))
+        return found
 
     def first_ns(self) -> int | None:
         return self._iterations[0][0] if self._iterations else 0
@@ -39,7 +60,7 @@ class PrintedSide:
         return self._iterations[-1][1] if self._iterations else self._length()
 
     def _length(self) -> int:
-        return sum(layer.printed_ns(direction) or 0 for layer, direction in self._net.execution_order())
+        return sum(printed for layers in self._directions.values() for _, printed in layers)
 
     def processes(self) -> list[Process]:
         return [Process(id=self._process, name="Host (printed times only)")]
@@ -59,13 +80,7 @@ class PrintedSide:
             yield Slice(self._process * 10 + 2, start - origin, end - start, name, "log", args)
         at = 0
         track = self._process * 10 + 1
-        directions: tuple[Direction, ...] = ("forward", "backward")
-        for direction in directions:
-            layers = [
-                (layer, printed)
-                for layer, way in self._net.execution_order()
-                if way == direction and (printed := layer.printed_ns(direction))
-            ]
+        for direction, layers in self._directions.items():
             total = sum(printed for _, printed in layers)
             if not total:
                 continue

@@ -444,7 +444,10 @@ class ProfileFolder:
         second, fraction = text[:19], text[20:]
         try:
             moment = datetime.datetime.strptime(second, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=datetime.UTC)
-            base = self._seconds[second] = int(moment.timestamp()) * 1_000_000_000
+            base = int(moment.timestamp()) * 1_000_000_000
+            if not 0 <= base < MAX_INTEGER - 1_000_000_000:
+                raise ValueError
+            self._seconds[second] = base
             return base + (int(fraction.ljust(9, "0")[:9]) if fraction else 0)
         except ValueError:
             self._notes.add("host time that is not of the form 2018-02-09T10:36:48.553314", repr(text)[:40])

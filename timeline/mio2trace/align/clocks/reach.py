@@ -1,0 +1,90 @@
+"""What a profile's times reach over: what lies days from the rest of a run is damage, and leaves no room for it.
+
+A reader of JSON holds 2^53 ns, 104 days, exactly. A device's times and the host's are each kept within twice `FAR_NS`:
+however they are related, they stay below that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mio2trace.model.profile import Enqueue, HostCall, Profile
+from mio2trace.notes import Notes
+from msgspec.structs import replace
+
+DAY_NS = 24 * 3600 * 10**9
+FAR_NS = 10 * DAY_NS
+LONGEST_NS = 1 << 53
+"""What a trace reaches over, at most."""
+
+_DEVICE = dict.fromkeys(("queued_ns", "submit_ns", "start_ns", "end_ns"))
+_HOST = dict.fromkeys(("host_start_ns", "host_end_ns", "prepared_ns"))
+
+
+def within_reach(profile: Profile, notes: Notes) -> Profile:
+    """``profile`` without the times that lie further than `FAR_NS` from the middle of their clock's; they are noted.
+
+    A command without device times is not drawn; one without host times is placed between its neighbours.
+    """
+    enqueues, calls = profile.enqueues, profile.host_calls
+    device_of = {queue.index: queue.device for queue in profile.queues}
+    by_device: dict[int, list[Enqueue]] = {}
+    if len(set(device_of.values())) > 1:
+        for one in enqueues:
+            by_device.setdefault(device_of.get(one.queue, 0), []).append(one)
+    on_one = {0: enqueues}
+    near_of = {
+        device: near
+        for device, of_device in (by_device or on_one).items()
+        if (near := _near([one.queued_ns for one in of_device], [one.end_ns for one in of_device])) is not None
+    }
+    if near_of:
+        kept = tuple(
+            one
+            if (near := near_of.get(device_of.get(one.queue, 0) if by_device else 0)) is None
+            or _is_in(near, one.queued_ns, one.end_ns)
+            else replace(one, **_DEVICE)
+            for one in enqueues
+        )
+        notes.add("command far in time from all others: not drawn", count=_changed(enqueues, kept))
+        enqueues = kept
+    near = _near(
+        [*(one.host_start_ns for one in enqueues), *(one.start_ns for one in calls)],
+        [*(one.host_end_ns for one in enqueues), *(one.end_ns for one in calls)],
+    )
+    if near is not None:
+        placed = tuple(
+            one if _is_in(near, one.host_start_ns, one.host_end_ns) else replace(one, **_HOST) for one in enqueues
+        )
+        made = tuple(
+            one if _is_in(near, one.start_ns, one.end_ns) else replace(one, start_ns=None, end_ns=None) for one in calls
+        )
+        lost = _changed(enqueues, placed) + _changed(calls, made)
+        notes.add("host time far from all others: taken as unknown", count=lost)
+        enqueues, calls = placed, made
+    if enqueues is profile.enqueues and calls is profile.host_calls:
+        return profile
+    return replace(profile, enqueues=enqueues, host_calls=calls)
+
+
+def middle(times: Sequence[int]) -> int:
+    """The time of which half lie before it."""
+    return sorted(times)[len(times) // 2]
+
+
+def _near(starts: Sequence[int | None], ends: Sequence[int | None]) -> tuple[int, int] | None:
+    """From when to when times are kept; None where that is all of them."""
+    begun = [at for at in starts if at is not None]
+    ended = [at for at in ends if at is not None]
+    if not begun or not ended or max(ended) - min(begun) <= 2 * FAR_NS >= max(begun) - min(ended):
+        return None
+    at = middle(begun)
+    return at - FAR_NS, at + FAR_NS
+
+
+def _is_in(near: tuple[int, int], *times: int | None) -> bool:
+    return all(time is None or near[0] <= time <= near[1] for time in times)
+
+
+def _changed(before: Sequence[Enqueue | HostCall], after: Sequence[Enqueue | HostCall]) -> int:
+    return sum(one is not other for one, other in zip(before, after, strict=True))
