@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "align": {"model", "ops", "kernels", "notes"},
     "draw": {"model", "ops", "kernels", "align", "trace", "notes"},
     "writers": {"trace", "forked"},
-    "viewer": {"outgoing", "trace", "writers"},
+    "viewer": {"trace", "writers"},
     "queries": set(),
     "summary": {"model", "align", "trace", "notes", "ops", "kernels"},
     "memory": set(),

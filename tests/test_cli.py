@@ -189,8 +189,8 @@ def test_error_usage_is_exit_2_and_changes_nothing(args: tuple[str, ...], messag
         ("bad.gz", b"\x1f\x8b not gzip", "bad.gz: damaged gzip data, nothing can be read"),
         ("db", b"SQLite format 3\0" + bytes(100), "db: binary data that begins 53 51 4c 69"),
         ("none.json", b"[]", "prof.txt, none.json: no kernel"),
-        ("two\nlines", b"", "two?lines: empty"),
-        ("\x1b[31mred", b"", "?[31mred: empty"),
+        ("two\nlines", b"", r"two\nlines: empty"),
+        ("\x1b[31mred", b"", r"\x1b[31mred: empty"),
     ],
 )
 def test_error_a_bad_input_is_exit_1_and_one_line(name: str, content: bytes | None, message: str) -> None:
@@ -309,7 +309,7 @@ def test_error_a_fault_of_our_own_is_one_line_too(
     assert stop.value.code == 1
     assert re.fullmatch(
         r"mio2trace: a fault of the program itself, please report it: "
-        r"ValueError: of an unknown\?kind \(test_cli\.py:\d+\)\n",
+        r"ValueError: of an unknown\\nkind \(test_cli\.py:\d+\)\n",
         capsys.readouterr().err,
     )
 

@@ -370,7 +370,9 @@ def test_two_profiles_are_said(tmp_path: Path) -> None:
 
 def test_a_kernel_name_of_any_text_keeps_its_row(tmp_path: Path) -> None:
     path = write_kernels(tmp_path / "prof.json", ['a,"b"\n', "\x1b[2J", ""])
-    assert [row["name"] for row in rows(run(path))] == ['a,"b"\n', "\x1b[2J", ""]
+    assert [row["name"] for row in rows(run(path))] == [r'a,"b"\n', r"\x1b[2J", ""]
+    exact = json.loads(run(path, "--format", "json").stdout)
+    assert [row.get("name", "") for row in exact] == ['a,"b"\n', "\x1b[2J", ""]
     shown = run(path, "--format", "table").stdout
     assert "\x1b" not in shown
     assert len(shown.splitlines()) == 4

@@ -20,6 +20,7 @@ from mio2trace.commands.ops import ops
 from mio2trace.commands.query import query
 from mio2trace.commands.tfprof import tfprof
 from mio2trace.commands.view import view
+from mio2trace.outgoing import visible
 
 if TYPE_CHECKING:
     from mio2trace import conversion
@@ -270,17 +271,17 @@ def convert(
     except InputError as error:
         if progress is not None:
             progress.done()
-        click.echo(_one_line(f"mio2trace: {error}"), err=True)
+        click.echo(visible(f"mio2trace: {error}"), err=True)
         sys.exit(1)
     finally:
         if progress is not None:
             progress.done()
     if not quiet:
         for line in result.report:
-            click.echo(_styled(_one_line(line)), err=True)
+            click.echo(_styled(visible(line)), err=True)
         if output != "-":
             for line in _wrote(output, result, host_calls):
-                click.echo(_styled(_one_line(line)), err=True)
+                click.echo(_styled(visible(line)), err=True)
     return result
 
 
@@ -345,11 +346,6 @@ def _is_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
-def _one_line(text: str) -> str:
-    """As it is shown: what comes from a file neither breaks the line nor steers the terminal."""
-    return "".join(char if char.isprintable() else "?" for char in text)
-
-
 def _styled(line: str) -> str:
     """Problems in yellow, where colour is wanted and the terminal has it."""
     if os.environ.get("NO_COLOR") or not _is_terminal() or not line.startswith("problem"):
@@ -369,7 +365,7 @@ class _Progress:
         text = f"reading {name}: {100 * done // total} %" if total else f"reading {name}: {done >> 20} MB"
         if text != self._shown:
             self._shown = text
-            click.echo(f"\r\x1b[2K{text}", nl=False, err=True)
+            click.echo(f"\r\x1b[2K{visible(text)}", nl=False, err=True)
 
     def done(self) -> None:
         """Leave no half line behind."""
@@ -397,7 +393,10 @@ def main() -> None:
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.ClickException as error:
-        error.show()
+        # the message may quote a file's name, or any other word of the call
+        said = visible(error.format_message())
+        shown = click.UsageError(said, error.ctx) if isinstance(error, click.UsageError) else click.ClickException(said)
+        shown.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         click.echo("mio2trace: interrupted", err=True)
@@ -410,7 +409,7 @@ def main() -> None:
         click.echo("mio2trace: out of memory; --host-calls none needs least", err=True)
         sys.exit(1)
     except Exception as error:
-        click.echo(_one_line(f"mio2trace: a fault of the program itself, please report it: {_fault(error)}"), err=True)
+        click.echo(visible(f"mio2trace: a fault of the program itself, please report it: {_fault(error)}"), err=True)
         sys.exit(1)
 
 

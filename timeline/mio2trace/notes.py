@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from mio2trace.outgoing import visible
+
 EXAMPLES = 3
 
 
@@ -13,7 +15,7 @@ class InputError(Exception):
 
     def __init__(self, message: str) -> None:
         # What was found, and a file's name, may hold anything.
-        super().__init__("".join(char if char.isprintable() else "?" for char in message))
+        super().__init__(visible(message))
 
 
 class OptionError(ValueError):

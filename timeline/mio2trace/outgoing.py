@@ -10,7 +10,7 @@ import re
 _FORMULA = "=+-@＝＋－＠"
 """What a spreadsheet takes for the beginning of a formula, the wide signs where those are written."""
 _NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,4})?")
-_MARKUP = re.compile(r"[\\`*_{}\[\]<>|~#!&$]|(?<=:)//|(?<=[wW])\.|@")
+_MARKUP = re.compile(r"[\\`*\[\]<>|~&$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])|(?<=:)//|(?<=[wW]{3})\.")
 _NOT_JSON = re.compile(r"[^\x20-\x7e]")
 
 

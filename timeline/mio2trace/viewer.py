@@ -27,6 +27,8 @@ PORT = 9001
 """The only port of this machine that the site may ask."""
 PINNED = "[Kk]ernels|GFLOP/s|GB/s|Printed layer times"
 """Tracks that stay in sight, as a regular expression of the browser: the nested ones and what they achieve."""
+_LATEST_NS = 1 << 63
+"""The page's own clock ends here; what a trace states beyond it is no place to look at."""
 IDLE_SECONDS = 60
 """A bundle from this machine is served until the page has asked for nothing more for so long."""
 
@@ -108,13 +110,13 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
         self.origin = UI if bundle is None else f"http://127.0.0.1:{self.server_port}"
         # Under a folder of its own, so that no file of the bundle is hidden by it.
-        self.place = ("/trace/" if bundle else "/") + urllib.parse.quote(path.name)
+        self.place = ("/trace/" if bundle else "/") + urllib.parse.quote(os.fsencode(path.name))
 
     def link(self, found: Slice | None) -> str:
         """Where to look at it, with what to do on arrival."""
         commands = [{"id": "dev.perfetto.PinTracksByRegex", "args": [PINNED]}]
         wanted = {"url": f"http://127.0.0.1:{self.server_port}{self.place}"}
-        if found is not None:
+        if found is not None and 0 <= found.start_ns <= found.start_ns + found.dur_ns < _LATEST_NS:
             margin = found.dur_ns // 10 + 1
             wanted |= {
                 "visStart": str(max(0, found.start_ns - margin)),

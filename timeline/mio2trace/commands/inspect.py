@@ -8,6 +8,7 @@ import click
 
 from mio2trace.commands.inputs import Input, read_inputs, repetition_option, tags_option
 from mio2trace.commands.logs import files_argument, one_line_errors, quiet_option, say, write
+from mio2trace.outgoing import json_text
 
 
 @click.command(no_args_is_help=True)
@@ -52,6 +53,6 @@ def _lines(inputs: list[Input]) -> Iterator[str]:
             "size": found.size,
             "sha256": found.sha256,
         }
-        yield orjson.dumps(facts).decode() + "\n"
+        yield json_text(orjson.dumps(facts).decode()) + "\n"
         for record in found.records:
-            yield from lines(record)
+            yield from (json_text(line.removesuffix("\n")) + "\n" for line in lines(record))

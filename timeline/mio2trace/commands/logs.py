@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mio2trace.outgoing import visible
+
 if TYPE_CHECKING:
     from mio2trace.model.miopen import MiopenLog
     from mio2trace.notes import Notes
@@ -28,7 +30,7 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        click.echo(f"mio2trace: {error}", err=True)
+        tell(f"mio2trace: {error}")
         sys.exit(1)
 
 
@@ -87,6 +89,11 @@ def say(notes: Notes, lines: Sequence[str], quiet: bool) -> None:
     if quiet:
         return
     for line in lines:
-        click.echo(line, err=True)
+        tell(line)
     for note in notes:
-        click.echo(f"{'problem' if note.problem else 'note'}: {note}", err=True)
+        tell(f"{'problem' if note.problem else 'note'}: {note}")
+
+
+def tell(line: str) -> None:
+    """One line on stderr."""
+    click.echo(visible(line), err=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands.logs import write
+from mio2trace.commands.logs import tell, write
 
 if TYPE_CHECKING:
     from mio2trace.reports.tables import Table
@@ -91,7 +91,7 @@ def _named(name: str, queries: Iterable[str]) -> str:
 
 
 def _refuse(message: str) -> None:
-    click.echo("mio2trace: " + "".join(char if char.isprintable() else "?" for char in message), err=True)
+    tell(f"mio2trace: {message}")
     sys.exit(1)
 
 
@@ -140,8 +140,9 @@ def _ask(trace: str, sql: str, engine: str | None) -> Table:
     processor = None
     try:
         # What the package says on its way belongs to the person, not to the table.
-        with _standard_output_to_error():
-            processor = TraceProcessor(trace=trace, config=TraceProcessorConfig(bin_path=engine))
+        # A name is none of the package's, which would take what is before a colon for the kind of a place.
+        with open(trace, "rb") as file, _standard_output_to_error():
+            processor = TraceProcessor(trace=file, config=TraceProcessorConfig(bin_path=engine))
             for statement in prelude():
                 processor.query(statement)
             found = processor.query(sql)

@@ -6,6 +6,8 @@ import sys
 
 import click
 
+from mio2trace.commands.logs import tell
+
 
 @click.command(no_args_is_help=True)
 @click.argument("trace", metavar="TRACE")
@@ -46,8 +48,8 @@ def view(trace: str, offline: bool, keep: bool, port: int | None, no_browser: bo
             link = server.link(found)
             click.echo(link)
             if found is not None:
-                click.echo(f"in view: {found.name}, {found.dur_ns / 1e6:.3f} ms, the slowest layer", err=True)
-            click.echo(f"serving {path.name} on 127.0.0.1:{server.server_port}; Ctrl-C ends it", err=True)
+                tell(f"in view: {found.name}, {found.dur_ns / 1e6:.3f} ms, the slowest layer")
+            tell(f"serving {path.name} on 127.0.0.1:{server.server_port}; Ctrl-C ends it")
             sys.stdout.flush()
             if not no_browser:
                 import webbrowser
@@ -55,5 +57,5 @@ def view(trace: str, offline: bool, keep: bool, port: int | None, no_browser: bo
                 webbrowser.open(link)
             server.serve_until_done()
     except ViewError as error:
-        click.echo("mio2trace: " + "".join(char if char.isprintable() else "?" for char in str(error)), err=True)
+        tell(f"mio2trace: {error}")
         sys.exit(1)

@@ -16,6 +16,8 @@ from typing import Literal
 import msgspec
 import orjson
 
+from mio2trace.outgoing import csv_text, json_text, markdown_text, shortened, visible
+
 Cell = str | int | float | Sequence[str] | Sequence[int] | Sequence[float] | Mapping[str, int]
 Row = Mapping[str, Cell]
 Form = Literal["table", "csv", "json", "jsonl", "markdown"]
@@ -109,17 +111,21 @@ def _shown(cell: Cell | None) -> str:
 
 
 def _csv(table: Table) -> Iterator[str]:
-    """RFC 4180, but for the line end, which is a line feed; always one header."""
+    """RFC 4180, but for the line end, which is a line feed; always one header; no cell is a formula."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(table.columns)
+    writer.writerow(map(csv_text, table.columns))
     for at, row in enumerate(table.rows):
-        writer.writerow([_text(row.get(name)) for name in table.columns])
+        writer.writerow([_csv_text(row.get(name)) for name in table.columns])
         if at % 1024 == 0:
             yield out.getvalue()
             out.seek(0)
             out.truncate()
     yield out.getvalue()
+
+
+def _csv_text(cell: Cell | None) -> str:
+    return str(cell) if isinstance(cell, (int, float)) else csv_text(_text(cell))
 
 
 def _object(table: Table, row: Row) -> dict[str, object]:
@@ -142,9 +148,9 @@ def _object(table: Table, row: Row) -> dict[str, object]:
 
 def _dumps(cells: dict[str, object]) -> str:
     try:
-        return orjson.dumps(cells).decode()
+        return json_text(orjson.dumps(cells).decode())
     except TypeError:  # a number of more than 64 bits
-        return json.dumps(cells, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(cells, separators=(",", ":"))
 
 
 def _json(table: Table) -> Iterator[str]:
@@ -178,8 +184,8 @@ def _for_a_person(table: Table) -> tuple[list[str], list[list[str]], list[bool]]
 
 def _aligned(table: Table) -> Iterator[str]:
     names, rows, numbers = _for_a_person(table)
-    rows = [[cell if cell.isprintable() else _on_one_line(cell) for cell in row] for row in rows]
-    cut = [[cell if len(cell) <= _WIDEST else cell[: _WIDEST - 3] + "..." for cell in row] for row in rows]
+    names = list(map(visible, names))
+    cut = [[shortened(visible(cell), _WIDEST) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(names, *cut, strict=True)]
     for row in (names, *cut):
         cells = (
@@ -189,17 +195,12 @@ def _aligned(table: Table) -> Iterator[str]:
         yield "  ".join(cells).rstrip() + "\n"
 
 
-def _on_one_line(cell: str) -> str:
-    """What comes from a file neither breaks a row nor steers the terminal."""
-    return "".join(char if char.isprintable() else "?" for char in cell)
-
-
 def _markdown(table: Table) -> Iterator[str]:
     names, rows, numbers = _for_a_person(table)
-    yield "| " + " | ".join(names) + " |\n"
+    yield "| " + " | ".join(map(markdown_text, names)) + " |\n"
     yield "|" + "|".join("---:" if number else "---" for number in numbers) + "|\n"
     for row in rows:
-        yield "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |\n"
+        yield "| " + " | ".join(map(markdown_text, row)) + " |\n"
 
 
 _PRINTERS = {"table": _aligned, "csv": _csv, "json": _json, "jsonl": _json_lines, "markdown": _markdown}

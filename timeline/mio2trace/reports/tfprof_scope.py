@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from mio2trace.model.tf import NodeStep, TfNode, TfProfile
+from mio2trace.outgoing import visible
 
 AVERAGE = None
 """Instead of a step: the mean over the steps that a node ran in. TensorFlow takes every negative step for it; here a
@@ -409,7 +410,7 @@ def _line(row: Shown, options: ScopeOptions) -> str:
             fields.append(_pair(row, name, memory_text))
         else:
             fields.append(_pair(row, name, time_text))
-    return f"{'  ' * row.ancestors}{row.name} ({', '.join(fields)})\n"
+    return f"{'  ' * row.ancestors}{visible(row.name)} ({visible(', '.join(fields))})\n"
 
 
 def _pair(row: Shown, quantity: str, form: Callable[[int], str]) -> str:
