@@ -13,7 +13,9 @@ from random import Random
 from typing import Literal
 
 from mio2trace.model.log import Direction, FrameworkLog, LayerTime, LocalTime, LogEvent, LogEventKind, NetLayer
-from mio2trace.model.profile import Enqueue, Profile, Queue, TimerMark
+from mio2trace.model.profile import Activity, Profile, Queue, TimerMark
+
+from tests.records import enqueued, opencl_profile
 
 US = 1_000
 MS = 1_000_000
@@ -102,7 +104,7 @@ class Maker:
         self.now = self.clocks.start_ns
         self.call = 0
         self.line = 0
-        self.enqueues: list[Enqueue] = []
+        self.activities: list[Activity] = []
         self.marks: list[TimerMark] = []
         self.events: list[LogEvent] = []
         self.printed: list[LayerTime] = []
@@ -120,7 +122,7 @@ class Maker:
         self.now += self.rng.randint(low, high)
 
     def mark(self) -> None:
-        self.marks.append(TimerMark(call_index=self.call, line=self.line, host_ns=self.host()))
+        self.marks.append(TimerMark(number=self.call, line=self.line, host_ns=self.host()))
         self.call += 1
         self.line += 1
         self.some(500, 3 * US)
@@ -163,9 +165,9 @@ class Maker:
         self.some(500, 4 * US)
         device = self.clocks.device
         self.line += 10
-        self.enqueues.append(
-            Enqueue(
-                call_index=self.call,
+        self.activities.append(
+            enqueued(
+                number=self.call,
                 kind=kernel.kind,
                 name=kernel.name,
                 line=self.line,
@@ -176,7 +178,7 @@ class Maker:
                 host_start_ns=host_start,
                 host_end_ns=self.host(),
                 prepared_ns=prepared,
-                gws=kernel.gws if kernel.kind == "kernel" else None,
+                grid=kernel.gws if kernel.kind == "kernel" else None,
                 size_bytes=0 if kernel.kind == "kernel" else kernel.gws[0],
             )
         )
@@ -185,11 +187,11 @@ class Maker:
         self.call += 1
 
     def finish(self, *, marks: bool = True, interleaved: bool = False, iterations: int | None = None) -> Run:
-        profile = Profile(
+        profile = opencl_profile(
             source=0 if interleaved else 1,
-            calls=self.call + 1,
+            records=self.call + 1,
             queues=(Queue(index=0, device=0, handle="0x1"),),
-            enqueues=tuple(self.enqueues),
+            activities=tuple(self.activities),
             marks=tuple(self.marks) if marks else (),
             interleaved=interleaved,
         )

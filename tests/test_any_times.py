@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from mio2trace.conversion import Conversion, convert
 from mio2trace.draw.lanes import packed, packed_spans
-from mio2trace.model.profile import Enqueue
+from mio2trace.model.profile import Activity
 from mio2trace.notes import InputError
 from mio2trace.trace import Slice
 from mio2trace.writers import WRITERS
@@ -98,7 +98,7 @@ def test_lanes_can_be_enclosed(seed: int) -> None:
     """In a lane with room for layers no two commands begin at once, none before the last one ended; none is lost."""
     chance = Random(seed)
     spans = [(start, start + chance.choice((0, 0, 1, 3))) for start in (chance.randint(-3, 12) for _ in range(20))]
-    enqueues = [Enqueue(at, "kernel", "k", start_ns=start, end_ns=end) for at, (start, end) in enumerate(spans)]
+    enqueues = [Activity(at, "kernel", "k", start_ns=start, end_ns=end) for at, (start, end) in enumerate(spans)]
     lanes = list(packed(enqueues, {0: list(range(len(spans)))}))
     assert sorted(position for lane in lanes for position in lane.positions) == list(range(len(spans)))
     for lane in lanes:

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from mio2trace.align import align
 from mio2trace.align.clocks.fit import QUARTER_HOUR_NS, DeviceClock, device_clocks, local_ns, log_clock
 from mio2trace.model.log import LocalTime
-from mio2trace.model.profile import Profile, Queue
+from mio2trace.model.profile import Queue
 from mio2trace.notes import InputError, Notes
 
+from tests.records import changed, opencl_profile
 from tests.synthetic_run import (
     HOUR,
     MS,
@@ -72,7 +73,7 @@ def test_drift_is_found_to_the_error_with_its_sign(rng: Random, drift: float) ->
     assert abs(clock.drift_ppb / 1e9 - drift) <= 2 * clock.error_ns / SECOND / seconds + 1e-7
     assert any("drift by" in kind for kind in kinds(notes))
     assert not notes.problems
-    for true, enqueue in zip(make.starts, make.enqueues, strict=True):
+    for true, enqueue in zip(make.starts, make.activities, strict=True):
         assert enqueue.host_start_ns is not None
         assert enqueue.queued_ns is not None
         assert abs(clock.to_device(true) - enqueue.queued_ns) <= clock.error_ns + 2
@@ -89,12 +90,12 @@ def test_a_step_of_the_wall_clock_makes_stretches_each_right(rng: Random, step: 
     assert clock.method == "stretches"
     assert len(clock.pieces) == 2
     assert any("stepped: 2 stretches" in note.kind for note in notes.problems)
-    host = [enqueue.host_start_ns or 0 for enqueue in make.enqueues]
+    host = [enqueue.host_start_ns or 0 for enqueue in make.activities]
     assert any("set back" in note.kind for note in notes.problems) == (host != sorted(host))
     assert host == sorted(host) or step < 0
     last_before = max(t for t in make.starts if t < after)
     first_after = min(t for t in make.starts if t >= after) + step
-    for true, enqueue in zip(make.starts, make.enqueues, strict=True):
+    for true, enqueue in zip(make.starts, make.activities, strict=True):
         assert enqueue.host_start_ns is not None
         assert enqueue.queued_ns is not None
         twice = first_after - 10 * MS <= enqueue.host_start_ns <= last_before + 10 * MS
@@ -109,7 +110,7 @@ def test_drift_and_a_step_together_are_still_two_stretches(rng: Random) -> None:
     make = kernels(rng, Clocks(drift=150e-6, wall=wall), 200, (1, 30 * MS))
     clock = clock_of(make)
     assert len(clock.pieces) == 2
-    for enqueue in make.enqueues:
+    for enqueue in make.activities:
         assert enqueue.host_start_ns is not None
         assert enqueue.queued_ns is not None
         assert 0 <= enqueue.queued_ns - clock.to_device(enqueue.host_start_ns) <= 2 * clock.error_ns + 5 * US
@@ -119,11 +120,11 @@ def test_two_devices_have_two_clocks() -> None:
     """Each from the calls of its own queues."""
     one = kernels(Random(1), Clocks(offset_ns=5), 20)
     two = kernels(Random(2), Clocks(offset_ns=-70 * SECOND), 20)
-    profile = Profile(
+    profile = opencl_profile(
         source=0,
-        calls=1000,
+        records=1000,
         queues=tuple(Queue(index=i, device=i // 2, handle=str(i)) for i in range(3)),
-        enqueues=(*one.enqueues, *(msgspec.structs.replace(e, queue=2) for e in two.enqueues)),
+        activities=(*one.activities, *(changed(e, queue=2) for e in two.activities)),
     )
     clocks = device_clocks(profile, Notes())
     assert abs(clocks[0].offset_ns - 5) <= clocks[0].error_ns
@@ -137,16 +138,16 @@ def test_two_devices_have_two_clocks() -> None:
 def test_without_host_or_device_times_there_is_no_clock(lost: tuple[str, ...]) -> None:
     """Nothing is made up."""
     make = kernels(Random(1), Clocks(), 5)
-    bare = [msgspec.structs.replace(e, **dict.fromkeys(lost)) for e in make.enqueues]
-    assert device_clocks(Profile(source=0, calls=9, enqueues=tuple(bare)), Notes()) == {}
+    bare = [changed(e, **dict.fromkeys(lost)) for e in make.activities]
+    assert device_clocks(opencl_profile(source=0, records=9, activities=tuple(bare)), Notes()) == {}
 
 
 def test_counters_that_do_not_fit_into_their_call_are_left_out_and_counted() -> None:
     """Garbage in one enqueue does not take the clock away from the others."""
     make = kernels(Random(1), Clocks(offset_ns=77), 20)
-    bad = msgspec.structs.replace(make.enqueues[7], end_ns=(make.enqueues[7].end_ns or 0) + HOUR)
-    back = msgspec.structs.replace(make.enqueues[9], host_end_ns=(make.enqueues[9].host_end_ns or 0) - SECOND)
-    make.enqueues[7], make.enqueues[9] = bad, back
+    bad = changed(make.activities[7], end_ns=(make.activities[7].end_ns or 0) + HOUR)
+    back = changed(make.activities[9], host_end_ns=(make.activities[9].host_end_ns or 0) - SECOND)
+    make.activities[7], make.activities[9] = bad, back
     notes = Notes()
     clock = clock_of(make, notes)
     assert clock.method == "intersection of bounds"
@@ -272,7 +273,7 @@ def test_a_single_enqueue_has_a_clock() -> None:
     """Its error is the width of its call."""
     make = kernels(Random(1), Clocks(offset_ns=-5), 1)
     clock = clock_of(make)
-    call = make.enqueues[0]
+    call = make.activities[0]
     assert call.host_start_ns is not None
     assert call.host_end_ns is not None
     assert abs(clock.offset_ns + 5) <= clock.error_ns <= call.host_end_ns - call.host_start_ns + US
@@ -283,6 +284,6 @@ def test_the_layers_of_a_drifting_run_keep_their_order_on_the_device() -> None:
     rng = Random(8)
     run = make_run(rng, [Layer(name=f"l{i}", forward=[Kernel(name="k", ns=MS)]) for i in range(40)], iterations=9)
     clock = device_clocks(run.profile, Notes())[0]
-    times = [clock.to_device(mark.host_ns) for mark in run.profile.marks if mark.host_ns is not None]
-    assert len(times) == len(run.profile.marks)
+    times = [clock.to_device(mark.host_ns) for mark in run.profile.opencl.marks if mark.host_ns is not None]
+    assert len(times) == len(run.profile.opencl.marks)
     assert all(before <= after for before, after in pairwise(times))

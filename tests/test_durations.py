@@ -15,10 +15,11 @@ from mio2trace.align import NONE, align
 from mio2trace.align.layers import durations
 from mio2trace.align.layers.placement import Placement
 from mio2trace.conversion import convert
-from mio2trace.model.profile import Enqueue
+from mio2trace.model.profile import Activity
 from mio2trace.notes import Notes
 
 from benchmarks.score import load, score
+from tests.records import enqueued
 from tests.synthetic_run import MS, US, Kernel, Layer, Run, make_run, random_net
 
 seeds = st.integers(0, 2**32 - 1).map(Random)
@@ -147,9 +148,9 @@ def test_real_sets_are_right_without_their_marks_or_doubted(shared: Path, tmp_pa
         assert found["iterations"]["right"] >= REAL.get(name, found["iterations"]["total"])
 
 
-def folded(windows: list[list[str]]) -> tuple[durations._Columns | None, list[Enqueue], list[durations.Window]]:
+def folded(windows: list[list[str]]) -> tuple[durations._Columns | None, list[Activity], list[durations.Window]]:
     """Iterations of 1 ms, each with a kernel of such a name every 10 us."""
-    enqueues: list[Enqueue] = []
+    enqueues: list[Activity] = []
     spans: list[durations.Window] = []
     for number, names in enumerate(windows):
         start, first = number * MS, len(enqueues)
@@ -157,7 +158,7 @@ def folded(windows: list[list[str]]) -> tuple[durations._Columns | None, list[En
             at = start + (1 + place) * 10 * US + number
             call = len(enqueues)
             enqueues.append(
-                Enqueue(call, "kernel", name, host_start_ns=at, host_end_ns=at + 5 * US, prepared_ns=at - US)
+                enqueued(call, "kernel", name, host_start_ns=at, host_end_ns=at + 5 * US, prepared_ns=at - US)
             )
         spans.append(
             durations.Window(

@@ -61,10 +61,10 @@ ENQUEUE = next(i for i, call in enumerate(small()) if call["call"] == "clEnqueue
 def test_an_enqueue_has_its_names_sizes_times_and_arguments() -> None:
     """All that later rooms need, in integers."""
     profile = read(SMALL)
-    first, second, write, reading = profile.enqueues
-    assert (first.call_index, first.kind, first.name, first.program) == (ENQUEUE, "kernel", "k", 0)
-    assert (first.gwo, first.gws, first.lws) == ((0, 0, 0), (64, 2, 1), (8, 1, 1))
-    assert first.arguments == ("5000000000000000", "2c010000")
+    first, second, write, reading = profile.activities
+    assert (first.number, first.kind, first.name, first.opencl.program) == (ENQUEUE, "kernel", "k", 0)
+    assert (first.opencl.offset, first.grid, first.workgroup) == ((0, 0, 0), (64, 2, 1), (8, 1, 1))
+    assert first.opencl.arguments == ("5000000000000000", "2c010000")
     calls = small()
     counters = calls[ENQUEUE]["profiling"]
     assert (first.queued_ns, first.submit_ns, first.start_ns, first.end_ns) == tuple(counters.values())
@@ -72,22 +72,23 @@ def test_an_enqueue_has_its_names_sizes_times_and_arguments() -> None:
     assert first.host_start_ns is not None
     assert first.host_end_ns - first.host_start_ns == 50_000
     assert first.host_start_ns == 1_795_168_800_000_000_000 + int(calls[ENQUEUE]["timestamp"]["start"][20:]) * 1000
-    assert second.lws is None, "the runtime chose"
-    assert [(copy.kind, copy.size_bytes, copy.buffer) for copy in (write, reading)] == [
-        ("write", 4096, "0x50"),
-        ("read", 4096, "0x50"),
+    assert second.workgroup is None, "the runtime chose"
+    assert [(copy.kind, copy.size_bytes, copy.route) for copy in (write, reading)] == [
+        ("copy", 4096, "host to device"),
+        ("copy", 4096, "device to host"),
     ]
-    assert profile.calls == CALLS
-    assert [(buffer.handle, buffer.size_bytes) for buffer in profile.buffers] == [("0x50", 4096)]
-    assert [(program.handle, program.options) for program in profile.programs] == [("0x40", "-DX=1")]
-    assert [call.name for call in profile.host_calls] == ["clBuildProgram"]
+    assert [copy.call.name for copy in (write, reading) if copy.call] == ["clEnqueueWriteBuffer", "clEnqueueReadBuffer"]
+    assert profile.records == CALLS
+    assert [(buffer.handle, buffer.size_bytes) for buffer in profile.opencl.buffers] == [("0x50", 4096)]
+    assert [(program.handle, program.options) for program in profile.opencl.programs] == [("0x40", "-DX=1")]
+    assert [call.name for call in profile.other_calls] == ["clBuildProgram"]
 
 
 def test_arguments_stay_in_force_until_set_again() -> None:
     """Per kernel handle; what was not set again is that of before."""
-    first, second, *_ = read(SMALL).enqueues
-    assert second.arguments == ("5000000000000000", "2d010000")
-    assert first.arguments[0] is second.arguments[0]
+    first, second, *_ = read(SMALL).activities
+    assert second.opencl.arguments == ("5000000000000000", "2d010000")
+    assert first.opencl.arguments[0] is second.opencl.arguments[0]
 
 
 def test_a_kernel_made_again_at_the_same_handle_starts_without_arguments() -> None:
@@ -99,8 +100,8 @@ def test_a_kernel_made_again_at_the_same_handle_starts_without_arguments() -> No
         run.enqueue("k", "0x60")
         run.argument("0x60", 1, "01000000")
     profile = read(as_json(run.calls))
-    assert [enqueue.arguments for enqueue in profile.enqueues] == [(), ()]
-    assert [enqueue.program for enqueue in profile.enqueues] == [0, 1]
+    assert [enqueue.opencl.arguments for enqueue in profile.activities] == [(), ()]
+    assert [enqueue.opencl.program for enqueue in profile.activities] == [0, 1]
 
 
 def test_an_argument_whose_setting_failed_is_not_in_force() -> None:
@@ -112,8 +113,8 @@ def test_an_argument_whose_setting_failed_is_not_in_force() -> None:
     run.argument("0x60", 1, "03000000", errcode=-1)  # not known
     run.enqueue("k", "0x60")
     for profile, notes in both_forms(run.calls):
-        assert profile.enqueues[0].arguments == ("01000000", "03000000")
-        assert profile.calls == len(run.calls)
+        assert profile.activities[0].opencl.arguments == ("01000000", "03000000")
+        assert profile.records == len(run.calls)
         assert kinds(notes) == {"clSetKernelArg that failed: without effect": 1}
         assert not notes.problems
 
@@ -140,7 +141,7 @@ def test_timer_marks_are_the_zeros_of_a_kernel_that_never_runs() -> None:
     for _ in range(4):
         run.argument("0x60", 0, "00000000")
     run.enqueue("k", "0x60")
-    assert [mark.call_index for mark in read(as_json(run.calls)).marks] == [1, 2, 3]
+    assert [mark.number for mark in read(as_json(run.calls)).opencl.marks] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("errcode", [0, -1])
@@ -148,7 +149,7 @@ def test_error_code_minus_one_of_a_create_call_is_unknown_not_an_error(errcode: 
     """The program gave no place for it."""
     run = Program()
     run.buffer(errcode=errcode)
-    assert len(read(as_json(run.calls)).buffers) == 1
+    assert len(read(as_json(run.calls)).opencl.buffers) == 1
 
 
 @pytest.mark.parametrize(("errcode", "handle"), [(-61, "0"), (-1, "0"), (-1, "(nil)"), (-61, "0x50")])
@@ -157,7 +158,7 @@ def test_a_buffer_that_could_not_be_created_is_none(errcode: int, handle: str) -
     run = Program()
     run.buffer(errcode=errcode, handle=handle)
     for profile, notes in both_forms(run.calls):
-        assert profile.buffers == ()
+        assert profile.opencl.buffers == ()
         assert kinds(notes) == {"buffer that could not be created": 1}
 
 
@@ -169,7 +170,7 @@ def test_a_number_of_kernels_that_nobody_asked_for_is_unknown() -> None:
     run.event("clCreateKernelsInProgram", **common, num_kernels_ret=3)
     run.program(handle="0x41")
     run.event("clCreateKernelsInProgram", **(common | {"program": "0x41"}), num_kernels_ret=4294967295)
-    assert [program.kernels for program in read(as_json(run.calls)).programs] == [3, None]
+    assert [program.kernels for program in read(as_json(run.calls)).opencl.programs] == [3, None]
 
 
 # -- times ------------------------------------------------------------------------------------------------------------
@@ -189,7 +190,7 @@ def test_host_times_are_unix_time_in_ns(text: str, ns: int | None) -> None:
     """A fraction may be missing; the constant of the test build is no time; nothing is said about either."""
     notes = Notes()
     profile = read(as_json(with_call(ENQUEUE, timestamp={"start": text, "end": text})), notes)
-    assert profile.enqueues[0].host_start_ns == ns
+    assert profile.activities[0].host_start_ns == ns
     assert kinds(notes) == {}
 
 
@@ -197,7 +198,7 @@ def test_host_times_are_unix_time_in_ns(text: str, ns: int | None) -> None:
 def test_host_times_may_be_missing(timestamp: Any) -> None:
     """In part or as a whole."""
     notes = Notes()
-    enqueue = read(as_json(with_call(ENQUEUE, timestamp=timestamp)), notes).enqueues[0]
+    enqueue = read(as_json(with_call(ENQUEUE, timestamp=timestamp)), notes).activities[0]
     assert enqueue.host_end_ns is None
     assert enqueue.name == "k"
     assert kinds(notes) == {}
@@ -210,7 +211,7 @@ def test_error_host_time_of_another_form_is_counted(text: str) -> None:
     """The call itself stays."""
     notes = Notes()
     profile = read(as_json(with_call(ENQUEUE, timestamp={"start": text, "end": text})), notes)
-    assert profile.enqueues[0].host_start_ns is None
+    assert profile.activities[0].host_start_ns is None
     assert kinds(notes) == {"host time that is not of the form 2018-02-09T10:36:48.553314": 2}
 
 
@@ -218,7 +219,7 @@ def test_counters_may_be_printed_as_exponents() -> None:
     """As newer cJSON does; they are integers all the same."""
     profiling = '{"queued":1.7e+18,"submit":1.7000000001e+18,"start":1.7000000001234568e+18,"end":1700000000200000000}'
     text = as_json(with_call(ENQUEUE, profiling="HERE")).replace(b'"HERE"', profiling.encode())
-    enqueue = read(text).enqueues[0]
+    enqueue = read(text).activities[0]
     times = (enqueue.queued_ns, enqueue.submit_ns, enqueue.start_ns, enqueue.end_ns)
     assert times == (17 * 10**17, 1_700_000_000_100_000_000, int(1.7000000001234568e18), 1_700_000_000_200_000_000)
     assert {type(time) for time in times} == {int}
@@ -244,11 +245,11 @@ def test_error_an_enqueue_without_good_device_times_is_kept_without_them(fields:
     """It ran, or did not; nothing is made up, and it is counted."""
     notes = Notes()
     profile = read(as_json(with_call(ENQUEUE, **fields)), notes)
-    first = profile.enqueues[0]
+    first = profile.activities[0]
     assert (first.queued_ns, first.submit_ns, first.start_ns, first.end_ns) == (None,) * 4
     assert first.host_start_ns is not None
     assert kinds(notes) == {kind: 1}
-    assert len(profile.enqueues) == 4
+    assert len(profile.activities) == 4
 
 
 @pytest.mark.parametrize("size", [-1, 1 << 63, 10**40])
@@ -256,7 +257,7 @@ def test_error_a_size_that_cannot_be_is_counted(size: int) -> None:
     """What traces cannot hold is no size."""
     notes = Notes()
     index = next(i for i, call in enumerate(small()) if call["call"] == "clEnqueueWriteBuffer")
-    assert read(as_json(with_call(index, size=size)), notes).enqueues[2].size_bytes == 0
+    assert read(as_json(with_call(index, size=size)), notes).activities[2].size_bytes == 0
     assert kinds(notes) == {"size in bytes that cannot be": 1}
 
 
@@ -317,12 +318,12 @@ def test_a_cut_array_gives_all_its_whole_calls_and_says_that_it_is_cut(text: byt
             continue
         notes = Notes()
         profile = read(text[:cut], notes, block=size)
-        assert profile.calls == sum(end <= cut for end in ends), cut
-        assert profile.enqueues == tuple(e for e in whole.enqueues if e.call_index < profile.calls)
+        assert profile.records == sum(end <= cut for end in ends), cut
+        assert profile.activities == tuple(e for e in whole.activities if e.number < profile.records)
         if decoded[cut - 1 :].strip() not in ("", "]"):
             assert kinds(notes) == {"profile cut off: read up to the last whole call": 1}, cut
     notes = Notes()
-    assert read(text, notes).calls == len(ends)
+    assert read(text, notes).records == len(ends)
     assert kinds(notes) == {}
 
 
@@ -334,7 +335,7 @@ def test_a_program_source_may_hold_anything() -> None:
     for size in (1 << 18, 5, 64):
         notes = Notes()
         profile = read(as_json(run.calls), notes, block=size)
-        assert (profile.calls, len(profile.enqueues), kinds(notes)) == (4, 1, {})
+        assert (profile.records, len(profile.activities), kinds(notes)) == (4, 1, {})
 
 
 def test_a_source_longer_than_the_head_is_recognised() -> None:
@@ -349,7 +350,7 @@ def test_an_empty_array_is_a_profile_without_calls() -> None:
     """Child processes of the compiler print such."""
     notes = Notes()
     for text in (b"[]", b" [ \n ]\n", b"[\n\n]"):
-        assert read(text, notes).calls == 0
+        assert read(text, notes).records == 0
     assert kinds(notes) == {}
 
 
@@ -374,8 +375,8 @@ def test_error_one_call_of_wrong_types_is_lost_alone(fields: dict[str, Any], kin
     for host_calls in (False, True):
         notes = Notes()
         profile = read(as_json(with_call(ENQUEUE, **fields)), notes, host_calls=host_calls)
-        assert [e.call_index for e in profile.enqueues] == [e.call_index for e in read(SMALL).enqueues[1:]]
-        assert profile.calls == CALLS
+        assert [e.number for e in profile.activities] == [e.number for e in read(SMALL).activities[1:]]
+        assert profile.records == CALLS
         assert kinds(notes) == {kind: 1}
 
 
@@ -401,7 +402,7 @@ def test_error_an_argument_that_cannot_be_read_is_unknown_not_the_one_before() -
     run.enqueue("k", "0x60")
     run.enqueue("k", "0x61")
     for profile, notes in both_forms(run.calls):
-        assert [e.arguments for e in profile.enqueues] == [("", "06000000"), ("01000000", "02000000")]
+        assert [e.opencl.arguments for e in profile.activities] == [("", "06000000"), ("01000000", "02000000")]
         assert kinds(notes) == {"profiled call that could not be read": 1}
 
 
@@ -415,10 +416,10 @@ def test_error_damaged_json_loses_the_calls_that_it_concerns() -> None:
         at = head.rindex(b'"arg_index":\t1')
         notes = Notes()
         profile = read(head[:at] + damage.encode() + head[at + 14 :] + tail, notes)
-        assert [e.call_index for e in profile.enqueues] == [e.call_index for e in read(SMALL).enqueues], damage
-        assert profile.enqueues[0].arguments == ("5000000000000000", "2c010000")
-        assert profile.enqueues[1].arguments == ("", "")
-        assert (profile.calls, index) == (CALLS, index)
+        assert [e.number for e in profile.activities] == [e.number for e in read(SMALL).activities], damage
+        assert profile.activities[0].opencl.arguments == ("5000000000000000", "2c010000")
+        assert profile.activities[1].opencl.arguments == ("", "")
+        assert (profile.records, index) == (CALLS, index)
         assert kinds(notes) == {"damaged JSON in the profile: a call is lost, calls after it may be miscounted": 1}
 
 
@@ -426,7 +427,7 @@ def test_error_text_that_is_no_utf8_loses_no_call() -> None:
     """The bytes are replaced, and it is said."""
     notes = Notes()
     profile = read(SMALL.replace(b'"name":\t"k"', b'"name":\t"k\xff"'), notes)
-    assert [e.name for e in profile.enqueues][:2] == ["k\ufffd"] * 2
+    assert [e.name for e in profile.activities][:2] == ["k\ufffd"] * 2
     assert kinds(notes) == {"text in the profile that is not UTF-8": 3}
 
 
@@ -434,7 +435,7 @@ def test_error_deep_nesting_loses_one_call() -> None:
     """The parser's limit is not the program's end."""
     text = SMALL.replace(b'"lws":', b'"deep":' + b"[" * 5000 + b"]" * 5000 + b',"lws":', 1)
     notes = Notes()
-    assert len(read(text, notes).enqueues) == 3
+    assert len(read(text, notes).activities) == 3
     assert sum(kinds(notes).values()) == 1
 
 
@@ -459,9 +460,9 @@ def test_error_no_damage_raises(data: st.DataObject) -> None:
         decoder.feed(number, line)
     for found in (profile, decoder.finish(interleaved=False)):
         if found is not None:
-            indices = [enqueue.call_index for enqueue in found.enqueues]
+            indices = [enqueue.number for enqueue in found.activities]
             assert indices == sorted(set(indices))
-            assert all(index < found.calls for index in indices)
+            assert all(index < found.records for index in indices)
 
 
 # -- text blocks ------------------------------------------------------------------------------------------------------
@@ -472,8 +473,8 @@ def test_text_and_json_are_one_profile() -> None:
     (from_json, _), (from_text, notes) = both_forms(small())
     assert plain(from_text) == plain(from_json)
     assert kinds(notes) == {}
-    assert from_text.enqueues[0].line == as_text(small()).splitlines().index(b"[dv/dt] clEnqueueNDRangeKernel") + 1
-    assert b"clX" in from_text.programs[0].source
+    assert from_text.activities[0].line == as_text(small()).splitlines().index(b"[dv/dt] clEnqueueNDRangeKernel") + 1
+    assert b"clX" in from_text.opencl.programs[0].source
 
 
 def test_options_keep_all_of_their_line() -> None:
@@ -481,7 +482,10 @@ def test_options_keep_all_of_their_line() -> None:
     run = Program()
     run.program(options='-cl-std=CL1.1 -DA="x y"')
     run.program(handle="0x41", options="")
-    assert [program.options for program in both_forms(run.calls)[1][0].programs] == ['-cl-std=CL1.1 -DA="x y"', ""]
+    assert [program.options for program in both_forms(run.calls)[1][0].opencl.programs] == [
+        '-cl-std=CL1.1 -DA="x y"',
+        "",
+    ]
 
 
 def test_text_cut_anywhere_is_a_prefix_and_says_so(tmp_path: Path) -> None:
@@ -491,10 +495,10 @@ def test_text_cut_anywhere_is_a_prefix_and_says_so(tmp_path: Path) -> None:
     for cut in range(60, len(text), 17):
         notes = Notes()
         profile = next(r for r in read_log(tmp_path, text[:cut], notes) if isinstance(r, Profile))
-        complete = [e for e in whole.enqueues if e.call_index < profile.calls - 1]
-        assert list(profile.enqueues[: len(complete)]) == complete
-        for enqueue, real in zip(profile.enqueues, whole.enqueues, strict=False):
-            assert enqueue.gws in (real.gws, None)
+        complete = [e for e in whole.activities if e.number < profile.records - 1]
+        assert list(profile.activities[: len(complete)]) == complete
+        for enqueue, real in zip(profile.activities, whole.activities, strict=False):
+            assert enqueue.grid in (real.grid, None)
             assert enqueue.end_ns in (real.end_ns, None)
         begun = text[:cut].rfind(b"\n\n[dv")
         block = text[max(begun, 0) : cut].strip()
@@ -510,7 +514,7 @@ def test_error_a_block_cut_by_the_next_is_counted() -> None:
         decoder.feed(number, line)
     profile = decoder.finish(interleaved=False)
     assert profile is not None
-    assert profile.calls == CALLS
+    assert profile.records == CALLS
     assert kinds(notes) == {"dv/dt block cut off": 1}
 
 
@@ -532,8 +536,8 @@ def test_error_a_field_of_too_many_or_no_numbers_loses_one_call(tmp_path: Path) 
         at = text.index(b"clEnqueueNDRangeKernel profiling") + 32
         end = text.index(b"\n", at)
         (profile,) = read_log(tmp_path, text[:at] + b" " + value + text[end:], notes)
-        assert len(profile.enqueues) == 3
-        assert profile.calls == CALLS
+        assert len(profile.activities) == 3
+        assert profile.records == CALLS
         assert kinds(notes) == {"profiled call that could not be read": 1}
 
 
@@ -550,21 +554,31 @@ def test_two_runs_of_one_program_agree_in_both_forms(shared: Path, name: str) ->
 
     def shape(profile: Profile) -> Any:
         return [
-            profile.calls,
+            profile.records,
             [(q.index, q.device) for q in profile.queues],
-            [(p.index, p.options, p.kernels) for p in profile.programs],
-            [(b.call_index, b.size_bytes) for b in profile.buffers],
+            [(p.index, p.options, p.kernels) for p in profile.opencl.programs],
+            [(b.number, b.size_bytes) for b in profile.opencl.buffers],
             [
                 (
-                    (e.call_index, e.kind, e.name, e.queue, e.gwo, e.gws, e.lws, e.program, e.size_bytes),
-                    [argument if len(argument) == 8 else len(argument) for argument in e.arguments],
+                    (
+                        e.number,
+                        e.kind,
+                        e.name,
+                        e.queue,
+                        e.opencl.offset,
+                        e.grid,
+                        e.workgroup,
+                        e.opencl.program,
+                        e.size_bytes,
+                    ),
+                    [argument if len(argument) == 8 else len(argument) for argument in e.opencl.arguments],
                 )
-                for e in profile.enqueues
+                for e in profile.activities
             ],
         ]
 
     assert shape(one) == shape(other)
-    assert len(one.enqueues) > 3
+    assert len(one.activities) > 3
 
 
 @pytest.mark.shared
@@ -582,7 +596,9 @@ def test_arguments_that_are_partly_set_again_are_followed(shared: Path) -> None:
         elif call["call"] == "clEnqueueNDRangeKernel":
             expected.append({index: value for (kernel, index), value in force.items() if kernel == call["kernel"]})
     found = [
-        dict(enumerate(e.arguments)) for e in of_file(folder / "two-queues.prof.json").enqueues if e.kind == "kernel"
+        dict(enumerate(e.opencl.arguments))
+        for e in of_file(folder / "two-queues.prof.json").activities
+        if e.kind == "kernel"
     ]
     assert found == expected
     assert len(set(map(str, found))) > 1
@@ -593,10 +609,15 @@ def test_the_published_sample_has_its_hundred_kernels(shared: Path) -> None:
     """Written by Python 2, in any order of keys."""
     notes = Notes()
     profile = of_file(shared / "samples" / "dvdt" / "acl-sample.json", notes)
-    assert (profile.calls, len(profile.enqueues), len(profile.buffers), len(profile.programs)) == (2736, 100, 226, 18)
-    assert profile.enqueues[0].call_index == 457
-    assert sum((e.end_ns or 0) - (e.start_ns or 0) for e in profile.enqueues) // 100_000 == 386
-    assert sum(e.lws is None for e in profile.enqueues) == 74
+    assert (profile.records, len(profile.activities), len(profile.opencl.buffers), len(profile.opencl.programs)) == (
+        2736,
+        100,
+        226,
+        18,
+    )
+    assert profile.activities[0].number == 457
+    assert sum((e.end_ns or 0) - (e.start_ns or 0) for e in profile.activities) // 100_000 == 386
+    assert sum(e.workgroup is None for e in profile.activities) == 74
     assert kinds(notes) == {}
 
 
@@ -605,9 +626,9 @@ def test_a_profile_of_the_offline_parser_is_recognised_by_its_defects(shared: Pa
     """Its pointers are cut, so that is said, and only arguments set since the last enqueue are believed."""
     notes = Notes()
     profile = of_file(shared / "samples" / "dvdt" / "offline-parser.prof.json", notes)
-    assert len(profile.enqueues) == 24
+    assert len(profile.activities) == 24
     assert kinds(notes) == {"profile made by dv/dt's offline parser: pointers are cut, joined by order": 1}
-    assert all(buffer.handle for buffer in profile.buffers)
+    assert all(buffer.handle for buffer in profile.opencl.buffers)
 
 
 @pytest.mark.shared
@@ -615,8 +636,8 @@ def test_a_profile_without_a_wall_clock_has_no_host_times(shared: Path) -> None:
     """The test build prints a constant."""
     notes = Notes()
     profile = of_file(shared / "samples" / "dvdt" / "wallclock-timeofday.prof.json", notes)
-    assert {e.host_start_ns for e in profile.enqueues} == {None}
-    assert None not in {e.start_ns for e in profile.enqueues}
+    assert {e.host_start_ns for e in profile.activities} == {None}
+    assert None not in {e.start_ns for e in profile.activities}
     assert kinds(notes) == {}
 
 
@@ -625,7 +646,7 @@ def test_error_the_log_of_a_run_that_crashed_ends_in_a_cut_block(shared: Path) -
     """What came before it is read."""
     notes = Notes()
     profile = of_file(shared / "samples" / "dvdt" / "crash-local-arg.stdout.log", notes)
-    assert profile.calls > 10
+    assert profile.records > 10
     assert kinds(notes)["last dv/dt block cut off"] == 1
 
 

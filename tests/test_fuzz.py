@@ -115,7 +115,7 @@ def _with_a_kernel_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     join = align
 
     def lossy(profile: Profile, *args: Any, **options: Any) -> Any:
-        return join(msgspec.structs.replace(profile, enqueues=profile.enqueues[:-1]), *args, **options)
+        return join(msgspec.structs.replace(profile, activities=profile.activities[:-1]), *args, **options)
 
     monkeypatch.setattr("mio2trace.analysis.align", lossy)
 

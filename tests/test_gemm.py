@@ -21,7 +21,9 @@ from mio2trace.kernels.facts import number, size
 from mio2trace.kernels.names import kernel_name
 from mio2trace.kernels.sources import Sources, plain_text
 from mio2trace.model.gemm import Gemm
-from mio2trace.model.profile import BufferCreated, Enqueue, Profile, Program, Size3, TimerMark
+from mio2trace.model.profile import Activity, BufferCreated, Profile, Program, Size3, TimerMark
+
+from tests.records import changed, enqueued, opencl_profile, with_opencl
 
 ONE, ZERO = struct.pack("<f", 1.0).hex(), struct.pack("<f", 0.0).hex()
 
@@ -35,33 +37,33 @@ def mem(name: object) -> str:
     return struct.pack("<Q", 0x55AA_0000_0000 + zlib.crc32(str(name).encode())).hex()
 
 
-def kernel(name: str, *arguments: int | str, **more: Any) -> Enqueue:
+def kernel(name: str, *arguments: int | str, **more: Any) -> Activity:
     """An enqueued kernel; ints become 4 byte arguments."""
     values = tuple(i32(value) if isinstance(value, int) else value for value in arguments)
-    return Enqueue(call_index=0, kind="kernel", name=name, arguments=values, **more)
+    return enqueued(number=0, kind="kernel", name=name, arguments=values, **more)
 
 
-READ = Enqueue(call_index=0, kind="read", name="clEnqueueReadBuffer")
+READ = enqueued(number=0, kind="read", name="clEnqueueReadBuffer")
 OTHER = kernel("relu_forward_float", 10, mem("x"), mem("x"), ZERO)
 
 
 def profile(
-    enqueues: Iterable[Enqueue], programs: Sequence[Program] = (), buffers: Sequence[tuple[str, int]] = ()
+    enqueues: Iterable[Activity], programs: Sequence[Program] = (), buffers: Sequence[tuple[str, int]] = ()
 ) -> Profile:
     """Buffers and programs first, then the enqueues."""
-    made = [BufferCreated(call_index=at, handle=handle, size_bytes=size) for at, (handle, size) in enumerate(buffers)]
+    made = [BufferCreated(number=at, handle=handle, size_bytes=size) for at, (handle, size) in enumerate(buffers)]
     start = len(made) + len(programs)
-    return Profile(
+    return opencl_profile(
         source=0,
-        calls=0,
+        records=0,
         programs=tuple(programs),
         buffers=tuple(made),
-        enqueues=tuple(msgspec.structs.replace(enqueue, call_index=start + at) for at, enqueue in enumerate(enqueues)),
+        activities=tuple(changed(enqueue, number=start + at) for at, enqueue in enumerate(enqueues)),
     )
 
 
 def program(index: int, source: str = "", options: str = "") -> Program:
-    return Program(index=index, call_index=index, handle=f"0x{index + 16:x}", source=source.encode(), options=options)
+    return Program(index=index, number=index, handle=f"0x{index + 16:x}", source=source.encode(), options=options)
 
 
 def gemms(profile: Profile) -> dict[int, Gemm]:
@@ -117,7 +119,7 @@ def test_a_name_tells_a_helper(name: str, role: str) -> None:
 
 def test_reads_and_writes_have_no_facts() -> None:
     """Only kernels are looked at, whatever a copy's name."""
-    assert find_gemms(profile([READ, Enqueue(call_index=0, kind="write", name="im2col_float")])) == {}
+    assert find_gemms(profile([READ, enqueued(number=0, kind="write", name="im2col_float")])) == {}
     assert find_gemms(profile([])) == {}
 
 
@@ -151,7 +153,7 @@ def test_real_sizes_in_the_arguments(
     name: str, arguments: tuple[int | str, ...], gws: Size3, expected: Gemm | None
 ) -> None:
     """CLBlast's direct, GEMV and Convgemm kernels are a GEMM each; unknown arguments leave the role."""
-    facts = find_gemms(profile([OTHER, kernel(name, *arguments, gws=gws), OTHER]))
+    facts = find_gemms(profile([OTHER, kernel(name, *arguments, grid=gws), OTHER]))
     by = "arguments" if expected else ""
     assert facts == {1: KernelFact(role="main", gemm=expected, gemm_by=by)}
 
@@ -201,7 +203,7 @@ class Matrix:
         self.as_is = stored == wanted and not slack and not turn
 
 
-def helper(matrix: Matrix, out: bool, place: tuple[str, int], kind: str, fast: bool) -> Enqueue:
+def helper(matrix: Matrix, out: bool, place: tuple[str, int], kind: str, fast: bool) -> Activity:
     """The kernel that brings a matrix into its temporary, or (``out``) the result back to the user."""
     verb = "Transpose" if matrix.turn else "Copy"
     user, temporary = (
@@ -233,7 +235,7 @@ def indirect(
     call: int = 0,
     syrk: str = "",
     users: tuple[str, str, str] = ("user A", "user B", "user C"),
-) -> list[Enqueue]:
+) -> list[Activity]:
     """The kernels of one call on CLBlast's indirect path."""
     m, n, k = sizes
     m_i, n_i, k_i = (-(-length // tile) * tile for length, tile in zip(sizes, tiles, strict=True))
@@ -267,13 +269,13 @@ def indirect(
     scale = ONE if beta else ZERO
     (at_a, _), (at_b, b_offset), (at_c, c_offset) = places
     if syrk:
-        main = kernel(syrk, n_i, k_i, ONE, scale, at_a, at_b, at_c, gws=(8, 8, 1))
+        main = kernel(syrk, n_i, k_i, ONE, scale, at_a, at_b, at_c, grid=(8, 8, 1))
     elif kind:
         ins = (at_a, *a.wanted, at_b, *b.wanted, at_c, *c.wanted)
-        main = kernel(f"Xgemm{kind}", m_i, n_i, k_i, ONE, scale, *ins, gws=(8, 8, 3))
+        main = kernel(f"Xgemm{kind}", m_i, n_i, k_i, ONE, scale, *ins, grid=(8, 8, 3))
     else:
         ends = (b_offset // 2, c_offset // 2) if one_temporary else ()
-        main = kernel("Xgemm", m_i, n_i, k_i, ONE, scale, at_a, at_b, at_c, *ends, gws=(8, 8, 1))
+        main = kernel("Xgemm", m_i, n_i, k_i, ONE, scale, at_a, at_b, at_c, *ends, grid=(8, 8, 1))
     out.append(main)
     if moved[2]:
         post = helper(c, True, places[2], kind, fast and not syrk)
@@ -302,9 +304,9 @@ CALL = st.fixed_dictionaries(
 )
 
 
-def run(calls: list[dict[str, Any]], **common: Any) -> tuple[list[Enqueue], dict[int, tuple[int, int, int]]]:
+def run(calls: list[dict[str, Any]], **common: Any) -> tuple[list[Activity], dict[int, tuple[int, int, int]]]:
     """The enqueues of some calls and, by position of the main kernel, the sizes asked for."""
-    enqueues: list[Enqueue] = []
+    enqueues: list[Activity] = []
     expected: dict[int, tuple[int, int, int]] = {}
     for number_, call in enumerate(calls):
         part = indirect(**call, **common, call=number_)
@@ -331,7 +333,7 @@ def test_indirect_sizes_are_recovered(calls: list[dict[str, Any]], gemmk: int, o
         at: Gemm(*sizes, batch) for at, sizes in expected.items()
     }
     for at, sizes in expected.items():
-        m, n, k = (size(value) for value in enqueues[at].arguments[:3])
+        m, n, k = (size(value) for value in enqueues[at].opencl.arguments[:3])
         assert facts[at].padded == ((m, n, k) if (m, n, k) != sizes else None)
         assert facts[at].role == "main"
     assert all(facts[at].role in {"copy", "pad", "transpose"} for at in range(len(enqueues)) if at not in expected)
@@ -354,10 +356,10 @@ def test_indirect_sizes_are_never_wrong(
     enqueues = enqueues[:cut]
     for _ in range(data.draw(st.integers(0, 2)) if enqueues else 0):
         at = data.draw(st.integers(0, len(enqueues) - 1))
-        arguments = list(enqueues[at].arguments)
+        arguments = list(enqueues[at].opencl.arguments)
         lost = data.draw(st.integers(0, len(arguments)))
         arguments[lost:] = data.draw(st.sampled_from([[], ["", *arguments[lost + 1 :]]]))
-        enqueues[at] = msgspec.structs.replace(enqueues[at], arguments=tuple(arguments))
+        enqueues[at] = changed(enqueues[at], arguments=tuple(arguments))
     found = gemms(profile(enqueues, [clblast_program(gemmk)] if told else []))
     assert {at: (gemm.m, gemm.n, gemm.k) for at, gemm in found.items()}.items() <= expected.items()
 
@@ -369,12 +371,12 @@ def test_any_lost_argument_of_an_indirect_gemm(one_temporary: bool) -> None:
     needed = {(at, index) for at in range(3) for index in (0, 1, 5, 6, 9)}
     needed |= {(3, index) for index in (0, 1, 2, 5, 6, 7)} | {(4, index) for index in (0, 1, 5, 6)}
     for at, enqueue in enumerate(part):
-        for index in range(len(enqueue.arguments)):
-            lost = (*enqueue.arguments[:index], "", *enqueue.arguments[index + 1 :])
-            short = enqueue.arguments[:index]
+        for index in range(len(enqueue.opencl.arguments)):
+            lost = (*enqueue.opencl.arguments[:index], "", *enqueue.opencl.arguments[index + 1 :])
+            short = enqueue.opencl.arguments[:index]
             for arguments in (lost, short):
-                changed = [*part[:at], msgspec.structs.replace(enqueue, arguments=arguments), *part[at + 1 :]]
-                found = gemms(profile(changed, [clblast_program(0)]))
+                lacking = [*part[:at], changed(enqueue, arguments=arguments), *part[at + 1 :]]
+                found = gemms(profile(lacking, [clblast_program(0)]))
                 assert found in ({}, {3: Gemm(50, 70, 90)})
                 if (at, index) in needed:
                     assert found == {}
@@ -385,7 +387,7 @@ def test_any_lost_argument_of_an_indirect_gemm(one_temporary: bool) -> None:
 def test_copies_may_lie_between(calls: list[dict[str, Any]]) -> None:
     """Reads and writes, and another queue's kernels, do not part a GEMM from its helpers."""
     enqueues, expected = run(calls)
-    others = [msgspec.structs.replace(enqueue, queue=1) for enqueue in enqueues]
+    others = [changed(enqueue, queue=1) for enqueue in enqueues]
     mixed = [enqueue for pair in zip(enqueues, others, strict=True) for enqueue in (*pair, READ)]
     found = gemms(profile(mixed, [clblast_program(0)]))
     assert found == {3 * at + side: Gemm(*sizes) for at, sizes in expected.items() for side in (0, 1)}
@@ -412,7 +414,7 @@ def test_the_kernel_variant_comes_from_the_source(gemmk: int) -> None:
     assert gemms(profile(part, [clblast_program(7)])) == expected, "a variant that is not known tells nothing"
     assert gemms(profile(part, [clblast_program(None)])) == (expected if gemmk == 0 else {}), "before 1.4"
     assert gemms(profile(part)) == expected
-    linked = [msgspec.structs.replace(enqueue, program=1) for enqueue in part]
+    linked = [changed(enqueue, program=1) for enqueue in part]
     both = [clblast_program(1 - gemmk), msgspec.structs.replace(clblast_program(gemmk), index=1)]
     assert gemms(profile(linked, both)) == expected
 
@@ -451,8 +453,8 @@ def test_syr2k_before_1_5_is_one_gemm() -> None:
     """There the kernel ran twice between one set of helpers."""
     first = indirect((40, 40, 24), turned=(False, True), syrk="XgemmLower", one_temporary=False, tiles=(64, 64, 16))
     main = first[3]
-    a, b = main.arguments[4:6]
-    again = msgspec.structs.replace(main, arguments=(*main.arguments[:3], ONE, b, a, *main.arguments[6:]))
+    a, b = main.opencl.arguments[4:6]
+    again = changed(main, arguments=(*main.opencl.arguments[:3], ONE, b, a, *main.opencl.arguments[6:]))
     facts = find_gemms(profile([*first[:4], again, *first[4:], *first], [clblast_program(0)]))
     assert facts[3].gemm == Gemm(40, 40, 24)
     assert facts[4] == KernelFact(role="main")
@@ -469,11 +471,11 @@ def prod(
     users: Sequence[str],
     beta: str,
     name: str,
-) -> Enqueue:
+) -> Activity:
     matrices = [
         part for user, ld, start in zip(users, leading, starts, strict=True) for part in (mem(user), ld, *start, 1, 1)
     ]
-    return kernel(name, *sizes, *matrices, ONE, beta, gws=(8, 8, 1))
+    return kernel(name, *sizes, *matrices, ONE, beta, grid=(8, 8, 1))
 
 
 def cut(
@@ -484,7 +486,7 @@ def cut(
     users: Sequence[str] = ("C", "A", "B"),
     beta: str = ZERO,
     name: str = "_prod_TT",
-) -> list[Enqueue]:
+) -> list[Activity]:
     """How ViennaCL enqueues a GEMM: the part in whole tiles, then the remainders; small ones in one piece."""
     if any(length < step for length, step in zip(whole, tile, strict=True)):
         tile = whole
@@ -518,7 +520,7 @@ PRODUCT = st.fixed_dictionaries(
 @given(products=st.lists(PRODUCT, min_size=1, max_size=4))
 def test_viennacl_blocks_sum_to_the_whole(products: list[dict[str, Any]]) -> None:
     """However a GEMM is cut, its first block carries all of it, and the flops are those of the blocks."""
-    enqueues: list[Enqueue] = []
+    enqueues: list[Activity] = []
     expected: dict[int, Gemm] = {}
     for product in products:
         expected[len(enqueues)] = Gemm(*product["whole"])
@@ -526,7 +528,7 @@ def test_viennacl_blocks_sum_to_the_whole(products: list[dict[str, Any]]) -> Non
     facts = find_gemms(profile([*enqueues, READ]))
     assert {at: fact.gemm for at, fact in facts.items() if fact.gemm} == expected
     assert {fact.role for fact in facts.values()} == {"main"}
-    blocks = [Gemm(*(size(value) or 0 for value in enqueue.arguments[:3])) for enqueue in enqueues]
+    blocks = [Gemm(*(size(value) or 0 for value in enqueue.opencl.arguments[:3])) for enqueue in enqueues]
     assert sum(block.flop for block in blocks) == sum(gemm.flop for gemm in expected.values())
 
 
@@ -534,7 +536,7 @@ def test_viennacl_blocks_sum_to_the_whole(products: list[dict[str, Any]]) -> Non
 @given(products=st.lists(PRODUCT, min_size=1, max_size=3), data=st.data())
 def test_viennacl_at_the_end_of_a_cut_profile(products: list[dict[str, Any]], data: st.DataObject) -> None:
     """Blocks may be missing at the end: then there are no sizes, never those of a part."""
-    enqueues: list[Enqueue] = []
+    enqueues: list[Activity] = []
     expected: dict[int, Gemm] = {}
     for product in products:
         expected[len(enqueues)] = Gemm(*product["whole"])
@@ -547,7 +549,7 @@ def test_viennacl_knows_that_the_program_went_on() -> None:
     """A later call of any kind tells that a GEMM of one block is whole."""
     alone = profile(cut((20, 576, 25), (32, 64, 8)))
     assert find_gemms(alone) == {0: KernelFact(role="main")}
-    assert gemms(msgspec.structs.replace(alone, marks=(TimerMark(call_index=9),))) == {0: Gemm(20, 576, 25)}
+    assert gemms(with_opencl(alone, marks=(TimerMark(number=9),))) == {0: Gemm(20, 576, 25)}
 
 
 def test_viennacl_bias_is_its_own_gemm() -> None:
@@ -565,7 +567,7 @@ def test_viennacl_bias_is_its_own_gemm() -> None:
 def test_viennacl_queues_do_not_mix() -> None:
     """Blocks are consecutive in their queue."""
     part = cut((50, 70, 500), (32, 64, 16))
-    mixed = [msgspec.structs.replace(block, queue=queue) for block in part for queue in (0, 1)]
+    mixed = [changed(block, queue=queue) for block in part for queue in (0, 1)]
     assert gemms(profile([*mixed, READ])) == {0: Gemm(50, 70, 500), 1: Gemm(50, 70, 500)}
 
 
@@ -573,19 +575,17 @@ def test_viennacl_queues_do_not_mix() -> None:
 def test_viennacl_with_lost_arguments_has_no_sizes(lost: int) -> None:
     """Where a block lies is part of the evidence."""
     (block,) = cut((20, 576, 25), (32, 64, 8))
-    arguments = (*block.arguments[:lost], "", *block.arguments[lost + 1 :])
-    assert find_gemms(profile([msgspec.structs.replace(block, arguments=arguments), READ])) == {
-        0: KernelFact(role="main")
-    }
+    arguments = (*block.opencl.arguments[:lost], "", *block.opencl.arguments[lost + 1 :])
+    assert find_gemms(profile([changed(block, arguments=arguments), READ])) == {0: KernelFact(role="main")}
 
 
 def test_viennacl_remainders_in_k_add_up() -> None:
     """A block with the rest of K adds to the result (beta 1): one that replaces it is a GEMM of its own."""
     main, rest = cut((32, 64, 500), (32, 64, 16))
     assert gemms(profile([main, rest, READ])) == {0: Gemm(32, 64, 500)}
-    replaces = msgspec.structs.replace(rest, arguments=(*rest.arguments[:-1], ZERO))
+    replaces = changed(rest, arguments=(*rest.opencl.arguments[:-1], ZERO))
     assert gemms(profile([main, replaces, READ])) == {0: Gemm(32, 64, 496), 1: Gemm(32, 64, 4)}
-    odd = msgspec.structs.replace(main, arguments=(*main.arguments[:5], "0000", *main.arguments[6:]))
+    odd = changed(main, arguments=(*main.opencl.arguments[:5], "0000", *main.opencl.arguments[6:]))
     assert find_gemms(profile([odd, READ])) == {0: KernelFact(role="main")}
 
 
@@ -623,7 +623,7 @@ def libdnn_source(layer: Shape) -> str:
     return "\n".join(text)
 
 
-def libdnn_kernel(at: int, layer: Shape, name: str, images: int, direct: bool = False) -> Enqueue:
+def libdnn_kernel(at: int, layer: Shape, name: str, images: int, direct: bool = False) -> Activity:
     """Layer ``at``'s kernel; its buffers are told by the layer, its input is the layer before's output."""
     fin, fout, g, kernel_size = layer["fin"], layer["fout"], layer["g"], layer["ks"]
     m, n = {
@@ -638,7 +638,7 @@ def libdnn_kernel(at: int, layer: Shape, name: str, images: int, direct: bool = 
         "conv_weights": [mem(x) for x in (f"data {at}", f"diff {at + 1}", *bias, f"weights diff {at}")] + [images],
     }[name]  # type: ignore[assignment]
     gws = (-(-n // 64) * 16, -(-m // 64) * 16, g if direct else g * images)
-    return kernel(name, *arguments, gws=gws, kernel=f"0x{name}{at}")
+    return kernel(name, *arguments, grid=gws, kernel=f"0x{name}{at}")
 
 
 def libdnn_buffers(layers: Sequence[Shape], images: int) -> list[tuple[str, int]]:
@@ -749,15 +749,15 @@ def test_libdnn_kernels_that_fit_no_program() -> None:
     source = libdnn_source(FIRE[1])
     forward, weights = (libdnn_kernel(1, FIRE[1], name, 2) for name in ("conv_forward", "conv_weights"))
     other = libdnn_source(FIRE[2])
-    twice = msgspec.structs.replace(forward, kernel="0x99")
+    twice = changed(forward, kernel="0x99")
     assert gemms(profile([forward, twice], [program(0, source)])) == dict.fromkeys((0, 1), Gemm(64, 3136, 16, 2))
-    third = msgspec.structs.replace(forward, kernel="0x98")
+    third = changed(forward, kernel="0x98")
     assert gemms(profile([forward, twice, third], [program(0, source), program(1, other)])) == {}
     assert gemms(profile([forward], [program(0, libdnn_source(FIRE[4]))])) == {}
     assert gemms(profile([forward], [program(0, source.replace("#define TSM 64", ""))])) == {}
-    linked = msgspec.structs.replace(forward, program=1)
+    linked = changed(forward, program=1)
     assert gemms(profile([linked], [program(0, source), program(1, other)])) == {0: Gemm(64, 3136, 144, 2)}
-    strange = msgspec.structs.replace(weights, arguments=(*weights.arguments[:-1], i32(5)))
+    strange = changed(weights, arguments=(*weights.opencl.arguments[:-1], i32(5)))
     assert gemms(profile([weights, strange], [program(0, source)])) == {0: Gemm(64, 16, 3136, 2)}
     assert gemms(profile([forward], [program(0, source)], [("(nil)", 4), ("0x0", 4)])) == {0: Gemm(64, 3136, 16, 2)}
 
@@ -803,7 +803,7 @@ def test_miopengemm_sizes_are_macros(
     source = form(miog_source(*sizes, name, year))
     programs = [msgspec.structs.replace(program(0), source=source), program(1, miog_source(7, 7, 7, "miog_betac"))]
     helper_ = kernel(f"{name.split('_')[0]}_betac", C, 0, ZERO, program=1)
-    main = kernel(name, A, 0, B, 0, C, 0, ONE, gws=(4096, 1, 1), program=0)
+    main = kernel(name, A, 0, B, 0, C, 0, ONE, grid=(4096, 1, 1), program=0)
     assert find_gemms(profile([helper_, main], programs)) == {
         0: KernelFact(role="scale"),
         1: KernelFact(role="main", gemm=Gemm(*sizes), gemm_by="source"),
@@ -813,20 +813,18 @@ def test_miopengemm_sizes_are_macros(
 def test_miopengemm_that_contradicts_itself_has_no_sizes() -> None:
     """Another program's work size, another geometry, a source that is gone: the role remains."""
     source = miog_source(512, 288, 512, "miog_alphaab")
-    main = kernel("miog_alphaab", gws=(4096, 1, 1), program=0)
+    main = kernel("miog_alphaab", grid=(4096, 1, 1), program=0)
     assert gemms(profile([main], [program(0, source)])) == {0: Gemm(512, 288, 512)}
-    assert gemms(profile([msgspec.structs.replace(main, program=None)], [program(0, source)])) == {
-        0: Gemm(512, 288, 512)
-    }
-    bad: list[tuple[Enqueue, list[Program]]] = [
-        (msgspec.structs.replace(main, gws=(8192, 1, 1)), [program(0, source)]),
+    assert gemms(profile([changed(main, program=None)], [program(0, source)])) == {0: Gemm(512, 288, 512)}
+    bad: list[tuple[Activity, list[Program]]] = [
+        (changed(main, grid=(8192, 1, 1)), [program(0, source)]),
         (main, [program(0, source.replace("_m512_", "_m511_"))]),
         (main, [program(0, source.replace("KV__", "KX__"))]),
         (main, [program(0, source.replace("N_GROUPS_A 4", "N_GROUPS_A four"))]),
         (main, [program(0, "/* 20192 characters of kernel source removed */")]),
         (main, []),
-        (msgspec.structs.replace(main, program=None), [program(0, source), program(1, source)]),
-        (msgspec.structs.replace(main, program=None), [program(0, source), program(1)]),
+        (changed(main, program=None), [program(0, source), program(1, source)]),
+        (changed(main, program=None), [program(0, source), program(1)]),
     ]
     for enqueue, programs in bad:
         assert find_gemms(profile([enqueue], programs)) == {0: KernelFact(role="main")}
@@ -866,14 +864,14 @@ def test_arm_compute_library(
     name: str, arguments: tuple[int | str, ...], options: str, gws: Size3, expected: Gemm | None, by: str
 ) -> None:
     """Build options or the last three arguments, borne out by the block sizes; what is rounded up is left out."""
-    enqueue = kernel(name, *arguments, gws=gws, program=0)
+    enqueue = kernel(name, *arguments, grid=gws, program=0)
     facts = find_gemms(profile([enqueue], [program(0, "", options)]))
     assert facts == {0: KernelFact(role="main", gemm=expected, gemm_by=by)}
 
 
 def test_arm_compute_library_without_a_link() -> None:
     """A kernel without program or work size keeps its role."""
-    for enqueue in (kernel("gemm_mm_native", *NEW, gws=(13, 13, 1)), kernel("gemm_mm_native", *NEW, program=0)):
+    for enqueue in (kernel("gemm_mm_native", *NEW, grid=(13, 13, 1)), kernel("gemm_mm_native", *NEW, program=0)):
         assert find_gemms(profile([enqueue], [program(0, "", BLOCKS)])) == {0: KernelFact(role="main")}
 
 
@@ -915,7 +913,7 @@ def load(path: Path) -> Profile:
     """A dv/dt JSON profile, as far as this room needs it (dvdt-ck.md 1.2 .. 1.3)."""
     programs: list[Program] = []
     buffers: list[BufferCreated] = []
-    enqueues: list[Enqueue] = []
+    enqueues: list[Activity] = []
     program_of: dict[str, int] = {}
     made_by: dict[str, int] = {}
     in_force: dict[str, dict[int, str]] = {}
@@ -928,7 +926,7 @@ def load(path: Path) -> Profile:
                 parts = call.get("source") or {}
                 source = "".join(parts[key] for key in sorted(parts, key=int)).encode()
                 program_of[call["program"]] = len(programs)
-                programs.append(Program(index=len(programs), call_index=at, handle=call["program"], source=source))
+                programs.append(Program(index=len(programs), number=at, handle=call["program"], source=source))
             case "clBuildProgram":
                 built = program_of[call["program"]]
                 programs[built] = msgspec.structs.replace(programs[built], options=call["options"])
@@ -941,18 +939,18 @@ def load(path: Path) -> Profile:
             case "clSetKernelArg":
                 in_force.setdefault(call["kernel"], {})[call["arg_index"]] = call["arg_value"]
             case "clCreateBuffer":
-                buffers.append(BufferCreated(call_index=at, handle=call.get("buffer", ""), size_bytes=call["size"]))
+                buffers.append(BufferCreated(number=at, handle=call.get("buffer", ""), size_bytes=call["size"]))
             case "clEnqueueNDRangeKernel":
                 known = in_force.get(call["kernel"], {})
                 arguments = tuple(known.get(index, "") for index in range(max(known, default=-1) + 1))
                 enqueues.append(
-                    Enqueue(
-                        call_index=at,
+                    enqueued(
+                        number=at,
                         kind="kernel",
                         name=call["name"],
                         queue=queues.setdefault(call["queue"], len(queues)),
-                        gws=tuple(call["gws"]),
-                        lws=tuple(call["lws"]) if any(call["lws"]) else None,
+                        grid=tuple(call["gws"]),
+                        workgroup=tuple(call["lws"]) if any(call["lws"]) else None,
                         kernel=call["kernel"],
                         arguments=interned.setdefault(arguments, arguments),
                         program=made_by.get(call["kernel"]),
@@ -961,15 +959,15 @@ def load(path: Path) -> Profile:
             case "clEnqueueReadBuffer" | "clEnqueueWriteBuffer":
                 kind: Any = "read" if "Read" in call["call"] else "write"
                 queue = queues.setdefault(call["queue"], len(queues))
-                enqueues.append(Enqueue(call_index=at, kind=kind, name=call["call"], queue=queue))
+                enqueues.append(enqueued(number=at, kind=kind, name=call["call"], queue=queue))
             case _:
                 pass
-    return Profile(
+    return opencl_profile(
         source=0,
-        calls=len(calls),
+        records=len(calls),
         programs=tuple(programs),
         buffers=tuple(buffers),
-        enqueues=tuple(enqueues),
+        activities=tuple(enqueues),
     )
 
 
@@ -1002,7 +1000,7 @@ def test_every_blas_call_of_a_sample(name: str, shared: Path) -> None:
     by_call: dict[int, list[Gemm]] = {}
     for position, fact in facts.items():
         if fact.gemm:
-            at = profile_.enqueues[position].call_index
+            at = profile_.activities[position].number
             (op,) = [call["op"] for call in calls if call["first_call"] <= at <= call["last_call"]]
             by_call.setdefault(op, []).append(fact.gemm)
             assert fact.role == "main"
@@ -1110,7 +1108,7 @@ def test_every_layer_of_a_net(name: str, library: str, shared: Path) -> None:
     found: dict[int, list[Gemm]] = {}
     for position, fact in sorted(facts.items()):
         if fact.gemm:
-            found.setdefault(run_of[profile_.enqueues[position].call_index], []).append(fact.gemm)
+            found.setdefault(run_of[profile_.activities[position].number], []).append(fact.gemm)
     layers = {layer["name"]: layer for layer in net_layers((folder / f"{name}.run.log").read_text("utf-8"))}
     assert len(layers) >= 4
     checked = 0
@@ -1136,13 +1134,13 @@ def test_every_gemm_like_kernel_of_a_sample_is_known(shared: Path) -> None:
         profile_ = load(path)
         facts = find_gemms(profile_)
         for position, fact in facts.items():
-            enqueue = profile_.enqueues[position]
+            enqueue = profile_.activities[position]
             assert enqueue.kind == "kernel"
             if fact.role == "main" and not enqueue.name.startswith("_prod"):
-                assert fact.gemm is not None, (path.name, enqueue.call_index)
-        for position, enqueue in enumerate(profile_.enqueues):
+                assert fact.gemm is not None, (path.name, enqueue.number)
+        for position, enqueue in enumerate(profile_.activities):
             if enqueue.name.startswith(("Xgem", "_prod", "conv_", "im2col", "fill", "Xim2col")):
-                assert facts[position].role, (path.name, enqueue.call_index)
+                assert facts[position].role, (path.name, enqueue.number)
 
 
 @pytest.mark.shared
@@ -1152,6 +1150,6 @@ def test_sources_that_were_taken_out_give_no_sizes(shared: Path) -> None:
         profile_ = load(path)
         facts = find_gemms(profile_)
         assert all(fact.gemm is None for fact in facts.values())
-        roles = {profile_.enqueues[position].name: fact.role for position, fact in facts.items()}
+        roles = {profile_.activities[position].name: fact.role for position, fact in facts.items()}
         assert roles["miog_alphaab"] == "main"
         assert set(roles.values()) >= {"main", "im2col", "scale"}

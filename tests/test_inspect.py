@@ -23,7 +23,18 @@ from tests.small_runs import as_json, as_text, benchmark, read, small
 from tests.test_ops import conv_entry
 
 LISTS = {
-    "profile": ("queues", "programs", "enqueues", "host_calls", "buffers", "marks"),
+    "profile": (
+        "activities",
+        "other_calls",
+        "queues",
+        "devices",
+        "threads",
+        "processes",
+        "clocks",
+        "programs",
+        "buffers",
+        "marks",
+    ),
     "framework_log": ("layers", "events", "net"),
     "miopen_log": ("records",),
 }
@@ -46,13 +57,14 @@ def test_a_profile_line_by_line(tmp_path: Path) -> None:
     assert (found[0]["file"], found[0]["format"]) == ("prof.json", "dv/dt profile (JSON)")
     assert found[0]["size"] == path.stat().st_size
     assert found[1]["record"] == "profile"
-    assert found[1]["calls"] == len(small())
+    assert found[1]["records"] == len(small())
     assert Counter(row["record"] for row in found[2:]) == {
-        "queue": 1, "program": 1, "enqueue": 4, "host_call": len(small()) - 4, "buffer_created": 1,
+        "queue": 1, "program": 1, "activity": 4, "call": len(small()) - 4, "buffer_created": 1,
+        "device": 1, "thread": 1, "process": 1, "clock": 2,
     }  # fmt: skip
-    kernel = next(row for row in found if row["record"] == "enqueue")
-    assert kernel["arguments"] == ["5000000000000000", "2c010000"]
-    assert kernel["gws"] == [64, 2, 1]
+    kernel = next(row for row in found if row["record"] == "activity")
+    assert kernel["opencl"]["arguments"] == ["5000000000000000", "2c010000"]
+    assert kernel["grid"] == [64, 2, 1]
     assert kernel["end_ns"] - kernel["start_ns"] == 47000
 
 
@@ -60,7 +72,7 @@ def test_nothing_is_lost_and_programs_are_not_printed(tmp_path: Path) -> None:
     """Every field of every record is there, unless it is None; a program's text is its length."""
     profile = read(as_json(small()), host_calls=True)
     shown = [json.loads(line) for line in inspect.lines(profile)]
-    records = [getattr(profile, name) for name in LISTS["profile"]]
+    records = [getattr(profile if hasattr(profile, name) else profile.opencl, name) for name in LISTS["profile"]]
     assert len(shown) == 1 + sum(map(len, records))
     for record, row in zip([part for parts in records for part in parts], shown[1:], strict=True):
         fields = json.loads(msgspec.json.encode(record))
@@ -71,8 +83,15 @@ def test_nothing_is_lost_and_programs_are_not_printed(tmp_path: Path) -> None:
             fields["source"] = source
         kind = row.pop("record")
         assert kind == inspect.kind_of(record)
-        assert row == {name: value for name, value in fields.items() if value is not None}
+        assert row == without_none(fields)
     assert "quoted" not in "".join(inspect.lines(profile))
+
+
+def without_none(value: Any) -> Any:
+    """As JSON lines are: what is None is left out, in records within records, too."""
+    if isinstance(value, dict):
+        return {name: without_none(part) for name, part in value.items() if part is not None}
+    return value
 
 
 def test_a_log_of_caffe_and_miopen(tmp_path: Path) -> None:
@@ -101,8 +120,8 @@ def test_dvdt_blocks_and_several_files(tmp_path: Path) -> None:
     assert [(row["source"], row["file"]) for row in inputs] == [(0, "a.log"), (1, "b.json")]
     profiles = [row for row in found if row["record"] == "profile"]
     assert [row["source"] for row in profiles] == [0, 1]
-    assert profiles[0]["calls"] == profiles[1]["calls"]
-    assert len({row["line"] for row in found if row["record"] == "enqueue"}) == 5  # no lines in JSON
+    assert profiles[0]["records"] == profiles[1]["records"]
+    assert len({row["line"] for row in found if row["record"] == "activity"}) == 5  # no lines in JSON
 
 
 def test_what_json_refuses_is_still_a_line() -> None:
@@ -171,10 +190,10 @@ def check(path: Path) -> str:
     expected = Counter({"input": 1})
     for record in records:
         expected[inspect.kind_of(record)] += 1
-        for name in record.__struct_fields__:
-            value = getattr(record, name)
-            if isinstance(value, tuple) and value and isinstance(value[0], msgspec.Struct):
-                expected.update(inspect.kind_of(part) for part in value)
+        for owner in (record, getattr(record, "opencl", record)) if hasattr(record, "opencl") else (record,):
+            for value in (getattr(owner, name) for name in owner.__struct_fields__):
+                if isinstance(value, tuple) and value and isinstance(value[0], msgspec.Struct):
+                    expected.update(inspect.kind_of(part) for part in value)
     found = lines(done)
     assert Counter(row["record"] for row in found) == expected
     assert found[0]["format"] == reader.NAME

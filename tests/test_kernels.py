@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from mio2trace.cli import cli
 from mio2trace.kernels import find_gemms
 from mio2trace.kernels.parts import find_parts
-from mio2trace.model.profile import Enqueue, Profile, Queue
+from mio2trace.model.profile import Activity, Profile, Queue
 from mio2trace.reports.kernels import LARGEST_BUCKET, gemm_table, nearest_power
 from mio2trace.reports.numbers import Unit
 from mio2trace.reports.period import Repetition, find_repetition
 
+from tests.records import enqueued, opencl_profile
 from tests.small_runs import Program, as_json, as_text, benchmark, read, small
 
 
@@ -247,17 +248,17 @@ def viennacl_block(
     return (number(m), number(n), number(k), *matrices, "0000803f", beta)
 
 
-def kernel(position: int, name: str, arguments: tuple[str, ...], ns: int = 1000) -> Enqueue:
+def kernel(position: int, name: str, arguments: tuple[str, ...], ns: int = 1000) -> Activity:
     start = 10_000 * position
-    return Enqueue(
-        call_index=position, kind="kernel", name=name, queued_ns=start, submit_ns=start, start_ns=start,
-        end_ns=start + ns, gws=(64, 1, 1), arguments=arguments,
+    return enqueued(
+        number=position, kind="kernel", name=name, queued_ns=start, submit_ns=start, start_ns=start,
+        end_ns=start + ns, grid=(64, 1, 1), arguments=arguments,
     )  # fmt: skip
 
 
-def profile_of(enqueues: Sequence[Enqueue]) -> Profile:
-    return Profile(
-        source=0, calls=len(enqueues), queues=(Queue(index=0, device=0, handle="0x1"),), enqueues=tuple(enqueues)
+def profile_of(enqueues: Sequence[Activity]) -> Profile:
+    return opencl_profile(
+        source=0, records=len(enqueues), queues=(Queue(index=0, device=0, handle="0x1"),), activities=tuple(enqueues)
     )
 
 
@@ -383,7 +384,7 @@ def test_the_profile_read_is_the_profile_shown() -> None:
     calls: list[dict[str, Any]] = benchmark(iterations=3)[0]
     profile = read(as_json(calls))
     done = run("-", stdin=as_json(calls))
-    assert [int(row["call_index"]) for row in rows(done)] == [e.call_index for e in profile.enqueues]
+    assert [int(row["call_index"]) for row in rows(done)] == [e.number for e in profile.activities]
 
 
 def test_what_is_not_known_to_be_a_part_is_none() -> None:

@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from mio2trace.cli import cli
-from mio2trace.model.profile import Enqueue, Profile, Queue
+from mio2trace.model.profile import Activity, Profile, Queue
 from mio2trace.reports.kernels import by_name, by_repetition, gemm_table
 from mio2trace.reports.numbers import STATISTICS, Unit, describe, deviation, mean
 
 from tests.conftest import ROOT, missing, shared_folder
+from tests.records import enqueued, opencl_profile
 
 SETS = sorted(
     path
@@ -308,15 +309,15 @@ def test_the_twin_has_the_notebooks_repetitions(pandas: Any, notebook: dict[str,
     assert "the kernels do not repeat every 4: 4 rows mix kernels of several names" in done.stderr
 
 
-def as_enqueue(row: dict[str, Any], name: str) -> Enqueue:
+def as_enqueue(row: dict[str, Any], name: str) -> Activity:
     """A row of the notebook as the enqueue that it was made of, on a device clock that begins with it."""
     p1 = ms(row, "p1 - p0")
     p2 = p1 + ms(row, "p2 - p1")
     sizes = tuple(row[key].to_bytes(4, "little").hex() for key in ("kSizeM", "kSizeN", "kSizeK") if key in row)
-    return Enqueue(
-        call_index=row["call_index"], kind="kernel", name=name, queued_ns=0, submit_ns=p1, start_ns=p2,
+    return enqueued(
+        number=row["call_index"], kind="kernel", name=name, queued_ns=0, submit_ns=p1, start_ns=p2,
         end_ns=p2 + ms(row, "p3 - p2"), host_start_ns=0, host_end_ns=ms(row, "t1 - t0"), arguments=sizes,
-        gws=(row["gws0"], row["gws1"], row["gws2"]), lws=(row["lws0"], row["lws1"], row["lws2"]),
+        grid=(row["gws0"], row["gws1"], row["gws2"]), workgroup=(row["lws0"], row["lws1"], row["lws2"]),
     )  # fmt: skip
 
 
@@ -330,8 +331,8 @@ def published(notebook: dict[str, Any]) -> Profile:
         rows |= {row["call_index"]: as_enqueue(row, name) for row in notebook[name]}
     enqueues = tuple(rows[index] for index in sorted(rows))
     assert len(enqueues) > 60
-    return Profile(
-        source=0, calls=notebook["n_calls"], queues=(Queue(index=0, device=0, handle="0x1"),), enqueues=enqueues
+    return opencl_profile(
+        source=0, records=notebook["n_calls"], queues=(Queue(index=0, device=0, handle="0x1"),), activities=enqueues
     )
 
 

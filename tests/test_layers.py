@@ -11,9 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from mio2trace.align import EVIDENCE, NONE, Alignment, LayerRun, Placement, align
 from mio2trace.model.log import FrameworkLog
-from mio2trace.model.profile import Enqueue
+from mio2trace.model.profile import Activity
 from mio2trace.notes import InputError, Notes
 
+from tests.records import changed, enqueued, with_opencl
 from tests.synthetic_run import MS, SECOND, START, US, Clocks, Kernel, Layer, Run, make_run, random_net
 
 seeds = st.integers(0, 2**32 - 1).map(Random)
@@ -36,7 +37,7 @@ def wrong_and_sure(run: Run, found: Alignment) -> list[int]:
 def consistent(run: Run, found: Alignment) -> None:
     """A link names its evidence, lies in its layer's pass, and every number is one that exists."""
     placement = found.placement
-    assert len(placement.run_of) == len(placement.pass_of) == len(placement.by) == len(run.profile.enqueues)
+    assert len(placement.run_of) == len(placement.pass_of) == len(placement.by) == len(run.profile.activities)
     for position, number in enumerate(placement.run_of):
         assert (number == NONE) == (placement.by[position] == "")
         if number != NONE:
@@ -98,14 +99,10 @@ def test_enqueues_without_host_times_are_placed_with_their_neighbours_or_doubted
         boundary_lines=True,
         gap=(20 * US, 90 * US),
     )
-    bare = [rng.random() < share for _ in run.profile.enqueues]
+    bare = [rng.random() < share for _ in run.profile.activities]
     lost = {"host_start_ns": None, "host_end_ns": None, "prepared_ns": None}
-    enqueues = tuple(
-        msgspec.structs.replace(e, **lost) if gone else e for e, gone in zip(run.profile.enqueues, bare, strict=True)
-    )
-    cut = Run(
-        profile=msgspec.structs.replace(run.profile, enqueues=enqueues), log=run.log, places=run.places, starts=[]
-    )
+    enqueues = tuple(changed(e, **lost) if gone else e for e, gone in zip(run.profile.activities, bare, strict=True))
+    cut = Run(profile=with_opencl(run.profile, activities=enqueues), log=run.log, places=run.places, starts=[])
     notes = Notes()
     try:
         found = align(cut.profile, [cut.log], notes)
@@ -125,9 +122,9 @@ def test_one_enqueue_without_host_times_costs_only_itself() -> None:
     run = make_run(rng, net, marks=False, boundary_lines=True, warm_up=False)
     lost = {"host_start_ns": None, "host_end_ns": None}
     for position in range(4, 12):
-        enqueues = list(run.profile.enqueues)
-        enqueues[position] = msgspec.structs.replace(enqueues[position], **lost)
-        found = align(msgspec.structs.replace(run.profile, enqueues=tuple(enqueues)), [run.log], Notes()).placement
+        enqueues = list(run.profile.activities)
+        enqueues[position] = changed(enqueues[position], **lost)
+        found = align(with_opencl(run.profile, activities=tuple(enqueues)), [run.log], Notes()).placement
         for other, place in enumerate(run.places):
             if place is not None and other != position:
                 assert found.runs[found.run_of[other]].layer == place[2]
@@ -228,10 +225,10 @@ def test_without_host_times_the_last_run_of_a_log_is_taken_and_that_is_said() ->
     rng = Random(7)
     net = random_net(rng, 4, empty=0)
     first, own = make_run(rng, net), make_run(rng, net)
-    bare = tuple(msgspec.structs.replace(e, host_start_ns=None, host_end_ns=None) for e in own.profile.enqueues)
-    marks = tuple(msgspec.structs.replace(mark, host_ns=None) for mark in own.profile.marks)
+    bare = tuple(changed(e, host_start_ns=None, host_end_ns=None) for e in own.profile.activities)
+    marks = tuple(msgspec.structs.replace(mark, host_ns=None) for mark in own.profile.opencl.marks)
     notes = Notes()
-    align(msgspec.structs.replace(own.profile, enqueues=bare, marks=marks), [after(first, own)], notes)
+    align(with_opencl(own.profile, activities=bare, marks=marks), [after(first, own)], notes)
     assert any("the last one is taken" in note.kind for note in notes.problems)
 
 
@@ -319,14 +316,14 @@ def test_an_empty_net_and_an_empty_profile_are_no_trouble() -> None:
     run = make_run(Random(1), random_net(Random(1), 3))
     nothing = FrameworkLog(source=0)
     for log in ([], [nothing], [run.log]):
-        for profile in (run.profile, msgspec.structs.replace(run.profile, enqueues=(), marks=())):
+        for profile in (run.profile, with_opencl(run.profile, activities=(), marks=())):
             found = align(profile, log, Notes())
-            assert len(found.placement.by) == len(profile.enqueues)
+            assert len(found.placement.by) == len(profile.activities)
     assert align(run.profile, [nothing], Notes()).log_clock is None
 
 
-def enqueue(position: int) -> Enqueue:
-    return Enqueue(call_index=position, kind="kernel", name="k")
+def enqueue(position: int) -> Activity:
+    return enqueued(number=position, kind="kernel", name="k")
 
 
 def test_a_stronger_link_stays_and_the_contradiction_is_counted() -> None:

@@ -20,11 +20,11 @@ from mio2trace.align.layers.net import NetLayerSpec
 from mio2trace.cli import cli
 from mio2trace.kernels.facts import MAIN, KernelFact
 from mio2trace.model.gemm import Gemm
-from mio2trace.model.profile import Enqueue, Profile
 from mio2trace.ops.operation import Operation, Phase
 from mio2trace.reports.layers import executions
 
 from tests.conftest import ROOT, shared_folder
+from tests.records import enqueued, opencl_profile
 from tests.small_runs import as_json, benchmark
 
 SAMPLES = shared_folder() / "samples"
@@ -304,14 +304,14 @@ def test_what_cannot_be_done_is_said(small_run: tuple[Path, Path], tmp_path: Pat
 def joined(kernels: Sequence[tuple[str, str | None]], facts: dict[int, KernelFact] | None = None) -> Alignment:
     """Kernels (name, layer) of one forward pass of the layers a, b, c; None is no layer."""
     enqueues = [
-        Enqueue(
-            call_index=at, kind="kernel", name=name, queued_ns=at * 100, submit_ns=at * 100, start_ns=at * 100,
+        enqueued(
+            number=at, kind="kernel", name=name, queued_ns=at * 100, submit_ns=at * 100, start_ns=at * 100,
             end_ns=at * 100 + 10, host_start_ns=at * 1000, host_end_ns=at * 1000 + 500, prepared_ns=at * 1000 - 100,
         )
         for at, (name, _) in enumerate(kernels)
     ]  # fmt: skip
-    profile = Profile(source=0, calls=len(enqueues), enqueues=tuple(enqueues))
-    placement = Placement(profile.enqueues)
+    profile = opencl_profile(source=0, records=len(enqueues), activities=tuple(enqueues))
+    placement = Placement(profile.activities)
     forward = placement.pass_id("iteration", 1, "forward")
     for index, layer in enumerate("abc"):
         positions = [at for at, (_, of) in enumerate(kernels) if of == layer]
@@ -321,7 +321,7 @@ def joined(kernels: Sequence[tuple[str, str | None]], facts: dict[int, KernelFac
     placement.place_in_pass(range(len(kernels)), forward)
     net = Net(layers=tuple(NetLayerSpec(index=index, layer=layer) for index, layer in enumerate("abc")))
     return Alignment(
-        profile=profile, net=net, placement=placement, links=Links(profile.enqueues, ()), clocks={}, log_clock=None,
+        profile=profile, net=net, placement=placement, links=Links(profile.activities, ()), clocks={}, log_clock=None,
         facts=facts or {},
     )  # fmt: skip
 
@@ -370,7 +370,7 @@ def test_work_of_an_operation_counts_once() -> None:
         Operation(index=at, source=0, line=1, end_line=1, api="", primitive="conv", phase=phase, flop=flop)
         for at, (phase, flop) in enumerate(phases)
     ]
-    links = Links(alignment.profile.enqueues, operations)
+    links = Links(alignment.profile.activities, operations)
     links.operation_of[:] = [0, 0, NONE, 1, 2]
     found = executions(0, msgspec.structs.replace(alignment, links=links))
     assert {key[1]: (one.flop, one.flop_by) for key, (one,) in found.items()} == {

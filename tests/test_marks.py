@@ -13,6 +13,7 @@ from mio2trace.align import NONE, Alignment, align
 from mio2trace.model.log import FrameworkLog, LogEvent
 from mio2trace.notes import Notes
 
+from tests.records import changed, with_opencl
 from tests.synthetic_run import Kernel, Layer, Run, make_run, random_net
 
 seeds = st.integers(0, 2**32 - 1).map(Random)
@@ -52,7 +53,7 @@ def test_sequences_are_cut_as_they_were_built(
     runs = found.placement.runs
     assert len(runs) == iterations * layers * (2 if backward else 1)
     assert all(a.host_end_ns <= b.host_start_ns for a, b in pairwise(runs) if a.host_end_ns and b.host_start_ns)
-    for enqueue, number in zip(run.profile.enqueues, found.placement.run_of, strict=True):
+    for enqueue, number in zip(run.profile.activities, found.placement.run_of, strict=True):
         if number != NONE:
             held = runs[number]
             assert held.host_start_ns is not None
@@ -68,19 +69,19 @@ def test_a_killed_run_is_cut_as_far_as_its_marks_go(
 ) -> None:
     """The log has no layer times then, only the net that was set up: whole iterations are right, nothing is wrong."""
     run = make_run(rng, random_net(rng, layers, empty=0), iterations=iterations, backward=backward)
-    benchmark = run.profile.marks[0].call_index
-    end = data.draw(st.integers(benchmark + 1, run.profile.calls))
-    marks = tuple(mark for mark in run.profile.marks if mark.call_index < end)
-    enqueues = tuple(enqueue for enqueue in run.profile.enqueues if enqueue.call_index < end)
+    benchmark = run.profile.opencl.marks[0].number
+    end = data.draw(st.integers(benchmark + 1, run.profile.records))
+    marks = tuple(mark for mark in run.profile.opencl.marks if mark.number < end)
+    enqueues = tuple(enqueue for enqueue in run.profile.activities if enqueue.number < end)
     printed = [e for e in run.log.events if e.kind == "iteration"]
-    per_iteration = (len(run.profile.marks) - 2) // iterations
+    per_iteration = (len(run.profile.opencl.marks) - 2) // iterations
     whole = min(iterations, (len(marks) - 1) // per_iteration)
     assume(whole < iterations)
     kept = {event.line for event in printed[:whole]}
     before = [e for e in run.log.events if e.line < printed[0].line]
     log = replaced(run, layers=(), events=(*before, *(e for e in printed if e.line in kept)))
     cut = Run(
-        profile=msgspec.structs.replace(run.profile, marks=marks, enqueues=enqueues, calls=end),
+        profile=with_opencl(run.profile, marks=marks, activities=enqueues, records=end),
         log=log,
         places=run.places[: len(enqueues)],
         starts=run.starts,
@@ -114,7 +115,7 @@ def test_a_net_with_the_wrong_number_of_layers_is_never_used(
 def test_the_chance_fit_of_the_wrong_number_of_layers_is_possible() -> None:
     """10 layers in 3 iterations and 7 layers in 4 leave as many marks: the check above is needed."""
     run = make_run(Random(1), random_net(Random(1), 10, empty=0), iterations=3)
-    assert len(run.profile.marks) == 2 + 3 * (4 + 2 * 10) == 2 + 4 * (4 + 2 * 7)
+    assert len(run.profile.opencl.marks) == 2 + 3 * (4 + 2 * 10) == 2 + 4 * (4 + 2 * 7)
 
 
 @given(seeds, st.integers(1, 6), st.integers(1, 4), st.booleans())
@@ -123,8 +124,8 @@ def test_marks_of_passes_alone_tell_the_passes(rng: Random, layers: int, iterati
     net = random_net(rng, layers, empty=0)
     run = make_run(rng, net, iterations=iterations, backward=backward)
     per_layer = range(2 * layers)
-    kept = [run.profile.marks[0]]
-    rest = iter(run.profile.marks[1:-1])
+    kept = [run.profile.opencl.marks[0]]
+    rest = iter(run.profile.opencl.marks[1:-1])
     for _ in range(iterations):
         kept.append(next(rest))
         for _ in range(2 if backward else 1):
@@ -133,8 +134,8 @@ def test_marks_of_passes_alone_tell_the_passes(rng: Random, layers: int, iterati
                 next(rest)
             kept.append(next(rest))
         kept.append(next(rest))
-    kept.append(run.profile.marks[-1])
-    profile = msgspec.structs.replace(run.profile, marks=tuple(kept))
+    kept.append(run.profile.opencl.marks[-1])
+    profile = with_opencl(run.profile, marks=tuple(kept))
     found = align(profile, [run.log], Notes(), without=MARKS_ONLY)
     placement = found.placement
     assert set(placement.by) == {""}
@@ -173,7 +174,7 @@ def test_ambiguous_marks_are_not_used() -> None:
     """One layer, no word on backward: five forward-only iterations and three with backward leave as many marks."""
     empty = [Layer(name="data"), Layer(name="loss")]
     run = make_run(Random(3), empty[:1], iterations=5)
-    assert len(run.profile.marks) == 2 + 3 * (6 + 4)
+    assert len(run.profile.opencl.marks) == 2 + 3 * (6 + 4)
     log = replaced(run, layers=(), events=(), iterations=None)
     notes = Notes()
     found = align(run.profile, [log], notes)
@@ -186,11 +187,11 @@ def test_kernels_between_the_marks_of_layers_are_counted() -> None:
     rng = Random(4)
     net = [Layer(name=f"l{i}", forward=[Kernel(name="k", ns=100_000)]) for i in range(3)]
     run = make_run(rng, net)
-    stop, start = run.profile.marks[4], run.profile.marks[5]
-    assert start.call_index == stop.call_index + 1
-    odd = msgspec.structs.replace(run.profile.enqueues[-3], call_index=stop.call_index)
-    enqueues = sorted([*run.profile.enqueues, odd], key=lambda e: e.call_index)
-    profile = msgspec.structs.replace(run.profile, enqueues=tuple(enqueues))
+    stop, start = run.profile.opencl.marks[4], run.profile.opencl.marks[5]
+    assert start.number == stop.number + 1
+    odd = changed(run.profile.activities[-3], number=stop.number)
+    enqueues = sorted([*run.profile.activities, odd], key=lambda e: e.number)
+    profile = with_opencl(run.profile, activities=tuple(enqueues))
     notes = Notes()
     found = align(profile, [run.log], notes, without=MARKS_ONLY)
     assert found.placement.run_of[enqueues.index(odd)] == NONE

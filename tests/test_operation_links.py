@@ -20,7 +20,7 @@ from mio2trace.align.operations import OUTSIDE, Evidence, Links, link_operations
 from mio2trace.align.operations.sizes import is_part, may_be_part
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
-from mio2trace.model.profile import BufferCreated, Enqueue, Profile, Queue
+from mio2trace.model.profile import Activity, BufferCreated, Profile, Queue
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Launch, Operation
 from mio2trace.summary.explain import explain
@@ -29,6 +29,7 @@ from benchmarks import mutate_runs
 from benchmarks.attribution import AS_RECORDED, MASKED, Way, convert, names, partners, runs, samples
 from benchmarks.attribution_score import score
 from tests.conftest import shared_folder
+from tests.records import changed, enqueued, opencl_profile
 
 seeds = st.integers(0, 2**32 - 1).map(Random)
 FOLDER = samples(shared_folder())
@@ -45,14 +46,14 @@ class Maker:
     """Writes down calls and what they launch, in the order of one thread."""
 
     operations: list[Operation] = field(default_factory=list)
-    enqueues: list[Enqueue] = field(default_factory=list)
+    activities: list[Activity] = field(default_factory=list)
     truth: list[int | None] = field(default_factory=list)
     line: int = 1
     created: list[BufferCreated] = field(default_factory=list)
 
     def buffer(self) -> int:
         address = FIRST + 0x1000 * len(self.created)
-        self.created.append(BufferCreated(call_index=0, handle=hex(address), size_bytes=4096))
+        self.created.append(BufferCreated(number=0, handle=hex(address), size_bytes=4096))
         return address
 
     def call(
@@ -80,28 +81,28 @@ class Maker:
         return index
 
     def kernel(self, name: str, *buffers: int, of: int | None, **more: Any) -> None:
-        number = len(self.enqueues)
+        number = len(self.activities)
         self.truth.append(of)
-        self.enqueues.append(
-            Enqueue(
-                call_index=number * 3,
+        self.activities.append(
+            enqueued(
+                number=number * 3,
                 kind="kernel",
                 name=name,
                 start_ns=number * 1000,
                 end_ns=number * 1000 + 500,
-                gws=more.pop("gws", (256, 1, 1)),
+                grid=more.pop("grid", (256, 1, 1)),
                 arguments=tuple(map(hexed, buffers)),
                 **more,
             )
         )
 
     def profile(self) -> Profile:
-        queues = sorted({enqueue.queue for enqueue in self.enqueues})
-        return Profile(
+        queues = sorted({enqueue.queue for enqueue in self.activities})
+        return opencl_profile(
             source=1,
-            calls=3 * len(self.enqueues),
+            records=3 * len(self.activities),
             queues=tuple(Queue(index=queue, device=0, handle=hex(queue + 16)) for queue in queues),
-            enqueues=tuple(self.enqueues),
+            activities=tuple(self.activities),
             buffers=tuple(self.created),
         )
 
@@ -200,18 +201,18 @@ def test_without_buffers_names_and_order_tell(rng: Random, layers: int, iteratio
 def test_two_queues_keep_their_calls_apart(rng: Random, layers: int) -> None:
     """Two threads with a net each, their entries and kernels mixed: buffers tell whose an entry is."""
     one, two = Maker(), Maker()
-    two.created = [BufferCreated(call_index=0, handle="0x1", size_bytes=1)] * 500
+    two.created = [BufferCreated(number=0, handle="0x1", size_bytes=1)] * 500
     net(one, rng, layers, 2)
     net(two, rng, layers, 2)
     mixed = Maker(created=[*one.created, *two.created[500:]])
-    parts = [(maker, iter(range(len(maker.enqueues)))) for maker in (one, two)]
+    parts = [(maker, iter(range(len(maker.activities)))) for maker in (one, two)]
     renumbered: dict[tuple[int, int], int] = {}
-    turns = [0] * len(one.enqueues) + [1] * len(two.enqueues)
+    turns = [0] * len(one.activities) + [1] * len(two.activities)
     rng.shuffle(turns)
     for queue in turns:
         maker, numbers = parts[queue]
         number = next(numbers)
-        of, enqueue = maker.truth[number], maker.enqueues[number]
+        of, enqueue = maker.truth[number], maker.activities[number]
         new = None
         if of is not None:
             if (queue, of) not in renumbered:
@@ -220,7 +221,7 @@ def test_two_queues_keep_their_calls_apart(rng: Random, layers: int) -> None:
                 mixed.operations.append(msgspec.structs.replace(held, index=new, line=10 * new + 1))
             new = renumbered[queue, of]
         mixed.truth.append(new)
-        mixed.enqueues.append(msgspec.structs.replace(enqueue, call_index=len(mixed.enqueues) * 3, queue=queue))
+        mixed.activities.append(changed(enqueue, number=len(mixed.activities) * 3, queue=queue))
     links = mixed.links()
     assert links.operation_of == [OUTSIDE if of is None else of for of in mixed.truth]
 
@@ -251,7 +252,7 @@ def test_an_address_given_again_is_no_contradiction() -> None:
     maker.kernel("Im2Col", x, space, of=find)
     maker.kernel("miog_betac", private, of=find)
     maker.kernel("miog_alphaab", space, w, private, of=find)
-    maker.created.append(BufferCreated(call_index=5, handle=hex(private), size_bytes=4096))
+    maker.created.append(BufferCreated(number=5, handle=hex(private), size_bytes=4096))
     later = maker.call("activ", tensors=(("x", y), ("y", private)))
     maker.kernel("MIOpenActiveFwdLite", y, private, of=later)
     links = maker.links()
@@ -285,8 +286,8 @@ def test_launch_lines_link_kernels_of_unknown_names() -> None:
     """Name and work size as printed; another size is another kernel."""
     maker = Maker()
     of = maker.call("conv", launches=(Launch(line=3, name="brand_new_solver", gws=(512, 1, 1)),))
-    maker.kernel("brand_new_solver", of=of, gws=(512, 1, 1))
-    maker.kernel("brand_new_solver", of=None, gws=(64, 1, 1))
+    maker.kernel("brand_new_solver", of=of, grid=(512, 1, 1))
+    maker.kernel("brand_new_solver", of=None, grid=(64, 1, 1))
     links = maker.links()
     assert links.operation_of == [of, OUTSIDE]
     assert links.by == ["launch line", ""]
@@ -328,7 +329,7 @@ def test_position_in_a_shared_file_bounds_every_call() -> None:
     maker.kernel("MIOpenConvUni", x, w, y, of=first, line=5)
     maker.kernel("fill_float", y, of=None, line=6)
     maker.kernel("MIOpenConvUni", x, w, y, of=second, line=15)
-    lines = [enqueue.line for enqueue in maker.enqueues]
+    lines = [enqueue.line for enqueue in maker.activities]
     axis = Timeline(by_line=True, event=lambda _: None, layer=lambda _: None, begins=lines, ends=lines)
     links = maker.links(evidence=Evidence(axis=axis))
     assert links.operation_of == [first, OUTSIDE, second]
@@ -351,7 +352,7 @@ def test_what_disagrees_with_the_same_problems_other_calls_is_in_doubt() -> None
 
 def test_two_runs_are_told_apart_by_their_buffers() -> None:
     """The same program run twice: no address in common. By order alone, and then nothing is sure."""
-    one, two = Maker(), Maker(created=[BufferCreated(call_index=0, handle="0x1", size_bytes=1)] * 900)
+    one, two = Maker(), Maker(created=[BufferCreated(number=0, handle="0x1", size_bytes=1)] * 900)
     net(one, Random(3), 6, 1)
     net(two, Random(3), 6, 1)
     assert same_process(one.profile(), one.operations) is True

@@ -15,6 +15,7 @@ from mio2trace.conversion import convert
 from mio2trace.notes import Notes
 
 from benchmarks.score import load, score
+from tests.records import with_opencl
 from tests.synthetic_run import MS, US, Kernel, Layer, Run, make_run, random_net
 
 seeds = st.integers(0, 2**32 - 1).map(Random)
@@ -39,9 +40,9 @@ def warm_up(run: Run, placement: Placement) -> Counter[str]:
 def without_some(rng: Random, run: Run, share: float) -> Run:
     """Some of the warm-up's enqueues were not recorded."""
     kept = [i for i, place in enumerate(run.places) if place is None or place[0] > 0 or rng.random() >= share]
-    enqueues = tuple(run.profile.enqueues[i] for i in kept)
+    enqueues = tuple(run.profile.activities[i] for i in kept)
     return Run(
-        profile=msgspec.structs.replace(run.profile, enqueues=enqueues),
+        profile=with_opencl(run.profile, activities=enqueues),
         log=run.log,
         places=[run.places[i] for i in kept],
         starts=[run.starts[i] for i in kept],
@@ -82,9 +83,9 @@ def test_of_equal_kernels_in_two_layers_the_one_that_is_left_is_doubted() -> Non
     run = make_run(Random(1), net, setup=0)
     lost = next(i for i, place in enumerate(run.places) if place == (0, "forward", "b"))
     kept = [i for i in range(len(run.places)) if i != lost]
-    profile = msgspec.structs.replace(run.profile, enqueues=tuple(run.profile.enqueues[i] for i in kept))
+    profile = with_opencl(run.profile, activities=tuple(run.profile.activities[i] for i in kept))
     placement = align(profile, [run.log], Notes()).placement
-    left = next(i for i, e in enumerate(profile.enqueues) if e.name == "relu")
+    left = next(i for i, e in enumerate(profile.activities) if e.name == "relu")
     assert left in placement.unsure
     assert kept[0] not in placement.unsure
 
@@ -99,9 +100,9 @@ def test_a_doubt_is_inherited() -> None:
     ]
     run = make_run(Random(1), net, marks=False)
     placement = align(run.profile, [run.log], Notes()).placement
-    doubted = {run.profile.enqueues[i].name for i in placement.unsure if placement.by[i] == "durations"}
+    doubted = {run.profile.activities[i].name for i in placement.unsure if placement.by[i] == "durations"}
     assert doubted
-    inherited = {run.profile.enqueues[i].name for i in placement.unsure if placement.by[i] == "recurrence"}
+    inherited = {run.profile.activities[i].name for i in placement.unsure if placement.by[i] == "recurrence"}
     assert inherited == doubted
 
 

@@ -76,7 +76,7 @@ def test_a_block_that_is_not_closed_is_read_and_said_to_be_cut(tmp_path: Path) -
     """The file was copied while the program ran, or the disk was full."""
     notes = Notes()
     records = read_text(tmp_path, BLOCK[: BLOCK.index(b'"clEnqueueReadBuffer"')], notes)
-    assert the_profile(records).calls == len(small()) - 1
+    assert the_profile(records).records == len(small()) - 1
     assert list(kinds(notes)) == ["profile cut off: read up to the last whole call"]
 
 
@@ -87,12 +87,12 @@ def test_text_blocks_among_log_lines_share_their_order(tmp_path: Path) -> None:
     records = read_text(tmp_path, text)
     profile = the_profile(records)
     assert profile.interleaved
-    for enqueue in profile.enqueues:
+    for enqueue in profile.activities:
         assert text.splitlines()[enqueue.line - 1] in {
             b"[dv/dt] clEnqueueNDRangeKernel", b"[dv/dt] clEnqueueReadBuffer", b"[dv/dt] clEnqueueWriteBuffer",
         }  # fmt: skip
     assert the_log(records).events[0].line == 1
-    assert the_log(records).events[1].line > max(enqueue.line for enqueue in profile.enqueues)
+    assert the_log(records).events[1].line > max(enqueue.line for enqueue in profile.activities)
 
 
 def test_lines_of_a_program_source_are_no_lines_of_the_log(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_lines_of_a_program_source_are_no_lines_of_the_log(tmp_path: Path) -> No
     notes = Notes()
     records = read_text(tmp_path, as_text(run.calls), notes)
     assert len(records) == 1
-    assert the_profile(records).calls == 4
+    assert the_profile(records).records == 4
     assert not the_profile(records).interleaved
     assert list(kinds(notes)) == ["line like one of the log inside a program's source passed over"]
 

@@ -292,7 +292,7 @@ def test_the_invariants_hold_for_any_part(rng: Random, selection: Selection, fol
         trace = build([alignment], [run.log], options, facts, notes)
     except OptionError:
         return
-    timed = [e for e in run.profile.enqueues if e.start_ns is not None and e.end_ns is not None]
+    timed = [e for e in run.profile.activities if e.start_ns is not None and e.end_ns is not None]
     total = sum((e.end_ns or 0) - (e.start_ns or 0) for e in timed)
     events: list[Event] = list(checked(trace, len(timed), total))
     assert {e.track for e in events if isinstance(e, Slice)} <= {track.id for track in trace.tracks}

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, Literal
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,10 +14,11 @@ from mio2trace import summary
 from mio2trace.align import NONE, Alignment, align
 from mio2trace.draw import BuildOptions, build
 from mio2trace.model.log import FrameworkLog
-from mio2trace.model.profile import BufferCreated, Enqueue, HostCall, Profile, Queue
+from mio2trace.model.profile import Activity, BufferCreated, Call, Profile, Queue
 from mio2trace.notes import Notes
 from mio2trace.trace import CounterValue, Event, Flow, InvariantError, Process, Slice, Trace, Track, checked
 
+from tests.records import changed, with_opencl
 from tests.synthetic_run import MS, SECOND, US, Clocks, Run, make_run, random_net
 
 HostCalls = Literal["all", "enqueue", "none"]
@@ -42,34 +42,34 @@ def tangled(rng: Random) -> Run:
     )
     queues = rng.choice([1, 1, 3])
     messy = rng.random() < 0.6
-    enqueues: list[Enqueue] = []
-    for enqueue in run.profile.enqueues:
+    enqueues: list[Activity] = []
+    for enqueue in run.profile.activities:
         if queues > 1:
-            enqueue = msgspec.structs.replace(enqueue, queue=rng.randrange(queues))
+            enqueue = changed(enqueue, queue=rng.randrange(queues))
         if messy and rng.random() < 0.1:
-            enqueue = msgspec.structs.replace(enqueue, **FAR)
+            enqueue = changed(enqueue, **FAR)
         elif messy and rng.random() < 0.2:
             longer = rng.choice([-1, 1, 1]) * rng.randint(0, 2 * MS)
             assert enqueue.start_ns is not None
             assert enqueue.end_ns is not None
-            enqueue = msgspec.structs.replace(enqueue, end_ns=max(enqueue.start_ns, enqueue.end_ns + longer))
+            enqueue = changed(enqueue, end_ns=max(enqueue.start_ns, enqueue.end_ns + longer))
         if messy and rng.random() < 0.05:
-            enqueue = msgspec.structs.replace(enqueue, **BARE)
+            enqueue = changed(enqueue, **BARE)
         enqueues.append(enqueue)
-    last = run.profile.calls
+    last = run.profile.records
     calls = tuple(
-        HostCall(call_index=number, name="clBuildProgram", start_ns=e.host_end_ns, end_ns=e.host_end_ns)
+        Call("clBuildProgram", 0, e.host_end_ns, e.host_end_ns, number=number)
         for number, e in zip(range(last, last + 3), enqueues, strict=False)
     )
     buffers = tuple(
-        BufferCreated(call_index=last + 3 + n, handle=rng.choice("ab"), size_bytes=n * 1000, end_ns=e.host_end_ns)
+        BufferCreated(number=last + 3 + n, handle=rng.choice("ab"), size_bytes=n * 1000, end_ns=e.host_end_ns)
         for n, e in zip(range(4), enqueues, strict=False)
     )
-    profile = msgspec.structs.replace(
+    profile = with_opencl(
         run.profile,
-        enqueues=tuple(enqueues),
+        activities=tuple(enqueues),
         queues=tuple(Queue(index=i, device=i // 2, handle=str(i)) for i in range(queues)),
-        host_calls=calls,
+        other_calls=calls,
         buffers=buffers,
     )
     return Run(profile=profile, log=run.log, places=run.places, starts=run.starts)
@@ -83,8 +83,8 @@ def picture(run: Run, host_calls: HostCalls = "enqueue", logs: bool = True) -> t
     return build([alignment], log, BuildOptions(host_calls=host_calls), facts, notes), alignment
 
 
-def drawn(profile: Profile) -> dict[int, Enqueue]:
-    return {e.call_index: e for e in profile.enqueues if e.start_ns is not None and e.end_ns is not None}
+def drawn(profile: Profile) -> dict[int, Activity]:
+    return {e.number: e for e in profile.activities if e.start_ns is not None and e.end_ns is not None}
 
 
 def arguments(event: Slice) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def test_the_invariants_hold_for_any_profile(rng: Random, host_calls: HostCalls,
     again, _ = picture(run, host_calls, logs)
     assert list(again.events()) == events
     assert again.metadata == trace.metadata
-    assert len(alignment.placement.by) == len(run.profile.enqueues)
+    assert len(alignment.placement.by) == len(run.profile.activities)
 
 
 def slices(events: list[Event], *categories: str) -> Iterator[Slice]:
@@ -155,7 +155,7 @@ def test_arguments_are_what_the_contract_says(rng: Random, logs: bool) -> None:
     run = tangled(rng)
     trace, alignment = picture(run, logs=logs)
     placement = alignment.placement
-    position = {enqueue.call_index: number for number, enqueue in enumerate(run.profile.enqueues)}
+    position = {enqueue.number: number for number, enqueue in enumerate(run.profile.activities)}
     types: dict[str, set[type]] = {}
     for event in slices(list(trace.events()), "kernel", "copy", "layer", "pass"):
         args = arguments(event)
@@ -235,8 +235,8 @@ def test_the_summary_adds_up(rng: Random) -> None:
     _, alignment = picture(run)
     found = summary.attribution([alignment])
     assert sum(found["layer_by"].values()) + found["unattributed"] == found["kernels"] + found["copies"]
-    assert found["kernels"] + found["copies"] == len(run.profile.enqueues)
-    assert found.get("without_device_times", 0) == len(run.profile.enqueues) - len(drawn(run.profile))
+    assert found["kernels"] + found["copies"] == len(run.profile.activities)
+    assert found.get("without_device_times", 0) == len(run.profile.activities) - len(drawn(run.profile))
     assert found["unsure"] == len(alignment.placement.unsure)
     kernels = [e for e in drawn(run.profile).values() if e.kind == "kernel"]
     assert sum(found["kernel_ns"].values()) == sum((e.end_ns or 0) - (e.start_ns or 0) for e in kernels)

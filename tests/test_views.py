@@ -12,11 +12,12 @@ import msgspec
 import pytest
 from mio2trace.align import align
 from mio2trace.draw import BuildOptions, build
-from mio2trace.model.profile import Enqueue, Profile, Queue
+from mio2trace.model.profile import Queue
 from mio2trace.notes import Notes, OptionError
 from mio2trace.trace import CounterValue, Slice, Trace
 
 from tests.conftest import Engine
+from tests.records import enqueued, opencl_profile
 from tests.test_selection import CONTAINERS, MIOPEN, TRAIN, args, by_call, convert, slices
 
 RESNET = "samples/miopen-opencl/m290-resnet-train-entries-cmd"
@@ -255,10 +256,10 @@ def test_overlaps_go_to_lanes_with_their_operations() -> None:
     """Operations' kernels that run at the same time as others of their queue have a track each."""
     notes = Notes()
     enqueues = tuple(
-        Enqueue(n, "kernel", f"k{n}", start_ns=start, end_ns=end, queued_ns=0, submit_ns=0)
+        enqueued(n, "kernel", f"k{n}", start_ns=start, end_ns=end, queued_ns=0, submit_ns=0)
         for n, (start, end) in enumerate([(0, 100), (50, 150), (100, 200), (120, 130)])
     )
-    profile = Profile(source=0, calls=4, queues=(Queue(index=0, device=0, handle="q"),), enqueues=enqueues)
+    profile = opencl_profile(source=0, records=4, queues=(Queue(index=0, device=0, handle="q"),), activities=enqueues)
     alignment = align(profile, [], notes)
     metadata: dict[str, object] = {}
     trace = build([alignment], [], BuildOptions(tracks=("kernels",)), metadata, notes)

@@ -86,7 +86,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         parts = [
-            f"{sum(len(profile.enqueues) for profile in self.profiles)} enqueues" if self.profiles else "",
+            f"{sum(len(profile.activities) for profile in self.profiles)} enqueues" if self.profiles else "",
             f"{len({layer.layer for log in self.logs for layer in log.layers})} layers" if self.logs else "",
             f"{len(self.operations)} operations" if self.libraries else "",
             f"{sum(len(profile.nodes) for profile in self.tf_profiles)} TensorFlow nodes" if self.tf_profiles else "",
@@ -174,7 +174,7 @@ def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes
     logs, calls = tuple(part.logs), part.operations
     if len(part.libraries) > 1 and calls and part.profiles:
         notes.add(f"{len(part.libraries)} MIOpen logs: the profile is joined with the one that has most operations")
-    profiles = [profile for profile in part.profiles if profile.enqueues or profile.host_calls]
+    profiles = [profile for profile in part.profiles if profile.activities or profile.other_calls]
     alignments = [
         align(
             profile,

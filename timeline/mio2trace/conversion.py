@@ -166,7 +166,7 @@ def _drawn(analysis: Analysis) -> list[Run]:
     profiles = [profile for each in drawn for profile in each.profiles]
     executed = any(step.executions for profile in run.tf_profiles for node in profile.nodes for step in node.steps)
     if not executed:
-        empty = sum(not (profile.enqueues or profile.host_calls) for profile in profiles)
+        empty = sum(not (profile.activities or profile.other_calls) for profile in profiles)
         if empty == len(profiles) and not run.has_times:
             raise InputError(f"{analysis.names}: {_what_is_missing(run, notes)}")
         if empty:
@@ -191,7 +191,7 @@ def _what_is_missing(run: Run, notes: Notes) -> str:
 
 def _check(trace: Trace, alignments: Sequence[Alignment]) -> None:
     """Verify the invariants of what is drawn (alignment.md, Invariants)."""
-    drawn = [e for a in alignments for e in a.profile.enqueues if e.start_ns is not None and e.end_ns is not None]
+    drawn = [e for a in alignments for e in a.profile.activities if e.start_ns is not None and e.end_ns is not None]
     expected = {"count": len(drawn), "ns": sum((e.end_ns or 0) - (e.start_ns or 0) for e in drawn)}
     found = trace.metadata["attribution"]
     if sum(found["layer_by"].values()) + found["unattributed"] != found["kernels"] + found["copies"]:

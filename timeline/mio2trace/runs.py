@@ -54,7 +54,7 @@ class Gathered:
     @property
     def has_profile(self) -> bool:
         """One that holds anything."""
-        return any(profile.enqueues or profile.host_calls for profile in self.profiles)
+        return any(profile.activities or profile.other_calls for profile in self.profiles)
 
     @property
     def has_log(self) -> bool:
@@ -112,7 +112,7 @@ def gather(inputs: Sequence[Input], without: frozenset[str], by_order_alone: boo
 
 def _fullest(profile: Profile) -> tuple[int, bool]:
     """Of two that are alike the one whose places in the log tell something."""
-    return -len(profile.enqueues), not profile.interleaved
+    return -len(profile.activities), not profile.interleaved
 
 
 def _sharing_profiles(inputs: Sequence[Input], notes: Notes) -> list[Gathered]:
@@ -144,15 +144,15 @@ def _most_to_tell(file: Input) -> bool:
 
 
 def _outline(profile: Profile) -> object:
-    ends = (*profile.enqueues[:1], *profile.enqueues[-1:])
-    return profile.calls, len(profile.enqueues), tuple((end.name, end.start_ns, end.host_start_ns) for end in ends)
+    ends = (*profile.activities[:1], *profile.activities[-1:])
+    return profile.records, len(profile.activities), tuple((end.name, end.start_ns, end.host_start_ns) for end in ends)
 
 
 def _same(profile: Profile, other: Profile) -> bool:
     def told(of: Profile) -> object:
-        return [(e.call_index, e.name, e.start_ns, e.host_start_ns) for e in of.enqueues]
+        return [(e.number, e.name, e.start_ns, e.host_start_ns) for e in of.activities]
 
-    return profile.calls == other.calls and told(profile) == told(other)
+    return profile.records == other.records and told(profile) == told(other)
 
 
 def _join_logs(

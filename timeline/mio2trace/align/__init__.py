@@ -10,7 +10,7 @@ from mio2trace.align.clocks.fit import DeviceClock, LogClock, device_clocks
 from mio2trace.align.clocks.log_runs import of_profile, operations_of
 from mio2trace.align.clocks.reach import within_reach
 from mio2trace.align.layers import scopes
-from mio2trace.align.layers.ladder import place_enqueues
+from mio2trace.align.layers.ladder import place_activities
 from mio2trace.align.layers.net import Net, by_place, read_net
 from mio2trace.align.layers.placement import EVIDENCE, NONE, LayerRun, Pass, Placement
 from mio2trace.align.operations import Links, same_process
@@ -40,11 +40,11 @@ __all__ = [
 
 
 class Alignment(msgspec.Struct, frozen=True, kw_only=True):
-    """A profile with what is known of each of its enqueues.
+    """A profile with what is known of each of its activities.
 
     ``clocks`` has a clock per device number, none where host or device times are missing; ``log_clock`` is None when
     the log has no stamps, nothing in common with the profile, or was joined by order alone. ``logs`` holds of each log
-    the run that the profile is of. ``links`` gives enqueues to the operations of the log.
+    the run that the profile is of. ``links`` gives activities to the operations of the log.
     """
 
     profile: Profile
@@ -90,7 +90,7 @@ def align(
         without |= {"buffers"}
     logs = [by_place(log) for log in of_run]
     net = read_net(logs, notes)
-    placed = place_enqueues(
+    placed = place_activities(
         profile,
         logs,
         operations,

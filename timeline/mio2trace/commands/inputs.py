@@ -155,12 +155,12 @@ def _name(name: str) -> str:
 
 
 def fullest_profile(records: Records, notes: Notes) -> Profile | None:
-    """The profile with most enqueues; what else there is, is said."""
+    """The profile with most activities; what else there is, is said."""
     from mio2trace.model.profile import Profile
 
     profiles = sorted(
         (record for record in records if isinstance(record, Profile)),
-        key=lambda profile: (-len(profile.enqueues), not profile.interleaved),
+        key=lambda profile: (-len(profile.activities), not profile.interleaved),
     )
     if len(profiles) > 1:
         notes.add(f"{len(profiles)} profiles: the one that has most kernels and copies is taken")
@@ -203,7 +203,7 @@ def read_run(files: Sequence[str], notes: Notes) -> tuple[list[Input], Alignment
     if not any(isinstance(record, MiopenLog) for record in records):
         raise InputError(f"{', '.join(one.name for one in inputs)}: holds no line of MIOpen; expected its log")
     profile = fullest_profile(records, notes)
-    if profile is None or not profile.enqueues:
+    if profile is None or not profile.activities:
         return inputs, None
     return inputs, aligned(profile, records, notes)
 

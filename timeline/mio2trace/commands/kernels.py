@@ -21,7 +21,7 @@ from mio2trace.commands.logs import files_argument, one_line_errors, quiet_optio
 
 if TYPE_CHECKING:
     from mio2trace.align import Alignment
-    from mio2trace.model.profile import Enqueue, Profile
+    from mio2trace.model.profile import Activity, Profile
     from mio2trace.notes import Notes
     from mio2trace.readers.base import Records
     from mio2trace.reports.numbers import Unit
@@ -106,7 +106,7 @@ def _say_what_it_holds(profile: Profile, names: str, notes: Notes, said: list[st
     found = kernels_of(profile)
     said.append(f"{names}: {len(found)} kernels")
     for quantity, what in (("p3_p2", "device"), ("t1_t0", "host")):
-        lacking = sum(quantity not in quantities(enqueue) for enqueue in found)
+        lacking = sum(quantity not in quantities(activity) for activity in found)
         if lacking:
             notes.add(f"kernel without {what} times: counted, in no sum", count=lacking)
 
@@ -149,7 +149,7 @@ def _aligned(profile: Profile, records: Records, names: str, notes: Notes) -> Al
 
 def _repetitions(
     profile: Profile, per: int | None, skip: int, names: str, notes: Notes, said: list[str]
-) -> list[list[Enqueue]]:
+) -> list[list[Activity]]:
     """The kernels of each repetition. Raises `InputError` when none is asked for and none is found."""
     from mio2trace.kernels.names import kernel_name
     from mio2trace.notes import InputError
@@ -168,13 +168,13 @@ def _repetitions(
         if repetitions and len(repetitions[-1]) < per:
             notes.remark(f"the last repetition has {len(repetitions[-1])} of {per} kernels")
         return repetitions
-    repetition = find_repetition([signature(enqueue) for enqueue in found])
+    repetition = find_repetition([signature(activity) for activity in found])
     if repetition is None or 2 * repetition.covered < len(found):
         # A program fills a buffer when it first uses it: what it then repeats is the same without.
-        meanings = {name: kernel_name(name) for name in {enqueue.name for enqueue in found}}
+        meanings = {name: kernel_name(name) for name in {activity.name for activity in found}}
         fills = {name for name, meaning in meanings.items() if meaning is not None and meaning.role == "fill"}
-        kept = [enqueue for enqueue in found if enqueue.name not in fills]
-        without = find_repetition([signature(enqueue) for enqueue in kept]) if len(kept) < len(found) else None
+        kept = [activity for activity in found if activity.name not in fills]
+        without = find_repetition([signature(activity) for activity in kept]) if len(kept) < len(found) else None
         if without is not None and 2 * without.covered >= len(kept):
             notes.remark(
                 "kernel that only fills a buffer left out: without them the others repeat", "", len(found) - len(kept)
@@ -190,7 +190,7 @@ def _repetitions(
         )
     starts = repetition.starts
     said.append(
-        f"period: {repetition.period} kernels, {len(starts)} times, first at call {found[starts[0]].call_index}; "
+        f"period: {repetition.period} kernels, {len(starts)} times, first at call {found[starts[0]].number}; "
         f"{len(found) - repetition.covered} of {len(found)} kernels are in no repetition"
     )
     return [found[start : start + repetition.period] for start in starts]

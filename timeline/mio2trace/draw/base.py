@@ -99,7 +99,7 @@ def time_base(alignment: Alignment, notes: Notes) -> TimeBase:
     """Choose the axis for a profile."""
     device_of = {queue.index: queue.device for queue in alignment.profile.queues}
     timed: Counter[int] = Counter()
-    for queue, count in Counter([e.queue for e in alignment.profile.enqueues if e.start_ns is not None]).items():
+    for queue, count in Counter([e.queue for e in alignment.profile.activities if e.start_ns is not None]).items():
         timed[device_of.get(queue, 0)] += count
     if not timed:
         return TimeBase(clock=None, shift={}, on_host=True)

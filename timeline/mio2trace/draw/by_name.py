@@ -83,7 +83,7 @@ class ByNameSide:
 
     def _found(self, kind: Tracks) -> dict[int, dict[str, list[_Shown]]]:
         """Device -> row -> what is in it."""
-        enqueues = self._alignment.profile.enqueues
+        activities = self._alignment.profile.activities
         placement = self._alignment.placement
         operations = {operation.index: operation for operation in self._alignment.links.operations}
         found: dict[int, dict[str, list[_Shown]]] = {}
@@ -94,18 +94,18 @@ class ByNameSide:
                     operation, row = operations[index], self._device.inside(row)
                     name, _ = self._device.shown(operation)
                     span = [self._base.device(device, at or 0)
-                            for at in (enqueues[row[0]].start_ns, enqueues[row[-1]].end_ns)]  # fmt: skip
+                            for at in (activities[row[0]].start_ns, activities[row[-1]].end_ns)]  # fmt: skip
                     shown = _Shown(span[0], span[1], name, {"operation": index, **self._layer(row[0])})
                     rows.setdefault(f"{operation_type(operation)} calls", []).append(shown)
                 continue
             for position in drawn:
-                enqueue = enqueues[position]
-                if enqueue.kind != "kernel":
+                activity = activities[position]
+                if activity.kind != "kernel":
                     continue
-                start, end = (self._base.device(device, at or 0) for at in (enqueue.start_ns, enqueue.end_ns))
+                start, end = (self._base.device(device, at or 0) for at in (activity.start_ns, activity.end_ns))
                 run = placement.run_of[position]
-                name = short_name(enqueue.name)
-                args = {"call_index": enqueue.call_index, **self._layer(position)}
+                name = short_name(activity.name)
+                args = {"call_index": activity.number, **self._layer(position)}
                 if index != NONE:
                     args["operation"] = index
                 label = _NO_LAYER if placement.runs else name

@@ -65,11 +65,11 @@ def call_spans(
 
 
 def _own_times(alignment: Alignment) -> dict[int, tuple[int, int]]:
-    """Of each operation with kernels: from the first of their enqueues, or of the arguments for it, to the last."""
-    enqueues = alignment.profile.enqueues
+    """Of each operation with kernels: from the first of their activities, or of the arguments for it, to the last."""
+    activities = alignment.profile.activities
     found: dict[int, tuple[int, int]] = {}
     for index, positions in alignment.links.kernels_of().items():
-        first, last = enqueues[positions[0]], enqueues[positions[-1]]
+        first, last = activities[positions[0]], activities[positions[-1]]
         if first.host_start_ns is not None and last.host_end_ns is not None:
             start = first.host_start_ns
             if first.prepared_ns is not None and first.prepared_ns <= start:

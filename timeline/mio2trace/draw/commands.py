@@ -10,7 +10,7 @@ from mio2trace.draw.base import four_digits, size_text
 from mio2trace.draw.operations import gemm_args
 from mio2trace.kernels.names import kernel_name
 from mio2trace.kernels.parts import find_parts
-from mio2trace.model.profile import Enqueue
+from mio2trace.model.profile import Activity
 from mio2trace.ops.operation import Operation
 from mio2trace.trace import Slice
 
@@ -19,7 +19,7 @@ _LINKS = ("operation_by", "layer_by", "sure", "phase", "layer", "layer_index", "
 
 
 class Commands:
-    """Makes the slice of each enqueue of a profile; what equal ones share is one object."""
+    """Makes the slice of each activity of a profile; what equal ones share is one object."""
 
     def __init__(self, alignment: Alignment, operations: Mapping[int, Operation]) -> None:
         self._alignment = alignment
@@ -42,7 +42,7 @@ class Commands:
             return {}
         found = {}
         for position, parts in find_parts(profile, facts).items():
-            times = [(one.start_ns, one.end_ns) for one in (profile.enqueues[part] for part in parts)]
+            times = [(one.start_ns, one.end_ns) for one in (profile.activities[part] for part in parts)]
             spans = [end - start for start, end in times if start is not None and end is not None]
             if len(parts) > 1 and len(spans) == len(parts):
                 found[position] = len(parts), sum(spans), max(end for _, end in times if end is not None)
@@ -50,11 +50,11 @@ class Commands:
 
     def slice(self, track: int, shift: int, position: int) -> Slice:
         placement = self._alignment.placement
-        enqueue = self._alignment.profile.enqueues[position]
-        start, end = enqueue.start_ns, enqueue.end_ns
+        activity = self._alignment.profile.activities[position]
+        start, end = activity.start_ns, activity.end_ns
         assert start is not None and end is not None
         # Whatever is the same in every iteration stands before this: a compressor takes all of it at once.
-        args: dict[str, Any] = {"call_index": enqueue.call_index}
+        args: dict[str, Any] = {"call_index": activity.number}
         pass_ = placement.pass_of[position]
         run = placement.run_of[position]
         layer = None if run == NONE else placement.runs[run]
@@ -66,11 +66,11 @@ class Commands:
         index = links.operation_of[position]
         if index != NONE:
             args["operation"] = index
-        if enqueue.line:
-            args["line"] = enqueue.line
-        if enqueue.queued_ns is not None and enqueue.submit_ns is not None:
-            args["queued_ns"] = enqueue.queued_ns + shift
-            args["submit_ns"] = enqueue.submit_ns + shift
+        if activity.line:
+            args["line"] = activity.line
+        if activity.queued_ns is not None and activity.submit_ns is not None:
+            args["queued_ns"] = activity.queued_ns + shift
+            args["submit_ns"] = activity.submit_ns + shift
         fact = self._alignment.facts.get(position)
         whole = self._operations.get(self._stands_for.get(position, NONE))
         if end > start:
@@ -88,27 +88,29 @@ class Commands:
             placement.by[position],
             position in placement.unsure or position in links.unsure,
             links.by[position],
-            "" if index == NONE else enqueue.name,
+            "" if index == NONE else activity.name,
             None if whole is None else id(whole.problem),
             NONE if layer is not None else pass_,
-            id(enqueue.gws),
-            id(enqueue.lws),
-            id(enqueue.gwo),
+            id(activity.grid),
+            id(activity.workgroup),
+            id(activity.opencl.offset),
             id(fact),
-            enqueue.size_bytes,
-            enqueue.kind,
+            activity.size_bytes,
+            activity.route,
         )
         shared = self._shared.get(key)
         if shared is None:
-            shared = self._shared[key] = _links_last(self._args(enqueue, layer, position, whole))
-        if enqueue.kind == "kernel":
-            name, category = short_name(enqueue.name), "kernel"
+            shared = self._shared[key] = _links_last(self._args(activity, layer, position, whole))
+        if activity.kind == "kernel":
+            name, category = short_name(activity.name), "kernel"
         else:
-            name, category = ("read buffer" if enqueue.kind == "read" else "write buffer"), "copy"
+            name, category = activity.name, "copy"
         return Slice(track, start + shift, end - start, name, category, args, shared)
 
-    def _args(self, enqueue: Enqueue, layer: LayerRun | None, position: int, whole: Operation | None) -> dict[str, Any]:
-        """The arguments that an enqueue shares with its like in other iterations."""
+    def _args(
+        self, activity: Activity, layer: LayerRun | None, position: int, whole: Operation | None
+    ) -> dict[str, Any]:
+        """The arguments that an activity shares with its like in other iterations."""
         placement = self._alignment.placement
         args: dict[str, Any] = {}
         if layer is not None:
@@ -125,17 +127,17 @@ class Commands:
         pass_ = placement.pass_of[position]
         if pass_ != NONE and placement.passes[pass_].phase == "setup":
             args["phase"] = "setup"
-        if enqueue.kind != "kernel":
-            args["bytes"] = enqueue.size_bytes
-            args["copy_direction"] = "device to host" if enqueue.kind == "read" else "host to device"
+        if activity.kind != "kernel":
+            args["bytes"] = activity.size_bytes
+            args["copy_direction"] = activity.route
             return args
-        if enqueue.gws is not None:
-            args["gws"] = size_text(enqueue.gws)
-        if enqueue.lws is not None:
-            args["lws"] = size_text(enqueue.lws)
-        if enqueue.gwo is not None:
-            args["gwo"] = size_text(enqueue.gwo)
-        name = kernel_name(enqueue.name) if linked else None
+        if activity.grid is not None:
+            args["gws"] = size_text(activity.grid)
+        if activity.workgroup is not None:
+            args["lws"] = size_text(activity.workgroup)
+        if activity.opencl.offset is not None:
+            args["gwo"] = size_text(activity.opencl.offset)
+        name = kernel_name(activity.name) if linked else None
         fact = self._alignment.facts.get(position)
         role = (fact.role if fact is not None else "") or (name.role if name is not None else "")
         if role:

@@ -22,16 +22,16 @@ def events(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, 
 
 def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -> Iterator[CounterValue]:
     device_of = {queue.index: queue.device for queue in alignment.profile.queues}
-    enqueues = alignment.profile.enqueues
+    activities = alignment.profile.activities
     rates: dict[int, list[tuple[int, int, float]]] = {}
     for position, fact in alignment.facts.items():
-        enqueue = enqueues[position]
-        if fact.gemm is None or enqueue.start_ns is None or enqueue.end_ns is None:
+        activity = activities[position]
+        if fact.gemm is None or activity.start_ns is None or activity.end_ns is None:
             continue
-        duration = enqueue.end_ns - enqueue.start_ns
+        duration = activity.end_ns - activity.start_ns
         if duration > 0:
-            device = device_of.get(enqueue.queue, 0)
-            start = base.device(device, enqueue.start_ns)
+            device = device_of.get(activity.queue, 0)
+            start = base.device(device, activity.start_ns)
             until = start + duration
             several = side.commands.gemm_of_several(position)
             if several is not None:  # the rate is the whole GEMM's
@@ -56,7 +56,7 @@ def _buffers(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int
     track = side.counter_track(process)
     pending: CounterValue | None = None
     shown: float | None = None
-    for buffer in alignment.profile.buffers:
+    for buffer in alignment.profile.opencl.buffers:
         if live.get(buffer.handle) == buffer.size_bytes:
             continue  # nothing changes
         total += buffer.size_bytes - live.get(buffer.handle, 0)

@@ -11,7 +11,7 @@ from mio2trace.draw.commands import Commands
 from mio2trace.draw.lanes import packed, unbroken
 from mio2trace.draw.operations import operation_args
 from mio2trace.draw.selection import Chosen
-from mio2trace.model.profile import Enqueue
+from mio2trace.model.profile import Activity
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
 from mio2trace.trace import Process, Slice, Track
@@ -38,7 +38,7 @@ _HELP_FOLDED = "What is not part of the iterations, on a track of its own as --f
 
 
 class DeviceSide:
-    """Draws one profile's enqueues that have device times. Overlaps that do not nest go to overflow lanes.
+    """Draws one profile's activities that have device times. Overlaps that do not nest go to overflow lanes.
 
     ``process_of`` numbers the devices' processes from ``first_process`` on, ``track_of`` the lanes within; viewers show
     the numbers beside the names. ``next_process`` is free. ``fold`` puts parts of the run on tracks of their own.
@@ -77,9 +77,9 @@ class DeviceSide:
                     track += 1
                     self._tracks[lane] = track
             self.next_process = track - track % 100 + 100
-        enqueues = alignment.profile.enqueues
+        activities = alignment.profile.activities
         self._elsewhere = {
-            enqueues[position].call_index: self._tracks[lane]
+            activities[position].number: self._tracks[lane]
             for lane, positions in self._lanes.items()
             if lane[1] or lane[2]
             for position in positions
@@ -89,22 +89,22 @@ class DeviceSide:
         """Draw no more than that from now on; numbers and lanes stay."""
         self._chosen = chosen
 
-    def track_of(self, enqueue: Enqueue) -> int:
-        """The track that an enqueue with device times is drawn on."""
-        track = self._elsewhere.get(enqueue.call_index) if self._elsewhere else None
-        return self._tracks[enqueue.queue, 0, ""] if track is None else track
+    def track_of(self, activity: Activity) -> int:
+        """The track that an activity with device times is drawn on."""
+        track = self._elsewhere.get(activity.number) if self._elsewhere else None
+        return self._tracks[activity.queue, 0, ""] if track is None else track
 
     def _pack(self) -> dict[_Lane, list[int]]:
         """Lane -> positions in order of start; what is folded comes last."""
         rows: dict[tuple[str, int], list[int]] = {}
-        for position, enqueue in enumerate(self._alignment.profile.enqueues):
-            if enqueue.start_ns is not None:
+        for position, activity in enumerate(self._alignment.profile.activities):
+            if activity.start_ns is not None:
                 folded = self._folded(position) if self._fold else ""
-                rows.setdefault((folded, enqueue.queue), []).append(position)
+                rows.setdefault((folded, activity.queue), []).append(position)
         order = ["", *_FOLDED]
         ordered = {row: rows[row] for row in sorted(rows, key=lambda row: (order.index(row[0]), row[1]))}
         lanes: dict[_Lane, list[int]] = {}
-        for lane in packed(self._alignment.profile.enqueues, ordered):
+        for lane in packed(self._alignment.profile.activities, ordered):
             folded, queue = lane.row
             lanes[queue, lane.number, folded] = lane.positions
             if lane.bare:
@@ -112,7 +112,7 @@ class DeviceSide:
         return lanes
 
     def _folded(self, position: int) -> str:
-        """On which of the tracks for what is folded an enqueue is drawn."""
+        """On which of the tracks for what is folded an activity is drawn."""
         placement = self._alignment.placement
         operation = self._operations.get(self._alignment.links.operation_of[position])
         if "find" in self._fold and operation is not None and operation.phase == "find":
@@ -132,13 +132,13 @@ class DeviceSide:
 
     def _reaches(self) -> Iterator[tuple[int, int, int]]:
         """(device, start, end) of the first and the last that each lane draws."""
-        enqueues = self._alignment.profile.enqueues
+        activities = self._alignment.profile.activities
         chosen = self._chosen
         for (queue, _, _), positions in self._lanes.items():
             if chosen is not None:
                 positions = [position for position in positions if chosen.drawn[position]]
             if positions:
-                start, end = enqueues[positions[0]].start_ns, enqueues[positions[-1]].end_ns
+                start, end = activities[positions[0]].start_ns, activities[positions[-1]].end_ns
                 yield self._device_of.get(queue, 0), start or 0, end or 0
 
     def processes(self) -> list[Process]:
@@ -219,20 +219,20 @@ class DeviceSide:
         return row if chosen is None else [position for position in row if chosen.inside[position]]
 
     def positions(self) -> dict[int, list[int]]:
-        """Device -> its enqueues with times, in order of start."""
+        """Device -> its activities with times, in order of start."""
         found: dict[int, list[list[int]]] = {}
         for (queue, _, _), positions in self._lanes.items():
             found.setdefault(self._device_of.get(queue, 0), []).append(positions)
-        enqueues = self._alignment.profile.enqueues
+        activities = self._alignment.profile.activities
         return {
             device: lanes[0]
             if len(lanes) == 1
-            else sorted((p for lane in lanes for p in lane), key=lambda p: (enqueues[p].start_ns, p))
+            else sorted((p for lane in lanes for p in lane), key=lambda p: (activities[p].start_ns, p))
             for device, lanes in sorted(found.items())
         }
 
     def _lane(self, lane: _Lane, positions: Sequence[int], origin: int) -> Iterator[Slice]:
-        """Passes, the layers in them, and their kernels; a container spans an unbroken row of its enqueues."""
+        """Passes, the layers in them, and their kernels; a container spans an unbroken row of its activities."""
         track, device = self._tracks[lane], self._device_of.get(lane[0], 0)
         placement = self._alignment.placement
         operation_of = self._alignment.links.operation_of if self._alignment.links.found else None
@@ -277,13 +277,13 @@ class DeviceSide:
             return True
         if first == last:
             return False
-        enqueues = self._alignment.profile.enqueues
-        start, end = enqueues[positions[first]].start_ns, enqueues[positions[last - 1]].end_ns
+        activities = self._alignment.profile.activities
+        start, end = activities[positions[first]].start_ns, activities[positions[last - 1]].end_ns
         return self._chosen.holds(positions[first:last], start or 0, end or 0)
 
     def _span(self, device: int, positions: Sequence[int], origin: int) -> tuple[int, int]:
-        enqueues = self._alignment.profile.enqueues
-        start, end = enqueues[positions[0]].start_ns, enqueues[positions[-1]].end_ns
+        activities = self._alignment.profile.activities
+        start, end = activities[positions[0]].start_ns, activities[positions[-1]].end_ns
         assert start is not None and end is not None
         return self._base.device(device, start) - origin, end - start
 
@@ -292,15 +292,15 @@ class DeviceSide:
 
         They are of all in the part drawn, whether it is drawn itself; ``flop`` is not told of a part.
         """
-        enqueues, facts, operations = self._alignment.profile.enqueues, self._alignment.facts, self._operations
+        activities, facts, operations = self._alignment.profile.activities, self._alignment.facts, self._operations
         operation_of = self._alignment.links.operation_of
         kernels = kernel_ns = flop = 0
         counted = NONE
         for position in positions:
-            enqueue = enqueues[position]
-            if enqueue.kind == "kernel":
+            activity = activities[position]
+            if activity.kind == "kernel":
                 kernels += 1
-                kernel_ns += (enqueue.end_ns or 0) - (enqueue.start_ns or 0)
+                kernel_ns += (activity.end_ns or 0) - (activity.start_ns or 0)
                 operation = operations.get(operation_of[position]) if operations else None
                 if operation is not None and operation.flop is not None:
                     if operation.index != counted and operation.phase == "run":
@@ -360,10 +360,10 @@ class DeviceSide:
         start, duration = self._span(device, positions, origin)
         kernels = kernel_ns = 0
         for position in positions:
-            enqueue = self._alignment.profile.enqueues[position]
-            if enqueue.kind == "kernel":
+            activity = self._alignment.profile.activities[position]
+            if activity.kind == "kernel":
                 kernels += 1
-                kernel_ns += (enqueue.end_ns or 0) - (enqueue.start_ns or 0)
+                kernel_ns += (activity.end_ns or 0) - (activity.start_ns or 0)
         name, shared = self.shown(operation)
         args: dict[str, Any] = {"operation": index, "line": operation.line}
         if cut:

@@ -17,7 +17,7 @@ from mio2trace.draw.lanes import packed_spans
 from mio2trace.draw.selection import Chosen
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
-from mio2trace.model.profile import Enqueue, HostCall
+from mio2trace.model.profile import Activity, Call
 from mio2trace.notes import Notes
 from mio2trace.trace import Event, Flow, Process, Slice, Track
 
@@ -69,15 +69,17 @@ class HostSide:
         self._process = process
         self._suffix = suffix
         related = base.host(0) is not None
-        if related and not base.on_host and _was_set_back(alignment.profile.enqueues):
+        if related and not base.on_host and _was_set_back(alignment.profile.activities):
             notes.add("host clock was set back during the run: the host's side is not drawn")
             related = False
         profile = alignment.profile
         calls_drawn = related and host_calls != "none"
-        self._enqueues: list[Enqueue] = []
+        self._activities: list[Activity] = []
         if calls_drawn:
-            self._enqueues = [e for e in profile.enqueues if e.host_start_ns is not None and e.host_end_ns is not None]
-        self._others = [c for c in profile.host_calls if _times(c) is not None] if calls_drawn else []
+            self._activities = [
+                e for e in profile.activities if e.host_start_ns is not None and e.host_end_ns is not None
+            ]
+        self._others = [c for c in profile.other_calls if _times(c) is not None] if calls_drawn else []
         self._earliest = -(1 << 62)
         self._middle = self._somewhere()
         self._far = 0
@@ -122,7 +124,7 @@ class HostSide:
         """Draw no more than that from now on."""
         self._chosen = chosen
         self._earliest = self._first_call()
-        self._enqueues = [e for e in self._enqueues if e.call_index in chosen.calls]
+        self._activities = [e for e in self._activities if e.number in chosen.calls]
         self._others = [] if chosen.longest_only else [c for c in self._others if self._is_shown(*self._drawn(c))]
         number_of = {id(run): number for number, run in enumerate(self._alignment.placement.runs)}
         passes = self._alignment.placement.passes
@@ -148,7 +150,7 @@ class HostSide:
         chosen = self._chosen
         return chosen is None or (chosen.has_time(start, end) and end - start >= chosen.min_ns)
 
-    def _drawn(self, call: HostCall) -> tuple[int, int]:
+    def _drawn(self, call: Call) -> tuple[int, int]:
         return self._axis(call.start_ns or 0), self._axis(call.end_ns or 0)
 
     def _kept(self, row: Sequence[HostSpan]) -> Iterator[HostSpan]:
@@ -206,13 +208,13 @@ class HostSide:
 
     def _first_call(self) -> int:
         """When the first of the calls begins: those after it, drawn with it or alone, begin no earlier."""
-        first = min((calls[0] for calls in (self._enqueues, self._others) if calls), key=_in_order, default=None)
+        first = min((calls[0] for calls in (self._activities, self._others) if calls), key=_in_order, default=None)
         times = None if first is None else _times(first)
         return -(1 << 62) if times is None else self._axis(times[0])
 
     def _bounds(self) -> Iterator[int]:
         """Times that the whole host's side lies between, among others."""
-        for spans in (self._enqueues, self._others):
+        for spans in (self._activities, self._others):
             for call in (spans[:1], spans[-1:]):
                 for start, end in filter(None, map(_times, call)):
                     yield self._axis(start)
@@ -246,7 +248,7 @@ class HostSide:
 
     def tracks(self) -> list[Track]:
         present = (
-            (_API, "OpenCL API", _HELP_API, bool(self._enqueues or self._others)),
+            (_API, "OpenCL API", _HELP_API, bool(self._activities or self._others)),
             (_LAYERS, "Layers on the host", _HELP_LAYERS, bool(self._runs)),
             (_LOG, "Log", _HELP_LOG, bool(self._log)),
         )
@@ -293,15 +295,15 @@ class HostSide:
         clipped = None if self._chosen is None else self._chosen.clip(start, end)
         return (start, end, {}) if clipped in (None, (start, end)) else (*clipped, {"cut": True})
 
-    def _placed(self) -> Iterator[tuple[Enqueue | HostCall, int, int]]:
+    def _placed(self) -> Iterator[tuple[Activity | Call, int, int]]:
         """The API calls in order, with their times on the axis."""
         offset = self._offset
         done = self._earliest
-        calls: list[Enqueue | HostCall] = [*self._enqueues, *self._others]
+        calls: list[Activity | Call] = [*self._activities, *self._others]
         if self._others:
             calls.sort(key=_in_order)
         for call in calls:
-            if isinstance(call, Enqueue):
+            if isinstance(call, Activity):
                 start, end = call.host_start_ns or 0, call.host_end_ns or 0
             else:
                 start, end = call.start_ns or 0, call.end_ns or 0
@@ -322,17 +324,17 @@ class HostSide:
         arrow = self._arrow(origin)
         shared: dict[str, dict[str, Any]] = {}
         for call, start, end in self._placed():
-            args = {"call_index": call.call_index}
-            if not isinstance(call, Enqueue):
+            args = {"call_index": call.number}
+            if not isinstance(call, Activity) or call.call is None:
                 yield Slice(track, start - origin, end - start, call.name, "api", args)
                 continue
             if call.kind == "kernel":
                 kernel = shared.get(call.name)
                 if kernel is None:
                     kernel = shared[call.name] = {"kernel": short_name(call.name)}
-                yield Slice(track, start - origin, end - start, "clEnqueueNDRangeKernel", "api", args, kernel)
+                yield Slice(track, start - origin, end - start, call.call.name, "api", args, kernel)
             else:
-                yield Slice(track, start - origin, end - start, call.name, "api", args)
+                yield Slice(track, start - origin, end - start, call.call.name, "api", args)
             flow = arrow(call, start)
             if flow is not None:
                 yield flow
@@ -341,18 +343,18 @@ class HostSide:
         """The arrows that `events` yields, alone."""
         arrow = self._arrow(origin)
         for call, start, _ in self._placed():
-            if isinstance(call, Enqueue):
+            if isinstance(call, Activity):
                 flow = arrow(call, start)
                 if flow is not None:
                     yield flow
 
-    def _arrow(self, origin: int) -> Callable[[Enqueue, int], Flow | None]:
-        """What makes the arrow from the call of an enqueue, which starts at a time, to what it enqueued."""
+    def _arrow(self, origin: int) -> Callable[[Activity, int], Flow | None]:
+        """What makes the arrow from the call of an activity, which starts at a time, to what it enqueued."""
         track, track_of, shift = self._track(_API), self._device.track_of, self._base.shift
         device_of = {queue.index: queue.device for queue in self._alignment.profile.queues}
         number = (self._process - 1) << 32  # unique over the profiles of a trace
 
-        def arrow(call: Enqueue, start: int) -> Flow | None:
+        def arrow(call: Activity, start: int) -> Flow | None:
             nonlocal number
             if call.start_ns is None:
                 return None
@@ -365,11 +367,11 @@ class HostSide:
         return arrow
 
 
-def _was_set_back(enqueues: Sequence[Enqueue]) -> bool:
+def _was_set_back(activities: Sequence[Activity]) -> bool:
     """Whether a later call began clearly earlier: one host time then stands for two moments."""
     latest = 0
-    for enqueue in enqueues:
-        start = enqueue.host_start_ns
+    for activity in activities:
+        start = activity.host_start_ns
         if start is not None and start > latest:
             latest = start
         elif start is not None and start < latest - DISORDER_NS:
@@ -377,13 +379,13 @@ def _was_set_back(enqueues: Sequence[Enqueue]) -> bool:
     return False
 
 
-def _in_order(call: Enqueue | HostCall) -> int:
-    return call.call_index
+def _in_order(call: Activity | Call) -> int:
+    return call.number or 0
 
 
-def _times(call: Enqueue | HostCall) -> tuple[int, int] | None:
+def _times(call: Activity | Call) -> tuple[int, int] | None:
     """Host times of a call, None where the source has none."""
-    start, end = (call.host_start_ns, call.host_end_ns) if isinstance(call, Enqueue) else (call.start_ns, call.end_ns)
+    start, end = (call.host_start_ns, call.host_end_ns) if isinstance(call, Activity) else (call.start_ns, call.end_ns)
     return None if start is None or end is None else (start, end)
 
 

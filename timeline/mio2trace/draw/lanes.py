@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Generic, NamedTuple, TypeVar
 
-from mio2trace.model.profile import Enqueue
+from mio2trace.model.profile import Activity
 
 T = TypeVar("T")
 Row = TypeVar("Row")
@@ -21,19 +21,19 @@ class Lane(NamedTuple, Generic[Row]):
     positions: list[int]
 
 
-def packed(enqueues: Sequence[Enqueue], rows: Mapping[Row, list[int]]) -> Iterator[Lane[Row]]:
+def packed(activities: Sequence[Activity], rows: Mapping[Row, list[int]]) -> Iterator[Lane[Row]]:
     """The lanes of each row of positions; beyond 0 only where it overlaps.
 
     Whatever the times are, no two of a lane that is not bare start at once, and none starts before the last one ended:
     an unbroken part of such a lane can be enclosed, and no other part reaches into it.
     """
     for row, positions in rows.items():
-        if _in_a_row(enqueues, positions):
+        if _in_a_row(activities, positions):
             yield Lane(row, 0, False, positions)
             continue
 
         def span(position: int) -> tuple[int, int]:
-            start, end = enqueues[position].start_ns, enqueues[position].end_ns
+            start, end = activities[position].start_ns, activities[position].end_ns
             assert start is not None and end is not None
             return start, end
 
@@ -74,13 +74,13 @@ def _longest_first(span: tuple[int, int]) -> tuple[int, int]:
     return span[0], -span[1]
 
 
-def _in_a_row(enqueues: Sequence[Enqueue], positions: Sequence[int]) -> bool:
-    """Whether these enqueues, in call order, ran one after another: then they need no sorting and one lane."""
+def _in_a_row(activities: Sequence[Activity], positions: Sequence[int]) -> bool:
+    """Whether these activities, in call order, ran one after another: then they need no sorting and one lane."""
     begun: int | None = None
-    done = enqueues[positions[0]].start_ns if positions else None
+    done = activities[positions[0]].start_ns if positions else None
     for position in positions:
-        enqueue = enqueues[position]
-        start, end = enqueue.start_ns, enqueue.end_ns
+        activity = activities[position]
+        start, end = activity.start_ns, activity.end_ns
         if start is None or end is None or done is None or start < done or start == begun or end < start:
             return False
         begun, done = start, end

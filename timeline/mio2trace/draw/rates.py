@@ -56,7 +56,7 @@ def _rates(
     origin: int,
 ) -> Iterator[CounterValue]:
     """The ``amount`` of each operation over the time of its kernels; of bytes, copies have theirs, too."""
-    enqueues = alignment.profile.enqueues
+    activities = alignment.profile.activities
     changes: dict[int, list[tuple[int, int, float]]] = {}
     if not amount:
         return
@@ -64,9 +64,9 @@ def _rates(
         if index == NONE and name != TRAFFIC:
             continue
         for positions in [row] if index != NONE else [[position] for position in row]:
-            times = [(enqueues[p].start_ns or 0, enqueues[p].end_ns or 0) for p in positions]
+            times = [(activities[p].start_ns or 0, activities[p].end_ns or 0) for p in positions]
             ran = sum(end - start for start, end in times)
-            size = amount.get(index) if index != NONE else enqueues[positions[0]].size_bytes
+            size = amount.get(index) if index != NONE else activities[positions[0]].size_bytes
             if size and ran:
                 start, end = base.device(device, times[0][0]), base.device(device, times[-1][1])
                 changes.setdefault(device, []).extend(((start, 1, size / ran), (end, -1, -size / ran)))
@@ -99,7 +99,7 @@ def _steps(changes: Sequence[tuple[int, int, float]]) -> Iterator[tuple[int, flo
 def _busy(
     alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, chosen: Chosen | None
 ) -> Iterator[CounterValue]:
-    enqueues = alignment.profile.enqueues
+    activities = alignment.profile.activities
     for device, positions in side.positions().items():
         if chosen is not None:
             positions = [position for position in positions if chosen.inside[position]]
@@ -108,14 +108,14 @@ def _busy(
         track = side.counter_track(process)
         spans = list(_stretches(alignment, positions))
         for number, stretch in enumerate(spans):
-            start = covered = enqueues[stretch[0]].start_ns or 0
+            start = covered = activities[stretch[0]].start_ns or 0
             busy = 0
             for position in stretch:
-                begin, end = enqueues[position].start_ns or 0, enqueues[position].end_ns or 0
+                begin, end = activities[position].start_ns or 0, activities[position].end_ns or 0
                 if end > covered:
                     busy += end - (begin if begin > covered else covered)
                     covered = end
-            following = enqueues[spans[number + 1][0]].start_ns or 0 if number + 1 < len(spans) else None
+            following = activities[spans[number + 1][0]].start_ns or 0 if number + 1 < len(spans) else None
             goes_on = following is not None and _pass(alignment, spans[number + 1]) == _pass(alignment, stretch)
             until = following if following is not None and (goes_on or following < covered) else covered
             if until > start:

@@ -75,7 +75,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
-    """A selection applied to a profile: by position of the enqueue, 1 or 0.
+    """A selection applied to a profile: by position of the activity, 1 or 0.
 
     ``inside`` are those in the stretch of time and the iterations, ``drawn`` those of them that are long enough; only
     these are slices. ``begin`` and ``end`` are the window on the axis, ``spans`` the stretches of it that the
@@ -112,7 +112,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
         return not self.iterations or any(start <= until and end >= since for since, until in self.spans)
 
     def holds(self, positions: Sequence[int], start: int, end: int) -> bool:
-        """Whether what these enqueues are in is drawn: for one of them, or for its own length."""
+        """Whether what these activities are in is drawn: for one of them, or for its own length."""
         if not self.longest_only and end - start >= self.min_ns:
             return True
         drawn = self.drawn
@@ -163,8 +163,8 @@ def choose(selection: Selection, alignment: Alignment, base: TimeBase, origin: i
             long_enough.append((stop - start, position))
     not_longest = 0
     if selection.top is not None:
-        enqueues = alignment.profile.enqueues
-        kernels = [(dur, -position) for dur, position in long_enough if enqueues[position].kind == "kernel"]
+        activities = alignment.profile.activities
+        kernels = [(dur, -position) for dur, position in long_enough if activities[position].kind == "kernel"]
         for _, position in heapq.nlargest(selection.top, kernels):
             drawn[-position] = 1
         not_longest = len(long_enough) - sum(drawn)
@@ -188,7 +188,7 @@ def choose(selection: Selection, alignment: Alignment, base: TimeBase, origin: i
         min_ns=min_ns,
         inside=inside,
         drawn=drawn,
-        calls=frozenset(alignment.profile.enqueues[position].call_index for position in shown),
+        calls=frozenset(alignment.profile.activities[position].number for position in shown),
         runs=frozenset(placement.run_of[position] for position in shown),
         operations=frozenset(links.operation_of[position] for position in shown),
         left_out=outside + short + not_longest,
@@ -197,12 +197,12 @@ def choose(selection: Selection, alignment: Alignment, base: TimeBase, origin: i
 
 
 def _times(alignment: Alignment, base: TimeBase) -> list[tuple[int, int] | None]:
-    """Of each enqueue, on the axis; None without device times."""
+    """Of each activity, on the axis; None without device times."""
     shift = {queue.index: base.device(queue.device, 0) for queue in alignment.profile.queues}
     times: list[tuple[int, int] | None] = []
-    for enqueue in alignment.profile.enqueues:
-        start, end = enqueue.start_ns, enqueue.end_ns
-        by = shift.get(enqueue.queue, 0)
+    for activity in alignment.profile.activities:
+        start, end = activity.start_ns, activity.end_ns
+        by = shift.get(activity.queue, 0)
         times.append(None if start is None or end is None else (start + by, end + by))
     return times
 

@@ -1,6 +1,6 @@
 """The real M, N and K of the GEMM-like kernels in a profile, and which kernels only help them (dvdt-ck.md 5).
 
-Sizes come from the arguments in force at the enqueue, from the kernels around it, from program sources and from build
+Sizes come from the arguments in force at the activity, from the kernels around it, from program sources and from build
 options. They are never guessed: a size that cannot be known is left out. A library is a row of `ROWS`.
 """
 
@@ -25,19 +25,19 @@ ROWS: tuple[Row, ...] = (
 
 
 def find_gemms(profile: Profile) -> dict[int, KernelFact]:
-    """Facts by position in ``profile.enqueues``, only for kernels about which something is known."""
+    """Facts by position in ``profile.activities``, only for kernels about which something is known."""
     facts: dict[int, KernelFact] = {}
     queues: dict[int, list[int]] = {}
     found: dict[Row, list[Place]] = {}
     kinds: dict[str, tuple[KernelFact | None, list[Place] | None]] = {}
-    for position, enqueue in enumerate(profile.enqueues):
-        if enqueue.kind != "kernel":
+    for position, activity in enumerate(profile.activities):
+        if activity.kind != "kernel":
             continue
-        line = queues.get(enqueue.queue)
+        line = queues.get(activity.queue)
         if line is None:
-            line = queues[enqueue.queue] = []
+            line = queues[activity.queue] = []
         line.append(position)
-        name = enqueue.name
+        name = activity.name
         kind = kinds.get(name)
         if kind is None:
             kind = kinds[name] = _kind(name, found)

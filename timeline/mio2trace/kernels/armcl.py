@@ -56,12 +56,12 @@ def _agrees(length: int, option: str, items: int, stated: dict[str, int], idle: 
 
 
 def _find(context: Context, places: list[Place]) -> None:
-    programs = context.profile.programs
+    programs = context.profile.opencl.programs
     for line, index in places:
-        enqueue = context.enqueues[line[index]]
-        program = enqueue.program
+        activity = context.activities[line[index]]
+        program = activity.opencl.program
         options = programs[program].options if program is not None and program < len(programs) else ""
-        context.facts[line[index]] = _fact(enqueue.name, enqueue.arguments, options, enqueue.gws)
+        context.facts[line[index]] = _fact(activity.name, activity.opencl.arguments, options, activity.grid)
 
 
 def _find_rounded(context: Context, places: list[Place]) -> None:

@@ -43,8 +43,8 @@ def _fact(name: str, arguments: tuple[str, ...]) -> KernelFact:
 
 def _find(context: Context, places: list[Place]) -> None:
     for line, index in places:
-        enqueue = context.enqueues[line[index]]
-        context.facts[line[index]] = _fact(enqueue.name, enqueue.arguments)
+        activity = context.activities[line[index]]
+        context.facts[line[index]] = _fact(activity.name, activity.opencl.arguments)
 
 
 ROWS = (row("clBLAS", _NAME.pattern, _find),)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from mio2trace.kernels.facts import MAIN, KernelFact, Triple, argument, number, size
 from mio2trace.kernels.rows import Context, Place, each_alone, row
 from mio2trace.model.gemm import Gemm
-from mio2trace.model.profile import Enqueue, Size3
+from mio2trace.model.profile import Activity, Size3
 
 A, B, C = 1, 2, 4  # matrices, as bits of a mask
 
@@ -128,17 +128,17 @@ class Around(NamedTuple):
 
 
 def _around(
-    context: Context, kind: Indirect, line: list[int], index: int, main: Enqueue, twin: Enqueue | None
+    context: Context, kind: Indirect, line: list[int], index: int, main: Activity, twin: Activity | None
 ) -> Around | None:
     """The helpers directly around kernel ``index``; None when an argument that tells is not known.
 
     ``twin`` is the second run of an old SYR2K's kernel, right after it.
     """
-    enqueues = context.enqueues
+    activities = context.activities
     helpers = kind.helpers
     try:
-        a, b, c = kind.buffers(main.arguments)
-        a2, b2 = kind.buffers(twin.arguments)[:2] if twin else (a, b)
+        a, b, c = kind.buffers(main.opencl.arguments)
+        a2, b2 = kind.buffers(twin.opencl.arguments)[:2] if twin else (a, b)
         if not (a and b and c and a2 and b2):
             return None
         source_a, source_b = a, b
@@ -146,11 +146,11 @@ def _around(
         first = index
         most = MOST_BEFORE if kind.syrk else 3
         while first > 0 and len(before) < most:
-            enqueue = enqueues[line[first - 1]]
-            helper = helpers.get(enqueue.name)
+            activity = activities[line[first - 1]]
+            helper = helpers.get(activity.name)
             if helper is None or not helper.before:
                 break
-            source, dest = helper.buffers(enqueue.arguments)
+            source, dest = helper.buffers(activity.opencl.arguments)
             matrix = (A if dest in (a, a2) else 0) | (B if dest in (b, b2) else 0) | (C if dest == c else 0)
             if not matrix:
                 if not dest:
@@ -160,16 +160,16 @@ def _around(
                 source_a = source
             elif dest == b:
                 source_b = source
-            before.append(_copy(helper, enqueue, matrix))
+            before.append(_copy(helper, activity, matrix))
             first -= 1
         before.reverse()
         last = index + (2 if twin else 1)
         after = None
         if last < len(line):
-            enqueue = enqueues[line[last]]
-            helper = helpers.get(enqueue.name)
-            if helper is not None and helper.after and helper.buffers(enqueue.arguments)[0] == c:
-                after = _copy(helper, enqueue, C)
+            activity = activities[line[last]]
+            helper = helpers.get(activity.name)
+            if helper is not None and helper.after and helper.buffers(activity.opencl.arguments)[0] == c:
+                after = _copy(helper, activity, C)
                 last += 1
     except IndexError:
         return None
@@ -177,8 +177,8 @@ def _around(
     return Around(tuple(before), after, shared, (source_a, source_b), first, last - 1)
 
 
-def _copy(helper: Helper, enqueue: Enqueue, matrix: int) -> Copy:
-    return Copy(helper.turned, helper.sizes and helper.sizes(enqueue.arguments), matrix)
+def _copy(helper: Helper, activity: Activity, matrix: int) -> Copy:
+    return Copy(helper.turned, helper.sizes and helper.sizes(activity.opencl.arguments), matrix)
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -272,12 +272,12 @@ def _find_indirect(context: Context, places: list[Place]) -> None:
     second: Place | None = None  # the second run of an old SYR2K
     for line, index in places:
         position = line[index]
-        main = context.enqueues[position]
+        main = context.activities[position]
         context.facts[position] = MAIN
         if second is not None and second[0] is line and second[1] == index:
             continue
         kind = _INDIRECT[main.name]
-        arguments = main.arguments
+        arguments = main.opencl.arguments
         twin = None
         if kind.syrk:
             n, k = size(argument(arguments, 0)), size(argument(arguments, 1))
@@ -289,16 +289,16 @@ def _find_indirect(context: Context, places: list[Place]) -> None:
             m, n, k = (size(argument(arguments, at)) for at in (0, 1, 2))
         batch = 1
         if kind.batched:
-            batch = main.gws[2] if main.gws else 0
+            batch = main.grid[2] if main.grid else 0
         if not (m and n and k and batch > 0):
             continue
         around = _around(context, kind, line, index, main, twin)
         if around is None:
             continue
-        if main.program not in gemmks:
-            gemmks[main.program] = _gemmk(context, main)
+        if main.opencl.program not in gemmks:
+            gemmks[main.opencl.program] = _gemmk(context, main)
         padded = m, n, k
-        real = solve(padded, around.before, around.after, around.shared, gemmks[main.program], kind.syrk)
+        real = solve(padded, around.before, around.after, around.shared, gemmks[main.opencl.program], kind.syrk)
         if real is None:
             continue
         if kind.syrk:
@@ -326,11 +326,11 @@ def _find_indirect(context: Context, places: list[Place]) -> None:
         context.facts[position] = fact
 
 
-def _second_run(main: Enqueue, following: Enqueue | None) -> Enqueue | None:
+def _second_run(main: Activity, following: Activity | None) -> Activity | None:
     """Before 1.5 SYR2K runs its kernel twice on the same C, with A and B exchanged and nothing between."""
     if following is None or following.name != main.name:
         return None
-    here, there = main.arguments, following.arguments
+    here, there = main.opencl.arguments, following.opencl.arguments
     same = all(argument(here, at) and argument(here, at) == argument(there, at) for at in (0, 1, 6))
     return following if same and argument(here, 4) != argument(there, 4) else None
 
@@ -338,13 +338,17 @@ def _second_run(main: Enqueue, following: Enqueue | None) -> Enqueue | None:
 _GEMMK = re.compile(rb"#define[ \t]+GEMMK[ \t]+(\d+)")
 
 
-def _gemmk(context: Context, main: Enqueue) -> int | None:
+def _gemmk(context: Context, main: Activity) -> int | None:
     """Which of the two kernels a program holds: its first definition (the database's; a default may follow).
 
     Sources from before 1.4 do not know the macro and hold kernel 0. None when no source tells.
     """
-    programs = context.profile.programs
-    linked = [programs[main.program]] if main.program is not None and main.program < len(programs) else []
+    programs = context.profile.opencl.programs
+    linked = (
+        [programs[main.opencl.program]]
+        if main.opencl.program is not None and main.opencl.program < len(programs)
+        else []
+    )
     with_source = [program for program in linked if b"Xgemm(" in program.source]
     if not with_source:
         with_source = [program for program in programs if b"Xgemm(" in program.source]

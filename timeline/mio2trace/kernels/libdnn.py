@@ -15,7 +15,7 @@ from mio2trace.kernels.facts import MAIN, KernelFact, Triple, argument, number
 from mio2trace.kernels.rows import Context, Place, row
 from mio2trace.kernels.sources import Sources, whole
 from mio2trace.model.gemm import Gemm
-from mio2trace.model.profile import BufferCreated, Enqueue
+from mio2trace.model.profile import Activity, BufferCreated
 
 FORWARD, BACKWARD, WEIGHTS = "conv_forward", "conv_backward", "conv_weights"
 _BYTES = {"half": 2, "float": 4, "double": 8}
@@ -74,7 +74,7 @@ class _Buffers:
             except ValueError:
                 continue
             calls, sizes = self._made.setdefault(handle, ([], []))
-            calls.append(buffer.call_index)
+            calls.append(buffer.number)
             sizes.append(buffer.size_bytes)
 
     def size(self, value: str, call_index: int) -> int | None:
@@ -96,30 +96,30 @@ class _Use(NamedTuple):
     shared: str  # the buffer that it has in common with the layer's forward kernel: weights, or conv_weights' input
 
 
-def _use(enqueue: Enqueue) -> _Use | None:
-    if enqueue.gws is None:
+def _use(activity: Activity) -> _Use | None:
+    if activity.grid is None:
         return None
-    shared = argument(enqueue.arguments, 0 if enqueue.name == WEIGHTS else 1)
-    return _Use(enqueue.name, enqueue.kernel, enqueue.gws[:2], shared)
+    shared = argument(activity.opencl.arguments, 0 if activity.name == WEIGHTS else 1)
+    return _Use(activity.name, activity.opencl.kernel, activity.grid[:2], shared)
 
 
 def _find(context: Context, places: list[Place]) -> None:
-    first: dict[_Use, Enqueue] = {}
+    first: dict[_Use, Activity] = {}
     uses: list[tuple[int, _Use | None]] = []
     for line, index in places:
         position = line[index]
-        enqueue = context.enqueues[position]
-        use = _use(enqueue)
+        activity = context.activities[position]
+        use = _use(activity)
         uses.append((position, use))
         if use is not None:
-            first.setdefault(use, enqueue)
+            first.setdefault(use, activity)
     decided = _decide(context, first)
     for position, use in uses:
         section = decided.get(use) if use is not None else None
-        context.facts[position] = _fact(section, context.enqueues[position]) if section else MAIN
+        context.facts[position] = _fact(section, context.activities[position]) if section else MAIN
 
 
-def _decide(context: Context, first: dict[_Use, Enqueue]) -> dict[_Use, Section]:
+def _decide(context: Context, first: dict[_Use, Activity]) -> dict[_Use, Section]:
     """The section of each use: sizes are the same for all sections left, or one alone is left."""
     sections = {
         name: [
@@ -129,9 +129,9 @@ def _decide(context: Context, first: dict[_Use, Enqueue]) -> dict[_Use, Section]
         ]
         for name in {use.name for use in first}
     }
-    buffers = _Buffers(context.profile.buffers)
-    unseen = any(not program.source for program in context.profile.programs)
-    candidates = {use: _candidates(sections[use.name], enqueue, buffers, unseen) for use, enqueue in first.items()}
+    buffers = _Buffers(context.profile.opencl.buffers)
+    unseen = any(not program.source for program in context.profile.opencl.programs)
+    candidates = {use: _candidates(sections[use.name], activity, buffers, unseen) for use, activity in first.items()}
     decided: dict[_Use, Section] = {}
     inputs: dict[str, set[int]] = {}  # programs by the buffer that their forward kernel reads, and by its weights
     weights: dict[str, set[int]] = {}
@@ -143,7 +143,7 @@ def _decide(context: Context, first: dict[_Use, Enqueue]) -> dict[_Use, Section]
         if section is not None:
             decided[use] = section
             weights.setdefault(use.shared, set()).add(section.program)
-            inputs.setdefault(argument(first[use].arguments, 0), set()).add(section.program)
+            inputs.setdefault(argument(first[use].opencl.arguments, 0), set()).add(section.program)
     for use in first:
         found = candidates[use]
         if use.name != FORWARD and found and not _same(found):
@@ -154,7 +154,7 @@ def _decide(context: Context, first: dict[_Use, Enqueue]) -> dict[_Use, Section]
     return decided
 
 
-def _candidates(sections: list[Section], enqueue: Enqueue, buffers: _Buffers, unseen: bool) -> list[Section]:
+def _candidates(sections: list[Section], activity: Activity, buffers: _Buffers, unseen: bool) -> list[Section]:
     """The sections that a kernel may come from. Weights have buffers of just their size; where some fit, they win.
 
     ``unseen`` says that there are programs without a source, so that mere possibility is not enough.
@@ -162,16 +162,16 @@ def _candidates(sections: list[Section], enqueue: Enqueue, buffers: _Buffers, un
     possible: list[Section] = []
     exact: list[Section] = []
     for section in sections:
-        if enqueue.program not in (None, section.program):
+        if activity.opencl.program not in (None, section.program):
             continue
-        if enqueue.gws is None or enqueue.gws[:2] != section.work_items or enqueue.gws[2] % section.groups:
+        if activity.grid is None or activity.grid[:2] != section.work_items or activity.grid[2] % section.groups:
             continue
-        images = 1 if enqueue.name == WEIGHTS else enqueue.gws[2] // section.groups
+        images = 1 if activity.name == WEIGHTS else activity.grid[2] // section.groups
 
         def spare(needs: tuple[tuple[int, int], ...], times: int) -> list[int]:
             """Bytes left in the buffers whose size is known."""
             sizes = [
-                (buffers.size(argument(enqueue.arguments, index), enqueue.call_index), need * times)
+                (buffers.size(argument(activity.opencl.arguments, index), activity.number), need * times)
                 for index, need in needs
                 if need
             ]
@@ -212,9 +212,9 @@ def _gemm(section: Section, name: str, items: int, images: str) -> KernelFact:
     return KernelFact(role="main", gemm=Gemm(*section.sizes, batch), gemm_by="source")
 
 
-def _fact(section: Section, enqueue: Enqueue) -> KernelFact:
-    images = argument(enqueue.arguments, 4 if section.bias else 3) if enqueue.name == WEIGHTS else ""
-    return _gemm(section, enqueue.name, enqueue.gws[2] if enqueue.gws else 0, images)
+def _fact(section: Section, activity: Activity) -> KernelFact:
+    images = argument(activity.opencl.arguments, 4 if section.bias else 3) if activity.name == WEIGHTS else ""
+    return _gemm(section, activity.name, activity.grid[2] if activity.grid else 0, images)
 
 
 ROWS = (row("LibDNN", f"{FORWARD}|{BACKWARD}|{WEIGHTS}", _find),)

@@ -13,7 +13,7 @@ from mio2trace.kernels.facts import MAIN, KernelFact
 from mio2trace.kernels.rows import Context, Place, row
 from mio2trace.kernels.sources import whole
 from mio2trace.model.gemm import Gemm
-from mio2trace.model.profile import Enqueue
+from mio2trace.model.profile import Activity
 
 _GEOMETRY = re.compile(r"/\*\s*tC\d_tA\d_tB\d_colMaj\d_m(\d+)_n(\d+)_k(\d+)_lda")
 
@@ -46,19 +46,19 @@ def _covered(macros: Mapping[str, str], matrix: str) -> int | None:
 def _find(context: Context, places: list[Place]) -> None:
     known: dict[tuple[int | None, str], tuple[Gemm, int | None] | None] = {}
     for line, index in places:
-        enqueue = context.enqueues[line[index]]
-        key = enqueue.program, enqueue.name
+        activity = context.activities[line[index]]
+        key = activity.opencl.program, activity.name
         if key not in known:
             program = context.sources.program_of(*key)
-            known[key] = None if program is None else _sizes(context, program, enqueue.name)
-        context.facts[line[index]] = _fact(enqueue, known[key])
+            known[key] = None if program is None else _sizes(context, program, activity.name)
+        context.facts[line[index]] = _fact(activity, known[key])
 
 
-def _fact(enqueue: Enqueue, sizes: tuple[Gemm, int | None] | None) -> KernelFact:
+def _fact(activity: Activity, sizes: tuple[Gemm, int | None] | None) -> KernelFact:
     if sizes is None:
         return MAIN
     gemm, work_items = sizes
-    if work_items and enqueue.gws and enqueue.gws[0] != work_items:
+    if work_items and activity.grid and activity.grid[0] != work_items:
         return MAIN  # another program's kernel
     return KernelFact(role="main", gemm=gemm, gemm_by="source")
 

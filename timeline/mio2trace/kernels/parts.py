@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from mio2trace.kernels import clblas, viennacl
 from mio2trace.kernels.facts import MAIN, KernelFact, argument
-from mio2trace.model.profile import Enqueue, Profile
+from mio2trace.model.profile import Activity, Profile
 
 _VIENNACL = re.compile("|".join(row.kernels.pattern for row in viennacl.ROWS))
 _CLBLAS = re.compile("|".join(row.kernels.pattern for row in clblas.ROWS))
@@ -18,26 +18,26 @@ _VIENNACL_SHARED = (3, 4, 7, 8, 9, 10, 13, 14, 15, 16, 19, 20)
 
 
 def find_parts(profile: Profile, facts: Mapping[int, KernelFact]) -> dict[int, tuple[int, ...]]:
-    """For each enqueue that stands for a GEMM: the positions of all kernels that compute it, its own first."""
+    """For each activity that stands for a GEMM: the positions of all kernels that compute it, its own first."""
     parts: dict[int, list[int]] = {}
     open_gemms: dict[int, int] = {}  # per queue: the GEMM whose blocks may follow
-    for position, enqueue in enumerate(profile.enqueues):
-        if enqueue.kind != "kernel":
+    for position, activity in enumerate(profile.activities):
+        if activity.kind != "kernel":
             continue
         fact = facts.get(position)
         if fact is not None and fact.gemm is not None:
             parts[position] = [position]
-            open_gemms[enqueue.queue] = position
+            open_gemms[activity.queue] = position
             continue
-        first = open_gemms.get(enqueue.queue)
-        if first is not None and fact == MAIN and _belongs(profile.enqueues[first], enqueue):
+        first = open_gemms.get(activity.queue)
+        if first is not None and fact == MAIN and _belongs(profile.activities[first], activity):
             parts[first].append(position)
         else:
-            open_gemms.pop(enqueue.queue, None)
+            open_gemms.pop(activity.queue, None)
     return {position: tuple(found) for position, found in parts.items()}
 
 
-def _belongs(first: Enqueue, other: Enqueue) -> bool:
+def _belongs(first: Activity, other: Activity) -> bool:
     """Whether ``other`` computes a part of the GEMM that ``first`` stands for."""
     if _VIENNACL.fullmatch(first.name):
         return first.name == other.name and _agree(first, other, _VIENNACL_SHARED)
@@ -46,5 +46,5 @@ def _belongs(first: Enqueue, other: Enqueue) -> bool:
     return False
 
 
-def _agree(one: Enqueue, other: Enqueue, indexes: tuple[int, ...]) -> bool:
-    return all(argument(one.arguments, index) == argument(other.arguments, index) for index in indexes)
+def _agree(one: Activity, other: Activity, indexes: tuple[int, ...]) -> bool:
+    return all(argument(one.opencl.arguments, index) == argument(other.opencl.arguments, index) for index in indexes)

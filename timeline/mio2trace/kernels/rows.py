@@ -9,9 +9,9 @@ from typing import NamedTuple
 from mio2trace.kernels.facts import MAIN, KernelFact
 from mio2trace.kernels.sources import Sources
 from mio2trace.model.gemm import Gemm
-from mio2trace.model.profile import Enqueue, Profile, Size3
+from mio2trace.model.profile import Activity, Profile, Size3
 
-# One queue's kernels in order (positions in ``profile.enqueues``; reads and writes are not among them), and an index
+# One queue's kernels in order (positions in ``profile.activities``; reads and writes are not among them), and an index
 # into that list.
 Place = tuple[list[int], int]
 
@@ -21,22 +21,26 @@ class Context:
 
     def __init__(self, profile: Profile, facts: dict[int, KernelFact]) -> None:
         self.profile = profile
-        self.enqueues = profile.enqueues
-        self.sources = Sources(profile.programs)
+        self.activities = profile.activities
+        self.sources = Sources(profile.opencl.programs)
         self.facts = facts
         self.last_if_final = _final(profile)
 
-    def kernel(self, line: list[int], index: int) -> Enqueue | None:
+    def kernel(self, line: list[int], index: int) -> Activity | None:
         """The kernel at ``index`` of a queue's kernels, None beyond either end."""
-        return self.enqueues[line[index]] if 0 <= index < len(line) else None
+        return self.activities[line[index]] if 0 <= index < len(line) else None
 
 
 def _final(profile: Profile) -> int | None:
-    """The last enqueue, if nothing else is known to have come after it: what belongs to it may be cut off."""
-    if not profile.enqueues:
+    """The last activity, if nothing else is known to have come after it: what belongs to it may be cut off."""
+    if not profile.activities:
         return None
-    calls = (events[-1].call_index for events in (profile.marks, profile.buffers, profile.programs) if events)
-    return len(profile.enqueues) - 1 if profile.enqueues[-1].call_index > max(calls, default=-1) else None
+    calls = (
+        events[-1].number
+        for events in (profile.opencl.marks, profile.opencl.buffers, profile.opencl.programs)
+        if events
+    )
+    return len(profile.activities) - 1 if profile.activities[-1].number > max(calls, default=-1) else None
 
 
 class Row(NamedTuple):
@@ -60,12 +64,12 @@ def each_alone(
     """For kernels that are a whole GEMM each: ``stated`` picks the arguments that hold sizes, ``read`` reads them."""
 
     def find(context: Context, places: list[Place]) -> None:
-        enqueues, facts = context.enqueues, context.facts
+        activities, facts = context.activities, context.facts
         known: dict[tuple[Stated, Size3 | None], KernelFact] = {}
         for line, index in places:
             position = line[index]
-            enqueue = enqueues[position]
-            key = stated(enqueue.arguments), enqueue.gws
+            activity = activities[position]
+            key = stated(activity.opencl.arguments), activity.grid
             fact = known.get(key)
             if fact is None:
                 gemm = read(*key)

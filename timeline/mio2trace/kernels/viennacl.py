@@ -1,7 +1,7 @@
 """ViennaCL (dvdt-ck.md 5; viennacl/device_specific/templates/matrix_product_template.hpp).
 
 One GEMM is cut into a part whose sizes are multiples of the tile and the remainders in M, N and K: up to eight
-consecutive enqueues in the order of three nested loops, M outermost. A block states its sizes and where in A, B and C
+consecutive activities in the order of three nested loops, M outermost. A block states its sizes and where in A, B and C
 it starts, so a block belongs to the GEMM exactly when it starts where the main part ends.
 """
 
@@ -24,7 +24,7 @@ Starts = tuple[int, int]
 
 
 class Block(NamedTuple):
-    """One enqueue. ``matrices`` are the arguments that all blocks of a GEMM share."""
+    """One activity. ``matrices`` are the arguments that all blocks of a GEMM share."""
 
     sizes: Triple
     starts: tuple[Starts, Starts, Starts]  # of C, A, B
@@ -96,7 +96,7 @@ def _fit(parts: tuple[Part, ...], shape: Triple) -> Triple | None:
 
 
 def _find(context: Context, places: list[Place]) -> None:
-    facts, enqueues = context.facts, context.enqueues
+    facts, activities = context.facts, context.activities
     known: dict[Triple, KernelFact] = {}
     last = context.last_if_final
     taken: dict[int, int] = {}  # per queue: index of the first kernel that is not yet part of a GEMM
@@ -105,14 +105,14 @@ def _find(context: Context, places: list[Place]) -> None:
         facts[position] = MAIN
         if index < taken.get(id(line), 0):
             continue
-        first = enqueues[position]
-        block = _block(first.arguments)
+        first = activities[position]
+        block = _block(first.opencl.arguments)
         if block is None:
             continue
         parts: list[Part] = [block[:3]]
         while len(parts) < MOST:
             following = context.kernel(line, index + len(parts))
-            other = _block(following.arguments) if following and following.name == first.name else None
+            other = _block(following.opencl.arguments) if following and following.name == first.name else None
             if other is None or other.matrices != block.matrices:
                 break
             parts.append(other[:3])

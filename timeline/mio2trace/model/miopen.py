@@ -49,7 +49,7 @@ def cut_addresses(body: bytes) -> tuple[bytes, bytes]:
     return _ADDRESS.sub(rb"\1" + _MARK, body), b",".join([digits for _, digits in found])
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class LoggedCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What entries share that differ in their addresses only.
 
     ``api`` is the function name as logged without ``_impl`` and without namespace, empty when the log starts inside the
@@ -75,7 +75,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """
 
     line: int
-    call: Call
+    call: LoggedCall
     addresses: bytes = b""
     stamp: LocalTime | None = None
     elapsed_ns: int | None = None

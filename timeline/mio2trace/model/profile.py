@@ -1,4 +1,8 @@
-"""What a GPU profile states: queues, programs, buffers, enqueues and host calls."""
+"""What a GPU profile states: activities of devices, calls of the host and named ranges, on named clocks.
+
+Nothing is derived here. A profiler that waits for each command (dv/dt) and one that does not (ROCm's, Kineto) fill the
+same records; what only OpenCL has is a side table.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,183 @@ from typing import Literal
 import msgspec
 
 Size3 = tuple[int, int, int]
+Sizes = tuple[int, ...]
+
+
+class Clock(msgspec.Struct, frozen=True, gc=False):
+    """What times are counted on: a device's own counter, Unix time, time since boot, or a zero that nothing tells.
+
+    ``resolution_ns``: times are whole multiples of it, truncated. Two sides that share a clock need no relation.
+    """
+
+    kind: Literal["device", "unix", "boottime", "opaque"]
+    resolution_ns: int = 1
+
+
+DVDT_HOST = Clock("unix", 1000)
+
+
+class Process(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A process of the job. ``rank`` is None where it is not told; ``label`` is a short name, never a command line."""
+
+    index: int
+    pid: int | None = None
+    rank: int | None = None
+    label: str = ""
+
+
+class Thread(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A thread of the host; ``tid`` as the system numbers it."""
+
+    index: int
+    process: int = 0
+    tid: int | None = None
+    name: str = ""
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A device. ``clock`` is a place in the profile's clocks; 0 is the host's own."""
+
+    index: int
+    name: str = ""
+    clock: int = 1
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A command queue. ``index`` counts from 0 in order of first appearance; ``device`` numbers devices likewise."""
+    """A command queue or a stream. ``index`` counts from 0 in order of first appearance; ``number`` is the profiler's.
+
+    ``handle`` joins records and is never shown.
+    """
 
     index: int
     device: int
-    handle: str
+    process: int = 0
+    kind: Literal["queue", "stream"] = "queue"
+    number: int | None = None
+    handle: str = ""
+
+
+class Call(msgspec.Struct, frozen=True, gc=False):
+    """The host's side of anything: an API call. Times are None where the source has none.
+
+    ``number`` is what a person sees (dv/dt: the position in the file). ``correlation`` is what the call shares with its
+    activities within a process. ``prepared_ns`` is when the program began to prepare the launch: OpenCL sets a kernel's
+    arguments before.
+    """
+
+    name: str
+    thread: int = 0
+    start_ns: int | None = None
+    end_ns: int | None = None
+    line: int = 0
+    number: int | None = None
+    correlation: int | None = None
+    prepared_ns: int | None = None
+
+
+class OpenClLaunch(msgspec.Struct, frozen=True, gc=False):
+    """What OpenCL tells of a kernel's enqueue and others do not. A reader makes equal ones one object.
+
+    ``kernel`` is the kernel object's handle. ``arguments[i]`` is argument i in force as lower-case hex in memory order,
+    ``""`` when unknown. ``program`` indexes the programs, None when the source does not link them. ``offset`` is the
+    global work offset.
+    """
+
+    kernel: str = ""
+    arguments: tuple[str, ...] = ()
+    program: int | None = None
+    offset: Size3 | None = None
+
+
+NOT_OPENCL = OpenClLaunch()
+
+
+class Resources(msgspec.Struct, frozen=True, gc=False):
+    """What a kernel takes of a compute unit, where recorded: registers, bytes of LDS a group, of scratch an item."""
+
+    vgprs: int | None = None
+    accum_vgprs: int | None = None
+    sgprs: int | None = None
+    lds_bytes: int | None = None
+    scratch_bytes: int | None = None
+
+
+class Activity(msgspec.Struct, frozen=True, gc=False):
+    """One command that ran on a device.
+
+    ``number`` is what a person sees and SQL carries (dv/dt: the call's position in the file; ROCm: the dispatch); the
+    order of enqueuing is the position in the profile. Times are on the clock of the queue's device and None together
+    where the source has none. ``call`` is the call that launched it, one object for all that a graph launch started;
+    None is normal, ``correlation`` then says which call it was that is not recorded. ``range`` is the place of the
+    innermost range that launched it, where the source itself states that. ``grid`` is in work-items, always; missing
+    dimensions are 1; ``workgroup`` is None where the runtime chose. ``route`` is of copies: ``host to device``.
+    """
+
+    number: int
+    kind: Literal["kernel", "copy", "fill"]
+    name: str
+    line: int = 0
+    queue: int = 0
+    queued_ns: int | None = None
+    submit_ns: int | None = None
+    start_ns: int | None = None
+    end_ns: int | None = None
+    call: Call | None = None
+    grid: Size3 | None = None
+    workgroup: Size3 | None = None
+    opencl: OpenClLaunch = NOT_OPENCL
+    size_bytes: int = 0
+    route: str = ""
+    correlation: int | None = None
+    range: int | None = None
+    resources: Resources | None = None
+
+    @property
+    def host_start_ns(self) -> int | None:
+        """When the call that launched it began, on the host's clock."""
+        return None if self.call is None else self.call.start_ns
+
+    @property
+    def host_end_ns(self) -> int | None:
+        """When the call that launched it returned."""
+        return None if self.call is None else self.call.end_ns
+
+    @property
+    def prepared_ns(self) -> int | None:
+        """When the program began to prepare the launch, where that is told."""
+        return None if self.call is None else self.call.prepared_ns
+
+    @property
+    def thread(self) -> int:
+        """The thread that launched it; 0 where none is known."""
+        return 0 if self.call is None else self.call.thread
+
+
+class Inputs(msgspec.Struct, frozen=True, gc=False):
+    """What an operator was given, input by input: shapes, types, strides in elements, other values as text."""
+
+    shapes: tuple[Sizes | tuple[Sizes, ...] | None, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    strides: tuple[Sizes | tuple[Sizes, ...] | None, ...] = ()
+    values: tuple[str, ...] = ()
+
+
+class Range(msgspec.Struct, frozen=True, gc=False):
+    """A named stretch of a thread's time.
+
+    ``range``: pushed and popped by the program or a library (ROCTx); ``operator``: a framework's op; ``annotation``:
+    named by the user; ``mark``: an instant; ``frame``: a function or module of the program. ``id`` is the profiler's;
+    ``sequence`` joins a backward op to its forward op.
+    """
+
+    kind: Literal["range", "operator", "annotation", "mark", "frame"]
+    text: str
+    thread: int
+    start_ns: int
+    end_ns: int
+    id: int | None = None
+    inputs: Inputs | None = None
+    sequence: int | None = None
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -22,66 +195,21 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ``source`` is the program text as the file has it: the JSON object of its strings, or the text of its block;
     ``b""`` when made from a binary. It is evidence only and never written to any output. ``kernels`` is the number that
-    clCreateKernelsInProgram returned, None when that call was not made.
+    clCreateKernelsInProgram returned, None when that call was not made. ``number`` is that of the call that made it.
     """
 
     index: int
-    call_index: int
+    number: int
     handle: str
     source: bytes = b""
     options: str = ""
     kernels: int | None = None
 
 
-class Enqueue(msgspec.Struct, frozen=True, gc=False):
-    """One command that ran on the device: a kernel, or a read or write of a buffer.
-
-    Device times (``queued_ns`` .. ``end_ns``) are None together when the source has none; so are the host times around
-    the call. ``prepared_ns`` is the host time at which the program set the first of this kernel's arguments for this
-    enqueue, None when it set none. ``gwo``, ``gws``, ``lws`` as logged: missing dimensions are 0, 1, 1, and ``lws`` is
-    None when the runtime chose. ``arguments[i]`` is argument i in force at the enqueue as lower-case hex in memory
-    order, ``""`` when unknown. ``program`` indexes the profile's programs, None when the source does not link them.
-    ``queue`` indexes the queues. A reader makes equal sizes and arguments one object.
-    """
-
-    call_index: int
-    kind: Literal["kernel", "read", "write"]
-    name: str
-    line: int = 0
-    queue: int = 0
-    thread: int = 0
-    queued_ns: int | None = None
-    submit_ns: int | None = None
-    start_ns: int | None = None
-    end_ns: int | None = None
-    host_start_ns: int | None = None
-    host_end_ns: int | None = None
-    prepared_ns: int | None = None
-    gwo: Size3 | None = None
-    gws: Size3 | None = None
-    lws: Size3 | None = None
-    kernel: str = ""
-    arguments: tuple[str, ...] = ()
-    program: int | None = None
-    buffer: str = ""
-    size_bytes: int = 0
-
-
-class HostCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A profiled API call that is not an enqueue. Host times are None when the source has none."""
-
-    call_index: int
-    line: int = 0
-    name: str
-    thread: int = 0
-    start_ns: int | None = None
-    end_ns: int | None = None
-
-
 class BufferCreated(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A buffer of ``size_bytes`` came into being. Releases are not profiled; a handle may come again."""
 
-    call_index: int
+    number: int
     line: int = 0
     handle: str
     size_bytes: int
@@ -91,21 +219,42 @@ class BufferCreated(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class TimerMark(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A Start or Stop of Caffe's OpenCL timer: an argument set on a kernel that never runs (dvdt-ck.md 2.3a)."""
 
-    call_index: int
+    number: int
     line: int = 0
     host_ns: int | None = None
 
 
-class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one profile states, in call order. ``calls`` is how many calls the source holds."""
+class OpenCl(msgspec.Struct, frozen=True, kw_only=True):
+    """What only OpenCL's profiles have, each in call order."""
 
-    source: int
-    calls: int
-    queues: tuple[Queue, ...] = ()
     programs: tuple[Program, ...] = ()
-    enqueues: tuple[Enqueue, ...] = ()
-    host_calls: tuple[HostCall, ...] = ()
     buffers: tuple[BufferCreated, ...] = ()
     marks: tuple[TimerMark, ...] = ()
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """All that one profile states; activities in the order in which they were enqueued.
+
+    ``records`` is how many the source holds (dv/dt: calls). ``clocks[0]`` is the host's, on which calls and ranges are.
+    ``calls_wait``: a call returns after its activity has ended (dv/dt); only then do ends of calls bound anything.
+    ``other_calls`` are those that launched none of the activities. ``interleaved``: ``line`` places activities and log
+    lines in one order of execution.
+    """
+
+    source: int
+    records: int
+    activities: tuple[Activity, ...] = ()
+    other_calls: tuple[Call, ...] = ()
+    ranges: tuple[Range, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    devices: tuple[Device, ...] = ()
+    threads: tuple[Thread, ...] = ()
+    processes: tuple[Process, ...] = ()
+    clocks: tuple[Clock, ...] = (DVDT_HOST, Clock("device"))
+    calls_wait: bool = False
+    opencl: OpenCl = OpenCl()
     interleaved: bool = False
-    """True when ``line`` places enqueues and log lines in one order of execution."""
+
+    def clock_of(self, device: int) -> int:
+        """The clock of a device, a place in ``clocks``; a device that is not listed has one of its own."""
+        return self.devices[device].clock if device < len(self.devices) else 1

@@ -10,14 +10,30 @@ from typing import Literal
 import msgspec
 
 from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent, NetLayer
-from mio2trace.model.miopen import Call, Command, Entry, Message, MiopenLog
-from mio2trace.model.profile import BufferCreated, Enqueue, HostCall, Program, Queue
+from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, MiopenLog
+from mio2trace.model.profile import (
+    Activity,
+    BufferCreated,
+    Call,
+    Device,
+    Inputs,
+    OpenClLaunch,
+    Process,
+    Program,
+    Queue,
+    Range,
+    Thread,
+)
 from mio2trace.model.tf import Execution, Printed, TfNode, ViewRow
 
 Sort = Literal["layer", "name", "text"]
 SHOWN: dict[type[msgspec.Struct], dict[str, Sort]] = {
-    Enqueue: {"name": "name"},
-    HostCall: {"name": "name"},
+    Activity: {"name": "name"},
+    Call: {"name": "name"},
+    Range: {"text": "text"},
+    Device: {"name": "text"},
+    Thread: {"name": "text"},
+    Process: {"label": "text"},
     FrameworkLog: {"device_name": "text"},
     LayerTime: {"layer": "layer"},
     LogEvent: {"text": "layer"},
@@ -32,14 +48,17 @@ what begins in a folder of the system is a path. ``name``: few distinct ones. ``
 NEVER_SHOWN: dict[type[msgspec.Struct], frozenset[str]] = {
     Queue: frozenset({"handle"}),
     Program: frozenset({"handle", "source", "options"}),
-    Enqueue: frozenset({"kernel", "arguments", "buffer"}),
+    OpenClLaunch: frozenset({"kernel", "arguments"}),
+    Inputs: frozenset({"values"}),
     BufferCreated: frozenset({"handle"}),
-    Call: frozenset({"template"}),
+    LoggedCall: frozenset({"template"}),
     Entry: frozenset({"addresses"}),
     Execution: frozenset({"device", "label"}),
 }
 A_WORD: dict[type[msgspec.Struct], frozenset[str]] = {
-    Call: frozenset({"api"}),
+    LoggedCall: frozenset({"api"}),
+    Activity: frozenset({"route"}),
+    Inputs: frozenset({"dtypes"}),
     Message: frozenset({"level", "kind"}),
     MiopenLog: frozenset({"counts"}),
     TfNode: frozenset({"attributes"}),

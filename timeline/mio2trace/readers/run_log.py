@@ -193,7 +193,7 @@ class _Log:
         numbered.all_at_once = True
         profile = read_array(_array(first, numbered), self._source.index, place, self._options, self._notes)
         numbered.all_at_once = False
-        if profile.calls:
+        if profile.records:
             self._profiles.append(profile)
         else:
             self._empty_arrays += 1

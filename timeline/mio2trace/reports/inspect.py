@@ -1,7 +1,7 @@
 """Records as JSON lines: what a reader understood, one line each, with the fields and names of `mio2trace.model`.
 
-    {"record": "profile", "source": 0, "calls": 2231, "enqueues": 204, ...}
-    {"record": "enqueue", "call_index": 11, "kind": "kernel", "name": "fillbuffer_float", ...}
+    {"record": "profile", "source": 0, "records": 2231, "activities": 204, ...}
+    {"record": "activity", "number": 11, "kind": "kernel", "name": "fillbuffer_float", ...}
 
 A record that holds others (a profile, a log) comes first, with their numbers in their place. A field that is None is
 left out, and bytes (texts of programs) are their number only.
@@ -17,6 +17,7 @@ import msgspec
 import orjson
 
 from mio2trace.model.miopen import Entry
+from mio2trace.model.profile import OpenCl
 
 _WORDS = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -25,8 +26,7 @@ def lines(record: msgspec.Struct) -> Iterator[str]:
     """A record and all that it holds, each with a line end."""
     parts: list[Sequence[msgspec.Struct]] = []
     shown: dict[str, Any] = {"record": kind_of(record)}
-    for name in record.__struct_fields__:
-        value = getattr(record, name)
+    for name, value in _with_side_tables(record):
         if _holds_records(value):
             parts.append(value)
             shown[name] = len(value)
@@ -36,6 +36,15 @@ def lines(record: msgspec.Struct) -> Iterator[str]:
     for held in parts:
         for part in held:
             yield line(part)
+
+
+def _with_side_tables(record: msgspec.Struct) -> Iterator[tuple[str, Any]]:
+    """The fields of a record; those of a side table as if they were its own."""
+    for name, value in _fields(record).items():
+        if isinstance(value, OpenCl):
+            yield from _fields(value).items()
+        else:
+            yield name, value
 
 
 def _holds_records(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Tables of a profile's kernels: each enqueue, sums by name, statistics by repetition, GEMMs, kernels of each layer.
+"""Tables of a profile's kernels: each activity, sums by name, statistics by repetition, GEMMs, kernels of each layer.
 
 ``t1_t0`` is the host's time around the call (t0 to t1), ``p3_p0`` the device's from queued (p0) over submitted (p1) and
 started (p2) to ended (p3); the kernel's own time is ``p3_p2`` (dvdt-ck.md 1.4, 1.5, 4). Reads and writes of buffers are
@@ -16,7 +16,7 @@ from mio2trace.kernels import KernelFact
 from mio2trace.kernels.parts import find_parts
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import Direction
-from mio2trace.model.profile import Enqueue, Profile, Size3
+from mio2trace.model.profile import Activity, Profile, Size3
 from mio2trace.reports.numbers import STATISTICS, Unit, describe, percent
 from mio2trace.reports.tables import Cell, Row, Table
 
@@ -24,27 +24,27 @@ QUANTITIES = ("t1_t0", "p3_p0", "p3_p2", "p2_p1", "p1_p0")
 LARGEST_BUCKET = 1 << 14
 
 
-def quantities(enqueue: Enqueue) -> dict[str, int]:
+def quantities(activity: Activity) -> dict[str, int]:
     """Those of `QUANTITIES` that are known, in ns."""
     found = {}
-    if enqueue.host_start_ns is not None and enqueue.host_end_ns is not None:
-        found["t1_t0"] = enqueue.host_end_ns - enqueue.host_start_ns
-    p0, p1, p2, p3 = enqueue.queued_ns, enqueue.submit_ns, enqueue.start_ns, enqueue.end_ns
+    if activity.host_start_ns is not None and activity.host_end_ns is not None:
+        found["t1_t0"] = activity.host_end_ns - activity.host_start_ns
+    p0, p1, p2, p3 = activity.queued_ns, activity.submit_ns, activity.start_ns, activity.end_ns
     for name, end, start in (("p3_p0", p3, p0), ("p3_p2", p3, p2), ("p2_p1", p2, p1), ("p1_p0", p1, p0)):
         if end is not None and start is not None:
             found[name] = end - start
     return found
 
 
-def kernels_of(profile: Profile) -> list[Enqueue]:
+def kernels_of(profile: Profile) -> list[Activity]:
     """The kernels in call order."""
-    return [enqueue for enqueue in profile.enqueues if enqueue.kind == "kernel"]
+    return [activity for activity in profile.activities if activity.kind == "kernel"]
 
 
 class _Rows(Sequence[Row]):
     """Rows made when they are printed: a profile may have millions."""
 
-    def __init__(self, things: Sequence[Enqueue], make: Callable[[Enqueue], Row]) -> None:
+    def __init__(self, things: Sequence[Activity], make: Callable[[Activity], Row]) -> None:
         self._things = things
         self._make = make
 
@@ -59,7 +59,7 @@ class _Rows(Sequence[Row]):
         return _Rows(self._things[index], self._make) if isinstance(index, slice) else self._make(self._things[index])
 
 
-# -- one row an enqueue ----------------------------------------------------------------------------------------------
+# -- one row an activity ----------------------------------------------------------------------------------------------
 
 
 def enqueue_table(profile: Profile, unit: Unit) -> Table:
@@ -74,21 +74,21 @@ def enqueue_table(profile: Profile, unit: Unit) -> Table:
     return Table(columns=columns, rows=_Rows(kernels_of(profile), lambda one: _row(one, unit)), brief=brief)
 
 
-def _row(enqueue: Enqueue, unit: Unit) -> dict[str, Cell]:
+def _row(activity: Activity, unit: Unit) -> dict[str, Cell]:
     cells: dict[str, Cell | None] = {
-        "call_index": enqueue.call_index,
-        "name": enqueue.name,
-        "gws": _size(enqueue.gws),
-        "lws": _size(enqueue.lws),
-        "gwo": _size(enqueue.gwo),
-        "queue": enqueue.queue,
-        "line": enqueue.line or None,
-        "p0_ns": enqueue.queued_ns,
-        "p1_ns": enqueue.submit_ns,
-        "p2_ns": enqueue.start_ns,
-        "p3_ns": enqueue.end_ns,
+        "call_index": activity.number,
+        "name": activity.name,
+        "gws": _size(activity.grid),
+        "lws": _size(activity.workgroup),
+        "gwo": _size(activity.opencl.offset),
+        "queue": activity.queue,
+        "line": activity.line or None,
+        "p0_ns": activity.queued_ns,
+        "p1_ns": activity.submit_ns,
+        "p2_ns": activity.start_ns,
+        "p3_ns": activity.end_ns,
     }
-    found = quantities(enqueue)
+    found = quantities(activity)
     if "t1_t0" in found and "p3_p0" in found:
         found["overhead"] = found["t1_t0"] - found["p3_p0"]
     cells |= {unit.column(name): unit.of(ns) for name, ns in found.items()}
@@ -106,9 +106,9 @@ def by_name(profile: Profile, unit: Unit) -> Table:
     """One row a kernel name, most kernel time first; ``share_percent`` is of the kernel time of all."""
     counts: Counter[str] = Counter()
     sums: dict[str, Counter[str]] = {}
-    for enqueue in kernels_of(profile):
-        counts[enqueue.name] += 1
-        sums.setdefault(enqueue.name, Counter()).update(quantities(enqueue))
+    for activity in kernels_of(profile):
+        counts[activity.name] += 1
+        sums.setdefault(activity.name, Counter()).update(quantities(activity))
     whole = sum(found["p3_p2"] for found in sums.values())
     rows = [
         {"name": name, "count": counts[name], **_sums(sums[name], whole, unit)}
@@ -132,7 +132,7 @@ def _sums(found: Mapping[str, int], whole: int, unit: Unit) -> dict[str, Cell]:
 # -- statistics by repetition ----------------------------------------------------------------------------------------
 
 
-def by_repetition(repetitions: Sequence[Sequence[Enqueue]], unit: Unit) -> Table:
+def by_repetition(repetitions: Sequence[Sequence[Activity]], unit: Unit) -> Table:
     """One row for each place in the repetition (``kernel_index`` from 0), with `STATISTICS` of each quantity.
 
     A repetition may be cut short at its end. ``name`` has several names where the repetitions differ.
@@ -141,15 +141,15 @@ def by_repetition(repetitions: Sequence[Sequence[Enqueue]], unit: Unit) -> Table
     rows: list[Row] = []
     for index in range(length):
         found = [repetition[index] for repetition in repetitions if index < len(repetition)]
-        names = tuple(dict.fromkeys(enqueue.name for enqueue in found))
+        names = tuple(dict.fromkeys(activity.name for activity in found))
         cells: dict[str, Cell] = {
             "kernel_index": index,
             "name": names[0] if len(names) == 1 else names,
             "count": len(found),
         }
         values: dict[str, list[int]] = {}
-        for enqueue in found:
-            for name, ns in quantities(enqueue).items():
+        for activity in found:
+            for name, ns in quantities(activity).items():
                 values.setdefault(name, []).append(ns)
         for name, measured in values.items():
             cells |= {unit.column(f"{name}_{word}"): unit.of(value) for word, value in describe(measured).items()}
@@ -160,9 +160,9 @@ def by_repetition(repetitions: Sequence[Sequence[Enqueue]], unit: Unit) -> Table
     return Table(columns=(*first, *shown, *others), rows=rows, brief=(*first, *shown))
 
 
-def signature(enqueue: Enqueue) -> tuple[str, Size3 | None, Size3 | None]:
+def signature(activity: Activity) -> tuple[str, Size3 | None, Size3 | None]:
     """What stays when a kernel comes again: name and sizes, not the arguments."""
-    return enqueue.name, enqueue.gws, enqueue.lws
+    return activity.name, activity.grid, activity.workgroup
 
 
 # -- GEMMs -----------------------------------------------------------------------------------------------------------
@@ -176,11 +176,11 @@ _OBJECTS = {"gemm": GEMM, "padded": PADDED, "bucket": BUCKET}
 class _Product:
     """A GEMM, its kernels, and their time (None when it is not known of each)."""
 
-    def __init__(self, enqueues: Sequence[Enqueue], fact: KernelFact, gemm: Gemm) -> None:
-        self.enqueues = enqueues
+    def __init__(self, activities: Sequence[Activity], fact: KernelFact, gemm: Gemm) -> None:
+        self.activities = activities
         self.fact = fact
         self.gemm = gemm
-        times = [quantities(enqueue).get("p3_p2") for enqueue in enqueues]
+        times = [quantities(activity).get("p3_p2") for activity in activities]
         known = [ns for ns in times if ns is not None]
         self.ns = sum(known) if len(known) == len(times) else None
 
@@ -190,12 +190,12 @@ class _Product:
 
 
 def _products(profile: Profile, facts: Mapping[int, KernelFact]) -> list[_Product]:
-    enqueues = profile.enqueues
+    activities = profile.activities
     found = []
     for position, parts in find_parts(profile, facts).items():
         fact = facts[position]
         assert fact.gemm is not None
-        found.append(_Product([enqueues[part] for part in parts], fact, fact.gemm))
+        found.append(_Product([activities[part] for part in parts], fact, fact.gemm))
     return found
 
 
@@ -208,11 +208,11 @@ def gemm_table(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) ->
     rows: list[Row] = []
     for product in _products(profile, facts):
         gemm, fact = product.gemm, product.fact
-        first = _row(product.enqueues[0], unit)
+        first = _row(product.activities[0], unit)
         cells: dict[str, Cell] = {
             key: first[key] for key in ("call_index", "name", "gws", "lws", "gwo") if key in first
         }
-        cells |= {"M": gemm.m, "N": gemm.n, "K": gemm.k, "kernels": len(product.enqueues), "flop": gemm.flop}
+        cells |= {"M": gemm.m, "N": gemm.n, "K": gemm.k, "kernels": len(product.activities), "flop": gemm.flop}
         if gemm.batch > 1:
             cells["batch"] = gemm.batch
         if fact.padded is not None:
@@ -285,13 +285,13 @@ def by_layer(alignment: Alignment, unit: Unit) -> Table:
     """
     placement = alignment.placement
     groups: dict[tuple[int, tuple[int, str, Direction] | None], list[int]] = {}
-    for position, enqueue in enumerate(alignment.profile.enqueues):
-        if enqueue.kind == "kernel":
+    for position, activity in enumerate(alignment.profile.activities):
+        if activity.kind == "kernel":
             number = placement.run_of[position]
             run = None if number == NONE else placement.runs[number]
             layer = None if run is None else (run.layer_index, run.layer, run.direction)
             groups.setdefault((placement.pass_of[position], layer), []).append(position)
-    whole = sum(quantities(enqueue).get("p3_p2", 0) for enqueue in kernels_of(alignment.profile))
+    whole = sum(quantities(activity).get("p3_p2", 0) for activity in kernels_of(alignment.profile))
     rows: list[Row] = []
     for (number, layer), positions in groups.items():
         pass_ = None if number == NONE else placement.passes[number]
@@ -316,14 +316,14 @@ def by_layer(alignment: Alignment, unit: Unit) -> Table:
 def _of_positions(alignment: Alignment, positions: Sequence[int], whole: int, unit: Unit) -> dict[str, Cell]:
     """What the kernels at ``positions`` have together."""
     placement = alignment.placement
-    enqueues = [alignment.profile.enqueues[position] for position in positions]
+    activities = [alignment.profile.activities[position] for position in positions]
     sums: Counter[str] = Counter()
-    for enqueue in enqueues:
-        sums.update(quantities(enqueue))
+    for activity in activities:
+        sums.update(quantities(activity))
     cells = _sums(sums, whole, unit)
-    cells["first_call_index"] = enqueues[0].call_index
-    cells["last_call_index"] = enqueues[-1].call_index
-    cells["names"] = dict(Counter(enqueue.name for enqueue in enqueues))
+    cells["first_call_index"] = activities[0].number
+    cells["last_call_index"] = activities[-1].number
+    cells["names"] = dict(Counter(activity.name for activity in activities))
     evidence = Counter(word for position in positions if (word := placement.by[position]))
     if evidence:
         cells["layer_by"] = dict(evidence)

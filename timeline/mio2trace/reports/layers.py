@@ -30,7 +30,7 @@ class Execution(NamedTuple):
     """One time that a layer ran, in ns.
 
     ``host_ns`` is its time as the host saw it, ``host_by`` says by what: ``bounds`` (timer marks, boundary stamps), or
-    ``calls``, from its first enqueue's first argument to the end of its last enqueue. A time is None where it is not
+    ``calls``, from its first activity's first argument to the end of its last activity. A time is None where it is not
     known; ``flop`` is None where it is not known of all that it computes; ``flop_by`` says from what it is known.
     """
 
@@ -59,8 +59,8 @@ class Execution(NamedTuple):
 
 
 class _Work:
-    """The floating point operations of a layer's enqueues: those of the operations that they belong to (each counted
-    once, where its first enqueue is), and of the GEMMs outside of any. What a search runs is no work of the layer."""
+    """The floating point operations of a layer's activities: those of the operations that they belong to (each counted
+    once, where its first activity is), and of the GEMMs outside of any. What a search runs is no work of the layer."""
 
     def __init__(self, alignment: Alignment) -> None:
         self._facts = alignment.facts
@@ -97,10 +97,10 @@ def executions(number: int, alignment: Alignment) -> dict[LayerKey, list[Executi
 
     A layer without kernels in a pass whose kernels are all attributed ran there with none.
     """
-    placement, enqueues = alignment.placement, alignment.profile.enqueues
+    placement, activities = alignment.placement, alignment.profile.activities
     inside: dict[tuple[int, LayerKey], list[int]] = {}
-    loose = set()  # passes that hold enqueues of no layer
-    for position in range(len(enqueues)):
+    loose = set()  # passes that hold activities of no layer
+    for position in range(len(activities)):
         run = placement.run_of[position]
         if run == NONE:
             loose.add(placement.pass_of[position])
@@ -135,19 +135,19 @@ def _execution(
     number: int, alignment: Alignment, work: _Work, pass_: int, positions: Sequence[int], runs: Sequence[LayerRun]
 ) -> Execution:
     placement = alignment.placement
-    enqueues = [alignment.profile.enqueues[position] for position in positions]
+    activities = [alignment.profile.activities[position] for position in positions]
     times: dict[str, list[int | None]] = {"kernel": [], "copy": []}
-    for enqueue in enqueues:
-        known = enqueue.start_ns is not None and enqueue.end_ns is not None
-        times["kernel" if enqueue.kind == "kernel" else "copy"].append(
-            (enqueue.end_ns or 0) - (enqueue.start_ns or 0) if known else None
+    for activity in activities:
+        known = activity.start_ns is not None and activity.end_ns is not None
+        times["kernel" if activity.kind == "kernel" else "copy"].append(
+            (activity.end_ns or 0) - (activity.start_ns or 0) if known else None
         )
     starts = [run.host_start_ns for run in runs if run.host_start_ns is not None]
     ends = [run.host_end_ns for run in runs if run.host_end_ns is not None]
     host_by = "bounds"
     if not starts or not ends:
-        starts = [start for e in enqueues if (start := e.prepared_ns or e.host_start_ns) is not None]
-        ends = [e.host_end_ns for e in enqueues if e.host_end_ns is not None]
+        starts = [start for e in activities if (start := e.prepared_ns or e.host_start_ns) is not None]
+        ends = [e.host_end_ns for e in activities if e.host_end_ns is not None]
         host_by = "calls"
     host_ns = max(ends) - min(starts) if starts and ends else None
     flop, flop_by = work.of(positions)

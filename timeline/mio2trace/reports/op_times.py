@@ -37,17 +37,17 @@ def costs(alignment: Alignment) -> tuple[dict[int, Cost], int]:
     links = alignment.links
     found: dict[int, Cost] = {}
     whole = 0
-    for position, (index, enqueue) in enumerate(zip(links.operation_of, alignment.profile.enqueues, strict=True)):
-        if enqueue.kind != "kernel":
+    for position, (index, activity) in enumerate(zip(links.operation_of, alignment.profile.activities, strict=True)):
+        if activity.kind != "kernel":
             continue
-        ns = 0 if enqueue.start_ns is None or enqueue.end_ns is None else enqueue.end_ns - enqueue.start_ns
+        ns = 0 if activity.start_ns is None or activity.end_ns is None else activity.end_ns - activity.start_ns
         whole += ns
         if index == NONE:
             continue
         cost = found.setdefault(index, Cost())
         cost.kernels += 1
         cost.kernel_ns += ns
-        name = kernel_name(enqueue.name)
+        name = kernel_name(activity.name)
         if name is not None and name.helps:
             cost.helpers_ns += ns
             if name.role == "transpose":

@@ -32,10 +32,10 @@ def describe(records: Sequence[Profile | FrameworkLog | MiopenLog | TfProfile | 
     parts = []
     for record in records:
         if isinstance(record, Profile):
-            kernels = sum(enqueue.kind == "kernel" for enqueue in record.enqueues)
-            copies = len(record.enqueues) - kernels
+            kernels = sum(activity.kind == "kernel" for activity in record.activities)
+            copies = len(record.activities) - kernels
             parts.append(
-                f"profile of {_count(record.calls, 'call')}: {_count(kernels, 'kernel')}, {_count(copies, 'copy')}"
+                f"profile of {_count(record.records, 'call')}: {_count(kernels, 'kernel')}, {_count(copies, 'copy')}"
             )
         elif isinstance(record, FrameworkLog):
             layers = len({layer.index for layer in record.layers})
@@ -81,11 +81,11 @@ def attribution(alignments: Sequence[Alignment]) -> dict[str, Any]:
         unsure += len(placement.unsure | alignment.links.unsure)
         contradictions += sum(placement.contradictions.values()) + sum(alignment.links.contradictions.values())
         by.update(placement.by)
-        for word, enqueue in zip(placement.by, alignment.profile.enqueues, strict=True):
-            start, end = enqueue.start_ns, enqueue.end_ns
+        for word, activity in zip(placement.by, alignment.profile.activities, strict=True):
+            start, end = activity.start_ns, activity.end_ns
             if start is None or end is None:
                 not_drawn += 1
-            if enqueue.kind != "kernel":
+            if activity.kind != "kernel":
                 copies += 1
             elif start is not None and end is not None:
                 time[word] += end - start
@@ -183,9 +183,9 @@ def _time_lines(alignments: Sequence[Alignment]) -> list[str]:
     for alignment in alignments:
         placement = alignment.placement
         by_pass = [0] * (len(placement.passes) + 1)  # the last one: outside any (NONE is -1)
-        for number, enqueue in zip(placement.pass_of, alignment.profile.enqueues, strict=True):
-            if enqueue.kind == "kernel" and enqueue.start_ns is not None and enqueue.end_ns is not None:
-                by_pass[number] += enqueue.end_ns - enqueue.start_ns
+        for number, activity in zip(placement.pass_of, alignment.profile.activities, strict=True):
+            if activity.kind == "kernel" and activity.start_ns is not None and activity.end_ns is not None:
+                by_pass[number] += activity.end_ns - activity.start_ns
         for pass_, ns in zip((*placement.passes, None), by_pass, strict=True):
             if pass_ is None:
                 name = "outside any pass"

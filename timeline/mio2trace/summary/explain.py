@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.operations import OUTSIDE, Stream
 from mio2trace.align.operations.windows import Windows
-from mio2trace.model.profile import Enqueue
+from mio2trace.model.profile import Activity
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
 
@@ -25,9 +25,9 @@ def explain(alignment: Alignment, what: str) -> Iterator[str]:
         raise ValueError(f"{what}: expected kernel N (its call index), operation N or line N")
     value = int(number)
     if kind == "kernel":
-        for position, enqueue in enumerate(alignment.profile.enqueues):
-            if enqueue.call_index == value:
-                yield from _kernel(alignment, position, enqueue)
+        for position, activity in enumerate(alignment.profile.activities):
+            if activity.number == value:
+                yield from _kernel(alignment, position, activity)
                 return
     else:
         for operation in alignment.links.operations:
@@ -38,10 +38,10 @@ def explain(alignment: Alignment, what: str) -> Iterator[str]:
     raise ValueError(f"{what}: none in these files")
 
 
-def _kernel(alignment: Alignment, position: int, enqueue: Enqueue) -> Iterator[str]:
+def _kernel(alignment: Alignment, position: int, activity: Activity) -> Iterator[str]:
     links, placement = alignment.links, alignment.placement
-    size = f", {'x'.join(map(str, enqueue.gws))} work items" if enqueue.gws else ""
-    yield f"{enqueue.kind} {enqueue.call_index}: {enqueue.name}{size}{_time(enqueue)}"
+    size = f", {'x'.join(map(str, activity.grid))} work items" if activity.grid else ""
+    yield f"{activity.kind} {activity.number}: {activity.name}{size}{_time(activity)}"
     run = placement.run_of[position]
     if run == NONE:
         pass_ = placement.pass_of[position]
@@ -119,15 +119,15 @@ def _window(stream: Stream, windows: Windows, number: int) -> str:
 
 
 def _operation(alignment: Alignment, operation: Operation) -> Iterator[str]:
-    links, enqueues = alignment.links, alignment.profile.enqueues
+    links, activities = alignment.links, alignment.profile.activities
     yield _named(operation)
     for doubt in operation.doubts:
         yield f"  {doubt}"
     owned = [position for position, index in enumerate(links.operation_of) if index == operation.index]
     for position in owned:
-        enqueue = enqueues[position]
+        activity = activities[position]
         doubt = ", not sure" if position in links.unsure else ""
-        yield f"  {enqueue.kind} {enqueue.call_index}: {enqueue.name}{_time(enqueue)}, by {links.by[position]}{doubt}"
+        yield f"  {activity.kind} {activity.number}: {activity.name}{_time(activity)}, by {links.by[position]}{doubt}"
     if owned:
         return
     yield "  no kernel"
@@ -141,21 +141,21 @@ def _operation(alignment: Alignment, operation: Operation) -> Iterator[str]:
             ]
             possible.sort(key=lambda number: (-stream.likeness.fit(number, place).points, number))
             for number in possible[:ALTERNATIVES]:
-                enqueue = enqueues[stream.positions[number]]
+                activity = activities[stream.positions[number]]
                 held = links.operation_of[stream.positions[number]]
                 whose = "outside any operation" if held == OUTSIDE else f"of operation {held}"
                 why = _reasons(stream, number, place)
-                yield f"  nearest: kernel {enqueue.call_index} {enqueue.name}, {whose}: {why}"
+                yield f"  nearest: kernel {activity.number} {activity.name}, {whose}: {why}"
 
 
 def _named(operation: Operation) -> str:
     return f"operation {operation.index}, line {operation.line}: {operation_name(operation)}"
 
 
-def _time(enqueue: Enqueue) -> str:
-    if enqueue.start_ns is None or enqueue.end_ns is None:
+def _time(activity: Activity) -> str:
+    if activity.start_ns is None or activity.end_ns is None:
         return ""
-    return f", {(enqueue.end_ns - enqueue.start_ns) / 1e6:.3f} ms"
+    return f", {(activity.end_ns - activity.start_ns) / 1e6:.3f} ms"
 
 
 def _points(points: float) -> str:

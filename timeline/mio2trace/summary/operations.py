@@ -18,7 +18,7 @@ SHARE = 0.005
 
 
 def linked(alignments: Sequence[Alignment]) -> dict[str, Any]:
-    """``operations``, ``operation_by``, ``outside_operations``, and times: every enqueue is counted once."""
+    """``operations``, ``operation_by``, ``outside_operations``, and times: every activity is counted once."""
     by: Counter[str] = Counter()
     time: Counter[str] = Counter()
     operations = without = find = find_kernels = 0
@@ -47,9 +47,9 @@ def linked(alignments: Sequence[Alignment]) -> dict[str, Any]:
 
 def _kernel_times(alignment: Alignment) -> Iterator[int]:
     """Of each enqueue the time that it ran, 0 for copies and where it is not known."""
-    for enqueue in alignment.profile.enqueues:
-        if enqueue.kind == "kernel" and enqueue.start_ns is not None and enqueue.end_ns is not None:
-            yield enqueue.end_ns - enqueue.start_ns
+    for activity in alignment.profile.activities:
+        if activity.kind == "kernel" and activity.start_ns is not None and activity.end_ns is not None:
+            yield activity.end_ns - activity.start_ns
         else:
             yield 0
 
@@ -61,16 +61,19 @@ def lines(alignments: Sequence[Alignment]) -> list[str]:
 
 
 def _lines(alignment: Alignment) -> Iterator[str]:
-    links, enqueues = alignment.links, alignment.profile.enqueues
+    links, activities = alignment.links, alignment.profile.activities
     times = list(_kernel_times(alignment))
     whole = sum(times) or 1
-    kernels = sum(enqueue.kind == "kernel" for enqueue in enqueues)
+    kernels = sum(activity.kind == "kernel" for activity in activities)
     has = sum(
-        index != NONE and enqueue.kind == "kernel" for index, enqueue in zip(links.operation_of, enqueues, strict=True)
+        index != NONE and activity.kind == "kernel"
+        for index, activity in zip(links.operation_of, activities, strict=True)
     )
-    by = Counter(word for word, enqueue in zip(links.by, enqueues, strict=True) if word and enqueue.kind == "kernel")
+    by = Counter(
+        word for word, activity in zip(links.by, activities, strict=True) if word and activity.kind == "kernel"
+    )
     words = ", ".join(f"{word} {by[word]}" for word in EVIDENCE if by[word])
-    unsure = sum(enqueues[position].kind == "kernel" for position in links.unsure)
+    unsure = sum(activities[position].kind == "kernel" for position in links.unsure)
     yield (
         f"operations: {len(links.operations)} in the log; {has} of {kernels} kernels attributed"
         + (f" ({words})" if words else "")
@@ -84,10 +87,10 @@ def _lines(alignment: Alignment) -> Iterator[str]:
 def _outside(alignment: Alignment, times: Sequence[int], whole: int) -> Iterator[str]:
     count: Counter[str] = Counter()
     time: Counter[str] = Counter()
-    for enqueue, index, ns in zip(alignment.profile.enqueues, alignment.links.operation_of, times, strict=True):
-        if index == NONE and enqueue.kind == "kernel":
-            count[enqueue.name] += 1
-            time[enqueue.name] += ns
+    for activity, index, ns in zip(alignment.profile.activities, alignment.links.operation_of, times, strict=True):
+        if index == NONE and activity.kind == "kernel":
+            count[activity.name] += 1
+            time[activity.name] += ns
     if count:
         total = sum(time.values())
         yield (
@@ -111,20 +114,20 @@ def _without_kernels(alignment: Alignment) -> Iterator[str]:
 
 def _findings(alignment: Alignment, times: Sequence[int], whole: int) -> Iterator[str]:
     """Searches, naive solvers, layout transposes: what a slow network may be slow by."""
-    links, enqueues = alignment.links, alignment.profile.enqueues
+    links, activities = alignment.links, alignment.profile.activities
     operations = {operation.index: operation for operation in links.operations}
     find: Counter[int] = Counter()
     naive: Counter[int] = Counter()
     helpers: Counter[str] = Counter()
     convolution = 0
-    for enqueue, index, ns in zip(enqueues, links.operation_of, times, strict=True):
+    for activity, index, ns in zip(activities, links.operation_of, times, strict=True):
         operation = operations.get(index)
-        if operation is None or enqueue.kind != "kernel":
+        if operation is None or activity.kind != "kernel":
             continue
         if operation.phase == "find":
             find[index] += ns
             continue
-        name = kernel_name(enqueue.name)
+        name = kernel_name(activity.name)
         if is_naive(operation) or (name is not None and name.algorithm == "Naive"):
             naive[index] += ns
         if operation.primitive == "conv":

@@ -1,4 +1,4 @@
-"""One axis for log lines and enqueues: host time, to which the log's clock is brought, or lines of a shared file."""
+"""One axis for log lines and activities: host time, to which the log's clock is brought, or lines of a shared file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mio2trace.align.clocks.fit import LogClock, log_clock
 from mio2trace.align.layers import boundaries
 from mio2trace.align.layers.marks import Marked
 from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent
-from mio2trace.model.profile import Enqueue, Profile
+from mio2trace.model.profile import Activity, Profile
 from mio2trace.notes import InputError, Notes
 
 STAMPS = "boundary stamps"
@@ -20,14 +20,14 @@ LANDMARK_EARLY_NS = 5_000_000
 ROUGH_LATE_NS = 8 * 60 * 1_000_000_000
 """The same where the log has no landmark but its last line."""
 DISORDER_NS = 1_000_000
-"""How far enqueues of several threads may be recorded out of order; more than that is a clock set back."""
+"""How far activities of several threads may be recorded out of order; more than that is a clock set back."""
 
 
 class HostTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """When each enqueue began (its first argument was set) and ended on the host, never decreasing.
+    """When each activity began (its first argument was set) and ended on the host, never decreasing.
 
-    ``own_ends`` never decrease within a queue only: another thread's enqueue may last while this one goes on. An
-    enqueue in ``unknown`` has no times of its own and stands right behind the one before it.
+    ``own_ends`` never decrease within a queue only: another thread's activity may last while this one goes on. An
+    activity in ``unknown`` has no times of its own and stands right behind the one before it.
     """
 
     begins: list[int]
@@ -37,16 +37,18 @@ class HostTimes(msgspec.Struct, frozen=True, kw_only=True):
     unknown: frozenset[int]
 
 
-def host_times(enqueues: Sequence[Enqueue], notes: Notes) -> HostTimes | None:
+def host_times(activities: Sequence[Activity], notes: Notes) -> HostTimes | None:
     """None where the host's clock tells no order: no times at all, or it was set back during the run."""
-    first = next((e.host_start_ns for e in enqueues if e.host_start_ns is not None and e.host_end_ns is not None), None)
+    first = next(
+        (e.host_start_ns for e in activities if e.host_start_ns is not None and e.host_end_ns is not None), None
+    )
     if first is None:
         return None
     begins, called, ends = [], [], []
     unknown = set()
     began = start = end = first
-    for position, enqueue in enumerate(enqueues):
-        host_start, host_end = enqueue.host_start_ns, enqueue.host_end_ns
+    for position, activity in enumerate(activities):
+        host_start, host_end = activity.host_start_ns, activity.host_end_ns
         if host_start is None or host_end is None:
             unknown.add(position)
             began = start = end
@@ -54,7 +56,7 @@ def host_times(enqueues: Sequence[Enqueue], notes: Notes) -> HostTimes | None:
             if host_start < start - DISORDER_NS or host_end < host_start:
                 notes.add("host clock was set back during the run: stamps tell no layers")
                 return None
-            prepared = enqueue.prepared_ns or host_start
+            prepared = activity.prepared_ns or host_start
             began = prepared if prepared > began else began
             start = host_start if host_start > start else start
             end = host_end if host_end > end else end
@@ -64,19 +66,19 @@ def host_times(enqueues: Sequence[Enqueue], notes: Notes) -> HostTimes | None:
     if unknown:
         notes.add("enqueue without host times: placed between its neighbours", count=len(unknown))
     own_ends = ends
-    if len({enqueue.queue for enqueue in enqueues}) > 1:
+    if len({activity.queue for activity in activities}) > 1:
         own_ends = []
         latest: dict[int, int] = {}
-        for enqueue, end in zip(enqueues, ends, strict=True):
-            own = latest.get(enqueue.queue, 0)
-            own = max(own, end if enqueue.host_end_ns is None else enqueue.host_end_ns)
-            latest[enqueue.queue] = own
+        for activity, end in zip(activities, ends, strict=True):
+            own = latest.get(activity.queue, 0)
+            own = max(own, end if activity.host_end_ns is None else activity.host_end_ns)
+            latest[activity.queue] = own
             own_ends.append(own)
     return HostTimes(begins=begins, called=called, ends=ends, own_ends=own_ends, unknown=frozenset(unknown))
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """Places of log events and layer lines, and of enqueues by position, on one axis: lines, or host time in ns."""
+    """Places of log events and layer lines, and of activities by position, on one axis: lines, or host time in ns."""
 
     by_line: bool
     by: str = ""
@@ -85,14 +87,14 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     layer: Callable[[LayerTime], int | None]
     begins: Sequence[int]
     ends: Sequence[int]
-    """Places of enqueues; ``ends`` never decrease within a queue."""
+    """Places of activities; ``ends`` never decrease within a queue."""
 
     @property
     def evidence(self) -> str:
         return self.by or ("position" if self.by_line else STAMPS)
 
     def first_after(self, place: int) -> int:
-        """The first enqueue that begins at or after a place."""
+        """The first activity that begins at or after a place."""
         return bisect_left(self.begins, place)
 
 
@@ -104,10 +106,10 @@ def common_axis(
     without: frozenset[str],
     notes: Notes,
 ) -> Timeline | None:
-    """Lines where they are in order of execution, else host time where log and enqueues have it."""
+    """Lines where they are in order of execution, else host time where log and activities have it."""
     if "position" not in without and _position_is_order(profile, events, clock, notes):
         source = profile.source
-        lines = [enqueue.line for enqueue in profile.enqueues]
+        lines = [activity.line for activity in profile.activities]
         return Timeline(
             by_line=True,
             event=lambda event: event.line if event.source == source else None,
@@ -129,19 +131,19 @@ def common_axis(
 
 def _position_is_order(profile: Profile, events: Sequence[LogEvent], clock: LogClock | None, notes: Notes) -> bool:
     """Blocks and log lines share a file, in order of execution as far as times tell: stdout was line buffered."""
-    if not profile.interleaved or not profile.enqueues:
+    if not profile.interleaved or not profile.activities:
         return False
     events = [event for event in events if event.source == profile.source and event.stamp is not None]
     if clock is None or not events:
         return True
-    lines = [enqueue.line for enqueue in profile.enqueues]
+    lines = [activity.line for activity in profile.activities]
     wrong = 0
     for event in events:
         assert event.stamp is not None
         time = clock.to_host(event.stamp)
         at = bisect_left(lines, event.line)
-        before = profile.enqueues[at - 1].host_end_ns if at else None
-        after = profile.enqueues[at].host_start_ns if at < len(lines) else None
+        before = profile.activities[at - 1].host_end_ns if at else None
+        after = profile.activities[at].host_start_ns if at < len(lines) else None
         wrong += (before is not None and before > time + 1_000_000) or (after is not None and after < time - 1_000_000)
     if wrong * 20 > len(events):
         notes.add("dv/dt blocks and log lines are not in order of execution (buffered): positions not used")
@@ -188,7 +190,7 @@ def _iterations_are_later(profile: Profile, logs: Sequence[FrameworkLog], clock:
         for event in log.events
         if event.kind == "iteration" and event.stamp is not None and event.duration_ns is not None
     ]
-    last = next((e.host_end_ns for e in reversed(profile.enqueues) if e.host_end_ns is not None), None)
+    last = next((e.host_end_ns for e in reversed(profile.activities) if e.host_end_ns is not None), None)
     return bool(begins) and last is not None and min(begins) - LANDMARK_EARLY_NS > last
 
 
@@ -196,7 +198,7 @@ def _ends_early(profile: Profile, logs: Sequence[FrameworkLog], clock: LogClock)
     """Whether the log was cut off within the profile's time: it lacks the lines that end a run."""
     if any(event.kind in ("benchmark ends", "total", "average iteration") for log in logs for event in log.events):
         return False
-    first = next((e.host_start_ns for e in profile.enqueues if e.host_start_ns is not None), None)
+    first = next((e.host_start_ns for e in profile.activities if e.host_start_ns is not None), None)
     stamps = [clock.to_host(log.last_stamp) for log in logs if log.last_stamp is not None]
     return first is not None and bool(stamps) and first <= min(stamps)
 
@@ -213,7 +215,7 @@ def _landmark(
             if event is not None and event.stamp is not None and mark.host_ns is not None:
                 name = f"the end of iteration {number} in the log and its timer mark"
                 return log_clock(event.stamp, mark.host_ns, name), LANDMARK_LATE_NS
-    last = next((e.host_end_ns for e in reversed(profile.enqueues) if e.host_end_ns is not None), None)
+    last = next((e.host_end_ns for e in reversed(profile.activities) if e.host_end_ns is not None), None)
     if last is None:
         return None
     if iterations:

@@ -14,7 +14,7 @@ from math import ceil
 
 import msgspec
 from mio2trace.model.log import LocalTime
-from mio2trace.model.profile import Enqueue, Profile
+from mio2trace.model.profile import Activity, Profile
 from mio2trace.notes import Notes
 
 QUARTER_HOUR_NS = 15 * 60 * 1_000_000_000
@@ -61,7 +61,7 @@ class DeviceClock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bound(msgspec.Struct, frozen=True, gc=False):
-    """What an enqueue's call tells: at host time ``start`` the offset (host minus device) was at least ``lower``, at
+    """What an activity's call tells: at host time ``start`` the offset (host minus device) was at least ``lower``, at
     ``done`` at most ``upper``, since host(queued) >= start and host(end) <= done.
     """
 
@@ -72,13 +72,13 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
 
 
 def device_clocks(profile: Profile, notes: Notes) -> dict[int, DeviceClock]:
-    """A clock per device of ``profile``; none for a device whose enqueues lack host or device times."""
+    """A clock per device of ``profile``; none for a device whose activities lack host or device times."""
     device_of = {queue.index: queue.device for queue in profile.queues}
     bounds: dict[int, _Tight] = {}
     impossible = 0
-    for enqueue in profile.enqueues:
-        queued, end = enqueue.queued_ns, enqueue.end_ns
-        start, done = enqueue.host_start_ns, enqueue.host_end_ns
+    for activity in profile.activities:
+        queued, end = activity.queued_ns, activity.end_ns
+        start, done = activity.host_start_ns, activity.host_end_ns
         if queued is None or end is None or start is None or done is None or end < queued:
             continue
         done += STAMP_NS
@@ -86,39 +86,39 @@ def device_clocks(profile: Profile, notes: Notes) -> dict[int, DeviceClock]:
         if lower > upper and lower - upper > MAX_DRIFT * (done - start):
             impossible += 1  # garbage counters, or the wall clock was set back during the call
             continue
-        tight = bounds.get(device_of.get(enqueue.queue, 0))
+        tight = bounds.get(device_of.get(activity.queue, 0))
         if tight is None:
-            tight = bounds[device_of.get(enqueue.queue, 0)] = _Tight(start, lower, upper)
+            tight = bounds[device_of.get(activity.queue, 0)] = _Tight(start, lower, upper)
         if lower > tight.lower:
             tight.lower = lower
         if upper < tight.upper:
             tight.upper = upper
-        tight.enqueues.append(enqueue)
+        tight.activities.append(activity)
     if impossible:
         notes.add("kernel longer on the device than its call on the host: not used for the clocks", "", impossible)
     return {device: tight.clock(notes) for device, tight in bounds.items()}
 
 
 class _Tight:
-    """The tightest bounds of a device's enqueues. Mostly one offset fits them all, and no others are looked at."""
+    """The tightest bounds of a device's activities. Mostly one offset fits them all, and no others are looked at."""
 
-    __slots__ = ("enqueues", "lower", "start", "upper")
+    __slots__ = ("activities", "lower", "start", "upper")
 
     def __init__(self, start: int, lower: int, upper: int) -> None:
-        self.enqueues: list[Enqueue] = []
+        self.activities: list[Activity] = []
         self.start, self.lower, self.upper = start, lower, upper
 
     def clock(self, notes: Notes) -> DeviceClock:
         if self.lower <= self.upper:
             return fit_device_clock([Bound(self.start, self.lower, self.start, self.upper)], notes)
-        return fit_device_clock([_bound(enqueue) for enqueue in self.enqueues], notes)
+        return fit_device_clock([_bound(activity) for activity in self.activities], notes)
 
 
-def _bound(enqueue: Enqueue) -> Bound:
-    assert enqueue.queued_ns is not None and enqueue.end_ns is not None
-    assert enqueue.host_start_ns is not None and enqueue.host_end_ns is not None
-    start, done = enqueue.host_start_ns, enqueue.host_end_ns + STAMP_NS
-    return Bound(start, start - enqueue.queued_ns, done, done - enqueue.end_ns)
+def _bound(activity: Activity) -> Bound:
+    assert activity.queued_ns is not None and activity.end_ns is not None
+    assert activity.host_start_ns is not None and activity.host_end_ns is not None
+    start, done = activity.host_start_ns, activity.host_end_ns + STAMP_NS
+    return Bound(start, start - activity.queued_ns, done, done - activity.end_ns)
 
 
 def fit_device_clock(bounds: Sequence[Bound], notes: Notes) -> DeviceClock:

@@ -55,7 +55,7 @@ def _between(log: FrameworkLog, first: int, last: int) -> FrameworkLog:
 
 
 def of_profile(profile: Profile, logs: Sequence[FrameworkLog], notes: Notes) -> list[FrameworkLog]:
-    """Each log's run that the profile is of: the one whose end comes nearest to the end of the last enqueue."""
+    """Each log's run that the profile is of: the one whose end comes nearest to the end of the last activity."""
     return [_nearest(profile, log, notes) for log in logs]
 
 
@@ -78,7 +78,7 @@ def _nearest(profile: Profile, log: FrameworkLog, notes: Notes) -> FrameworkLog:
     runs = split(log)
     if len(runs) == 1:
         return log
-    last = next((e.host_end_ns for e in reversed(profile.enqueues) if e.host_end_ns is not None), None)
+    last = next((e.host_end_ns for e in reversed(profile.activities) if e.host_end_ns is not None), None)
     away = []
     for number, run in enumerate(runs):
         end = _end(run)

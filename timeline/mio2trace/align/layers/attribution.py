@@ -19,7 +19,7 @@ DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
 
 
 class Attribution:
-    """One run while its enqueues are given to layers: what is given, what was found on the way, what is placed so far.
+    """One run while its activities are given to layers: what is given, what was found on the way, what is placed.
 
     ``marked``, ``clock`` and ``times`` are None until a step finds them, and stay so where nothing tells; ``facts`` are
     by position; ``without`` are the kinds of evidence to leave out.
@@ -40,7 +40,7 @@ class Attribution:
         self.facts = facts
         self.without = without
         self.notes = notes
-        self.placement = Placement(profile.enqueues)
+        self.placement = Placement(profile.activities)
         self.events = [event for log in logs for event in log.events]
         self.marked: Marked | None = None
         self.clock: LogClock | None = None
@@ -66,7 +66,7 @@ class Attribution:
     # -- what is placed so far ---------------------------------------------------------------------------------------
 
     def layer_key(self, position: int) -> LayerKey | None:
-        """The layer and direction of the enqueue at ``position``, where it has one."""
+        """The layer and direction of the activity at ``position``, where it has one."""
         run = self.placement.run_of[position]
         if run == NONE:
             return None

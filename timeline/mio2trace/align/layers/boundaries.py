@@ -55,15 +55,15 @@ def place_by_ends(
     by: str,
     host: Callable[[LayerTime], int | None],
 ) -> None:
-    """Give each enqueue to the first layer whose end is not before it.
+    """Give each activity to the first layer whose end is not before it.
 
-    ``ends``: (place on the axis, layer) in order; the axis is host time or lines. ``when`` places an enqueue on it.
+    ``ends``: (place on the axis, layer) in order; the axis is host time or lines. ``when`` places an activity on it.
     ``iteration_of`` tells the iteration of an end's number. The first layer of a row of layers, which nothing bounds
     from below, reaches back to ``reach_back`` of its number.
     """
     queues: dict[int, list[int]] = {}
-    for position, enqueue in enumerate(placement.enqueues):
-        queues.setdefault(enqueue.queue, []).append(position)
+    for position, activity in enumerate(placement.activities):
+        queues.setdefault(activity.queue, []).append(position)
     done = dict.fromkeys(queues, 0)
     previous_end: int | None = None
     for number, (end, layer) in enumerate(ends):

@@ -1,8 +1,8 @@
-"""Fit printed layer times to the sequence of enqueues when nothing better tells (dvdt-ck.md 2.3 b).
+"""Fit printed layer times to the sequence of activities when nothing better tells (dvdt-ck.md 2.3 b).
 
-An iteration lies in [stamp - X ms, stamp]. Its enqueues are cut into consecutive runs, in execution order, so that
-every layer's printed time covers the host span of its run: not less than from its first to its last enqueue, not more
-than the room up to its neighbours, which layers without enqueues need too. Layers run one after another, so layer j
+An iteration lies in [stamp - X ms, stamp]. Its activities are cut into consecutive runs, in execution order, so that
+every layer's printed time covers the host span of its run: not less than from its first to its last activity, not more
+than the room up to its neighbours, which layers without activities need too. Layers run one after another, so layer j
 ends between the sum of the printed times up to j and that sum plus all the time that no layer claims: few cuts are
 possible at all, and the best sequence of them is found by dynamic programming. Printed times are means, so several
 iterations are folded into one before the cut.
@@ -31,14 +31,14 @@ CLOSE = 1.1
 STRAY = 1000
 """One part in so many of how far a cut lies from where evenly spread slack would have it: decides between equals."""
 MISFIT = 30
-"""Printed times that are off by more than one part in so many are not those of these enqueues."""
+"""Printed times that are off by more than one part in so many are not those of these activities."""
 MAX_STATES = 400
 MAX_WAYS = 3
 """Ways to the same cut that are followed: cheaper ones that end late, dearer ones that leave more room."""
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One iteration: its bounds on the host's clock and the positions of its enqueues."""
+    """One iteration: its bounds on the host's clock and the positions of its activities."""
 
     iteration: int
     start_ns: int
@@ -58,9 +58,9 @@ _State = tuple[float, int, int, int]
 
 
 class _Columns(msgspec.Struct, frozen=True, kw_only=True):
-    """Iterations folded: column c is the same enqueue of every iteration that has it.
+    """Iterations folded: column c is the same activity of every iteration that has it.
 
-    ``starts[c]``: the mean over iterations of when the first enqueue at or after c began, from the iteration's start;
+    ``starts[c]``: the mean over iterations of when the first activity at or after c began, from the iteration's start;
     ``ends[c]``: of when the last one before c ended (so both have one element more than there are columns).
     """
 
@@ -70,7 +70,7 @@ class _Columns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fit(placement: Placement, windows: Sequence[Window], order: Sequence[tuple[NetLayerSpec, Direction]]) -> Cut | None:
-    """Cut the windows' enqueues into the layers of ``order``; None when there is nothing to fit or it does not fit."""
+    """Cut the windows' activities into the layers of ``order``; None where nothing is to fit or it does not fit."""
     windows = [window for window in windows if window.positions]
     if not windows or not order:
         return None
@@ -98,12 +98,12 @@ def fit(placement: Placement, windows: Sequence[Window], order: Sequence[tuple[N
 
 def _fold(placement: Placement, windows: Sequence[Window]) -> _Columns | None:
     """Align every window with the last one: the first differs most (buffers are made, kernels compiled)."""
-    enqueues = placement.enqueues
+    activities = placement.activities
     base = windows[-1]
     columns: list[list[int]] = [[position] for position in base.positions]
-    keys = [signature(enqueues[position]) for position in base.positions]
+    keys = [signature(activities[position]) for position in base.positions]
     for window in windows[:-1]:
-        pairs = matches(keys, [signature(enqueues[position]) for position in window.positions])
+        pairs = matches(keys, [signature(activities[position]) for position in window.positions])
         if pairs is None:
             return None
         merged: list[list[int]] = []
@@ -115,7 +115,7 @@ def _fold(placement: Placement, windows: Sequence[Window]) -> _Columns | None:
             merged_keys += keys[done:i]
             for extra in range(place, window.positions.start + j):
                 merged.append([extra])
-                merged_keys.append(signature(enqueues[extra]))
+                merged_keys.append(signature(activities[extra]))
             if i < len(columns):
                 columns[i].append(window.positions.start + j)
                 merged.append(columns[i])
@@ -133,14 +133,14 @@ def _fold(placement: Placement, windows: Sequence[Window]) -> _Columns | None:
         starts[-1] += at
         for number in range(len(columns) - 1, -1, -1):
             if mine[number] >= 0:
-                enqueue = enqueues[mine[number]]
-                at = (enqueue.prepared_ns or enqueue.host_start_ns or window.start_ns) - window.start_ns
+                activity = activities[mine[number]]
+                at = (activity.prepared_ns or activity.host_start_ns or window.start_ns) - window.start_ns
             starts[number] += at
         at = 0
         for number, position in enumerate(mine):
             ends[number] += at
             if position >= 0:
-                at = (enqueues[position].host_end_ns or window.start_ns) - window.start_ns
+                at = (activities[position].host_end_ns or window.start_ns) - window.start_ns
         ends[-1] += at
     count = len(windows)
     return _Columns(members=columns, starts=[start // count for start in starts], ends=[end // count for end in ends])
@@ -151,7 +151,7 @@ def _earliest(columns: _Columns, first: int, last: int, printed: int, reach: int
     starts, ends = columns.starts, columns.ends
     begin = max(reach, ends[first])
     if first == last:
-        # A layer without enqueues must find room between its neighbours.
+        # A layer without activities must find room between its neighbours.
         end = begin + printed
         return max(0, end - starts[first] - NOISE_NS), min(end, max(begin, starts[first]))
     begin = max(begin, ends[last] - printed)

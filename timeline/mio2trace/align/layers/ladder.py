@@ -1,4 +1,4 @@
-"""Enqueues to layers: every kind of evidence in turn, strongest first (alignment.md; trace-contract.md 3)."""
+"""Activities to layers: every kind of evidence in turn, strongest first (alignment.md; trace-contract.md 3)."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from mio2trace.ops.operation import Operation
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
-    """Where every enqueue belongs: its layer and its operation; how the log's clock relates to the host's."""
+    """Where every activity belongs: its layer and its operation; how the log's clock relates to the host's."""
 
     placement: Placement
     links: Links
     clock: LogClock | None
 
 
-def place_enqueues(
+def place_activities(
     profile: Profile,
     logs: Sequence[FrameworkLog],
     operations: Sequence[Operation],
@@ -45,7 +45,7 @@ def place_enqueues(
     same_run: bool = False,
     keep_reasons: bool = False,
 ) -> Placed:
-    """Place every enqueue of ``profile`` in its layer and its operation, and relate the log's clock to the host's.
+    """Place every activity of ``profile`` in its layer and its operation, and relate the log's clock to the host's.
 
     ``same_run``: the buffers show that log and profile are of one run. Raises `InputError` when they cannot be of one
     run (unless ``by_order_alone``).
@@ -58,9 +58,9 @@ def place_enqueues(
     if not by_order_alone:
         attribution.clock = relate_clocks(profile, logs, attribution.marked, notes, same_run=same_run)
     if attribution.clock is not None:
-        attribution.times = host_times(profile.enqueues, notes)
+        attribution.times = host_times(profile.activities, notes)
 
-    # Lines of the log next to the enqueues, on one axis; where there is none, the operations' links may make one.
+    # Lines of the log next to the activities, on one axis; where there is none, the operations' links may make one.
     clock, times = attribution.clock, attribution.times
     axis = common_axis(profile, attribution.events, clock, times, without, notes)
     told = Evidence(logs=logs, axis=axis, clock=clock, times=times)
@@ -90,7 +90,7 @@ def _place_by_marks(attribution: Attribution) -> None:
         return
     net, notes, placement = attribution.net, attribution.notes, attribution.placement
     printed = sum(event.kind == "iteration" for event in attribution.events)
-    cuts = marks.cut(placement, attribution.profile.marks)
+    cuts = marks.cut(placement, attribution.profile.opencl.marks)
     grammar = marks.read_marks(cuts, net, attribution.iterations(), printed, notes)
     if grammar is not None:
         attribution.marked = marks.place_by_marks(placement, cuts, net, *grammar)

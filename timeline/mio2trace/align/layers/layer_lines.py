@@ -15,7 +15,7 @@ from mio2trace.model.log import Direction, LayerTime
 
 
 def place_by_layer_lines(attribution: Attribution, axis: Timeline) -> None:
-    """Cut the enqueues at the layer lines of each log whose stamps, or places in the file, bound its layers."""
+    """Cut the activities at the layer lines of each log whose stamps, or places in the file, bound its layers."""
     by = axis.evidence
     if by in attribution.without:
         return

@@ -1,8 +1,8 @@
-"""Caffe's OpenCL timer writes marks into the profile; cut there, every layer has its true enqueues (dvdt-ck.md 2.3a).
+"""Caffe's OpenCL timer writes marks into the profile; cut there, every layer has its true activities (dvdt-ck.md 2.3a).
 
 ``total.start``; per iteration ``iter.start, forward.start, (layer.start, layer.stop) x n, forward.stop,
 [backward.start, (layer.start, layer.stop) x n, backward.stop,] iter.stop``; ``total.stop``. Between two layers nothing
-is enqueued: a cut that leaves enqueues there is not the true one.
+is enqueued: a cut that leaves activities there is not the true one.
 """
 
 from __future__ import annotations
@@ -46,30 +46,32 @@ class Marked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cuts(msgspec.Struct, frozen=True, kw_only=True):
-    """The marks, and for each the number of enqueues before it."""
+    """The marks, and for each the number of activities before it."""
 
     marks: Sequence[TimerMark]
     before: list[int]
-    enqueues: int
+    activities: int
 
     def between(self, first: int, last: int) -> range:
-        """The enqueues from one mark to another; marks that a killed run lacks are as if at its end."""
+        """The activities from one mark to another; marks that a killed run lacks are as if at its end."""
         before, count = self.before, len(self.before)
-        return range(before[first] if first < count else self.enqueues, before[last] if last < count else self.enqueues)
+        return range(
+            before[first] if first < count else self.activities, before[last] if last < count else self.activities
+        )
 
 
 def cut(placement: Placement, marks: Sequence[TimerMark]) -> Cuts:
     """Both are in call order: one walk along the two."""
-    calls = placement.call_indexes
+    calls = placement.numbers
     count = len(calls)
     before = []
     position = 0
     for mark in marks:
-        call = mark.call_index
+        call = mark.number
         while position < count and calls[position] < call:
             position += 1
         before.append(position)
-    return Cuts(marks=marks, before=before, enqueues=count)
+    return Cuts(marks=marks, before=before, activities=count)
 
 
 class _Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,10 +148,10 @@ def _is_sound(cuts: Cuts, net: Net, grammar: Grammar, iterations: int) -> bool:
 
 
 def enqueued_between(cuts: Cuts, net: Net, grammar: Grammar, iterations: int) -> int:
-    """How many enqueues of the iterations lie in none of their layers (or passes where layers have no marks)."""
+    """How many activities of the iterations lie in none of their layers (or passes where layers have no marks)."""
     layout = _layout(net, grammar)
     spans = [(at, at + 1) for _, _, at in layout.layers] or [(at, stop) for _, at, stop in layout.passes]
-    before = [*cuts.before, *[cuts.enqueues] * grammar.per_iteration]
+    before = [*cuts.before, *[cuts.activities] * grammar.per_iteration]
     between = 0
     for start in _starts(cuts, grammar, iterations):
         inside = sum([before[start + stop] - before[start + at] for at, stop in spans])
@@ -180,7 +182,7 @@ def _off_printed(marks: Sequence[TimerMark], net: Net, grammar: Grammar, iterati
 
 
 def place_by_marks(placement: Placement, cuts: Cuts, net: Net, grammar: Grammar, iterations: int) -> Marked:
-    """Cut the enqueues at the marks, and give every layer its host span.
+    """Cut the activities at the marks, and give every layer its host span.
 
     An iteration in which the run was killed is cut as far as its marks go: what follows the last one is of the layer
     that it opened.

@@ -1,4 +1,4 @@
-"""Where each enqueue belongs: its pass, its layer, the evidence. Filled by the steps of `layers`, strongest first."""
+"""Where each activity belongs: its pass, its layer, the evidence. Filled by the steps of `layers`, strongest first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from mio2trace.model.log import Direction
-from mio2trace.model.profile import Enqueue
+from mio2trace.model.profile import Activity
 
 Phase = Literal["setup", "warm-up", "iteration"]
 
@@ -60,16 +60,16 @@ class LayerRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Placement:
-    """The growing answer: ``run_of[i]`` and ``pass_of[i]`` for enqueue i (`NONE` when unknown), with its evidence."""
+    """The growing answer: ``run_of[i]`` and ``pass_of[i]`` for activity i (`NONE` when unknown), with its evidence."""
 
-    def __init__(self, enqueues: Sequence[Enqueue]) -> None:
-        self.enqueues = enqueues
-        self.call_indexes = [enqueue.call_index for enqueue in enqueues]
+    def __init__(self, activities: Sequence[Activity]) -> None:
+        self.activities = activities
+        self.numbers = [activity.number for activity in activities]
         self.passes: list[Pass] = []
         self.runs: list[LayerRun] = []
-        self.pass_of = [NONE] * len(enqueues)
-        self.run_of = [NONE] * len(enqueues)
-        self.by = [""] * len(enqueues)
+        self.pass_of = [NONE] * len(activities)
+        self.run_of = [NONE] * len(activities)
+        self.by = [""] * len(activities)
         self.unsure: set[int] = set()
         self.contradictions: Counter[str] = Counter()
         self._pass_ids: dict[Pass, int] = {}
@@ -88,7 +88,7 @@ class Placement:
         return len(self.runs) - 1
 
     def place(self, positions: Iterable[int], run: int, by: str, *, sure: bool = True) -> None:
-        """Put enqueues into a layer's run. A stronger link stays; where it says otherwise, that is counted."""
+        """Put activities into a layer's run. A stronger link stays; where it says otherwise, that is counted."""
         pass_ = self.runs[run].pass_
         for position in positions:
             held = self.run_of[position]
@@ -102,7 +102,7 @@ class Placement:
                 self.contradictions[f"{by} against {self.by[position]}"] += 1
 
     def place_in_pass(self, positions: Iterable[int], pass_: int) -> None:
-        """Put enqueues that are in no pass yet into one."""
+        """Put activities that are in no pass yet into one."""
         for position in positions:
             if self.pass_of[position] == NONE:
                 self.pass_of[position] = pass_

@@ -10,7 +10,7 @@ from mio2trace.align.layers.placement import NONE, Placement
 from mio2trace.align.sequences import matches
 from mio2trace.kernels import KernelFact
 from mio2trace.model.log import Direction
-from mio2trace.model.profile import Enqueue
+from mio2trace.model.profile import Activity
 
 BY = "recurrence"
 
@@ -20,18 +20,23 @@ HOST_LAYER_NS = 1_000_000
 """A layer that launches nothing and takes this long computes on the host; below, it hardly does anything."""
 
 
-def signature(enqueue: Enqueue) -> Hashable:
-    """What stays the same when an enqueue comes again: name, sizes and scalar arguments, not the buffers."""
-    if enqueue.kind != "kernel":
-        return enqueue.kind, enqueue.size_bytes
-    return enqueue.name, enqueue.gws, enqueue.lws, tuple([a for a in enqueue.arguments if len(a) <= 8])
+def signature(activity: Activity) -> Hashable:
+    """What stays the same when an activity comes again: name, sizes and scalar arguments, not the buffers."""
+    if activity.kind != "kernel":
+        return activity.kind, activity.route, activity.size_bytes
+    return (
+        activity.name,
+        activity.grid,
+        activity.workgroup,
+        tuple([a for a in activity.opencl.arguments if len(a) <= 8]),
+    )
 
 
 def is_filler(position: int, placement: Placement, facts: Mapping[int, KernelFact]) -> bool:
-    """Whether an enqueue only prepares memory: a write, or a kernel that fills a buffer."""
-    enqueue = placement.enqueues[position]
-    if enqueue.kind != "kernel":
-        return enqueue.kind == "write"
+    """Whether an activity only prepares memory: a write, or a kernel that fills a buffer."""
+    activity = placement.activities[position]
+    if activity.kind != "kernel":
+        return activity.route == "host to device"
     fact = facts.get(position)
     return fact is not None and fact.role == "fill"
 
@@ -52,8 +57,8 @@ def place_by_recurrence(
     it may be that layer's and is not sure; it goes there if the host was busy between it and the kernel. Neither is it
     sure where a kernel of another layer is missing in between.
     """
-    enqueues = placement.enqueues
-    ones, others = [signature(enqueues[i]) for i in reference], [signature(enqueues[i]) for i in target]
+    activities = placement.activities
+    ones, others = [signature(activities[i]) for i in reference], [signature(activities[i]) for i in target]
     pairs = matches(ones, others)
     if pairs is None:
         return
@@ -75,13 +80,13 @@ def place_by_recurrence(
     next_begin: int | None = None
     host_layer: LayerKey | None = None
     for position in reversed(target):
-        enqueue = enqueues[position]
+        activity = activities[position]
         if position not in matched and is_filler(position, placement, facts):
             if following is not None:
                 before = _layer_on_host(following, unlaunched)
                 if before is not None:
                     unsure.add(position)
-                    if host_layer is None and _busy(enqueue.host_end_ns, next_begin, unlaunched[before]):
+                    if host_layer is None and _busy(activity.host_end_ns, next_begin, unlaunched[before]):
                         host_layer = before
                 layer_of[position] = host_layer or following
                 if following_unsure:
@@ -90,7 +95,7 @@ def place_by_recurrence(
             # A kernel without a layer is the program's own: what prepares it is no layer's either.
             following, host_layer = layer_of.get(position), None
             following_unsure = position in unsure or position in after_missing
-        next_begin = enqueue.prepared_ns or enqueue.host_start_ns
+        next_begin = activity.prepared_ns or activity.host_start_ns
     for position in target:
         key = layer_of.get(position)
         if key is not None:
@@ -120,5 +125,5 @@ def _layer_on_host(following: LayerKey, unlaunched: Mapping[LayerKey, int]) -> L
 
 
 def _busy(done_ns: int | None, next_ns: int | None, printed_ns: int) -> bool:
-    """Whether the host did something worth an eighth of the layer's printed mean between two enqueues."""
+    """Whether the host did something worth an eighth of the layer's printed mean between two activities."""
     return done_ns is not None and next_ns is not None and 8 * (next_ns - done_ns) >= printed_ns

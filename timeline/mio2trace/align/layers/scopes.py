@@ -2,7 +2,7 @@
 
 An op's execution on a GPU device is the host's time in the op's code: what the host enqueues meanwhile is the op's, if
 no other op runs at that moment. Both stamps are the host's wall clock. The profile has no threads: where ops of
-different layers run at once, an enqueue may be of any of them, and is not attributed.
+different layers run at once, an activity may be of any of them, and is not attributed.
 """
 
 from __future__ import annotations
@@ -94,17 +94,17 @@ def place_by_scopes(
 ) -> Net | None:
     """Put the kernels of ``profile`` into the layers of TensorFlow's scopes; the net that these make.
 
-    Step N of a profile is iteration N + 1. None, with a note, where nothing can be told: no host times of enqueues, no
-    op on a GPU, no layer's name, or stamps that do not meet. Copies are left alone: other threads than the op's enqueue
+    Step N of a profile is iteration N + 1. None, with a note, where nothing can be told: no host times, no op on a
+    GPU, no layer's name, or stamps that do not meet. Copies are left alone: other threads than the op's enqueue
     them, too.
     """
     net, ops = _layers(placement, tf_profiles, notes)
     if not ops:
         notes.add("TensorFlow's profile names no layer of an op on a GPU: its scopes are no layers of the kernels")
         return None
-    times = [(e.host_start_ns, position) for position, e in enumerate(profile.enqueues)
+    times = [(e.host_start_ns, position) for position, e in enumerate(profile.activities)
              if e.kind == "kernel" and e.host_start_ns is not None]  # fmt: skip
-    without_times = sum(e.kind == "kernel" for e in profile.enqueues) - len(times)
+    without_times = sum(e.kind == "kernel" for e in profile.activities) - len(times)
     placed = between = 0
     running: list[tuple[int, int]] = []
     runs: Counter[int] = Counter()
@@ -175,7 +175,7 @@ def _layers(placement: Placement, tf_profiles: Sequence[TfProfile], notes: Notes
 
 
 def _on_gpus(profile: TfProfile) -> Iterator[tuple[int, int, tuple[str, Direction] | None, int]]:
-    """(start, end, layer, step) of each op's code on the host for a GPU: a CPU's op enqueues nothing."""
+    """(start, end, layer, step) of each op's code on the host for a GPU: a CPU's op activities nothing."""
     for node in profile.nodes:
         layer = layer_of(node.name)
         for step in node.steps:

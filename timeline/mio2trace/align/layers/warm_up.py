@@ -20,7 +20,7 @@ def place_before_iterations(attribution: Attribution, axis: Timeline | None) -> 
     """Give what runs before iteration 1 to the warm-up, its layers and set-up, as far as lines or likeness tell."""
     placement = attribution.placement
     first_iteration = next(
-        (i for i, pass_ in enumerate(placement.pass_of) if pass_ != NONE), len(attribution.profile.enqueues)
+        (i for i, pass_ in enumerate(placement.pass_of) if pass_ != NONE), len(attribution.profile.activities)
     )
     begins = _benchmark_begins(attribution, axis)
     if begins is not None:
@@ -47,7 +47,7 @@ def place_before_iterations(attribution: Attribution, axis: Timeline | None) -> 
 
 
 def _benchmark_begins(attribution: Attribution, axis: Timeline | None) -> int | None:
-    """The first enqueue after the line that begins the benchmark; None where that line has no place."""
+    """The first activity after the line that begins the benchmark; None where that line has no place."""
     if axis is None:
         return None
     places = [
@@ -59,7 +59,7 @@ def _benchmark_begins(attribution: Attribution, axis: Timeline | None) -> int | 
 
 
 def _bounded(attribution: Attribution, axis: Timeline | None, limit: int) -> dict[Direction, range]:
-    """The warm-up's enqueues by direction, as the log's lines bound them; none where lines of it are lost."""
+    """The warm-up's activities by direction, as the log's lines bound them; none where lines of it are lost."""
     if axis is not None:
         places = {
             event.kind: place
@@ -81,7 +81,7 @@ def _bounded(attribution: Attribution, axis: Timeline | None, limit: int) -> dic
 
 
 def _is_vague(attribution: Attribution, positions: range) -> bool:
-    """Whether enqueues without host times stand at a stretch's ends, so that more or fewer may be in it."""
+    """Whether activities without host times stand at a stretch's ends, so that more or fewer may be in it."""
     edges = {positions.start - 1, positions.start, positions.stop - 1, positions.stop}
     return attribution.times is not None and not edges.isdisjoint(attribution.times.unknown)
 
@@ -94,9 +94,9 @@ def _place_by_ended_lines(
     pass_: int,
     reference: Sequence[int],
 ) -> None:
-    """``debug_info`` lines in the warm-up: a layer's enqueues lie before its first line, after the line before it.
+    """``debug_info`` lines in the warm-up: a layer's activities lie before its first line, after the line before it.
 
-    The lines themselves run kernels (absolute sums, reads), before they are printed: which enqueues are the layer's
+    The lines themselves run kernels (absolute sums, reads), before they are printed: which activities are the layer's
     own is told by iteration 1.
     """
     if axis is None or axis.evidence in attribution.without or not reference:
@@ -126,15 +126,15 @@ def _place_by_ended_lines(
 
 def _place_by_likeness(attribution: Attribution, limit: int) -> None:
     """Without the log's lines: what runs before iteration 1 is its warm-up if it runs most of what that runs."""
-    enqueues, placement = attribution.profile.enqueues, attribution.placement
+    activities, placement = attribution.profile.activities, attribution.placement
     forward = attribution.reference("forward")
-    if recurrence.BY in attribution.without or not forward or limit >= len(enqueues):
+    if recurrence.BY in attribution.without or not forward or limit >= len(activities):
         return
     if placement.iteration_of(forward[0]) != 1 or not attribution.net.is_whole:
         return  # an iteration that the log lost may come before it
     reference = [*forward, *attribution.reference("backward")]
     pairs = matches(
-        [recurrence.signature(enqueues[i]) for i in reference], [recurrence.signature(e) for e in enqueues[:limit]]
+        [recurrence.signature(activities[i]) for i in reference], [recurrence.signature(e) for e in activities[:limit]]
     )
     if pairs is None or 2 * len(pairs) < len(forward):
         return

@@ -25,13 +25,13 @@ def link_operations(
     keep: bool = False,
 ) -> Links:
     """Give each kernel to the operation that launched it, or to none. ``keep`` holds on to what told it."""
-    links = Links(profile.enqueues, operations)
+    links = Links(profile.activities, operations)
     if not operations:
         return links
     streams: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for position, enqueue in enumerate(profile.enqueues):
-        if enqueue.kind == "kernel":
-            streams[enqueue.thread, enqueue.queue].append(position)
+    for position, activity in enumerate(profile.activities):
+        if activity.kind == "kernel":
+            streams[activity.thread, activity.queue].append(position)
     of_stream = of_streams(profile, streams, operations, without)
     claims = Counter(operation.index for found in of_stream.values() for operation in found)
     shared = frozenset(index for index, count in claims.items() if count > 1)

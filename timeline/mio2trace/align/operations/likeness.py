@@ -17,7 +17,7 @@ from mio2trace.kernels import KernelFact
 from mio2trace.kernels.facts import number
 from mio2trace.kernels.names import KernelName, kernel_name
 from mio2trace.model.gemm import Gemm
-from mio2trace.model.profile import Enqueue, Profile, Size3
+from mio2trace.model.profile import Activity, Profile, Size3
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.values import pointer
 
@@ -79,7 +79,7 @@ FIRST_ADDRESS = 1 << 16
 
 
 class Known(msgspec.Struct, frozen=True, gc=False):
-    """What all enqueues of one name, size, program and GEMM have in common."""
+    """What all activities of one name, size, program and GEMM have in common."""
 
     name: KernelName | None
     library: bool
@@ -114,11 +114,11 @@ class Likeness:
         self._buffers = "buffers" not in without
         self._launches = "launch line" not in without
         self._names = "name and sizes" not in without
-        self._programs = profile.programs
+        self._programs = profile.opencl.programs
         self._numbers: dict[object, tuple[frozenset[int], bool | None, bool]] = {}
         self._known: dict[object, int] = {}
         self.known: list[Known] = []
-        made = Counter(address for buffer in profile.buffers if (address := pointer(buffer.handle)))
+        made = Counter(address for buffer in profile.opencl.buffers if (address := pointer(buffer.handle)))
         self._recycled = {handle for handle, count in made.items() if count > 1}
         self._foreign = FOREIGN_BUFFER if made else FOREIGN_IN_DOUBT
         self.pointers: list[frozenset[int]] = []
@@ -156,16 +156,16 @@ class Likeness:
         role_before = ""
         convolved = False
         for position in positions:
-            enqueue = profile.enqueues[position]
-            self._kind.append(self._kind_of(enqueue, facts.get(position)))
-            arguments = enqueue.arguments
+            activity = profile.activities[position]
+            self._kind.append(self._kind_of(activity, facts.get(position)))
+            arguments = activity.opencl.arguments
             known = held.get(id(arguments))
             if known is None:
                 own = buffers_among(arguments)
                 known = held[id(arguments)] = self._every.intersection(own), own
             role = self.known[self._kind[-1]].role
             self._handles.append(known[0])
-            self._written.append(known[1][-1] if known[1] and _WRITES_LAST.match(enqueue.name) else 0)
+            self._written.append(known[1][-1] if known[1] and _WRITES_LAST.match(activity.name) else 0)
             name = self.known[self._kind[-1]].name
             convolves = name is not None and (not name.primitives or "conv" in name.primitives)
             self._read.append(known[1][0] if known[1] and role in ("im2col", "subsample", "transpose") else 0)
@@ -209,25 +209,26 @@ class Likeness:
         """Operations that differ in their place and buffers only have one class."""
         return self._class_of_operation[index]
 
-    def _kind_of(self, enqueue: Enqueue, fact: KernelFact | None) -> int:
-        name = kernel_name(enqueue.name)
+    def _kind_of(self, activity: Activity, fact: KernelFact | None) -> int:
+        name = kernel_name(activity.name)
         if name is not None and not name.miopen:
             name = None
         sized = name is not None and (name.algorithm != "Gemm" or name.role != "main")
         key = (
-            enqueue.name, enqueue.gws, enqueue.lws, enqueue.program, id(fact) if fact is not None else 0,
-            _integers(enqueue.arguments) if sized else (),
+            activity.name, activity.grid, activity.workgroup, activity.opencl.program,
+            id(fact) if fact is not None else 0,
+            _integers(activity.opencl.arguments) if sized else (),
         )  # fmt: skip
         number = self._known.get(key)
         if number is None:
-            numbers, forward, library = self._stated(enqueue, sized)
+            numbers, forward, library = self._stated(activity, sized)
             number = self._known[key] = len(self.known)
             self.known.append(
                 Known(
                     name=name,
                     library=library or name is not None,
                     gemm=fact.gemm if fact is not None else None,
-                    launch=(enqueue.name, enqueue.gws),
+                    launch=(activity.name, activity.grid),
                     numbers=numbers,
                     forward=forward,
                     role=name.role if name is not None else "",
@@ -235,9 +236,9 @@ class Likeness:
             )
         return number
 
-    def _stated(self, enqueue: Enqueue, sized: bool) -> tuple[frozenset[int], bool | None, bool]:
+    def _stated(self, activity: Activity, sized: bool) -> tuple[frozenset[int], bool | None, bool]:
         """Numbers among build options and arguments, the direction that an option states, whether it is MIOpen's."""
-        options = self._programs[enqueue.program].options if enqueue.program is not None else ""
+        options = self._programs[activity.opencl.program].options if activity.opencl.program is not None else ""
         found = self._numbers.get(options)
         if found is None:
             macros = _MACRO.findall(options)
@@ -246,7 +247,7 @@ class Likeness:
             found = self._numbers[options] = numbers, forward, _LIBRARY.search(options) is not None
         if not sized:
             return frozenset(), found[1], found[2]
-        return found[0] | set(_integers(enqueue.arguments)), found[1], found[2]
+        return found[0] | set(_integers(activity.opencl.arguments)), found[1], found[2]
 
     # Pairs
 

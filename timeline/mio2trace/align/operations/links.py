@@ -1,4 +1,4 @@
-"""The answer: which operation each enqueue belongs to, by which evidence, and how sure that is."""
+"""The answer: which operation each activity belongs to, by which evidence, and how sure that is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mio2trace.align.clocks.axis import Timeline
 from mio2trace.align.layers.placement import NONE, Placement
 from mio2trace.align.operations.paths import OUTSIDE
 from mio2trace.kernels.names import kernel_name
-from mio2trace.model.profile import Enqueue
+from mio2trace.model.profile import Activity
 from mio2trace.ops.operation import Operation
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ BY_OPERATION = "by operation"
 
 
 class Links:
-    """The answer: ``operation_of[i]`` for enqueue i (an index, `OUTSIDE` for none) with its evidence."""
+    """The answer: ``operation_of[i]`` for activity i (an index, `OUTSIDE` for none) with its evidence."""
 
-    def __init__(self, enqueues: Sequence[Enqueue], operations: Sequence[Operation]) -> None:
+    def __init__(self, activities: Sequence[Activity], operations: Sequence[Operation]) -> None:
         self.operations = tuple(operations)
-        self.operation_of = [OUTSIDE] * len(enqueues)
-        self.by = [""] * len(enqueues)
-        self._names = [enqueue.name for enqueue in enqueues]
+        self.operation_of = [OUTSIDE] * len(activities)
+        self.by = [""] * len(activities)
+        self._names = [activity.name for activity in activities]
         self.unsure: set[int] = set()
         self.contradictions: Counter[str] = Counter()
         self.streams: list[Stream] = []
@@ -78,7 +78,7 @@ class Links:
 
     @property
     def found(self) -> bool:
-        """Whether any enqueue has an operation."""
+        """Whether any activity has an operation."""
         return any(index != OUTSIDE for index in self.operation_of)
 
     def only_main(self) -> dict[int, int]:
@@ -96,7 +96,7 @@ class Links:
         return {position: index for index, position in mains.items() if index not in several}
 
     def kernels_of(self) -> dict[int, list[int]]:
-        """Positions of each operation's enqueues, in call order."""
+        """Positions of each operation's activities, in call order."""
         found: dict[int, list[int]] = defaultdict(list)
         for position, index in enumerate(self.operation_of):
             if index != OUTSIDE:
@@ -105,7 +105,7 @@ class Links:
 
 
 def line_axis(links: Links) -> Timeline | None:
-    """Where no clock relates log and profile: the lines of the log, each enqueue at its operation's."""
+    """Where no clock relates log and profile: the lines of the log, each activity at its operation's."""
     if not links.operations or all(index == OUTSIDE for index in links.operation_of):
         return None
     source = links.operations[0].source

@@ -19,10 +19,10 @@ ENOUGH_BUFFERS, MOST_BUFFERS = 6, 10_000
 def same_process(profile: Profile, operations: Sequence[Operation]) -> bool | None:
     """Whether the log's buffers are the profile's; None where too few are named to tell."""
     held: set[int] = set()
-    for enqueue in profile.enqueues:
-        name = kernel_name(enqueue.name) if enqueue.kind == "kernel" else None
+    for activity in profile.activities:
+        name = kernel_name(activity.name) if activity.kind == "kernel" else None
         if name is not None and name.miopen:
-            held.update(buffers_among(enqueue.arguments))
+            held.update(buffers_among(activity.opencl.arguments))
             if len(held) >= MOST_BUFFERS:
                 break
     named: set[int] = set()
@@ -50,7 +50,7 @@ def of_streams(
         held[key] = set()
         if "buffers" not in without:
             for position in positions:
-                held[key].update(buffers_among(profile.enqueues[position].arguments))
+                held[key].update(buffers_among(profile.activities[position].opencl.arguments))
     owner: list[tuple[int, int] | None] = []
     votes: dict[int | None, Counter[tuple[int, int]]] = {}
     for operation in operations:

@@ -56,8 +56,8 @@ def learn(stream: Stream, links: Links) -> None:
 
 
 def _row(stream: Stream, positions: Sequence[int]) -> _Row:
-    enqueues = stream.profile.enqueues
-    return tuple((enqueues[position].name, enqueues[position].gws) for position in positions)
+    activities = stream.profile.activities
+    return tuple((activities[position].name, activities[position].grid) for position in positions)
 
 
 def _has_too_many(stream: Stream, place: int, positions: Sequence[int]) -> bool:
@@ -67,7 +67,7 @@ def _has_too_many(stream: Stream, place: int, positions: Sequence[int]) -> bool:
         return False
     mains = 0
     for position in positions:
-        name = kernel_name(stream.profile.enqueues[position].name)
+        name = kernel_name(stream.profile.activities[position].name)
         mains += name is not None and name.algorithm == "Gemm" and name.role == "main"
     return mains > max(1, operation.input[0]) * (operation.groups or 1)
 

@@ -69,7 +69,7 @@ class Stream:
     def _windows(self, evidence: Evidence) -> places.Windows:
         found: places.Windows | None = None
         if evidence.axis is not None and "position" not in self.without:
-            found = places.by_lines(self.positions, self.profile.enqueues, self.operations, evidence.axis)
+            found = places.by_lines(self.positions, self.profile.activities, self.operations, evidence.axis)
         if found is None and "boundary stamps" not in self.without:
             found = places.by_stamps(
                 self.positions, self.operations, evidence.logs, evidence.clock, evidence.times, self.slack

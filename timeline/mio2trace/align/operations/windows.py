@@ -1,6 +1,6 @@
 """Where in the profile each operation can lie: its entry's place among the log's stamped lines, or in a shared file.
 
-An entry is printed when its call begins, between two lines with stamps: so what it enqueues is called after the first
+An entry is printed when its call begins, between two lines with stamps: so what it activities is called after the first
 one and, on a host that runs one thread, before the second. Blocks and entries in one file need no stamps.
 """
 
@@ -15,7 +15,7 @@ import msgspec
 from mio2trace.align.clocks.axis import HostTimes, Timeline
 from mio2trace.align.clocks.fit import STAMP_NS, LogClock
 from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent
-from mio2trace.model.profile import Enqueue
+from mio2trace.model.profile import Activity
 from mio2trace.ops.operation import Operation
 
 NEVER = 1 << 63
@@ -40,14 +40,14 @@ def everywhere(kernels: int, operations: int) -> Windows:
 
 
 def by_lines(
-    positions: Sequence[int], enqueues: Sequence[Enqueue], operations: Sequence[Operation], axis: Timeline
+    positions: Sequence[int], activities: Sequence[Activity], operations: Sequence[Operation], axis: Timeline
 ) -> Windows | None:
     """Blocks and entries of one file in order of execution: a kernel's operation is the last one that was entered."""
     if not axis.by_line or not operations:
         return None
     threads = {operation.thread for operation in operations}
     begins = [operation.line for operation in operations]
-    last = [bisect_right(begins, enqueues[position].line) - 1 for position in positions]
+    last = [bisect_right(begins, activities[position].line) - 1 for position in positions]
     first = list(last)
     if len(threads) > 1:
         # Threads print between each other: the last one entered by each of them.

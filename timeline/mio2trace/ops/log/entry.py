@@ -7,7 +7,7 @@ from itertools import compress
 
 import msgspec
 
-from mio2trace.model.miopen import Call, parse_params
+from mio2trace.model.miopen import LoggedCall, parse_params
 from mio2trace.ops import values
 from mio2trace.ops.operation import Parameters
 from mio2trace.ops.problem import Problem
@@ -35,7 +35,7 @@ class Stated(msgspec.Struct, frozen=True):
     parameters: Parameters
 
 
-def stated(call: Call) -> Stated:
+def stated(call: LoggedCall) -> Stated:
     """What entries of one call state; entries that differ in their buffers only share one problem object."""
     return _stated(call.api, call.template)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mio2trace.model.miopen import Call, Command, Entry, Message
+from mio2trace.model.miopen import Command, Entry, LoggedCall, Message
 from mio2trace.ops.log.entry import stated
 from mio2trace.ops.log.state import State
 from mio2trace.ops.operation import GemmCall, Launch, Operation
@@ -131,7 +131,7 @@ class Repeats:
         self._pending = (at, state.told)
         return at
 
-    def _is_start(self, call: Call) -> bool:
+    def _is_start(self, call: LoggedCall) -> bool:
         """Whether entries of a call begin an operation."""
         if id(call) in self._starts:
             return True

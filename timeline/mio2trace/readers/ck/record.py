@@ -109,7 +109,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     if bytes(run.dvdt_prof)[:1] == b"[":
         place = f"{source.name}: {path}.dvdt_prof"
         profile = read_array([bytes(run.dvdt_prof)], source.index, place, options, notes)
-        if profile.calls:
+        if profile.records:
             records.append(profile)
     if bytes(run.execution_time_list_opencl)[:1] == b"[" and not records:
         notes.add("kernel times without a time line (execution_time_list_opencl) not drawn", source.name)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from mio2trace.model.log import LocalTime
-from mio2trace.model.miopen import Call, Command, Entry, Message, cut_addresses
+from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, cut_addresses
 from mio2trace.readers.miopen.lines import KEY, type_and_shape
 
 INTERN = 1 << 13  # texts of each kind kept for sharing
@@ -36,7 +36,7 @@ class Unit(msgspec.Struct):
     thread: int | None
     lines: int = 1
     cut: Callable[[bytes, int], tuple[bytes, ...]] | None = None
-    call: Call | None = None
+    call: LoggedCall | None = None
     command: Command | None = None
     message: Message | None = None
     shape: bytes = b""
@@ -80,11 +80,11 @@ class Collected:
         self.last_key = ""
         self.types: dict[bytes, bytes] = {}
         """The type last given to a shape, both as logged."""
-        self._calls: dict[Call, Call] = {}
+        self._calls: dict[LoggedCall, LoggedCall] = {}
 
-    def call(self, header: Header, template: bytes, lines: int, complete: bool) -> Call:
+    def call(self, header: Header, template: bytes, lines: int, complete: bool) -> LoggedCall:
         """The object that equal calls share."""
-        call = Call(
+        call = LoggedCall(
             source=self.source,
             api=header.api,
             template=template,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from mio2trace.model.miopen import Call, Command, Entry, Message, cut_addresses
+from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, cut_addresses
 from mio2trace.readers.miopen.lines import MAX_PARAMS, PREFIX, type_and_shape
 from mio2trace.readers.miopen.records import INTERN, NO_PREFIX, Collected, Header, Unit, key_of
 
@@ -42,7 +42,7 @@ class _Run(msgspec.Struct):
     lines: int
     prefixed: bool
     thread: int | None
-    steps: tuple[tuple[int, Call | None, int, int, Unit], ...]
+    steps: tuple[tuple[int, LoggedCall | None, int, int, Unit], ...]
     sets: tuple[tuple[bytes, bytes], ...]
     bare: bool
     taken: int = 0
@@ -237,7 +237,7 @@ class Replay:
             return
         pieces: list[bytes] = [b""]
         digits: list[int] = []
-        steps: list[tuple[int, Call | None, int, int, Unit]] = []
+        steps: list[tuple[int, LoggedCall | None, int, int, Unit]] = []
         sets: dict[bytes, bytes] = {}
         offset = 0
         for unit in units:

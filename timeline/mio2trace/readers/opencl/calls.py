@@ -12,7 +12,22 @@ from typing import Any, Literal
 
 import msgspec
 
-from mio2trace.model.profile import BufferCreated, Enqueue, HostCall, Profile, Program, Queue, TimerMark
+from mio2trace.model.profile import (
+    NOT_OPENCL,
+    Activity,
+    BufferCreated,
+    Device,
+    OpenCl,
+    OpenClLaunch,
+    Process,
+    Profile,
+    Program,
+    Queue,
+    Size3,
+    Thread,
+    TimerMark,
+)
+from mio2trace.model.profile import Call as HostCall
 from mio2trace.notes import Notes
 
 MAX_ARGUMENTS = 1024
@@ -22,6 +37,8 @@ UNKNOWN_ERROR = -1
 """What create calls log when the program did not ask for the error (dvdt-ck.md 1.2)."""
 NO_COUNT = 0xFFFFFFFF
 NULL = ("", "(nil)")
+LAUNCH = "clEnqueueNDRangeKernel"
+COPIES = {"read buffer": "device to host", "write buffer": "host to device"}
 TEST_BUILD_EPOCH = "1970-01-01 "
 
 
@@ -187,10 +204,11 @@ class ProfileFolder:
         self._devices: dict[str, int] = {}
         self._programs: list[Program] = []
         self._program_of: dict[str, int] = {}
-        self._enqueues: list[Enqueue] = []
-        self._host_calls: list[HostCall] = []
+        self._activities: list[Activity] = []
+        self._other_calls: list[HostCall] = []
         self._buffers: list[BufferCreated] = []
-        self._interned: dict[Any, Any] = {}
+        self._interned: dict[Any, Any] = {word: word for word in (LAUNCH, *COPIES, *COPIES.values())}
+        self._launches: dict[tuple[str, int | None, tuple[str, ...], Size3 | None], OpenClLaunch] = {}
         self._seconds: dict[str, int] = {}
         self._cut_pointers = False
 
@@ -246,13 +264,15 @@ class ProfileFolder:
             self._notes.remark("profile made by dv/dt's offline parser: pointers are cut, joined by order", self._place)
         return Profile(
             source=self._source,
-            calls=self._calls,
+            records=self._calls,
+            activities=tuple(self._activities),
+            other_calls=tuple(self._other_calls),
             queues=tuple(self._queues.values()),
-            programs=tuple(self._programs),
-            enqueues=tuple(self._enqueues),
-            host_calls=tuple(self._host_calls),
-            buffers=tuple(self._buffers),
-            marks=self._marks(),
+            devices=tuple(Device(index=number) for number in range(len(self._devices))),
+            threads=(Thread(index=0),),
+            processes=(Process(index=0),),
+            calls_wait=True,
+            opencl=OpenCl(programs=tuple(self._programs), buffers=tuple(self._buffers), marks=self._marks()),
             interleaved=interleaved,
         )
 
@@ -265,7 +285,7 @@ class ProfileFolder:
         )
         if len(best) < 2:
             return ()
-        return tuple(TimerMark(call_index=index, line=line, host_ns=host_ns) for index, line, host_ns in best)
+        return tuple(TimerMark(number=index, line=line, host_ns=host_ns) for index, line, host_ns in best)
 
     def _other(self, call: Call | LostCall, index: int, line: int) -> None:
         if isinstance(call, LostCall):
@@ -288,7 +308,7 @@ class ProfileFolder:
                 return
             self._buffers.append(
                 BufferCreated(
-                    call_index=index,
+                    number=index,
                     line=line,
                     handle=self._interned.setdefault(handle, handle),
                     size_bytes=self._bytes(call.size, index),
@@ -303,7 +323,7 @@ class ProfileFolder:
             self._programs.append(
                 Program(
                     index=len(self._programs),
-                    call_index=index,
+                    number=index,
                     handle=call.program,
                     source=self._interned.setdefault(source, source),
                 )
@@ -321,13 +341,14 @@ class ProfileFolder:
             self._programs[position] = msgspec.structs.replace(self._programs[position], **changes)
 
     def _keep_call(self, name: str, stamps: Began | None, index: int, line: int) -> None:
-        self._host_calls.append(
+        self._other_calls.append(
             HostCall(
-                call_index=index,
-                line=line,
-                name=name,
-                start_ns=self._host(stamps.start) if stamps else None,
-                end_ns=self._host(stamps.end) if isinstance(stamps, Stamps) else None,
+                name,
+                0,
+                self._host(stamps.start) if stamps else None,
+                self._host(stamps.end) if isinstance(stamps, Stamps) else None,
+                line,
+                index,
             )
         )
 
@@ -346,36 +367,42 @@ class ProfileFolder:
         if not kernel.enqueued:
             kernel.enqueued = True
             kernel.zeros = []
-        arguments = tuple(kernel.arguments)
         same = self._interned.setdefault  # what comes again is kept once
-        arguments = same(arguments, arguments)
         stamps = call.timestamp or NO_STAMPS
         prepared = kernel.prepared
         host = self._host
         gwo, gws, lws = call.gwo, call.gws, call.lws
+        key = call.kernel, kernel.program, tuple(kernel.arguments), gwo if len(gwo) == 3 else None
+        launch = self._launches.get(key)
+        if launch is None:
+            handle, program, arguments, offset = key
+            launch = self._launches[key] = OpenClLaunch(handle, arguments, program, offset)
         queue = self._queues.get(call.queue)
         queued, submit, start, end = self._device_times(call, index)
-        self._enqueues.append(
-            Enqueue(
+        self._activities.append(
+            Activity(
                 index,
                 "kernel",
                 same(call.name, call.name),
                 line,
                 self._queue(call.queue) if queue is None else queue.index,
-                0,
                 queued,
                 submit,
                 start,
                 end,
-                host(stamps.start),
-                host(stamps.end),
-                None if prepared is None else host(prepared.start),
-                same(gwo, gwo) if len(gwo) == 3 else None,
+                HostCall(
+                    LAUNCH,
+                    0,
+                    host(stamps.start),
+                    host(stamps.end),
+                    line,
+                    index,
+                    None,
+                    None if prepared is None else host(prepared.start),
+                ),
                 same(gws, gws) if len(gws) == 3 else None,
                 same(lws, lws) if len(lws) == 3 and any(lws) else None,
-                same(call.kernel, call.kernel),
-                arguments,
-                kernel.program,
+                launch,
             )
         )
         kernel.prepared = None
@@ -384,26 +411,34 @@ class ProfileFolder:
             kernel.arguments = []
 
     def _enqueue_copy(self, call: EnqueueReadBuffer | EnqueueWriteBuffer, index: int, line: int) -> None:
-        kind: Literal["read", "write"] = "read" if isinstance(call, EnqueueReadBuffer) else "write"
-        name = str(call.__struct_config__.tag)
+        name = "read buffer" if isinstance(call, EnqueueReadBuffer) else "write buffer"
         stamps = call.timestamp or NO_STAMPS
         queued, submit, start, end = self._device_times(call, index)
-        self._enqueues.append(
-            Enqueue(
+        api = str(call.__struct_config__.tag)
+        self._activities.append(
+            Activity(
                 index,
-                kind,
-                self._interned.setdefault(name, name),
+                "copy",
+                self._interned[name],
                 line,
                 self._queue(call.queue),
-                0,
                 queued,
                 submit,
                 start,
                 end,
-                self._host(stamps.start),
-                self._host(stamps.end),
-                buffer=self._interned.setdefault(call.buffer, call.buffer),
-                size_bytes=self._bytes(call.size, index),
+                HostCall(
+                    self._interned.setdefault(api, api),
+                    0,
+                    self._host(stamps.start),
+                    self._host(stamps.end),
+                    line,
+                    index,
+                ),
+                None,
+                None,
+                NOT_OPENCL,
+                self._bytes(call.size, index),
+                self._interned[COPIES[name]],
             )
         )
 

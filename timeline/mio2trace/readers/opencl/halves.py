@@ -15,7 +15,10 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
 
-from mio2trace.model.profile import BufferCreated, Enqueue, HostCall, Program
+import msgspec
+
+from mio2trace.model.profile import NOT_OPENCL, Activity, BufferCreated, OpenClLaunch, Program
+from mio2trace.model.profile import Call as HostCall
 from mio2trace.notes import Notes
 from mio2trace.readers.opencl.calls import (
     Call,
@@ -31,8 +34,8 @@ _MARSHAL = 2
 
 _Maybe = list[tuple[int, int | None]]
 """Settings of which one may have been the first before an enqueue: (argument, host time) in order."""
-_State = tuple[str, int | None, tuple[Any, ...]]
-"""A kernel's handle, program and arguments at an enqueue; None for an argument that was not set in this half."""
+_State = tuple[str, int | None, tuple[Any, ...], Any]
+"""A kernel's handle, program, arguments and offset at a launch; None for an argument that was not set in this half."""
 _H = TypeVar("_H", bound=Hashable)
 
 
@@ -50,7 +53,7 @@ class _Packed(NamedTuple):
     kernels: list[tuple[str, bool, int, bool, list[tuple[int, int, int | None]]]]
     """At the end: handle, made before, number of arguments, enqueued, zeros."""
     buffers: list[tuple[int, str, int, int | None]]  # call, handle, bytes, end
-    host_calls: list[tuple[int, str, int | None, int | None]]  # call, name, start, end
+    other_calls: list[tuple[int, str, int | None, int | None]]  # call, name, start, end
     outside: list[tuple[bool, str]]
     firsts: list[tuple[int, str]]  # the first enqueue of a kernel made before, its handle
     maybe: list[tuple[int, str, _Maybe]]  # enqueue, handle of a kernel made before
@@ -60,17 +63,17 @@ class _Packed(NamedTuple):
 
 
 _NUMBERS = (
-    "call_index",
+    "number",
     "queued_ns",
     "submit_ns",
     "start_ns",
     "end_ns",
-    "host_start_ns",
-    "host_end_ns",
-    "prepared_ns",
     "size_bytes",
+    "call.start_ns",
+    "call.end_ns",
+    "call.prepared_ns",
 )
-_SHARED = ("kind", "name", "queue", "gwo", "gws", "lws", "buffer")
+_SHARED = ("kind", "name", "queue", "grid", "workgroup", "route", "call.name")
 
 
 class SecondHalf(ProfileFolder):
@@ -90,25 +93,25 @@ class SecondHalf(ProfileFolder):
         """What `FirstHalf.join` takes; empty when there is anything odd."""
         if self._lost or self._cut_pointers or any(self.notes):
             return b""
-        column = {name: list(map(attrgetter(name), self._enqueues)) for name in Enqueue.__struct_fields__}
+        column = {name: list(map(attrgetter(name), self._activities)) for name in (*_NUMBERS, *_SHARED)}
         devices = list(self._devices)
         packed = _Packed(
             calls=self._calls,
             queues=[(queue.handle, devices[queue.device]) for queue in self._queues.values()],
-            programs=[(p.call_index, p.handle, p.source, p.options, p.kernels) for p in self._programs],
+            programs=[(p.number, p.handle, p.source, p.options, p.kernels) for p in self._programs],
             changes=self._changes,
             kernels=[
                 (handle, kernel.blank is None, len(kernel.arguments), kernel.enqueued, kernel.zeros)
                 for handle, kernel in self._kernels.items()
             ],
-            buffers=[(b.call_index, b.handle, b.size_bytes, b.end_ns) for b in self._buffers],
-            host_calls=[(c.call_index, c.name, c.start_ns, c.end_ns) for c in self._host_calls],
+            buffers=[(b.number, b.handle, b.size_bytes, b.end_ns) for b in self._buffers],
+            other_calls=[(c.number or 0, c.name, c.start_ns, c.end_ns) for c in self._other_calls],
             outside=list(self._outside),
             firsts=[(number, handle) for handle, number in self._firsts.items()],
             maybe=self._maybe,
             columns=[_numbers(column[name]) for name in _NUMBERS],
             shared=[_table(column[name]) for name in _SHARED],
-            states=_states(column["kernel"], column["program"], column["arguments"]),
+            states=_states([activity.opencl for activity in self._activities]),
         )
         return marshal.dumps(tuple(packed), _MARSHAL)
 
@@ -137,7 +140,7 @@ class SecondHalf(ProfileFolder):
             self._settings.setdefault(call.kernel, []).append((call.arg_index, self._host(call.timestamp.start)))
 
     def _enqueue_kernel(self, call: EnqueueNDRangeKernel, index: int, line: int) -> None:
-        number = len(self._enqueues)
+        number = len(self._activities)
         super()._enqueue_kernel(call, index, line)
         if self._kernels[call.kernel].blank is None:
             self._firsts.setdefault(call.kernel, number)
@@ -172,7 +175,7 @@ class FirstHalf(ProfileFolder):
             self._programs.append(
                 Program(
                     index=len(self._programs),
-                    call_index=self._calls + call,
+                    number=self._calls + call,
                     handle=handle,
                     source=self._interned.setdefault(source, source),
                     options=options,
@@ -182,9 +185,9 @@ class FirstHalf(ProfileFolder):
         for call, handle, size, end in packed.buffers:
             handle = self._interned.setdefault(handle, handle)
             call += self._calls
-            self._buffers.append(BufferCreated(call_index=call, handle=handle, size_bytes=size, end_ns=end))
-        for call, name, begin, end in packed.host_calls:
-            self._host_calls.append(HostCall(call_index=self._calls + call, name=name, start_ns=begin, end_ns=end))
+            self._buffers.append(BufferCreated(number=call, handle=handle, size_bytes=size, end_ns=end))
+        for place, name, begin, end in packed.other_calls:
+            self._other_calls.append(HostCall(name, 0, begin, end, 0, self._calls + place))
         self._join_kernels(packed)
         self._calls += packed.calls
         return True
@@ -192,8 +195,8 @@ class FirstHalf(ProfileFolder):
     def _join_enqueues(self, packed: _Packed, programs: dict[int | None, int | None]) -> None:
         numbers = {name: _listed(column) for name, column in zip(_NUMBERS, packed.columns, strict=True)}
         before = self._calls
-        numbers["call_index"] = [before + call for call in numbers["call_index"] if call is not None]
-        prepared = numbers["prepared_ns"]
+        numbers["number"] = [before + number for number in numbers["number"] if number is not None]
+        prepared = numbers["call.prepared_ns"]
         for number, handle, settings in packed.maybe:
             held = len(self._kernels[handle].arguments) if handle in self._kernels else 0
             prepared[number] = next((at for argument, at in settings if argument >= held), prepared[number])
@@ -203,7 +206,7 @@ class FirstHalf(ProfileFolder):
                 prepared[number] = self._host(kernel.prepared.start)
         queues = [self._queue(handle, device) for handle, device in packed.queues]
         same = self._interned.setdefault
-        column: dict[str, Iterable[Any]] = {**numbers, "line": repeat(0), "thread": repeat(0)}
+        column: dict[str, Iterable[Any]] = {**numbers}
         for name, (table, packed_places) in zip(_SHARED, packed.shared, strict=True):
             if name == "queue":
                 table = [queues[queue] for queue in table]
@@ -211,16 +214,24 @@ class FirstHalf(ProfileFolder):
                 table = [None if value is None else same(value, value) for value in table]
             column[name] = map(table.__getitem__, array("I", packed_places))
         states, packed_places = packed.states
-        places = array("I", packed_places)
-        column["kernel"] = map([same(kernel, kernel) for kernel, _, _ in states].__getitem__, places)
-        arguments = [same(full, full) for full in (self._arguments(packed, state) for state in states)]
-        column["arguments"] = map(arguments.__getitem__, places)
-        column["program"] = map([programs[program] for _, program, _ in states].__getitem__, places)
-        self._enqueues.extend(map(Enqueue, *(column[name] for name in Enqueue.__struct_fields__)))
+        launches = [self._launch(packed, state, programs) for state in states]
+        column["opencl"] = map(launches.__getitem__, array("I", packed_places))
+        column["call"] = map(HostCall, *_columns(HostCall, column, "call."))
+        self._activities.extend(map(Activity, *_columns(Activity, column)))
+
+    def _launch(self, packed: _Packed, state: _State, programs: dict[int | None, int | None]) -> OpenClLaunch:
+        handle, program, _, offset = state
+        if not handle and program is None and not state[2]:
+            return NOT_OPENCL
+        key = handle, programs[program], self._arguments(packed, state), offset
+        launch = self._launches.get(key)
+        if launch is None:
+            launch = self._launches[key] = OpenClLaunch(handle, key[2], key[1], offset)
+        return launch
 
     def _arguments(self, packed: _Packed, state: _State) -> tuple[str, ...]:
         """Those in force, with the ones that the first half set."""
-        handle, program, arguments = state
+        handle, program, arguments, _ = state
         if program is None or program >= 0 or not packed.outside[-1 - program][0]:
             return arguments
         kernel = self._kernels.get(handle)
@@ -262,13 +273,22 @@ def _table(values: list[_H]) -> tuple[list[_H], bytes]:
     return table, _places(table, values)
 
 
-def _states(
-    kernels: list[str], programs: list[int | None], arguments: list[tuple[Any, ...]]
-) -> tuple[list[_State], bytes]:
-    # Handles and arguments that are equal are one object, so their identity tells them apart, and is quick to compare.
-    keys = list(zip(map(id, kernels), programs, map(id, arguments), strict=True))
-    states = dict(zip(keys, zip(kernels, programs, arguments, strict=True), strict=True))
-    return list(states.values()), _places(states, keys)
+def _states(launches: list[OpenClLaunch]) -> tuple[list[_State], bytes]:
+    # Equal launches are one object, so their identity tells them apart, and is quick to compare.
+    keys = list(map(id, launches))
+    states = dict(zip(keys, launches, strict=True))
+    return [(x.kernel, x.program, x.arguments, x.offset) for x in states.values()], _places(states, keys)
+
+
+def _columns(record: type[Activity] | type[HostCall], column: dict[str, Iterable[Any]], prefix: str = "") -> list[Any]:
+    """The columns of a record's fields in their order; what has none is as it is by default."""
+    columns = []
+    for field in msgspec.structs.fields(record):
+        default = None if field.default is msgspec.NODEFAULT else field.default
+        # a call's number is its activity's
+        name = prefix + field.name if field.name != "number" else field.name
+        columns.append(column[name] if name in column else repeat(default))
+    return columns
 
 
 def _places(table: Iterable[_H], values: list[_H]) -> bytes:
