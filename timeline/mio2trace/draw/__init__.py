@@ -195,7 +195,7 @@ def _beside(reach: tuple[int, int] | None, alignment: Alignment, base: TimeBase,
     both.
     """
     device_of = {queue.index: queue.device for queue in alignment.profile.queues}
-    enqueues = alignment.profile.enqueues
+    enqueues = alignment.profile.activities
     starts = [base.device(device_of.get(e.queue, 0), e.start_ns) for e in enqueues if e.start_ns is not None]
     starts = starts or [e.host_start_ns for e in enqueues if e.host_start_ns is not None]
     if reach is None or not starts or abs(min(starts) - reach[0]) < FAR_NS:

@@ -126,7 +126,7 @@ def time_base(alignment: Alignment, notes: Notes) -> TimeBase:
 def _begins(alignment: Alignment, device_of: Mapping[int, int]) -> dict[int, int]:
     """When the first of each device's commands began, by its own clock."""
     begins: dict[int, int] = {}
-    for enqueue in alignment.profile.enqueues:
+    for enqueue in alignment.profile.activities:
         if enqueue.start_ns is not None:
             device = device_of.get(enqueue.queue, 0)
             begins[device] = min(begins.get(device, enqueue.start_ns), enqueue.start_ns)

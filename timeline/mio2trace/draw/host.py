@@ -102,7 +102,7 @@ class HostSide:
     def _somewhere(self) -> int:
         """A host time within the profile."""
         profile = self._alignment.profile
-        calls: Iterator[Enqueue | HostCall] = itertools.chain(profile.enqueues, profile.host_calls)
+        calls: Iterator[Activity | Call] = itertools.chain(profile.activities, profile.other_calls)
         return next((times[0] for times in map(_times, calls) if times is not None), 0)
 
     def _is_near(self, span: tuple[int, int] | None) -> bool:

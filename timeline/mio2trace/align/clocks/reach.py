@@ -26,7 +26,7 @@ def within_reach(profile: Profile, notes: Notes) -> Profile:
 
     A command without device times is not drawn; one without host times is placed between its neighbours.
     """
-    enqueues, calls = profile.enqueues, profile.host_calls
+    enqueues, calls = profile.activities, profile.other_calls
     device_of = {queue.index: queue.device for queue in profile.queues}
     by_device: dict[int, list[Enqueue]] = {}
     if len(set(device_of.values())) > 1:
@@ -62,7 +62,7 @@ def within_reach(profile: Profile, notes: Notes) -> Profile:
         lost = _changed(enqueues, placed) + _changed(calls, made)
         notes.add("host time far from all others: taken as unknown", count=lost)
         enqueues, calls = placed, made
-    if enqueues is profile.enqueues and calls is profile.host_calls:
+    if enqueues is profile.activities and calls is profile.other_calls:
         return profile
     return replace(profile, enqueues=enqueues, host_calls=calls)
 
