@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mio2trace.model.profile import Enqueue, HostCall, Profile
+from mio2trace.model.profile import Activity, Call, Profile
 from mio2trace.notes import Notes
 from msgspec.structs import replace
 
@@ -18,7 +18,7 @@ LONGEST_NS = 1 << 53
 """What a trace reaches over, at most."""
 
 _DEVICE = dict.fromkeys(("queued_ns", "submit_ns", "start_ns", "end_ns"))
-_HOST = dict.fromkeys(("host_start_ns", "host_end_ns", "prepared_ns"))
+_HOST = dict.fromkeys(("start_ns", "end_ns", "prepared_ns"))
 
 
 def within_reach(profile: Profile, notes: Notes) -> Profile:
@@ -26,13 +26,13 @@ def within_reach(profile: Profile, notes: Notes) -> Profile:
 
     A command without device times is not drawn; one without host times is placed between its neighbours.
     """
-    enqueues, calls = profile.activities, profile.other_calls
+    activities, calls = profile.activities, profile.other_calls
     device_of = {queue.index: queue.device for queue in profile.queues}
-    by_device: dict[int, list[Enqueue]] = {}
+    by_device: dict[int, list[Activity]] = {}
     if len(set(device_of.values())) > 1:
-        for one in enqueues:
+        for one in activities:
             by_device.setdefault(device_of.get(one.queue, 0), []).append(one)
-    on_one = {0: enqueues}
+    on_one = {0: activities}
     near_of = {
         device: near
         for device, of_device in (by_device or on_one).items()
@@ -44,27 +44,30 @@ def within_reach(profile: Profile, notes: Notes) -> Profile:
             if (near := near_of.get(device_of.get(one.queue, 0) if by_device else 0)) is None
             or _is_in(near, one.queued_ns, one.end_ns)
             else replace(one, **_DEVICE)
-            for one in enqueues
+            for one in activities
         )
-        notes.add("command far in time from all others: not drawn", count=_changed(enqueues, kept))
-        enqueues = kept
+        notes.add("command far in time from all others: not drawn", count=_changed(activities, kept))
+        activities = kept
     near = _near(
-        [*(one.host_start_ns for one in enqueues), *(one.start_ns for one in calls)],
-        [*(one.host_end_ns for one in enqueues), *(one.end_ns for one in calls)],
+        [*(one.host_start_ns for one in activities), *(one.start_ns for one in calls)],
+        [*(one.host_end_ns for one in activities), *(one.end_ns for one in calls)],
     )
     if near is not None:
         placed = tuple(
-            one if _is_in(near, one.host_start_ns, one.host_end_ns) else replace(one, **_HOST) for one in enqueues
+            one
+            if one.call is None or _is_in(near, one.call.start_ns, one.call.end_ns)
+            else replace(one, call=replace(one.call, **_HOST))
+            for one in activities
         )
         made = tuple(
             one if _is_in(near, one.start_ns, one.end_ns) else replace(one, start_ns=None, end_ns=None) for one in calls
         )
-        lost = _changed(enqueues, placed) + _changed(calls, made)
+        lost = _changed(activities, placed) + _changed(calls, made)
         notes.add("host time far from all others: taken as unknown", count=lost)
-        enqueues, calls = placed, made
-    if enqueues is profile.activities and calls is profile.other_calls:
+        activities, calls = placed, made
+    if activities is profile.activities and calls is profile.other_calls:
         return profile
-    return replace(profile, enqueues=enqueues, host_calls=calls)
+    return replace(profile, activities=activities, host_calls=calls)
 
 
 def middle(times: Sequence[int]) -> int:
@@ -86,5 +89,5 @@ def _is_in(near: tuple[int, int], *times: int | None) -> bool:
     return all(time is None or near[0] <= time <= near[1] for time in times)
 
 
-def _changed(before: Sequence[Enqueue | HostCall], after: Sequence[Enqueue | HostCall]) -> int:
+def _changed(before: Sequence[Activity | Call], after: Sequence[Activity | Call]) -> int:
     return sum(one is not other for one, other in zip(before, after, strict=True))
