@@ -1,29 +1,35 @@
-"""Hostile input through the whole program: the law of tests/fuzz/law.py over all readers.
+"""Hostile input through the whole program: the law of tests/fuzz/law.py over all readers, commands and outputs.
 
-    python benchmarks/fuzz.py [--count 50000] [--seeds 1,2,3] [--workers 2] [--cli 200]
+    python benchmarks/fuzz.py [--count 50000] [--seeds 1,2,3] [--jobs 2] [--nightly] [--cli 200] [--engine 100]
 
-Files of every format, made by tests/fuzz/structures.py, and pieces of real ones, damaged or not; seeds are those of
-tests/fuzz/seeds.txt unless told. Prints one JSON line: cases, traces, refusals, violations, the slowest case in seconds
-of processor time, the peak memory of a worker. Exit 1 when the law was broken; the files of each such case are kept in
-``failing/<seed>-<number>/``. ``--cli``: so many of the cases also go through the command line, in own processes.
+Files of every format, made by tests/fuzz/structures.py, pieces of real ones and what once broke the law
+(tests/fuzz/corpus): mutated in structure, crossed, swollen, damaged; each looked at in one way (tests/fuzz/looks.py).
+Seeds are those of tests/fuzz/seeds.txt unless told; ``--nightly``: 100,000 cases of the seed of the day.
+A case also breaks the law when it takes more than `FLOOR` and 20 times the median time per byte of all.
+
+Prints one JSON line: cases, traces, refusals, violations, times; before it, on stderr, each fault once with how often
+it was met and its smallest case, whose files are kept in ``failing/``. Exit 1 when the law was broken. ``--cli``: so
+many cases also go through the command line, in own processes; ``--engine``: so many traces, in both forms, through
+Perfetto's own engine and tests/perfetto_tools/trace_checks.sql. ``--case 1/77``: one case again, alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import os
 import random
+import re
 import resource
+import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import orjson
@@ -31,18 +37,45 @@ import orjson
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
-from mio2trace.conversion import HostCalls  # noqa: E402
-
-from tests.fuzz import damage, law, structures  # noqa: E402
+from benchmarks import fuzz_outside  # noqa: E402
+from tests.fuzz import damage, law, looks  # noqa: E402
+from tests.fuzz.cases import Case, case  # noqa: E402
 
 SEEDS = ROOT / "tests" / "fuzz" / "seeds.txt"
+CORPUS = ROOT / "tests" / "fuzz" / "corpus"
+PART = 2500
+"""Cases of one process."""
+NIGHTLY = 100_000
+FLOOR = 0.15
+"""Seconds of processor time: start-up, and what else the machine does."""
+TIMES_THE_MEDIAN = 20
+_LEAST_TIMED = 1000
+"""Bytes: of smaller inputs the time per byte is that of the start-up."""
 
 
-class Case(NamedTuple):
+class Violation(msgspec.Struct, frozen=True):
+    signature: str
+    text: str
+    place: str
+    """Seed and number."""
+    size: int
+
+
+class Timed(msgspec.Struct, frozen=True, order=True):
+    seconds: float
+    size: int
+    place: str
     kind: str
-    files: list[bytes]
-    enqueues: int
-    host_calls: HostCalls
+
+
+class Result(msgspec.Struct):
+    verdicts: dict[str, int]
+    violations: list[Violation]
+    per_byte: list[float]
+    """Seconds of processor time, of some of the cases that were not refused."""
+    slow: list[Timed]
+    seconds: float
+    peak_bytes: int
 
 
 def seeds() -> list[int]:
@@ -50,170 +83,222 @@ def seeds() -> list[int]:
     return [int(line.split()[0]) for line in SEEDS.read_text().splitlines() if line and not line.startswith("#")]
 
 
-def cases(seed: int, count: int, real: Sequence[bytes]) -> Iterator[Case]:
-    """``count`` cases; the same seed, and the same real files, give the same ones."""
-    for number in range(count):
-        # Each case by itself: one can be run again without those before it.
-        yield case(random.Random(f"{seed}/{number}"), real)
+def real_files(shared: Path | None) -> list[bytes]:
+    """What cases begin with beside files that are made up: real ones, and the corpus."""
+    kept = [file.read_bytes() for folder in sorted(CORPUS.iterdir()) if folder.is_dir() for file in folder.iterdir()]
+    return [*damage.real_files(shared, ROOT), *filter(None, sorted(kept))]
 
 
-def case(chance: random.Random, real: Sequence[bytes]) -> Case:
-    host_calls = chance.choice(law.HOST_CALLS)
-    if real and chance.random() < 0.4:
-        pieces = [damage.piece(chance.choice(real), chance) for _ in range(chance.choice((1, 1, 2)))]
-        files = damage.damaged(pieces, chance)
-        whole = damage.dressed(files, chance)
-        return Case("real", whole, law.intact(files) if whole == files else 0, host_calls)
-    made = chance.choice(structures.GENERATORS)(chance)
-    if chance.random() < 0.3:
-        return Case(made.kind, made.files, made.enqueues, host_calls)
-    files = damage.damaged(made.files, chance)
-    whole = damage.dressed(files, chance)
-    return Case(made.kind, whole, law.intact(files) if whole == files else 0, host_calls)
+def judged(one: Case, place: str) -> tuple[str, float]:
+    """The verdict of one look at a case, and the processor time that the program took. Raises `law.ViolationError`."""
+    law.CLOCK.seconds = 0.0
+    verdict = looks.judge(one, random.Random(f"look {place}"))
+    return verdict, law.CLOCK.seconds
 
 
-class Result(msgspec.Struct):
-    verdicts: dict[str, int]
-    violations: list[str]
-    slowest: tuple[float, str, int]
-    """(seconds of processor time, seed and number, bytes)."""
-    peak_bytes: int
+def work(seed: int, first: int, count: int, real: Sequence[bytes]) -> Result:
+    """Some cases of one seed."""
+    began = time.process_time()
+    found = Result({}, [], [], [], 0.0, 0)
+    verdicts: Counter[str] = Counter()
+    for number in range(first, first + count):
+        place = f"{seed}/{number}"
+        one = case(seed, number, real)
+        size = sum(map(len, one.files))
+        try:
+            verdict, seconds = judged(one, place)
+            for _ in range(2):
+                if seconds > FLOOR:  # the machine may have been busy
+                    seconds = min(seconds, judged(one, place)[1])
+        except law.ViolationError as error:
+            signature = law.signature(error)
+            verdict = "open" if law.is_open(signature) else "violation"
+            if verdict == "violation":
+                found.violations.append(Violation(signature, str(error)[:600], place, size))
+            seconds = 0.0
+        if seconds > FLOOR:
+            found.slow.append(Timed(seconds, size, place, one.kind))
+        if verdict in ("trace", "shown") and size >= _LEAST_TIMED and number % 4 == 0:
+            found.per_byte.append(seconds / size)
+        verdicts[f"{one.kind}: {verdict}"] += 1
+    found.verdicts = dict(verdicts)
+    found.seconds = time.process_time() - began
+    found.peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return found
 
 
-def part(seed: int, first: int, count: int, shared: str, failing: str) -> Result:
-    """`work` in a process of its own: one that dies is a violation, too."""
+def part(seed: int, first: int, count: int, shared: str) -> Result:
+    """`work` in a process of its own, with a limit on its memory: one that dies is a violation, too."""
     job = f"{seed},{first},{count}"
-    command = [sys.executable, __file__, "--part", job, "--shared", shared, "--failing", failing]
+    command = [sys.executable, __file__, "--part", job, "--shared", shared]
     try:
         done = subprocess.run(command, capture_output=True, timeout=3600)
     except subprocess.TimeoutExpired:
-        return Result({"part: violation": 1}, [f"{job}: hangs"], (3600.0, job, 0), 0)
+        return Result({"part: violation": 1}, [Violation("a part hangs", job, job, 0)], [], [], 3600.0, 0)
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace")[-2000:]
-        ended = f"{job}: the process ended with {done.returncode}: {said}"
-        return Result({"part: violation": 1}, [ended], (0.0, job, 0), 0)
+        said = f"{job}: the process ended with {done.returncode}: {done.stderr.decode('utf-8', 'replace')[-2000:]}"
+        return Result({"part: violation": 1}, [Violation("a part dies", said, job, 0)], [], [], 0.0, 0)
     return msgspec.json.decode(done.stdout, type=Result)
 
 
-def work(seed: int, first: int, count: int, shared: str, failing: str) -> Result:
-    """Some cases of one seed, in a process of its own with a limit on its memory."""
-    with contextlib.suppress(AttributeError, OSError):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))} if seed % 2 else {max(os.sched_getaffinity(0))})
-    real = damage.real_files(Path(shared), ROOT)
+def limit_memory() -> None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + law.MEMORY, resource.RLIM_INFINITY))
-    verdicts: Counter[str] = Counter()
-    violations: list[str] = []
-    slowest = (0.0, "", 0)
-    for number in range(first, first + count):
-        one = case(random.Random(f"{seed}/{number}"), real)
-        began = time.process_time()
-        try:
-            verdict = law.judge(one.files, one.enqueues, one.host_calls)
-            if one.kind in ("MIOpen log", "real") and number % 4 == 0:
-                for data in one.files:
-                    law.judge_operations(data)
-            if number % 8 == 0:
-                law.judge_command(one.files, law.COMMANDS[number // 8 % len(law.COMMANDS)])
-        except (law.ViolationError, law.TooSlowError) as error:
-            verdict = "violation"
-            violations.append(f"{seed}/{number} {one.kind}: {error}")
-            keep(Path(failing, f"{seed}-{number}"), one)
-        slowest = max(slowest, (time.process_time() - began, f"{seed}/{number}", sum(map(len, one.files))))
-        verdicts[f"{one.kind}: {verdict}"] += 1
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return Result(dict(verdicts), violations, slowest, peak)
 
 
-def keep(folder: Path, one: Case) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for position, data in enumerate(one.files):
-        (folder / str(position)).write_bytes(data)
+def too_slow(results: Sequence[Result]) -> Iterator[Violation]:
+    """The cases that take longer than `TIMES_THE_MEDIAN` allows."""
+    rate = median_rate(results)
+    for one in (one for result in results for one in result.slow):
+        allowed = FLOOR + TIMES_THE_MEDIAN * rate * one.size
+        if one.seconds > allowed:
+            text = f"{one.seconds:.2f} s for {one.size} bytes ({one.kind}), allowed {allowed:.2f}"
+            yield Violation(f"too slow: {one.kind}", text, one.place, one.size)
 
 
-def through_the_command_line(seed: int, count: int, real: Sequence[bytes]) -> list[str]:
-    """Exit code 0, 1 or 2, one line of error, no stack trace: what only a process of its own can show."""
-    broken = []
-    with tempfile.TemporaryDirectory() as folder:
-        for number, one in enumerate(cases(seed, count, real)):
-            paths = []
-            for position, data in enumerate(one.files):
-                paths.append(Path(folder, str(position)))
-                paths[-1].write_bytes(data)
-            command = [sys.executable, "-m", "mio2trace", *map(str, paths), "-o", f"{folder}/out.json", "--check"]
-            try:
-                done = subprocess.run(command, capture_output=True, cwd=ROOT, timeout=120, stdin=subprocess.DEVNULL)
-            except subprocess.TimeoutExpired:
-                broken.append(f"{seed}/{number}: hangs")
-                continue
-            said = done.stderr.decode("utf-8", "replace")
-            wrong = done.returncode not in (0, 1, 2) or "Traceback" in said or "a fault of the program" in said
-            if wrong or done.stdout or (done.returncode == 1 and said.count("\n") != 1):
-                broken.append(f"{seed}/{number}: exit {done.returncode}: {said[:300]}")
-            if done.returncode == 0:
-                with contextlib.suppress(FileNotFoundError):
-                    law.check_trace(Path(folder, "out.json").read_bytes())
-            with contextlib.suppress(FileNotFoundError):
-                Path(folder, "out.json").unlink()
-    return broken
+def median_rate(results: Sequence[Result]) -> float:
+    return statistics.median([rate for result in results for rate in result.per_byte] or [0.0])
+
+
+def by_fault(violations: Sequence[Violation]) -> list[tuple[int, Violation]]:
+    """Each fault once: how often, and its smallest case; most frequent first."""
+    often = Counter(one.signature for one in violations)
+    smallest: dict[str, Violation] = {}
+    for one in sorted(violations, key=lambda one: -one.size):
+        smallest[one.signature] = one
+    return [(number, smallest[signature]) for signature, number in often.most_common()]
+
+
+def keep(folder: Path, one: Violation, real: Sequence[bytes]) -> Path | None:
+    """Write the files of a violation's case, and what is wrong with it."""
+    if not re.fullmatch(r"\d+/\d+", one.place):
+        return None
+    seed, number = map(int, one.place.split("/"))
+    name = re.sub(r"\W+", "-", one.signature)[:80].strip("-")
+    kept = folder / f"{name}-{seed}-{number}"
+    kept.mkdir(parents=True, exist_ok=True)
+    for position, data in enumerate(case(seed, number, real).files):
+        (kept / str(position)).write_bytes(data)
+    (kept / "what.txt").write_text(f"{one.place}\n{one.signature}\n{one.text}\n", "utf-8", "replace")
+    return kept
+
+
+def all_parts(args: argparse.Namespace, chosen: Sequence[int]) -> list[Result]:
+    each, rest = divmod(args.count, len(chosen))
+    results: list[Result] = []
+    known: set[str] = set()
+    with ThreadPoolExecutor(args.jobs) as pool:
+        jobs = [
+            pool.submit(part, seed, first, min(PART, count - first), args.shared)
+            for position, seed in enumerate(chosen)
+            for count in [each + (position < rest)]
+            for first in range(0, count, PART)
+        ]
+        for job in as_completed(jobs):
+            results.append(job.result())
+            fresh = [one for one in results[-1].violations if one.signature not in known]
+            known.update(one.signature for one in fresh)
+            lines = [f"{one.place} {one.signature}: {one.text}" for _, one in by_fault(fresh)]
+            print(f"{len(results)} of {len(jobs)} parts", *lines, sep="\n", file=sys.stderr, flush=True)
+    return results
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="The law over many hostile inputs.")
     parser.add_argument("--count", type=int, default=50_000, help="cases in all (default 50000)")
-    parser.add_argument("--seeds", help="numbers with commas between (default: tests/fuzz/seeds.txt)")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--seed", "--seeds", dest="seeds", help="numbers with commas (default: tests/fuzz/seeds.txt)")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default 2)")
+    parser.add_argument("--nightly", action="store_true", help=f"{NIGHTLY} cases of a seed that is the date")
     parser.add_argument("--cli", type=int, default=0, metavar="N", help="so many cases through the command line, too")
+    parser.add_argument("--engine", type=int, default=0, metavar="N", help="so many traces through Perfetto's engine")
+    parser.add_argument("--case", metavar="SEED/NUMBER", help="this case alone")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     parser.add_argument("--failing", default="failing", help="folder for the files of cases that break the law")
     parser.add_argument("--shared", default=os.environ.get("MIO2TRACE_SHARED") or str(ROOT.parent / "shared"))
     args = parser.parse_args(argv)
-    if args.part:
+    if args.part or args.case:
+        real = real_files(Path(args.shared))
+        if args.case:
+            return show(args.case, Path(args.failing), real)
+        limit_memory()
         seed, first, count = map(int, args.part.split(","))
-        print(msgspec.json.encode(work(seed, first, count, args.shared, args.failing)).decode())
+        print(msgspec.json.encode(work(seed, first, count, real)).decode())
         return 0
     chosen = [int(word) for word in args.seeds.split(",")] if args.seeds else seeds()
+    if args.nightly:
+        args.count = NIGHTLY
+        chosen = chosen if args.seeds else [int(f"{datetime.date.today():%Y%m%d}")]
     began = time.monotonic()
-    each, rest = divmod(args.count, len(chosen))
-    step = 500
-    jobs = []
-    with ThreadPoolExecutor(args.workers) as pool:
-        for position, seed in enumerate(chosen):
-            count = each + (position < rest)
-            for first in range(0, count, step):
-                jobs.append(pool.submit(part, seed, first, min(step, count - first), args.shared, args.failing))
-        results = []
-        for job in as_completed(jobs):
-            results.append(job.result())
-            print(
-                f"{len(results)} of {len(jobs)} parts", *results[-1].violations, sep="\n", file=sys.stderr, flush=True
-            )
-    verdicts: Counter[str] = Counter()
-    for result in results:
-        verdicts.update(result.verdicts)
-    violations = [line for result in results for line in result.violations]
-    if args.cli:
-        broken = through_the_command_line(chosen[0], args.cli, damage.real_files(Path(args.shared), ROOT))
-        print(*broken, sep="\n", end="", file=sys.stderr)
-        violations += broken
-    seconds, slowest, size = max(result.slowest for result in results)
-    summary = {
-        "cases": verdicts.total(),
-        "through_the_command_line": args.cli,
-        "seeds": chosen,
-        "traces": sum(number for verdict, number in verdicts.items() if verdict.endswith("trace")),
-        "refused": sum(number for verdict, number in verdicts.items() if verdict.endswith("refused")),
-        "violations": len(violations),
-        "by_kind": dict(sorted(verdicts.items())),
-        "slowest_cpu_seconds": round(seconds, 2),
-        "slowest_case": slowest,
-        "slowest_bytes": size,
-        "peak_memory_mb": max(result.peak_bytes for result in results) >> 20,
-        "seconds": round(time.monotonic() - began),
-    }
-    print(orjson.dumps(summary).decode())
+    results = all_parts(args, chosen)
+    violations = [*(one for result in results for one in result.violations), *too_slow(results)]
+    if args.cli or args.engine:
+        real = real_files(Path(args.shared))
+        violations += [Violation(*found) for found in fuzz_outside.command_line(chosen[0], args.cli, real)]
+        violations += [Violation(*found) for found in fuzz_outside.engine(chosen[0], args.engine, real)]
+    real = real_files(Path(args.shared)) if violations else []
+    for number, one in by_fault(violations):
+        kept = keep(Path(args.failing), one, real)
+        print(f"{number} x {one.signature}: {one.place}, {one.size} bytes: {one.text} ({kept})", file=sys.stderr)
+    print(orjson.dumps(report(args, chosen, results, violations, time.monotonic() - began)).decode())
     return 1 if violations else 0
 
 
+def show(place: str, failing: Path, real: Sequence[bytes]) -> int:
+    """Judge one case and write its files."""
+    seed, number = map(int, place.split("/"))
+    one = case(seed, number, real)
+    try:
+        print(one.kind, *judged(one, place))
+    except law.ViolationError as error:
+        found = Violation(law.signature(error), str(error), place, sum(map(len, one.files)))
+        print(one.kind, found.signature, found.text, keep(failing, found, real), sep="\n")
+        return 1
+    return 0
+
+
+def report(
+    args: argparse.Namespace,
+    chosen: Sequence[int],
+    results: Sequence[Result],
+    violations: Sequence[Violation],
+    seconds: float,
+) -> dict[str, object]:
+    verdicts: Counter[str] = Counter()
+    for result in results:
+        verdicts.update(result.verdicts)
+    ends: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
+    for name, number in verdicts.items():
+        kind, _, end = name.partition(": ")
+        ends[end] += number
+        kinds["long" if kind.startswith("long") else kind] += number
+    rate = median_rate(results)
+    slow = [one for result in results for one in result.slow]
+    worst = max(slow, key=lambda one: one.seconds / (FLOOR + rate * one.size), default=None)
+    cpu = sum(result.seconds for result in results)
+    found: dict[str, object] = {
+        "cases": verdicts.total(),
+        "seeds": list(chosen),
+        "violations": len(violations),
+        "faults": len({one.signature for one in violations}),
+        "ends": dict(sorted(ends.items())),
+        "kinds": dict(sorted(kinds.items())),
+        "through_the_command_line": args.cli,
+        "through_the_engine": args.engine,
+        "median_us_per_byte": round(rate * 1e6, 3),
+        "peak_memory_mb": max((result.peak_bytes for result in results), default=0) >> 20,
+        "cases_per_cpu_second": round(verdicts.total() / cpu) if cpu else 0,
+        "seconds": round(seconds),
+    }
+    if worst is not None:
+        found["slowest"] = {
+            **msgspec.to_builtins(worst),
+            "times_the_median": round((worst.seconds - FLOOR) / (rate * worst.size), 1) if rate else 0,
+        }
+    return found
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.exit(main())
+    sys.exit(130)

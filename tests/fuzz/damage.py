@@ -48,7 +48,7 @@ def _dressed(data: bytes, chance: Chance) -> bytes:
 
 def piece(data: bytes, chance: Chance) -> bytes:
     """Some KB of a real file that are still of its format: whole calls of a profile, whole lines of a log."""
-    size = chance.choice((2000, 8000, _LARGEST_PIECE))
+    size = chance.choice((600, 2000, 2000, 8000, _LARGEST_PIECE))
     if len(data) <= size:
         return data
     at = chance.randrange(len(data) - size)
@@ -59,7 +59,8 @@ def piece(data: bytes, chance: Chance) -> bytes:
             return data[:size]
         return b"[{\n" + data[begin + len(_BETWEEN_CALLS) : end] + b"\n\t}]"
     begin = data.find(b"\n", at) + 1
-    return data[begin : data.find(b"\n", begin + size) + 1 or len(data)]
+    end = data.find(b"\n", begin + size) + 1 or len(data)
+    return data[begin : min(end, begin + 3 * _LARGEST_PIECE)]
 
 
 def real_files(shared: Path | None, root: Path) -> list[bytes]:

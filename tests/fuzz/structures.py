@@ -78,6 +78,8 @@ def calls(chance: Chance) -> list[dict[str, Any]]:
                       errcode_ret="0", queue=chance.choice(("0x30", "0x31")))  # fmt: skip
         else:
             run.us += chance.choice((0, 10, 1_000_000, -500))
+    if chance.random() < 0.1:
+        _crowd_times(run.calls, chance)
     return run.calls
 
 
@@ -113,6 +115,17 @@ def _vary_enqueue(call: dict[str, Any], chance: Chance) -> None:
         call["timestamp"] = chance.choice(({"start": "", "end": ""}, {"start": "1970-01-01T00:00:00", "end": "x"}))
     else:
         call[chance.choice(("errcode", "kernel", "name"))] = chance.choice((None, "", 0, [], "x"))
+
+
+def _crowd_times(found: list[dict[str, Any]], chance: Chance) -> None:
+    """Device times that coincide, overlap and run backwards, near zero or at the end of what 64 bits hold."""
+    base = chance.choice((0, 0, -3, 7_000_000_000, 1 << 62, (1 << 63) - 5, 1 << 63))
+    step = chance.choice((1, 1, 1000, 10**9))
+    for call in found:
+        times = call.get("profiling")
+        if times and chance.random() < 0.8:
+            for key in times:
+                times[key] = base + step * chance.randint(-3, 6)
 
 
 def enqueues(found: list[dict[str, Any]]) -> int:

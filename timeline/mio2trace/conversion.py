@@ -107,6 +107,9 @@ def convert(
         inputs = [_fact(file) for file in analysis.inputs]
         facts = summary.metadata(f"mio2trace {mio2trace.__version__}", inputs, alignments)
         trace = build(alignments, drawn[0].logs, options, facts, notes, drawn[0].tf_profiles, drawn[0].libraries)
+        if not trace.tracks and not trace.left_out:
+            names = ", ".join(fact.name for fact in inputs)
+            raise InputError(f"{names}: nothing to draw: no kernel or copy, and no call or layer time above zero")
         facts["notes"] = dict(sorted(summary.notes_object(notes).items()))
         if strict and notes.problems:
             raise InputError("--strict: " + "; ".join(map(str, notes.problems)))

@@ -163,9 +163,11 @@ def _counters(one: _Profile, origin: int, last: int, chosen: Chosen | None) -> I
 
 
 def _within(values: Iterator[CounterValue], first: int, last: int) -> Iterator[CounterValue]:
-    """Of each counter what it is from ``first`` to ``last``."""
+    """Of each counter what it is from ``first`` to ``last``; without those of a device that is not drawn."""
     held: dict[tuple[int, str], CounterValue] = {}
     for value in values:
+        if value.track is None:
+            continue
         key = value.process, value.name
         if value.time_ns <= first:
             held[key] = msgspec.structs.replace(value, time_ns=first)

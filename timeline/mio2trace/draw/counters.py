@@ -52,8 +52,11 @@ def _buffers(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int
     """Bytes of buffers created. Releases are not profiled: a handle that comes again was released before."""
     live: dict[str, int] = {}
     total = 0
-    process = min(side.process_of.values())
-    track = side.counter_track(process)
+    # Beside the first device that anything is drawn of: without one they would be all that there is of it.
+    tracks = [(process, side.counter_track(process)) for process in sorted(side.process_of.values())]
+    process, track = next(((process, track) for process, track in tracks if track is not None), (0, None))
+    if track is None:
+        return
     pending: CounterValue | None = None
     shown: float | None = None
     for buffer in alignment.profile.opencl.buffers:

@@ -218,7 +218,7 @@ class ExecutionSide:
                     args[key] = total
             start = min(start for start, _, _ in found)
             spans.append(_Span(start, max(end for _, end, _ in found), _step_name(step), "step", args))
-        row = self._rows["steps"] = _Row(self._host, "Steps")
+        row = self._rows["steps"] = _Row(self._host_process(), "Steps")
         row.spans = _packed(spans)
 
     def _layers(self, process: int, found: list[tuple[int, int, int, _Step, str, str]]) -> None:
@@ -245,8 +245,7 @@ class ExecutionSide:
     def _process_of(self, device: Device, kind: str) -> int:
         """The process that an execution is drawn in: ops are the host's, kernels the device's."""
         if kind == "cpu":
-            self._processes.setdefault(("host", "", 0), Process(id=self._host, name="Host (TensorFlow)", sort=20))
-            return self._host
+            return self._host_process()
         key = device.host, device.kind, device.number
         found = self._processes.get(key)
         if found is None:
@@ -254,6 +253,10 @@ class ExecutionSide:
             self._processes[key] = found
             self._next += 1
         return found.id
+
+    def _host_process(self) -> int:
+        self._processes.setdefault(("host", "", 0), Process(id=self._host, name="Host (TensorFlow)", sort=20))
+        return self._host
 
     def _row(self, device: Device, kind: str) -> object:
         key = (device, kind == "cpu")

@@ -214,11 +214,12 @@ class HostSide:
 
     def _bounds(self) -> Iterator[int]:
         """Times that the whole host's side lies between, among others."""
+        earliest = max(self._earliest, self._first_call())
         for spans in (self._activities, self._others):
             for call in (spans[:1], spans[-1:]):
                 for start, end in filter(None, map(_times, call)):
-                    yield self._axis(start)
-                    yield self._axis(end)
+                    yield max(self._axis(start), earliest)
+                    yield max(self._axis(end), earliest)
         if self._chosen is None:
             for span in self._passes.values():
                 yield from span
