@@ -14,7 +14,7 @@ from mio2trace.kernels.rows import Context, Place, row
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Size3
 
-_OPTION = re.compile(r"(?:^|\s)-D(\w+)=(\d+)(?=\s|$)")
+_OPTION = re.compile(r"(?:^|\s)-D(\w+)=([0-9]{1,18})(?=\s|$)")
 
 
 @functools.lru_cache(maxsize=1 << 12)

@@ -16,7 +16,8 @@ from mio2trace.model.gemm import Gemm
 # Row, column and corner kernels have L (less than a tile) for X; hand-made ones have a suffix and a tile kernel beside
 # them (GemmSpecialCases.cpp).
 _NAME = re.compile(
-    r"[sdcz]gemm_(?:Col|Row)_[NTC]{2}_B[01]_M(?P<m>[XL])(?P<rows>\d+)_N(?P<n>[XL])(?P<columns>\d+)_KX\d+"
+    r"[sdcz]gemm_(?:Col|Row)_[NTC]{2}_B[01]_M(?P<m>[XL])(?P<rows>0{0,3}[1-9][0-9]{0,8})"
+    r"_N(?P<n>[XL])(?P<columns>0{0,3}[1-9][0-9]{0,8})_KX[0-9]+"
     r"(?P<beside>_ROW|_COLUMN|_SINGLE)?"
 )
 _MAY_BE_SPLIT = re.compile(r"sgemm_Col_NT_B1_MX(128_NX128|096_NX096)_KX16")

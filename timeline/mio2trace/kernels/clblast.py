@@ -335,7 +335,7 @@ def _second_run(main: Activity, following: Activity | None) -> Activity | None:
     return following if same and argument(here, 4) != argument(there, 4) else None
 
 
-_GEMMK = re.compile(rb"#define[ \t]+GEMMK[ \t]+(\d+)")
+_GEMMK = re.compile(rb"#define[ \t]+GEMMK[ \t]+(\d{1,18})(?!\d)")
 
 
 def _gemmk(context: Context, main: Activity) -> int | None:

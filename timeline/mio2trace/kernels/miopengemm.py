@@ -15,7 +15,7 @@ from mio2trace.kernels.sources import whole
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Activity
 
-_GEOMETRY = re.compile(r"/\*\s*tC\d_tA\d_tB\d_colMaj\d_m(\d+)_n(\d+)_k(\d+)_lda")
+_GEOMETRY = re.compile(r"/\*\s*tC\d_tA\d_tB\d_colMaj\d_m([0-9]{1,18})_n([0-9]{1,18})_k([0-9]{1,18})_lda")
 
 
 def _sizes(context: Context, program: int, name: str) -> tuple[Gemm, int | None] | None:

@@ -226,7 +226,7 @@ FFT_SEQUENCE = ("fwd_in", "fwd_we", "transpose_in", "transpose_we", "cgemm", "tr
 """The seven launches ``MIOpenConvFFT_<...>`` of one FFT convolution, in that order."""
 
 _SCOPE = re.compile(r"^(?:[A-Za-z_]\w*+::|\(anonymous namespace\)::)+")
-_LENGTH = re.compile(r"\d{1,4}")
+_LENGTH = re.compile(r"[0-9]{1,4}")
 _ARGUMENTS = re.compile(r"[<(]")
 
 

@@ -95,6 +95,6 @@ class Sources:
 
 
 def whole(macros: Mapping[str, str], name: str) -> int | None:
-    """A macro's value when it is a plain positive integer."""
+    """A macro's value when it is a plain positive integer of sane length."""
     value = macros.get(name, "")
-    return int(value) if value.isascii() and value.isdigit() and int(value) > 0 else None
+    return int(value) or None if value.isascii() and value.isdigit() and len(value) < 19 else None

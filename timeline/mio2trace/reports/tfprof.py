@@ -77,10 +77,10 @@ def short_name(name: str) -> tuple[str, str]:
 
 
 def _other_tower(found: re.Match[str]) -> str:
-    number = found["ta"] or found["tb"]
     if found["tc"]:
         return f"{found['tc']}/"
-    return "" if int(number) == 0 else f"tower_{int(number)}/"
+    number = (found["ta"] or found["tb"]).lstrip("0")
+    return f"tower_{number}/" if number else ""
 
 
 def profile_series(profile: TfProfile, steps: Sequence[int], show: Sequence[str], units: Units) -> list[Series]:

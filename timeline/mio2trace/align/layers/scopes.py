@@ -75,9 +75,9 @@ def layer_of(name: str) -> tuple[str, Direction] | None:
         return None
     elif len(scopes) > 1 and not found["backward"]:
         scopes.pop()
-    tower = found["a"] or found["b"] or "0"
-    if found["c"] or int(tower):
-        scopes.insert(0, found["c"] or f"tower_{int(tower)}")
+    tower = (found["a"] or found["b"] or "").lstrip("0")
+    if found["c"] or tower:
+        scopes.insert(0, found["c"] or f"tower_{tower}")
     return "/".join(scopes), "backward" if found["backward"] else "forward"
 
 

@@ -27,8 +27,8 @@ _LAYER = re.compile(
 )
 _UNIT_NS = {"ms": 1_000_000, "milliseconds": 1_000_000, "milli seconds": 1_000_000, "seconds": 1_000_000_000}
 _LAYER_ENDED = re.compile(r"\s*\[(Forward|Backward)\] Layer (.+?), (?:top blob|bottom blob|param blob) ")
-_ITERATION = re.compile(r"Iteration: (\d{1,9}) forward-backward time: ([-+.\deE]+) ms")
-_TESTING = re.compile(r"Testing for (\d{1,9}) iterations")
+_ITERATION = re.compile(r"Iteration: ([0-9]{1,9}) forward-backward time: ([-+.0-9eE]+) ms")
+_TESTING = re.compile(r"Testing for ([0-9]{1,9}) iterations")
 _AVERAGE = re.compile(
     r"(Average Forward pass|Average Backward pass|Average Forward-Backward|Total Time): ([-+.\deE]+) ms"
 )
@@ -48,7 +48,7 @@ _PHRASES: tuple[tuple[str, LogEventKind], ...] = (
 )
 _BEGINNINGS = tuple(phrase for phrase, _ in _PHRASES)
 _SETTING_UP = re.compile(r"Setting up (.+)")
-_TOP_SHAPE = re.compile(r"Top shape: ((?:\d+ )+)\(")
+_TOP_SHAPE = re.compile(r"Top shape: ((?:[0-9]+ )+)\(")
 _NET_TEXT = "Initializing net from parameters:"
 _NET_FIELD = re.compile(rb'  (name|type): "(.*)"\s*$')
 _NET_LINE = re.compile(rb"\s*(?:\w+\s*[:{]|\}|$)")
@@ -66,6 +66,8 @@ def milliseconds(text: str) -> int | None:
 
 
 def _nanoseconds(text: str, unit: int) -> int | None:
+    if not text.isascii() or "_" in text:  # which Python takes for digits, and no program prints
+        return None
     try:
         value = float(text)
     except ValueError:

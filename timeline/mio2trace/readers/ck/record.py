@@ -36,7 +36,7 @@ _SNIFF_OBJECT = re.compile(
 _SNIFF_ARRAY = re.compile(rb'\s*\[\s*\{[^{}]*"(?:label|direction|time_ms)"\s*:')
 _POINTS = ("ckp-*.0001.json", "*/ckp-*.0001.json", "*/*/ckp-*.0001.json")
 """In an entry, a module's folder, a repository."""
-_STAMP = re.compile(r"(\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?$")
+_STAMP = re.compile(r"(\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?$", re.ASCII)
 _PLACEHOLDER = "0101 00:00:00.000000"
 _EMPTY = re.compile(rb"\s*+(?:null|\[\s*+\]|\{\s*+\}|\"\"|)\s*+")
 _LABEL = re.compile(r"\d+: (.+)", re.DOTALL)

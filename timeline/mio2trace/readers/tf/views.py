@@ -38,7 +38,7 @@ _TITLES = {
 """Columns of numbers; they stand before all others, in this order."""
 _NOTEBOOK = ("bytes", "micros", "accelerator_micros", "cpu_micros")
 _COUNTS = ("params", "float_ops")
-_NUMBER = r"\d{1,18}(?:\.\d{1,6})?(?:B|KB|MB|GB|us|ms|sec|min)"
+_NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,6})?(?:B|KB|MB|GB|us|ms|sec|min)"
 _PAIR = re.compile(rf"(?:--|({_NUMBER}))/({_NUMBER})")
 _QUANTITY = re.compile(r"(\d+)(?:\.(\d+))?([A-Za-z]+)")
 _HAS_NUMBER = re.compile(rf"(?:^|[ /]){_NUMBER}(?:/|$)|/{_NUMBER}$")
@@ -46,8 +46,8 @@ _LONGEST_LINE = 100_000
 _PERCENT = r"\(-?[\d.]+%, ?-?[\d.]+%\)"
 _OP_ROW = re.compile(rf"(?P<name>\S+)\s+(?P<fields>{_NUMBER} {_PERCENT}(?:, *{_NUMBER} {_PERCENT})*)\s*")
 _OP_FIELD = re.compile(rf"({_NUMBER}) {_PERCENT}")
-_STEP_OPTION = re.compile(r"-step\s+(-?\d+)\s*")
-_STEP_IN_NAME = re.compile(r"step[_-]?(?:(\d+)|(avg|average))(?![\dA-Za-z])")
+_STEP_OPTION = re.compile(r"-step\s+(-?[0-9]{1,18})\s*")
+_STEP_IN_NAME = re.compile(r"step[_-]?(?:([0-9]{1,18})|(avg|average))(?![0-9A-Za-z])")
 _SNIFF = re.compile(rb"(?:^|\n)_TFProfRoot \(")
 
 
