@@ -67,7 +67,7 @@ def within_reach(profile: Profile, notes: Notes) -> Profile:
         activities, calls = placed, made
     if activities is profile.activities and calls is profile.other_calls:
         return profile
-    return replace(profile, activities=activities, host_calls=calls)
+    return replace(profile, activities=activities, other_calls=calls)
 
 
 def middle(times: Sequence[int]) -> int:
