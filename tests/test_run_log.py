@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -249,3 +250,33 @@ def test_error_other_json_is_no_log(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputError, match="JSON"):
         detect(source)
     source.close()
+
+
+def kernels(count: int) -> list[dict[str, Any]]:
+    run = Program()
+    for _ in range(count):
+        run.enqueue("k", "0x60")
+    return run.calls
+
+
+def test_a_line_longer_than_any_of_the_log_is_counted_and_passed_over(tmp_path: Path) -> None:
+    """Calls in JSON may stand in one long line; what Caffe and MIOpen print never does."""
+    known = b"I1120 10:46:48.020552  2155 caffe.cpp:465] conv1\tforward: 1 ms.\n"
+    too_long = known[:-1] + b"x" * run_log.LONGEST_LOG_LINE + b"\n"
+    calls = as_json(kernels(400), indent=None)
+    assert len(calls) > run_log.LONGEST_LOG_LINE
+    notes = Notes()
+    records = read_text(tmp_path, known + too_long + known + b"[dv/dt] << " + calls + b" [dv/dt] >>\n", notes)
+    assert len(the_profile(records).activities) == 400
+    assert [len(one.layers) for one in records if isinstance(one, FrameworkLog)] == [2]
+    assert "line of the log longer than 64 KiB passed over" in {note.kind: note.count for note in notes}
+
+
+def test_many_arrays_on_one_line_are_each_read(tmp_path: Path) -> None:
+    """Also with text between them, and when the last goes on in the next line."""
+    known = b"I1120 10:46:48.020552  2155 caffe.cpp:465] conv1\tforward: 1 ms.\n"
+    calls = as_json(kernels(2), indent=None)
+    whole = b"[dv/dt] << " + calls + b" [dv/dt] >>"
+    last = b"[dv/dt] << " + calls[:50] + b"\n" + calls[50:] + b"[dv/dt] >>\n"
+    records = read_text(tmp_path, known + whole + b" x " + whole + last)
+    assert [len(one.activities) for one in records if isinstance(one, Profile)] == [2, 2, 2]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
@@ -28,6 +29,8 @@ _ARRAY_CLOSES = re.compile(rb"\[dv/dt\]\s*>>")
 _ARRAY_BLOCK = 1 << 20
 LONGEST_LINE = 64 << 20
 """Bytes; a longer one is no line of any log that we know, and is cut there: what has no end would fill the memory."""
+LONGEST_LOG_LINE = 64 << 10
+"""Bytes; what Caffe and MIOpen print in one line is far shorter. Calls in JSON and programs' sources may be longer."""
 _BINARY_SHARE = 100
 """One NUL in so many bytes makes a file binary; a crash leaves a few in a log."""
 
@@ -64,6 +67,7 @@ class _Log:
         self._other_programs = OtherPrograms()
         self._profiles: list[Profile] = []
         self._empty_arrays = self._foreign = self._miopen_lines = self._others = self._swallowed = 0
+        self._too_long = 0
         # A line of dv/dt that stopped in its middle, and what may be its rest.
         self._cut: tuple[int, bytes] | None = None
         self._rest: bytes | None = None
@@ -143,6 +147,8 @@ class _Log:
             notes.remark("dv/dt line with a log line in its middle put together (buffered output)", place, self._cuts)
         if self._swallowed:
             notes.add("line like one of the log inside a program's source passed over", place, self._swallowed)
+        if self._too_long:
+            notes.add(f"line of the log longer than {LONGEST_LOG_LINE >> 10} KiB passed over", place, self._too_long)
         if self._empty_arrays:
             notes.remark("empty dv/dt block of a child process passed over", place, self._empty_arrays)
         if not self._profiles and not found:
@@ -163,6 +169,9 @@ class _Log:
         return records
 
     def _log_line(self, number: int, line: bytes) -> None:
+        if len(line) > LONGEST_LOG_LINE:
+            self._too_long += 1
+            return
         if self._caffe.feed(number, line):
             return
         if self._miopen.feed(number, line):
@@ -212,7 +221,7 @@ class _Numbered:
         self._lines: Iterator[bytes] = iter(())
         self._data = b""
         self._at = 0
-        self._again: bytes | None = None
+        self._again: list[bytes] = []
         self.number = 0
         self.uncut = False
         self.all_at_once = False
@@ -221,9 +230,8 @@ class _Numbered:
         return self
 
     def __next__(self) -> bytes:
-        if self._again is not None:
-            line, self._again = self._again, None
-            return line
+        if self._again:
+            return self._again.pop()
         while True:
             if self.uncut:
                 end = self._data.find(b"\n", self._at) + 1
@@ -239,7 +247,7 @@ class _Numbered:
 
     def skip(self, take: Callable[[bytes, int, int], tuple[int, int, bool]]) -> None:
         """Let ``take`` have what it knows of the bytes that come next."""
-        if self._again is not None:
+        if self._again:
             return
         more = True
         while more:
@@ -248,8 +256,9 @@ class _Numbered:
             more = more and self._read()
 
     def give_back(self, rest: bytes) -> None:
-        """What follows on the line taken last is the next."""
-        self._again = rest
+        """What follows on the line taken last is the next; of several arrays on one line, each is one."""
+        ends = [0, *(closes.end() for closes in _ARRAY_CLOSES.finditer(rest)), len(rest)]
+        self._again += [rest[begin:end] for begin, end in pairwise(ends) if rest[begin:end].strip()][::-1]
 
     def _read(self) -> bool:
         """Add bytes up to a block with a line's end; False at the end of all."""

@@ -46,7 +46,7 @@ from mio2trace.readers.miopen.timed import TimedPrefixes, Untimed, nanoseconds
 _ALL_ZERO = bytes(b"0"[0] if byte in b"123456789" else byte for byte in range(256))
 """What a text tells does not depend on its digits."""
 
-_LONGEST_HEAD = 4096
+_LONGEST_HEAD = 1024
 """Bytes after a prefix that tell whether it is one: a line may hold thousands of its words."""
 
 
