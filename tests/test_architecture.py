@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "align": {"model", "ops", "kernels", "notes"},
     "draw": {"model", "ops", "kernels", "align", "trace", "notes"},
     "writers": {"trace", "forked"},
-    "viewer": {"trace", "writers"},
+    "viewer": {"trace", "writers", "notes"},
     "queries": set(),
     "summary": {"model", "align", "trace", "notes", "ops", "kernels"},
     "memory": set(),
@@ -34,6 +34,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "analysis": {"files", "runs", "readers", "privacy", "ops", "align", "model", "memory", "notes"},
     "conversion": {"analysis", "files", "align", "draw", "trace", "writers", "summary", "memory", "notes"},
     "commands": {
+        "analysis",
+        "files",
+        "memory",
         "outgoing",
         "readers",
         "source",

@@ -160,8 +160,10 @@ def test_commands_and_gzip_and_standard_input(tmp_path: Path) -> None:
     plain = run("-", stdin=text.encode()).stdout
     assert plain == run(str(packed)).stdout
     assert "Pool fwd 2x6x9x8 -> 2x6x5x5 k3x4 s2x1 p1x0 average" in plain
-    both = json.loads(run(str(packed), "-", "--format", "json", stdin=text.encode()).stdout)
-    assert [row["file"] for row in both] == ["log.gz"] * 3 + ["standard input"] * 3
+    both = json.loads(run(str(packed), "-", "--format", "json", stdin=2 * text.encode()).stdout)
+    assert [row["file"] for row in both] == ["log.gz"] * 3 + ["standard input"] * 6
+    once = json.loads(run(str(packed), "-", "--format", "json", stdin=text.encode()).stdout)
+    assert [row.get("file") for row in once] == [None] * 3, "the same content counts once"
 
 
 def test_coverage_counts_what_was_not_understood(tmp_path: Path) -> None:

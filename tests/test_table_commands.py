@@ -14,8 +14,11 @@ from click.testing import CliRunner, Result
 from mio2trace.cli import cli
 from mio2trace.reports.tables import Table, print_table
 
+from tests.conftest import ROOT
 from tests.small_runs import as_json, as_text, benchmark
 from tests.test_ops import conv_entry
+
+MIOPEN = ROOT / "traces" / "alexnet-b1-miopen29"
 
 
 class Case(NamedTuple):
@@ -178,3 +181,27 @@ def test_fractions_for_a_person_have_six_digits_and_for_a_program_all() -> None:
     exact = list(csv.DictReader(io.StringIO("".join(print_table(table, "csv")))))
     assert [float(row["v"]) for row in exact] == values
     assert json.loads("".join(print_table(table, "json")))[2] == {"v": 1 / 3, "all": [1 / 3, 3]}
+
+
+@pytest.mark.parametrize("command", ["ops", "driver", "layers", "kernels"])
+def test_an_option_that_a_message_advises_is_one_of_the_command(command: str) -> None:
+    """Files of two runs are refused with `--align order`, which then goes on."""
+    log = str(MIOPEN / "run.log.gz")
+    profile = str(ROOT / "traces" / "alexnet-b1-train" / "prof.json.gz")
+    by = ("--by", "layer") if command == "kernels" else ()
+    refused = CliRunner().invoke(cli, [command, log, profile, *by])
+    assert refused.exit_code == 1
+    assert "--align order" in refused.stderr
+    assert CliRunner().invoke(cli, [command, log, profile, *by, "--align", "order"]).exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["ops", "driver", "kernels", "layers"])
+def test_a_log_of_another_run_spoils_no_table(command: str, tmp_path: Path) -> None:
+    """The rows are those without it; what is left out is said."""
+    files = [str(MIOPEN / "run.log.gz"), str(MIOPEN / "prof.json.gz")]
+    stranger = str(ROOT / "traces" / "alexnet-b1-train" / "run.log")
+    by = ("--by", "layer") if command == "kernels" else ()
+    alone, beside = (CliRunner().invoke(cli, [command, *chosen, *by]) for chosen in (files, [*files, stranger]))
+    assert (alone.exit_code, beside.exit_code) == (0, 0)
+    assert beside.stdout == alone.stdout
+    assert "log that fits no profile here: not joined" in beside.stderr

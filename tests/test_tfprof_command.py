@@ -211,7 +211,7 @@ def test_options_that_are_none(file: str, args: list[str], said: str) -> None:
         (b"", "empty; expected a TFProf profile"),
         (b"hello\n", "no row of a TFProf view"),
         (b"\x00\x01\x02\x03" * 9, "binary data that begins 00 01 02 03"),
-        (b'{"a": 1}', "JSON; expected a TFProf profile"),
+        (b'{"a": 1}', "JSON with the keys a; expected a TFProf profile"),
         (b'[{"call": "clBuildProgram", "timestamp": {}}]', "is a dv/dt profile"),
         (b"\x0a\x08\x08\x01\x12\x05\x0a\x01nbb", "expected"),
     ],

@@ -33,10 +33,10 @@ class AnalysisOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     ``host_calls``: keep every API call. ``tags``: choose in a CK directory. ``repetition``: of a CK record, from 0;
     ``"every"``: each is a run. ``keep``: private things to leave in (`mio2trace.privacy.KINDS`). ``max_input``: bytes
-    that an input may hold, decompressed. ``accepted``: formats. ``join``: whether profiles are joined with logs;
-    without it, no run has alignments. ``without``: evidence to leave out (`mio2trace.align.EVIDENCE`).
-    ``by_order_alone``: go on where clocks or buffers say that files are not of one run. ``keep_reasons``: for
-    `mio2trace.summary.explain`. ``progress``: is told what was read.
+    that an input may hold, decompressed. ``accepted``: formats. ``copies``: files that hold the same count each.
+    ``join``: whether profiles are joined with logs; without it, no run has alignments. ``without``: evidence to leave
+    out (`mio2trace.align.EVIDENCE`). ``by_order_alone``: go on where clocks or buffers say that files are not of one
+    run. ``keep_reasons``: for `mio2trace.summary.explain`. ``progress``: is told what was read.
     """
 
     host_calls: bool = False
@@ -45,6 +45,7 @@ class AnalysisOptions(msgspec.Struct, frozen=True, kw_only=True):
     keep: tuple[str, ...] = ()
     max_input: int | None = None
     accepted: Accepted = ANY
+    copies: bool = False
     join: bool = True
     without: frozenset[str] = frozenset()
     by_order_alone: bool = False
@@ -59,7 +60,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a program: the inputs that tell of it, and what they tell together.
 
     ``name`` tells it from the others and holds nothing private. ``profiles``: the fullest first, it is the one that
-    the logs are joined with. ``operations``: those of the MIOpen log that has most. ``alignments``: one for each of
+    the logs are joined with. ``operations_by_log``: of each of ``libraries``. ``alignments``: one for each of
     ``profiles`` that holds anything. ``complete``: whether it is a run by itself: a profile with its log or, where
     there is no profile at all, a log with times.
     """
@@ -70,9 +71,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     logs: tuple[FrameworkLog, ...] = ()
     libraries: tuple[MiopenLog, ...] = ()
     tf_profiles: tuple[TfProfile, ...] = ()
-    operations: tuple[Operation, ...] = ()
+    operations_by_log: tuple[tuple[Operation, ...], ...] = ()
     alignments: tuple[Alignment, ...] = ()
     complete: bool = False
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """Those of the MIOpen log that has most of them: one process writes one log."""
+        return max(self.operations_by_log, key=len, default=())
 
     @property
     def has_times(self) -> bool:
@@ -152,6 +158,7 @@ def analyse(files: Sequence[FilePath], options: AnalysisOptions = DEFAULTS, note
                 repetition=options.repetition,
                 max_input=options.max_input,
                 accepted=options.accepted,
+                copies=options.copies,
             ),
             notes,
             cleaner,
@@ -160,7 +167,7 @@ def analyse(files: Sequence[FilePath], options: AnalysisOptions = DEFAULTS, note
         if any(file.repetition is not None for file in inputs):
             gathered = [one for file in inputs for one in gather([file], options.without, False, notes)]
         else:
-            gathered = gather(inputs, options.without, options.by_order_alone, notes)
+            gathered = gather(inputs, options.without, options.by_order_alone, notes, strict=options.join)
         whole = complete(gathered)
         runs = tuple(
             _run(part, name, part in whole, options, notes)
@@ -195,7 +202,7 @@ def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes
         logs=logs,
         libraries=tuple(part.libraries),
         tf_profiles=tf_profiles,
-        operations=calls,
+        operations_by_log=part.operations_by_log,
         alignments=tuple(alignments),
         complete=whole,
     )

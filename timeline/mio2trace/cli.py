@@ -17,6 +17,8 @@ from mio2trace.commands.inspect import inspect
 from mio2trace.commands.kernels import kernels
 from mio2trace.commands.layers import layers
 from mio2trace.commands.ops import ops
+from mio2trace.commands.options import align_option
+from mio2trace.commands.printing import Refused
 from mio2trace.commands.query import query
 from mio2trace.commands.tfprof import tfprof
 from mio2trace.commands.view import view
@@ -45,6 +47,17 @@ class _DefaultToConvert(click.Group):
         if args and args[0] not in self.commands and args[0] not in ("--help", "-h", "--version"):
             args = ["convert", *args]
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Where errors become exit codes: 1 for an input that cannot be used, 2 for an option that is none."""
+        from mio2trace.notes import InputError, OptionError
+
+        try:
+            return super().invoke(ctx)
+        except OptionError as error:
+            raise click.UsageError(str(error)) from None
+        except InputError as error:
+            raise Refused(str(error)) from None
 
 
 @click.group(
@@ -165,14 +178,7 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets")
 )
 @click.option("--repetition", type=click.IntRange(min=0), metavar="N", help="Repetition of a CK record, from 0.")
 @click.option("--tags", default="", metavar="A,B", help="Tags that choose an entry in a CK directory.")
-@click.option(
-    "--align",
-    "alignment",
-    type=click.Choice(["auto", "order"]),
-    default="auto",
-    show_default=True,
-    help="'order' goes on by order alone where the clocks say that the files are not of one run.",
-)
+@align_option
 @click.option(
     "--explain",
     multiple=True,
@@ -212,7 +218,7 @@ def convert(
     without: tuple[str, ...],
     repetition: int | None,
     tags: str,
-    alignment: str,
+    align: str,
     explain: tuple[str, ...],
     summary_file: str | None,
     keep: tuple[str, ...],
@@ -235,11 +241,8 @@ def convert(
       mio2trace run.log prof.json -o out.json --from "layer conv2 backward" --to "layer conv1"
     """
     from mio2trace import conversion
-    from mio2trace.notes import InputError, OptionError
 
     _refuse_to_overwrite(files, output, summary_file)
-    if files.count("-") > 1:
-        raise click.UsageError("standard input (-) can be given once")
     progress = _Progress() if not quiet and _is_terminal() else None
     try:
         result = conversion.convert(
@@ -257,7 +260,7 @@ def convert(
             without=without,
             repetition=repetition,
             tags=tuple(tag for tag in tags.split(",") if tag),
-            by_order_alone=alignment == "order",
+            by_order_alone=align == "order",
             explain=explain,
             check=check,
             strict=strict,
@@ -266,13 +269,6 @@ def convert(
             max_input=max_input,
             progress=progress,
         )
-    except OptionError as error:
-        raise click.UsageError(str(error)) from None
-    except InputError as error:
-        if progress is not None:
-            progress.done()
-        click.echo(visible(f"mio2trace: {error}"), err=True)
-        sys.exit(1)
     finally:
         if progress is not None:
             progress.done()
@@ -393,6 +389,9 @@ def main() -> None:
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.ClickException as error:
+        if isinstance(error, Refused):
+            error.show()
+            sys.exit(error.exit_code)
         # the message may quote a file's name, or any other word of the call
         said = visible(error.format_message())
         shown = click.UsageError(said, error.ctx) if isinstance(error, click.UsageError) else click.ClickException(said)
@@ -419,7 +418,7 @@ def _stop(number: int, _: object) -> None:
 
 
 def _fault(error: Exception) -> str:
-    """What went wrong and where; `timeline.convert` shows all of it."""
+    """What went wrong and where; `mio2trace.convert` shows all of it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -62,6 +62,7 @@ class FileOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How to read. ``host_calls``: keep every API call. ``tags``: choose in a CK directory. ``repetition``: of a CK
     record, from 0; ``"every"``: each as an input of its own. ``keep``: private things to leave in
     (`mio2trace.privacy.KINDS`). ``max_input``: bytes that an input may hold, decompressed. ``accepted``: formats.
+    ``copies``: files that hold the same count each.
     """
 
     host_calls: bool = False
@@ -70,6 +71,7 @@ class FileOptions(msgspec.Struct, frozen=True, kw_only=True):
     keep: tuple[str, ...] = ()
     max_input: int | None = None
     accepted: Accepted = ANY
+    copies: bool = False
 
 
 def read_inputs(
@@ -103,7 +105,7 @@ def read_inputs(
     inputs: list[Input] = []
     for found, own in read:
         same = [other for other, _ in read if other[0].content_sha256 == found[0].content_sha256]
-        if found is min(same, key=lambda other: (other[0].sha256, other[0].source)):
+        if options.copies or found is min(same, key=lambda other: (other[0].sha256, other[0].source)):
             inputs += found
             notes.include(own)
         else:
@@ -144,12 +146,18 @@ def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner) -> 
     cleaner.learn(source.head)
     reader = detect(source, options.accepted)
     host_calls = options.host_calls
-    every = options.repetition == "every"
     repetition = None if options.repetition == "every" else options.repetition
     found: list[tuple[list[Record], int | None, Mapping[str, int]]] = []
-    if reader is ck and every:
+    if reader is ck and options.repetition is not None:
         text = source.read()
-        for run in ck_times.kept_runs(ck_times.runs(text, source.name, notes), source.name, notes):
+        stated = ck_times.runs(text, source.name, notes)
+        if repetition is None or stated[0].repetition is None:
+            stated = list(ck_times.kept_runs(stated, source.name, notes))
+        elif repetition < len(stated):
+            stated = [stated[repetition]]
+        else:
+            raise InputError(f"{source.name}: no repetition {repetition}; it has {len(stated)}, counted from 0")
+        for run in stated:
             again = Source(STANDARD_INPUT, source.index, notes, stdin=io.BytesIO(text))
             again.name = source.name
             try:
@@ -173,9 +181,9 @@ def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner) -> 
             content_sha256=source.content_sha256,
             records=tuple(records),
             repetition=number,
-            stated_ns=stated,
+            stated_ns=stated_ns,
         )
-        for records, number, stated in found
+        for records, number, stated_ns in found
     ]
 
 

@@ -26,7 +26,7 @@ class Gathered:
     def __init__(self, inputs: Sequence[Input], profiles: Sequence[Profile]) -> None:
         self.inputs = list(inputs)
         self.profiles = sorted(profiles, key=_fullest)
-        self._operations: tuple[Operation, ...] | None = None
+        self._operations_of: dict[int, tuple[Operation, ...]] = {}
 
     @property
     def logs(self) -> list[FrameworkLog]:
@@ -39,9 +39,15 @@ class Gathered:
     @property
     def operations(self) -> tuple[Operation, ...]:
         """Those of the MIOpen log that has most of them: one process writes one log."""
-        if self._operations is None:
-            self._operations = max((operations(log) for log in self.libraries), key=len, default=())
-        return self._operations
+        return max(self.operations_by_log, key=len, default=())
+
+    @property
+    def operations_by_log(self) -> tuple[tuple[Operation, ...], ...]:
+        """Of each of `libraries`."""
+        for log in self.libraries:
+            if id(log) not in self._operations_of:
+                self._operations_of[id(log)] = operations(log)
+        return tuple(self._operations_of[id(log)] for log in self.libraries)
 
     @property
     def names(self) -> str:
@@ -69,7 +75,7 @@ class Gathered:
         """Make ``other`` part of this."""
         self.inputs += other.inputs
         self.profiles = sorted([*self.profiles, *other.profiles], key=_fullest)
-        self._operations = None
+        self._operations_of |= other._operations_of
 
 
 def has_times(log: FrameworkLog) -> bool:
@@ -85,18 +91,21 @@ class _Candidate(NamedTuple):
     same_folder: bool
 
 
-def gather(inputs: Sequence[Input], without: frozenset[str], by_order_alone: bool, notes: Notes) -> list[Gathered]:
+def gather(
+    inputs: Sequence[Input], without: frozenset[str], by_order_alone: bool, notes: Notes, *, strict: bool = True
+) -> list[Gathered]:
     """The runs, those with the fullest profiles first, logs of no profile's run last, each by itself.
 
     One profile and one log are taken for one run: who joins them finds out. Raises `InputError` where no log goes with
-    any profile (unless ``by_order_alone``) and where nothing tells which of several logs does.
+    any profile (unless ``by_order_alone``) and where nothing tells which of several logs does; not ``strict``: these
+    logs are left by themselves.
     """
     parts = _sharing_profiles(inputs, notes)
     with_profile = sorted((part for part in parts if part.has_profile), key=lambda part: _fullest(part.profiles[0]))
     logs = [part for part in parts if not part.has_profile and part.has_log]
     rest = [part for part in parts if not part.has_profile and not part.has_log]
     if with_profile:
-        alone = _join_logs(with_profile, logs, without, by_order_alone)
+        alone = _join_logs(with_profile, logs, without, by_order_alone, strict)
         for part in alone:
             notes.add("log that fits no profile here: not joined", part.names)
         runs = [*with_profile, *alone]
@@ -156,7 +165,7 @@ def _same(profile: Profile, other: Profile) -> bool:
 
 
 def _join_logs(
-    runs: Sequence[Gathered], logs: Sequence[Gathered], without: frozenset[str], by_order_alone: bool
+    runs: Sequence[Gathered], logs: Sequence[Gathered], without: frozenset[str], by_order_alone: bool, strict: bool
 ) -> list[Gathered]:
     """Give each log to the run that it is of; those that are left."""
     if len(runs) == len(logs) == 1 and not runs[0].has_log:
@@ -174,13 +183,13 @@ def _join_logs(
         else:
             alone.append(log)
             reasons.append(found[chosen].why)
-    if alone and not any(candidates) and not any(run.has_log for run in runs):
+    if strict and alone and not any(candidates) and not any(run.has_log for run in runs):
         if not by_order_alone:
             raise InputError(reasons[0] if len(alone) == 1 else f"none of {len(alone)} logs: {reasons[0]}")
         candidates[0] = [_Candidate(log, 0, bool(log.folders & runs[0].folders)) for log in alone]
         alone = []
     for run, own in zip(runs, candidates, strict=True):
-        alone += _chosen(run, own)
+        alone += _chosen(run, own, strict)
     return alone
 
 
@@ -188,7 +197,7 @@ def _fit(found: Relation, run: Gathered, log: Gathered) -> tuple[int, bool, int]
     return _STRENGTH[found.by], bool(run.folders & log.folders), -found.away_ns
 
 
-def _chosen(run: Gathered, candidates: Sequence[_Candidate]) -> list[Gathered]:
+def _chosen(run: Gathered, candidates: Sequence[_Candidate], strict: bool) -> list[Gathered]:
     """Give ``run`` its logs, those first that go with it most surely; the ones that say something else are left.
 
     Raises `InputError` where two say different things and nothing tells which of them is right.
@@ -201,7 +210,7 @@ def _chosen(run: Gathered, candidates: Sequence[_Candidate]) -> list[Gathered]:
             taken.append(candidate)
             run.take(candidate.log)
             continue
-        if candidate[1:] == against[1:] and candidate.strength <= _STRENGTH["nothing"]:
+        if strict and candidate[1:] == against[1:] and candidate.strength <= _STRENGTH["nothing"]:
             raise InputError(
                 f"{against.log.names} and {candidate.log.names} are logs of two runs, and nothing tells which is the "
                 "profile's; expected one of them"

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from mio2trace.notes import InputError
 from mio2trace.trace import Slice
 from mio2trace.writers import WRITERS
 
@@ -35,7 +36,7 @@ IDLE_SECONDS = 60
 _GZIP = b"\x1f\x8b"
 
 
-class ViewError(Exception):
+class ViewError(InputError):
     """Why a trace cannot be shown, in one line."""
 
 

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mio2trace.commands.logs import files_argument, one_line_errors, quiet_option, read, say, write
+from mio2trace.commands.miopen_logs import logged
+from mio2trace.commands.options import align_option, files_argument, quiet_option
+from mio2trace.commands.printing import say, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="For a MIOpenDriver of today, or as the log's own version prints it.",
 )
+@align_option
 @quiet_option
-def driver(files: tuple[str, ...], form: str, quiet: bool) -> None:
+def driver(files: tuple[str, ...], form: str, align: str, quiet: bool) -> None:
     """MIOpenDriver lines that run the operations of MIOpen logs again.
 
     Each command once, most frequent first; the comment at its end tells how many calls ran it, and with the profile of
@@ -39,36 +42,28 @@ def driver(files: tuple[str, ...], form: str, quiet: bool) -> None:
       mio2trace driver run.log prof.json
       mio2trace driver run.log | head -n 5 | sh
     """
-    from mio2trace.commands.inputs import read_run
-    from mio2trace.model.miopen import MiopenLog
-    from mio2trace.notes import Notes
+    from mio2trace.analysis import AnalysisOptions, analyse
     from mio2trace.ops import log_form
-    from mio2trace.ops import operations as operations_of
     from mio2trace.ops.command import refusal
+    from mio2trace.readers import A_LOG
     from mio2trace.reports.driver import lines
     from mio2trace.reports.op_times import costs
 
-    notes = Notes()
+    analysis = analyse(files, AnalysisOptions(accepted=A_LOG, by_order_alone=align == "order"))
+    notes = analysis.notes
     operations: list[Sequence[Operation]] = []
     version: Form | None = None
     kernel_ns: dict[int, int] | None = None
-    with one_line_errors():
-        run = read_run(files, notes)
-        if run is None:
-            logs = read(files, notes)
-        else:
-            held = [(one.name, log) for one in run[0] for log in one.records if isinstance(log, MiopenLog)]
-            logs = ((name, log, operations_of(log)) for name, log in held)
-            if run[1] is not None:
-                kernel_ns = {index: cost.kernel_ns for index, cost in costs(run[1])[0].items()}
-        for name, log, found in logs:
-            operations.append(found)
-            own = log_form(log)
-            if form == "log" and own is None:
-                notes.remark("log without commands of its own: written for a driver of today", name)
-            elif version not in (None, own):
-                notes.remark("logs of several versions: written in the form of the first", name)
-            version = version or own
+    if any(run.alignments for run in analysis.runs) and analysis.run.alignment is not None:
+        kernel_ns = {index: cost.kernel_ns for index, cost in costs(analysis.run.alignment)[0].items()}
+    for name, log, found in logged(analysis):
+        operations.append(found)
+        own = log_form(log)
+        if form == "log" and own is None:
+            notes.remark("log without commands of its own: written for a driver of today", name)
+        elif version not in (None, own):
+            notes.remark("logs of several versions: written in the form of the first", name)
+        version = version or own
     commands, refused = lines(
         (one for found in operations for one in found),
         (version or "newest") if form == "log" else "newest",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from mio2trace.commands.inputs import Input, read_inputs, repetition_option, tags_option
-from mio2trace.commands.logs import files_argument, one_line_errors, quiet_option, say, write
+from mio2trace.commands.options import files_argument, quiet_option, repetition_option, tags_option, words
+from mio2trace.commands.printing import say, write
 from mio2trace.outgoing import json_text
+
+if TYPE_CHECKING:
+    from mio2trace.files import Input
 
 
 @click.command(no_args_is_help=True)
@@ -29,22 +33,21 @@ def inspect(files: tuple[str, ...], repetition: int | None, tags: str, quiet: bo
       mio2trace inspect run.log | jq 'select(.record == "layer_time")'
       mio2trace inspect run.log | jq -r .record | sort | uniq -c
     """
-    from mio2trace.notes import Notes
-    from mio2trace.readers.base import ReadOptions
+    from mio2trace.analysis import AnalysisOptions, analyse
+    from mio2trace.privacy import KINDS
 
-    notes = Notes()
-    with one_line_errors():
-        inputs = read_inputs(files, ReadOptions(host_calls=True, repetition=repetition), tags, notes, as_read=True)
-        write(_lines(inputs))
-    say(notes, [], quiet)
+    options = AnalysisOptions(host_calls=True, repetition=repetition, tags=words(tags), keep=KINDS, join=False)
+    analysis = analyse(files, options)
+    write(_lines(analysis.inputs))
+    say(analysis.notes, [], quiet)
 
 
-def _lines(inputs: list[Input]) -> Iterator[str]:
+def _lines(inputs: Sequence[Input]) -> Iterator[str]:
     import orjson
 
     from mio2trace.reports.inspect import lines
 
-    for found in inputs:
+    for found in sorted(inputs, key=lambda file: file.source):
         facts = {
             "record": "input",
             "source": found.source,

@@ -6,24 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands.inputs import (
-    aligned,
+from mio2trace.commands.options import (
+    align_option,
     columns_option,
+    files_argument,
     format_option,
-    fullest_profile,
-    read_inputs,
+    quiet_option,
     repetition_option,
-    show,
     tags_option,
     unit_option,
+    words,
 )
-from mio2trace.commands.logs import files_argument, one_line_errors, quiet_option
+from mio2trace.commands.printing import show
 
 if TYPE_CHECKING:
-    from mio2trace.align import Alignment
+    from mio2trace.analysis import Analysis, Run
     from mio2trace.model.profile import Activity, Profile
     from mio2trace.notes import Notes
-    from mio2trace.readers.base import Records
     from mio2trace.reports.numbers import Unit
     from mio2trace.reports.tables import Table
 
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
 @columns_option
 @repetition_option
 @tags_option
+@align_option
 @quiet_option
 def kernels(
     files: tuple[str, ...],
@@ -58,6 +58,7 @@ def kernels(
     columns: str | None,
     repetition: int | None,
     tags: str,
+    align: str,
     quiet: bool,
 ) -> None:
     """The kernels of a profile, one row each, or summed.
@@ -75,8 +76,8 @@ def kernels(
       mio2trace kernels prof.json --by bucket
       mio2trace kernels run.log prof.json --by layer
     """
-    from mio2trace.notes import InputError, Notes
-    from mio2trace.readers.base import ReadOptions
+    from mio2trace.analysis import AnalysisOptions, analyse
+    from mio2trace.notes import InputError
     from mio2trace.reports.numbers import Unit
 
     if (per is not None or skip is not None) and by != "repetition":
@@ -85,19 +86,27 @@ def kernels(
         raise click.UsageError("--skip goes with --per")
     if gemm and by not in (None, "bucket"):
         raise click.UsageError(f"--gemm does not go with --by {by}")
-    notes = Notes()
+    options = AnalysisOptions(
+        repetition=repetition, tags=words(tags), join=by == "layer", by_order_alone=align == "order"
+    )
+    analysis = analyse(files, options)
+    run = analysis.run
+    if not run.profiles:
+        raise InputError(f"{analysis.names}: holds no GPU profile; expected one")
+    _say_of_others(analysis, run)
     said: list[str] = []
-    with one_line_errors():
-        inputs = read_inputs(files, ReadOptions(repetition=repetition), tags, notes)
-        records = [record for found in inputs for record in found.records]
-        profile = fullest_profile(records, notes)
-        names = ", ".join(found.name for found in inputs)
-        if profile is None:
-            raise InputError(f"{names}: holds no GPU profile; expected one")
-        _say_what_it_holds(profile, names, notes, said)
-        what = by or ("gemm" if gemm else None)
-        show(lambda: _table(profile, records, what, per, skip or 0, Unit(unit), names, notes, said),
-             form, columns, notes, said, quiet)  # fmt: skip
+    _say_what_it_holds(run.profiles[0], analysis.names, analysis.notes, said)
+    what = by or ("gemm" if gemm else None)
+    show(lambda: _table(run, what, per, skip or 0, Unit(unit), analysis.names, analysis.notes, said),
+         form, columns, analysis.notes, said, quiet)  # fmt: skip
+
+
+def _say_of_others(analysis: Analysis, run: Run) -> None:
+    """Only one profile's kernels are shown."""
+    profiles = sum(len(each.profiles) for each in analysis.runs)
+    if profiles > 1:
+        which = "the logs fit best" if run.complete else "has most kernels and copies"
+        analysis.notes.add(f"{profiles} profiles: the one that {which} is taken")
 
 
 def _say_what_it_holds(profile: Profile, names: str, notes: Notes, said: list[str]) -> None:
@@ -112,8 +121,7 @@ def _say_what_it_holds(profile: Profile, names: str, notes: Notes, said: list[st
 
 
 def _table(
-    profile: Profile,
-    records: Records,
+    run: Run,
     by: str | None,
     per: int | None,
     skip: int,
@@ -122,29 +130,24 @@ def _table(
     notes: Notes,
     said: list[str],
 ) -> Table:
+    from mio2trace.notes import InputError
     from mio2trace.reports import kernels as report
 
+    profile = run.profiles[0]
     if by == "name":
         return report.by_name(profile, unit)
     if by == "repetition":
         return report.by_repetition(_repetitions(profile, per, skip, names, notes, said), unit)
     if by == "layer":
-        return report.by_layer(_aligned(profile, records, names, notes), unit)
+        if run.alignment is None or not run.alignment.net.layers:
+            raise InputError(f"{names}: names no layer; expected the log of the run, too")
+        return report.by_layer(run.alignment, unit)
     if by in ("gemm", "bucket"):
         from mio2trace.kernels import find_gemms
 
         facts = find_gemms(profile)
         return (report.gemm_table if by == "gemm" else report.by_bucket)(profile, facts, unit)
     return report.enqueue_table(profile, unit)
-
-
-def _aligned(profile: Profile, records: Records, names: str, notes: Notes) -> Alignment:
-    from mio2trace.notes import InputError
-
-    alignment = aligned(profile, records, notes)
-    if not alignment.net.layers:
-        raise InputError(f"{names}: names no layer; expected the log of the run, too")
-    return alignment
 
 
 def _repetitions(

@@ -7,26 +7,29 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands.logs import files_argument, one_line_errors, quiet_option, read, say, write
+from mio2trace.commands.miopen_logs import logged
+from mio2trace.commands.options import align_option, columns_option, files_argument, format_option, quiet_option
+from mio2trace.commands.printing import say, write
+from mio2trace.notes import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mio2trace.analysis import Analysis
+    from mio2trace.notes import Notes
     from mio2trace.ops.operation import Operation
     from mio2trace.reports.tables import Table
-
-FORMS = ("table", "csv", "json", "jsonl", "markdown")
 
 
 @click.command(no_args_is_help=True)
 @files_argument
-@click.option("--format", "form", type=click.Choice(FORMS), help="Default: table on a terminal, csv otherwise.")
+@format_option
 @click.option(
     "--group-by",
     metavar="COLUMN,...",
     help="One row for all operations that agree in these columns, with their count, most frequent first.",
 )
-@click.option("--columns", metavar="COLUMN,...", help="Only these columns, in this order.")
+@columns_option
 @click.option(
     "--phase",
     type=click.Choice(["all", "run", "find"]),
@@ -36,6 +39,7 @@ FORMS = ("table", "csv", "json", "jsonl", "markdown")
 )
 @click.option("--seed-csv", is_flag=True, help="Forward convolutions, poolings, training batch norms: nine columns.")
 @click.option("--coverage", is_flag=True, help="One row a file: how many records it holds, how many are understood.")
+@align_option
 @quiet_option
 def ops(
     files: tuple[str, ...],
@@ -45,6 +49,7 @@ def ops(
     phase: str,
     seed_csv: bool,
     coverage: bool,
+    align: str,
     quiet: bool,
 ) -> None:
     """The operations of MIOpen logs, one row each; with the profile of the run also what each one cost.
@@ -61,7 +66,9 @@ def ops(
       mio2trace ops run.log --format json | jq '.[].gemm'
       mio2trace ops --coverage *.log
     """
+    from mio2trace.analysis import AnalysisOptions, analyse
     from mio2trace.notes import Notes
+    from mio2trace.readers import A_LOG
     from mio2trace.reports.tables import print_table
 
     given = [name for name, value in (("--seed-csv", seed_csv), ("--coverage", coverage)) if value]
@@ -74,14 +81,13 @@ def ops(
     if len(given) > 1:
         raise click.UsageError(f"{given[0]} does not go with {given[1]}")
     notes = Notes()
-    with one_line_errors():
-        timed = None if coverage or seed_csv else _timed(files, notes, phase)
-        if coverage:
-            table, said = _coverage(files, notes)
-        elif timed is not None:
-            table, said = timed
-        else:
-            table, said = _operations(files, notes, phase, seed_csv)
+    if coverage:
+        table, said = _coverage(files, notes)
+    else:
+        options = AnalysisOptions(accepted=A_LOG, join=not seed_csv, by_order_alone=align == "order")
+        analysis = analyse(files, options, notes)
+        timed = None if seed_csv else _timed(analysis, phase)
+        table, said = timed or _operations(analysis, phase, seed_csv)
     try:
         if group_by and "kernel_ns" in table.columns:
             from mio2trace.reports.op_times import summed
@@ -102,38 +108,30 @@ def ops(
     say(notes, said, quiet)
 
 
-def _timed(files: tuple[str, ...], notes: Any, phase: str) -> tuple[Table, list[str]] | None:
+def _timed(analysis: Analysis, phase: str) -> tuple[Table, list[str]] | None:
     """With a profile among the files: what each operation cost. None without one."""
-    from mio2trace.commands.inputs import read_run
-    from mio2trace.model.miopen import MiopenLog
-    from mio2trace.ops import operations
     from mio2trace.reports import op_times
-    from mio2trace.reports import ops as report
     from mio2trace.summary.operations import lines
 
-    run = read_run(files, notes)
-    if run is None:
+    if not any(run.alignments for run in analysis.runs):
         return None
-    inputs, alignment = run
-    found = [
-        (one.name, operations(record)) for one in inputs for record in one.records if isinstance(record, MiopenLog)
-    ]
-    if alignment is None:
-        return report.table([(name, _of_phase(every, phase)) for name, every in found]), []
-    most = max((every for _, every in found), key=len)
-    return op_times.table(_of_phase(most, phase), alignment), lines([alignment])
+    run = analysis.run
+    if run.alignment is None or not run.libraries:
+        raise InputError(f"{analysis.names}: holds no line of MIOpen; expected its log")
+    return op_times.table(_of_phase(run.operations, phase), run.alignment), lines([run.alignment])
 
 
 def _of_phase(operations: Sequence[Operation], phase: str) -> list[Operation]:
     return [one for one in operations if phase in ("all", one.phase)]
 
 
-def _operations(files: tuple[str, ...], notes: Any, phase: str, seed_csv: bool) -> tuple[Table, list[str]]:
+def _operations(analysis: Analysis, phase: str, seed_csv: bool) -> tuple[Table, list[str]]:
     from mio2trace.reports import ops as report
 
     found = []
     said = []
-    for name, _, operations in read(files, notes):
+    notes = analysis.notes
+    for name, _, operations in logged(analysis):
         kept = _of_phase(operations, phase)
         runs = sum(one.phase == "run" for one in operations)
         said.append(f"{name}: {len(operations)} operations: {runs} run, {len(operations) - runs} find")
@@ -151,10 +149,15 @@ def _operations(files: tuple[str, ...], notes: Any, phase: str, seed_csv: bool) 
     return table, said
 
 
-def _coverage(files: tuple[str, ...], notes: Any) -> tuple[Table, list[str]]:
+def _coverage(files: tuple[str, ...], notes: Notes) -> tuple[Table, list[str]]:
+    from mio2trace.analysis import AnalysisOptions, analyse
+    from mio2trace.readers import A_LOG
     from mio2trace.reports import coverage
 
-    rows = [coverage.row(name, log, operations, log.foreign) for name, log, operations in read(files, notes)]
+    rows = []
+    for file in files:  # one after another: only their counts are kept
+        analysis = analyse([file], AnalysisOptions(accepted=A_LOG, join=False), notes)
+        rows += [coverage.row(name, log, operations, log.foreign) for name, log, operations in logged(analysis)]
     totals = {
         key: sum(int(str(row[key])) for row in rows)
         for key in coverage.COLUMNS

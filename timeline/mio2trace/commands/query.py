@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands.logs import tell, write
+from mio2trace.commands.options import format_option
+from mio2trace.commands.printing import write
+from mio2trace.notes import InputError
 
 if TYPE_CHECKING:
     from mio2trace.reports.tables import Table
 
-FORMS = ("table", "csv", "json", "jsonl", "markdown")
 CACHE = "~/.local/share/perfetto/prebuilts"
 """Where the perfetto package keeps the engines that it fetched."""
 
@@ -24,7 +25,7 @@ CACHE = "~/.local/share/perfetto/prebuilts"
 @click.argument("question", required=False, metavar="[NAME|SQL]")
 @click.option("--list", "list_", is_flag=True, help="The queries that come with the program.")
 @click.option("--sql", "show", metavar="NAME", help="Print the SQL of a query, with what it needs, for the viewer.")
-@click.option("--format", "form", type=click.Choice(FORMS), help="Default: table on a terminal, csv otherwise.")
+@format_option
 @click.option("--engine", metavar="PATH", help="The trace_processor_shell to use.")
 @click.option("--download", is_flag=True, help="Let the perfetto package fetch its engine, where none is here.")
 def query(
@@ -73,7 +74,7 @@ def query(
         raise click.UsageError("expected a trace and a query; --list shows the queries")
     sql = question if _is_sql(question) else queries[_named(question, queries)].sql
     if not os.path.isfile(trace):
-        _refuse(f"{trace}: no such file")
+        raise InputError(f"{trace}: no such file")
     _print(_ask(trace, sql, _engine(engine, download)), form)
 
 
@@ -90,21 +91,16 @@ def _named(name: str, queries: Iterable[str]) -> str:
     return found[0]
 
 
-def _refuse(message: str) -> None:
-    tell(f"mio2trace: {message}")
-    sys.exit(1)
-
-
 def _engine(chosen: str | None, download: bool) -> str | None:
     """The engine's path; None lets the package fetch one, which was asked for."""
     chosen = chosen or os.environ.get("MIO2TRACE_ENGINE")
     if chosen:
         if not os.access(chosen, os.X_OK) or not os.path.isfile(chosen):
-            _refuse(f"{chosen}: is no program; expected a trace_processor_shell")
+            raise InputError(f"{chosen}: is no program; expected a trace_processor_shell")
         return os.path.abspath(chosen)
     found = _installed()
     if found is None and not download:
-        _refuse(
+        raise InputError(
             "no trace processor here: name one with --engine PATH, or fetch the perfetto package's own with --download;"
             " without one, --sql prints a query for the viewer's own page"
         )
@@ -136,7 +132,7 @@ def _ask(trace: str, sql: str, engine: str | None) -> Table:
     try:
         from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
     except ImportError as error:
-        _refuse(f"the perfetto package cannot be used ({error}): pip install 'mio2trace[query]'")
+        raise InputError(f"the perfetto package cannot be used ({error}): pip install 'mio2trace[query]'") from None
     processor = None
     try:
         # What the package says on its way belongs to the person, not to the table.
@@ -151,7 +147,7 @@ def _ask(trace: str, sql: str, engine: str | None) -> Table:
             {name: _cell(getattr(row, name)) for name in columns if getattr(row, name) is not None} for row in found
         ]
     except Exception as error:
-        _refuse(_what_went_wrong(error, trace, engine))
+        raise InputError(_what_went_wrong(error, trace, engine)) from None
     finally:
         if processor is not None:
             processor.close()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands.inputs import format_option
-from mio2trace.commands.logs import files_argument, one_line_errors, quiet_option, say, write
+from mio2trace.commands.options import files_argument, format_option, quiet_option
+from mio2trace.commands.printing import say, write
 
 if TYPE_CHECKING:
     from mio2trace.model.tf import TfProfile, TfView
@@ -98,14 +98,13 @@ def tfprof(
         _check_expression(expression)
     wanted = _steps(steps, text)
     notes = Notes()
-    with one_line_errors():
-        profile, views = _read(files, notes)
-        if text:
-            said = _print_views(profile, files, wanted, _view_options(show, view), notes, view["console"])
-        else:
-            form = form or ("table" if sys.stdout.isatty() else "csv")
-            units: Units = "notebook" if notebook_units else "exact"
-            said = _print_table(profile, views, wanted, show, units, form, no_header, notes)
+    profile, views = _read(files, notes)
+    if text:
+        said = _print_views(profile, files, wanted, _view_options(show, view), notes, view["console"])
+    else:
+        form = form or ("table" if sys.stdout.isatty() else "csv")
+        units: Units = "notebook" if notebook_units else "exact"
+        said = _print_table(profile, views, wanted, show, units, form, no_header, notes)
     say(notes, said, quiet)
 
 
@@ -181,43 +180,17 @@ def _view_options(show: tuple[str, ...], view: dict[str, Any]) -> ScopeOptions:
 
 def _read(files: Sequence[str], notes: Notes) -> tuple[TfProfile | None, list[TfView]]:
     """The one profile, or the printed views. Raises `InputError`."""
+    from mio2trace.analysis import AnalysisOptions, analyse
     from mio2trace.model.tf import TfProfile, TfView
     from mio2trace.notes import InputError
-    from mio2trace.privacy import Cleaner
-    from mio2trace.readers import READERS, run_log
-    from mio2trace.readers.base import ReadOptions
-    from mio2trace.readers.tf import forms, views
-    from mio2trace.source import Source
+    from mio2trace.readers import A_TF_PROFILE
 
-    if files.count("-") > 1:
-        raise click.UsageError("standard input (-) can be given once")
-    cleaner = Cleaner()
-    profiles: list[TfProfile] = []
-    printed: list[TfView] = []
-    for index, path in enumerate(files):
-        source = Source(path, index, notes)
-        try:
-            head = source.head
-            if not head.strip():
-                raise InputError(f"{source.name}: empty; expected {forms.EXPECTED}")
-            reader = next((one for one in forms.FORMS if one.sniff(head)), None)
-            if reader is None:
-                other = next((one for one in READERS if one is not run_log and one.sniff(head)), None)
-                if other is not None:
-                    raise InputError(f"{source.name}: is a {other.NAME}; expected {forms.EXPECTED}")
-                if not run_log.sniff(head):
-                    found = "JSON" if head.lstrip()[:1] in b"{[" else f"binary data that begins {head[:8].hex(' ')}"
-                    raise InputError(f"{source.name}: {found}; expected {forms.EXPECTED}")
-                reader = views
-            cleaner = Cleaner()
-            cleaner.learn(head)
-            for record in cleaner.cleaned(reader.read(source, ReadOptions(), notes)):
-                if isinstance(record, TfProfile):
-                    profiles.append(record)
-                elif isinstance(record, TfView):
-                    printed.append(record)
-        finally:
-            source.close()
+    # Two steps may print the same: each file is one.
+    analysis = analyse(files, AnalysisOptions(accepted=A_TF_PROFILE, join=False, copies=True), notes)
+    in_order = sorted(analysis.inputs, key=lambda file: file.source)
+    records = [record for file in in_order for record in file.records]
+    profiles = [record for record in records if isinstance(record, TfProfile)]
+    printed = [record for record in records if isinstance(record, TfView)]
     if len(profiles) + bool(printed) > 1:
         raise InputError(f"{', '.join(files)}: several profiles; expected one, or views that were printed of one")
     return (profiles[0] if profiles else None), printed

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from mio2trace.commands.logs import tell
+from mio2trace.commands.printing import tell
 
 
 @click.command(no_args_is_help=True)
@@ -36,26 +36,22 @@ def view(trace: str, offline: bool, keep: bool, port: int | None, no_browser: bo
       mio2trace view out.pftrace.gz --offline
       mio2trace view out.json --no-browser --keep
     """
-    from mio2trace.viewer import PORT, UI, ViewError, bound, find_trace, find_ui, slowest_layer
+    from mio2trace.viewer import PORT, UI, bound, find_trace, find_ui, slowest_layer
 
     if not offline and port not in (None, PORT):
         raise click.UsageError(f"{UI} takes a file from port {PORT} only; --port goes with --offline")
-    try:
-        path = find_trace(trace)
-        bundle = find_ui() if offline else None
-        found = slowest_layer(path)
-        with bound(path, bundle, keep, (0 if offline else PORT) if port is None else port) as server:
-            link = server.link(found)
-            click.echo(link)
-            if found is not None:
-                tell(f"in view: {found.name}, {found.dur_ns / 1e6:.3f} ms, the slowest layer")
-            tell(f"serving {path.name} on 127.0.0.1:{server.server_port}; Ctrl-C ends it")
-            sys.stdout.flush()
-            if not no_browser:
-                import webbrowser
+    path = find_trace(trace)
+    bundle = find_ui() if offline else None
+    found = slowest_layer(path)
+    with bound(path, bundle, keep, (0 if offline else PORT) if port is None else port) as server:
+        link = server.link(found)
+        click.echo(link)
+        if found is not None:
+            tell(f"in view: {found.name}, {found.dur_ns / 1e6:.3f} ms, the slowest layer")
+        tell(f"serving {path.name} on 127.0.0.1:{server.server_port}; Ctrl-C ends it")
+        sys.stdout.flush()
+        if not no_browser:
+            import webbrowser
 
-                webbrowser.open(link)
-            server.serve_until_done()
-    except ViewError as error:
-        tell(f"mio2trace: {error}")
-        sys.exit(1)
+            webbrowser.open(link)
+        server.serve_until_done()

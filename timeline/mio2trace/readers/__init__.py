@@ -13,7 +13,7 @@ from mio2trace.readers import run_log
 from mio2trace.readers.base import Reader
 from mio2trace.readers.ck import record as ck
 from mio2trace.readers.opencl import dvdt_json
-from mio2trace.readers.tf import profile_proto, run_metadata, step_stats_text, timeline_json, views
+from mio2trace.readers.tf import forms, profile_proto, run_metadata, step_stats_text, timeline_json, views
 from mio2trace.source import Source
 
 READERS: tuple[Reader, ...] = (
@@ -37,10 +37,13 @@ class Accepted(NamedTuple):
     expected: str = "a log or a profile"
     readers: tuple[Reader, ...] = READERS
     rest: Reader | None = None
-    """What reads text of no known format; ``run_log`` reads JSON lines, too, where a log is all that is wanted."""
+    """What reads text of no known format; `run_log` anything at all."""
 
 
 ANY = Accepted()
+A_LOG = Accepted(expected="MIOpen's log", rest=run_log)
+"""Lines of JSON are a log, too (miopen-log.md 9.3): what is nothing else is read as one."""
+A_TF_PROFILE = Accepted(expected=forms.EXPECTED, readers=forms.FORMS, rest=views)
 
 
 def detect(source: Source, accepted: Accepted = ANY) -> Reader:

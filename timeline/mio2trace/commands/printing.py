@@ -1,0 +1,64 @@
+"""What a command prints: a table or lines on standard output, what was met on standard error, errors in one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from mio2trace.outgoing import visible
+
+if TYPE_CHECKING:
+    from mio2trace.notes import Notes
+    from mio2trace.reports.tables import Table
+
+
+class Refused(click.ClickException):
+    """An input that cannot be used: one line on stderr, exit code 1."""
+
+    exit_code = 1
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        tell(f"mio2trace: {self.message}")
+
+
+def tell(line: str) -> None:
+    """One line on stderr."""
+    click.echo(visible(line), err=True)
+
+
+def write(pieces: Iterable[str]) -> None:
+    """Standard output, in UTF-8 whatever the locale. Raises `InputError` where it cannot be written."""
+    from mio2trace.files import standard_output
+
+    with standard_output() as out:
+        for piece in pieces:
+            out.write(piece.encode())
+
+
+def say(notes: Notes, lines: Sequence[str], quiet: bool) -> None:
+    """Counts and what was met, on stderr."""
+    if quiet:
+        return
+    for line in lines:
+        tell(line)
+    for note in notes:
+        tell(f"{'problem' if note.problem else 'note'}: {note}")
+
+
+def show(make: Callable[[], Table], form: Any, columns: str | None, notes: Notes, said: list[str], quiet: bool) -> None:
+    """Print the table that ``make`` makes on standard output, ``said`` and the notes on standard error."""
+    from mio2trace.memory import without_garbage_collection
+    from mio2trace.reports.tables import print_table
+
+    with without_garbage_collection():
+        table = make()
+        if columns:
+            try:
+                table = table.chosen(columns.split(","))
+            except KeyError as error:
+                raise click.UsageError(f"no column {error}; there are {', '.join(table.columns)}") from None
+        write(print_table(table, form or ("table" if sys.stdout.isatty() else "csv")))
+    say(notes, said, quiet)
