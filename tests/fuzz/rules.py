@@ -106,7 +106,7 @@ def _arguments(slices: list[Drawn]) -> Iterator[str]:
                     yield f"shapes are well formed: {key} {value!r}"
             elif isinstance(value, float) and not math.isfinite(value):
                 yield f"arguments are finite: {key} {value}"
-            elif isinstance(value, int) and not -(10**18) < value < 1 << 63:
+            elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
                 yield f"no overflowed numbers: {key} {value}"
         gemm = drawn.args.get("gemm")
         if isinstance(gemm, dict):

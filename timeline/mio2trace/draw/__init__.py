@@ -199,7 +199,9 @@ def _beside(reach: tuple[int, int] | None, alignment: Alignment, base: TimeBase,
     device_of = {queue.index: queue.device for queue in alignment.profile.queues}
     enqueues = alignment.profile.activities
     starts = [base.device(device_of.get(e.queue, 0), e.start_ns) for e in enqueues if e.start_ns is not None]
-    starts = starts or [e.host_start_ns for e in enqueues if e.host_start_ns is not None]
+    if not starts:  # all that is drawn are calls
+        calls = (*(e.host_start_ns for e in enqueues), *(call.start_ns for call in alignment.profile.other_calls))
+        starts = [at for at in calls if at is not None]
     if reach is None or not starts or abs(min(starts) - reach[0]) < FAR_NS:
         return base
     notes.add("profiles of clocks that are far from each other: drawn from one zero")
