@@ -9,9 +9,9 @@ from functools import lru_cache
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops import driver_options
 from mio2trace.ops.driver_options import CutError, NotPlainError
-from mio2trace.ops.families import conv, elementwise, fusion, norm, pool, rnn
+from mio2trace.ops.family import Line
 from mio2trace.ops.problem import Form, Problem
-from mio2trace.ops.values import integers
+from mio2trace.ops.table import WORDS
 
 _TYPES = (("bfp16fp32", "bfloat16"), ("fp16fp32", "half"), ("bfp16", "bfloat16"), ("fp16", "half"), ("int8", "int8"),
           ("fp32", "float"), ("fp64", "double"))  # fmt: skip
@@ -24,13 +24,6 @@ _TAG_DIRECTION: tuple[tuple[str, OperationDirection], ...] = (
     ("Backward", "backward-data"),
     ("Forward", "forward"),
 )
-_CONV_DIRECTION: dict[str, OperationDirection] = {"1": "forward", "2": "backward-data", "4": "backward-weights"}
-_TWO_WAYS: dict[str, OperationDirection] = {"1": "forward", "2": "backward-data", "0": "backward-data"}
-GENERIC = (
-    "ctc", "dropout", "layernorm", "addlayernorm", "t5layernorm", "groupnorm", "cat", "getitem", "kthvalue", "prelu",
-    "rope", "adam", "adamw", "ampadam", "ampadamw", "transformersadamw", "transformersampadamw", "reduceextreme",
-    "reducecalculation", "glu", "softmarginloss", "multimarginloss", "sum", "argmax", "reduce", "gemm",
-)  # fmt: skip
 
 
 def split(text: str) -> tuple[str, dict[str, str]]:
@@ -38,8 +31,13 @@ def split(text: str) -> tuple[str, dict[str, str]]:
 
     Raises `NotPlainError` for what is no driver command, word by word.
     """
-    word, flags = driver_options.split(text, base(driver_options.first_word(text))[0] in GENERIC)
+    word, flags = driver_options.split(text, _is_free(driver_options.first_word(text)))
     return word, dict(flags)
+
+
+def _is_free(word: str) -> bool:
+    row = WORDS.get(base(word)[0])
+    return row is not None and row.options is None
 
 
 def refusal(text: str) -> str:
@@ -77,64 +75,8 @@ def parse(text: str, tag: str = "") -> Problem | None:
     except NotPlainError:
         return None
     name, dtype = base(word)
-    by_tag = tag_direction(tag)
-    given = flags.get("F")
-    if tag and name in ("conv", "pool") and "t" not in flags:
-        return None  # all versions end these with -t 1
-    if name == "conv":
-        # -F was always 1 in 2.0, so an API name tells more; without either, a script's line means all directions
-        direction = by_tag if tag.startswith("miopen") and by_tag else _CONV_DIRECTION.get(given or "")
-        return conv.from_flags(flags, direction, dtype)
-    if name == "pool":
-        return pool.from_flags(flags, _TWO_WAYS.get(given or "", by_tag), dtype)
-    if name == "bnorm":
-        return norm.bnorm_from_flags(word, flags, by_tag, "Training" in tag)
-    if name == "CBAInfer":
-        return fusion.from_flags(flags, None)
-    if name == "activ":
-        return elementwise.activ_from_flags(flags, _TWO_WAYS.get(flags.get("forw", given or ""), by_tag), dtype)
-    if name == "softmax":
-        return elementwise.softmax_from_flags(flags, _TWO_WAYS.get(given or "", by_tag), dtype)
-    if name == "tensorop":
-        return elementwise.tensorop_from_flags(flags, dtype)
-    if name == "lrn":
-        try:
-            return norm.LrnProblem(
-                direction=_TWO_WAYS.get(given or "", by_tag),
-                dtype=dtype,
-                x=elementwise.four(flags),
-                mode=int(flags["m"]),
-                window=int(flags["N"]),
-                alpha=flags["A"],
-                beta=flags["B"],
-                k=flags["K"],
-            )
-        except (KeyError, ValueError):
-            return None
-    if name in ("rnn", "rnn_seq"):
-        return rnn.from_flags(name, flags, dtype)
-    if word.startswith("reduce") and "D" in flags and "R" in flags:
-        lengths, dims = integers(flags["D"]), integers(flags["R"])
-        op = flags.get("O", "")
-        return elementwise.ReduceProblem(
-            dtype={"reduceint": "int32", "reducefp": "float"}.get(word, dtype),
-            a=lengths,
-            c=tuple(1 if at in dims else length for at, length in enumerate(lengths)),
-            op=int(op) if op.isdecimal() else None,
-        )
-    if name in GENERIC:
-        direction = _TWO_WAYS.get(given or "")
-        x = tuple(int(flags[one]) for one in ("n", "c", "D", "H", "W") if flags.get(one, "").isdecimal())
-        if name.endswith("norm"):
-            return norm.NormProblem(direction=direction, dtype=dtype, kind=name, x=x)
-        return elementwise.GenericProblem(
-            direction=direction,
-            dtype=dtype if name != "ctc" else None,
-            kind=name,
-            x=x if len(x) > 1 else (),
-            flags=tuple(flags.items()),
-        )
-    return None
+    row = WORDS.get(name)
+    return None if row is None else row.read(Line(word, name, flags, dtype, tag, tag_direction(tag)))
 
 
 _MARKS: tuple[tuple[Form, Callable[[str, str], bool]], ...] = (

@@ -1,4 +1,4 @@
-"""What may stand in a MIOpenDriver command: base words, their options, the values of each (miopen-log.md 7).
+"""What may stand in a MIOpenDriver command: base words, and of their options those that the families list.
 
 A command's words are looked at one by one, when a log states them and again when a line is offered to a shell: what is
 no known option with a plain value is refused.
@@ -8,59 +8,18 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
 from functools import lru_cache
 
+from mio2trace.ops.options import ANY, PATH
 from mio2trace.ops.problem import CommandError, Form, Problem
+from mio2trace.ops.table import OPTIONS
 
 _LONGEST = 4096
 """Characters of a command; the longest that MIOpen prints, an RNN's with the length of each sequence, has fewer."""
 
-# What a value can be. Digits are ASCII's: the driver's atoi and atof take no others.
-_INTEGER = r"-?[0-9]{1,18}"
-_DECIMAL = r"[-+]?(?:(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,4})?|nan|inf)"
-_LIST = r"[0-9]{1,18}(?:,[0-9]{1,18}){0,1023}"
-_SHAPE = r"[0-9]{1,18}(?:x[0-9]{1,18}){0,7}(?:,[0-9]{1,18}(?:x[0-9]{1,18}){0,7})?"
-_LAYOUT = r"N(?:CHW|HWC|CDHW|DHWC|CW|WC)|NCHWc[48]|CHWNc?[48]?"
-_TYPE = r"fp(?:8|16|32|64)|bfp(?:8|16)|int8"
-_PATH = r"[A-Za-z0-9_./~:-]{1,255}|\((?:path|user|host)\)"  # in brackets: what was private
-_ANY = r"[A-Za-z0-9_.,:+-]{1,255}"
-
-
-def _all(names: str, kind: str) -> dict[str, str]:
-    return dict.fromkeys(names.split(), kind)
-
-
-_SIZES = _all("n c D H W t V i w", _INTEGER) | _all("F forw", _INTEGER)
-_SCALING = _all("A B G", _DECIMAL)
-_LAYOUTS = _all("in_layout fil_layout out_layout layout I O", _LAYOUT)
-_CONV = (
-    _SIZES
-    | _LAYOUTS
-    | _all("k y x p q u v l j g S Z L s P b o X Y in_d fil_d pad_d conv_stride_d dilation_d spatial_dim", _INTEGER)
-    | _all("time verify iter wall search solution", _INTEGER)
-    | _all("input in weights filter", _SHAPE)
-    | _all("U R T", _TYPE)
-    | _all("C verification_cache", _PATH)
-    | {"m": "conv|trans", "z": "default|same|valid", "r": _DECIMAL}
-)
-_BASES: Mapping[str, Mapping[str, str]] = {
-    "conv": _CONV,
-    "CBAInfer": _CONV | _SCALING | _all("m M", _INTEGER),
-    "pool": _SIZES | _LAYOUTS | _all("M d Z y x o p q s v u", _INTEGER)
-    | {"m": "max|avg|avg_in", "input": _SHAPE, "z": "default|same|valid"},
-    "bnorm": _SIZES | _LAYOUTS | _SCALING | _all("m b s r f", _INTEGER) | _all("x y z e", _DECIMAL),
-    "activ": _SIZES | _SCALING | _all("m", _INTEGER),
-    "softmax": _SIZES | _SCALING | _all("m a", _INTEGER),
-    "tensorop": _SIZES | _SCALING | {"o": _INTEGER, "v": _DECIMAL},
-    "lrn": _SIZES | _SCALING | {"m": f"{_INTEGER}|within|cross", "N": _INTEGER, "K": _DECIMAL},
-    "rnn": _SIZES | _all("l b p r q k U L M a I o f u s", _INTEGER)
-    | {"n": _LIST, "K": _LIST, "m": "relu|tanh|lstm|gru", "P": _DECIMAL},
-    "reduce": _SIZES | _SCALING | _all("D R", _LIST) | _all("C I N O", _INTEGER),
-}  # fmt: skip
-_VALUES = {kind: re.compile(kind) for kinds in (*_BASES.values(), {"": _ANY}) for kind in kinds.values()}
+_VALUES = {kind: re.compile(kind) for kinds in (*OPTIONS.values(), {"": ANY}) for kind in kinds.values()}
 _SUFFIXES = ("bfp16fp32", "fp16fp32", "bfp16", "fp16", "fp32", "fp64", "int8", "int", "fp", "")
-_WITHOUT_OFFER = (_PATH, _ANY)
+_WITHOUT_OFFER = (PATH, ANY)
 """Values that a log may state and that we never offer."""
 
 LONG = {
@@ -84,11 +43,11 @@ class CutError(NotPlainError):
 
 
 def base_of(word: str) -> str:
-    """``conv`` of ``convfp16``, ``rnn`` of ``rnn_seq``; the word itself when the driver has no such base word."""
+    """``conv`` of ``convfp16``, the word itself when the driver has no such base word."""
     for suffix in _SUFFIXES:
         name = word.removesuffix(suffix)
-        if word.endswith(suffix) and name.removesuffix("_seq") in _BASES:
-            return name.removesuffix("_seq")
+        if word.endswith(suffix) and name in OPTIONS:
+            return name
     return word
 
 
@@ -104,7 +63,7 @@ def split(text: str, free: bool = False) -> tuple[str, tuple[tuple[str, str], ..
     word = words[0] if words else ""
     if not _WORD.fullmatch(word):
         raise NotPlainError("the base word is none")
-    kinds = _BASES.get(base_of(word))
+    kinds = OPTIONS.get(base_of(word))
     if kinds is None and not free:
         raise NotPlainError("the base word is not known")
     options: dict[str, str] = {}
@@ -115,7 +74,7 @@ def split(text: str, free: bool = False) -> tuple[str, tuple[tuple[str, str], ..
         if not _OPTION.fullmatch(written):
             raise NotPlainError("a word that is no option")
         name = _short(written, word)
-        kind = _ANY if kinds is None else kinds.get(name)
+        kind = ANY if kinds is None else kinds.get(name)
         if kind is None:
             raise NotPlainError(f"the option {written} is not known")
         if not equals:
@@ -149,7 +108,7 @@ def driver_line(problem: Problem, form: Form = "newest") -> str:
         word, options = split(text)
     except NotPlainError as reason:
         raise CommandError(f"no plain driver command: {reason}") from None
-    kinds = _BASES[base_of(word)]
+    kinds = OPTIONS[base_of(word)]
     for name, _ in options:
         if kinds[name] in _WITHOUT_OFFER:
             raise CommandError(f"no plain driver command: the value of {name} is the log's own")

@@ -4,33 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mio2trace.ops.families import FAMILIES
 from mio2trace.ops.families.conv import DEFAULT_LAYOUT
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.values import Shape, shape_text
 
-_NAMES = {
-    "conv": "Conv",
-    "pool": "Pool",
-    "bnorm": "BatchNorm",
-    "activ": "Activation",
-    "softmax": "Softmax",
-    "lrn": "LRN",
-    "bias": "Bias",
-    "optensor": "TensorOp",
-    "settensor": "SetTensor",
-    "scaletensor": "ScaleTensor",
-    "transformtensor": "TransformTensor",
-    "fusion": "Fusion",
-    "rnn": "RNN",
-    "reduce": "Reduce",
-    "dropout": "Dropout",
-    "mha": "MHA",
-    "layernorm": "LayerNorm",
-    "groupnorm": "GroupNorm",
-}
+_NAMES = {primitive: name for family in FAMILIES for primitive, name in family.names.items()}
 _DIRECTIONS = {"forward": "fwd", "backward-data": "bwd data", "backward-weights": "bwd weights"}
-_TWO_WAYS = frozenset(("conv", "fusion"))
-"""Primitives whose backward pass has two calls, one for the data and one for the weights."""
+_TWO_GRADIENTS = frozenset().union(*(family.two_gradients for family in FAMILIES))
 
 
 def operation_name(operation: Operation) -> str:
@@ -70,7 +51,7 @@ def _kind(operation: Operation) -> str:
     if operation.direction is None:
         return kind
     direction = _DIRECTIONS[operation.direction]
-    return f"{kind} {direction if operation.primitive in _TWO_WAYS else direction.partition(' ')[0]}"
+    return f"{kind} {direction if operation.primitive in _TWO_GRADIENTS else direction.partition(' ')[0]}"
 
 
 def _shapes(operation: Operation) -> Iterator[str]:
@@ -78,7 +59,7 @@ def _shapes(operation: Operation) -> Iterator[str]:
         yield shape_text(operation.input)
         if operation.output and operation.output != operation.input:
             yield from ("->", shape_text(operation.output))
-    window = operation.weights[2:] if operation.primitive in _TWO_WAYS else operation.window
+    window = operation.weights[2:] if operation.primitive in _TWO_GRADIENTS else operation.window
     if window:
         yield f"k{shape_text(window)}"
     for letter, sizes in (("s", operation.stride), ("d", operation.dilation)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal, Self
 
 import msgspec
 
@@ -21,11 +21,39 @@ class CommandError(ValueError):
     """The problem has no driver command: the text says why."""
 
 
+class Geometry(msgspec.Struct, frozen=True, gc=False):
+    """How a window slides over the input, per spatial dimension; () and None for what has none."""
+
+    pad: Shape = ()
+    stride: Shape = ()
+    dilation: Shape = ()
+    groups: int | None = None
+    window: Shape = ()
+    """Where no weights have its size."""
+
+
+class Operators(msgspec.Struct, frozen=True, gc=False):
+    """Those of a fusion plan, in order. ``conv``: weights and descriptor of its convolution, as printed."""
+
+    parts: tuple[str, ...]
+    conv: tuple[str, str]
+    bn_mode: int | None
+    activation: int | None
+
+
+_NO_GEOMETRY = Geometry()
+
+
 class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A call's problem, whichever record stated it. ``dtype`` is the input's, None when unknown."""
 
+    told_by_commands: ClassVar[tuple[str, ...]] = ()
+    """Fields that a call's command states and its entry does not."""
+
     direction: OperationDirection | None = None
     dtype: str | None = None
+
+    # What it is
 
     @property
     def primitive(self) -> str:
@@ -43,6 +71,25 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def output(self) -> Shape:
         return ()
+
+    @property
+    def geometry(self) -> Geometry:
+        return _NO_GEOMETRY
+
+    @property
+    def variant(self) -> str | None:
+        """The primitive's mode, in the field's words."""
+        return None
+
+    @property
+    def memory_layout(self) -> str | None:
+        """The input's, ``NCHW``; None when unknown."""
+        return None
+
+    @property
+    def keeps_statistics(self) -> bool:
+        """Whether it is a batch norm in training."""
+        return False
 
     def gemm(self) -> Gemm | None:
         """The GEMM it amounts to; None when there is no single one."""
@@ -69,6 +116,93 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def check(self) -> str:
         """What does not fit together in the shapes; empty when all is well or nothing can be said."""
         return ""
+
+    # How a log's records become one
+
+    @property
+    def is_shaped(self) -> bool:
+        """Whether more is known than the direction."""
+        return True
+
+    @property
+    def runs_other_gradient(self) -> bool:
+        """Whether its forward pass runs the kernels of the gradient of the data, and the other way round."""
+        return False
+
+    @property
+    def solver_number(self) -> int | None:
+        """The solver's id that a command states."""
+        return None
+
+    @property
+    def plan_kernel(self) -> str | None:
+        """The kernel of the fusion plan that the call executes, empty when not told; None for what needs no plan."""
+        return None
+
+    def planned(self, operators: Operators) -> Problem:
+        """The problem with the operators of the plan that it executes."""
+        return self
+
+    def typed(self, dtype: str | None) -> Self:
+        """The problem with its data type."""
+        return msgspec.structs.replace(self, dtype=dtype)
+
+    def may_print(self, primitive: str) -> bool:
+        """Whether a call of the primitive may print the command of this problem."""
+        return self.primitive == primitive
+
+    def fits(self, entry: Problem) -> bool:
+        """Whether this, a command's, can be of one call with an entry's problem, as far as both tell."""
+        return not entry.input or not self.input or four_lengths(entry.input) == four_lengths(self.input)
+
+    def with_command(self, command: Problem) -> Problem:
+        """This, an entry's, with what only the call's command tells."""
+        if type(command) is not type(self):
+            return self
+        return msgspec.structs.replace(self, **{name: getattr(command, name) for name in self.told_by_commands})
+
+    def immediate(self) -> Problem:
+        """As its command shows it when the call names a solution."""
+        return self
+
+    def searched(self) -> Problem | None:
+        """What a search for its solver is known by, whichever record states it; None for what is never searched."""
+        return None
+
+
+class DirectionOnly(Problem, frozen=True, kw_only=True, gc=False):
+    """Nothing but the direction of a convolution is known so far."""
+
+    @property
+    def primitive(self) -> str:
+        return "conv"
+
+    @property
+    def is_shaped(self) -> bool:
+        return False
+
+    def command(self, form: Form = "newest") -> str:
+        raise CommandError("the log does not tell the shapes")
+
+
+class ShapedProblem(Problem, frozen=True, kw_only=True, gc=False):
+    """x and w to y: input, weights, output."""
+
+    x: Shape = ()
+    w: Shape = ()
+    y: Shape = ()
+
+    @property
+    def input(self) -> Shape:
+        return self.x
+
+    @property
+    def weights(self) -> Shape:
+        return self.w
+
+    @property
+    def output(self) -> Shape:
+        return self.y
 
 
 class SameShapeProblem(Problem, frozen=True, kw_only=True, gc=False):
@@ -104,8 +238,13 @@ def nchw(shape: Shape, word: str) -> str:
     """``-n 1 -c 3 -H 8 -W 8`` for a driver that knows four lengths only; missing trailing ones are 1."""
     if not 1 <= len(shape) <= 4 or 0 in shape:
         raise CommandError(f"the driver's {word} takes 4 lengths, not {len(shape)}")
-    n, c, h, w = (*shape, 1, 1, 1)[:4]
+    n, c, h, w = four_lengths(shape)
     return f"-n {n} -c {c} -H {h} -W {w}"
+
+
+def four_lengths(shape: Shape) -> Shape:
+    """As a driver prints fewer: the missing ones are 1."""
+    return (*shape, 1, 1, 1, 1)[:4] if len(shape) < 4 else shape
 
 
 def work(shape: Shape) -> int | None:

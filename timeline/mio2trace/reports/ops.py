@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mio2trace.ops.families.norm import BnormProblem
 from mio2trace.ops.naming import operation_name, problem_name
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.values import Shape, shape_text
@@ -99,10 +98,7 @@ def is_seed_operation(operation: Operation) -> bool:
     return (
         operation.phase == "run"
         and operation.direction == "forward"
-        and (
-            operation.primitive in ("conv", "pool")
-            or (operation.primitive == "bnorm" and isinstance(problem, BnormProblem) and problem.training)
-        )
+        and (operation.primitive in ("conv", "pool") or (problem is not None and problem.keeps_statistics))
     )
 
 

@@ -5,14 +5,20 @@ Transpose mode (deconvolution): w is <c, k/g, [fd,] y, x>, and it runs the other
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import msgspec
 
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
-from mio2trace.ops.problem import CommandError, Form, Problem, base_word
-from mio2trace.ops.values import Shape, product
+from mio2trace.ops import values
+from mio2trace.ops.family import DATA, FORWARD, WEIGHTS, Family, Line, Op, Params, Word, op, tensor
+from mio2trace.ops.options import DECIMAL, INTEGER, LAYOUTS, PATH, SHAPE, SIZES, TYPE, options
+from mio2trace.ops.problem import CommandError, Form, Geometry, Problem, ShapedProblem, base_word
+from mio2trace.ops.values import ConvDescriptor, Shape, Tensor, product
 
-DIRECTION_FLAG = {"forward": 1, "backward-data": 2, "backward-weights": 4}
+_DIRECTION_FLAG = {"forward": 1, "backward-data": 2, "backward-weights": 4}
 DEFAULT_LAYOUT = {2: "NCHW", 3: "NCDHW"}
 
 
@@ -26,15 +32,14 @@ def transposed_length(length: int, pad: int, stride: int, dilation: int, window:
     return stride * (length - 1) + dilation * (window - 1) + 1 - 2 * pad + extra
 
 
-class ConvProblem(Problem, frozen=True, kw_only=True, gc=False):
+class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     """``x``, ``w``, ``y`` are lengths in logical order; pads, strides, dilations are per spatial dimension.
 
     ``layouts`` are those of x, w, y, empty where unknown.
     """
 
-    x: Shape
-    w: Shape
-    y: Shape = ()
+    told_by_commands: ClassVar[tuple[str, ...]] = ("solver_id",)
+
     pads: Shape
     strides: Shape
     dilations: Shape
@@ -57,17 +62,29 @@ class ConvProblem(Problem, frozen=True, kw_only=True, gc=False):
         return len(self.x) - 2
 
     @property
-    def input(self) -> Shape:
-        return self.x
-
-    @property
-    def weights(self) -> Shape:
-        return self.w
-
-    @property
     def output(self) -> Shape:
         """As logged, else computed."""
         return self.y or self.expected_output()
+
+    @property
+    def geometry(self) -> Geometry:
+        return Geometry(self.pads, self.strides, self.dilations, self.groups)
+
+    @property
+    def variant(self) -> str:
+        return "transpose" if self.transpose else "convolution"
+
+    @property
+    def memory_layout(self) -> str | None:
+        return self.layouts[0] or None
+
+    @property
+    def runs_other_gradient(self) -> bool:
+        return self.transpose
+
+    @property
+    def solver_number(self) -> int | None:
+        return self.solver_id
 
     @property
     def out_channels(self) -> int:
@@ -180,7 +197,7 @@ class ConvProblem(Problem, frozen=True, kw_only=True, gc=False):
         elif form not in ("1.2", "1.7"):
             if self.direction is None:
                 raise CommandError("the direction is unknown")
-            text += f" -F {DIRECTION_FLAG[self.direction]}"
+            text += f" -F {_DIRECTION_FLAG[self.direction]}"
         text += " -t 1"
         return text if self.solver_id is None or form in ("1.2", "1.7") else f"{text} -S {self.solver_id}"
 
@@ -196,8 +213,70 @@ class ConvProblem(Problem, frozen=True, kw_only=True, gc=False):
         if reason:
             raise CommandError(reason)
 
+    def fits(self, entry: Problem) -> bool:
+        """Also by their windows, when both are convolutions."""
+        same = super().fits(entry)
+        return same and (entry.primitive != "conv" or not entry.is_shaped or entry.weights[2:] == self.w[2:])
 
-def from_flags(flags: dict[str, str], direction: OperationDirection | None, dtype: str | None) -> ConvProblem | None:
+    def immediate(self) -> ConvProblem:
+        """``-S 0``."""
+        return msgspec.structs.replace(self, solver_id=0)
+
+    def searched(self) -> ConvProblem:
+        return msgspec.structs.replace(self, dtype=None, solver_id=None, layouts=("", "", ""))
+
+
+def from_entry(params: Params, op: Op) -> ConvProblem | None:
+    """``names``: x, w, y and the descriptor. What the sixteen-parameter limit cut off is computed."""
+    x, w, y = (tensor(params, name) for name in op.names[:3])
+    descriptor = values.conv_descriptor(params.get(op.names[3], ""))
+    if x is None or w is None or descriptor is None or len(x.lengths) != len(w.lengths):
+        return None
+    groups = descriptor.groups
+    if groups is None:
+        # 1.0-1.7 print groups only in the group modes; a depthwise one may leave them out
+        channels = w.lengths[0 if descriptor.mode == "transpose" else 1] if len(w.lengths) > 1 else 1
+        grouped = "roup" in params[op.names[3]] or "epthwise" in params[op.names[3]]
+        groups = x.lengths[1] // channels if grouped and channels and len(x.lengths) > 1 else 1
+    return from_tensors(op.direction, (x, w, y), descriptor, groups)
+
+
+def from_tensors(
+    direction: OperationDirection | None,
+    stated: tuple[Tensor, Tensor, Tensor | None],
+    descriptor: ConvDescriptor,
+    groups: int,
+) -> ConvProblem:
+    """The problem of x, w and y as a log states them; y may be missing."""
+    x, w, y = stated
+    tensors = (x, w) if y is None else (x, w, y)
+    names = (*values.common_layout(tensors), "")[:3]
+    return ConvProblem(
+        direction=direction,
+        x=x.lengths,
+        w=w.lengths,
+        y=y.lengths if y is not None else (),
+        pads=descriptor.pads,
+        strides=descriptor.strides,
+        dilations=descriptor.dilations,
+        groups=groups,
+        transpose=descriptor.mode == "transpose",
+        padding=descriptor.padding,
+        output_pads=descriptor.output_pads,
+        layouts=(names[0], names[1], names[2]),
+        gaps=any(tensor.strides and not values.layouts(tensor) for tensor in tensors),
+    )
+
+
+def from_command(line: Line) -> ConvProblem | None:
+    """``-F`` was always 1 in 2.0, so an API name tells more; without either, a script's line means all directions."""
+    if not line.ends:
+        return None
+    by_call = line.by_tag if line.tag.startswith("miopen") else None
+    return from_flags(line.flags, by_call or line.three_ways(), line.dtype)
+
+
+def from_flags(flags: Mapping[str, str], direction: OperationDirection | None, dtype: str | None) -> ConvProblem | None:
     """The problem of a command's flags (short names); None when a needed one is missing."""
 
     def get(name: str, default: int | None = None) -> int:
@@ -233,3 +312,37 @@ def from_flags(flags: dict[str, str], direction: OperationDirection | None, dtyp
     except (KeyError, ValueError):
         return None
     return problem if problem.well_formed() else None
+
+
+OPTIONS = (
+    SIZES
+    | LAYOUTS
+    | options("k y x p q u v l j g S Z L s P b o X Y in_d fil_d pad_d conv_stride_d dilation_d spatial_dim", INTEGER)
+    | options("time verify iter wall search solution", INTEGER)
+    | options("input in weights filter", SHAPE)
+    | options("U R T", TYPE)
+    | options("C verification_cache", PATH)
+    | {"m": "conv|trans", "z": "default|same|valid", "r": DECIMAL}
+)
+_FORWARD, _DATA, _WEIGHTS = (
+    ("xDesc", "wDesc", "yDesc", "convDesc"),
+    ("dxDesc", "wDesc", "dyDesc", "convDesc"),
+    ("xDesc", "dwDesc", "dyDesc", "convDesc"),
+)
+FAMILY = Family(
+    ops=(
+        op("ConvolutionForward", "conv", FORWARD, from_entry, _FORWARD),
+        op("ConvolutionBackwardData", "conv", DATA, from_entry, _DATA),
+        op("ConvolutionBackwardWeights", "conv", WEIGHTS, from_entry, _WEIGHTS),
+        op("ConvolutionForwardImmediate", "conv", FORWARD, from_entry, _FORWARD),
+        op("ConvolutionBackwardDataImmediate", "conv", DATA, from_entry, _DATA),
+        op("ConvolutionBackwardWeightsImmediate", "conv", WEIGHTS, from_entry, _WEIGHTS),
+        op("FindConvolutionForwardAlgorithm", "conv", FORWARD, from_entry, _FORWARD, phase="find"),
+        op("FindConvolutionBackwardDataAlgorithm", "conv", DATA, from_entry, _DATA, phase="find"),
+        op("FindConvolutionBackwardWeightsAlgorithm", "conv", WEIGHTS, from_entry, _WEIGHTS, phase="find"),
+    ),
+    words={"conv": Word(from_command, "conv", OPTIONS)},
+    names={"conv": "Conv"},
+    two_gradients=frozenset(("conv",)),
+    find_2=(("Conv", "conv"),),
+)

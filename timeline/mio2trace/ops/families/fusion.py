@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from mio2trace.model.gemm import Gemm
+from mio2trace.ops import values
+from mio2trace.ops.families import conv
 from mio2trace.ops.families.conv import ConvProblem
-from mio2trace.ops.families.conv import from_flags as conv_from_flags
-from mio2trace.ops.problem import CommandError, Form, Problem, base_word, nchw, work
+from mio2trace.ops.family import FORWARD, Family, Line, Op, Params, Word, lengths, op
+from mio2trace.ops.options import INTEGER, SCALING, options
+from mio2trace.ops.problem import CommandError, Form, Geometry, Operators, ShapedProblem, base_word, nchw, work
 from mio2trace.ops.values import Shape, product
 
 KINDS: dict[tuple[str, ...], int] = {
@@ -21,12 +26,10 @@ KINDS: dict[tuple[str, ...], int] = {
 _BY_MODE = {mode: kinds for kinds, mode in KINDS.items()}
 
 
-class FusionProblem(Problem, frozen=True, kw_only=True, gc=False):
+class FusionProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     """``parts`` are the plan's operators in order; ``conv`` the convolution among them, the rest follows it."""
 
     parts: tuple[str, ...] = ()
-    x: Shape = ()
-    y: Shape = ()
     conv: ConvProblem | None = None
     bn_mode: int | None = None
     activation: int | None = None
@@ -38,16 +41,48 @@ class FusionProblem(Problem, frozen=True, kw_only=True, gc=False):
         return "fusion"
 
     @property
-    def input(self) -> Shape:
-        return self.x
-
-    @property
     def weights(self) -> Shape:
         return self.conv.w if self.conv else ()
 
     @property
     def output(self) -> Shape:
         return self.y or (self.conv.output if self.conv else self.x)
+
+    @property
+    def geometry(self) -> Geometry:
+        return self.conv.geometry if self.conv else super().geometry
+
+    @property
+    def variant(self) -> str | None:
+        return "+".join(self.parts) or None
+
+    @property
+    def plan_kernel(self) -> str | None:
+        return None if self.parts else self.kernel
+
+    def planned(self, operators: Operators) -> FusionProblem:
+        w, descriptor = values.tensor(operators.conv[0]), values.conv_descriptor(operators.conv[1])
+        first = None
+        if w is not None and descriptor is not None and len(w.lengths) == len(self.x):
+            first = ConvProblem(
+                direction="forward",
+                x=self.x,
+                w=w.lengths,
+                y=self.y,
+                pads=descriptor.pads,
+                strides=descriptor.strides,
+                dilations=descriptor.dilations,
+                groups=descriptor.groups or 1,
+                transpose=descriptor.mode == "transpose",
+            )
+        return msgspec.structs.replace(
+            self, parts=operators.parts, conv=first, bn_mode=operators.bn_mode, activation=operators.activation
+        )
+
+    def typed(self, dtype: str | None) -> FusionProblem:
+        """So is its convolution."""
+        conv = None if self.conv is None else self.conv.typed(dtype)
+        return msgspec.structs.replace(self, dtype=dtype, conv=conv)
 
     def check(self) -> str:
         if self.conv is not None:
@@ -93,17 +128,58 @@ class FusionProblem(Problem, frozen=True, kw_only=True, gc=False):
         return f"{word} -F {mode} {nchw(self.x, 'CBAInfer')} -m {self.bn_mode}"
 
 
-def from_flags(flags: dict[str, str], dtype: str | None) -> FusionProblem | None:
+def from_command(line: Line) -> FusionProblem | None:
     """``-F mode`` and the convolution's or batch norm's flags. The base word's type is unreliable (7.3)."""
+    flags = line.flags
     try:
         mode = int(flags["F"])
         parts = _BY_MODE[mode]
         if mode == 2:
-            x = tuple(int(flags[name]) for name in ("n", "c", "H", "W"))
-            return FusionProblem(direction="forward", dtype=dtype, parts=parts, x=x, bn_mode=int(flags["m"]))
+            x = line.integers("n c H W")
+            return FusionProblem(direction="forward", parts=parts, x=x, bn_mode=int(flags["m"]))
     except (KeyError, ValueError):
         return None
-    conv = conv_from_flags({key: value for key, value in flags.items() if key != "m"}, "forward", dtype)
-    if conv is None:
+    first = conv.from_flags({key: value for key, value in flags.items() if key != "m"}, "forward", None)
+    if first is None:
         return None
-    return FusionProblem(direction="forward", dtype=dtype, parts=parts, x=conv.x, conv=conv)
+    return FusionProblem(direction="forward", parts=parts, x=first.x, conv=first)
+
+
+def _executed(params: Params, op: Op) -> FusionProblem | None:
+    """The operators come from the plan (`mio2trace.ops.log.plans`)."""
+    text = params.get("fusePlanDesc", "")
+    kernel = text.partition("kernel_name:")[2].strip() if "kernel_name:" in text else ""
+    return FusionProblem(
+        direction="forward", x=lengths(params, "inputDesc"), y=lengths(params, "outputDesc"), kernel=kernel
+    )
+
+
+def _in_one_call(params: Params, op: Op) -> FusionProblem | None:
+    first = conv.from_entry(params, op)
+    if first is None:
+        return None
+    activation = values.activ_descriptor(params.get("activationDesc", ""))
+    return FusionProblem(
+        direction="forward",
+        parts=("conv", "bias", "activ"),
+        x=first.x,
+        conv=first,
+        activation=activation.mode if activation else None,
+    )
+
+
+FAMILY = Family(
+    ops=(
+        op("ExecuteFusionPlan", "fusion", FORWARD, _executed),
+        op(
+            "ConvolutionBiasActivationForward",
+            "fusion",
+            FORWARD,
+            _in_one_call,
+            ("xDesc", "wDesc", "ydesc", "conv_desc"),
+        ),
+    ),
+    words={"CBAInfer": Word(from_command, "fusion", conv.OPTIONS | SCALING | options("m M", INTEGER))},
+    names={"fusion": "Fusion"},
+    two_gradients=frozenset(("fusion",)),
+)

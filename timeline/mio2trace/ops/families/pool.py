@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from mio2trace.model.miopen import OperationDirection
-from mio2trace.ops.problem import CommandError, Form, Problem, base_word
+from typing import ClassVar
+
+import msgspec
+
+from mio2trace.ops import values
+from mio2trace.ops.family import DATA, FORWARD, Family, Line, Op, Params, Word, op, tensor
+from mio2trace.ops.options import INTEGER, LAYOUTS, SHAPE, SIZES, options
+from mio2trace.ops.problem import CommandError, Form, Geometry, ShapedProblem, base_word
 from mio2trace.ops.values import Shape, packed_strides, product, shape_text
 
 MODE_FLAG = {"max": "max", "average": "avg", "average-inclusive": "avg_in"}
 FLAG_MODE = {flag: mode for mode, flag in MODE_FLAG.items()}
 
 
-class PoolProblem(Problem, frozen=True, kw_only=True, gc=False):
+class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     """``window``, ``pads``, ``strides`` per spatial dimension, height before width. ``x_strides`` as logged or ()."""
 
-    x: Shape
-    y: Shape = ()
+    told_by_commands: ClassVar[tuple[str, ...]] = ("index_mode",)
+
     window: Shape
     pads: Shape
     strides: Shape
@@ -28,12 +34,21 @@ class PoolProblem(Problem, frozen=True, kw_only=True, gc=False):
         return "pool"
 
     @property
-    def input(self) -> Shape:
-        return self.x
-
-    @property
     def output(self) -> Shape:
         return self.y or self.expected_output()
+
+    @property
+    def geometry(self) -> Geometry:
+        return Geometry(pad=self.pads, stride=self.strides, window=self.window)
+
+    @property
+    def variant(self) -> str:
+        return self.mode
+
+    @property
+    def memory_layout(self) -> str | None:
+        names = values.layouts(values.Tensor(self.x, self.x_strides)) if self.x_strides else ()
+        return names[0] if names else None
 
     def expected_output(self, up: bool = False) -> Shape:
         """floor((H + 2p - win) / s) + 1, () when it is not positive; ``up``: rounded up, as MIOpen 1.x does."""
@@ -116,13 +131,39 @@ class PoolProblem(Problem, frozen=True, kw_only=True, gc=False):
         return (("-Z", self.window), ("-o", self.pads), ("-s", self.strides))
 
 
-def from_flags(flags: dict[str, str], direction: OperationDirection | None, dtype: str | None) -> PoolProblem | None:
+def from_entry(params: Params, op: Op) -> PoolProblem | None:
+    x, y = tensor(params, "xDesc", "dxDesc"), tensor(params, "yDesc", "dyDesc")
+    descriptor = values.pool_descriptor(params.get("poolDesc", ""))
+    if x is None or descriptor is None:
+        return None
+    problem = PoolProblem(
+        direction=op.direction,
+        x=x.lengths,
+        y=y.lengths if y is not None else (),
+        window=descriptor.window,
+        pads=descriptor.first,
+        strides=descriptor.second,
+        mode=descriptor.mode,
+        x_strides=x.strides,
+    )
+    if problem.y not in ((), problem.expected_output(), problem.expected_output(up=True)):
+        # 1.0-1.1 print strides before pads; the output size tells (miopen-log.md 4.5)
+        other = msgspec.structs.replace(problem, pads=descriptor.second, strides=descriptor.first)
+        if not other.check():
+            return other
+    return problem
+
+
+def from_command(line: Line) -> PoolProblem | None:
     """Three forms (miopen-log.md 7.3): -u is the height's stride before 2.3 and the width's since."""
+    if not line.ends:
+        return None
+    flags = line.flags
     mode = FLAG_MODE.get(flags.get("m", "max"))
     if mode is None:
         return None
     try:
-        one = {name: int(flags[name]) for name in ("y", "x", "p", "q", "u", "v")}
+        sizes = {name: int(flags[name]) for name in ("y", "x", "p", "q", "u", "v")}
         strides: Shape = ()
         if "input" in flags:
             lengths, _, rest = flags["input"].partition(",")
@@ -134,13 +175,13 @@ def from_flags(flags: dict[str, str], direction: OperationDirection | None, dtyp
             x = tuple(int(flags[name]) for name in ("n", "c", "D", "H", "W") if name != "D" or flags.get("d") == "3")
             new = "M" in flags
         three = len(x) == 5
-        height, width = (one["v"], one["u"]) if new else (one["u"], one["v"])
+        height, width = (sizes["v"], sizes["u"]) if new else (sizes["u"], sizes["v"])
         problem = PoolProblem(
-            direction=direction,
-            dtype=dtype,
+            direction=line.two_ways(),
+            dtype=line.dtype,
             x=x,
-            window=(*((int(flags["Z"]),) if three else ()), one["y"], one["x"]),
-            pads=(*((int(flags.get("o", "0")),) if three else ()), one["p"], one["q"]),
+            window=(*((int(flags["Z"]),) if three else ()), sizes["y"], sizes["x"]),
+            pads=(*((int(flags.get("o", "0")),) if three else ()), sizes["p"], sizes["q"]),
             strides=(*((int(flags.get("s", "1")),) if three else ()), height, width),
             mode=mode,
             x_strides=strides,
@@ -149,3 +190,25 @@ def from_flags(flags: dict[str, str], direction: OperationDirection | None, dtyp
     except (KeyError, ValueError):
         return None
     return problem if problem.expected_output() else None
+
+
+FAMILY = Family(
+    ops=(op("PoolingForward", "pool", FORWARD, from_entry), op("PoolingBackward", "pool", DATA, from_entry)),
+    words={
+        "pool": Word(
+            from_command,
+            "pool",
+            SIZES
+            | LAYOUTS
+            | options("M d Z y x o p q s v u", INTEGER)
+            | {"m": "max|avg|avg_in", "input": SHAPE, "z": "default|same|valid"},
+        )
+    },
+    names={"pool": "Pool"},
+    invoked=(
+        ("miopenPooling2dForward", "pool", FORWARD),
+        ("miopenPoolingNdForward", "pool", FORWARD),
+        ("miopenPooling2dBackward", "pool", DATA),
+        ("miopenPoolingNdBackward", "pool", DATA),
+    ),
+)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from mio2trace.model.miopen import OperationDirection
+from mio2trace.ops import values
+from mio2trace.ops.family import DATA, FORWARD, WEIGHTS, Family, Line, Op, Params, Word, lengths, op
+from mio2trace.ops.options import DECIMAL, INTEGER, LIST, SIZES, options
 from mio2trace.ops.problem import CommandError, Form, Problem, base_word
 from mio2trace.ops.values import Shape, integers
 
@@ -50,6 +55,10 @@ class RnnProblem(Problem, frozen=True, kw_only=True, gc=False):
             return (self.steps, self.batches[0], self.hidden * (2 if self.bidirectional else 1))
         return ()
 
+    @property
+    def variant(self) -> str | None:
+        return self.mode
+
     def flop(self) -> int | None:
         """2 rows gates hidden (input + hidden) per layer and direction, rows = the batches of all steps, summed."""
         if not (self.batches and self.steps and self.inputs and self.hidden and self.layers and self.mode in GATES):
@@ -69,18 +78,26 @@ class RnnProblem(Problem, frozen=True, kw_only=True, gc=False):
         word = base_word(self.word, self.dtype)
         return f"{word} " + " ".join(f"{'-' if len(name) == 1 else '--'}{name} {value}" for name, value in self.flags)
 
+    def fits(self, entry: Problem) -> bool:
+        """An entry does not hold the shapes."""
+        return True
 
-def from_flags(word: str, flags: dict[str, str], dtype: str | None) -> RnnProblem | None:
+    def with_command(self, command: Problem) -> Problem:
+        """All but the weights: an entry holds little else."""
+        return msgspec.structs.replace(command, w=self.w) if type(command) is type(self) else self
+
+
+def from_command(line: Line) -> RnnProblem | None:
     """``-n batch,... -W input -H hidden -l layers -m mode -r bidir -k steps -F 1|2|4``."""
-    directions: dict[str, OperationDirection] = {"1": "forward", "2": "backward-data", "4": "backward-weights"}
+    flags = line.flags
     try:
         lengths = integers(flags.get("K", ""))
         batches = tuple(int(part) for part in flags["n"].split(","))
         steps = int(flags["k"]) if "k" in flags else max(lengths)
         return RnnProblem(
-            direction=directions.get(flags.get("F", "")),
-            dtype=dtype,
-            word=word,
+            direction=line.three_ways(),
+            dtype=line.dtype,
+            word=line.name,
             batches=batches,
             steps=steps,
             inputs=int(flags["W"]),
@@ -88,7 +105,7 @@ def from_flags(word: str, flags: dict[str, str], dtype: str | None) -> RnnProble
             layers=int(flags["l"]),
             mode=flags.get("m"),
             bidirectional=flags.get("r") == "1",
-            skip_input=flags.get("p") == "1" if word == "rnn" else False,
+            skip_input=flags.get("p") == "1" if line.name == "rnn" else False,
             flags=tuple(flags.items()),
         )
     except (KeyError, ValueError):
@@ -110,3 +127,33 @@ def from_descriptor(text: str, direction: OperationDirection | None, steps: int 
         skip_input=numbers[7] == 1,
         w=w,
     )
+
+
+def from_entry(params: Params, op: Op) -> Problem | None:
+    steps = values.number(params.get("sequenceLen"))
+    x = lengths(params, "xDesc")
+    problem = from_descriptor(params.get("rnnDesc", ""), op.direction, steps, lengths(params, "wDesc", "dwDesc"))
+    h = lengths(params, "hxDesc", "hDesc", "dhyDesc")
+    if len(x) == 3:  # a sequence tensor: batch, steps, input (6.0+)
+        return msgspec.structs.replace(problem, batches=(x[0],), steps=x[1], inputs=x[2])
+    return msgspec.structs.replace(problem, batches=(h[1],)) if len(h) == 3 else problem
+
+
+_OPTIONS = (
+    SIZES
+    | options("l b p r q k U L M a I o f u s", INTEGER)
+    | {"n": LIST, "K": LIST, "m": "relu|tanh|lstm|gru", "P": DECIMAL}
+)
+FAMILY = Family(
+    ops=(
+        op("RNNForwardTraining", "rnn", FORWARD, from_entry),
+        op("RNNForwardInference", "rnn", FORWARD, from_entry),
+        op("RNNForward", "rnn", FORWARD, from_entry),
+        op("RNNBackwardData", "rnn", DATA, from_entry),
+        op("RNNBackwardSeqData", "rnn", DATA, from_entry),
+        op("RNNBackwardWeights", "rnn", WEIGHTS, from_entry),
+        op("RNNBackwardWeightsSeqTensor", "rnn", WEIGHTS, from_entry),
+    ),
+    words={word: Word(from_command, "rnn", _OPTIONS) for word in ("rnn", "rnn_seq")},
+    names={"rnn": "RNN"},
+)

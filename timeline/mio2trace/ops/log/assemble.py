@@ -12,21 +12,17 @@ from mio2trace.model.miopen import Command, Entry, Message, MiopenLog
 from mio2trace.ops import values
 from mio2trace.ops.command import form_of, parse, refusal
 from mio2trace.ops.driver_options import driver_line
-from mio2trace.ops.families.conv import ConvProblem
-from mio2trace.ops.families.fusion import FusionProblem
 from mio2trace.ops.log.draft import Build
 from mio2trace.ops.log.entry import stated
 from mio2trace.ops.log.level_lines import LevelLines
 from mio2trace.ops.log.plans import run_buffers, run_tensors
-from mio2trace.ops.log.printed_command import belongs, immediate, merged, primitive_of
+from mio2trace.ops.log.printed_command import belongs, merged, primitive_of
 from mio2trace.ops.log.repeats import Repeats
 from mio2trace.ops.log.state import State
 from mio2trace.ops.operation import Operation, Phase
 from mio2trace.ops.problem import FORMS, CommandError, Form, Problem
 from mio2trace.ops.solvers import solver_name
-from mio2trace.ops.table import FIND_2, OPS
-
-_FIND_2_TENSORS = {"Conv": "conv", "Activ": "activ", "Mha": "mha", "Softmax": "softmax", "miopenTensorB": "bnorm"}
+from mio2trace.ops.table import FIND_2, FIND_2_TENSORS, OPS
 
 
 def operations(log: MiopenLog) -> tuple[Operation, ...]:
@@ -95,7 +91,7 @@ class Assembly:
         if op is not None:
             known = stated(call)
             build = self._open(entry, op.primitive, op.phase, known.problem)
-            if isinstance(known.problem, FusionProblem) and not known.problem.parts:
+            if known.problem is not None and known.problem.plan_kernel is not None:
                 build.problem, build.arguments, doubts = state.plans.execute(entry, known.problem)
                 build.doubts += doubts
             if known.tensor is not None:
@@ -107,7 +103,7 @@ class Assembly:
             find = call.api == "miopenFindSolutions"
             conv = state.problems.find(entry) if find else state.problems.run(entry)
             names = " ".join(run_tensors(entry))
-            primitive = next((kind for part, kind in _FIND_2_TENSORS.items() if part in names), "find2")
+            primitive = next((kind for part, kind in FIND_2_TENSORS if part in names), "find2")
             build = self._open(entry, "conv" if conv else primitive, "find" if find else "run", conv)
             build.arguments = run_buffers(entry)
         else:
@@ -152,8 +148,8 @@ class Assembly:
         build.workspace = known.workspace
         if known.solution is not None:
             build.solver = solver_name(known.solution)
-            if isinstance(problem, ConvProblem):
-                build.problem = self._state.once(immediate, problem)
+            if problem is not None:
+                build.problem = self._state.once(_immediate, problem)
         return build
 
     # Commands
@@ -182,8 +178,8 @@ class Assembly:
                 )
         if problem is not None:
             build.type(problem.dtype, "command")
-            if isinstance(problem, ConvProblem) and problem.solver_id:
-                build.solver = solver_name(problem.solver_id) or build.solver
+            if problem.solver_number:
+                build.solver = solver_name(problem.solver_number) or build.solver
 
     def _phase(self, command: Command, problem: Problem | None) -> Phase:
         """Of a command without an entry (miopen-log.md 7.1): up to ROCm 5.3 the search of weights prints one, too."""
@@ -198,6 +194,10 @@ class Assembly:
         new = problem not in self._weights_seen
         self._weights_seen.add(problem)
         return "find" if new or not self._other_command_seen else "run"
+
+
+def _immediate(problem: Problem) -> Problem:
+    return problem.immediate()
 
 
 def _tells(record: Entry | Command | Message) -> bool:

@@ -10,31 +10,13 @@ import msgspec
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import LocalTime
 from mio2trace.model.miopen import Command, Entry, Message, OperationDirection
-from mio2trace.ops import values
 from mio2trace.ops.command import refusal
 from mio2trace.ops.driver_options import driver_line
-from mio2trace.ops.families.conv import ConvProblem
-from mio2trace.ops.families.elementwise import ActivProblem, OpTensorProblem, SoftmaxProblem
-from mio2trace.ops.families.fusion import FusionProblem
-from mio2trace.ops.families.norm import BnormProblem, LrnProblem
-from mio2trace.ops.families.pool import PoolProblem
-from mio2trace.ops.families.rnn import RnnProblem
 from mio2trace.ops.operation import Buffers, GemmCall, Launch, Operation, Parameters, Phase
-from mio2trace.ops.problem import CommandError, Form, Problem
+from mio2trace.ops.problem import CommandError, DirectionOnly, Problem
 from mio2trace.ops.solvers import family
 
 _TYPE_IN_KERNEL = ((re.compile(r"(?i)bf16|bfp16|_bfloat"), "bfloat16"), (re.compile(r"(?i)fp16|_HHS_|_half"), "half"))
-
-
-class Unknown(Problem, frozen=True, kw_only=True, gc=False):
-    """Nothing but the direction is known."""
-
-    @property
-    def primitive(self) -> str:
-        return "conv"
-
-    def command(self, form: Form = "newest") -> str:
-        raise CommandError("the log does not tell the shapes")
 
 
 class Build:
@@ -87,8 +69,8 @@ class Build:
         """Whether a level line of this direction can be its own; in transpose mode the other one's code runs."""
         if self.direction is None or self.direction == direction:
             return True
-        transpose = isinstance(self.problem, ConvProblem) and self.problem.transpose
-        return transpose and "backward-weights" not in (self.direction, direction)
+        other = self.problem is not None and self.problem.runs_other_gradient
+        return other and "backward-weights" not in (self.direction, direction)
 
     def type(self, dtype: str | None, by: str) -> None:
         """A weaker source never overrules a stronger one: they come in the order command, key, descriptor."""
@@ -125,15 +107,14 @@ def _nothing_told(build: Build) -> str:
 
 @lru_cache(maxsize=1 << 13)
 def _typed(problem: Problem, dtype: str | None) -> Problem:
-    """The problem with its data type; a fusion's convolution has the same."""
-    typed = msgspec.structs.replace(problem, dtype=dtype)
-    if isinstance(typed, FusionProblem) and typed.conv is not None:
-        return msgspec.structs.replace(typed, conv=msgspec.structs.replace(typed.conv, dtype=dtype))
-    return typed
+    return problem.typed(dtype)
 
 
-def finish(build: Build, source: int) -> Operation:
-    """The operation that ``build`` has become."""
+_NOTHING = DirectionOnly()
+
+
+def shared(build: Build, source: int) -> Operation:
+    """What ``build`` has become but for its place and its buffers: calls that differ in no more are one object."""
     if build.dtype is None:
         for launch in build.launches:
             for pattern, dtype in _TYPE_IN_KERNEL:
@@ -146,13 +127,13 @@ def finish(build: Build, source: int) -> Operation:
     doubts = [*build.doubts, meaning.doubt] if meaning.doubt else build.doubts
     if meaning.command is not None and build.dtype is None:
         doubts = [*doubts, "the data type is not known: the command assumes float"]
-    conv = problem.conv if isinstance(problem, FusionProblem) else problem if isinstance(problem, ConvProblem) else None
-    pool = problem if isinstance(problem, PoolProblem) else None
     algorithm = build.algorithm
     if algorithm is None and build.solver is not None:
         algorithm = family(build.solver)
     elif build.solver is not None and family(build.solver) == "Naive":
         algorithm = "Naive"
+    stated = problem if problem is not None else _NOTHING
+    geometry = stated.geometry
     return Operation(
         index=build.index,
         source=source,
@@ -160,18 +141,18 @@ def finish(build: Build, source: int) -> Operation:
         end_line=build.end_line,
         api=build.api,
         primitive=build.primitive,
-        direction=problem.direction if problem is not None else None,
+        direction=stated.direction,
         phase=build.phase,
-        input=problem.input if problem is not None else (),
-        weights=problem.weights if problem is not None else (),
-        output=problem.output if problem is not None else (),
-        pad=conv.pads if conv else pool.pads if pool else (),
-        stride=conv.strides if conv else pool.strides if pool else (),
-        dilation=conv.dilations if conv else (),
-        groups=conv.groups if conv else None,
-        mode=_mode(problem),
-        window=pool.window if pool else (),
-        layout=_layout(problem),
+        input=stated.input,
+        weights=stated.weights,
+        output=stated.output,
+        pad=geometry.pad,
+        stride=geometry.stride,
+        dilation=geometry.dilation,
+        groups=geometry.groups,
+        mode=stated.variant,
+        window=geometry.window,
+        layout=stated.memory_layout,
         dtype=build.dtype,
         dtype_by=build.dtype_by,
         algorithm=algorithm,
@@ -182,52 +163,27 @@ def finish(build: Build, source: int) -> Operation:
         bytes_min=meaning.bytes_min,
         command=meaning.command,
         command_reason=meaning.reason,
-        command_line=build.command.line if build.command is not None else 0,
         logged_command=build.command.text if build.command is not None else "",
+        thread=build.thread,
+        doubts=tuple(doubts),
+        problem=problem if stated.is_shaped else None,
+    )
+
+
+def placed(operation: Operation, build: Build) -> Operation:
+    """``build``'s own operation, of the one that it has in common with its like."""
+    return msgspec.structs.replace(
+        operation,
+        index=build.index,
+        line=build.line,
+        end_line=build.end_line,
+        command_line=build.command.line if build.command is not None else 0,
         parameters=build.parameters,
         addresses=build.entry.addresses if build.entry is not None else b"",
         arguments=build.arguments,
         launches=tuple(build.launches),
         gemms=tuple(build.gemms),
         nested=tuple(build.nested),
-        thread=build.thread,
         stamp=build.stamp,
         elapsed_ns=build.elapsed_ns,
-        doubts=tuple(doubts),
-        problem=None if isinstance(problem, Unknown) else problem,
     )
-
-
-def _mode(problem: Problem | None) -> str | None:
-    """The primitive's variant, in the field's words."""
-    if isinstance(problem, ConvProblem):
-        return "transpose" if problem.transpose else "convolution"
-    if isinstance(problem, PoolProblem):
-        return problem.mode
-    if isinstance(problem, BnormProblem):
-        kind = "spatial" if problem.mode == 1 else "per-activation"
-        return f"{kind} {'training' if problem.training else 'inference'}" if problem.direction == "forward" else kind
-    if isinstance(problem, OpTensorProblem):
-        return problem.op
-    if isinstance(problem, FusionProblem):
-        return "+".join(problem.parts) or None
-    if isinstance(problem, LrnProblem) and problem.window:
-        return "cross channel" if problem.mode == 1 else "within channel"
-    if isinstance(problem, RnnProblem):
-        return problem.mode
-    if isinstance(problem, SoftmaxProblem):
-        return ("fast", "accurate", "log")[problem.algorithm] if 0 <= problem.algorithm < 3 else None
-    if isinstance(problem, ActivProblem):
-        return values.ACTIVATIONS[problem.mode].lower() if 0 <= problem.mode < len(values.ACTIVATIONS) else None
-    return None
-
-
-def _layout(problem: Problem | None) -> str | None:
-    if isinstance(problem, ConvProblem):
-        return problem.layouts[0] or None
-    if isinstance(problem, BnormProblem):
-        return problem.layout or None
-    if isinstance(problem, PoolProblem) and problem.x_strides:
-        names = values.layouts(values.Tensor(problem.x, problem.x_strides))
-        return names[0] if names else None
-    return None

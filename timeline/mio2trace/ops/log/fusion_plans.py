@@ -15,9 +15,7 @@ import msgspec
 
 from mio2trace.model.miopen import Entry
 from mio2trace.ops import values
-from mio2trace.ops.families.conv import ConvProblem
-from mio2trace.ops.families.fusion import FusionProblem
-from mio2trace.ops.values import Shape
+from mio2trace.ops.problem import Operators, Problem
 
 Buffers = tuple[tuple[str, int], ...]
 
@@ -41,6 +39,10 @@ class _Plan(msgspec.Struct):
     kernel: str = ""
     own: dict[str, Buffers] = {}
     last: dict[str, Buffers] = {}
+
+    def operators(self) -> Operators:
+        """What it holds."""
+        return Operators(tuple(self.parts), self.conv, self.bn_mode, self.activation)
 
     def same(self, other: _Plan) -> bool:
         """Whether two plans do the same."""
@@ -88,15 +90,15 @@ class FusionPlans:
             given.pop(part, None)  # the order is that of the calls
             given[part] = buffers
 
-    def execute(self, entry: Entry, problem: FusionProblem) -> tuple[FusionProblem, Buffers, list[str]]:
+    def execute(self, entry: Entry, problem: Problem) -> tuple[Problem, Buffers, list[str]]:
         """The problem with its plan's operators, the buffers of their arguments, and what is doubtful about either."""
-        params = dict(entry.params)
+        params, kernel = dict(entry.params), problem.plan_kernel or ""
         args = _pointer(params.get("args", ""))
         key = entry.thread, args
         # a set of arguments known by its pointer holds until it is changed
         given = self._set.get(key, {}) if args else self._set.pop(key, {})
         doubts: list[str] = []
-        plan = self._plan(params.get("inputDesc", ""), tuple(given), problem.kernel, doubts)
+        plan = self._plan(params.get("inputDesc", ""), tuple(given), kernel, doubts)
         if plan is None:
             self._made = None
             return problem, _joined(given), doubts
@@ -108,8 +110,8 @@ class FusionPlans:
         plan.last = given or plan.last or plan.own
         if not plan.last and _takes_arguments(plan.parts):
             doubts.append("the arguments of the fused operators were not logged")
-        plan.kernel = plan.kernel or problem.kernel
-        return _filled(problem, plan), _joined(plan.last), doubts
+        plan.kernel = plan.kernel or kernel
+        return problem.planned(plan.operators()), _joined(plan.last), doubts
 
     def _own_arguments(self, thread: int | None, given: dict[str, Buffers] | None = None) -> None:
         """What was set since the last plan was made, with nothing executed in between, is that plan's own."""
@@ -150,24 +152,3 @@ def _takes_arguments(parts: list[str]) -> bool:
 
 def _joined(given: dict[str, Buffers]) -> Buffers:
     return tuple(pair for buffers in given.values() for pair in buffers)
-
-
-def _filled(problem: FusionProblem, plan: _Plan) -> FusionProblem:
-    conv = None
-    x: Shape = problem.x
-    w, descriptor = values.tensor(plan.conv[0]), values.conv_descriptor(plan.conv[1])
-    if w is not None and descriptor is not None and len(w.lengths) == len(x):
-        conv = ConvProblem(
-            direction="forward",
-            x=x,
-            w=w.lengths,
-            y=problem.y,
-            pads=descriptor.pads,
-            strides=descriptor.strides,
-            dilations=descriptor.dilations,
-            groups=descriptor.groups or 1,
-            transpose=descriptor.mode == "transpose",
-        )
-    return msgspec.structs.replace(
-        problem, parts=tuple(plan.parts), conv=conv, bn_mode=plan.bn_mode, activation=plan.activation
-    )

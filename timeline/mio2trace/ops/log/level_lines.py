@@ -6,6 +6,7 @@ A message belongs to the last compute or find call of its thread when that can h
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -13,14 +14,14 @@ from mio2trace.model.miopen import Message, OperationDirection
 from mio2trace.ops import values
 from mio2trace.ops.command import parse
 from mio2trace.ops.families.conv import ConvProblem
-from mio2trace.ops.log.draft import Build, Unknown
+from mio2trace.ops.log.draft import Build
 from mio2trace.ops.log.keys import find_db_key, network_config
 from mio2trace.ops.log.launch_lines import gemm_call, launch, same_size
-from mio2trace.ops.log.printed_command import same_shapes
 from mio2trace.ops.log.state import State
 from mio2trace.ops.operation import Phase
-from mio2trace.ops.problem import Problem
+from mio2trace.ops.problem import DirectionOnly, Problem
 from mio2trace.ops.solvers import family, solver_name
+from mio2trace.ops.table import INVOKED
 
 _SEARCHED: dict[str, OperationDirection] = {
     "FindConvFwdAlgorithm": "forward",
@@ -41,18 +42,6 @@ _DRIVER: dict[str, OperationDirection] = {
     "Backward Data": "backward-data",
     "Backward Weights": "backward-weights",
 }
-_BY_ALGORITHM_WORD: tuple[tuple[str, str, OperationDirection | None], ...] = (
-    ("miopenBatchNormForward", "bnorm", "forward"),
-    ("miopenBatchNormBackward", "bnorm", "backward-data"),
-    ("miopenBatchNormalizationForward", "bnorm", "forward"),
-    ("miopenBatchNormalizationBackward", "bnorm", "backward-data"),
-    ("miopenPooling2dForward", "pool", "forward"),
-    ("miopenPoolingNdForward", "pool", "forward"),
-    ("miopenPooling2dBackward", "pool", "backward-data"),
-    ("miopenPoolingNdBackward", "pool", "backward-data"),
-    ("miopenActivationForward", "activ", "forward"),
-    ("miopenActivationBackward", "activ", "backward-data"),
-)
 _ASSIGNED = re.compile(r"(?<!\w)(\w++) = (-?[0-9]{1,18})")
 _SOLVER_ID = re.compile(r"solver_id = ([^,\s]+)")
 _CHOSEN_TEXT = re.compile(r"(?<!\w)(\w++) Chosen Algorithm: (\S++) , ([0-9]{1,18}), ")
@@ -79,48 +68,44 @@ class LevelLines:
 
     def take(self, message: Message) -> None:
         """Add what the message says to the operation of its thread, or to one of its own."""
-        kind = message.kind
-        build = self._state.current.get(message.thread)
-        if kind == "launch":
-            one = launch(message)
-            if build is not None and one is not None:
-                build.launches.append(one)
-                build.end_line = message.line
-        elif kind == "gemm":
-            call = gemm_call(message)
-            if build is not None and call is not None:
-                last = build.gemms[-1] if build.gemms else None
-                twice = call.sequential and last is not None and not last.library and not last.sequential
-                if twice and last is not None and same_size(last, call):
-                    build.gemms.pop()  # a strided batched call hands over to the sequential one: both print
-                build.gemms.append(call)
-                build.end_line = message.line
-        elif kind == "gemm library":
-            if build is not None and build.gemms:
-                build.gemms[-1] = msgspec.structs.replace(build.gemms[-1], library=message.text.strip())
-                build.end_line = message.line
-        elif kind == "search":
-            self._search(message, build)
-        elif kind in ("chosen", "registered", "invoker registered", "find-db insert", "key"):
-            self._found(message, build)
-        elif kind == "execution" or kind == "immediate":
-            self._execution(message, build)
-        elif kind == "invoker":
-            self._invoker(message, build)
-        elif kind == "summary":
-            self._summary(message, build)
-        elif kind == "kernel key":
-            found = _KERNEL_KEY.search(message.text)
-            if found and build is not None:
-                self._shape(build, network_config(found[1], build.direction))
-        elif kind == "driver":
-            found = _DRIVER_SOLUTION.search(message.text)
-            if found and build is not None and build.direction == _DRIVER[found[1]] and build.solver is None:
-                build.solver = found[2]
-                build.end_line = message.line
-        elif kind == "performance":
-            self._performance(message, build)
-        elif kind == "error" and message.level == "Error" and build is not None and not build.doubts:
+        read = _KINDS.get(message.kind)
+        if read is not None:
+            read(self, message, self._state.current.get(message.thread))
+
+    def _launch(self, message: Message, build: Build | None) -> None:
+        printed = launch(message)
+        if build is not None and printed is not None:
+            build.launches.append(printed)
+            build.end_line = message.line
+
+    def _gemm(self, message: Message, build: Build | None) -> None:
+        call = gemm_call(message)
+        if build is None or call is None:
+            return
+        last = build.gemms[-1] if build.gemms else None
+        if last is not None and call.sequential and not last.library and not last.sequential and same_size(last, call):
+            build.gemms.pop()  # a strided batched call hands over to the sequential one: both print
+        build.gemms.append(call)
+        build.end_line = message.line
+
+    def _gemm_library(self, message: Message, build: Build | None) -> None:
+        if build is not None and build.gemms:
+            build.gemms[-1] = msgspec.structs.replace(build.gemms[-1], library=message.text.strip())
+            build.end_line = message.line
+
+    def _kernel_key(self, message: Message, build: Build | None) -> None:
+        key = _KERNEL_KEY.search(message.text)
+        if key and build is not None:
+            self._shape(build, network_config(key[1], build.direction))
+
+    def _driver(self, message: Message, build: Build | None) -> None:
+        solution = _DRIVER_SOLUTION.search(message.text)
+        if solution and build is not None and build.direction == _DRIVER[solution[1]] and build.solver is None:
+            build.solver = solution[2]
+            build.end_line = message.line
+
+    def _error(self, message: Message, build: Build | None) -> None:
+        if message.level == "Error" and build is not None and not build.doubts:
             build.doubts.append(f"an error was logged after this call (line {message.line})")
 
     def _performance(self, message: Message, build: Build | None) -> None:
@@ -138,15 +123,11 @@ class LevelLines:
 
     def _level_build(self, message: Message, phase: Phase, direction: OperationDirection) -> Build:
         template = self._state.template
-        problem: Problem | None = None
-        if isinstance(template, ConvProblem):
+        problem: Problem = DirectionOnly(direction=direction)
+        if template is not None and template.primitive == "conv":
             problem = msgspec.structs.replace(template, direction=direction)
         build = self._state.start(Build(message, message.function, "conv", phase, problem))
-        if problem is not None:
-            build.type(problem.dtype, "command")
-        else:
-            # the direction is all that is known so far
-            build.problem = Unknown(direction=direction)
+        build.type(problem.dtype, "command")
         return build
 
     def _search(self, message: Message, build: Build | None) -> None:
@@ -169,55 +150,55 @@ class LevelLines:
         """What a key says about a convolution: its problem when nothing else told it, else its type."""
         if problem is None or build.primitive != "conv":
             return
-        if isinstance(build.problem, Unknown) and build.problem.direction == problem.direction:
-            build.problem = problem
-        same = isinstance(build.problem, ConvProblem) and (
-            build.problem.transpose or (build.problem.x, build.problem.w) == (problem.x, problem.w)
-        )
-        if same:
+        stated = build.problem
+        if stated is None:
+            return
+        if not stated.is_shaped and stated.direction == problem.direction:
+            stated = build.problem = problem
+        if stated.runs_other_gradient or (stated.input, stated.weights) == (problem.x, problem.w):
             build.type(problem.dtype, "key")
 
-    def _found(self, message: Message, build: Build | None) -> None:
-        text = message.text
-        if message.kind == "registered":
-            found = _REGISTERED.search(text)
-            if found:
-                self._state.register(found[2], found[3], found[1])
-        searching = build is not None and build.phase == "find" and not build.chosen
-        if message.kind == "chosen":
-            chosen = _CHOSEN_TEXT.search(text)
-            if chosen is None or chosen[1] not in _CHOSEN:
-                return
-            direction = _CHOSEN[chosen[1]]
-            if build is None or not searching or not build.runs(direction):
-                build = self._level_build(message, "find", direction)
-                self._shape(build, find_db_key(self._state.inserted.pop(message.thread, "")))
-                self._state.told += 1
-            build.chosen = True
-            build.solver = chosen[2]
-            build.algorithm = family(chosen[2]) or build.algorithm
-            build.workspace = int(chosen[3])
+    def _registered(self, message: Message, build: Build | None) -> None:
+        """Which solver is the best, with the shapes of the search under way."""
+        solver = _REGISTERED.search(message.text)
+        if solver:
+            self._state.register(solver[2], solver[3], solver[1])
+        if build is not None and _is_searching(build):
             build.end_line = message.line
-            if isinstance(build.problem, ConvProblem):
-                self._state.choose(build.problem, chosen[2])
+            self._shape(build, network_config(solver[3] if solver else "", build.direction))
+
+    def _invoker_registered(self, message: Message, build: Build | None) -> None:
+        if build is not None and _is_searching(build):
+            build.end_line = message.line
+            config = _INVOKER_REGISTERED.search(message.text)
+            self._shape(build, network_config(config[1] if config else "", build.direction))
+
+    def _key(self, message: Message, build: Build | None) -> None:
+        """A find-db key: that of the search under way, or of one whose beginning is not in the log."""
+        key = _KEY.search(message.text)
+        if build is not None and _is_searching(build):
+            build.end_line = message.line
+            if key:
+                self._shape(build, find_db_key(key[1] or key[2]))
+        elif message.kind == "find-db insert" and key:
+            self._state.inserted[message.thread] = key[2] or ""
+            self._state.told += 1
+
+    def _choice(self, message: Message, build: Build | None) -> None:
+        chosen = _CHOSEN_TEXT.search(message.text)
+        if chosen is None or chosen[1] not in _CHOSEN:
             return
-        if build is None or not searching:
-            if message.kind == "find-db insert" and (found := _KEY.search(text)) is not None:
-                self._state.inserted[message.thread] = found[2] or ""
-                self._state.told += 1
-            return
+        direction = _CHOSEN[chosen[1]]
+        if build is None or not _is_searching(build) or not build.runs(direction):
+            build = self._level_build(message, "find", direction)
+            self._shape(build, find_db_key(self._state.inserted.pop(message.thread, "")))
+            self._state.told += 1
+        build.chosen = True
+        build.solver = chosen[2]
+        build.algorithm = family(chosen[2]) or build.algorithm
+        build.workspace = int(chosen[3])
         build.end_line = message.line
-        if message.kind in ("key", "find-db insert"):
-            found = _KEY.search(text)
-            if found:
-                self._shape(build, find_db_key(found[1] or found[2]))
-        else:
-            registered = _REGISTERED.search(text)
-            config = registered[3] if registered else ""
-            if not config:
-                found = _INVOKER_REGISTERED.search(text)
-                config = found[1] if found else ""
-            self._shape(build, network_config(config, build.direction))
+        self._state.choose(build.problem, chosen[2])
 
     def _execution(self, message: Message, build: Build | None) -> None:
         direction = _EXECUTED.get(message.function)
@@ -236,7 +217,7 @@ class LevelLines:
             build.algorithm = values.ALGORITHMS[int(numbers["algo"])]
         if "workspace" in numbers:
             build.workspace = int(numbers["workspace"])
-        if build.solver is None and isinstance(build.problem, ConvProblem):
+        if build.solver is None:
             solver = self._state.chosen(build.problem)
             known = {"Naive": "Direct"}.get(family(solver) or "", family(solver)) if solver else None
             if known is not None and known == build.algorithm:
@@ -255,10 +236,14 @@ class LevelLines:
             return
         config, what, name = found.groups()
         if what == "algorithm" and not name.startswith("miopenConvolution"):
-            row = next((row for row in _BY_ALGORITHM_WORD if name.startswith(row[0])), None)
-            if row is not None and not self._entries and (build is None or build.primitive != row[1] or build.executed):
-                build = self._state.start(Build(message, message.function, row[1], "run", Unknown(direction=row[2])))
-            if row is not None and build is not None and build.primitive == row[1]:
+            row = next((row for row in INVOKED if name.startswith(row[0])), None)
+            if row is None:
+                return
+            _, primitive, direction = row
+            if not self._entries and (build is None or build.primitive != primitive or build.executed):
+                problem = DirectionOnly(direction=direction)
+                build = self._state.start(Build(message, message.function, primitive, "run", problem))
+            if build is not None and build.primitive == primitive:
                 build.executed = True
                 build.end_line = message.line
             return
@@ -278,11 +263,11 @@ class LevelLines:
             build is not None and build.phase == "run" and build.primitive in ("conv", "fusion")
             and not build.summarised and problem is not None and problem.direction is not None
             and build.runs(problem.direction)
-            and (build.problem is None or isinstance(build.problem, Unknown) or same_shapes(build.problem, problem))
+            and (build.problem is None or problem.fits(build.problem))
         )  # fmt: skip
         if build is None or not mine:
             build = self._state.start(Build(message, message.function, "conv", "run", problem))
-        elif build.problem is None or isinstance(build.problem, Unknown):
+        elif build.problem is None or not build.problem.is_shaped:
             build.problem = problem
         build.summarised = True
         build.end_line = message.line
@@ -290,3 +275,28 @@ class LevelLines:
             build.type(problem.dtype, "command")
         if found[2] and found[2] != "N/A":
             build.solver = found[2]
+
+
+def _is_searching(build: Build) -> bool:
+    return build.phase == "find" and not build.chosen
+
+
+_KINDS: Mapping[str, Callable[[LevelLines, Message, Build | None], None]] = {
+    "launch": LevelLines._launch,
+    "gemm": LevelLines._gemm,
+    "gemm library": LevelLines._gemm_library,
+    "search": LevelLines._search,
+    "chosen": LevelLines._choice,
+    "registered": LevelLines._registered,
+    "invoker registered": LevelLines._invoker_registered,
+    "find-db insert": LevelLines._key,
+    "key": LevelLines._key,
+    "execution": LevelLines._execution,
+    "immediate": LevelLines._execution,
+    "invoker": LevelLines._invoker,
+    "summary": LevelLines._summary,
+    "kernel key": LevelLines._kernel_key,
+    "driver": LevelLines._driver,
+    "performance": LevelLines._performance,
+    "error": LevelLines._error,
+}

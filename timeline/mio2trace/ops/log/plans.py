@@ -9,7 +9,7 @@ import msgspec
 
 from mio2trace.model.miopen import Entry, OperationDirection
 from mio2trace.ops import values
-from mio2trace.ops.families.conv import ConvProblem
+from mio2trace.ops.families.conv import ConvProblem, from_tensors
 from mio2trace.ops.values import DTYPES, Shape, Tensor
 
 _TENSOR = re.compile(r"(?<!\w)(\w++): (\{[^{}]*+\}(?:, \{[^{}]*+\})?+)[^>{}]*-> (\w++)")
@@ -150,20 +150,4 @@ def _conv_of(problem: _Find2) -> ConvProblem | None:
     x, w, y = (problem.tensors.get(name) for name in "xwy")
     if descriptor is None or x is None or w is None:
         return None
-    tensors = (x, w) if y is None else (x, w, y)
-    layouts = (*values.common_layout(tensors), "")[:3]
-    return ConvProblem(
-        direction=problem.direction,
-        x=x.lengths,
-        w=w.lengths,
-        y=y.lengths if y is not None else (),
-        pads=descriptor.pads,
-        strides=descriptor.strides,
-        dilations=descriptor.dilations,
-        groups=descriptor.groups or 1,
-        transpose=descriptor.mode == "transpose",
-        padding=descriptor.padding,
-        output_pads=descriptor.output_pads,
-        layouts=(layouts[0], layouts[1], layouts[2]),
-        gaps=any(one.strides and not values.layouts(one) for one in tensors),
-    )
+    return from_tensors(problem.direction, (x, w, y), descriptor, descriptor.groups or 1)

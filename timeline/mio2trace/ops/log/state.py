@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import msgspec
-
-from mio2trace.ops.families.conv import ConvProblem
-from mio2trace.ops.log.draft import Build, finish
+from mio2trace.ops.log.draft import Build, placed, shared
 from mio2trace.ops.log.fusion_plans import FusionPlans
 from mio2trace.ops.log.plans import DescriptorTypes, Find2Problems
 from mio2trace.ops.operation import Operation
@@ -35,7 +32,7 @@ class State:
         self.inserted: dict[int | None, str] = {}
         """By thread: the key put into the find-db by a search whose beginning is not in the log."""
         self._solvers: dict[tuple[str, str], str] = {}
-        self._chosen: dict[ConvProblem, str] = {}
+        self._chosen: dict[Problem, str] = {}
         self._once: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = {}
         self._same: dict[tuple[object, ...], tuple[object, Operation]] = {}
 
@@ -60,36 +57,21 @@ class State:
         return made
 
     def _finish(self, build: Build) -> Operation:
-        """The same as `finish`; what differs from an equal operation before is the place and the buffers."""
+        """What differs from an equal operation before is the place and the buffers."""
         command = build.command
         key = (
             build.api, build.primitive, build.phase, id(build.problem), build.dtype, build.dtype_by, build.algorithm,
             build.solver, build.workspace, build.thread, command.text if command is not None else None, *build.doubts,
         )  # fmt: skip
-        found = self._same.get(key)
-        by_name = build.dtype is None and build.launches  # their names tell the type
-        if found is None or by_name:
-            made = finish(build, self.source)
-            if not by_name:
-                if len(self._same) > _KEPT:
-                    self._same.clear()
-                self._same[key] = (build.problem, made)
-            return made
-        return msgspec.structs.replace(
-            found[1],
-            index=build.index,
-            line=build.line,
-            end_line=build.end_line,
-            command_line=command.line if command is not None else 0,
-            parameters=build.parameters,
-            addresses=build.entry.addresses if build.entry is not None else b"",
-            arguments=build.arguments,
-            launches=tuple(build.launches),
-            gemms=tuple(build.gemms),
-            nested=tuple(build.nested),
-            stamp=build.stamp,
-            elapsed_ns=build.elapsed_ns,
-        )
+        if build.dtype is None and build.launches:  # their names tell the type
+            return placed(shared(build, self.source), build)
+        alike = self._same.get(key)
+        if alike is None:
+            if len(self._same) > _KEPT:
+                self._same.clear()
+            # the problem is kept: its identity stands for it
+            alike = self._same[key] = build.problem, shared(build, self.source)
+        return placed(alike[1], build)
 
     def once(self, make: Callable[..., Made], *of: object) -> Made:
         """``make(*of)``, remembered by the identity of ``of``: problems are shared, and dear to compare."""
@@ -114,18 +96,18 @@ class State:
             self._solvers[algorithm, config] = solver
             self.told += 1
 
-    def chosen(self, problem: ConvProblem) -> str | None:
+    def chosen(self, problem: Problem | None) -> str | None:
         """The best solver that a search found."""
-        return self._chosen.get(self.once(_bare, problem))
+        searched = None if problem is None else self.once(_searched, problem)
+        return None if searched is None else self._chosen.get(searched)
 
-    def choose(self, problem: ConvProblem, solver: str) -> None:
+    def choose(self, problem: Problem | None, solver: str) -> None:
         """See `chosen`."""
-        bare = self.once(_bare, problem)
-        if self._chosen.get(bare) != solver:
-            self._chosen[bare] = solver
+        searched = None if problem is None else self.once(_searched, problem)
+        if searched is not None and self._chosen.get(searched) != solver:
+            self._chosen[searched] = solver
             self.told += 1
 
 
-def _bare(problem: ConvProblem) -> ConvProblem:
-    """The problem without what records of one call may state differently."""
-    return msgspec.structs.replace(problem, dtype=None, solver_id=None, layouts=("", "", ""))
+def _searched(problem: Problem) -> Problem | None:
+    return problem.searched()

@@ -1,12 +1,16 @@
-"""Batch normalisation, local response normalisation and the layer-norm family (miopen-log.md 5.2, 7.3)."""
+"""Batch normalisation, with and without a fused activation (miopen-log.md 5.2, 7.3)."""
 
 from __future__ import annotations
 
-from mio2trace.model.miopen import OperationDirection
-from mio2trace.ops.problem import CommandError, Form, SameShapeProblem, base_word, nchw
+from typing import ClassVar
+
+from mio2trace.ops import values
+from mio2trace.ops.family import DATA, FORWARD, Family, Line, Op, Params, Word, is_given, lengths, op, tensor
+from mio2trace.ops.options import DECIMAL, INTEGER, LAYOUTS, SCALING, SIZES, options
+from mio2trace.ops.problem import CommandError, Form, Problem, SameShapeProblem, base_word, nchw
 from mio2trace.ops.values import DTYPE_BYTES, Shape, product
 
-BNORM_TYPES = {
+_TYPES = {
     "bnorm": "float", "bnormfp16": "half", "bnormbfp16": "bfloat16", "bnormfp16fp32": "half",
     "bnormbfp16fp32": "bfloat16",
 }  # fmt: skip
@@ -14,6 +18,8 @@ BNORM_TYPES = {
 
 class BnormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
     """``mode`` 0 per activation, 1 spatial. ``running``, ``saved``: statistics kept or used; None where not told."""
+
+    told_by_commands: ClassVar[tuple[str, ...]] = ("scale_dtype", "activation")
 
     scale: Shape = ()
     mode: int = 1
@@ -28,6 +34,19 @@ class BnormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
     @property
     def primitive(self) -> str:
         return "bnorm"
+
+    @property
+    def variant(self) -> str:
+        kind = "spatial" if self.mode == 1 else "per-activation"
+        return f"{kind} {'training' if self.training else 'inference'}" if self.direction == "forward" else kind
+
+    @property
+    def memory_layout(self) -> str | None:
+        return self.layout or None
+
+    @property
+    def keeps_statistics(self) -> bool:
+        return self.training
 
     @property
     def parameters(self) -> Shape:
@@ -95,15 +114,38 @@ class BnormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
         return f"{word} {text}"
 
 
-def bnorm_from_flags(
-    word: str, flags: dict[str, str], direction: OperationDirection | None, training: bool
-) -> BnormProblem | None:
-    """``direction`` and ``training`` as the printing function tells; ``--forw`` and ``-b`` overrule it.
+def from_entry(params: Params, op: Op) -> Problem | None:
+    x = tensor(params, "xDesc")
+    mode = values.number(params.get("bn_mode"))
+    if x is None:
+        return None
+    training = "Training" in op.api
+    backward = op.direction != "forward"
+    running = is_given(params, "resultRunningMean", "nextResultRunningMean") if training else None
+    if not training and not backward:
+        running = is_given(params, "estimatedMean")
+    saved = is_given(params, "savedMean") if backward else is_given(params, "resultSaveMean") if training else None
+    names = values.layouts(x)
+    return BnormProblem(
+        direction=op.direction,
+        x=x.lengths,
+        scale=lengths(params, "bnScaleBiasMeanVarDesc", "bnScaleBiasDiffDesc", "scaleDesc"),
+        mode=1 if mode is None else mode,
+        training=training,
+        running=running,
+        saved=saved,
+        layout=names[0] if names else "",
+    )
+
+
+def from_command(line: Line) -> BnormProblem | None:
+    """Direction and whether it trains as the printing function tells; ``--forw`` and ``-b`` overrule it.
 
     -s and -r changed places in 2025 (miopen-log.md 7.3): -r before -s is the new order. The gradient can only use saved
     statistics and inference only running ones, whichever flag says so.
     """
-    dtype = BNORM_TYPES.get(word)
+    flags, direction, training = line.flags, line.by_tag, "Training" in line.tag
+    dtype = _TYPES.get(line.word)
     if dtype is None:
         return None
     try:
@@ -133,69 +175,40 @@ def bnorm_from_flags(
         running=running,
         saved=saved,
         layout=flags.get("layout", ""),
-        scale_dtype=dtype if word.endswith("fp16fp32") else None,
+        scale_dtype=dtype if line.word.endswith("fp16fp32") else None,
         activation=(flags["f"], flags.get("x", "1"), flags.get("y", "1"), flags.get("z", "1")) if "f" in flags else (),
     )
 
 
-class LrnProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
-    """``window`` neighbours; ``mode`` 0 within channel, 1 cross channel; alpha, beta, k keep their text."""
-
-    mode: int = 1
-    window: int = 0
-    alpha: str = ""
-    beta: str = ""
-    k: str = ""
-
-    @property
-    def primitive(self) -> str:
-        return "lrn"
-
-    def flop(self) -> int | None:
-        """Per element: 2 per neighbour and 3; the gradient 4 per neighbour and 5 (docs/operations.md)."""
-        if not self.window:
-            return None
-        neighbours = self.window if self.mode == 1 else self.window**2
-        return self.per_element(2 * neighbours + 3, 4 * neighbours + 5)
-
-    def elements_moved(self) -> int | None:
-        """Forward x, y; backward x, y, dy, dx."""
-        return self.per_element(2, 4)
-
-    def command(self, form: Form = "newest") -> str:
-        if self.direction is None or not self.x or not self.window:
-            raise CommandError("the log does not tell the descriptor")
-        word = base_word("lrn", self.dtype)
-        n, c, h, w = (*self.x, 1, 1, 1)[:4]
-        if len(self.x) > 4:
-            raise CommandError("the driver's lrn takes 4 lengths")
-        return (
-            f"{word} -A {self.alpha} -B {self.beta} -F {1 if self.direction == 'forward' else 2} -H {h} -K {self.k}"
-            f" -N {self.window} -W {w} -c {c} -m {self.mode} -n {n}"
+FAMILY = Family(
+    ops=(
+        op("BatchNormalizationForwardTraining", "bnorm", FORWARD, from_entry),
+        op("BatchNormalizationForwardInference", "bnorm", FORWARD, from_entry),
+        op("BatchNormalizationForwardInferenceInvVariance", "bnorm", FORWARD, from_entry),
+        op("BatchNormalizationBackward", "bnorm", DATA, from_entry),
+        op("BatchNormalizationForwardTraining_V2", "bnorm", FORWARD, from_entry),
+        op("BatchNormalizationForwardTraining_V3", "bnorm", FORWARD, from_entry),
+        op("BatchNormalizationForwardInference_V2", "bnorm", FORWARD, from_entry),
+        op("BatchNormalizationBackward_V2", "bnorm", DATA, from_entry),
+        op("BatchNormForwardInferenceActivation", "bnorm", FORWARD, from_entry),
+        op("BatchNormForwardInferenceActivationInvVariance", "bnorm", FORWARD, from_entry),
+        op("BatchNormForwardTrainingActivation", "bnorm", FORWARD, from_entry),
+        op("BatchNormForwardTrainingActivation_V2", "bnorm", FORWARD, from_entry),
+        op("BatchNormBackwardActivation", "bnorm", DATA, from_entry),
+    ),
+    words={
+        "bnorm": Word(
+            from_command,
+            "bnorm",
+            SIZES | LAYOUTS | SCALING | options("m b s r f", INTEGER) | options("x y z e", DECIMAL),
         )
-
-
-class NormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
-    """Layer norm and its relatives; ``kind`` is the primitive. ``normalized`` is the first normalised dimension."""
-
-    kind: str
-    scale: Shape = ()
-    mode: int | None = None
-    normalized: int | None = None
-    groups: int | None = None
-
-    @property
-    def primitive(self) -> str:
-        return self.kind
-
-    @property
-    def weights(self) -> Shape:
-        return self.scale
-
-    def flop(self) -> int | None:
-        """As batch norm in training: 6 per element, gradient 10; T5's root mean square saves the mean: 4 and 8."""
-        more = {"t5layernorm": -2, "addlayernorm": 1}.get(self.kind, 0)
-        return self.per_element(6 + more, 10 + more)
-
-    def elements_moved(self) -> int | None:
-        return self.per_element(3 if self.kind == "addlayernorm" else 2, 3)
+    },
+    names={"bnorm": "BatchNorm"},
+    invoked=(
+        ("miopenBatchNormForward", "bnorm", FORWARD),
+        ("miopenBatchNormBackward", "bnorm", DATA),
+        ("miopenBatchNormalizationForward", "bnorm", FORWARD),
+        ("miopenBatchNormalizationBackward", "bnorm", DATA),
+    ),
+    find_2=(("miopenTensorB", "bnorm"),),
+)

@@ -1,0 +1,73 @@
+"""What has shapes but no agreed work, and no family of its own (miopen-log.md 5.3, 5.4)."""
+
+from __future__ import annotations
+
+from mio2trace.ops.family import DATA, FORWARD, Family, Line, Op, Params, Word, lengths, op
+from mio2trace.ops.problem import Problem, ShapedProblem
+from mio2trace.ops.values import product
+
+
+class GenericProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
+    """What has shapes but no agreed work: losses, optimisers, indexing, dropout, CTC, GLU, RoPE, PReLU."""
+
+    kind: str
+    flags: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def primitive(self) -> str:
+        return self.kind
+
+    def elements_moved(self) -> int | None:
+        if self.kind != "dropout" or not self.x:
+            return None
+        return 2 * product(self.x)
+
+
+def from_entry(params: Params, op: Op) -> Problem | None:
+    """``names``: input and output."""
+    return GenericProblem(
+        direction=op.direction, kind=op.primitive, x=lengths(params, op.names[0]), y=lengths(params, *op.names[1:])
+    )
+
+
+def from_command(line: Line) -> GenericProblem:
+    """Its shape where the common flags tell it; the rest as printed."""
+    x = line.shape
+    return GenericProblem(
+        direction=line.stated_way,
+        dtype=line.dtype if line.name != "ctc" else None,
+        kind=line.name,
+        x=x if len(x) > 1 else (),
+        flags=tuple(line.flags.items()),
+    )
+
+
+_WORDS = (
+    "ctc", "dropout", "cat", "getitem", "kthvalue", "prelu", "rope", "adam", "adamw", "ampadam", "ampadamw",
+    "transformersadamw", "transformersampadamw", "glu", "softmarginloss", "multimarginloss", "sum", "argmax", "gemm",
+)  # fmt: skip
+FAMILY = Family(
+    ops=(
+        op("DropoutForward", "dropout", FORWARD, from_entry, ("xDesc", "yDesc")),
+        op("DropoutBackward", "dropout", DATA, from_entry, ("dxDesc", "dyDesc")),
+        op("GLUForward", "glu", FORWARD, from_entry, ("inputDesc", "outputDesc")),
+        op("GLUBackward", "glu", DATA, from_entry, ("inputDesc", "outputGradDesc")),
+        op("PReLUBackward", "prelu", DATA, from_entry, ("inputDesc", "doutputDesc")),
+        op("RoPEForward", "rope", FORWARD, from_entry, ("xDesc", "yDesc")),
+        op("RoPEBackward", "rope", DATA, from_entry, ("dxDesc", "dyDesc")),
+        op("CatForward", "cat", FORWARD, from_entry, ("xDescs", "yDesc")),
+        op("GetitemBackward", "getitem", DATA, from_entry, ("dxDesc", "dyDesc")),
+        op("KthvalueForward", "kthvalue", FORWARD, from_entry, ("inputDesc", "outputDesc")),
+        op("MultiMarginLossForward", "multimarginloss", FORWARD, from_entry, ("inputDesc", "outputDesc")),
+        op("SoftMarginLossForward", "softmarginloss", FORWARD, from_entry, ("inputDesc", "outputDesc")),
+        op("SoftMarginLossBackward", "softmarginloss", DATA, from_entry, ("inputDesc", "doutputDesc")),
+        op("CTCLoss", "ctc", FORWARD, from_entry, ("probsDesc", "gradientsDesc")),
+        op("FusedAdam", "adam", None, from_entry, ("paramDesc", "paramDesc")),
+        op("FusedAdamWithOutput", "adam", None, from_entry, ("paramInDesc", "paramDesc")),
+        op("TransformersAdamW", "adam", None, from_entry, ("paramDesc", "paramDesc")),
+        op("TransformersAdamWWithOutput", "adam", None, from_entry, ("paramInDesc", "paramDesc")),
+    ),
+    words={word: Word(from_command, word) for word in _WORDS},
+    names={"dropout": "Dropout", "mha": "MHA"},
+    find_2=(("Mha", "mha"),),
+)

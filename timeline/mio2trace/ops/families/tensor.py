@@ -1,0 +1,151 @@
+"""Tensor arithmetic: set, scale, copy, and c = op(a, b) + beta c (miopen-log.md 5.4)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from mio2trace.ops import values
+from mio2trace.ops.family import Family, Line, Op, Params, Word, lengths, op
+from mio2trace.ops.options import DECIMAL, INTEGER, SCALING, SIZES
+from mio2trace.ops.problem import (
+    CommandError,
+    Form,
+    Problem,
+    base_word,
+    four_lengths,
+    nchw,
+    work,
+)
+from mio2trace.ops.values import TENSOR_OPS, Shape, product
+
+_OF_ONE = {"set": "settensor", "scale": "scaletensor", "copy": "transformtensor"}
+_PRIMITIVES = frozenset((*_OF_ONE.values(), "optensor"))
+
+
+class OpTensorProblem(Problem, frozen=True, kw_only=True, gc=False):
+    """``op``: ``set``, ``scale``, ``copy`` on a and c, or ``add``, ``mul``, ``min``, ``max``: c = op(a, b) + beta c.
+
+    ``scaling`` is -A, -B, -G (or -v) where a command told; entries have pointers.
+    """
+
+    told_by_commands: ClassVar[tuple[str, ...]] = ("scaling",)
+
+    op: str
+    a: Shape
+    b: Shape = ()
+    c: Shape = ()
+    scaling: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def primitive(self) -> str:
+        return _OF_ONE.get(self.op, "optensor")
+
+    @property
+    def input(self) -> Shape:
+        return self.a
+
+    @property
+    def weights(self) -> Shape:
+        """The second operand."""
+        return self.b
+
+    @property
+    def output(self) -> Shape:
+        return self.c or self.a
+
+    @property
+    def variant(self) -> str:
+        return self.op
+
+    def check(self) -> str:
+        if (
+            self.b
+            and self.c
+            and len(self.b) == len(self.c)
+            and any(n not in (1, m) for n, m in zip(self.b, self.c, strict=True))
+        ):
+            return "the second operand does not broadcast to the result"
+        return ""
+
+    def flop(self) -> int | None:
+        """1 per element of the result; none to set or copy."""
+        elements = work(self.output)
+        return None if elements is None else elements * (0 if self.op in ("set", "copy") else 1)
+
+    def elements_moved(self) -> int | None:
+        elements = work(self.output)
+        if elements is None:
+            return None
+        if self.op == "set":
+            return elements
+        return elements + product(self.a) + (product(self.b) if self.b else 0)
+
+    def command(self, form: Form = "newest") -> str:
+        if form in ("1.2", "1.7", "2.0", "2.1"):
+            raise CommandError("tensor operations printed nothing before 2.3")
+        if form == "newest":
+            if self.op == "copy":
+                raise CommandError("the driver has no tensor copy")
+            if self.dtype not in (None, "float"):
+                raise CommandError(f"the driver's tensorop is for float, not {self.dtype}")
+            if self.b and not self.a == self.b == self.c:
+                raise CommandError("the driver's tensorop takes three tensors of one shape")
+        word = base_word("tensorop", self.dtype)
+        code = {"set": 0, "scale": 1, "copy": 2}.get(self.op)  # the log shows a copy as an addition
+        if code is None:
+            if self.op not in TENSOR_OPS:
+                raise CommandError(f"tensor operation {self.op}")
+            code = 2 + TENSOR_OPS.index(self.op)
+        before = "".join(f" -{name} {value}" for name, value in self.scaling if name != "v")
+        after = "".join(f" -{name} {value}" for name, value in self.scaling if name == "v")
+        return f"{word}{before} {nchw(self.a, 'tensorop')} -o {code}{after}"
+
+    def may_print(self, primitive: str) -> bool:
+        """The driver has one word for all of them."""
+        return primitive in _PRIMITIVES
+
+    def fits(self, entry: Problem) -> bool:
+        """By the input or the result."""
+        return not entry.input or self.a in (four_lengths(entry.input), four_lengths(entry.output))
+
+
+def _of_two(params: Params, op: Op) -> Problem | None:
+    a, b, c = (lengths(params, name) for name in ("aDesc", "bDesc", "cDesc"))
+    number = values.number(params.get("tensorOp"))
+    if not a or number is None or not 0 <= number < len(TENSOR_OPS):
+        return None
+    return OpTensorProblem(op=TENSOR_OPS[number], a=a, b=b, c=c)
+
+
+def _of_one(params: Params, op: Op) -> Problem | None:
+    """``names``: the operation, then the input and the result."""
+    a, c = lengths(params, op.names[1]), lengths(params, op.names[-1])
+    return OpTensorProblem(op=op.names[0], a=a, c=c) if a else None
+
+
+def from_command(line: Line) -> OpTensorProblem | None:
+    """``[-A a1 -B a2 -G beta] -n -c -H -W -o code [-v value]``: one shape for all (the first operand's)."""
+    try:
+        x, code = line.integers("n c H W"), int(line.flags["o"])
+    except (KeyError, ValueError):
+        return None
+    names = ("set", "scale", *TENSOR_OPS)
+    if not 0 <= code < len(names):
+        return None
+    scaling = tuple((name, line.flags[name]) for name in ("A", "B", "G", "v") if name in line.flags)
+    return OpTensorProblem(dtype=line.dtype, op=names[code], a=x, scaling=scaling)
+
+
+FAMILY = Family(
+    ops=(
+        op("OpTensor", "optensor", None, _of_two),
+        op("SetTensor", "settensor", None, _of_one, ("set", "yDesc")),
+        op("ScaleTensor", "scaletensor", None, _of_one, ("scale", "yDesc")),
+        op("TransformTensor", "transformtensor", None, _of_one, ("copy", "xDesc", "yDesc")),
+    ),
+    words={"tensorop": Word(from_command, "optensor", SIZES | SCALING | {"o": INTEGER, "v": DECIMAL})},
+    names={
+        "optensor": "TensorOp", "settensor": "SetTensor", "scaletensor": "ScaleTensor",
+        "transformtensor": "TransformTensor",
+    },
+)  # fmt: skip

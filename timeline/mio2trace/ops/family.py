@@ -1,0 +1,150 @@
+"""What a family of problems is: how API calls and driver commands state them, what people call them.
+
+A family is one module of `mio2trace.ops.families` with its problem classes and a `Family`, and one line there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from mio2trace.model.miopen import OperationDirection
+from mio2trace.ops import values
+from mio2trace.ops.operation import Phase
+from mio2trace.ops.options import Options
+from mio2trace.ops.problem import Problem
+from mio2trace.ops.values import Shape, Tensor
+
+Params = Mapping[str, str]
+
+FORWARD: OperationDirection = "forward"
+DATA: OperationDirection = "backward-data"
+WEIGHTS: OperationDirection = "backward-weights"
+_TWO_WAYS: dict[str, OperationDirection] = {"1": FORWARD, "2": DATA, "0": DATA}
+_THREE_WAYS: dict[str, OperationDirection] = {"1": FORWARD, "2": DATA, "4": WEIGHTS}
+
+
+# API calls
+
+
+class Op(msgspec.Struct, frozen=True, kw_only=True):
+    """An API call. ``build`` makes the problem of its parameters, None when they do not hold it."""
+
+    api: str
+    primitive: str
+    direction: OperationDirection | None = None
+    phase: Phase = "run"
+    build: Callable[[Params, Op], Problem | None]
+    names: tuple[str, ...] = ()
+    """Parameter names in the order that ``build`` needs."""
+
+
+def op(
+    name: str,
+    primitive: str,
+    direction: OperationDirection | None,
+    build: Callable[[Params, Op], Problem | None],
+    names: tuple[str, ...] = (),
+    phase: Phase = "run",
+) -> Op:
+    """The row of ``miopen<name>``."""
+    return Op(api=f"miopen{name}", primitive=primitive, direction=direction, phase=phase, build=build, names=names)
+
+
+def tensor(params: Params, *names: str) -> Tensor | None:
+    """The first of the parameters that is one."""
+    for name in names:
+        stated = values.tensor(params.get(name, ""))
+        if stated is not None:
+            return stated
+    return None
+
+
+def lengths(params: Params, *names: str) -> Shape:
+    """Those of the first of the parameters that is a tensor, () when none is."""
+    stated = tensor(params, *names)
+    return stated.lengths if stated is not None else ()
+
+
+def is_given(params: Params, *names: str) -> bool | None:
+    """Whether the first of the parameters that is there is a buffer; None when none is (cut off)."""
+    for name in names:
+        text = params.get(name)
+        if text is not None:
+            return values.pointer(text) != 0
+    return None
+
+
+# Driver commands
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A command: its word as printed, without the type, its flags in order, the type, the function that printed it.
+
+    ``by_tag`` is the direction in that function's name.
+    """
+
+    word: str
+    name: str
+    flags: dict[str, str]
+    dtype: str | None
+    tag: str
+    by_tag: OperationDirection | None
+
+    @property
+    def stated_way(self) -> OperationDirection | None:
+        """Forward or backward, as the text has it."""
+        return _TWO_WAYS.get(self.flags.get("F", ""))
+
+    def two_ways(self, flag: str = "F") -> OperationDirection | None:
+        """The direction of what has one backward pass; where the text has none, before 2.3, the function tells it."""
+        return _TWO_WAYS.get(self.flags.get(flag, self.flags.get("F", "")), self.by_tag)
+
+    def three_ways(self) -> OperationDirection | None:
+        """The direction of what has gradients of data and of weights."""
+        return _THREE_WAYS.get(self.flags.get("F", ""))
+
+    @property
+    def ends(self) -> bool:
+        """Whether the end is there, of the words that all versions end with ``-t 1``."""
+        return not self.tag or "t" in self.flags
+
+    @property
+    def shape(self) -> Shape:
+        """What the flags that most words have tell of it."""
+        return tuple(int(text) for name in "ncDHW" if (text := self.flags.get(name, "")).isdecimal())
+
+    def integers(self, names: str) -> Shape:
+        """Raises KeyError or ValueError."""
+        return tuple(int(self.flags[name]) for name in names.split())
+
+
+class Word(msgspec.Struct, frozen=True):
+    """A driver's base word. ``read`` makes the problem, None when the flags do not hold it.
+
+    ``options`` None: one that we never offer, whose options are not known one by one.
+    """
+
+    read: Callable[[Line], Problem | None]
+    primitive: str
+    options: Options | None = None
+
+
+# Families
+
+
+class Family(msgspec.Struct, frozen=True, kw_only=True):
+    """``ops``: its API calls. ``words``: the driver's base words. ``names``: what people call its primitives.
+
+    ``invoked``: how the names of its algorithms begin in level lines, with primitive and direction. ``find_2``: what
+    the names of its tensors hold in Find 2.0, with the primitive.
+    """
+
+    ops: tuple[Op, ...] = ()
+    words: Mapping[str, Word] = {}
+    names: Mapping[str, str] = {}
+    two_gradients: frozenset[str] = frozenset()
+    """Primitives whose backward pass has two calls, one for the data and one for the weights."""
+    invoked: tuple[tuple[str, str, OperationDirection], ...] = ()
+    find_2: tuple[tuple[str, str], ...] = ()
