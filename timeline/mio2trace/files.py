@@ -214,7 +214,11 @@ def replacing(path: str) -> Iterator[BinaryIO]:
         real = Path(os.path.realpath(path))
     except OSError as error:  # the current folder is gone
         raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
-    if real.exists() and not real.is_file():
+    try:
+        exists = real.exists()
+    except OSError as error:  # a name that is too long
+        raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
+    if exists and not real.is_file():
         try:
             with open(real, "wb") as device:  # /dev/null, a pipe: nothing to keep whole
                 yield device
@@ -229,7 +233,7 @@ def replacing(path: str) -> Iterator[BinaryIO]:
         with open(handle, "wb") as file:
             yield file
             file.flush()
-        mode = real.stat().st_mode & 0o7777 if real.exists() else 0o666 & ~_umask()
+        mode = real.stat().st_mode & 0o7777 if exists and real.exists() else 0o666 & ~_umask()
         os.chmod(temporary, mode)
         os.replace(temporary, real)
     except BaseException as error:

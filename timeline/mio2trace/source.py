@@ -8,10 +8,12 @@ to has a limit.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import hashlib
 import os
 import stat
 import sys
+import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -30,6 +32,11 @@ HEAD = 64 << 10
 GZIP_MAGIC = b"\x1f\x8b"
 MARK_BYTES = len(codecs.BOM_UTF8)
 MAX_GZIP_LAYERS = 3
+MOST_UNKNOWN = 64 << 20
+MOST_AT_ONCE = 1 << 30
+"""Bytes of an input that may have no end: so many without anything known are read, so many into memory as a whole."""
+WRITER_S = 5
+"""How long a named pipe is given until somebody writes to it."""
 FREE_EXPANSION = 256 << 20
 MAX_EXPANSION = 200
 """Beyond the first 256 MB a compressed file may hold so many times its size: logs and profiles stay below 100."""
@@ -79,6 +86,9 @@ class Source:
         self._own = path != "-"
         self._total = 0
         """Bytes of a regular file when it was opened; 0 for anything else."""
+        self._first = b""
+        self.stopped = False
+        """Whether it may go on for ever, and was not read any further."""
         self._resized = False
         if path == "-":
             stream = stdin if stdin is not None else getattr(sys.stdin, "buffer", None)
@@ -87,13 +97,18 @@ class Source:
             self._file = stream
         else:
             try:
-                _refuse_what_is_no_file(self.name, os.stat(path).st_mode)
-                self._file = open(path, "rb")  # noqa: SIM115 - closed by close()
+                mode = os.stat(path).st_mode
+                _refuse_what_is_no_file(self.name, mode)
+                if stat.S_ISFIFO(mode) and os.path.exists(os.path.realpath(path)):  # not a shell's: that has no path
+                    self._file, self._first = _opened_pipe(path, self.name)
+                else:
+                    self._file = open(path, "rb")  # noqa: SIM115 - closed by close()
                 self._total = os.fstat(self._file.fileno()).st_size
             except ValueError:  # a NUL in it
                 raise InputError(f"{path}: no path; expected one of a file") from None
             except OSError as error:
                 raise InputError(f"{path}: {error.strerror or error}") from None
+        self._has_end = _has_end(self._file)
         self._pending: list[bytes] = []
         size = 0
         try:
@@ -171,17 +186,43 @@ class Source:
         if rest:
             yield b"".join(rest)
 
+    def blocks_while(self, known: Callable[[], object]) -> Iterator[bytes]:
+        """As `blocks`; what may have no end ends `MOST_UNKNOWN` bytes after what ``known`` gives has changed last."""
+        last, size = known(), 0
+        for block in self.blocks():
+            yield block
+            now = known()
+            size = size + len(block) if now == last else 0
+            last = now
+            if not self._has_end and size > (self._max_input or MOST_UNKNOWN):
+                self._stop("without anything known")
+                return
+
     def read(self) -> bytes:
-        """The whole decoded content."""
-        return b"".join(self.blocks())
+        """The whole decoded content. Raises `InputError` where it may have no end and is more than memory holds."""
+        blocks, size = [], 0
+        for block in self.blocks():
+            blocks.append(block)
+            size += len(block)
+            if not self._has_end and self._max_input is None and size > MOST_AT_ONCE:
+                raise InputError(
+                    f"{self.name}: more than {MOST_AT_ONCE // 1_000_000} MB from a pipe; --max-input sets another limit"
+                )
+        return b"".join(blocks)
 
     def drain(self) -> None:
         """Read what a reader left, so that size and hashes are those of the whole file."""
-        for _ in self.blocks() if self._content_hash is not None else ():
+        for _ in self.blocks_while(bool) if self._content_hash is not None else ():
             pass
         self._consumed = True
+        left = self.size
         for _ in self._raw():
-            pass
+            if not self._has_end and self.size - left > (self._max_input or MOST_UNKNOWN):
+                self._stop("after the end of what is known")
+
+    def _stop(self, where: str) -> None:
+        self.stopped = True
+        self.notes.add(f"more than {MOST_UNKNOWN // 1_000_000} MB {where}: read up to there", self.name)
 
     def close(self) -> None:
         """Let go of the file (not of standard input)."""
@@ -192,10 +233,11 @@ class Source:
             self._file.close()
 
     def _raw(self) -> Iterator[bytes]:
-        while True:
+        while not self.stopped:
             try:
                 left = self._total - self.size if self._total else self.block_size
-                block = self._file.read(min(self.block_size, left))
+                block, self._first = self._first, b""
+                block = block or self._file.read(min(self.block_size, left))
             except OSError as error:
                 raise InputError(f"{self.name}: {error.strerror or error} after {self.size} bytes") from None
             if not block:
@@ -313,6 +355,32 @@ def _refuse_what_is_no_file(name: str, mode: int) -> None:
     for is_it, what in ((stat.S_ISSOCK, "socket"), (stat.S_ISCHR, "device"), (stat.S_ISBLK, "device")):
         if is_it(mode):
             raise InputError(f"{name}: is a {what}; expected a file")
+
+
+def _has_end(file: BinaryIO) -> bool:
+    """Whether it is a regular file, or lies in memory."""
+    try:
+        return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except (OSError, ValueError, AttributeError):
+        return True
+
+
+def _opened_pipe(path: str, name: str) -> tuple[BinaryIO, bytes]:
+    """A named pipe and what its writer has written so far. Raises `InputError` where there is none for `WRITER_S`."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    until = time.monotonic() + WRITER_S
+    try:
+        first = b""
+        with contextlib.suppress(BlockingIOError):  # a writer that has written nothing yet
+            while not (first := os.read(handle, BLOCK)):
+                if time.monotonic() > until:
+                    raise InputError(f"{name}: is a named pipe that nobody writes to; expected a file")
+                time.sleep(0.01)
+        os.set_blocking(handle, True)
+        return open(handle, "rb"), first
+    except BaseException:
+        os.close(handle)
+        raise
 
 
 def _up_to_the_damage(decoder: Decompressor, block: bytes) -> bytes:

@@ -43,7 +43,7 @@ def sniff(head: bytes) -> bool:
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     """All that the log states. Raises `InputError` when no line of it is known."""
     log = _Log(source, options, notes)
-    numbered = _Numbered(source.blocks(), notes)
+    numbered = _Numbered(source.blocks_while(log.known), notes)
     while True:
         if numbered.uncut and not log.in_source:
             numbered.skip(log.take)
@@ -72,6 +72,11 @@ class _Log:
         self._cut: tuple[int, bytes] | None = None
         self._rest: bytes | None = None
         self._cuts = 0
+        self._in_array: Callable[[], int] = int
+
+    def known(self) -> object:
+        """What changes with every line that is known."""
+        return self._caffe.lines, self._miopen_lines, self._blocks.blocks, len(self._profiles), self._in_array()
 
     @property
     def in_source(self) -> bool:
@@ -157,7 +162,8 @@ class _Log:
                     f"{place}: its {self._empty_arrays} [dv/dt] blocks are empty and none of its other lines is known; "
                     "expected the calls of the profiled program"
                 )
-            unknown = f"none of its {lines} lines is known" if lines != 1 else "its only line is not known"
+            first = "first " if self._source.stopped else ""
+            unknown = f"none of its {first}{lines} lines is known" if lines != 1 else "its only line is not known"
             raise InputError(f"{place}: {unknown}; expected Caffe's `time` log, MIOpen's log, or [dv/dt] blocks")
         if self._foreign:
             notes.remark("line of other programs passed over", place, self._foreign)
@@ -200,7 +206,9 @@ class _Log:
         number = numbered.number
         place = f"{self._source.name}:{number}"
         numbered.all_at_once = True
+        self._in_array = lambda: numbered.number
         profile = read_array(_array(first, numbered), self._source.index, place, self._options, self._notes)
+        self._in_array = int
         numbered.all_at_once = False
         if profile.records:
             self._profiles.append(profile)
@@ -292,7 +300,7 @@ class _Numbered:
                 raise StopIteration
             line, self._data = self._data, b""
             return line
-        self.uncut = not self.all_at_once and b"MIOpen" in self._data
+        self.uncut = not self.all_at_once and (b"MIOpen" in self._data or MARKER not in self._data)
         if self.uncut:
             self._plain_ends()
         else:

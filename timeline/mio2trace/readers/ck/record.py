@@ -37,6 +37,7 @@ _SNIFF_ARRAY = re.compile(rb'\s*\[\s*\{[^{}]*"(?:label|direction|time_ms)"\s*:')
 _POINTS = ("ckp-*.0001.json", "*/ckp-*.0001.json", "*/*/ckp-*.0001.json")
 """In an entry, a module's folder, a repository."""
 _STAMP = re.compile(r"(\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?$", re.ASCII)
+_LARGEST_META = 16 << 20
 _PLACEHOLDER = "0101 00:00:00.000000"
 _EMPTY = re.compile(rb"\s*+(?:null|\[\s*+\]|\{\s*+\}|\"\"|)\s*+")
 _LABEL = re.compile(r"\d+: (.+)", re.DOTALL)
@@ -138,8 +139,13 @@ def locate(directory: str, tags: tuple[str, ...], notes: Notes) -> str:
     first in the order of their paths is taken, and said. Raises `InputError` when there is none.
     """
     root = Path(directory)
-    points = sorted(path for pattern in _POINTS for path in root.glob(pattern))
+    found = sorted(path for pattern in _POINTS for path in root.glob(pattern))
+    points = [path for path in found if path.is_file()]
     name = root.name or str(root)
+    if found and not points:
+        raise InputError(f"{name}: its {found[0].name} is no regular file; expected a CK entry or repository")
+    if len(points) < len(found):
+        notes.add("point of a CK directory that is no regular file passed over", name, len(found) - len(points))
     if not points:
         raise InputError(f"{name}: a directory without ckp-*.0001.json; expected a CK entry or repository")
     chosen = [path for path in points if set(tags) <= _tags(path.parent)]
@@ -154,8 +160,11 @@ def locate(directory: str, tags: tuple[str, ...], notes: Notes) -> str:
 
 
 def _tags(entry: Path) -> set[str]:
+    path = entry / ".cm" / "meta.json"
     try:
-        meta = msgspec.json.decode((entry / ".cm" / "meta.json").read_bytes(), type=dict[str, Any])
+        if not path.is_file() or path.stat().st_size > _LARGEST_META:
+            return set()
+        meta = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
     except (OSError, ValueError, RecursionError):
         return set()
     tags = meta.get("tags")

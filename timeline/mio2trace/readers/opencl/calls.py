@@ -237,6 +237,10 @@ class ProfileFolder:
                 self._other(call, index, lines[index - first] if lines else 0)
         self._calls = first + len(calls)
 
+    def known(self) -> object:
+        """What changes with each command and each program."""
+        return len(self._activities), len(self._programs)
+
     def _set_first(self, kernel: KernelObject, call: SetKernelArg, index: int, line: int) -> None:
         """The first argument, or one that was not set before."""
         arguments, position = kernel.arguments, call.arg_index

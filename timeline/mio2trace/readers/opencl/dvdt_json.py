@@ -64,12 +64,17 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     middle = None if options.host_calls else _middle(source)
     if middle is not None:
         return [_read_in_two(source, middle, options, notes)]
-    return [read_array(source.blocks(), source.index, source.name, options, notes)]
+    folder = ProfileFolder(source.index, notes, source.name, host_calls=options.host_calls)
+    return [_folded(source.blocks_while(folder.known), folder, source.name, options, notes)]
 
 
 def read_array(blocks: Iterable[bytes], source: int, place: str, options: ReadOptions, notes: Notes) -> Profile:
     """Fold an array of calls that comes in blocks of any size. ``place`` names it in notes."""
     folder = ProfileFolder(source, notes, place, host_calls=options.host_calls)
+    return _folded(blocks, folder, place, options, notes)
+
+
+def _folded(blocks: Iterable[bytes], folder: ProfileFolder, place: str, options: ReadOptions, notes: Notes) -> Profile:
     calls = _Calls(place, options.host_calls, notes)
     for part in _parts(blocks):
         folder.add(calls.of(*part))
