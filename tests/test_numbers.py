@@ -8,10 +8,12 @@ import pytest
 from click.testing import CliRunner
 from mio2trace.align.layers.scopes import layer_of
 from mio2trace.cli import cli
+from mio2trace.ops.command import parse
 from mio2trace.readers.caffe.log import milliseconds
 from mio2trace.reports.tfprof import short_name
 
 from tests.test_gemm import CLBLAS, gemms, kernel, miog_source, profile, program
+from tests.test_ops import entry, ops_of
 from tests.test_privacy_tf import view
 
 LONG = "9" * 4301
@@ -37,6 +39,32 @@ def test_a_tile_of_no_size_tells_no_gemm(digits: str) -> None:
     assert gemms(profile([kernel("sgemm_Col_NN_B0_MX064_NX064_KX08", *arguments)])) != {}
     assert gemms(profile([kernel(f"sgemm_Col_NN_B0_MX{digits}_NX064_KX08", *arguments)])) == {}
     assert gemms(profile([kernel(f"sgemm_Col_NN_B0_MX064_NX{digits}_KX08", *arguments)])) == {}
+
+
+def test_the_work_of_any_number_of_layers_is_a_product() -> None:
+    """As many layers as a number has room for take no time, and two are counted as before."""
+    form = "rnn -n 4,4 -W 30 -H 256 -l {} -b 1 -m lstm -p {} -r {} -q 0 -k 2 -F 1 -t 1"
+    for skip in (0, 1):
+        for both in (0, 1):
+            problem = parse(form.format(3, skip, both))
+            assert problem is not None
+            first = 0 if skip else 30
+            each = [256 + (first if layer == 0 else 256 * (1 + both)) for layer in range(3)]
+            assert problem.flop() == sum(2 * 8 * 4 * 256 * one * (1 + both) for one in each)
+    many = parse(form.format("9" * 18, 0, 0))
+    assert many is not None
+    assert many.flop() == 2 * 8 * 4 * 256 * (30 + (int("9" * 18) - 1) * 256 + int("9" * 18) * 256)
+    none = parse(form.format(-3, 0, 0))
+    assert none is None or none.flop() is None
+
+
+def test_a_tensor_of_thousands_of_dimensions_is_none() -> None:
+    """Its elements would be a number that nobody can print."""
+    for lengths in ("{" + ", ".join(["9" * 18] * 5000) + "}, ", ", ".join(["9" * 18] * 5000)):
+        log = entry("ActivationForward", activDesc="miopenActivationRELU, 1, 1, 1,", xDesc=lengths)
+        for command in ("ops", "driver"):
+            assert CliRunner().invoke(cli, [command, "-"], input=log, catch_exceptions=False).exit_code == 0
+        assert [one.input for one in ops_of(log)] == [()]
 
 
 @pytest.mark.parametrize(("tower", "prefix"), [("0", ""), ("00", ""), ("1", "tower_1/"), ("07", "tower_7/"),

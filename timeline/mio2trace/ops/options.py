@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 INTEGER = r"-?[0-9]{1,18}"
+SIZE = r"[0-9]{1,18}"
 DECIMAL = r"[-+]?(?:(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,4})?|nan|inf)"
 LIST = r"[0-9]{1,18}(?:,[0-9]{1,18}){0,1023}"
+DIMENSIONS = r"[0-9]{1,18}(?:,[0-9]{1,18}){0,15}"
 SHAPE = r"[0-9]{1,18}(?:x[0-9]{1,18}){0,7}(?:,[0-9]{1,18}(?:x[0-9]{1,18}){0,7})?"
 LAYOUT = r"N(?:CHW|HWC|CDHW|DHWC|CW|WC)|NCHWc[48]|CHWNc?[48]?"
 TYPE = r"fp(?:8|16|32|64)|bfp(?:8|16)|int8"
@@ -25,6 +27,6 @@ def options(names: str, kind: str) -> dict[str, str]:
     return dict.fromkeys(names.split(), kind)
 
 
-SIZES = options("n c D H W t V i w", INTEGER) | options("F forw", INTEGER)
+SIZES = options("n c D H W", SIZE) | options("t V i w F forw", INTEGER)
 SCALING = options("A B G", DECIMAL)
 LAYOUTS = options("in_layout fil_layout out_layout layout I O", LAYOUT)

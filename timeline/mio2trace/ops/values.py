@@ -30,6 +30,8 @@ TENSOR_OPS = ("add", "mul", "min", "max")
 
 _INTS = re.compile(r"-?[0-9]+")  # ASCII's digits: the library prints no others
 _ONLY_INTS = re.compile(r"[-0-9,\s]*")
+_MOST_LENGTHS = 16
+"""The library has five dimensions at most; what has many more is no tensor, and its size no number to write down."""
 _LONGEST_INT = 19
 _BRACED = re.compile(r"\{([^{}]*+)\}")
 _CAST = re.compile(r"cast_type: (?:miopen)?(\w+)")
@@ -75,7 +77,7 @@ def tensor(text: str) -> Tensor | None:
         if not groups or not _ONLY_INTS.fullmatch(groups[0]):
             return None
         lengths = integers(groups[0])
-        if not lengths:
+        if not 0 < len(lengths) <= _MOST_LENGTHS:
             return None
         strides = integers(groups[1]) if len(groups) > 1 else ()
         cast = _CAST.search(text)
@@ -84,7 +86,8 @@ def tensor(text: str) -> Tensor | None:
         return Tensor(lengths, strides if len(strides) == len(lengths) else (), cast[1] if cast else "")
     if not _LENGTHS.fullmatch(text) or "," not in text:
         return None
-    return Tensor(integers(text))
+    lengths = integers(text)
+    return Tensor(lengths) if len(lengths) <= _MOST_LENGTHS else None
 
 
 _NAMES = {4: ("NCHW", "NHWC", "CHWN"), 5: ("NCDHW", "NDHWC"), 3: ("NCW", "NWC")}

@@ -14,7 +14,7 @@ from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops import values
 from mio2trace.ops.family import DATA, FORWARD, WEIGHTS, Family, Line, Op, Params, Word, op, tensor
-from mio2trace.ops.options import DECIMAL, INTEGER, LAYOUTS, PATH, SHAPE, SIZES, TYPE, options
+from mio2trace.ops.options import DECIMAL, INTEGER, LAYOUTS, PATH, SHAPE, SIZE, SIZES, TYPE, options
 from mio2trace.ops.problem import CommandError, Form, Geometry, Problem, ShapedProblem, base_word
 from mio2trace.ops.values import ConvDescriptor, Shape, Tensor, product
 
@@ -317,7 +317,8 @@ def from_flags(flags: Mapping[str, str], direction: OperationDirection | None, d
 OPTIONS = (
     SIZES
     | LAYOUTS
-    | options("k y x p q u v l j g S Z L s P b o X Y in_d fil_d pad_d conv_stride_d dilation_d spatial_dim", INTEGER)
+    | options("k y x g in_d fil_d spatial_dim", SIZE)
+    | options("p q u v l j S Z L s P b o X Y pad_d conv_stride_d dilation_d", INTEGER)
     | options("time verify iter wall search solution", INTEGER)
     | options("input in weights filter", SHAPE)
     | options("U R T", TYPE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mio2trace.ops import values
 from mio2trace.ops.families.other import from_command as any_from_command
 from mio2trace.ops.family import FORWARD, Family, Line, Op, Params, Word, lengths, op
-from mio2trace.ops.options import INTEGER, LIST, SCALING, SIZES, options
+from mio2trace.ops.options import DIMENSIONS, INTEGER, SCALING, SIZES, options
 from mio2trace.ops.problem import CommandError, Form, Problem, work
 from mio2trace.ops.values import Shape, product
 
@@ -86,7 +86,7 @@ def from_command(line: Line) -> Problem | None:
 
 _TYPES = {"reduceint": "int32", "reducefp": "float"}
 """Of words that end in one of their own."""
-_OPTIONS = SIZES | SCALING | options("D R", LIST) | options("C I N O", INTEGER)
+_OPTIONS = SIZES | SCALING | options("D R", DIMENSIONS) | options("C I N O", INTEGER)
 FAMILY = Family(
     ops=(
         op("ReduceTensor", "reduce", None, from_entry, ("aDesc", "xDesc", "cDesc")),

@@ -63,14 +63,14 @@ class RnnProblem(Problem, frozen=True, kw_only=True, gc=False):
         """2 rows gates hidden (input + hidden) per layer and direction, rows = the batches of all steps, summed."""
         if not (self.batches and self.steps and self.inputs and self.hidden and self.layers and self.mode in GATES):
             return None
+        if min(*self.batches, self.steps, self.inputs, self.hidden, self.layers) < 0:
+            return None
         rows = sum(self.batches) if len(self.batches) == self.steps else self.batches[0] * self.steps
         ways = 2 if self.bidirectional else 1
         gates = GATES[self.mode]
-        total = 0
-        for layer in range(self.layers):
-            inputs = (0 if self.skip_input else self.inputs) if layer == 0 else self.hidden * ways
-            total += 2 * rows * gates * self.hidden * (inputs + self.hidden) * ways
-        return total
+        # of the first layer, and of each other one; not a loop: a log may state any number of them
+        inputs = (0 if self.skip_input else self.inputs) + (self.layers - 1) * self.hidden * ways
+        return 2 * rows * gates * self.hidden * (inputs + self.layers * self.hidden) * ways
 
     def command(self, form: Form = "newest") -> str:
         if not self.flags:
