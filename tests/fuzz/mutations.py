@@ -133,7 +133,9 @@ def _value(value: Any, chance: Chance) -> Any:
     if isinstance(value, dict) and value and pick < 4:
         return chance.choice(([value], list(value.values()), list(value), {"0": value}))
     if isinstance(value, list) and value and pick < 4:
-        return chance.choice((value[0], [value], value[::-1], value * 2, dict(enumerate(value))))
+        return chance.choice(
+            (value[0], [value], value[::-1], value * 2, {str(at): one for at, one in enumerate(value)})
+        )
     if pick == 6:
         deep = chance.choice((3, 40, 1200, 3000))
         return f"{_RAW}{'[' * deep}{']' * deep}{_RAW}"

@@ -12,8 +12,8 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from tests.fuzz import tensorflow
 from tests.small_runs import SECOND, Program, as_json, as_text
-from tests.tf_files import CPU, KERNELS, START_US, profile_proto, random_profile, run_metadata
 
 Chance = random.Random
 
@@ -337,20 +337,7 @@ def _ck(chance: Chance) -> Case:
 
 
 def _tensorflow(chance: Chance) -> Case:
-    """ProfileProto, RunMetadata, StepStats as text, timeline JSON, a printed view."""
-    form = chance.randrange(3)
-    if form == 0:
-        return Case("TensorFlow", [profile_proto(random_profile(chance), pack=chance.random() < 0.5)], 0)
-    name = chance.choice(("a/x", "tower_0/v/cg/conv1/Conv2D", chance.choice(NAMES)))
-    start, length = START_US + chance.choice((0, 5, -(10**15))), chance.choice((0, 3, 2_000_000, number(chance)))
-    if form == 1:
-        record = (name, max(0, start), length, f"{name} = Conv2D(b)")
-        return Case("TensorFlow", [run_metadata({CPU: [record] * chance.randint(0, 4), KERNELS: [record]})], 0)
-    events = [{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": f"{CPU} Compute"}}]
-    args = {"name": name, "op": chance.choice(("Conv2D", "", 3))}
-    event = {"name": "Conv2D", "ph": "X", "cat": "Op", "pid": 1, "tid": 0, "ts": start, "dur": length, "args": args}
-    text = json.dumps({"traceEvents": [*events, *[event] * chance.randint(0, 4)]}, indent=chance.choice((None, 4)))
-    return Case("TensorFlow", [text.encode()], 0)
+    return Case("TensorFlow", tensorflow.files(chance, NAMES), 0)
 
 
 GENERATORS: tuple[Callable[[Chance], Case], ...] = (

@@ -192,7 +192,7 @@ class ExecutionSide:
                 if device.kind == "gpu" and memory.in_use_bytes:
                     self._count(device, to_axis(memory.read_ns), memory.in_use_bytes)
             row = self._row(device, one.kind)
-            path = tuple(node.name.split("/")[:-1][:_DEEPEST])
+            path = tuple(filter(None, node.name.split("/")[:-1]))[:_DEEPEST]
             by_row.setdefault(row, []).append(_Run(start, end, order[step], path, node, args))
             steps.setdefault(step, []).append((start, end, one))
             layer = layer_of(node.name)
@@ -249,7 +249,10 @@ class ExecutionSide:
         key = device.host, device.kind, device.number
         found = self._processes.get(key)
         if found is None:
-            found = Process(id=self._next, name=f"{self._named(device)} (TensorFlow)", sort=10 + len(self._processes))
+            name = self._named(device)
+            alike = sum(process.name.startswith(f"{name} (TensorFlow)") for process in self._processes.values())
+            label = f"{name} (TensorFlow)" + " '" * alike
+            found = Process(id=self._next, name=label, sort=10 + len(self._processes))
             self._processes[key] = found
             self._next += 1
         return found.id
