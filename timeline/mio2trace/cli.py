@@ -124,7 +124,7 @@ SMALLER = ("--host-calls none", "--iterations", "--from", "--to", "--top", "--mi
 """Options of `convert` that make a trace smaller, the most useful first."""
 TRACK_WORDS = ("kernels", "operations")
 FOLD_WORDS = ("find", "set-up", "warm-up")
-KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets")
+KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "devices")
 
 
 @cli.command(no_args_is_help=True)

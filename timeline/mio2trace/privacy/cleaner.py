@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
 from mio2trace.notes import OptionError
 from mio2trace.privacy.fields import SHOWN, Sort
 from mio2trace.privacy.learned import names_in
-from mio2trace.privacy.rules import KINDS, without_private
+from mio2trace.privacy.rules import KINDS, Rule, rules_for, without_private
 
 _REMEMBERED = 1 << 13
 R = TypeVar("R", bound=msgspec.Struct)
@@ -29,6 +29,7 @@ class Cleaner:
         if unknown:
             raise OptionError(f"no such kind to keep: {', '.join(unknown)}; expected {', '.join(KINDS)}")
         self._cut = frozenset(KINDS) - frozenset(keep)
+        self._rules: dict[Sort, tuple[Rule, ...]] = {sort: rules_for(sort, self._cut) for sort in get_args(Sort)}
         self._learned: dict[str, str] = {}
         self._words: re.Pattern[str] | None = None
         self._names: dict[str, str] = {}
@@ -44,7 +45,7 @@ class Cleaner:
 
     def text(self, text: str, sort: Sort = "text") -> str:
         """``text`` without what is private; the same object when there is nothing."""
-        text = without_private(text, sort, self._cut)
+        text = without_private(text, self._rules[sort])
         if self._learned and not (sort != "text" and text.isidentifier()):
             if self._words is None:
                 longest_first = sorted(self._learned, key=lambda word: (-len(word), word))

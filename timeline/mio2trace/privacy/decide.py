@@ -1,0 +1,114 @@
+"""Whether what looks like something private is that: what an expression alone cannot tell in linear time.
+
+Each takes a match and gives what stands in its place: the text itself when it is none.
+"""
+
+from __future__ import annotations
+
+import re
+
+_DOMAINS = frozenset(
+    re.findall(
+        r"\w+",
+        "com org net edu gov mil local lan internal localdomain intranet intra corp example home arpa onion",
+    )
+)
+"""A name with one of these at its end is a host's, also with one label before it."""
+_COUNTRIES = frozenset(
+    ("de", "fr", "uk", "ch", "cn", "jp", "ru", "eu", "io", "kr", "tw", "dk", "cz", "br", "nz", "hk", "cloud")
+)
+"""With two labels before it. None that ends names of layers: ``block.attention.in``, ``blocks.0.se``, ``layer3.nl``."""
+_OF_HOMES = frozenset({"local", "lan", "internal", "localdomain", "intranet", "corp"})
+_ENDINGS = frozenset({"log", "txt", "json", "out", "err", "gz", "csv"})
+_ROUTED = re.compile(r"[23][0-9a-f]{3}|f[cd](?=\w?\d)[0-9a-f]{2}|fe[89ab][0-9a-f]|ff0[0-9a-f]")
+_ADDRESS_BEGINS = ("7e", "7f", "55", "56", "ffff", "aaaa", "0000")
+"""Where systems of 64 bits put what a program allocates and maps."""
+_PADDING = ("0000", "ffff")
+_WORD_LETTERS = re.compile(r"[a-z]{3,}")
+_LETTERS = re.compile(r"[A-Za-z]")
+_NOT_HEX = re.compile(r"[^0-9a-f]+")
+
+
+def host(match: re.Match[str]) -> str:
+    """``node7.lan``, ``gpu7.site.example.com``; not ``torch.nn.functional``, ``attention.in``, ``2.9.0.1``."""
+    labels = match[0].lower().split(".")
+    if labels[-1] in _ENDINGS:
+        labels.pop()
+    if len(labels) < 2 or all(label.isdigit() for label in labels):
+        return match[0]
+    end = labels[-1]
+    if match.start() and match.string[match.start() - 1] == "/" and end not in _OF_HOMES:
+        return match[0]
+    if end in _DOMAINS or (end in _COUNTRIES and len(labels) > 2) or labels[-2:] == ["fritz", "box"]:
+        return "(host)"
+    return match[0]
+
+
+def ipv4(match: re.Match[str]) -> str:
+    """Below 10 it is a version (``2.9.0.1``), unless a port or a mask follows or two parts have three digits."""
+    address, port, _ = match[0].partition(":") if ":" in match[0] else match[0].partition("/")
+    parts = [int(part) for part in address.split(".")]
+    if max(parts) > 255:
+        return match[0]
+    return "(host)" if parts[0] >= 10 or port or sum(part >= 100 for part in parts) >= 2 else match[0]
+
+
+def ipv6(match: re.Match[str]) -> str:
+    """All eight groups, or ``::`` after a prefix that is routed, unique local, link local or multicast.
+
+    Not ``ab::cd``, which C++ has, nor times.
+    """
+    address = match[0].lower().partition("%")[0].partition("/")[0]
+    groups = address.split(":")
+    whole = len(groups) == 8 and "" not in groups and max(map(len, groups)) == 4
+    short = address.count("::") == 1 and ":::" not in address and _ROUTED.fullmatch(groups[0]) is not None
+    return "(host)" if whole or short else match[0]
+
+
+def pointer(match: re.Match[str]) -> str:
+    """``0x7fca4a00caca``, ``0x7f:ca:4a:00``, ``0x7fff_1234_5678``; not ``0x64_128``, a size."""
+    digits = _NOT_HEX.sub("", match[0][2:].lower())
+    return "(pointer)" if len(digits) == len(match[0]) - 2 or len(digits) >= 8 else match[0]
+
+
+def bare_pointer(match: re.Match[str]) -> str:
+    """Of 12 or 16 digits, with a letter and a decimal digit among them, where addresses lie; or 16 in capitals.
+
+    A word of its own: hashes inside of kernel names stay.
+    """
+    digits = _NOT_HEX.sub("", match[0].lower())
+    if digits.isdigit() or digits.isalpha():
+        return match[0]
+    padded = len(digits) == 16
+    if digits.startswith(_PADDING if padded else _ADDRESS_BEGINS) or (padded and match[0].isupper()):
+        return "(pointer)"
+    return match[0]
+
+
+def serial(match: re.Match[str]) -> str:
+    """The word stays, the number goes."""
+    return re.split(r"[\w-]+\Z", match[0])[0] + "(device id)"
+
+
+def telephone(match: re.Match[str]) -> str:
+    """Eight to fifteen digits; not sizes such as ``256-512-1024``, which are multiples of four all."""
+    numbers = re.findall(r"\d+", match[0])
+    count = sum(map(len, numbers))
+    sizes = not match[0].startswith(("+", "(", "0")) and not any(int(number) % 4 for number in numbers)
+    return match[0] if sizes or not 8 <= count <= 15 else "(telephone)"
+
+
+def random(match: re.Match[str]) -> str:
+    """Letters of both cases and digits without words: a key, a signature, a line of base64.
+
+    Names of layers, solvers and kernels are made of words or have many ``_`` or ``/``; mangled names begin with ``_``;
+    hashes have small letters only.
+    """
+    text = match[0].rstrip("=")
+    if text.startswith("_") or text.islower() or text.isupper() or text.isalpha():
+        return match[0]
+    if sum(map(text.count, "_/-")) * 10 > len(text) + 10:
+        return match[0]
+    letters = len(_LETTERS.findall(text))
+    in_words = sum(map(len, _WORD_LETTERS.findall(text)))
+    return "(secret)" if letters * 2 > len(text) and in_words * 10 < letters * 4 else match[0]
