@@ -1,4 +1,7 @@
-"""Text of each kind that must not be published, with a word in it that nothing else has."""
+"""Text of each kind that must not be published, with words in it that nothing else has; and text that must stay.
+
+None of the keys and tokens ever was one.
+"""
 
 from __future__ import annotations
 
@@ -9,31 +12,136 @@ CANARIES = {
     "a folder": "/scratch/canary/run7",
     "a Windows path": r"C:\Users\canaryuser\canary.bin",
     "a share": r"\\canaryserver\canary\x",
+    "a server": r"\\canarynode",
     "a tilde": "~canaryuser/canary.txt",
     "an include path": "-I/opt/canary/include",
     "a URL": "https://canaryuser:canarysecret@canaryhost/canary?token=canary",
     "user and host": "canaryuser@canaryhost",
+    "user and address": "canaryuser@8.77.66.55",
+    "a mail address": "canary.person+x@canary-mail.example",
+    "a repository": "git@github.com:canaryuser/canary.git",
+    "user of a domain": r"CANARYCORP\canaryuser",
     "a host": "gpu7.canary.example.com",
+    "a .local host": "canarynode.local",
+    "a .lan host": "canarynode.lan:8443",
     "an address of a host": "10.77.66.55",
+    "an address that begins low": "8.177.166.55:8080",
+    "an IPv6 address": "fe80::ca4a:7fff:fe23:890a%eth0",
+    "a whole IPv6 address": "2001:0db8:ca4a:7fff:0000:ff00:0042:8329",
+    "a MAC address": "ca:fe:ca:4a:7a:11",
+    "a MAC address with dashes": "CA-FE-CA-4A-7A-11",
+    "a MAC address with dots": "cafe.ca4a.7a11",
+    "a SID": "S-1-5-21-3623811015-3361044348-30300820-1013",
+    "a telephone": "+49 170 5557734",
+    "a telephone without blanks": "+491705557734",
+    "a telephone in brackets": "(555) 555-7734",
+    "a telephone with dashes": "555-557-7341",
+    "a device's UUID": "GPU-ca9a71e5-c0de-4bad-8f00-d15ea5ed0042",
+    "a device's short UUID": "GPU-ca9a71e5c0de4bad",
+    "a UUID": "ca9a71e5-c0de-4bad-8f00-d15ea5ed0042",
+    "a serial number": "serial number: 0CANARY4711",
+    "another serial number": "S/N: 0CANARY4711",
     "a pointer": "0x7fca4a00caca",
+    "a pointer with colons": "0x7f:ca:4a:00:ca:ca",
+    "a pointer with separators": "0x7fca_4a00_caca",
     "a bare pointer": "00007FCA4A00CACA",
+    "a bare short pointer": "7fca4a00caca",
+    "a bare pointer with separators": "7fca_4a00_caca",
+    "a bare pointer in halves": "00007fca`4a00caca",
     "the environment": "CANARY_PATH=canary",
     "a password": "--password canarysecret",
-    "a token": "ghp_canarycanarycanarycanary1234",
     "a key": "aws_secret_access_key=canary",
+    "a key in JSON": '"private_key_id": "canary0123456789abcdef"',
     "a header": "Authorization: Bearer canary",
+    "a bearer": "Bearer canary-canary-canary",
+    "a cookie": "Cookie: session=canary; other=canary",
+    "a token of GitHub": "ghp_canarycanarycanarycanary1234",
+    "an OAuth token of GitHub": "gho_canarycanarycanarycanary1234",
+    "a new token of GitHub": "github_pat_11CANARY0canary_canarycanarycanary",
+    "a token of HF": "hf_canarycanarycanarycanarycanarycanary",
+    "a key of AWS": "AKIACANARYCANARY0000",
+    "a passing key of AWS": "ASIACANARYCANARY0000",
+    "a key of AWS and its secret": "AKIACANARYCANARY0000:cAnArYtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY1",
+    "a key of Google": "AIzaSyCanaryCanaryCanaryCanaryCanary123",
+    "a token of Google": "ya29.a0CanaryCanary_canary-canary",
+    "a connection string of Azure": "DefaultEndpointsProtocol=https;AccountName=canary;AccountKey=Canary0==;"
+    "EndpointSuffix=core.canary.net",
+    "a signature of Azure": "sv=2022-11-02&ss=b&sig=CaNaRy0CaNaRy1CaNaRy2%3D",
+    "a token of Slack": "xoxb-123456789012-canarycanary",
+    "a hook of Slack": "hooks.slack.com/services/T0CANARY/B0CANARY/canarycanary",
+    "a JWT": "eyJhbGciOiJjYW5hcnkifQ.eyJzdWIiOiJjYW5hcnkifQ.Canary0canary1canary2canary3canary4canary5c",
+    "the head of a JWT": "eyJhbGciOiJjYW5hcnkifQ",
+    "the body of a JWT": "eyJzdWIiOiJjYW5hcnkifQ",
+    "the signature of a JWT": "SflKxwCaNaRyKKF2QT4fwpMeJf36POk6yJV_adQssw5c",
+    "a key block": r"-----BEGIN PRIVATE KEY-----\nMIIECanaryBAQ\n-----END PRIVATE KEY-----\n",
+    "a line of a key block": "MIIEowIBAAKCAQEAx3Jq8bVt2nQ5ZrLk7P0mCaNaRyTfSdGhJkLz1XcVbNm4A6R+",
 }
-WORDS = (CANARY, "10.77.66.55", "7fca4a00caca")
+SOME = tuple(CANARIES)[::8]
+"""For a look at what is drawn; `tests/test_canaries.py` has all of them."""
+WORDS = (
+    *(
+        "canary",
+        "77.66.55",
+        "177.166.55",
+        "7fca4a00caca",
+        "7f:ca:4a",
+        "7fca_4a00",
+        "7fca`4a00",
+        "ca4a:7fff",
+        "ca:fe:ca:4a",
+        "ca9a71e5",
+    ),
+    *("ca-fe-ca-4a", "cafe.ca4a", "3623811015", "3361044348", "5557734", "555-7734", "555-557-7341", "d15ea5ed0042"),
+    *("ca9a71e5", "jjyw5hcnkifq", "k7mdeng", "aakcaqeax3jq8"),
+)
 PROMPT = "canaryperson@canarynode:~/run$ caffe time\nRunning on machine: canarynode\nUSER=canaryperson\n"
 BY_NAME = "canaryperson on canarynode"
 """Without a form: known only because the prompt stands in the log."""
 
+IN_MESSAGES = {"a bare host": "@canaryhost", "a bare user": "canaryuser@"}
+"""Cut in messages; kept in names, where ``@`` is their own: ``loc:@conv``, symbols of MLIR."""
+
+KEPT = {
+    "@ between blanks": "CPU @ 3.20GHz",
+    "a version like an address": "8.6.1.6",
+    "a hash": "3f2a9c1d4e5b6a703f2a9c1d4e5b6a70",
+    "a serial number without its word": "PN4711-0815",
+    "a place on the bus": "0000:03:00.0",
+    "a short number": "555-7734",
+    "digits alone": "123456789012",
+    "six pairs of decimals": "16-16-16-16-16-16",
+}
+"""Kept, each for the reason that docs/privacy.md tells: too like what a trace is about."""
+
+NAMES = (
+    *("tower_0/v/cg", "v/tower_0/cg/resnet_v10/conv2d/Conv2D", "res2a_branch2a", "conv1/1x1"),
+    *("InceptionV3/InceptionV3/Mixed_5b/Branch_0/Conv2d_0a_1x1/Conv2D", "inception_3a/3x3_reduce", "features.1.conv.0"),
+    *("InceptionV3/InceptionV3/Mixed5b/Branch0/Conv2d/Conv2D", "model.layers.0.self_attn.q_proj", "blocks.0.se"),
+    *("layer3.0.nl", "block.attention.in", "loc:@conv", "token_type_ids:0", "512-512-1024", "k_1x1_0x0_64_128"),
+    *("ConvAsm1x1U", "ConvHipImplicitGemmForwardV4R4Xdlops", "ConvHipImplicitGemm3DGroupFwdXdlops"),
+    "igemm_fwd_gtcx2_nhwc_fp16_bx0_ex1_bt256x128x32_wt32x32x8_ws1x1_wr2x2_ta1x8x4x1_1x4x1x64_tb1x8x2x1_1x4x1x64",
+    "Cijk_Ailk_Bljk_SB_MT64x64x8_SE_1LDSB0_APM1_ABV0_ACED0_AF0EM1_AF1EM1_AMAS0_ASE_ASGT_ASAE01_ASCE01_ASEM1_WG16_16_1",
+    "_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIfNS0_14func_wrapper_tIfNS0_11sum_functorIfffEEEEjfLi4EEEEEvT1_",
+    "_ZN7cutlass6KernelI66cutlass_80_tensorop_s1688gemm_128x64_16x4_tn_align4EEvNT_6ParamsE",
+    "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, at::detail::Array<char*, 1> >",
+    "DeviceGroupedConvFwdMultipleD_Xdl_CShuffle<256, 128, 256, 32, Default>",
+    "std::pair<a::b, c::d>", "miopenSp3AsmConv_v21_1_3_gfx9_fp32_stride1", "kernel_3f2a9c1d4e5b6a70",
+    "Op3f2a9c1d4e5b6a70.kd", "fused_7fca4a00beef", "triton__0d1d2d3de", "2.9.0.1", "3.6.0.12", "12:34:56",
+    "3-99-99-11x11-16-23-23-1-0x0-4x4-1x1-0-NCHW-FP32-F", "gfx906:sramecc+:xnack-", "10:46:48.020552",
+    "64x3x224x224", "ConvBinWinogradRxSf3x2", "torch.nn.functional.conv2d",
+    "gridwise_convolution_implicit_gemm_v4r4_nchw_kcyx_nkhw", "MIOpenConvUniBatchNormActiv", "a+b", "c++", "1e+10",
+)  # fmt: skip
+"""What the filter must never touch, in any field."""
+LAYERS = ("/block1/conv1", "/layer1/layer1.0/conv1/Conv", "x/y/z")
+"""Nor these, where layers have their names."""
+
 
 def leaks(data: bytes | str) -> list[str]:
-    text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
+    """Each canary's word in ``data``, with what stands around it."""
+    text = (data.decode("utf-8", "replace") if isinstance(data, bytes) else data).lower()
     found = []
     for word in WORDS:
-        at = text.lower().find(word)
+        at = text.find(word)
         if at >= 0:
             found.append(text[max(0, at - 60) : at + 60])
     return found

@@ -12,9 +12,9 @@ from mio2trace.ops.command import parse
 from mio2trace.readers.caffe.log import milliseconds
 from mio2trace.reports.tfprof import short_name
 
+from tests.planted.tensorflow import view
 from tests.test_gemm import CLBLAS, gemms, kernel, miog_source, profile, program
 from tests.test_ops import entry, ops_of
-from tests.test_privacy_tf import view
 
 LONG = "9" * 4301
 """More digits than Python makes a number of."""

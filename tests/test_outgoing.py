@@ -20,7 +20,7 @@ from mio2trace.reports.tables import FORMS, Cell, Form, Table, print_table
 from mio2trace.trace import Slice
 from mio2trace.viewer import Server
 
-from tests import test_privacy, test_privacy_tf
+from tests.planted import opencl, tensorflow
 
 HOSTILE = {
     "a formula": "=cmd|'/c calc'!A1",
@@ -112,7 +112,7 @@ def test_a_table_has_its_rows_whatever_is_in_them(what: str, form: Form) -> None
         assert "<" not in text
 
 
-MAKE = test_privacy.FORMATS | test_privacy_tf.FORMATS | {"view": lambda text: [test_privacy_tf.view(text)]}
+MAKE = opencl.FORMATS | tensorflow.FORMATS | {"view": lambda text: [tensorflow.view(text)]}
 COMMANDS = {
     "dv/dt JSON": ("kernels", "inspect"),
     "log and dv/dt JSON": ("kernels --by layer", "layers", "inspect"),

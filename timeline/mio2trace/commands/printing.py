@@ -39,13 +39,14 @@ def write(pieces: Iterable[str]) -> None:
 
 
 def say(notes: Notes, lines: Sequence[str], quiet: bool) -> None:
-    """Counts and what was met, on stderr."""
+    """Counts and what was met, on stderr, without what is private: a note may quote a name."""
+    from mio2trace.privacy import Cleaner
+
     if quiet:
         return
-    for line in lines:
-        tell(line)
-    for note in notes:
-        tell(f"{'problem' if note.problem else 'note'}: {note}")
+    cleaner = Cleaner()
+    for line in [*lines, *(f"{'problem' if note.problem else 'note'}: {note}" for note in notes)]:
+        tell(cleaner.text(line))
 
 
 def show(make: Callable[[], Table], form: Any, columns: str | None, notes: Notes, said: list[str], quiet: bool) -> None:

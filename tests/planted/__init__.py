@@ -1,0 +1,7 @@
+"""Files of every format with a canary in every field that can hold text."""
+
+from __future__ import annotations
+
+from tests.planted import miopen, opencl, tensorflow
+
+FORMATS = opencl.FORMATS | miopen.FORMATS | tensorflow.FORMATS

@@ -1,0 +1,85 @@
+"""Every kind of private text is cut wherever it stands, no name is; the whole table is `benchmarks/canaries.py`."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from mio2trace.privacy import KINDS, Cleaner
+from mio2trace.privacy.fields import Sort
+from mio2trace.privacy.rules import RULES, without_private
+
+from benchmarks.canaries import PARTS, cases, eaten, look
+from tests.canaries import CANARIES, IN_MESSAGES, KEPT, LAYERS, NAMES, leaks
+from tests.planted import FORMATS
+
+SORTS: tuple[Sort, ...] = ("layer", "name", "text")
+AROUND = (("", ""), ("conv1 ", " x"), ('"', '"'), ("[", "]"), ("<", ">"), ("(", ")"), (": ", ", y"), ("a=", "; b"))
+SOME = cases()[: len(FORMATS) * len(CANARIES) // PARTS]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_no_canary_reaches_any_output(name: str) -> None:
+    """A sixteenth of all kinds in each format, in all fields, outputs and tables."""
+    kinds = [kind for other, kind in SOME if other == name]
+    assert kinds
+    for kind in kinds:
+        seen = look(name, kind)
+        assert {"trace json", "trace native", "summary"} <= seen.looked
+        assert not seen.leaked, kind
+
+
+def test_each_part_of_the_cases_has_all_formats_and_kinds() -> None:
+    assert {name for name, _ in SOME} == set(FORMATS)
+    assert {kind for _, kind in SOME} == set(CANARIES)
+
+
+@pytest.mark.parametrize("kind", CANARIES)
+def test_a_canary_is_cut_in_names_and_texts_whatever_stands_around_it(kind: str) -> None:
+    assert leaks(CANARIES[kind])
+    for sort, (before, after) in itertools.product(SORTS, AROUND):
+        cleaned = Cleaner().text(f"{before}{CANARIES[kind]}{after}", sort)
+        assert not leaks(cleaned), (sort, before)
+        assert Cleaner().text(cleaned, sort) == cleaned, "cleaning again changes nothing"
+
+
+@pytest.mark.parametrize("kind", IN_MESSAGES)
+def test_a_name_beside_an_at_sign_is_cut_in_messages_alone(kind: str) -> None:
+    text = f"by {IN_MESSAGES[kind]} x"
+    assert not leaks(Cleaner().text(text))
+    assert Cleaner().text(text, "name") == text
+
+
+@pytest.mark.parametrize("text", [*NAMES, *KEPT.values()])
+def test_what_names_something_stays(text: str) -> None:
+    """Alone and between words, in every sort of field."""
+    for sort, (before, after) in itertools.product(SORTS, AROUND[:4]):
+        assert Cleaner().text(f"{before}{text}{after}", sort) == f"{before}{text}{after}", sort
+
+
+@pytest.mark.parametrize("text", LAYERS)
+def test_names_of_layers_may_begin_with_a_slash(text: str) -> None:
+    assert Cleaner().text(text, "layer") == text
+
+
+def test_no_name_is_eaten_on_its_way_into_a_trace() -> None:
+    """Kernels, layers, messages and nodes come out as they went in."""
+    fields = eaten()
+    assert {field.split(":")[0] for field, _, _ in fields} > {"dv/dt JSON", "Caffe log", "MIOpen log", "TensorFlow"}
+    for field, count, lost in fields:
+        assert count > 10
+        assert not lost, field
+
+
+def test_every_rule_is_of_a_kind_that_can_be_kept_and_has_a_canary() -> None:
+    texts = [*CANARIES.values(), *IN_MESSAGES.values()]
+    for rule in RULES:
+        assert rule.kinds <= set(KINDS)
+        assert any(rule.pattern.search(text) for text in texts), rule.form
+
+
+@pytest.mark.parametrize("kind", CANARIES)
+def test_the_marks_and_shapes_of_a_rule_let_its_canary_through(kind: str) -> None:
+    """What spares a text the expressions must not hide anything from them."""
+    blind = [rule._replace(marks=("",), shapes=("",)) for rule in RULES]
+    assert without_private(CANARIES[kind], RULES) == without_private(CANARIES[kind], tuple(blind))
