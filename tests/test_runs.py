@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import io
 import itertools
@@ -15,6 +16,7 @@ import pytest
 from mio2trace.conversion import Conversion, convert
 from mio2trace.files import short_names
 from mio2trace.notes import InputError
+from mio2trace.trace import Flow, Slice
 
 from tests.conftest import ROOT
 from tests.small_runs import as_json, benchmark, kinds, small
@@ -109,7 +111,7 @@ def test_two_runs_are_not_silently_one(copied: Copied, profiles: bool) -> None:
     """One line names them and what to do; ten logs alone are ten runs."""
     pairs = [copied(run, name) for run, name in ((MIOPEN, "A"), (ALEXNET, "B"), (SQUEEZENET, "C"))]
     files = [file for log, profile in pairs for file in ((log, profile) if profiles else (log,))]
-    with pytest.raises(InputError, match=r"^files of 3 runs: A, B, C; expected those of one .*`compare`"):
+    with pytest.raises(InputError, match=r"^files of 3 runs: A, B, C; expected those of one .*--several.*`compare`"):
         convert(*files)
 
 
@@ -190,3 +192,71 @@ def test_a_run_from_standard_input_is_one_with_its_file(monkeypatch: pytest.Monk
     alone = convert(log, profile)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(log.read_bytes())))
     assert linked(convert("-", profile, stranger)) == linked(alone)
+
+
+def processes_of(result: Conversion) -> list[str]:
+    return [process.name for process in result.trace.processes]
+
+
+@pytest.mark.parametrize("profiles", [True, False])
+def test_several_runs_are_drawn_side_by_side_where_that_is_wanted(copied: Copied, profiles: bool) -> None:
+    """Each from zero, named for what tells it from the others, and as if it were alone."""
+    pairs = {name: copied(run, name) for run, name in ((MIOPEN, "A"), (ALEXNET, "B"))}
+    files = {name: pair if profiles else pair[:1] for name, pair in pairs.items()}
+    given = [file for of_run in files.values() for file in of_run]
+    traces = []
+    for order in itertools.permutations(given):
+        out = io.BytesIO()
+        result = convert(*order, several=True, check=profiles, output=out)
+        traces.append(out.getvalue())
+    assert len(set(traces)) == 1
+    names = processes_of(result)
+    process_of = {track.id: track.process for track in result.trace.tracks}
+    for name, of_run in files.items():
+        alone = convert(*of_run)
+        assert sorted(of for of in names if of.endswith(f" of {name}")) == sorted(
+            f"{of} of {name}" for of in processes_of(alone)
+        )
+        own = {process.id for process in result.trace.processes if process.name.endswith(f" of {name}")}
+        drawn = [
+            (event.start_ns, event.dur_ns, event.name)
+            for event in events(result)
+            if isinstance(event, Slice) and process_of[event.track] in own
+        ]
+        assert sorted(drawn) == sorted(
+            (event.start_ns, event.dur_ns, event.name) for event in events(alone) if isinstance(event, Slice)
+        )
+    assert sorted(run["name"] for run in result.metadata["runs"]) == ["A", "B"]
+
+
+def test_a_run_is_not_named_for_a_person(tmp_path: Path) -> None:
+    """A home folder's name stays out of the picture."""
+    files = []
+    for name, run in (("joebloggs", ALEXNET), ("janedoe", SQUEEZENET)):
+        folder = tmp_path / "home" / name
+        folder.mkdir(parents=True)
+        shutil.copy(run / "run.log", folder)
+        files.append(folder / "run.log")
+    names = processes_of(convert(*files, several=True))
+    assert len(set(names)) == len(names) == 2
+    assert not any(word in name for name in names for word in ("joe", "jane", "home"))
+
+
+def test_of_two_hundred_profiles_no_two_tracks_share_a_number(tmp_path: Path) -> None:
+    """Nor a process with a track, nor two arrows; also with tracks of their own for names and folded parts."""
+    files = []
+    for number in range(200):
+        calls = copy.deepcopy(small())
+        for call in calls:
+            if "name" in call:
+                call["name"] = f"{call['name']}{number}"
+        files.append(tmp_path / f"{number}.json")
+        files[-1].write_bytes(as_json(calls))
+    for options in ({}, {"tracks": ("kernels", "operations"), "host_calls": "all"}):
+        trace = convert(*files, **options).trace  # type: ignore[arg-type]
+        numbers = [process.id for process in trace.processes] + [track.id for track in trace.tracks]
+        assert len(trace.processes) >= 400
+        assert len(set(numbers)) == len(numbers)
+        assert {track.process for track in trace.tracks} == {process.id for process in trace.processes}
+        arrows = [event.id for event in trace.events() if isinstance(event, Flow)]
+        assert len(set(arrows)) == len(arrows) >= 200

@@ -17,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mio2trace.align.layers.scopes import Device, layer_of
 from mio2trace.conversion import Conversion, convert
-from mio2trace.draw import BuildOptions, build
+from mio2trace.draw import BuildOptions, RunToDraw, build
 from mio2trace.draw.executions import ExecutionSide
+from mio2trace.draw.ids import Ids
 from mio2trace.model.tf import TfNode, TfProfile
 from mio2trace.notes import InputError, Notes
 from mio2trace.trace import CounterValue, Slice, Trace, checked
@@ -33,7 +34,7 @@ seeds = st.integers(0, 2**32 - 1).map(Random)
 
 def picture(*profiles: TfProfile) -> tuple[Trace, list[Slice], Notes]:
     notes = Notes()
-    trace = build([], [], BuildOptions(), {"attribution": {}}, notes, profiles)
+    trace = build([RunToDraw(tf_profiles=profiles)], BuildOptions(), {"attribution": {}}, notes)
     return trace, [event for event in checked(trace, 0, 0) if isinstance(event, Slice)], notes
 
 
@@ -254,7 +255,7 @@ def test_the_allocator_of_a_gpu_is_a_counter() -> None:
     notes = Notes()
     for held, expected in ((memory, [(50_000, 3.0)]), (late, [])):
         changed = msgspec.structs.replace(one, steps=(msgspec.structs.replace(step, memory=(held,)),))
-        side = ExecutionSide([profile_of(changed)], lambda ns: ns, 1, 100, notes)
+        side = ExecutionSide([profile_of(changed)], lambda ns: ns, 1, 100, notes, Ids())
         found = [event for event in side.events(START_US * 1000) if isinstance(event, CounterValue)]
         assert [(event.time_ns, event.value) for event in found] == expected
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mio2trace import summary
 from mio2trace.align import NONE, Alignment, align
-from mio2trace.draw import BuildOptions, build
+from mio2trace.draw import BuildOptions, RunToDraw, build
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Activity, BufferCreated, Call, Profile, Queue
 from mio2trace.notes import Notes
@@ -80,7 +80,8 @@ def picture(run: Run, host_calls: HostCalls = "enqueue", logs: bool = True) -> t
     log: list[FrameworkLog] = [run.log] if logs else []
     alignment = align(run.profile, log, notes)
     facts = summary.metadata("test", [], [alignment])
-    return build([alignment], log, BuildOptions(host_calls=host_calls), facts, notes), alignment
+    drawn = RunToDraw(alignments=[alignment], logs=log)
+    return build([drawn], BuildOptions(host_calls=host_calls), facts, notes), alignment
 
 
 def drawn(profile: Profile) -> dict[int, Activity]:

@@ -128,8 +128,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
             in_order = sorted(several, key=lambda run: run.inputs[0].source)
             names = ", ".join(run.name for run in in_order[:4]) + (", ..." if len(in_order) > 4 else "")
             raise InputError(
-                f"files of {len(in_order)} runs: {names}; expected those of one (comparing them is for `compare`, "
-                "which is to come)"
+                f"files of {len(in_order)} runs: {names}; expected those of one (`mio2trace convert --several` "
+                "draws each by itself; comparing them is for `compare`, which is to come)"
             )
         return several[0] if several else self.runs[0]
 

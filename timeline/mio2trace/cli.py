@@ -180,6 +180,11 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
 @click.option("--tags", default="", metavar="A,B", help="Tags that choose an entry in a CK directory.")
 @align_option
 @click.option(
+    "--several",
+    is_flag=True,
+    help="Draw files of several runs, each run from zero and by itself; else they are refused.",
+)
+@click.option(
     "--explain",
     multiple=True,
     metavar="WHAT",
@@ -219,6 +224,7 @@ def convert(
     repetition: int | None,
     tags: str,
     align: str,
+    several: bool,
     explain: tuple[str, ...],
     summary_file: str | None,
     keep: tuple[str, ...],
@@ -261,6 +267,7 @@ def convert(
             repetition=repetition,
             tags=tuple(tag for tag in tags.split(",") if tag),
             by_order_alone=align == "order",
+            several=several,
             explain=explain,
             check=check,
             strict=strict,

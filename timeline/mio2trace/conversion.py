@@ -13,7 +13,7 @@ import mio2trace
 from mio2trace import summary
 from mio2trace.align import Alignment
 from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse
-from mio2trace.draw import BuildOptions, Fold, HostCalls, Selection, Tracks, build
+from mio2trace.draw import BuildOptions, Fold, HostCalls, RunToDraw, Selection, Tracks, build
 from mio2trace.files import Input, Progress, replacing, standard_output
 from mio2trace.memory import without_garbage_collection
 from mio2trace.notes import InputError, Notes, OptionError
@@ -53,6 +53,7 @@ def convert(
     repetition: int | None = None,
     tags: Sequence[str] = (),
     by_order_alone: bool = False,
+    several: bool = False,
     explain: Sequence[str] = (),
     check: bool = False,
     strict: bool = False,
@@ -69,7 +70,8 @@ def convert(
     3``, ``layer conv1``), ``iterations`` (``2-4``), ``top``, ``min_duration`` (``10us``): which part to draw; links and
     summary are of the whole run. ``with_args``: whether slices have arguments. ``without``: kinds of evidence to leave
     out (`mio2trace.align.EVIDENCE`). ``repetition``: of a CK record, from 0. ``by_order_alone``: go on where the clocks
-    say that the files are not of one run. ``explain``: what the report gives the reasons for
+    say that the files are not of one run. ``several``: draw files of several runs, each run as processes of its own
+    that begin at zero, where they are refused else. ``explain``: what the report gives the reasons for
     (`mio2trace.summary.explain`). ``keep``: private things to leave in (`mio2trace.privacy.KINDS`). ``max_input``:
     bytes that an input may hold, decompressed (default: `mio2trace.source.Source`). ``check``: verify the invariants of
     what is written. ``strict``: a problem is an error. A path as ``output`` is replaced as a whole or not at all; its
@@ -102,11 +104,12 @@ def convert(
             ),
         )
         notes = analysis.notes
-        drawn = _drawn(analysis)
-        alignments = [alignment for run in drawn for alignment in run.alignments]
+        runs = list(analysis.runs) if several else _of_one_run(analysis)
+        _require_something_to_draw(analysis, runs)
+        alignments = [alignment for run in runs for alignment in run.alignments]
         inputs = [_fact(file) for file in analysis.inputs]
         facts = summary.metadata(f"mio2trace {mio2trace.__version__}", inputs, alignments)
-        trace = build(alignments, drawn[0].logs, options, facts, notes, drawn[0].tf_profiles, drawn[0].libraries)
+        trace = build(_to_draw(runs, several), options, facts, notes)
         if not trace.tracks and not trace.left_out:
             names = ", ".join(fact.name for fact in inputs)
             raise InputError(f"{names}: nothing to draw: no kernel or copy, and no call or layer time above zero")
@@ -160,24 +163,45 @@ def _fact(file: Input) -> summary.InputFact:
     )
 
 
-def _drawn(analysis: Analysis) -> list[Run]:
-    """The run, and profiles that are of none. Raises `InputError` where there is nothing that has a time."""
-    notes = analysis.notes
+def _of_one_run(analysis: Analysis) -> list[Run]:
+    """The run, and profiles that are of none. Raises `InputError` where there are several runs."""
     run = analysis.run
-    others = [other for other in analysis.runs if other is not run and other.alignments]
-    drawn = [run, *others]
-    profiles = [profile for each in drawn for profile in each.profiles]
-    executed = any(step.executions for profile in run.tf_profiles for node in profile.nodes for step in node.steps)
-    if not executed:
-        empty = sum(not (profile.activities or profile.other_calls) for profile in profiles)
-        if empty == len(profiles) and not run.has_times:
-            raise InputError(f"{analysis.names}: {_what_is_missing(run, notes)}")
-        if empty:
-            notes.add("no kernel, copy or build in the profile: drawn without it", count=empty)
-    count = sum(len(each.alignments) for each in drawn)
+    chosen = [run, *(other for other in analysis.runs if other is not run and other.alignments)]
+    count = sum(len(each.alignments) for each in chosen)
     if count > 1:
-        notes.add(f"{count} different profiles: the logs are joined with the one that they fit best")
-    return drawn
+        analysis.notes.add(f"{count} different profiles: the logs are joined with the one that they fit best")
+    return chosen
+
+
+def _require_something_to_draw(analysis: Analysis, runs: Sequence[Run]) -> None:
+    """Raises `InputError` where nothing has a time."""
+    notes = analysis.notes
+    profiles = [profile for run in runs for profile in run.profiles]
+    if any(step.executions for run in runs for tf in run.tf_profiles for node in tf.nodes for step in node.steps):
+        return
+    empty = sum(not (profile.activities or profile.other_calls) for profile in profiles)
+    if empty == len(profiles) and not any(run.has_times for run in runs):
+        raise InputError(f"{analysis.names}: {_what_is_missing(runs[0], notes)}")
+    if empty:
+        notes.add("no kernel, copy or build in the profile: drawn without it", count=empty)
+
+
+def _to_draw(runs: Sequence[Run], several: bool) -> list[RunToDraw]:
+    """Each run by itself, or the first with the profiles of the others beside it."""
+    drawn = [
+        RunToDraw(
+            name=run.name,
+            alignments=run.alignments,
+            logs=run.logs,
+            libraries=run.libraries,
+            tf_profiles=run.tf_profiles,
+        )
+        for run in runs
+    ]
+    if several:
+        return drawn
+    alignments = [alignment for run in runs for alignment in run.alignments]
+    return [msgspec.structs.replace(drawn[0], alignments=alignments)]
 
 
 def _what_is_missing(run: Run, notes: Notes) -> str:

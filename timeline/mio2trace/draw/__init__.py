@@ -14,6 +14,7 @@ from mio2trace.draw import by_name, counters, device, executions, host, printed,
 from mio2trace.draw.base import TimeBase, time_base
 from mio2trace.draw.by_name import Tracks
 from mio2trace.draw.device import Fold
+from mio2trace.draw.ids import Ids
 from mio2trace.draw.selection import Chosen, Selection, choose
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
@@ -43,6 +44,16 @@ class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
     with_args: bool = True
 
 
+class RunToDraw(msgspec.Struct, frozen=True, kw_only=True):
+    """A run with its profiles, joined, or its logs alone. ``name`` tells it from the others in the picture."""
+
+    name: str = ""
+    alignments: Sequence[Alignment] = ()
+    logs: Sequence[FrameworkLog] = ()
+    libraries: Sequence[MiopenLog] = ()
+    tf_profiles: Sequence[TfProfile] = ()
+
+
 class _Profile(NamedTuple):
     """What is drawn of one profile."""
 
@@ -53,90 +64,125 @@ class _Profile(NamedTuple):
     rows: by_name.ByNameSide | None
 
 
-def build(
-    alignments: Sequence[Alignment],
-    logs: Sequence[FrameworkLog],
-    options: BuildOptions,
-    metadata: dict[str, object],
-    notes: Notes,
-    tf_profiles: Sequence[TfProfile] = (),
-    libraries: Sequence[MiopenLog] = (),
-) -> Trace:
-    """Draw every profile (usually one), or the logs alone when there is none. ``metadata`` gains the time base.
+class _Numbers:
+    """Where the processes of the next profile are numbered from."""
 
-    Raises `OptionError` for a selection of what is not there.
-    """
-    drawn: list[_Profile] = []
-    next_process = FIRST_DEVICE
-    reach: tuple[int, int] | None = None
-    for number, alignment in enumerate(alignments):
-        suffix = f" of profile {number + 1}" if number else ""
-        base = _beside(reach, alignment, time_base(alignment, notes), notes)
-        side = device.DeviceSide(
-            alignment, base, next_process, _device_name(logs), suffix, frozenset[Fold](options.fold)
-        )
-        seen = host.HostSide(
-            alignment, base, side, HOST + number, options.host_calls, suffix, notes, () if number else libraries
-        )
-        reach = reach or _reach((side, seen))
-        next_process = side.next_process
-        rows = None
-        if options.tracks:
-            rows = by_name.ByNameSide(alignment, base, side, options.tracks, next_process, suffix)
-            next_process += 100_000  # they are numbered when they are filled
-        drawn.append(_Profile(alignment, base, side, seen, rows))
-    parts: list[_Part] = [side for one in drawn for side in (one.device, one.host)]
-    tf = None
-    if tf_profiles:
-        base_of_first = drawn[0].base if drawn else None
-        tf = executions.execution_side(tf_profiles, base_of_first, reach, HOST + len(drawn), next_process, notes)
-        parts += [tf] if tf is not None else []
-    if tf_profiles and not alignments and any(log.layers for log in logs):
-        notes.add("a log's layers are not drawn beside TensorFlow's ops: no GPU profile relates their clocks")
-    if not alignments and not tf_profiles:
-        parts.append(printed.PrintedSide(logs, HOST, notes))
-    origin = min((start for part in parts if (start := part.first_ns()) is not None), default=0)
-    last = max((end for part in parts if (end := part.last_ns()) is not None), default=0)
-    chosen: list[Chosen | None] = [None] * len(drawn)
-    if not options.selection.everything:
-        if not drawn:
-            raise OptionError(f"{options.selection.options()}: there is no GPU profile to choose from")
-        for number, one in enumerate(drawn):
-            found = chosen[number] = choose(options.selection, one.alignment, one.base, origin, notes)
+    def __init__(self) -> None:
+        self.ids = Ids()
+        self.host = HOST
+        self.device = FIRST_DEVICE
+
+
+class _Run:
+    """One run on an axis of its own; what is chosen of it."""
+
+    def __init__(self, run: RunToDraw, options: BuildOptions, numbers: _Numbers, notes: Notes, several: bool) -> None:
+        of = f" of {run.name}" if several else ""
+        self.profiles: list[_Profile] = []
+        self._notes = notes
+        reach: tuple[int, int] | None = None
+        for number, alignment in enumerate(run.alignments):
+            suffix = (f" of profile {number + 1}" if number else "") + of
+            base = _beside(reach, alignment, time_base(alignment, notes), notes)
+            side = device.DeviceSide(
+                alignment, base, numbers.device, _device_name(run.logs), suffix, numbers.ids,
+                frozenset[Fold](options.fold),
+            )  # fmt: skip
+            seen = host.HostSide(
+                alignment, base, side, numbers.host, options.host_calls, suffix, notes, numbers.ids,
+                () if number else run.libraries,
+            )  # fmt: skip
+            numbers.host += 1
+            numbers.device = side.next_process
+            reach = reach or _reach((side, seen))
+            rows = None
+            if options.tracks:
+                rows = by_name.ByNameSide(alignment, base, side, options.tracks, numbers.device, suffix, numbers.ids)
+                numbers.device += 100_000  # they are numbered when they are filled
+            self.profiles.append(_Profile(alignment, base, side, seen, rows))
+        self.parts: list[_Part] = [side for one in self.profiles for side in (one.device, one.host)]
+        self.executions: executions.ExecutionSide | None = None
+        if run.tf_profiles:
+            base_of_first = self.profiles[0].base if self.profiles else None
+            self.executions = executions.execution_side(
+                run.tf_profiles, base_of_first, reach, numbers.host, numbers.device, notes, numbers.ids, of
+            )
+            if self.executions is not None:
+                self.parts.append(self.executions)
+                numbers.host, numbers.device = numbers.host + 1, self.executions.next_process
+            if not run.alignments and any(log.layers for log in run.logs):
+                notes.add("a log's layers are not drawn beside TensorFlow's ops: no GPU profile relates their clocks")
+        elif not run.alignments:
+            self.parts.append(printed.PrintedSide(run.logs, numbers.host, notes, numbers.ids, of))
+            numbers.host += 1
+        self.origin = min((start for part in self.parts if (start := part.first_ns()) is not None), default=0)
+        self.last = max((end for part in self.parts if (end := part.last_ns()) is not None), default=0)
+        self.chosen: list[Chosen | None] = [None] * len(self.profiles)
+
+    def choose(self, selection: Selection) -> None:
+        """Draw no more than ``selection`` says from now on."""
+        if not self.profiles:
+            raise OptionError(f"{selection.options()}: there is no GPU profile to choose from")
+        for number, one in enumerate(self.profiles):
+            found = self.chosen[number] = choose(selection, one.alignment, one.base, self.origin, self._notes)
             one.device.show_only(found)
             one.host.show_only(found)
-        if tf is not None:
-            notes.remark("TensorFlow's ops are drawn whole: --from, --top and the like choose among kernels")
-        first = min((start for part in parts if (start := part.first_ns()) is not None), default=origin)
-        if first - origin > _FAR_NS:
-            origin = first
-    for one in drawn:
-        if one.rows is not None:
-            one.rows.fill()
-            parts.append(one.rows)
-    if drawn:
-        metadata["clock"] = drawn[0].base.describe(drawn[0].alignment, origin)
-    elif tf_profiles:
-        metadata["clock"] = {"origin_utc": TimeBase(clock=None, shift={}, on_host=True).utc(origin)}
+        if self.executions is not None:
+            self._notes.remark("TensorFlow's ops are drawn whole: --from, --top and the like choose among kernels")
+        first = min((start for part in self.parts if (start := part.first_ns()) is not None), default=self.origin)
+        if first - self.origin > _FAR_NS:
+            self.origin = first
 
+    def fill_rows(self) -> None:
+        """By name and type, of what is drawn by now."""
+        for one in self.profiles:
+            if one.rows is not None:
+                one.rows.fill()
+                self.parts.append(one.rows)
+
+    def clock(self) -> dict[str, object]:
+        """The metadata's ``clock``."""
+        if self.profiles:
+            return self.profiles[0].base.describe(self.profiles[0].alignment, self.origin)
+        if self.executions is not None:
+            return {"origin_utc": TimeBase(clock=None, shift={}, on_host=True).utc(self.origin)}
+        return {}
+
+
+def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, object], notes: Notes) -> Trace:
+    """Draw each profile of each run, or its logs alone where there is none. Several runs each begin at zero.
+
+    ``metadata`` gains the time base. Raises `OptionError` for a selection of what is not there.
+    """
+    numbers = _Numbers()
+    drawn = [_Run(run, options, numbers, notes, len(runs) > 1) for run in runs]
+    for run in drawn:
+        if not options.selection.everything:
+            run.choose(options.selection)
+        run.fill_rows()
+    metadata["clock"] = drawn[0].clock()
+    if len(drawn) > 1:
+        metadata["runs"] = [{"name": of.name, "clock": run.clock()} for of, run in zip(runs, drawn, strict=True)]
+    profiles = [(run, one, chosen) for run in drawn for one, chosen in zip(run.profiles, run.chosen, strict=True)]
+    parts = [(run, part) for run in drawn for part in run.parts]
     trace = Trace(
-        processes=tuple(process for part in parts for process in part.processes()),
-        tracks=tuple(track for part in parts for track in part.tracks()),
+        processes=tuple(process for _, part in parts for process in part.processes()),
+        tracks=tuple(track for _, part in parts for track in part.tracks()),
         metadata=metadata,
         # The host's side is half of the work of writing: a writer may do the last part beside the others.
         parts=(
-            *(partial(one.device.events, origin) for one in drawn),
-            *(partial(part.events, origin) for part in parts if not isinstance(part, _ByProfile)),
-            *(partial(part.events, origin) for part in parts if isinstance(part, host.HostSide)),
+            *(partial(one.device.events, run.origin) for run, one, _ in profiles),
+            *(partial(part.events, run.origin) for run, part in parts if not isinstance(part, _ByProfile)),
+            *(partial(part.events, run.origin) for run, part in parts if isinstance(part, host.HostSide)),
         ),
         counters={
-            number: partial(_counters, one, origin, last, which)
-            for number, (one, which) in enumerate(zip(drawn, chosen, strict=True))
+            number: partial(_counters, one, run.origin, run.last, chosen)
+            for number, (run, one, chosen) in enumerate(profiles)
         },
-        arrows=tuple(partial(one.host.arrows, origin) for one in drawn if options.host_calls != "none"),
+        arrows=tuple(partial(one.host.arrows, run.origin) for run, one, _ in profiles if options.host_calls != "none"),
         counter_descriptions=rates.DESCRIPTIONS,
-        left_out=sum(which.left_out for which in chosen if which is not None),
-        left_out_ns=sum(which.left_out_ns for which in chosen if which is not None),
+        left_out=sum(chosen.left_out for _, _, chosen in profiles if chosen is not None),
+        left_out_ns=sum(chosen.left_out_ns for _, _, chosen in profiles if chosen is not None),
     )
     if options.with_args:
         return trace
@@ -219,4 +265,4 @@ def _device_name(logs: Sequence[FrameworkLog]) -> str:
     return next((log.device_name for log in logs if log.device_name), "")
 
 
-__all__ = ["BuildOptions", "Fold", "HostCalls", "Selection", "TimeBase", "Tracks", "build"]
+__all__ = ["BuildOptions", "Fold", "HostCalls", "RunToDraw", "Selection", "TimeBase", "Tracks", "build"]

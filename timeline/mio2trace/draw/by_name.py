@@ -15,6 +15,7 @@ from mio2trace.align import NONE, Alignment
 from mio2trace.draw.base import TimeBase
 from mio2trace.draw.commands import short_name
 from mio2trace.draw.device import DeviceSide
+from mio2trace.draw.ids import Ids
 from mio2trace.draw.lanes import packed_spans
 from mio2trace.ops.naming import operation_type
 from mio2trace.trace import Event, Process, Slice, Track
@@ -51,7 +52,9 @@ class ByNameSide:
         kinds: Sequence[Tracks],
         first_process: int,
         suffix: str,
+        ids: Ids,
     ) -> None:
+        self._ids = ids
         self._alignment = alignment
         self._base = base
         self._device = device
@@ -68,14 +71,14 @@ class ByNameSide:
         for kind in self._kinds:
             for device, rows in sorted(self._found(kind).items()):
                 title = f"{_TITLES[kind]}{f', device {device}' if several else ''}{self._suffix}"
-                process = track = self.next_process
+                process = track = self._ids.take(self.next_process)
                 self._processes.append(
                     Process(id=process, name=title, sort=-5 + len(self._processes), description=_HELP[kind])
                 )
                 order = sorted(rows, key=lambda name: (-sum(one.end - one.start for one in rows[name]), name))
                 for name in order:
                     for lane, shown in enumerate(packed_spans(rows[name], lambda one: (one.start, one.end))):
-                        track += 1
+                        track = self._ids.take(track + 1)
                         label = f"{name} ({lane + 1})" if lane else name
                         row = Track(id=track, process=process, name=label, sort=track)
                         self._tracks.append((row, _CATEGORIES[kind], shown))

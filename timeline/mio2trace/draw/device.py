@@ -8,6 +8,7 @@ from typing import Any, Literal
 from mio2trace.align import NONE, Alignment
 from mio2trace.draw.base import TimeBase, four_digits
 from mio2trace.draw.commands import Commands
+from mio2trace.draw.ids import Ids
 from mio2trace.draw.lanes import packed, unbroken
 from mio2trace.draw.operations import operation_args
 from mio2trace.draw.selection import Chosen
@@ -51,6 +52,7 @@ class DeviceSide:
         first_process: int,
         device_name: str,
         suffix: str,
+        ids: Ids,
         fold: frozenset[Fold] = frozenset(),
     ) -> None:
         self._alignment = alignment
@@ -71,11 +73,10 @@ class DeviceSide:
         self._tracks: dict[_Lane, int] = {}
         self.next_process = first_process
         for device in sorted({queue.device for queue in alignment.profile.queues} or {0}):
-            self.process_of[device] = track = self.next_process
+            self.process_of[device] = track = ids.take(self.next_process)
             for lane in self._lanes:
                 if self._device_of.get(lane[0], 0) == device:
-                    track += 1
-                    self._tracks[lane] = track
+                    self._tracks[lane] = track = ids.take(track + 1)
             self.next_process = track - track % 100 + 100
         activities = alignment.profile.activities
         self._elsewhere = {

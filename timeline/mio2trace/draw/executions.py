@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from mio2trace.align.clocks.reach import LONGEST_NS, middle
 from mio2trace.align.layers.scopes import Device, layer_of
 from mio2trace.draw.base import TimeBase, six_digits
+from mio2trace.draw.ids import Ids
 from mio2trace.model.tf import Execution, OpMemory, TfNode, TfProfile
 from mio2trace.notes import Notes
 from mio2trace.trace import CounterValue, Event, Process, Slice, Track
@@ -71,6 +72,8 @@ def execution_side(
     process: int,
     first_device: int,
     notes: Notes,
+    ids: Ids,
+    suffix: str = "",
 ) -> ExecutionSide | None:
     """TensorFlow's part of the picture, on the axis of ``base``, or on the host's where there is no other profile.
 
@@ -78,7 +81,7 @@ def execution_side(
     related or the profiles are of different runs: where the ops would lie is not known then, and not guessed.
     """
     if base is None:
-        return ExecutionSide(profiles, lambda ns: ns, process, first_device, notes)
+        return ExecutionSide(profiles, lambda ns: ns, process, first_device, notes, ids, suffix)
     starts = [one.start_ns for profile in profiles for node in profile.nodes for step in node.steps
               for one in step.executions]  # fmt: skip
     first = base.host(min(starts)) if starts else 0
@@ -95,7 +98,7 @@ def execution_side(
         assert at is not None
         return at
 
-    return ExecutionSide(profiles, to_axis, process, first_device, notes)
+    return ExecutionSide(profiles, to_axis, process, first_device, notes, ids, suffix)
 
 
 class _Row:
@@ -123,8 +126,12 @@ class ExecutionSide:
         process: int,
         first_device: int,
         notes: Notes,
+        ids: Ids,
+        suffix: str = "",
     ) -> None:
-        self._host = process
+        self._ids = ids
+        self._suffix = suffix
+        self._host = ids.take(process)
         self._next = first_device
         self._notes = notes
         self._shared: dict[str, dict[str, Any]] = {}
@@ -251,14 +258,16 @@ class ExecutionSide:
         if found is None:
             name = self._named(device)
             alike = sum(process.name.startswith(f"{name} (TensorFlow)") for process in self._processes.values())
-            label = f"{name} (TensorFlow)" + " '" * alike
-            found = Process(id=self._next, name=label, sort=10 + len(self._processes))
+            label = f"{name} (TensorFlow)" + " '" * alike + self._suffix
+            found = Process(id=self._ids.take(self._next), name=label, sort=10 + len(self._processes))
             self._processes[key] = found
-            self._next += 1
+            self._next = found.id + 1
         return found.id
 
     def _host_process(self) -> int:
-        self._processes.setdefault(("host", "", 0), Process(id=self._host, name="Host (TensorFlow)", sort=20))
+        self._processes.setdefault(
+            ("host", "", 0), Process(id=self._host, name=f"Host (TensorFlow){self._suffix}", sort=20)
+        )
         return self._host
 
     def _row(self, device: Device, kind: str) -> object:
@@ -295,7 +304,7 @@ class ExecutionSide:
                 row.name += " '"
             taken.add((row.process, row.name))
             for _ in row.lanes or row.spans:
-                track += 1
+                track = self._ids.take(track + 1)
                 row.tracks.append(track)
         self._ordered = [row for row in ordered if row.tracks]
         self.next_process = track - track % 100 + 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from mio2trace.draw.calls import HostSpan, call_spans
 from mio2trace.draw.commands import short_name
 from mio2trace.draw.device import DeviceSide
 from mio2trace.draw.host_layers import host_layers
+from mio2trace.draw.ids import Ids
 from mio2trace.draw.lanes import packed_spans
 from mio2trace.draw.selection import Chosen
 from mio2trace.model.log import FrameworkLog
@@ -59,6 +61,7 @@ class HostSide:
         host_calls: str,
         suffix: str,
         notes: Notes,
+        ids: Ids,
         libraries: Sequence[MiopenLog] = (),
     ) -> None:
         self._alignment = alignment
@@ -66,7 +69,9 @@ class HostSide:
         self._base = base
         self._offset = base.constant_offset
         self._device = device
-        self._process = process
+        self._wanted = process
+        self._process = ids.take(process)
+        self._number = functools.cache(ids.take)  # of a track, by what a small trace numbers it
         self._suffix = suffix
         related = base.host(0) is not None
         if related and not base.on_host and _was_set_back(alignment.profile.activities):
@@ -245,7 +250,7 @@ class HostSide:
         return [Process(id=self._process, name=f"Host{self._suffix}", sort=0, description=_HELP)]
 
     def _track(self, which: int) -> int:
-        return self._process * 10 + which
+        return self._number(self._wanted * 10 + which)
 
     def tracks(self) -> list[Track]:
         present = (
@@ -260,12 +265,14 @@ class HostSide:
         ]
         for number, (name, lane, help_, _) in self._lanes():
             label = f"{name} ({lane + 1})" if lane else name
-            tracks.append(Track(id=number, process=self._process, name=label, sort=number % 10, description=help_))
+            tracks.append(
+                Track(id=self._number(number), process=self._process, name=label, sort=number % 10, description=help_)
+            )
         return tracks
 
     def _lanes(self) -> Iterator[tuple[int, tuple[str, int, str, Sequence[HostSpan]]]]:
-        """The lanes of library calls and of the log's messages, by the number of their track."""
-        more = self._process * 1000 + _MORE
+        """The lanes of library calls and of the log's messages, by the number that a small trace gives their track."""
+        more = self._wanted * 1000 + _MORE
         for which, name, help_, rows in (
             (_CALLS, "MIOpen calls", _HELP_CALLS, self._calls),
             (_MESSAGES, "MIOpen log", _HELP_MESSAGES, self._messages),
@@ -273,15 +280,16 @@ class HostSide:
             for lane, row in enumerate(rows):
                 if lane:
                     more += 1
-                yield (more if lane else self._track(which)), (name, lane, help_, row)
+                yield (more if lane else self._wanted * 10 + which), (name, lane, help_, row)
 
     def events(self, origin: int) -> Iterator[Event]:
         for start, end, name, printed in self._log:
             yield Slice(self._track(_LOG), start - origin, end - start, name, "log", printed)
         yield from self._layers(origin)
         for number, (_, _, _, row) in self._lanes():
+            track = self._number(number)
             for one in row:
-                yield Slice(number, one.start - origin, one.end - one.start, one.name, one.category, one.args)
+                yield Slice(track, one.start - origin, one.end - one.start, one.name, one.category, one.args)
         yield from self._api(origin)
 
     def _layers(self, origin: int) -> Iterator[Slice]:

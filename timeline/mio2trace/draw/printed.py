@@ -8,6 +8,7 @@ from typing import Any
 from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, local_ns
 from mio2trace.align.clocks.reach import LONGEST_NS, middle
 from mio2trace.align.layers.net import NetLayerSpec, read_net
+from mio2trace.draw.ids import Ids
 from mio2trace.model.log import Direction, FrameworkLog
 from mio2trace.notes import Notes
 from mio2trace.trace import Event, Process, Slice, Track
@@ -16,8 +17,10 @@ from mio2trace.trace import Event, Process, Slice, Track
 class PrintedSide:
     """One iteration of printed means in execution order; and the iterations themselves where the log stamps them."""
 
-    def __init__(self, logs: Sequence[FrameworkLog], process: int, notes: Notes) -> None:
-        self._process = process
+    def __init__(self, logs: Sequence[FrameworkLog], process: int, notes: Notes, ids: Ids, suffix: str = "") -> None:
+        self._process = ids.take(process)
+        self._suffix = suffix
+        self._layers, self._log = ids.take(process * 10 + 1), ids.take(process * 10 + 2)
         self._net = read_net(logs, Notes())
         self._iterations: list[tuple[int, int, str, dict[str, Any]]] = []
         found = []
@@ -63,23 +66,21 @@ class PrintedSide:
         return sum(printed for layers in self._directions.values() for _, printed in layers)
 
     def processes(self) -> list[Process]:
-        return [Process(id=self._process, name="Host (printed times only)")]
+        return [Process(id=self._process, name=f"Host (printed times only){self._suffix}")]
 
     def tracks(self) -> list[Track]:
         tracks = []
         if self._length():
-            tracks.append(
-                Track(id=self._process * 10 + 1, process=self._process, name="Printed layer times, laid end to end")
-            )
+            tracks.append(Track(id=self._layers, process=self._process, name="Printed layer times, laid end to end"))
         if self._iterations:
-            tracks.append(Track(id=self._process * 10 + 2, process=self._process, name="Log", sort=1))
+            tracks.append(Track(id=self._log, process=self._process, name="Log", sort=1))
         return tracks
 
     def events(self, origin: int) -> Iterator[Event]:
         for start, end, name, args in self._iterations:
-            yield Slice(self._process * 10 + 2, start - origin, end - start, name, "log", args)
+            yield Slice(self._log, start - origin, end - start, name, "log", args)
         at = 0
-        track = self._process * 10 + 1
+        track = self._layers
         for direction, layers in self._directions.items():
             total = sum(printed for _, printed in layers)
             if not total:
