@@ -36,6 +36,8 @@ def shortened(text: str, length: int) -> str:
 
 def csv_text(text: str) -> str:
     """As `visible`, with an apostrophe before what a spreadsheet would take for a formula; numbers stay numbers."""
+    if text[:1].isalnum() and text.isprintable():  # nearly all
+        return text
     first = text.lstrip()[:1]
     if (first and first in _FORMULA and not _NUMBER.fullmatch(text)) or text[:1] in ("\t", "\r", "\n"):
         text = "'" + text
@@ -54,8 +56,10 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def json_text(text: str) -> str:
-    """The same JSON, with what `visible` writes out as JSON's own escapes."""
-    return text if text.isprintable() else _NOT_JSON.sub(_json_escape, text)
+    """The same line of JSON, as a library writes it, with what `visible` writes out as JSON's own escapes."""
+    if text.isascii() and "\x7f" not in text:  # a library escapes the others
+        return text
+    return _NOT_JSON.sub(_json_escape, text)
 
 
 def _json_escape(found: re.Match[str]) -> str:
