@@ -116,8 +116,8 @@ def time_base(alignment: Alignment, notes: Notes) -> TimeBase:
             notes.add("clock of a second device not related to the first: its kernels are placed by its own zero")
             begins = begins or _begins(alignment, device_of)
             ahead = begins[device] - begins[main]
-            if abs(ahead) > FAR_NS:
-                shift[device] = -ahead  # in one picture all the same
+            # In one picture all the same; what is not shifted is moved with the others.
+            shift[device] = -ahead if abs(ahead) > FAR_NS else 0
         else:
             shift[device] = other.offset_ns - clock.offset_ns
     return TimeBase(clock=clock, shift=shift, on_host=False)
