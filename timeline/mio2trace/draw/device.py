@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 from mio2trace.align import NONE, Alignment
@@ -84,6 +85,14 @@ class DeviceSide:
             for lane, positions in self._lanes.items()
             if lane[1] or lane[2]
             for position in positions
+        }
+        # Of several that begin and end at once on a track no arrow can tell which it means.
+        self.indistinct = {
+            activities[position].number
+            for lane in self._bare
+            for pair in pairwise(self._lanes[lane])
+            if activities[pair[0]].start_ns == activities[pair[1]].start_ns
+            for position in pair
         }
 
     def show_only(self, chosen: Chosen) -> None:

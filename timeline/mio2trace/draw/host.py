@@ -361,11 +361,12 @@ class HostSide:
         """What makes the arrow from the call of an activity, which starts at a time, to what it enqueued."""
         track, track_of, shift = self._track(_API), self._device.track_of, self._base.shift
         device_of = {queue.index: queue.device for queue in self._alignment.profile.queues}
+        indistinct = self._device.indistinct
         number = (self._process - 1) << 32  # unique over the profiles of a trace
 
         def arrow(call: Activity, start: int) -> Flow | None:
             nonlocal number
-            if call.start_ns is None:
+            if call.start_ns is None or call.number in indistinct:
                 return None
             begin = call.start_ns + shift.get(device_of.get(call.queue, 0), 0)
             if start > begin:
