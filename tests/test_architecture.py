@@ -155,3 +155,24 @@ def test_the_arrows_have_no_circle() -> None:
 def test_no_module_is_called_utils() -> None:
     """A helper lives beside its caller; one with two callers has a name."""
     assert [path.stem for path in MODULES if path.stem in {"util", "utils", "helpers", "common", "misc"}] == []
+
+
+def test_nobody_asks_for_the_family_of_a_problem() -> None:
+    """What differs from family to family is a method of `Problem`: no ladder of `isinstance` has to grow with them."""
+    kinds = {
+        node.name
+        for path in (PACKAGE / "ops").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Problem")
+    }
+    assert len(kinds) > 10
+    asked = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "isinstance"
+        and kinds & {name.id for name in ast.walk(node.args[1]) if isinstance(name, ast.Name)}
+    ]
+    assert asked == []

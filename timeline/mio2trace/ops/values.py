@@ -220,10 +220,10 @@ def activ_descriptor(text: str) -> ActivDescriptor | None:
 
 
 class LrnDescriptor(msgspec.Struct, frozen=True, gc=False):
-    """``mode`` 0 within channel, 1 cross channel; ``n`` the window; the values keep their text."""
+    """``mode`` 0 within channel, 1 cross channel; the values keep their text."""
 
     mode: int
-    n: int
+    window: int
     alpha: str
     beta: str
     k: str

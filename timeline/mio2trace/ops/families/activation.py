@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from mio2trace.ops import values
 from mio2trace.ops.family import DATA, FORWARD, Family, Line, Op, Params, Word, op, tensor
 from mio2trace.ops.options import INTEGER, SCALING, SIZES, options
@@ -49,16 +51,8 @@ def from_entry(params: Params, op: Op) -> Problem | None:
     if x is None:
         return None
     descriptor = values.activ_descriptor(params.get("activDesc", ""))
-    if descriptor is None:
-        return ActivProblem(direction=op.direction, x=x.lengths)
-    return ActivProblem(
-        direction=op.direction,
-        x=x.lengths,
-        mode=descriptor.mode,
-        alpha=descriptor.alpha,
-        beta=descriptor.beta,
-        gamma=descriptor.gamma,
-    )
+    stated = {} if descriptor is None else msgspec.structs.asdict(descriptor)
+    return ActivProblem(direction=op.direction, x=x.lengths, **stated)
 
 
 def from_command(line: Line) -> ActivProblem | None:

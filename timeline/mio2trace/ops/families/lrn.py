@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from mio2trace.ops import values
 from mio2trace.ops.family import DATA, FORWARD, Family, Line, Op, Params, Word, op, tensor
 from mio2trace.ops.options import DECIMAL, INTEGER, SCALING, SIZES
@@ -60,17 +62,8 @@ def from_entry(params: Params, op: Op) -> Problem | None:
     if x is None:
         return None
     descriptor = values.lrn_descriptor(params.get("lrnDesc", ""))
-    if descriptor is None:
-        return LrnProblem(direction=op.direction, x=x.lengths)
-    return LrnProblem(
-        direction=op.direction,
-        x=x.lengths,
-        mode=descriptor.mode,
-        window=descriptor.n,
-        alpha=descriptor.alpha,
-        beta=descriptor.beta,
-        k=descriptor.k,
-    )
+    stated = {} if descriptor is None else msgspec.structs.asdict(descriptor)
+    return LrnProblem(direction=op.direction, x=x.lengths, **stated)
 
 
 def from_command(line: Line) -> LrnProblem | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import NamedTuple
 
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.families.conv import ConvProblem
-from mio2trace.ops.values import KEY_DTYPES, integers
+from mio2trace.ops.values import KEY_DTYPES, Shape, integers
 
 _DIRECTIONS: dict[str, OperationDirection] = {"F": "forward", "B": "backward-data", "W": "backward-weights"}
 _FIND_DB = re.compile(
@@ -21,31 +22,33 @@ _LAYOUT = re.compile(r"N[CDHW]{2,4}\w*|C[DHW]{2,3}N\w*")
 @lru_cache(maxsize=1 << 12)
 def find_db_key(text: str) -> ConvProblem | None:
     """``C-H-W-YxX-K-OH-OW-N-PxQ-UxV-LxJ-bias-layout[-layout-layout]-type-direction[_gG]``; with depth in 3-D."""
-    found = _FIND_DB.fullmatch(text)
-    if found is None:
+    key = _FIND_DB.fullmatch(text)
+    if key is None:
         return None
-    fields = found[1].split("-")
+    fields = key[1].split("-")
     at = next((index for index, field in enumerate(fields) if "x" in field), 0)
     rank = at - 1
     if rank not in (2, 3) or len(fields) != 2 * rank + 8:
         return None
-    if not all(one.isascii() and one.isdecimal() and len(one) < 10 for one in fields[at + 1 : at + 3 + rank]):
+    if not all(field.isascii() and field.isdecimal() and len(field) < 10 for field in fields[at + 1 : at + 3 + rank]):
         return None
     first, window = integers("-".join(fields[:at]).replace("-", " ")), integers(fields[at].replace("x", " "))
     out, n = fields[at + 1 : at + 2 + rank], fields[at + 2 + rank]
     pads, strides, dilations = (integers(field.replace("x", " ")) for field in fields[at + 3 + rank : at + 6 + rank])
     return _problem(
-        first,
-        window,
-        tuple(map(int, out)),
-        int(n),
-        pads,
-        strides,
-        dilations,
-        int(found[5] or "1"),
-        _DIRECTIONS[found[4]],
-        tuple(found[2].rstrip("-").split("-")),
-        found[3],
+        _Fields(
+            first,
+            window,
+            tuple(map(int, out)),
+            int(n),
+            pads,
+            strides,
+            dilations,
+            int(key[5] or "1"),
+            _DIRECTIONS[key[4]],
+            tuple(key[2].rstrip("-").split("-")),
+            key[3],
+        )
     )
 
 
@@ -64,7 +67,7 @@ def network_config(text: str, direction: OperationDirection | None = None) -> Co
     while end < len(fields) and _LAYOUT.fullmatch(fields[end]):
         end += 1
     rest = fields[end + 1 :]
-    if len(rest) < 3 * rank + 1 or not all(_FIELD.fullmatch(one) for one in fields[:at] + rest[: 3 * rank + 1]):
+    if len(rest) < 3 * rank + 1 or not all(_FIELD.fullmatch(field) for field in fields[:at] + rest[: 3 * rank + 1]):
         return None
     numbers = tuple(map(int, fields[:at]))
     descriptor = tuple(map(int, rest[: 3 * rank + 1]))
@@ -73,50 +76,57 @@ def network_config(text: str, direction: OperationDirection | None = None) -> Co
     if direction is None:
         return None
     return _problem(
-        numbers[: rank + 1],
-        numbers[rank + 1 : 2 * rank + 1],
-        numbers[2 * rank + 1 : 3 * rank + 2],
-        numbers[3 * rank + 2],
-        descriptor[:rank],
-        descriptor[rank : 2 * rank],
-        descriptor[2 * rank : 3 * rank],
-        descriptor[3 * rank],
-        direction,
-        tuple(fields[at:end]),
-        fields[end],
+        _Fields(
+            numbers[: rank + 1],
+            numbers[rank + 1 : 2 * rank + 1],
+            numbers[2 * rank + 1 : 3 * rank + 2],
+            numbers[3 * rank + 2],
+            descriptor[:rank],
+            descriptor[rank : 2 * rank],
+            descriptor[2 * rank : 3 * rank],
+            descriptor[3 * rank],
+            direction,
+            tuple(fields[at:end]),
+            fields[end],
+        )
     )
 
 
-def _problem(
-    first: tuple[int, ...],
-    window: tuple[int, ...],
-    second: tuple[int, ...],
-    n: int,
-    pads: tuple[int, ...],
-    strides: tuple[int, ...],
-    dilations: tuple[int, ...],
-    groups: int,
-    direction: OperationDirection,
-    layouts: tuple[str, ...],
-    dtype: str,
-) -> ConvProblem | None:
+class _Fields(NamedTuple):
+    """As they stand: ``first`` and ``second`` are channels and sizes before and behind the window."""
+
+    first: Shape
+    window: Shape
+    second: Shape
+    batch: int
+    pads: Shape
+    strides: Shape
+    dilations: Shape
+    groups: int
+    direction: OperationDirection
+    layouts: tuple[str, ...]
+    dtype: str
+
+
+def _problem(fields: _Fields) -> ConvProblem | None:
     """For the gradients the first fields describe dy and the later ones x (miopen-log.md 8.5)."""
-    x, y = (first, second) if direction == "forward" else (second, first)
+    groups, layouts, forward = fields.groups, fields.layouts, fields.direction == "forward"
+    x, y = (fields.first, fields.second) if forward else (fields.second, fields.first)
     if groups <= 0 or not x or x[0] % groups:
         return None
     if len(layouts) != 3:
         layouts = layouts[:1] * 3
-    elif direction != "forward":
+    elif not forward:
         layouts = (layouts[2], layouts[1], layouts[0])
     problem = ConvProblem(
-        direction=direction,
-        dtype=KEY_DTYPES.get(dtype),
-        x=(n, *x),
-        w=(y[0], x[0] // groups, *window),
-        y=(n, *y),
-        pads=pads,
-        strides=strides,
-        dilations=dilations,
+        direction=fields.direction,
+        dtype=KEY_DTYPES.get(fields.dtype),
+        x=(fields.batch, *x),
+        w=(y[0], x[0] // groups, *fields.window),
+        y=(fields.batch, *y),
+        pads=fields.pads,
+        strides=fields.strides,
+        dilations=fields.dilations,
         groups=groups,
         layouts=(layouts[0], layouts[1], layouts[2]),
     )

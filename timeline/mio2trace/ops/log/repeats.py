@@ -61,8 +61,8 @@ class Repeats:
 
     def take(self, at: int) -> int:
         """Make the operations of calls from ``records[at]``, an entry, on. Returns where an entry is not like any."""
-        records, starts, state = self._records, self._starts, self._state
-        done, roots, replace = state.done, self._roots, msgspec.structs.replace
+        records, state = self._records, self._state
+        done, replace = state.done, msgspec.structs.replace
         first = records[at]
         assert isinstance(first, Entry)
         if not self._is_start(first.call):
@@ -73,31 +73,8 @@ class Repeats:
         while True:
             entry = records[at]
             assert isinstance(entry, Entry)
-            call = entry.call
-            thread = call.thread
-            node = roots.get(id(call))
-            end = at
-            while node is not None:
-                if end == last:
-                    node = None  # more may follow
-                    break
-                end += 1
-                record = records[end]
-                kind = type(record)
-                if kind is Entry:
-                    call = record.call  # type: ignore[union-attr]
-                    if call.thread != thread:
-                        node = None
-                    elif id(call) in starts or self._is_start(call):
-                        break
-                    else:
-                        node = node.following.get(id(call))
-                elif record.thread != thread:
-                    node = None
-                else:
-                    node = node.following.get(id(record.text))  # type: ignore[union-attr]
-                    if node is not None and node.says != _says(record):  # type: ignore[arg-type]
-                        node = None
+            thread = entry.call.thread
+            node, end = self._follow(at, entry, last)
             known = node.known if node is not None else None
             if known is None or known.told != state.told:
                 break
@@ -109,7 +86,7 @@ class Repeats:
                 state.complete(thread)
             place, more = known.end
             end_line = records[at + place].line
-            one = replace(
+            operation = replace(
                 known.operation,
                 index=made,
                 line=entry.line,
@@ -121,15 +98,41 @@ class Repeats:
             )
             if known.launches:
                 lines = [replace(x, line=records[at + place].line) for place, x in known.launches]
-                one = replace(one, launches=tuple(lines))
+                operation = replace(operation, launches=tuple(lines))
             if known.gemms:
                 calls = [replace(x, line=records[at + place].line) for place, x in known.gemms]
-                one = replace(one, gemms=tuple(calls))
-            done.append(one)
+                operation = replace(operation, gemms=tuple(calls))
+            done.append(operation)
             made += 1
             at = end
         self._pending = (at, state.told)
         return at
+
+    def _follow(self, at: int, entry: Entry, last: int) -> tuple[_Node | None, int]:
+        """What is known of an entry's call up to the next one of its thread, and where that is; None for neither."""
+        records, starts, end = self._records, self._starts, at
+        call = entry.call
+        thread = call.thread
+        node = self._roots.get(id(call))
+        while node is not None:
+            if end == last:
+                return None, end  # more may follow
+            end += 1
+            record = records[end]
+            if isinstance(record, Entry):
+                call = record.call
+                if call.thread != thread:
+                    return None, end
+                if id(call) in starts or self._is_start(call):
+                    break
+                node = node.following.get(id(call))
+            elif record.thread != thread:
+                return None, end
+            else:
+                node = node.following.get(id(record.text))
+                if node is not None and node.says != _says(record):
+                    return None, end
+        return node, end
 
     def _is_start(self, call: LoggedCall) -> bool:
         """Whether entries of a call begin an operation."""

@@ -6,7 +6,7 @@ import msgspec
 
 from mio2trace.model.log import LocalTime
 from mio2trace.notes import Notes
-from mio2trace.readers.miopen.lines import NOT_KEPT, api_name
+from mio2trace.readers.miopen.lines import MAX_PARAMS, NOT_KEPT, PARAM, REDUCE_PART, api_name
 from mio2trace.readers.miopen.records import NO_PREFIX, Collected, Header
 from mio2trace.readers.miopen.replay import Replay
 
@@ -89,6 +89,39 @@ class Entries:
         """A parameter's line, without its end."""
         entry.lines.append(line + b"\n")
         entry.last = number
+
+    def continues(self, number: int, text: bytes) -> bool:
+        """Take a line without a prefix that is more of a header or of a value."""
+        if self.wrapped:
+            self.wrapped.append(text)
+            if self.unwrap():
+                return True
+        entry = self.current
+        if entry is None or not entry.lines or b"ReduceTensor Descriptor" not in entry.lines[-1]:
+            return False
+        # the one value of several lines (miopen-log.md 4.6): ends with an empty line
+        if REDUCE_PART.match(text):
+            entry.lines[-1] = entry.lines[-1].rstrip(b"\n") + b"; " + text.strip() + b"\n"
+        elif text.strip():
+            return False
+        entry.last = number
+        return True
+
+    def takes_bare(self, number: int, text: bytes, names: set[bytes]) -> bool:
+        """Take a line that belongs to an entry without prefixes; ``names`` are those of its parameters so far."""
+        entry = self.current
+        if entry is None or entry.bare is False or (entry.lines and not entry.bare):
+            return False
+        if text.strip() == b"}":
+            entry.bare = True
+            self.close(entry, number)
+            return True
+        if PARAM.match(text) and len(entry.lines) < MAX_PARAMS:
+            entry.bare = True
+            names.add(text.strip().partition(b" =")[0])
+            self.append(entry, number, text.lstrip())
+            return True
+        return False
 
     def unwrap(self) -> bool:
         """Put a wrapped header together once its brace has come."""

@@ -30,7 +30,6 @@ from mio2trace.readers.miopen.lines import (
     PARAM,
     PERFORMANCE,
     PREFIX,
-    REDUCE_PART,
     SIGNATURE,
     TENSOR_PRINT,
     debug_launches,
@@ -292,20 +291,15 @@ class MiopenDecoder:
         return True
 
     def _without_prefix(self, number: int, text: bytes, raw: bytes) -> bool:
-        if self._entries.wrapped:
-            self._entries.wrapped.append(text)
-            if self._entries.unwrap():
-                return True
-        entry = self._entries.current
-        if entry is not None and entry.lines and b"ReduceTensor Descriptor" in entry.lines[-1]:
-            # the one value of several lines (miopen-log.md 4.6): ends with an empty line
-            if REDUCE_PART.match(text):
-                entry.lines[-1] = entry.lines[-1].rstrip(b"\n") + b"; " + text.strip() + b"\n"
-                entry.last = number
-                return True
-            if not text.strip():
-                entry.last = number
-                return True
+        return (
+            self._entries.continues(number, text)
+            or self._bare_command(number, text, raw)
+            or self._entries.takes_bare(number, text, self._names)
+            or self._printed(number, text)
+            or self._bare_entry(number, text, raw)
+        )
+
+    def _bare_command(self, number: int, text: bytes, raw: bytes) -> bool:
         found = OLD_COMMAND.search(text)
         if found:
             tag, command = found[1].decode(), found[2].strip().decode(errors="replace")
@@ -319,31 +313,25 @@ class MiopenDecoder:
             for launch in debug_launches(text):
                 self._add_message(number, "Debug", "run", launch, "launch")
             return True
-        if entry is not None and entry.bare is not False and (entry.bare or not entry.lines):
-            if text.strip() == b"}":
-                entry.bare = True
-                self._entries.close(entry, number)
-                return True
-            if PARAM.match(text) and len(entry.lines) < MAX_PARAMS:
-                entry.bare = True
-                self._names.add(text.strip().partition(b" =")[0])
-                self._entries.append(entry, number, text.lstrip())
-                return True
+        return False
+
+    def _printed(self, number: int, text: bytes) -> bool:
+        """What the library and its driver print to standard output and error."""
         if text.startswith(PERFORMANCE):
             self._add_message(number, "Performance", "", text, "performance")
-            return True
-        if text.startswith(b"MIOpen Error: "):
+        elif text.startswith(b"MIOpen Error: "):
             self._add_message(number, "Error", "", text[14:], "error")
-            return True
-        if DRIVER_OUTPUT.match(text):
+        elif DRIVER_OUTPUT.match(text):
             self._add_message(number, "Driver", "MIOpenDriver", text, "driver")
-            return True
-        if text.startswith(b"rnn") and b" -n " in text and b" -k " in text:
+        elif text.startswith(b"rnn") and b" -n " in text and b" -k " in text:
             self._out.counts["rnn command repeated on standard output"] += 1
-            return True
-        if TENSOR_PRINT.match(text):
+        elif TENSOR_PRINT.match(text):
             self._out.counts["line tensor print"] += 1
-            return True
+        else:
+            return False
+        return True
+
+    def _bare_entry(self, number: int, text: bytes, raw: bytes) -> bool:
         decoded = parse_range(text.decode(errors="replace")) if b"s_api = " in text else None
         if decoded is not None:
             self._out.add_entry(Header(api=decoded[0]), number, number, decoded[1])
