@@ -307,7 +307,7 @@ def test_without_an_engine_nothing_is_fetched(folder: Path, bare: Path, monkeypa
     def never(*_: object, **__: object) -> Any:
         raise AssertionError("the package was asked")
 
-    monkeypatch.setattr("mio2trace.commands.query._ask", never)
+    monkeypatch.setattr("mio2trace.commands.query.ask", never)
     done = query(folder / "out.json", "evidence")
     assert done.exit_code == 1
     assert len(done.stderr.splitlines()) == 1
@@ -328,7 +328,7 @@ def test_the_engine_is_looked_for_in_order(folder: Path, bare: Path, monkeypatch
         taken.append(engine)
         return Table(columns=("n",), rows=[])
 
-    monkeypatch.setattr("mio2trace.commands.query._ask", ask)
+    monkeypatch.setattr("mio2trace.commands.query.ask", ask)
     words = (folder / "out.json", "evidence")
     assert query(*words, "--download").exit_code == 0
     cache = bare.parent / ".local/share/perfetto/prebuilts"

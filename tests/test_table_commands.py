@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import gzip
 import io
 import json
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -181,6 +183,25 @@ def test_fractions_for_a_person_have_six_digits_and_for_a_program_all() -> None:
     exact = list(csv.DictReader(io.StringIO("".join(print_table(table, "csv")))))
     assert [float(row["v"]) for row in exact] == values
     assert json.loads("".join(print_table(table, "json")))[2] == {"v": 1 / 3, "all": [1 / 3, 3]}
+
+
+READING = ("convert", "ops", "driver", "kernels", "layers", "inspect")
+
+
+@pytest.mark.parametrize("command", READING)
+def test_every_option_that_a_reader_advises_is_one_of_the_command(command: str) -> None:
+    """What any of these may say: the rooms that read, sort and join know no command."""
+    package = ROOT / "timeline" / "mio2trace"
+    rooms = ("readers", "align", "ops", "kernels", "privacy", "source.py", "files.py", "runs.py", "analysis.py")
+    modules = [file for room in rooms for file in sorted((package / room).rglob("*.py")) or [package / room]]
+    advised = set()
+    for module in modules:
+        for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                advised |= set(re.findall(r"(--[a-z][a-z-]+)(?: order)? (?:chooses|goes|sets)\b", node.value))
+    assert advised == {"--align", "--max-input", "--repetition", "--tags"}
+    there = {option for parameter in cli.commands[command].params for option in parameter.opts}
+    assert advised <= there
 
 
 @pytest.mark.parametrize("command", ["ops", "driver", "layers", "kernels"])

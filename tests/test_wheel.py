@@ -115,6 +115,67 @@ def _help(program: Path, folder: Path, *args: str) -> str:
     return found.stdout
 
 
+OTHER = {
+    "pyproject.toml": """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "another-timeline"
+version = "3.1"
+[tool.hatch.build.targets.wheel]
+packages = ["timeline"]
+""",
+    "timeline/__init__.py": "from timeline.axis import NAME\n",
+    "timeline/axis.py": "NAME = 'the other one'\n",
+}
+"""A distribution whose package is called as our source root is."""
+
+
+@pytest.fixture(scope="module")
+def other_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("other")
+    for name, text in OTHER.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    pip(Path(sys.executable), "wheel", "--no-deps", "-q", "-w", str(folder / "dist"), str(folder))
+    (found,) = (folder / "dist").glob("*.whl")
+    return found
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("ours_first", [True, False])
+@pytest.mark.parametrize("ours_leaves", [True, False])
+def test_beside_a_distribution_that_is_called_timeline_both_work(
+    environment: Environment, wheel: Path, other_wheel: Path, tmp_path: Path, ours_first: bool, ours_leaves: bool
+) -> None:
+    """In both orders of installing and of removing; neither takes a file of the other with it."""
+    python = environment("run")
+
+    def works(ours: bool, other: bool) -> None:
+        for module, there, code in (
+            ("mio2trace", ours, f"import mio2trace; mio2trace.convert({str(RUN / 'run.log')!r})"),
+            ("timeline", other, "import timeline; assert timeline.NAME == 'the other one'"),
+        ):
+            command = [str(python), "-c", code]
+            done = subprocess.run(command, cwd=tmp_path, env=clean(), capture_output=True, text=True)
+            assert (done.returncode == 0) == there, done.stderr
+            assert there or f"No module named '{module}'" in done.stderr
+
+    pip(python, "uninstall", "-q", "-y", "mio2trace")
+    try:
+        works(ours=False, other=False)
+        for found in (wheel, other_wheel) if ours_first else (other_wheel, wheel):
+            pip(python, "install", "-q", "--no-deps", str(found))
+        works(ours=True, other=True)
+        pip(python, "uninstall", "-q", "-y", "mio2trace" if ours_leaves else "another-timeline")
+        works(ours=not ours_leaves, other=ours_leaves)
+    finally:
+        pip(python, "uninstall", "-q", "-y", "another-timeline")
+        pip(python, "install", "-q", "--no-deps", "--force-reinstall", str(wheel))
+    works(ours=True, other=False)
+
+
 @pytest.mark.network
 def test_the_tests_pass_with_the_oldest_libraries(environment: Environment, tmp_path: Path) -> None:
     """The program's own tests of readers and writers, with their tools beside."""

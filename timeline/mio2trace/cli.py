@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from mio2trace.commands.inspect import inspect
 from mio2trace.commands.kernels import kernels
 from mio2trace.commands.layers import layers
 from mio2trace.commands.ops import ops
-from mio2trace.commands.options import align_option
+from mio2trace.commands.options import Reading, reading_options
 from mio2trace.commands.printing import Refused
 from mio2trace.commands.query import query
 from mio2trace.commands.tfprof import tfprof
@@ -58,6 +57,9 @@ class _DefaultToConvert(click.Group):
             raise click.UsageError(str(error)) from None
         except InputError as error:
             raise Refused(str(error)) from None
+        except MemoryError:
+            least = "; --host-calls none needs least" if ctx.invoked_subcommand == "convert" else ""
+            raise Refused(f"out of memory{least}") from None
 
 
 @click.group(
@@ -85,21 +87,6 @@ def cli() -> None:
 
     "mio2trace FILE..." is short for "mio2trace convert FILE...".
     """
-
-
-_SIZE = re.compile(r"(\d{1,15})\s*([KMGT]?)B?", re.IGNORECASE | re.ASCII)
-
-
-class _Size(click.ParamType):  # type: ignore[type-arg]
-    """``500MB``, ``64G``, ``1000``: bytes; K, M, G and T are powers of 1000."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        match = _SIZE.fullmatch(str(value).strip())
-        if match is None:
-            self.fail(f"{value!r} is no size such as 500MB or 64G", param, ctx)
-        return int(match[1]) * int(1000 ** " KMGT".index(match[2].upper() or " "))
 
 
 class _Words(click.ParamType):  # type: ignore[type-arg]
@@ -176,9 +163,7 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
     metavar="EVIDENCE",
     help=f"Ignore one kind of evidence (repeatable): {', '.join(EVIDENCE_WORDS)}.",
 )
-@click.option("--repetition", type=click.IntRange(min=0), metavar="N", help="Repetition of a CK record, from 0.")
-@click.option("--tags", default="", metavar="A,B", help="Tags that choose an entry in a CK directory.")
-@align_option
+@reading_options
 @click.option(
     "--several",
     is_flag=True,
@@ -198,13 +183,6 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
     metavar="WORD,...",
     help=f"Leave in the trace what is taken out of it by default: {', '.join(KEEP_WORDS)}.",
 )
-@click.option(
-    "--max-input",
-    type=_Size(),
-    metavar="SIZE",
-    help="Refuse an input that holds more, decompressed. Default: none for plain files; for compressed ones 200 times"
-    " their size, but at least 256 MB.",
-)
 @click.option("--check", is_flag=True, help="Verify the invariants of this very trace while writing it.")
 @click.option("--strict", is_flag=True, help="Problems are errors: nothing is written.")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
@@ -221,14 +199,11 @@ def convert(
     min_duration: str,
     no_args: bool,
     without: tuple[str, ...],
-    repetition: int | None,
-    tags: str,
-    align: str,
+    reading: Reading,
     several: bool,
     explain: tuple[str, ...],
     summary_file: str | None,
     keep: tuple[str, ...],
-    max_input: int | None,
     check: bool,
     strict: bool,
     quiet: bool,
@@ -264,16 +239,13 @@ def convert(
             min_duration=min_duration,
             with_args=not no_args,
             without=without,
-            repetition=repetition,
-            tags=tuple(tag for tag in tags.split(",") if tag),
-            by_order_alone=align == "order",
+            **reading._asdict(),
             several=several,
             explain=explain,
             check=check,
             strict=strict,
             summary_file=summary_file,
             keep=keep,
-            max_input=max_input,
             progress=progress,
         )
     finally:
@@ -410,9 +382,6 @@ def main() -> None:
     except BrokenPipeError:
         # The reader of our standard output has gone: nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(1)
-    except MemoryError:
-        click.echo("mio2trace: out of memory; --host-calls none needs least", err=True)
         sys.exit(1)
     except Exception as error:
         click.echo(visible(f"mio2trace: a fault of the program itself, please report it: {_fault(error)}"), err=True)

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from mio2trace.commands.miopen_logs import logged
-from mio2trace.commands.options import align_option, files_argument, quiet_option
+from mio2trace.commands.options import (
+    Reading,
+    files_argument,
+    quiet_option,
+    reading_options,
+)
 from mio2trace.commands.printing import say, write
 
 if TYPE_CHECKING:
@@ -26,9 +31,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="For a MIOpenDriver of today, or as the log's own version prints it.",
 )
-@align_option
+@reading_options
 @quiet_option
-def driver(files: tuple[str, ...], form: str, align: str, quiet: bool) -> None:
+def driver(files: tuple[str, ...], form: str, reading: Reading, quiet: bool) -> None:
     """MIOpenDriver lines that run the operations of MIOpen logs again.
 
     Each command once, most frequent first; the comment at its end tells how many calls ran it, and with the profile of
@@ -42,14 +47,14 @@ def driver(files: tuple[str, ...], form: str, align: str, quiet: bool) -> None:
       mio2trace driver run.log prof.json
       mio2trace driver run.log | head -n 5 | sh
     """
-    from mio2trace.analysis import AnalysisOptions, analyse
+    from mio2trace.analysis import analyse
     from mio2trace.ops import log_form
     from mio2trace.ops.command import refusal
     from mio2trace.readers import A_LOG
     from mio2trace.reports.driver import lines
     from mio2trace.reports.op_times import costs
 
-    analysis = analyse(files, AnalysisOptions(accepted=A_LOG, by_order_alone=align == "order"))
+    analysis = analyse(files, reading.analysis(accepted=A_LOG))
     notes = analysis.notes
     operations: list[Sequence[Operation]] = []
     version: Form | None = None

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mio2trace.commands.options import files_argument, quiet_option, repetition_option, tags_option, words
+from mio2trace.commands.options import (
+    Reading,
+    files_argument,
+    quiet_option,
+    reading_options,
+)
 from mio2trace.commands.printing import say, write
 from mio2trace.outgoing import json_text
 
@@ -17,10 +22,9 @@ if TYPE_CHECKING:
 
 @click.command(no_args_is_help=True)
 @files_argument
-@repetition_option
-@tags_option
+@reading_options
 @quiet_option
-def inspect(files: tuple[str, ...], repetition: int | None, tags: str, quiet: bool) -> None:
+def inspect(files: tuple[str, ...], reading: Reading, quiet: bool) -> None:
     """The records of FILEs as JSON lines: what the readers understood.
 
     A line for each file ("record": "input"), then one for each of its records, by kind in the order of the file: calls,
@@ -33,11 +37,10 @@ def inspect(files: tuple[str, ...], repetition: int | None, tags: str, quiet: bo
       mio2trace inspect run.log | jq 'select(.record == "layer_time")'
       mio2trace inspect run.log | jq -r .record | sort | uniq -c
     """
-    from mio2trace.analysis import AnalysisOptions, analyse
+    from mio2trace.analysis import analyse
     from mio2trace.privacy import KINDS
 
-    options = AnalysisOptions(host_calls=True, repetition=repetition, tags=words(tags), keep=KINDS, join=False)
-    analysis = analyse(files, options)
+    analysis = analyse(files, reading.analysis(host_calls=True, keep=KINDS, join=False))
     write(_lines(analysis.inputs))
     say(analysis.notes, [], quiet)
 

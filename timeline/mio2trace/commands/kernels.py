@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mio2trace.commands.options import (
-    align_option,
+    Reading,
     columns_option,
     files_argument,
     format_option,
     quiet_option,
-    repetition_option,
-    tags_option,
+    reading_options,
     unit_option,
-    words,
 )
 from mio2trace.commands.printing import show
 
@@ -43,9 +41,7 @@ if TYPE_CHECKING:
 @unit_option
 @format_option
 @columns_option
-@repetition_option
-@tags_option
-@align_option
+@reading_options
 @quiet_option
 def kernels(
     files: tuple[str, ...],
@@ -56,9 +52,7 @@ def kernels(
     unit: str,
     form: Any,
     columns: str | None,
-    repetition: int | None,
-    tags: str,
-    align: str,
+    reading: Reading,
     quiet: bool,
 ) -> None:
     """The kernels of a profile, one row each, or summed.
@@ -76,7 +70,7 @@ def kernels(
       mio2trace kernels prof.json --by bucket
       mio2trace kernels run.log prof.json --by layer
     """
-    from mio2trace.analysis import AnalysisOptions, analyse
+    from mio2trace.analysis import analyse
     from mio2trace.notes import InputError
     from mio2trace.reports.numbers import Unit
 
@@ -86,10 +80,7 @@ def kernels(
         raise click.UsageError("--skip goes with --per")
     if gemm and by not in (None, "bucket"):
         raise click.UsageError(f"--gemm does not go with --by {by}")
-    options = AnalysisOptions(
-        repetition=repetition, tags=words(tags), join=by == "layer", by_order_alone=align == "order"
-    )
-    analysis = analyse(files, options)
+    analysis = analyse(files, reading.analysis(join=by == "layer"))
     run = analysis.run
     if not run.profiles:
         raise InputError(f"{analysis.names}: holds no GPU profile; expected one")

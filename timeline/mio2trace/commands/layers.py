@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mio2trace.commands.options import (
-    align_option,
+    Reading,
     columns_option,
     files_argument,
     format_option,
     quiet_option,
-    repetition_option,
-    tags_option,
+    reading_options,
     unit_option,
-    words,
 )
 from mio2trace.commands.printing import show
 
@@ -35,9 +33,7 @@ if TYPE_CHECKING:
 @unit_option
 @format_option
 @columns_option
-@repetition_option
-@tags_option
-@align_option
+@reading_options
 @quiet_option
 def layers(
     files: tuple[str, ...],
@@ -46,9 +42,7 @@ def layers(
     unit: str,
     form: Any,
     columns: str | None,
-    repetition: int | None,
-    tags: str,
-    align: str,
+    reading: Reading,
     quiet: bool,
 ) -> None:
     """The layers of a run, one row for each direction: printed time, host time, kernel time, FLOPs.
@@ -64,21 +58,15 @@ def layers(
       mio2trace layers ckp-041dbee61c949c9a.0001.json --times
       mio2trace layers experiment/my-entry --tags alexnet
     """
-    from mio2trace.analysis import AnalysisOptions, analyse
+    from mio2trace.analysis import analyse
     from mio2trace.notes import InputError
     from mio2trace.reports import layers as report
     from mio2trace.reports.numbers import Unit
 
     if each and times:
         raise click.UsageError("--each does not go with --times")
-    every: Literal["every"] | None = "every" if len(files) == 1 else None
-    options = AnalysisOptions(
-        repetition=every if repetition is None else repetition,
-        tags=words(tags),
-        join=not times,
-        by_order_alone=align == "order",
-    )
-    analysis = analyse(files, options)
+    every = "every" if len(files) == 1 and reading.repetition is None else reading.repetition
+    analysis = analyse(files, reading.analysis(repetition=every, join=not times))
     notes = analysis.notes
     said: list[str] = []
     in_unit = Unit(unit)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mio2trace.commands.miopen_logs import logged
-from mio2trace.commands.options import align_option, columns_option, files_argument, format_option, quiet_option
+from mio2trace.commands.options import (
+    Reading,
+    columns_option,
+    files_argument,
+    format_option,
+    quiet_option,
+    reading_options,
+)
 from mio2trace.commands.printing import say, write
 from mio2trace.notes import InputError
 
@@ -39,7 +46,7 @@ if TYPE_CHECKING:
 )
 @click.option("--seed-csv", is_flag=True, help="Forward convolutions, poolings, training batch norms: nine columns.")
 @click.option("--coverage", is_flag=True, help="One row a file: how many records it holds, how many are understood.")
-@align_option
+@reading_options
 @quiet_option
 def ops(
     files: tuple[str, ...],
@@ -49,7 +56,7 @@ def ops(
     phase: str,
     seed_csv: bool,
     coverage: bool,
-    align: str,
+    reading: Reading,
     quiet: bool,
 ) -> None:
     """The operations of MIOpen logs, one row each; with the profile of the run also what each one cost.
@@ -66,7 +73,7 @@ def ops(
       mio2trace ops run.log --format json | jq '.[].gemm'
       mio2trace ops --coverage *.log
     """
-    from mio2trace.analysis import AnalysisOptions, analyse
+    from mio2trace.analysis import analyse
     from mio2trace.notes import Notes
     from mio2trace.readers import A_LOG
     from mio2trace.reports.tables import print_table
@@ -82,9 +89,9 @@ def ops(
         raise click.UsageError(f"{given[0]} does not go with {given[1]}")
     notes = Notes()
     if coverage:
-        table, said = _coverage(files, notes)
+        table, said = _coverage(files, reading, notes)
     else:
-        options = AnalysisOptions(accepted=A_LOG, join=not seed_csv, by_order_alone=align == "order")
+        options = reading.analysis(accepted=A_LOG, join=not seed_csv)
         analysis = analyse(files, options, notes)
         timed = None if seed_csv else _timed(analysis, phase)
         table, said = timed or _operations(analysis, phase, seed_csv)
@@ -149,14 +156,14 @@ def _operations(analysis: Analysis, phase: str, seed_csv: bool) -> tuple[Table, 
     return table, said
 
 
-def _coverage(files: tuple[str, ...], notes: Notes) -> tuple[Table, list[str]]:
-    from mio2trace.analysis import AnalysisOptions, analyse
+def _coverage(files: tuple[str, ...], reading: Reading, notes: Notes) -> tuple[Table, list[str]]:
+    from mio2trace.analysis import analyse
     from mio2trace.readers import A_LOG
     from mio2trace.reports import coverage
 
     rows = []
     for file in files:  # one after another: only their counts are kept
-        analysis = analyse([file], AnalysisOptions(accepted=A_LOG, join=False), notes)
+        analysis = analyse([file], reading.analysis(accepted=A_LOG, join=False), notes)
         rows += [coverage.row(name, log, operations, log.foreign) for name, log, operations in logged(analysis)]
     totals = {
         key: sum(int(str(row[key])) for row in rows)

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
 import click
+
+if TYPE_CHECKING:
+    from mio2trace.analysis import AnalysisOptions
 
 FORMS = ("table", "csv", "json", "jsonl", "markdown")
 
@@ -19,19 +27,67 @@ unit_option = click.option(
     show_default=True,
     help="Unit of the times; the names of their columns end in it.",
 )
-tags_option = click.option("--tags", default="", metavar="A,B", help="Tags that choose an entry in a CK directory.")
-repetition_option = click.option(
-    "--repetition", type=click.IntRange(min=0), metavar="N", help="Repetition of a CK record, from 0."
-)
-align_option = click.option(
-    "--align",
-    type=click.Choice(["auto", "order"]),
-    default="auto",
-    show_default=True,
-    help="'order' goes on by order alone where the clocks say that the files are not of one run.",
+_SIZE = re.compile(r"(\d{1,15})\s*([KMGT]?)B?", re.IGNORECASE | re.ASCII)
+
+
+class Size(click.ParamType):  # type: ignore[type-arg]
+    """``500MB``, ``64G``, ``1000``: bytes; K, M, G and T are powers of 1000."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        match = _SIZE.fullmatch(str(value).strip())
+        if match is None:
+            self.fail(f"{value!r} is no size such as 500MB or 64G", param, ctx)
+        return int(match[1]) * int(1000 ** " KMGT".index(match[2].upper() or " "))
+
+
+class Reading(NamedTuple):
+    """How inputs are read and sorted into runs: what the messages of all readers advise."""
+
+    tags: tuple[str, ...] = ()
+    repetition: int | None = None
+    by_order_alone: bool = False
+    max_input: int | None = None
+
+    def analysis(self, **more: Any) -> AnalysisOptions:
+        """For `analyse`, with ``more`` of its options."""
+        from mio2trace.analysis import AnalysisOptions
+
+        return AnalysisOptions(**{**self._asdict(), **more})
+
+
+_READING = (
+    click.option("--repetition", type=click.IntRange(min=0), metavar="N", help="Repetition of a CK record, from 0."),
+    click.option("--tags", default="", metavar="A,B", help="Tags that choose an entry in a CK directory."),
+    click.option(
+        "--align",
+        type=click.Choice(["auto", "order"]),
+        default="auto",
+        show_default=True,
+        help="'order' goes on by order alone where the clocks say that the files are not of one run.",
+    ),
+    click.option(
+        "--max-input",
+        type=Size(),
+        metavar="SIZE",
+        help="Refuse an input that holds more, decompressed. Default: none for plain files; for compressed ones 200"
+        " times their size, but at least 256 MB.",
+    ),
 )
 
 
-def words(given: str) -> tuple[str, ...]:
-    """Of ``a,b`` the parts that are not empty."""
-    return tuple(word for word in given.split(",") if word)
+def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of `Reading`, which the command gets as ``reading``."""
+
+    @functools.wraps(command)
+    def with_reading(
+        *args: Any, tags: str, repetition: int | None, align: str, max_input: int | None, **rest: Any
+    ) -> Any:
+        chosen = tuple(tag for tag in tags.split(",") if tag)
+        return command(*args, reading=Reading(chosen, repetition, align == "order", max_input), **rest)
+
+    decorated: Callable[..., Any] = with_reading
+    for option in reversed(_READING):
+        decorated = option(decorated)
+    return decorated

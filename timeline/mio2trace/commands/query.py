@@ -75,7 +75,7 @@ def query(
     sql = question if _is_sql(question) else queries[_named(question, queries)].sql
     if not os.path.isfile(trace):
         raise InputError(f"{trace}: no such file")
-    _print(_ask(trace, sql, _engine(engine, download)), form)
+    _print(ask(trace, sql, _engine(engine, download)), form)
 
 
 def _is_sql(question: str) -> bool:
@@ -125,7 +125,7 @@ def _installed() -> str | None:
     return None
 
 
-def _ask(trace: str, sql: str, engine: str | None) -> Table:
+def ask(trace: str, sql: str, engine: str | None) -> Table:
     from mio2trace.queries import prelude
     from mio2trace.reports.tables import Table
 

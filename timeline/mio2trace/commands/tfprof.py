@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands.options import files_argument, format_option, quiet_option
+from mio2trace.commands.options import (
+    Reading,
+    files_argument,
+    format_option,
+    quiet_option,
+    reading_options,
+)
 from mio2trace.commands.printing import say, write
 
 if TYPE_CHECKING:
@@ -53,6 +59,7 @@ _ONLY_WITH_TEXT = ("max_depth", "least", "order_by", "account", "start", "trim",
 @click.option("--hide", multiple=True, metavar="REGEX", help="Rows to leave out (repeatable).")
 @click.option("--displayed-only", is_flag=True, help="Totals count shown rows only.")
 @click.option("--console", is_flag=True, help="As TensorFlow prints it to a console, with its options.")
+@reading_options
 @quiet_option
 def tfprof(
     files: tuple[str, ...],
@@ -62,6 +69,7 @@ def tfprof(
     show: tuple[str, ...],
     notebook_units: bool,
     text: bool,
+    reading: Reading,
     quiet: bool,
     **view: Any,
 ) -> None:
@@ -98,7 +106,7 @@ def tfprof(
         _check_expression(expression)
     wanted = _steps(steps, text)
     notes = Notes()
-    profile, views = _read(files, notes)
+    profile, views = _read(files, reading, notes)
     if text:
         said = _print_views(profile, files, wanted, _view_options(show, view), notes, view["console"])
     else:
@@ -178,15 +186,15 @@ def _view_options(show: tuple[str, ...], view: dict[str, Any]) -> ScopeOptions:
     )
 
 
-def _read(files: Sequence[str], notes: Notes) -> tuple[TfProfile | None, list[TfView]]:
+def _read(files: Sequence[str], reading: Reading, notes: Notes) -> tuple[TfProfile | None, list[TfView]]:
     """The one profile, or the printed views. Raises `InputError`."""
-    from mio2trace.analysis import AnalysisOptions, analyse
+    from mio2trace.analysis import analyse
     from mio2trace.model.tf import TfProfile, TfView
     from mio2trace.notes import InputError
     from mio2trace.readers import A_TF_PROFILE
 
     # Two steps may print the same: each file is one.
-    analysis = analyse(files, AnalysisOptions(accepted=A_TF_PROFILE, join=False, copies=True), notes)
+    analysis = analyse(files, reading.analysis(accepted=A_TF_PROFILE, join=False, copies=True), notes)
     in_order = sorted(analysis.inputs, key=lambda file: file.source)
     records = [record for file in in_order for record in file.records]
     profiles = [record for record in records if isinstance(record, TfProfile)]
