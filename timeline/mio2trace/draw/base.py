@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from mio2trace.align import Alignment, DeviceClock
+from mio2trace.align.clocks.fit import SAME
 from mio2trace.align.clocks.reach import FAR_NS
 from mio2trace.model.profile import Size3
 from mio2trace.notes import Notes
@@ -19,12 +20,13 @@ class TimeBase(msgspec.Struct, frozen=True, kw_only=True):
     """Brings device and host times to one axis in ns; where the axis is the host's own, ``clock`` is None.
 
     ``shift[device]`` is added to that device's times, ``host_shift_ns`` to what host times become. Raises nothing; a
-    device that cannot be related keeps its zero.
+    device that cannot be related keeps its zero. ``dated``: whether the host's clock tells the date.
     """
 
     clock: DeviceClock | None
     shift: dict[int, int]
     on_host: bool
+    dated: bool = True
     host_shift_ns: int = 0
 
     @property
@@ -56,6 +58,8 @@ class TimeBase(msgspec.Struct, frozen=True, kw_only=True):
     def utc(self, ns: int) -> str | None:
         """The moment ``ns`` on the axis, as ISO 8601 in UTC with nanoseconds."""
         ns -= self.host_shift_ns
+        if not self.dated:
+            return None
         if self.on_host:
             host = ns
         elif self.clock is not None:
@@ -95,14 +99,33 @@ class TimeBase(msgspec.Struct, frozen=True, kw_only=True):
         return result
 
 
+class Axis:
+    """Host times on the axis, which is related to the host's clock wherever this is used.
+
+    ``offset`` is what to subtract, None where that is not one number.
+    """
+
+    def __init__(self, base: TimeBase) -> None:
+        self._base = base
+        self.offset = base.constant_offset
+
+    def at(self, host_ns: int) -> int:
+        if self.offset is not None:
+            return host_ns - self.offset
+        at = self._base.host(host_ns)
+        assert at is not None
+        return at
+
+
 def time_base(alignment: Alignment, notes: Notes) -> TimeBase:
     """Choose the axis for a profile."""
     device_of = {queue.index: queue.device for queue in alignment.profile.queues}
     timed: Counter[int] = Counter()
     for queue, count in Counter([e.queue for e in alignment.profile.activities if e.start_ns is not None]).items():
         timed[device_of.get(queue, 0)] += count
+    dated = alignment.profile.clocks[0].kind == "unix"
     if not timed:
-        return TimeBase(clock=None, shift={}, on_host=True)
+        return TimeBase(clock=None, shift={}, on_host=True, dated=dated)
     main = max(timed, key=lambda device: (timed[device], -device))
     clock = alignment.clocks.get(main)
     shift: dict[int, int] = {}
@@ -120,7 +143,7 @@ def time_base(alignment: Alignment, notes: Notes) -> TimeBase:
             shift[device] = -ahead if abs(ahead) > FAR_NS else 0
         else:
             shift[device] = other.offset_ns - clock.offset_ns
-    return TimeBase(clock=clock, shift=shift, on_host=False)
+    return TimeBase(clock=clock, shift=shift, on_host=clock is SAME, dated=dated)
 
 
 def _begins(alignment: Alignment, device_of: Mapping[int, int]) -> dict[int, int]:
@@ -141,6 +164,11 @@ def four_digits(rate: float) -> float:
 def six_digits(value: float) -> float:
     """A size or a share as a person reads it; what is exact is an integer."""
     return float(f"{value:.6g}")
+
+
+def short_name(name: str) -> str:
+    """A kernel's name as shown; never empty, never long."""
+    return name[:100] or "unnamed kernel"
 
 
 def size_text(size: Size3) -> str:

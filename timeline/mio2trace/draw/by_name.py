@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.draw.base import TimeBase
-from mio2trace.draw.commands import short_name
+from mio2trace.draw.base import TimeBase, short_name
 from mio2trace.draw.device import DeviceSide
 from mio2trace.draw.ids import Ids
 from mio2trace.draw.lanes import packed_spans

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mio2trace.align import NONE, Alignment, LayerRun
-from mio2trace.draw.base import four_digits, size_text
+from mio2trace.draw.base import four_digits, short_name, size_text
 from mio2trace.draw.operations import gemm_args
 from mio2trace.kernels.names import kernel_name
 from mio2trace.kernels.parts import find_parts
@@ -169,8 +169,3 @@ def _links_last(args: dict[str, Any]) -> dict[str, Any]:
     """What a kernel has in common with its like, then what it has in common with its neighbours: each packs as one."""
     links = {key: args[key] for key in _LINKS if key in args}
     return {key: value for key, value in args.items() if key not in links} | links
-
-
-def short_name(name: str) -> str:
-    """A kernel's name as shown; never empty, never long."""
-    return name[:100] or "unnamed kernel"

@@ -81,14 +81,14 @@ class DeviceSide:
             self.next_process = track - track % 100 + 100
         activities = alignment.profile.activities
         self._elsewhere = {
-            activities[position].number: self._tracks[lane]
+            id(activities[position]): self._tracks[lane]
             for lane, positions in self._lanes.items()
             if lane[1] or lane[2]
             for position in positions
         }
         # Of several that begin and end at once on a track no arrow can tell which it means.
         self.indistinct = {
-            activities[position].number
+            id(activities[position])
             for lane in self._bare
             for pair in pairwise(self._lanes[lane])
             if activities[pair[0]].start_ns == activities[pair[1]].start_ns
@@ -101,7 +101,7 @@ class DeviceSide:
 
     def track_of(self, activity: Activity) -> int:
         """The track that an activity with device times is drawn on."""
-        track = self._elsewhere.get(activity.number) if self._elsewhere else None
+        track = self._elsewhere.get(id(activity)) if self._elsewhere else None
         return self._tracks[activity.queue, 0, ""] if track is None else track
 
     def _pack(self) -> dict[_Lane, list[int]]:

@@ -1,25 +1,25 @@
-"""The host's side: profiled API calls with arrows to what they enqueued; layers, library calls and the log's lines."""
+"""The host's side: its API calls with arrows to what they launched; layers, library calls and the log's lines."""
 
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mio2trace.align import Alignment, LayerRun
 from mio2trace.align.clocks.reach import LONGEST_NS
-from mio2trace.draw.base import TimeBase
+from mio2trace.draw.api_calls import ApiCalls, Arrow, times_of
+from mio2trace.draw.base import Axis, TimeBase
 from mio2trace.draw.calls import HostSpan, call_spans
-from mio2trace.draw.commands import short_name
 from mio2trace.draw.device import DeviceSide
 from mio2trace.draw.host_layers import host_layers
 from mio2trace.draw.ids import Ids
 from mio2trace.draw.lanes import packed_spans
 from mio2trace.draw.selection import Chosen
+from mio2trace.draw.threads import Threads
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
-from mio2trace.model.profile import Activity, Call
+from mio2trace.model.profile import Activity
 from mio2trace.notes import Notes
 from mio2trace.trace import Event, Flow, Process, Slice, Track
 
@@ -29,12 +29,12 @@ _LOG = 3
 _CALLS = 4
 _MESSAGES = 5
 _MORE = 6
-"""Track numbers within the process: what is in other lanes than the first comes from here on."""
+_THREADS = 300
+"""Track numbers within the process: other lanes than the first come from here on, threads from 300 on."""
 DISORDER_NS = 1_000_000
 """Host times of successive calls may be this much out of order before the clock counts as set back."""
 
 _HELP = "What the program did, on the device's clock: host times are moved by the offset that the profile tells."
-_HELP_API = "OpenCL calls that the profiler recorded; an arrow leads from an enqueue to what it enqueued."
 _HELP_LAYERS = (
     "From a layer's start to its end as the host saw it: beside its kernels, a layer that waits for the host."
 )
@@ -67,25 +67,23 @@ class HostSide:
         self._alignment = alignment
         self._chosen: Chosen | None = None
         self._base = base
-        self._offset = base.constant_offset
+        self._to_axis = Axis(base)
         self._device = device
         self._wanted = process
         self._process = ids.take(process)
         self._number = functools.cache(ids.take)  # of a track, by what a small trace numbers it
         self._suffix = suffix
         related = base.host(0) is not None
-        if related and not base.on_host and _was_set_back(alignment.profile.activities):
+        profile = alignment.profile
+        if related and not base.on_host and _was_set_back(profile.activities):
             notes.add("host clock was set back during the run: the host's side is not drawn")
             related = False
-        profile = alignment.profile
+        self._api: ApiCalls | Threads | None = None
         calls_drawn = related and host_calls != "none"
-        self._activities: list[Activity] = []
-        if calls_drawn:
-            self._activities = [
-                e for e in profile.activities if e.host_start_ns is not None and e.host_end_ns is not None
-            ]
-        self._others = [c for c in profile.other_calls if _times(c) is not None] if calls_drawn else []
-        self._earliest = -(1 << 62)
+        if calls_drawn and (profile.calls_wait and not profile.ranges and len(profile.threads) < 2):
+            self._api = ApiCalls(profile, self._to_axis, self._process, self._track(_API))
+        elif calls_drawn:
+            self._api = Threads(profile, self._to_axis, self._process, self._thread_track)
         self._middle = self._somewhere()
         self._far = 0
         self._runs = [run for run in alignment.placement.runs if self._is_near(_span(run))] if related else []
@@ -107,8 +105,8 @@ class HostSide:
     def _somewhere(self) -> int:
         """A host time within the profile."""
         profile = self._alignment.profile
-        calls: Iterator[Activity | Call] = itertools.chain(profile.activities, profile.other_calls)
-        return next((times[0] for times in map(_times, calls) if times is not None), 0)
+        calls = (*(activity.call for activity in profile.activities[:1000]), *profile.other_calls[:1000])
+        return next((times[0] for times in map(times_of, calls) if times is not None), 0)
 
     def _is_near(self, span: tuple[int, int] | None) -> bool:
         """Whether a span of host times can be drawn with the profile."""
@@ -128,9 +126,8 @@ class HostSide:
     def show_only(self, chosen: Chosen) -> None:
         """Draw no more than that from now on."""
         self._chosen = chosen
-        self._earliest = self._first_call()
-        self._activities = [e for e in self._activities if e.number in chosen.calls]
-        self._others = [] if chosen.longest_only else [c for c in self._others if self._is_shown(*self._drawn(c))]
+        if self._api is not None:
+            self._api.show_only(chosen)
         number_of = {id(run): number for number, run in enumerate(self._alignment.placement.runs)}
         passes = self._alignment.placement.passes
         runs = []
@@ -154,9 +151,6 @@ class HostSide:
     def _is_shown(self, start: int, end: int) -> bool:
         chosen = self._chosen
         return chosen is None or (chosen.has_time(start, end) and end - start >= chosen.min_ns)
-
-    def _drawn(self, call: Call) -> tuple[int, int]:
-        return self._axis(call.start_ns or 0), self._axis(call.end_ns or 0)
 
     def _kept(self, row: Sequence[HostSpan]) -> Iterator[HostSpan]:
         """Of library calls and lines of the log: those of drawn kernels, and others of the time that is drawn."""
@@ -204,27 +198,12 @@ class HostSide:
         return kept
 
     def _axis(self, host_ns: int) -> int:
-        """A host time on the axis, which is related to the host's clock wherever this is asked."""
-        if self._offset is not None:
-            return host_ns - self._offset
-        at = self._base.host(host_ns)
-        assert at is not None
-        return at
-
-    def _first_call(self) -> int:
-        """When the first of the calls begins: those after it, drawn with it or alone, begin no earlier."""
-        first = min((calls[0] for calls in (self._activities, self._others) if calls), key=_in_order, default=None)
-        times = None if first is None else _times(first)
-        return -(1 << 62) if times is None else self._axis(times[0])
+        return self._to_axis.at(host_ns)
 
     def _bounds(self) -> Iterator[int]:
         """Times that the whole host's side lies between, among others."""
-        earliest = max(self._earliest, self._first_call())
-        for spans in (self._activities, self._others):
-            for call in (spans[:1], spans[-1:]):
-                for start, end in filter(None, map(_times, call)):
-                    yield max(self._axis(start), earliest)
-                    yield max(self._axis(end), earliest)
+        if self._api is not None:
+            yield from self._api.bounds()
         if self._chosen is None:
             for span in self._passes.values():
                 yield from span
@@ -249,16 +228,19 @@ class HostSide:
             return []
         return [Process(id=self._process, name=f"Host{self._suffix}", sort=0, description=_HELP)]
 
+    def _thread_track(self, row: int) -> int:
+        return self._number(self._wanted * 1000 + _THREADS + row)
+
     def _track(self, which: int) -> int:
         return self._number(self._wanted * 10 + which)
 
     def tracks(self) -> list[Track]:
         present = (
-            (_API, "OpenCL API", _HELP_API, bool(self._activities or self._others)),
             (_LAYERS, "Layers on the host", _HELP_LAYERS, bool(self._runs)),
             (_LOG, "Log", _HELP_LOG, bool(self._log)),
         )
-        tracks = [
+        tracks = [] if self._api is None else self._api.tracks()
+        tracks += [
             Track(id=self._track(which), process=self._process, name=name, sort=which, description=help_)
             for which, name, help_, drawn in present
             if drawn
@@ -290,7 +272,8 @@ class HostSide:
             track = self._number(number)
             for one in row:
                 yield Slice(track, one.start - origin, one.end - one.start, one.name, one.category, one.args)
-        yield from self._api(origin)
+        if self._api is not None:
+            yield from self._api.events(origin, self._arrow(origin))
 
     def _layers(self, origin: int) -> Iterator[Slice]:
         spans = []
@@ -304,75 +287,27 @@ class HostSide:
         clipped = None if self._chosen is None else self._chosen.clip(start, end)
         return (start, end, {}) if clipped in (None, (start, end)) else (*clipped, {"cut": True})
 
-    def _placed(self) -> Iterator[tuple[Activity | Call, int, int]]:
-        """The API calls in order, with their times on the axis."""
-        offset = self._offset
-        done = self._earliest
-        calls: list[Activity | Call] = [*self._activities, *self._others]
-        if self._others:
-            calls.sort(key=_in_order)
-        for call in calls:
-            if isinstance(call, Activity):
-                start, end = call.host_start_ns or 0, call.host_end_ns or 0
-            else:
-                start, end = call.start_ns or 0, call.end_ns or 0
-            if offset is not None:
-                start, end = start - offset, end - offset
-            else:
-                start, end = self._axis(start), self._axis(end)
-            # Calls of one thread do not overlap; only a wall clock that was set back makes it look so.
-            if start < done:
-                start = done
-            if end <= start:
-                end = start + 1  # stamps are whole microseconds: two calls in one must not look nested
-            done = end
-            yield call, start, end
-
-    def _api(self, origin: int) -> Iterator[Event]:
-        track = self._track(_API)
-        arrow = self._arrow(origin)
-        shared: dict[str, dict[str, Any]] = {}
-        for call, start, end in self._placed():
-            args = {"call_index": call.number}
-            if not isinstance(call, Activity) or call.call is None:
-                yield Slice(track, start - origin, end - start, call.name, "api", args)
-                continue
-            if call.kind == "kernel":
-                kernel = shared.get(call.name)
-                if kernel is None:
-                    kernel = shared[call.name] = {"kernel": short_name(call.name)}
-                yield Slice(track, start - origin, end - start, call.call.name, "api", args, kernel)
-            else:
-                yield Slice(track, start - origin, end - start, call.call.name, "api", args)
-            flow = arrow(call, start)
-            if flow is not None:
-                yield flow
-
     def arrows(self, origin: int) -> Iterator[Flow]:
         """The arrows that `events` yields, alone."""
-        arrow = self._arrow(origin)
-        for call, start, _ in self._placed():
-            if isinstance(call, Activity):
-                flow = arrow(call, start)
-                if flow is not None:
-                    yield flow
+        if self._api is not None:
+            yield from self._api.arrows(self._arrow(origin))
 
-    def _arrow(self, origin: int) -> Callable[[Activity, int], Flow | None]:
-        """What makes the arrow from the call of an activity, which starts at a time, to what it enqueued."""
-        track, track_of, shift = self._track(_API), self._device.track_of, self._base.shift
+    def _arrow(self, origin: int) -> Arrow:
+        """What makes the arrow from a call on a track, which starts at a time, to what it launched."""
+        track_of, shift = self._device.track_of, self._base.shift
         device_of = {queue.index: queue.device for queue in self._alignment.profile.queues}
         indistinct = self._device.indistinct
         number = (self._process - 1) << 32  # unique over the profiles of a trace
 
-        def arrow(call: Activity, start: int) -> Flow | None:
+        def arrow(activity: Activity, track: int, start: int) -> Flow | None:
             nonlocal number
-            if call.start_ns is None or call.number in indistinct:
+            if activity.start_ns is None or id(activity) in indistinct:
                 return None
-            begin = call.start_ns + shift.get(device_of.get(call.queue, 0), 0)
+            begin = activity.start_ns + shift.get(device_of.get(activity.queue, 0), 0)
             if start > begin:
                 return None
             number += 1
-            return Flow(number, "enqueue", track, start - origin, track_of(call), begin - origin)
+            return Flow(number, "enqueue", track, start - origin, track_of(activity), begin - origin)
 
         return arrow
 
@@ -387,16 +322,6 @@ def _was_set_back(activities: Sequence[Activity]) -> bool:
         elif start is not None and start < latest - DISORDER_NS:
             return True
     return False
-
-
-def _in_order(call: Activity | Call) -> int:
-    return call.number or 0
-
-
-def _times(call: Activity | Call) -> tuple[int, int] | None:
-    """Host times of a call, None where the source has none."""
-    start, end = (call.host_start_ns, call.host_end_ns) if isinstance(call, Activity) else (call.start_ns, call.end_ns)
-    return None if start is None or end is None else (start, end)
 
 
 def _span(run: LayerRun) -> tuple[int, int] | None:

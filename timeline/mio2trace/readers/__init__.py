@@ -32,10 +32,10 @@ _KEYS = re.compile(rb'"([^"\\]{1,40})"\s*:')
 
 
 class Accepted(NamedTuple):
-    """What is wanted of a file: ``readers`` of its format, ``rest`` for text that none of them knows, in words."""
+    """What is wanted of a file: ``readers`` of its format (None: all), ``rest`` for text that none of them knows."""
 
     expected: str = "a log or a profile"
-    readers: tuple[Reader, ...] = READERS
+    readers: tuple[Reader, ...] | None = None
     rest: Reader | None = None
     """What reads text of no known format; `run_log` anything at all."""
 
@@ -51,10 +51,10 @@ def detect(source: Source, accepted: Accepted = ANY) -> Reader:
     head = source.head
     if not head.strip():
         raise InputError(f"{source.name}: empty; expected {accepted.expected}")
-    for reader in accepted.readers:
+    for reader in READERS if accepted.readers is None else accepted.readers:
         if reader.sniff(head):
             return reader
-    if accepted.readers is not READERS:
+    if accepted.readers is not None:
         other = next((reader for reader in READERS if reader is not run_log and reader.sniff(head)), None)
         if other is not None:
             raise InputError(f"{source.name}: is a {other.NAME}; expected {accepted.expected}")

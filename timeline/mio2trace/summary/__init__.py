@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from mio2trace.align import EVIDENCE, Alignment
+from mio2trace.align.clocks.fit import SAME
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
@@ -162,7 +163,9 @@ def _attribution_lines(found: Mapping[str, Any], layers: bool, set_up: int) -> l
 def _clock_lines(clock: Mapping[str, Any]) -> list[str]:
     device, log = clock.get("device"), clock.get("log")
     parts = []
-    if device:
+    if device and device["method"] == SAME.method:
+        parts.append("one for host and device")
+    elif device:
         drift = f", drift {device['drift_ppb']} ppb" if device["drift_ppb"] else ""
         parts.append(
             f"host = device + {device['offset_ns'] / 1e9:.6f} s, error {device['error_ns'] / 1000:g} us"

@@ -159,6 +159,8 @@ def relate_clocks(
     ``same_run``: the buffers of both show that they are of one run, however much more one of them covers. Raises
     `InputError` when that place shows that they are not of one run.
     """
+    if profile.clocks[0].kind != "unix":
+        return None  # a clock that counts from the boot tells no date: nothing relates a log's stamps to it
     landmark = _landmark(profile, logs, marked, notes)
     if landmark is None:
         return None

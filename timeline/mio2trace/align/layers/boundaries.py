@@ -8,7 +8,6 @@ decide, not the text.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
 from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, STAMP_NS, local_ns
@@ -65,11 +64,7 @@ def place_by_ends(
     queues: dict[int, list[int]] = {}
     for position, activity in enumerate(placement.activities):
         queues.setdefault(activity.queue, []).append(position)
-    # The queues by the time of the activity that each is at: an end looks only at those that it reaches
-    lines = list(queues.values())
-    done = [0] * len(lines)
-    waiting = [(when(positions[0]), line) for line, positions in enumerate(lines)]
-    heapify(waiting)
+    done = dict.fromkeys(queues, 0)
     previous_end: int | None = None
     for number, (end, layer) in enumerate(ends):
         begin = reach_back(number)
@@ -88,19 +83,13 @@ def place_by_ends(
                 host_end_ns=host_end,
             )
         )
-        reached = []
-        while waiting and waiting[0][0] <= max(begin, end):
-            reached.append(heappop(waiting)[1])
-        for line in sorted(reached):
-            positions = lines[line]
-            at, count = done[line], len(positions)
+        for queue, positions in queues.items():
+            at, count = done[queue], len(positions)
             while at < count and when(positions[at]) <= begin:
                 at += 1
             first = at
             while at < count and when(positions[at]) <= end:
                 at += 1
-            done[line] = at
+            done[queue] = at
             placement.place(positions[first:at], run, by)
-            if at < count:
-                heappush(waiting, (when(positions[at]), line))
         previous_end = end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from statistics import median
 
 from mio2trace.align.clocks.axis import STAMPS
@@ -12,8 +12,6 @@ from mio2trace.align.clocks.fit import STAMP_NS
 from mio2trace.align.layers import durations, recurrence
 from mio2trace.align.layers.attribution import Attribution
 
-_MOST_LAGS = 1 << 20
-"""Of more, every n-th tells as much."""
 _BY_TIME = frozenset((STAMPS, durations.BY, recurrence.BY, "position"))
 
 
@@ -25,23 +23,17 @@ def doubt_what_has_no_times(attribution: Attribution, evidence: Sequence[str], g
     if attribution.times is None:
         return
     placement, unknown = attribution.placement, attribution.times.unknown
-    for begin, end in _stretches(sorted(unknown)):
-        before, after = begin - 1, end + 1
+    for position in unknown:
+        if placement.by[position] not in evidence:
+            continue
+        before, after = position - 1, position + 1
+        while before in unknown:
+            before -= 1
+        while after in unknown:
+            after += 1
         between = before >= 0 and after < len(groups)
-        for position in range(begin, after):
-            if placement.by[position] in evidence and not (
-                between and groups[before] == groups[after] == groups[position]
-            ):
-                placement.unsure.add(position)
-
-
-def _stretches(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """First and last of each row of positions without a gap."""
-    begin = 0
-    for number, position in enumerate(positions):
-        if number + 1 == len(positions) or positions[number + 1] > position + 1:
-            yield positions[begin], position
-            begin = number + 1
+        if not between or not groups[before] == groups[after] == groups[position]:
+            placement.unsure.add(position)
 
 
 def doubt_other_queues(attribution: Attribution) -> None:
@@ -53,13 +45,9 @@ def doubt_other_queues(attribution: Attribution) -> None:
     # The thread that prints a layer's line has just waited for its own queue.
     lags: dict[int, list[int]] = {queue: [] for queue in queues}
     ends = sorted(run.host_end_ns for run in placement.runs if run.host_end_ns is not None)
-    ends = ends[:: 1 + len(ends) * len(queues) // _MOST_LAGS]
-    done_of: dict[int, list[int]] = {}
-    for activity in activities:
-        if activity.host_end_ns is not None:
-            done_of.setdefault(activity.queue, []).append(activity.host_end_ns)
     for queue, found in lags.items():
-        done = sorted(done_of.get(queue, ()))
+        done = [e.host_end_ns for e in activities if e.queue == queue and e.host_end_ns is not None]
+        done.sort()
         for end in ends:
             before = bisect_right(done, end + STAMP_NS) - 1
             if before >= 0:

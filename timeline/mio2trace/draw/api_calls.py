@@ -1,0 +1,136 @@
+"""The API calls of a program that waits for each: one row, in the order in which they were made.
+
+Stamps of whole microseconds let two calls in one look nested, or at once: here one begins where the other has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from mio2trace.draw.base import Axis, short_name
+from mio2trace.draw.selection import Chosen
+from mio2trace.model.profile import Activity, Call, Profile
+from mio2trace.trace import Event, Flow, Slice, Track
+
+_HELP = "OpenCL calls that the profiler recorded; an arrow leads from an enqueue to what it enqueued."
+_LONG_AGO = -(1 << 62)
+
+
+class ApiCalls:
+    """Draws the calls of one thread on one track. ``axis`` brings host times to the axis of the trace."""
+
+    def __init__(self, profile: Profile, axis: Axis, process: int, track: int) -> None:
+        self._profile = profile
+        self._axis = axis
+        self._process = process
+        self._track = track
+        self._activities = [activity for activity in profile.activities if times_of(activity.call) is not None]
+        self._others = [call for call in profile.other_calls if times_of(call) is not None]
+        self._earliest = _LONG_AGO
+
+    def show_only(self, chosen: Chosen) -> None:
+        """Draw no more than that from now on."""
+        self._earliest = self._first_call()
+        drawn = zip(self._profile.activities, chosen.drawn, strict=True)
+        self._activities = [activity for activity, shown in drawn if shown and times_of(activity.call) is not None]
+        self._others = [] if chosen.longest_only else [call for call in self._others if self._is_shown(call, chosen)]
+
+    def _is_shown(self, call: Call, chosen: Chosen) -> bool:
+        start, end = self._axis.at(call.start_ns or 0), self._axis.at(call.end_ns or 0)
+        return chosen.has_time(start, end) and end - start >= chosen.min_ns
+
+    def _first_call(self) -> int:
+        """When the first of the calls begins: those after it, drawn with it or alone, begin no earlier."""
+        first = min((calls[0] for calls in self._calls() if calls), key=_in_order, default=None)
+        times = None if first is None else times_of(_call(first))
+        return _LONG_AGO if times is None else self._axis.at(times[0])
+
+    def _calls(self) -> tuple[list[Activity], list[Call]]:
+        return self._activities, self._others
+
+    def bounds(self) -> Iterator[int]:
+        """Times that all of it lies between, among others."""
+        earliest = max(self._earliest, self._first_call())
+        for calls in self._calls():
+            for call in (*calls[:1], *calls[-1:]):
+                for at in times_of(_call(call)) or ():
+                    yield max(self._axis.at(at), earliest)
+
+    def tracks(self) -> list[Track]:
+        if not self._activities and not self._others:
+            return []
+        return [Track(id=self._track, process=self._process, name="OpenCL API", sort=1, description=_HELP)]
+
+    def _placed(self) -> Iterator[tuple[Activity | Call, int, int]]:
+        """The API calls in order, with their times on the axis."""
+        offset = self._axis.offset
+        done = self._earliest
+        calls: list[Activity | Call] = [*self._activities, *self._others]
+        if self._others:
+            calls.sort(key=_in_order)
+        for call in calls:
+            made = _call(call)
+            start, end = made.start_ns or 0, made.end_ns or 0
+            if offset is not None:
+                start, end = start - offset, end - offset
+            else:
+                start, end = self._axis.at(start), self._axis.at(end)
+            # Calls of one thread do not overlap; only a wall clock that was set back makes it look so.
+            if start < done:
+                start = done
+            if end <= start:
+                end = start + 1  # two calls in one microsecond must not look nested
+            done = end
+            yield call, start, end
+
+    def events(self, origin: int, arrow: Arrow) -> Iterator[Event]:
+        """The slices, and the arrows that leave them."""
+        track = self._track
+        shared: dict[str, dict[str, Any]] = {}
+        for call, start, end in self._placed():
+            args = {"call_index": call.number}
+            if not isinstance(call, Activity):
+                yield Slice(track, start - origin, end - start, call.name, "api", args)
+                continue
+            api = _call(call).name
+            if call.kind == "kernel":
+                kernel = shared.get(call.name)
+                if kernel is None:
+                    kernel = shared[call.name] = {"kernel": short_name(call.name)}
+                yield Slice(track, start - origin, end - start, api, "api", args, kernel)
+            else:
+                yield Slice(track, start - origin, end - start, api, "api", args)
+            flow = arrow(call, track, start)
+            if flow is not None:
+                yield flow
+
+    def arrows(self, arrow: Arrow) -> Iterator[Flow]:
+        """The arrows that `events` yields, alone."""
+        for call, start, _ in self._placed():
+            if isinstance(call, Activity):
+                flow = arrow(call, self._track, start)
+                if flow is not None:
+                    yield flow
+
+
+Arrow = Callable[[Activity, int, int], Flow | None]
+"""Makes the arrow to an activity from a call on a track that begins at a time on the axis."""
+
+
+def _call(call: Activity | Call) -> Call:
+    if isinstance(call, Activity):
+        assert call.call is not None
+        return call.call
+    return call
+
+
+def _in_order(call: Activity | Call) -> int:
+    return call.number or 0
+
+
+def times_of(call: Call | None) -> tuple[int, int] | None:
+    """Host times of a call, None where the source has none."""
+    if call is None or call.start_ns is None or call.end_ns is None:
+        return None
+    return call.start_ns, call.end_ns

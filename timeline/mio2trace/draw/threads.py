@@ -1,0 +1,168 @@
+"""The host's threads as an asynchronous profiler saw them: API calls within the ranges that they were made in.
+
+A call returns before what it launched has ended, one may launch many activities (a graph), and many threads may be
+busy at once: each thread has its row, what does not nest in it goes to a second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from mio2trace.draw.api_calls import Arrow, times_of
+from mio2trace.draw.base import Axis, short_name
+from mio2trace.draw.selection import Chosen
+from mio2trace.model.profile import Activity, Call, Profile, Range, Thread
+from mio2trace.trace import NO_ARGS, Event, Flow, Slice, Track
+
+_HELP = "What the program and its libraries did on this thread; an arrow leads from a call to what it launched."
+
+_Item = tuple[int, int, Call | Range]
+"""(start, end, what) on the axis."""
+
+
+class Threads:
+    """Draws ranges and calls, a track a thread and more where they do not nest. ``number_of`` a row is its track's."""
+
+    def __init__(self, profile: Profile, axis: Axis, process: int, number_of: Callable[[int], int]) -> None:
+        self._axis = axis
+        self._process = process
+        self._number_of = number_of
+        self._profile = profile
+        self._launched: dict[int, list[Activity]] = {}
+        """What each call launched, by its identity."""
+        calls: dict[int, Call] = {}
+        for activity in profile.activities:
+            call = activity.call
+            if call is not None and times_of(call) is not None:
+                calls[id(call)] = call
+                self._launched.setdefault(id(call), []).append(activity)
+        made = [*calls.values(), *(call for call in profile.other_calls if times_of(call) is not None)]
+        by_thread: dict[int, list[_Item]] = {}
+        everything: list[Call | Range] = [*profile.ranges, *made]
+        for what in everything:
+            start, end = axis.at(what.start_ns or 0), axis.at(what.end_ns or 0)
+            # what takes no time gets a nanosecond of the row: a viewer shows it, and it can be pointed at
+            by_thread.setdefault(what.thread, []).append((start, max(end, start + 1), what))
+        self._rows: list[tuple[Thread, int, list[_Item]]] = []
+        for thread in sorted(by_thread):
+            known = profile.threads[thread] if thread < len(profile.threads) else Thread(index=thread)
+            for lane, items in enumerate(nested(by_thread[thread])):
+                self._rows.append((known, lane, items))
+
+    def show_only(self, chosen: Chosen) -> None:
+        """Draw no more than that from now on: calls of drawn activities, and what touches the time that is drawn."""
+        drawn = {id(a) for a, shown in zip(self._profile.activities, chosen.drawn, strict=True) if shown}
+        for number, (thread, lane, items) in enumerate(self._rows):
+            kept: list[_Item] = []
+            for start, end, what in items:
+                clipped = chosen.clip(start, end)
+                launched = self._launched.get(id(what), ()) if isinstance(what, Call) else ()
+                wanted = any(id(activity) in drawn for activity in launched) or (
+                    not chosen.longest_only and chosen.has_time(start, end) and end - start >= chosen.min_ns
+                )
+                if clipped is not None and clipped[0] < clipped[1] and wanted:
+                    kept.append((*clipped, what))
+            self._rows[number] = thread, lane, kept
+        self._rows = [row for row in self._rows if row[2]]
+        self._launched = {
+            key: left for key, found in self._launched.items() if (left := [a for a in found if id(a) in drawn])
+        }
+
+    def bounds(self) -> Iterator[int]:
+        """Times that all of it lies between, among others."""
+        for _, _, items in self._rows:
+            yield items[0][0]
+            yield max(end for _, end, _ in items)
+
+    def tracks(self) -> list[Track]:
+        tracks = []
+        for number, (thread, lane, _) in enumerate(self._rows):
+            name = f"Thread {thread.tid if thread.tid is not None else thread.index}"
+            name += f" {thread.name}" if thread.name else ""
+            name += f" ({lane + 1})" if lane else ""
+            track = self._number_of(number)
+            tracks.append(Track(id=track, process=self._process, name=name, sort=10 + number, description=_HELP))
+        return tracks
+
+    def events(self, origin: int, arrow: Arrow) -> Iterator[Event]:
+        """The slices of each row, and the arrows that leave them."""
+        shared: dict[Any, dict[str, Any]] = {}
+        for number, (_, _, items) in enumerate(self._rows):
+            track = self._number_of(number)
+            for start, end, what in items:
+                if isinstance(what, Range):
+                    same = shared.get(id(what.inputs)) if what.inputs is not None else NO_ARGS
+                    if same is None:
+                        same = shared[id(what.inputs)] = _inputs(what)
+                    name = what.text.strip()[:200] or what.kind
+                    yield Slice(track, start - origin, end - start, name, what.kind, NO_ARGS, same)
+                    continue
+                launched = self._launched.get(id(what), ())
+                yield Slice(track, start - origin, end - start, what.name, "api", _call_args(what, launched))
+                for activity in launched:
+                    flow = arrow(activity, track, start)
+                    if flow is not None:
+                        yield flow
+
+    def arrows(self, arrow: Arrow) -> Iterator[Flow]:
+        """The arrows that `events` yields, alone."""
+        for number, (_, _, items) in enumerate(self._rows):
+            for start, _, what in items:
+                if isinstance(what, Call):
+                    for activity in self._launched.get(id(what), ()):
+                        flow = arrow(activity, self._number_of(number), start)
+                        if flow is not None:
+                            yield flow
+
+
+def nested(items: Sequence[_Item]) -> list[list[_Item]]:
+    """Lanes in which items nest or are disjoint, by (start, longest first); each item in the first lane that fits."""
+    lanes: list[list[_Item]] = []
+    open_ends: list[list[int]] = []
+    for item in sorted(items, key=lambda item: (item[0], -item[1])):
+        lane = _first_that_fits(item, open_ends)
+        if lane == len(lanes):
+            lanes.append([])
+            open_ends.append([])
+        lanes[lane].append(item)
+        open_ends[lane].append(item[1])
+    return lanes
+
+
+def _first_that_fits(item: _Item, open_ends: Sequence[list[int]]) -> int:
+    start, end, _ = item
+    for lane, ends in enumerate(open_ends):
+        while ends and ends[-1] <= start:
+            ends.pop()
+        if not ends or end <= ends[-1]:
+            return lane
+    return len(open_ends)
+
+
+def _call_args(call: Call, launched: Sequence[Activity]) -> dict[str, Any]:
+    args: dict[str, Any] = {}
+    if call.correlation is not None:
+        args["correlation"] = call.correlation
+    elif call.number is not None:
+        args["call_index"] = call.number
+    if len(launched) == 1:
+        args["kernel"] = short_name(launched[0].name)
+    elif launched:
+        args["activities"] = len(launched)
+    return args
+
+
+def _inputs(range_: Range) -> dict[str, Any]:
+    """Shapes and types of an operator's inputs, as text: tensors only."""
+    inputs = range_.inputs
+    if inputs is None:
+        return {}
+    shapes = [str(shape).replace(" ", "") for shape in inputs.shapes if shape]
+    args: dict[str, Any] = {}
+    if shapes:
+        args["inputs"] = " ".join(shapes)
+    types = list(dict.fromkeys(filter(None, inputs.dtypes)))
+    if types:
+        args["dtypes"] = " ".join(types)
+    return args
