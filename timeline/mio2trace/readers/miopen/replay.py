@@ -97,7 +97,7 @@ class Replay:
         line of the first record that is new, the thread of the last one taken, and whether the new one is an entry
         whose end may be in the bytes to come.
         """
-        out, history, runs = self._out, self._history, self._runs
+        history, runs = self._history, self._runs
         place, until, met = self._place, len(data), len(self._history)
         begin = met  # of what came as foreseen and is not a run of full length
         while True:
@@ -134,21 +134,8 @@ class Replay:
                             begin = met
                     continue
             unit = history[place] if place < met else None
-            digits: Sequence[bytes] = ()
-            if unit is not None:
-                if unit.cut is None:
-                    if not data.startswith(unit.pieces[0], at):
-                        unit = None
-                elif at + unit.size <= until:
-                    fields = unit.cut(data, at)
-                    digits = fields[1::2]
-                    if fields[::2] != unit.pieces or b"".join(digits).translate(None, _HEX):
-                        unit = None
-                else:
-                    unit = None
-                if unit is not None and thread is not None and unit.call is not None and not unit.prefixed:
-                    unit = None
-            if unit is None:
+            digits = _cut(unit, data, at, thread) if unit is not None else None
+            if unit is None or digits is None:
                 self._learn_run(begin, met)
                 begin = met + 1
                 unit, digits, more = self._seen(data, at, thread)
@@ -172,13 +159,8 @@ class Replay:
             if unit.prefixed:
                 thread = unit.thread
             if unit.call is not None:
-                if not unit.shape or out.types.get(unit.shape) != unit.dtype:
-                    if unit.shape:
-                        out.types[unit.shape] = unit.dtype
-                    if out.clock is not None:
-                        out.stamp, out.elapsed = out.clock(number)
-                    out.records.append(Entry(number, unit.call, b",".join(digits), out.stamp, out.elapsed))
-            elif unit.command is not None or unit.message is not None:
+                self._entry(unit, digits, number)
+            else:
                 self._again(unit, number)
             at += unit.size
             number += unit.lines
@@ -186,23 +168,36 @@ class Replay:
                 self._learn_run(begin, met)
                 begin = met
 
-    def _again(self, unit: Unit, number: int) -> None:
-        """A command or message that comes once more."""
+    def _entry(self, unit: Unit, digits: Sequence[bytes], number: int) -> None:
+        """An entry that comes once more, with addresses of its own; a type that its tensor has already is not told."""
         out = self._out
+        if unit.shape:
+            if out.types.get(unit.shape) == unit.dtype:
+                return
+            out.types[unit.shape] = unit.dtype
         if out.clock is not None:
             out.stamp, out.elapsed = out.clock(number)
-        if unit.command is not None:
-            one = unit.command
-            out.records.append(Command(one.source, number, one.tag, one.text, one.thread, out.stamp, out.elapsed))
-        elif unit.message is not None:
-            told = unit.message
-            if told.kind != "key" or out.is_new_key(unit.key):
-                out.records.append(
-                    Message(
-                        told.source, number, told.level, told.function, told.text, told.kind, told.thread, out.stamp,
-                        out.elapsed,
-                    )
-                )  # fmt: skip
+        assert unit.call is not None
+        out.records.append(Entry(number, unit.call, b",".join(digits), out.stamp, out.elapsed))
+
+    def _again(self, unit: Unit, number: int) -> None:
+        """A line that comes once more: its command or message, if any is kept of it."""
+        out, command, message = self._out, unit.command, unit.message
+        if command is None and message is None:
+            return
+        if out.clock is not None:
+            out.stamp, out.elapsed = out.clock(number)
+        if command is not None:
+            out.records.append(
+                Command(command.source, number, command.tag, command.text, command.thread, out.stamp, out.elapsed)
+            )
+        elif message is not None and (message.kind != "key" or out.is_new_key(unit.key)):
+            out.records.append(
+                Message(
+                    message.source, number, message.level, message.function, message.text, message.kind,
+                    message.thread, out.stamp, out.elapsed,
+                )
+            )  # fmt: skip
 
     # Runs
 
@@ -366,6 +361,22 @@ class Replay:
                 if unit is not None:
                     counts[unit.count] += unit.taken
                     unit.taken = 0
+
+
+def _cut(unit: Unit, data: bytes, at: int, thread: int | None) -> Sequence[bytes] | None:
+    """The digits of a unit's addresses when it stands at ``at``, None when it does not."""
+    digits: Sequence[bytes] = ()
+    if unit.cut is None:
+        if not data.startswith(unit.pieces[0], at):
+            return None
+    elif at + unit.size > len(data):
+        return None
+    else:
+        fields = unit.cut(data, at)
+        digits = fields[1::2]
+        if fields[::2] != unit.pieces or b"".join(digits).translate(None, _HEX):
+            return None
+    return None if thread is not None and unit.call is not None and not unit.prefixed else digits
 
 
 def _cutter(pieces: Sequence[bytes], digits: Sequence[int]) -> Callable[[bytes, int], tuple[bytes, ...]]:
