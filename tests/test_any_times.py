@@ -17,6 +17,7 @@ from mio2trace.notes import InputError
 from mio2trace.trace import Slice
 from mio2trace.writers import WRITERS
 
+from tests.fuzz import law
 from tests.fuzz.times import altered
 from tests.small_runs import Program, as_json, benchmark, stamp
 
@@ -155,3 +156,17 @@ def test_log_of_another_century(tmp_path: Path) -> None:
     WRITERS[1].write(found.trace, io.BytesIO())
     assert found.metadata["notes"]["iteration far in time from all others: not drawn"] == 1
     assert out.getvalue().count(b'"cat":"log"') == 3
+
+
+def test_without_length_in_its_layer(tmp_path: Path) -> None:
+    """A command without length that shares its start lies in its layer in both forms."""
+    calls, log = benchmark(kernels=3)
+    commands = [call for call in calls if "profiling" in call]
+    for call, other in zip(commands[1::3], commands[::3], strict=True):
+        call["profiling"] = dict.fromkeys(call["profiling"], other["profiling"]["start"])
+    found, text = converted(calls, tmp_path, log)
+    picture = law.drawn(text)
+    law.check_rules(picture, "JSON")
+    law.check_native(found.trace, picture)
+    layers = [event for event in found.trace.events() if isinstance(event, Slice) and event.category == "layer"]
+    assert sum(layer.args["kernels"] for layer in layers if "kernels" in layer.args) == len(commands)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import chain
 from typing import Any, Literal
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.draw.base import TimeBase, four_digits
 from mio2trace.draw.commands import Commands
 from mio2trace.draw.ids import Ids
-from mio2trace.draw.lanes import packed, unbroken
+from mio2trace.draw.lanes import indistinct, packed, unbroken
 from mio2trace.draw.operations import operation_args
 from mio2trace.draw.selection import Chosen
 from mio2trace.model.profile import Activity
@@ -87,13 +87,7 @@ class DeviceSide:
             for position in positions
         }
         # Of several that begin and end at once on a track no arrow can tell which it means.
-        self.indistinct = {
-            id(activities[position])
-            for lane in self._bare
-            for pair in pairwise(self._lanes[lane])
-            if activities[pair[0]].start_ns == activities[pair[1]].start_ns
-            for position in pair
-        }
+        self.indistinct = indistinct(activities, [self._lanes[lane] for lane in self._bare])
 
     def show_only(self, chosen: Chosen) -> None:
         """Draw no more than that from now on; numbers and lanes stay."""
@@ -242,17 +236,17 @@ class DeviceSide:
         }
 
     def _lane(self, lane: _Lane, positions: Sequence[int], origin: int) -> Iterator[Slice]:
+        """What is drawn of a lane; where commands have no length, each for itself."""
+        rows = [[position] for position in positions] if lane in self._bare else [positions]
+        return chain.from_iterable(self._row(lane, row, origin) for row in rows)
+
+    def _row(self, lane: _Lane, positions: Sequence[int], origin: int) -> Iterator[Slice]:
         """Passes, the layers in them, and their kernels; a container spans an unbroken row of its activities."""
         track, device = self._tracks[lane], self._device_of.get(lane[0], 0)
         placement = self._alignment.placement
         operation_of = self._alignment.links.operation_of if self._alignment.links.found else None
         shift = self._base.shift.get(device, 0) - origin
         drawn = None if self._chosen is None else self._chosen.drawn
-        if lane in self._bare:
-            for position in positions:
-                if drawn is None or drawn[position]:
-                    yield self.commands.slice(track, shift, position)
-            return
         for pass_, *in_pass in unbroken(placement.pass_of, positions, 0, len(positions)):
             first, last, cut = self._narrowed(positions, *in_pass)
             if pass_ != NONE and self._is_shown(positions, first, last):

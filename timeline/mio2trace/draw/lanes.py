@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import pairwise
 from typing import Generic, NamedTuple, TypeVar
 
 from mio2trace.model.profile import Activity
@@ -68,6 +69,17 @@ def packed_spans(items: Sequence[T], span: Callable[[T], tuple[int, int]]) -> li
         heappush(taken, (end, lane))
         lanes[lane].append(item)
     return lanes
+
+
+def indistinct(activities: Sequence[Activity], bare: Iterable[Sequence[int]]) -> set[int]:
+    """The identities of activities without length that begin at once on one of these lanes."""
+    return {
+        id(activities[position])
+        for positions in bare
+        for pair in pairwise(positions)
+        if activities[pair[0]].start_ns == activities[pair[1]].start_ns
+        for position in pair
+    }
 
 
 def _longest_first(span: tuple[int, int]) -> tuple[int, int]:
