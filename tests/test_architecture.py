@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "memory": set(),
     "files": {"source", "readers", "privacy", "model", "notes"},
     "runs": {"files", "align", "ops", "model", "notes"},
-    "analysis": {"files", "runs", "readers", "privacy", "ops", "align", "model", "memory", "notes"},
+    "analysis": {"outgoing", "files", "runs", "readers", "privacy", "ops", "align", "model", "memory", "notes"},
     "conversion": {"analysis", "files", "align", "draw", "trace", "writers", "summary", "memory", "notes"},
     "commands": {
         "analysis",

@@ -260,3 +260,14 @@ def test_of_two_hundred_profiles_no_two_tracks_share_a_number(tmp_path: Path) ->
         assert {track.process for track in trace.tracks} == {process.id for process in trace.processes}
         arrows = [event.id for event in trace.events() if isinstance(event, Flow)]
         assert len(set(arrows)) == len(arrows) >= 200
+
+
+def test_a_run_s_name_breaks_no_line(tmp_path: Path) -> None:
+    """A folder may be called anything."""
+    files = []
+    for name, run in (("a\x1b[31m", ALEXNET), ("b\nc", SQUEEZENET)):
+        (tmp_path / name).mkdir()
+        files.append(Path(shutil.copy(run / "run.log", tmp_path / name)))
+    assert all(name.isprintable() for name in processes_of(convert(*files, several=True)))
+    with pytest.raises(InputError, match=r"^files of 2 runs: a\\x1b\[31m, b\\nc;"):
+        convert(*files)

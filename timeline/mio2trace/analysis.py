@@ -20,6 +20,7 @@ from mio2trace.model.profile import Profile
 from mio2trace.model.tf import TfProfile
 from mio2trace.notes import InputError, Notes, OptionError
 from mio2trace.ops.operation import Operation
+from mio2trace.outgoing import visible
 from mio2trace.privacy import Cleaner
 from mio2trace.readers import ANY, Accepted
 from mio2trace.runs import Gathered, complete, gather, has_times
@@ -221,4 +222,4 @@ def _names(runs: Sequence[Gathered], cleaner: Cleaner) -> list[str]:
                 names[number] = f"run {number + 1}"
     elif len(set(names)) < len(names):
         names = [first.name if first.repetition is None else f"repetition {first.repetition}" for first in firsts]
-    return [cleaner.text(name) for name in names]
+    return [visible(cleaner.text(name)) for name in names]
