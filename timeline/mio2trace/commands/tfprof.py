@@ -215,7 +215,8 @@ def _print_views(
     import msgspec
 
     from mio2trace.notes import InputError
-    from mio2trace.reports import tfprof_scope as scope
+    from mio2trace.reports.tfprof_scope import ScopeTree
+    from mio2trace.reports.tfprof_text import text
 
     if profile is None:
         raise InputError(f"{', '.join(files)}: a view that is printed already; expected a profile for --text")
@@ -224,10 +225,10 @@ def _print_views(
     if not profile.graph_known and set(options.select) & {"params", "float_ops", "input_shapes"}:
         notes.add("this form of profile tells nothing of the graph: params, float_ops and input_shapes show as none")
     steps = _chosen(wanted or [None], profile.steps)
-    tree = scope.ScopeTree(profile)
+    tree = ScopeTree(profile)
     for step in steps:
         chosen = msgspec.structs.replace(options, step=step)
-        write(scope.text(tree.rows(chosen), chosen, banner=console))
+        write(text(tree.rows(chosen), chosen, banner=console))
     return []
 
 

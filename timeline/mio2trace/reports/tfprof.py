@@ -15,7 +15,8 @@ import msgspec
 from mio2trace.model.tf import Printed, TfProfile, TfView, ViewRow
 from mio2trace.notes import Notes
 from mio2trace.reports.tables import Cell, Table
-from mio2trace.reports.tfprof_scope import NOTEBOOK_SHOW, ScopeOptions, ScopeTree, Shown, flat, memory_text, time_text
+from mio2trace.reports.tfprof_scope import NOTEBOOK_SHOW, ScopeOptions, ScopeTree, Shown, flat
+from mio2trace.reports.tfprof_text import memory_text, time_text
 
 COLUMNS = (
     "name", "op", "memory_mean_kb", "memory_cv_percent", "total_mean_us", "total_cv_percent", "accelerator_mean_us",
