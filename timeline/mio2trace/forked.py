@@ -55,7 +55,10 @@ def beside(work: Work) -> Iterator[Result]:
 
             def result() -> BinaryIO | None:
                 nonlocal running
-                _, status = os.waitpid(process, 0)
+                try:
+                    _, status = os.waitpid(process, 0)
+                except ChildProcessError:  # where SIGCHLD is ignored nobody is told how it ended
+                    status = -1
                 running = False
                 file.seek(0)
                 return None if status else file

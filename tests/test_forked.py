@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import BinaryIO
 
 import pytest
 from mio2trace import forked as beside
+
+from tests.small_runs import as_json, small
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
@@ -83,3 +88,39 @@ def test_processors_are_those_that_this_process_may_use(monkeypatch: pytest.Monk
     assert beside.processors() == 7
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert beside.processors() == 1
+
+
+_WITH = """
+import io, os, resource, signal, sys
+from mio2trace import forked
+{before}
+forked.processors = lambda: 2
+forked.possible = lambda: hasattr(os, "fork")
+from mio2trace.conversion import convert
+convert(sys.argv[1], output=sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+        "del os.fork",
+        "del os.memfd_create",
+        "fork = os.fork; os.fork = lambda: fork() or os.kill(os.getpid(), signal.SIGKILL)",
+        "fork = os.fork; os.fork = lambda: fork() or resource.setrlimit(resource.RLIMIT_AS, (1, 1)) or 0",
+        "def none(): raise BlockingIOError(11, 'no process')\nos.fork = none",
+    ],
+    ids=["nobody is told", "no fork", "no file in memory", "killed", "no memory", "no process"],
+)
+def test_same_bytes_whatever_becomes_of_the_second_process(before: str, tmp_path: Path) -> None:
+    """The trace is the same whether the second process can be, is killed, has no memory, or ends unseen."""
+    (tmp_path / "prof.json").write_bytes(as_json(small()))
+    texts = []
+    for number, line in enumerate(("", before)):
+        command = [sys.executable, "-c", _WITH.format(before=line), "prof.json", f"{number}.json"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+        texts.append((tmp_path / f"{number}.json").read_bytes())
+    assert texts[0] == texts[1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.json", "1.json", "prof.json"]
