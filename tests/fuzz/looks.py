@@ -109,6 +109,8 @@ def judge_command(files: Sequence[bytes], words: Sequence[str]) -> int:
 def _wrong_output(out: str, said: str, words: Sequence[str]) -> str:
     """What is wrong with what a command printed, as far as it can be seen without knowing the input."""
     form = words[words.index("--format") + 1] if "--format" in words else "csv"
+    if steers(out.replace("\t", "")) or steers(said):
+        return f"characters that steer a terminal: {_STEERS.findall(out + said)[:9]!r}"
     if words[0] == "inspect" or form == "jsonl":
         return _no_json(out.splitlines())
     if form == "json":
@@ -176,9 +178,14 @@ CONVERT: dict[str, tuple[Any, ...]] = {
 
 
 def judge_order(files: Sequence[bytes], host_calls: Any) -> str:
-    """The order of the files changes nothing; where there is one only, the same again must give the same."""
+    """The order of the files changes nothing, in a trace or a table."""
     first, second = (_outcome(given, host_calls) for given in (files, files[::-1]))
-    return _equal(first, second, "another order of the files")
+    verdict = _equal(first, second, "another order of the files")
+    for command in (("kernels",), ("layers",)):
+        one, other = (_shown(given, command) for given in (files, files[::-1]))
+        if one != other:
+            raise law.ViolationError(f"another order of the files: other {command[0]}: {one[:200]!r} {other[:200]!r}")
+    return verdict
 
 
 def judge_processes(files: Sequence[bytes], host_calls: Any) -> str:
@@ -197,6 +204,15 @@ def _equal(first: bytes | str, second: bytes | str, what: str) -> str:
     if not isinstance(first, str) and first != second:
         raise law.ViolationError(f"{what}: other bytes")
     return "refused" if isinstance(first, str) else "trace"
+
+
+def _shown(files: Sequence[bytes], words: Sequence[str]) -> str:
+    """A command's table, or "refused"."""
+    named = sorted(files)
+    with law.on_disk(named) as paths, law.limited(sum(map(len, files))), law.CLOCK.running():
+        given = [str(paths[named.index(data)]) for data in files]
+        result = CliRunner().invoke(cli, [*words, "--format", "csv", *given])
+    return result.stdout if result.exit_code == 0 else "refused"
 
 
 def _outcome(files: Sequence[bytes], host_calls: Any) -> bytes | str:
