@@ -26,7 +26,7 @@ from tests.small_runs import as_json, benchmark
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = ROOT / "tests" / "fuzz" / "corpus"
 CALLS, LOG = benchmark()
-KINDS = {generator(random.Random(0)).kind for generator in structures.GENERATORS}
+KINDS = {generator(random.Random(0)).kind for generator in cases.GENERATORS}
 
 
 def judged(files: list[bytes], enqueues: int, host_calls: HostCalls = "enqueue") -> str:
@@ -43,14 +43,14 @@ def judged(files: list[bytes], enqueues: int, host_calls: HostCalls = "enqueue")
 @settings(max_examples=100, suppress_health_check=list(HealthCheck))
 def test_well_formed_files_keep_every_kernel(chance: random.Random) -> None:
     """What the formats allow is converted: every kernel and copy is drawn, counted, or lost with a note."""
-    made = chance.choice(structures.GENERATORS)(chance)
+    made = chance.choice(cases.GENERATORS)(chance)
     judged(made.files, made.enqueues, chance.choice(law.HOST_CALLS))
 
 
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=100, suppress_health_check=list(HealthCheck))
 def test_damaged_files_give_a_trace_or_one_line(chance: random.Random) -> None:
-    files = damage.damaged(chance.choice(structures.GENERATORS)(chance).files, chance)
+    files = damage.damaged(chance.choice(cases.GENERATORS)(chance).files, chance)
     judged(damage.dressed(files, chance), 0, chance.choice(law.HOST_CALLS))
 
 
@@ -98,7 +98,7 @@ def test_the_other_commands_keep_the_law(name: str) -> None:
     chance = random.Random(f"command {name}")
     codes = set()
     for _ in range(60):
-        made = chance.choice(structures.GENERATORS)(chance)
+        made = chance.choice(cases.GENERATORS)(chance)
         files = made.files if chance.random() < 0.5 else [mutations.mutated(data, chance) for data in made.files]
         words = next(words for words in iter(lambda: looks.command(chance), None) if words[0] == name)
         codes.add(looks.judge_command(files, words))
@@ -135,7 +135,7 @@ def test_every_way_to_look_is_taken() -> None:
 def test_most_generated_files_are_traces() -> None:
     """A generator that only made garbage would prove little."""
     chance = random.Random("quality")
-    for generator in structures.GENERATORS:
+    for generator in cases.GENERATORS:
         verdicts = [judged(one.files, one.enqueues) for one in (generator(chance) for _ in range(24))]
         if generator not in (structures._miopen, structures._tensorflow):  # without times, not drawn
             assert verdicts.count("trace") >= 10, generator.__name__

@@ -6,9 +6,10 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tests.fuzz import crossing, damage, law, mutations, structures
+from tests.fuzz import crossing, damage, law, mutations, runs, structures
 
 Chance = random.Random
+GENERATORS = (*structures.GENERATORS, runs.files)
 SWOLLEN = 0.004
 """Of all cases: they take a hundred times as long as others."""
 
@@ -58,7 +59,7 @@ def _begun(chance: Chance, real: Sequence[bytes]) -> Case:
         count = chance.choice((1, 1, 1, 2))
         pieces = [damage.piece(chance.choice(real), chance) for _ in range(count)]
         return Case("real", pieces, law.intact(pieces))
-    made = chance.choice(structures.GENERATORS)(chance)
+    made = chance.choice(GENERATORS)(chance)
     return Case(made.kind, made.files, made.enqueues)
 
 

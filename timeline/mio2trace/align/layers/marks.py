@@ -220,7 +220,8 @@ def check(cuts: Cuts, net: Net, marked: Marked, notes: Notes) -> None:
     """Say where the marks do not agree with what else is known: log and profile may not be of one run."""
     off, total = _off_printed(cuts.marks, net, marked.grammar, marked.iterations)
     if FAR * off > total:
-        notes.add(f"layer times at the timer marks differ from the printed ones by {100 * off // total} %")
+        far = f" by {100 * off // total} %" if total else ", which are all 0"
+        notes.add(f"layer times at the timer marks differ from the printed ones{far}")
     between = enqueued_between(cuts, net, marked.grammar, marked.iterations)
     if between and marked.grammar.layers:
         notes.add("kernel or copy between the timer marks of two layers", count=between)
