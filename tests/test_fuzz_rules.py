@@ -1,0 +1,179 @@
+"""The law of fuzzing can be broken: each rule on a picture, each look at a case, the time, faults counted once."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from mio2trace.trace import Trace
+from mio2trace.writers import native
+
+from benchmarks import fuzz
+from tests.fuzz import cases, crossing, law, looks, mutations, rules
+from tests.native_packets import Drawn, Picture, read_native
+from tests.small_runs import as_json, benchmark
+
+CALLS, LOG = benchmark()
+FILES = [LOG.encode(), as_json(CALLS)]
+KERNEL = Drawn("GPU", "Queue", 10, 5, "k", "kernel", {"gws": "8x1x1"})
+LAYER = Drawn("GPU", "Queue", 5, 20, "conv1", "layer", {})
+CALL = Drawn("Host", "API", 0, 4, "clEnqueueNDRangeKernel", "api", {})
+TRACKS = [("GPU", "Queue"), ("Host", "API")]
+ARROW = (1, ("Host", "API", 0, CALL.name), ("GPU", "Queue", 10, "k"))
+GOOD = Picture([CALL, LAYER, KERNEL], [ARROW], [("GPU", "busy %", 10, 50.0)], TRACKS)
+
+
+def with_args(**args: Any) -> Picture:
+    return GOOD._replace(slices=[CALL, LAYER, KERNEL._replace(args=args)])
+
+
+def with_kernel(**fields: Any) -> Picture:
+    return GOOD._replace(slices=[CALL, LAYER, KERNEL._replace(**fields)])
+
+
+@pytest.mark.parametrize(
+    ("picture", "rule"),
+    [
+        (Picture([], [], [], []), "no slices"),
+        (GOOD._replace(slices=[KERNEL._replace(start=1 << 53)]), "time is exact"),
+        (GOOD._replace(slices=[KERNEL._replace(start=1 << 42)]), "starts near zero"),
+        (GOOD._replace(tracks=[*TRACKS, TRACKS[0]]), "names of their own"),
+        (with_kernel(duration=50), "slices nest"),
+        (with_kernel(duration=-1), "no negative time"),
+        (with_kernel(name=""), "a name and a category"),
+        (with_kernel(name="k" * 251), "names are short"),
+        (with_kernel(name="a\x1b"), "no control characters"),
+        (with_args(a=None), "arguments are plain"),
+        (with_args(a=""), "no empty arguments"),
+        (with_args(a="nan"), "no leftovers"),
+        (with_args(a="x\\u0000"), "no control characters"),
+        (with_args(input_shape="1x-2"), "shapes are well formed"),
+        (with_args(a=float("inf")), "arguments are finite"),
+        (with_args(a=1 << 63), "no overflowed numbers"),
+        (with_args(gemm={"M": 1, "N": 0, "K": 1}), "GEMM sizes"),
+        (with_args(layer="conv1"), "links name their evidence"),
+        (with_args(layer="conv2", layer_by="order"), "kernels lie in their layer"),
+        (GOOD._replace(slices=[KERNEL, KERNEL._replace(start=20, args={"gws": 8})]), "argument types are stable"),
+        (GOOD._replace(samples=[("GPU", "", 10, 0.0)]), "counters are named"),
+        (GOOD._replace(samples=[("GPU", "busy %", 10, float("nan"))]), "counters are finite"),
+        (GOOD._replace(samples=[("GPU", "busy %", 99, 0.0)]), "counters end inside"),
+        (GOOD._replace(arrows=[(1, ARROW[1], ARROW[1])]), "arrows join two slices"),
+        (GOOD._replace(arrows=[(1, ARROW[2], ARROW[1])]), "arrows do not point back"),
+        (GOOD._replace(arrows=[ARROW, (2, *ARROW[1:])]), "one launch for a kernel"),
+        (GOOD._replace(slices=[LAYER._replace(start=at, duration=300 - at) for at in range(102)]), "depth is sane"),
+    ],
+)
+def test_a_broken_rule_is_seen(picture: Picture, rule: str) -> None:
+    assert list(rules.broken_rules(GOOD)) == []
+    assert any(rule in broken for broken in rules.broken_rules(picture))
+
+
+def test_a_native_trace_that_differs_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert law.judge(FILES, 0) == "trace"
+    write = native.write
+
+    def cut(trace: Trace, out: io.BytesIO) -> None:
+        write(trace, out)
+        out.truncate(out.tell() - 1)
+
+    monkeypatch.setattr(native, "write", cut)
+    with pytest.raises(law.ViolationError, match="its packets are wrong"):
+        law.judge(FILES, 0)
+    monkeypatch.undo()
+    monkeypatch.setattr(law, "read_native", lambda data: read_native(data)._replace(picture=GOOD))
+    with pytest.raises(law.ViolationError, match="differs from Chrome JSON"):
+        law.judge(FILES, 0)
+
+
+def test_an_order_or_a_second_process_that_matters_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert looks.judge_order(FILES, "enqueue") == looks.judge_processes(FILES, "enqueue") == "trace"
+    outcomes = iter([b"one", b"other", b"one", b"other", "refused", b"one"])
+    monkeypatch.setattr(looks, "_outcome", lambda *_: next(outcomes))
+    with pytest.raises(law.ViolationError, match="another order of the files: other bytes"):
+        looks.judge_order(FILES, "enqueue")
+    with pytest.raises(law.ViolationError, match="two processes: other bytes"):
+        looks.judge_processes(FILES, "enqueue")
+    with pytest.raises(law.ViolationError, match="a trace or none"):
+        looks.judge_order(FILES, "enqueue")
+
+
+@pytest.mark.parametrize(
+    ("words", "out", "said", "wrong"),
+    [
+        (("inspect",), '{"a": 1}\nx\n', "", "no JSON"),
+        (("ops", "--format", "json"), "[NaN]", "", "no JSON"),
+        (("kernels", "--format", "csv"), "a,b\n1\n", "", "several lengths"),
+        (("kernels", "--format", "table"), "a\x1b[31m\n", "", "steer a terminal"),
+        (("kernels", "--format", "csv"), "a\n", "note: \u202e\n", "steer a terminal"),
+        (("driver",), "./bin/MIOpenDriver conv -n 1; touch x # 1 call\n", "", "no driver line"),
+    ],
+)
+def test_an_output_that_is_wrong_is_seen(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], out: str, said: str, wrong: str
+) -> None:
+    class Done:
+        exception, exit_code, stdout, stderr = None, 0, out, said
+
+    monkeypatch.setattr(CliRunner, "invoke", lambda *_: Done())
+    with pytest.raises(law.ViolationError, match=wrong):
+        looks.judge_command(FILES, words)
+
+
+def test_a_case_that_takes_longer_than_the_others_is_a_violation() -> None:
+    usual = fuzz.Result({}, [], [1e-6] * 9, [fuzz.Timed(0.3, 10_000, "1/2", "log")], 1.0, 0)
+    assert list(fuzz.too_slow([usual])) == []
+    slow = fuzz.Result({}, [], [1e-6], [fuzz.Timed(0.5, 10_000, "1/3", "log")], 1.0, 0)
+    (found,) = fuzz.too_slow([usual, slow])
+    assert (found.place, found.size) == ("1/3", 10_000)
+
+
+def test_a_fault_is_counted_once_with_its_smallest_case() -> None:
+    """Two inputs that fail at one place are one fault, whatever their texts say."""
+    signatures = []
+    for text in ("x", "another"):
+        try:
+            try:
+                json.loads(text)
+            except ValueError as error:
+                raise law.ViolationError(f"ValueError: {text}") from error
+        except law.ViolationError as error:
+            signatures.append(law.signature(error))
+    assert signatures[0] == signatures[1]
+    assert law.signature(law.ViolationError("rule: k at 17")) == law.signature(law.ViolationError("rule: k at 4"))
+    found = [fuzz.Violation("a", "", f"1/{size}", size) for size in (30, 10, 20)] + [fuzz.Violation("b", "", "1/1", 1)]
+    assert [(number, one.size) for number, one in fuzz.by_fault(found)] == [(3, 10), (1, 1)]
+
+
+def test_mutations_change_structure_and_stay_readable() -> None:
+    """Most mutated JSON is JSON still, most mutated text has lines of before; each kind of input is mutated as such."""
+    chance = random.Random("mutations")
+    texts = [mutations.mutated(as_json(CALLS), chance) for _ in range(60)]
+    parsed = 0
+    for text in texts:
+        try:
+            json.loads(text)
+            parsed += 1
+        except (ValueError, RecursionError):
+            pass
+    assert parsed > 30
+    assert len(set(texts)) > 50
+    lines = set(LOG.splitlines())
+    kept = [len(lines & set(mutations.mutated(LOG.encode(), chance).decode("utf-8", "replace").splitlines()))
+            for _ in range(40)]  # fmt: skip
+    assert sorted(kept)[20] > len(lines) // 2
+    message = b"\x0a\x03abc\x10\x05\x1a\x04\x08\x01\x10\x80\x01"
+    found = mutations.fields(message)
+    assert found is not None
+    assert mutations.packed(found) == message
+
+
+def test_swollen_files_are_as_long_as_they_should_be() -> None:
+    chance = random.Random("swollen")
+    sizes = [sum(map(len, crossing.swollen(FILES, 100_000, chance))) for _ in range(40)]
+    assert sorted(sizes)[20] > 80_000
+    assert max(sizes) < 400_000
+    assert 0.001 < cases.SWOLLEN < 0.05
