@@ -29,27 +29,27 @@ _THREE_WAYS: dict[str, OperationDirection] = {"1": FORWARD, "2": DATA, "4": WEIG
 
 
 class Op(msgspec.Struct, frozen=True, kw_only=True):
-    """An API call. ``build`` makes the problem of its parameters, None when they do not hold it."""
+    """An API call. ``read`` makes the problem of its parameters, None when they do not hold it."""
 
     api: str
     primitive: str
     direction: OperationDirection | None = None
     phase: Phase = "run"
-    build: Callable[[Params, Op], Problem | None]
+    read: Callable[[Params, Op], Problem | None]
     names: tuple[str, ...] = ()
-    """Parameter names in the order that ``build`` needs."""
+    """Parameter names in the order that ``read`` needs."""
 
 
 def op(
     name: str,
     primitive: str,
     direction: OperationDirection | None,
-    build: Callable[[Params, Op], Problem | None],
+    read: Callable[[Params, Op], Problem | None],
     names: tuple[str, ...] = (),
     phase: Phase = "run",
 ) -> Op:
     """The row of ``miopen<name>``."""
-    return Op(api=f"miopen{name}", primitive=primitive, direction=direction, phase=phase, build=build, names=names)
+    return Op(api=f"miopen{name}", primitive=primitive, direction=direction, phase=phase, read=read, names=names)
 
 
 def tensor(params: Params, *names: str) -> Tensor | None:

@@ -226,10 +226,10 @@ class SameShapeProblem(Problem, frozen=True, kw_only=True, gc=False):
         return elements * (forward if self.direction == "forward" else backward)
 
 
-def base_word(word: str, dtype: str | None, known: tuple[str, ...] = ("half",)) -> str:
+def base_word(word: str, dtype: str | None, has: tuple[str, ...] = ("half",)) -> str:
     """The driver's base word: ``conv`` float, ``convfp16`` and so on. Raises `CommandError` for a type it lacks."""
     suffix = {None: "", "float": "", "half": "fp16", "bfloat16": "bfp16", "int8": "int8"}.get(dtype)
-    if suffix is None or (suffix and dtype not in known):
+    if suffix is None or (suffix and dtype not in has):
         raise CommandError(f"the driver has no {word} for {dtype}")
     return word + suffix
 

@@ -192,13 +192,13 @@ _PARTS = (
 
 def solver_name(number: int) -> str | None:
     """The solver of an id, None for 0 and for ids that are not listed."""
-    found = SOLVERS.get(number)
-    return found[0] if found else None
+    row = SOLVERS.get(number)
+    return row[0] if row else None
 
 
 def family(solver: str) -> str | None:
     """``Direct``, ``Winograd``, ``ImplicitGemm``, ``Gemm``, ``FFT`` or ``Naive``; None for other primitives."""
     if "Naive" in solver:
         return "Naive"
-    found = _BY_NAME.get(solver)
-    return found if found else next((name for part, name in _PARTS if part in solver), None)
+    algorithm = _BY_NAME.get(solver)
+    return algorithm if algorithm else next((name for part, name in _PARTS if part in solver), None)

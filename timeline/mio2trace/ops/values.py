@@ -119,7 +119,7 @@ def layouts(shape: Tensor) -> tuple[str, ...]:
 
 def common_layout(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
     """One layout for each tensor, ``""`` where unknown. Where a tensor allows several, another one decides."""
-    allowed = [layouts(one) for one in tensors]
+    allowed = [layouts(shape) for shape in tensors]
     shared = [name for name in (allowed[0] if allowed else ()) if all(name in names for names in allowed if names)]
     decided = [names[0] for names in allowed if len(names) == 1]
     out = []

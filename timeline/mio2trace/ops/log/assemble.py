@@ -12,7 +12,7 @@ from mio2trace.model.miopen import Command, Entry, Message, MiopenLog
 from mio2trace.ops import values
 from mio2trace.ops.command import form_of, parse, refusal
 from mio2trace.ops.driver_options import driver_line
-from mio2trace.ops.log.draft import Build
+from mio2trace.ops.log.draft import Draft
 from mio2trace.ops.log.entry import stated
 from mio2trace.ops.log.level_lines import LevelLines
 from mio2trace.ops.log.plans import run_buffers, run_tensors
@@ -83,29 +83,29 @@ class Assembly:
     def _entry(self, entry: Entry) -> None:
         call, state = entry.call, self._state
         if call.nested:
-            build = state.current.get(entry.thread)
-            if build is not None:
-                self._nested(build, entry)
+            draft = state.current.get(entry.thread)
+            if draft is not None:
+                self._nested(draft, entry)
             return
         op = OPS.get(call.api)
         if op is not None:
-            known = stated(call)
-            build = self._open(entry, op.primitive, op.phase, known.problem)
-            if known.problem is not None and known.problem.plan_kernel is not None:
-                build.problem, build.arguments, doubts = state.plans.execute(entry, known.problem)
-                build.doubts += doubts
-            if known.tensor is not None:
-                dtype, ambiguous = state.types.find(known.tensor)
-                build.type(dtype, "descriptor")
+            facts = stated(call)
+            draft = self._open(entry, op.primitive, op.phase, facts.problem)
+            if facts.problem is not None and facts.problem.plan_kernel is not None:
+                draft.problem, draft.arguments, doubts = state.plans.execute(entry, facts.problem)
+                draft.doubts += doubts
+            if facts.tensor is not None:
+                dtype, ambiguous = state.types.find(facts.tensor)
+                draft.type(dtype, "descriptor")
                 if ambiguous:
-                    build.doubts.append("tensors of this shape had several data types: the last one is taken")
+                    draft.doubts.append("tensors of this shape had several data types: the last one is taken")
         elif call.api in FIND_2:
             find = call.api == "miopenFindSolutions"
             conv = state.problems.find(entry) if find else state.problems.run(entry)
             names = " ".join(run_tensors(entry))
             primitive = next((kind for part, kind in FIND_2_TENSORS if part in names), "find2")
-            build = self._open(entry, "conv" if conv else primitive, "find" if find else "run", conv)
-            build.arguments = run_buffers(entry)
+            draft = self._open(entry, "conv" if conv else primitive, "find" if find else "run", conv)
+            draft.arguments = run_buffers(entry)
         else:
             self._reference(entry)
 
@@ -123,34 +123,34 @@ class Assembly:
         elif api.startswith("miopenCreate") or api == "miopenCompileFusionPlan":
             state.plans.add(entry)
 
-    def _nested(self, build: Build, entry: Entry) -> None:
+    def _nested(self, draft: Draft, entry: Entry) -> None:
         """An internal entry: its one literal names the GEMM path or one GEMM call's library (miopen-log.md 3.4)."""
-        build.end_line = entry.end_line
+        draft.end_line = entry.end_line
         params = entry.params
         literal = params[0][0].strip('"') if params else entry.api
-        build.nested.append(literal)
-        if entry.api.startswith("CallGemm") and build.gemms and not build.gemms[-1].library:
-            build.gemms[-1] = msgspec.structs.replace(build.gemms[-1], library=literal)
+        draft.nested.append(literal)
+        if entry.api.startswith("CallGemm") and draft.gemms and not draft.gemms[-1].library:
+            draft.gemms[-1] = msgspec.structs.replace(draft.gemms[-1], library=literal)
 
-    def _open(self, entry: Entry, primitive: str, phase: Phase, problem: Problem | None) -> Build:
-        known = stated(entry.call)
-        build = self._state.start(Build(entry, entry.api, primitive, phase, problem))
-        build.entry = entry
-        build.parameters = known.parameters
-        build.end_line = entry.end_line
+    def _open(self, entry: Entry, primitive: str, phase: Phase, problem: Problem | None) -> Draft:
+        facts = stated(entry.call)
+        draft = self._state.start(Draft(entry, entry.api, primitive, phase, problem))
+        draft.entry = entry
+        draft.parameters = facts.parameters
+        draft.end_line = entry.end_line
         if problem is None:
-            build.doubts.append("the entry does not hold the problem" if entry.complete else "entry cut off")
+            draft.doubts.append("the entry does not hold the problem" if entry.complete else "entry cut off")
         elif not entry.complete:
-            build.doubts.append("entry cut off")
-        number = known.algorithm
+            draft.doubts.append("entry cut off")
+        number = facts.algorithm
         if number is not None and primitive in ("conv", "fusion") and 0 <= number < len(values.ALGORITHMS):
-            build.algorithm = values.ALGORITHMS[number]
-        build.workspace = known.workspace
-        if known.solution is not None:
-            build.solver = solver_name(known.solution)
+            draft.algorithm = values.ALGORITHMS[number]
+        draft.workspace = facts.workspace
+        if facts.solution is not None:
+            draft.solver = solver_name(facts.solution)
             if problem is not None:
-                build.problem = self._state.once(_immediate, problem)
-        return build
+                draft.problem = self._state.once(_immediate, problem)
+        return draft
 
     # Commands
 
@@ -159,27 +159,27 @@ class Assembly:
         problem = parse(command.text, command.tag)
         if not command.tag and not self._bare:
             state.template = problem
-            state.told += 1
+            state.statements += 1
             return
-        build = state.current.get(command.thread)
-        if build is not None and build.entry is not None and build.command is None and belongs(build, command, problem):
-            build.command = command
-            build.end_line = command.line
-            build.problem = state.once(merged, build.problem, problem)
+        draft = state.current.get(command.thread)
+        if draft is not None and draft.entry is not None and draft.command is None and belongs(draft, command, problem):
+            draft.command = command
+            draft.end_line = command.line
+            draft.problem = state.once(merged, draft.problem, problem)
         else:
             primitive = problem.primitive if problem is not None else primitive_of(command.text)
-            build = state.start(Build(command, command.tag, primitive, self._phase(command, problem), problem))
-            build.command = command
+            draft = state.start(Draft(command, command.tag, primitive, self._phase(command, problem), problem))
+            draft.command = command
             if problem is None:
-                build.doubts.append(
+                draft.doubts.append(
                     "the command is no plain one: taken as text"
                     if refusal(command.text)
                     else "the command is cut off or of an unknown kind"
                 )
         if problem is not None:
-            build.type(problem.dtype, "command")
+            draft.type(problem.dtype, "command")
             if problem.solver_number:
-                build.solver = solver_name(problem.solver_number) or build.solver
+                draft.solver = solver_name(problem.solver_number) or draft.solver
 
     def _phase(self, command: Command, problem: Problem | None) -> Phase:
         """Of a command without an entry (miopen-log.md 7.1): up to ROCm 5.3 the search of weights prints one, too."""

@@ -19,7 +19,7 @@ from mio2trace.ops.solvers import family
 _TYPE_IN_KERNEL = ((re.compile(r"(?i)bf16|bfp16|_bfloat"), "bfloat16"), (re.compile(r"(?i)fp16|_HHS_|_half"), "half"))
 
 
-class Build:
+class Draft:
     """An operation under way."""
 
     __slots__ = (
@@ -99,9 +99,9 @@ def _meaning(problem: Problem) -> _Meaning:
     return _Meaning(problem.gemm(), problem.flop(), problem.bytes_min(), command, reason, problem.check())
 
 
-def _nothing_told(build: Build) -> str:
+def _nothing_told(draft: Draft) -> str:
     """Why an operation without a problem has no command."""
-    reason = "" if build.command is None else refusal(build.command.text)
+    reason = "" if draft.command is None else refusal(draft.command.text)
     return f"no plain driver command: {reason}" if reason else "the log does not tell"
 
 
@@ -113,36 +113,36 @@ def _typed(problem: Problem, dtype: str | None) -> Problem:
 _NOTHING = DirectionOnly()
 
 
-def shared(build: Build, source: int) -> Operation:
-    """What ``build`` has become but for its place and its buffers: calls that differ in no more are one object."""
-    if build.dtype is None:
-        for launch in build.launches:
+def shared(draft: Draft, source: int) -> Operation:
+    """What ``draft`` has become but for its place and its buffers: calls that differ in no more are one object."""
+    if draft.dtype is None:
+        for launch in draft.launches:
             for pattern, dtype in _TYPE_IN_KERNEL:
                 if pattern.search(launch.name):
-                    build.type(dtype, "kernel name")
-    problem = build.problem
-    if problem is not None and build.dtype != problem.dtype:
-        problem = _typed(problem, build.dtype)
-    meaning = _meaning(problem) if problem is not None else _Meaning(None, None, None, None, _nothing_told(build), "")
-    doubts = [*build.doubts, meaning.doubt] if meaning.doubt else build.doubts
-    if meaning.command is not None and build.dtype is None:
+                    draft.type(dtype, "kernel name")
+    problem = draft.problem
+    if problem is not None and draft.dtype != problem.dtype:
+        problem = _typed(problem, draft.dtype)
+    meaning = _meaning(problem) if problem is not None else _Meaning(None, None, None, None, _nothing_told(draft), "")
+    doubts = [*draft.doubts, meaning.doubt] if meaning.doubt else draft.doubts
+    if meaning.command is not None and draft.dtype is None:
         doubts = [*doubts, "the data type is not known: the command assumes float"]
-    algorithm = build.algorithm
-    if algorithm is None and build.solver is not None:
-        algorithm = family(build.solver)
-    elif build.solver is not None and family(build.solver) == "Naive":
+    algorithm = draft.algorithm
+    if algorithm is None and draft.solver is not None:
+        algorithm = family(draft.solver)
+    elif draft.solver is not None and family(draft.solver) == "Naive":
         algorithm = "Naive"
     stated = problem if problem is not None else _NOTHING
     geometry = stated.geometry
     return Operation(
-        index=build.index,
+        index=draft.index,
         source=source,
-        line=build.line,
-        end_line=build.end_line,
-        api=build.api,
-        primitive=build.primitive,
+        line=draft.line,
+        end_line=draft.end_line,
+        api=draft.api,
+        primitive=draft.primitive,
         direction=stated.direction,
-        phase=build.phase,
+        phase=draft.phase,
         input=stated.input,
         weights=stated.weights,
         output=stated.output,
@@ -153,37 +153,37 @@ def shared(build: Build, source: int) -> Operation:
         mode=stated.variant,
         window=geometry.window,
         layout=stated.memory_layout,
-        dtype=build.dtype,
-        dtype_by=build.dtype_by,
+        dtype=draft.dtype,
+        dtype_by=draft.dtype_by,
         algorithm=algorithm,
-        solver=build.solver,
-        workspace_bytes=build.workspace,
+        solver=draft.solver,
+        workspace_bytes=draft.workspace,
         gemm=meaning.gemm,
         flop=meaning.flop,
         bytes_min=meaning.bytes_min,
         command=meaning.command,
         command_reason=meaning.reason,
-        logged_command=build.command.text if build.command is not None else "",
-        thread=build.thread,
+        logged_command=draft.command.text if draft.command is not None else "",
+        thread=draft.thread,
         doubts=tuple(doubts),
         problem=problem if stated.is_shaped else None,
     )
 
 
-def placed(operation: Operation, build: Build) -> Operation:
-    """``build``'s own operation, of the one that it has in common with its like."""
+def placed(operation: Operation, draft: Draft) -> Operation:
+    """``draft``'s own operation, of the one that it has in common with its like."""
     return msgspec.structs.replace(
         operation,
-        index=build.index,
-        line=build.line,
-        end_line=build.end_line,
-        command_line=build.command.line if build.command is not None else 0,
-        parameters=build.parameters,
-        addresses=build.entry.addresses if build.entry is not None else b"",
-        arguments=build.arguments,
-        launches=tuple(build.launches),
-        gemms=tuple(build.gemms),
-        nested=tuple(build.nested),
-        stamp=build.stamp,
-        elapsed_ns=build.elapsed_ns,
+        index=draft.index,
+        line=draft.line,
+        end_line=draft.end_line,
+        command_line=draft.command.line if draft.command is not None else 0,
+        parameters=draft.parameters,
+        addresses=draft.entry.addresses if draft.entry is not None else b"",
+        arguments=draft.arguments,
+        launches=tuple(draft.launches),
+        gemms=tuple(draft.gemms),
+        nested=tuple(draft.nested),
+        stamp=draft.stamp,
+        elapsed_ns=draft.elapsed_ns,
     )

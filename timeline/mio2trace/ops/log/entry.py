@@ -50,8 +50,8 @@ def _stated(api: str, template: bytes) -> Stated:
     names = [name for name, value in pairs if value == "0x1" or value.startswith("stream: 0x1, device_id")]
     picked = tuple(_is_buffer(name) for name in names)
     return Stated(
-        op.build(params, op) if op is not None else None,
-        next((found for found in (values.tensor(params.get(name, "")) for name in _TYPED) if found), None),
+        op.read(params, op) if op is not None else None,
+        next((tensor for tensor in (values.tensor(params.get(name, "")) for name in _TYPED) if tensor), None),
         values.number(params.get("algo")),
         values.number(next((params[name] for name in _SIZES if name in params), None)),
         values.number(params.get("solution_id")),

@@ -46,7 +46,7 @@ class _Plan(msgspec.Struct):
 
     def same(self, other: _Plan) -> bool:
         """Whether two plans do the same."""
-        mine, theirs = ((one.input, one.parts, one.conv, one.bn_mode, one.activation) for one in (self, other))
+        mine, theirs = ((plan.input, plan.parts, plan.conv, plan.bn_mode, plan.activation) for plan in (self, other))
         return mine == theirs
 
 

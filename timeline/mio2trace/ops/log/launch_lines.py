@@ -16,10 +16,10 @@ _GEMM_FIELD = re.compile(r"(?<!\w)(\w++) (-?[\w.+]++)")
 
 def launch(message: Message) -> Launch | None:
     """``kernel_name = K, ..., global_work_dim = { x, y, z }, local_work_dim = { a, b, c }``."""
-    found = _LAUNCH.match(message.text)
-    if found is None:
+    printed = _LAUNCH.match(message.text)
+    if printed is None:
         return None
-    return Launch(line=message.line, name=found[1].strip(), gws=_size3(found[2]), lws=_size3(found[3]))
+    return Launch(line=message.line, name=printed[1].strip(), gws=_size3(printed[2]), lws=_size3(printed[3]))
 
 
 def _size3(text: str | None) -> tuple[int, int, int] | None:
@@ -50,6 +50,6 @@ def gemm_call(message: Message) -> GemmCall | None:
     )
 
 
-def same_size(one: GemmCall, other: GemmCall) -> bool:
+def same_size(first: GemmCall, other: GemmCall) -> bool:
     """Whether two calls multiply matrices of the same sizes."""
-    return (one.m, one.n, one.k, one.batch) == (other.m, other.n, other.k, other.batch)
+    return (first.m, first.n, first.k, first.batch) == (other.m, other.n, other.k, other.batch)

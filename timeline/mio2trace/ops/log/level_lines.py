@@ -14,7 +14,7 @@ from mio2trace.model.miopen import Message, OperationDirection
 from mio2trace.ops import values
 from mio2trace.ops.command import parse
 from mio2trace.ops.families.conv import ConvProblem
-from mio2trace.ops.log.draft import Build
+from mio2trace.ops.log.draft import Draft
 from mio2trace.ops.log.keys import find_db_key, network_config
 from mio2trace.ops.log.launch_lines import gemm_call, launch, same_size
 from mio2trace.ops.log.state import State
@@ -72,216 +72,216 @@ class LevelLines:
         if read is not None:
             read(self, message, self._state.current.get(message.thread))
 
-    def _launch(self, message: Message, build: Build | None) -> None:
+    def _launch(self, message: Message, draft: Draft | None) -> None:
         printed = launch(message)
-        if build is not None and printed is not None:
-            build.launches.append(printed)
-            build.end_line = message.line
+        if draft is not None and printed is not None:
+            draft.launches.append(printed)
+            draft.end_line = message.line
 
-    def _gemm(self, message: Message, build: Build | None) -> None:
+    def _gemm(self, message: Message, draft: Draft | None) -> None:
         call = gemm_call(message)
-        if build is None or call is None:
+        if draft is None or call is None:
             return
-        last = build.gemms[-1] if build.gemms else None
+        last = draft.gemms[-1] if draft.gemms else None
         if last is not None and call.sequential and not last.library and not last.sequential and same_size(last, call):
-            build.gemms.pop()  # a strided batched call hands over to the sequential one: both print
-        build.gemms.append(call)
-        build.end_line = message.line
+            draft.gemms.pop()  # a strided batched call hands over to the sequential one: both print
+        draft.gemms.append(call)
+        draft.end_line = message.line
 
-    def _gemm_library(self, message: Message, build: Build | None) -> None:
-        if build is not None and build.gemms:
-            build.gemms[-1] = msgspec.structs.replace(build.gemms[-1], library=message.text.strip())
-            build.end_line = message.line
+    def _gemm_library(self, message: Message, draft: Draft | None) -> None:
+        if draft is not None and draft.gemms:
+            draft.gemms[-1] = msgspec.structs.replace(draft.gemms[-1], library=message.text.strip())
+            draft.end_line = message.line
 
-    def _kernel_key(self, message: Message, build: Build | None) -> None:
+    def _kernel_key(self, message: Message, draft: Draft | None) -> None:
         key = _KERNEL_KEY.search(message.text)
-        if key and build is not None:
-            self._shape(build, network_config(key[1], build.direction))
+        if key and draft is not None:
+            self._shape(draft, network_config(key[1], draft.direction))
 
-    def _driver(self, message: Message, build: Build | None) -> None:
+    def _driver(self, message: Message, draft: Draft | None) -> None:
         solution = _DRIVER_SOLUTION.search(message.text)
-        if solution and build is not None and build.direction == _DRIVER[solution[1]] and build.solver is None:
-            build.solver = solution[2]
-            build.end_line = message.line
+        if solution and draft is not None and draft.direction == _DRIVER[solution[1]] and draft.solver is None:
+            draft.solver = solution[2]
+            draft.end_line = message.line
 
-    def _error(self, message: Message, build: Build | None) -> None:
-        if message.level == "Error" and build is not None and not build.doubts:
-            build.doubts.append(f"an error was logged after this call (line {message.line})")
+    def _error(self, message: Message, draft: Draft | None) -> None:
+        if message.level == "Error" and draft is not None and not draft.doubts:
+            draft.doubts.append(f"an error was logged after this call (line {message.line})")
 
-    def _performance(self, message: Message, build: Build | None) -> None:
+    def _performance(self, message: Message, draft: Draft | None) -> None:
         """A JSON record (miopen-log.md 9.3) of an execution: it names the solver of the call that has none yet."""
-        if build is None or build.primitive != "conv" or build.phase != "run" or build.solver is not None:
+        if draft is None or draft.primitive != "conv" or draft.phase != "run" or draft.solver is not None:
             return
         executed = _PHASE.search(message.text)
-        told = _PERFORMANCE.search(message.text)
-        if told is None or (executed is not None and executed[1] != "execution"):
+        solution = _PERFORMANCE.search(message.text)
+        if solution is None or (executed is not None and executed[1] != "execution"):
             return
         direction = _JSON_DIRECTION.search(message.text)
-        if direction is None or build.direction == _DRIVER.get(direction[1].title().replace("-", " ")):
-            build.solver = told[1]
-            build.end_line = message.line
+        if direction is None or draft.direction == _DRIVER.get(direction[1].title().replace("-", " ")):
+            draft.solver = solution[1]
+            draft.end_line = message.line
 
-    def _level_build(self, message: Message, phase: Phase, direction: OperationDirection) -> Build:
+    def _level_draft(self, message: Message, phase: Phase, direction: OperationDirection) -> Draft:
         template = self._state.template
         problem: Problem = DirectionOnly(direction=direction)
         if template is not None and template.primitive == "conv":
             problem = msgspec.structs.replace(template, direction=direction)
-        build = self._state.start(Build(message, message.function, "conv", phase, problem))
-        build.type(problem.dtype, "command")
-        return build
+        draft = self._state.start(Draft(message, message.function, "conv", phase, problem))
+        draft.type(problem.dtype, "command")
+        return draft
 
-    def _search(self, message: Message, build: Build | None) -> None:
+    def _search(self, message: Message, draft: Draft | None) -> None:
         direction = _SEARCHED.get(message.function)
         if direction is None:
             return
         mine = (
-            build is not None and build.phase == "find" and build.primitive == "conv" and build.runs(direction)
-            and not build.chosen and not (build.searched and "requestAlgoCount" in message.text)
+            draft is not None and draft.phase == "find" and draft.primitive == "conv" and draft.runs(direction)
+            and not draft.chosen and not (draft.searched and "requestAlgoCount" in message.text)
         )  # fmt: skip
-        if build is None or not mine:
-            build = self._level_build(message, "find", direction)
-        build.searched = True
-        build.end_line = message.line
+        if draft is None or not mine:
+            draft = self._level_draft(message, "find", direction)
+        draft.searched = True
+        draft.end_line = message.line
         workspace = dict(_ASSIGNED.findall(message.text)).get("workspace")
-        if workspace is not None and build.workspace is None:
-            build.workspace = int(workspace)
+        if workspace is not None and draft.workspace is None:
+            draft.workspace = int(workspace)
 
-    def _shape(self, build: Build, problem: ConvProblem | None) -> None:
+    def _shape(self, draft: Draft, problem: ConvProblem | None) -> None:
         """What a key says about a convolution: its problem when nothing else told it, else its type."""
-        if problem is None or build.primitive != "conv":
+        if problem is None or draft.primitive != "conv":
             return
-        stated = build.problem
+        stated = draft.problem
         if stated is None:
             return
         if not stated.is_shaped and stated.direction == problem.direction:
-            stated = build.problem = problem
+            stated = draft.problem = problem
         if stated.runs_other_gradient or (stated.input, stated.weights) == (problem.x, problem.w):
-            build.type(problem.dtype, "key")
+            draft.type(problem.dtype, "key")
 
-    def _registered(self, message: Message, build: Build | None) -> None:
+    def _registered(self, message: Message, draft: Draft | None) -> None:
         """Which solver is the best, with the shapes of the search under way."""
         solver = _REGISTERED.search(message.text)
         if solver:
             self._state.register(solver[2], solver[3], solver[1])
-        if build is not None and _is_searching(build):
-            build.end_line = message.line
-            self._shape(build, network_config(solver[3] if solver else "", build.direction))
+        if draft is not None and _is_searching(draft):
+            draft.end_line = message.line
+            self._shape(draft, network_config(solver[3] if solver else "", draft.direction))
 
-    def _invoker_registered(self, message: Message, build: Build | None) -> None:
-        if build is not None and _is_searching(build):
-            build.end_line = message.line
+    def _invoker_registered(self, message: Message, draft: Draft | None) -> None:
+        if draft is not None and _is_searching(draft):
+            draft.end_line = message.line
             config = _INVOKER_REGISTERED.search(message.text)
-            self._shape(build, network_config(config[1] if config else "", build.direction))
+            self._shape(draft, network_config(config[1] if config else "", draft.direction))
 
-    def _key(self, message: Message, build: Build | None) -> None:
+    def _key(self, message: Message, draft: Draft | None) -> None:
         """A find-db key: that of the search under way, or of one whose beginning is not in the log."""
         key = _KEY.search(message.text)
-        if build is not None and _is_searching(build):
-            build.end_line = message.line
+        if draft is not None and _is_searching(draft):
+            draft.end_line = message.line
             if key:
-                self._shape(build, find_db_key(key[1] or key[2]))
+                self._shape(draft, find_db_key(key[1] or key[2]))
         elif message.kind == "find-db insert" and key:
             self._state.inserted[message.thread] = key[2] or ""
-            self._state.told += 1
+            self._state.statements += 1
 
-    def _choice(self, message: Message, build: Build | None) -> None:
+    def _choice(self, message: Message, draft: Draft | None) -> None:
         chosen = _CHOSEN_TEXT.search(message.text)
         if chosen is None or chosen[1] not in _CHOSEN:
             return
         direction = _CHOSEN[chosen[1]]
-        if build is None or not _is_searching(build) or not build.runs(direction):
-            build = self._level_build(message, "find", direction)
-            self._shape(build, find_db_key(self._state.inserted.pop(message.thread, "")))
-            self._state.told += 1
-        build.chosen = True
-        build.solver = chosen[2]
-        build.algorithm = family(chosen[2]) or build.algorithm
-        build.workspace = int(chosen[3])
-        build.end_line = message.line
-        self._state.choose(build.problem, chosen[2])
+        if draft is None or not _is_searching(draft) or not draft.runs(direction):
+            draft = self._level_draft(message, "find", direction)
+            self._shape(draft, find_db_key(self._state.inserted.pop(message.thread, "")))
+            self._state.statements += 1
+        draft.chosen = True
+        draft.solver = chosen[2]
+        draft.algorithm = family(chosen[2]) or draft.algorithm
+        draft.workspace = int(chosen[3])
+        draft.end_line = message.line
+        self._state.choose(draft.problem, chosen[2])
 
-    def _execution(self, message: Message, build: Build | None) -> None:
+    def _execution(self, message: Message, draft: Draft | None) -> None:
         direction = _EXECUTED.get(message.function)
         if direction is None:
             return
         mine = (
-            build is not None and build.phase == "run" and build.primitive in ("conv", "fusion") and not build.executed
-            and build.runs(direction)
+            draft is not None and draft.phase == "run" and draft.primitive in ("conv", "fusion") and not draft.executed
+            and draft.runs(direction)
         )  # fmt: skip
-        if build is None or not mine:
-            build = self._level_build(message, "run", direction)
-        build.executed = True
-        build.end_line = message.line
+        if draft is None or not mine:
+            draft = self._level_draft(message, "run", direction)
+        draft.executed = True
+        draft.end_line = message.line
         numbers = dict(_ASSIGNED.findall(message.text))
         if "algo" in numbers and 0 <= int(numbers["algo"]) < len(values.ALGORITHMS):
-            build.algorithm = values.ALGORITHMS[int(numbers["algo"])]
+            draft.algorithm = values.ALGORITHMS[int(numbers["algo"])]
         if "workspace" in numbers:
-            build.workspace = int(numbers["workspace"])
-        if build.solver is None:
-            solver = self._state.chosen(build.problem)
-            known = {"Naive": "Direct"}.get(family(solver) or "", family(solver)) if solver else None
-            if known is not None and known == build.algorithm:
-                build.solver = solver
-        found = _SOLVER_ID.search(message.text)
-        if found:
-            build.solver = (
-                solver_name(int(found[1]))
-                if found[1].isascii() and found[1].isdecimal() and len(found[1]) < 6
-                else found[1]
+            draft.workspace = int(numbers["workspace"])
+        if draft.solver is None:
+            solver = self._state.chosen(draft.problem)
+            algorithm = {"Naive": "Direct"}.get(family(solver) or "", family(solver)) if solver else None
+            if algorithm is not None and algorithm == draft.algorithm:
+                draft.solver = solver
+        solver_id = _SOLVER_ID.search(message.text)
+        if solver_id:
+            draft.solver = (
+                solver_name(int(solver_id[1]))
+                if solver_id[1].isascii() and solver_id[1].isdecimal() and len(solver_id[1]) < 6
+                else solver_id[1]
             ) or None
 
-    def _invoker(self, message: Message, build: Build | None) -> None:
-        found = _INVOKER.search(message.text)
-        if found is None:
+    def _invoker(self, message: Message, draft: Draft | None) -> None:
+        invoker = _INVOKER.search(message.text)
+        if invoker is None:
             return
-        config, what, name = found.groups()
+        config, what, name = invoker.groups()
         if what == "algorithm" and not name.startswith("miopenConvolution"):
             row = next((row for row in INVOKED if name.startswith(row[0])), None)
             if row is None:
                 return
             _, primitive, direction = row
-            if not self._entries and (build is None or build.primitive != primitive or build.executed):
+            if not self._entries and (draft is None or draft.primitive != primitive or draft.executed):
                 problem = DirectionOnly(direction=direction)
-                build = self._state.start(Build(message, message.function, primitive, "run", problem))
-            if build is not None and build.primitive == primitive:
-                build.executed = True
-                build.end_line = message.line
+                draft = self._state.start(Draft(message, message.function, primitive, "run", problem))
+            if draft is not None and draft.primitive == primitive:
+                draft.executed = True
+                draft.end_line = message.line
             return
-        if build is None or build.primitive not in ("conv", "fusion"):
+        if draft is None or draft.primitive not in ("conv", "fusion"):
             return
-        build.end_line = message.line
-        self._shape(build, network_config(config, build.direction))
-        if build.phase == "run" and build.solver is None:
-            build.solver = name if what == "solver" else self._state.registered(name, config)
+        draft.end_line = message.line
+        self._shape(draft, network_config(config, draft.direction))
+        if draft.phase == "run" and draft.solver is None:
+            draft.solver = name if what == "solver" else self._state.registered(name, config)
 
-    def _summary(self, message: Message, build: Build | None) -> None:
-        found = _SUMMARY.search(message.text)
-        if found is None:
+    def _summary(self, message: Message, draft: Draft | None) -> None:
+        summary = _SUMMARY.search(message.text)
+        if summary is None:
             return
-        problem = parse(found[1])
+        problem = parse(summary[1])
         mine = (
-            build is not None and build.phase == "run" and build.primitive in ("conv", "fusion")
-            and not build.summarised and problem is not None and problem.direction is not None
-            and build.runs(problem.direction)
-            and (build.problem is None or problem.fits(build.problem))
+            draft is not None and draft.phase == "run" and draft.primitive in ("conv", "fusion")
+            and not draft.summarised and problem is not None and problem.direction is not None
+            and draft.runs(problem.direction)
+            and (draft.problem is None or problem.fits(draft.problem))
         )  # fmt: skip
-        if build is None or not mine:
-            build = self._state.start(Build(message, message.function, "conv", "run", problem))
-        elif build.problem is None or not build.problem.is_shaped:
-            build.problem = problem
-        build.summarised = True
-        build.end_line = message.line
+        if draft is None or not mine:
+            draft = self._state.start(Draft(message, message.function, "conv", "run", problem))
+        elif draft.problem is None or not draft.problem.is_shaped:
+            draft.problem = problem
+        draft.summarised = True
+        draft.end_line = message.line
         if problem is not None:
-            build.type(problem.dtype, "command")
-        if found[2] and found[2] != "N/A":
-            build.solver = found[2]
+            draft.type(problem.dtype, "command")
+        if summary[2] and summary[2] != "N/A":
+            draft.solver = summary[2]
 
 
-def _is_searching(build: Build) -> bool:
-    return build.phase == "find" and not build.chosen
+def _is_searching(draft: Draft) -> bool:
+    return draft.phase == "find" and not draft.chosen
 
 
-_KINDS: Mapping[str, Callable[[LevelLines, Message, Build | None], None]] = {
+_KINDS: Mapping[str, Callable[[LevelLines, Message, Draft | None], None]] = {
     "launch": LevelLines._launch,
     "gemm": LevelLines._gemm,
     "gemm library": LevelLines._gemm_library,

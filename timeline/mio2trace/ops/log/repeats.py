@@ -22,11 +22,11 @@ _LONGEST = 200  # records of a call that are compared
 _NODES = 1 << 16
 
 
-class _Known(msgspec.Struct):
+class _Outcome(msgspec.Struct):
     """A call as worked out. ``end``: the record whose line is the last one of the call, and the lines after that.
 
-    Records are counted from the entry; ``command`` is 0 for a call without. ``told`` and ``types`` are the state's
-    counters that it holds for, ``dtype`` what the latter told.
+    Records are counted from the entry; ``command`` is 0 for a call without. ``statements`` and ``types`` are the
+    state's counters that it holds for, ``dtype`` what the latter told.
     """
 
     operation: Operation
@@ -35,7 +35,7 @@ class _Known(msgspec.Struct):
     command: int
     launches: tuple[tuple[int, Launch], ...]
     gemms: tuple[tuple[int, GemmCall], ...]
-    told: int
+    statements: int
     types: int
     dtype: tuple[str | None, bool]
 
@@ -45,7 +45,7 @@ class _Node(msgspec.Struct):
 
     says: tuple[str, ...] = ()
     following: dict[int, _Node] = {}
-    known: _Known | None = None
+    outcome: _Outcome | None = None
 
 
 class Repeats:
@@ -75,41 +75,41 @@ class Repeats:
             assert isinstance(entry, Entry)
             thread = entry.call.thread
             node, end = self._follow(at, entry, last)
-            known = node.known if node is not None else None
-            if known is None or known.told != state.told:
+            outcome = node.outcome if node is not None else None
+            if outcome is None or outcome.statements != state.statements:
                 break
-            if known.types != state.types.version:
-                if known.tensor is not None and state.types.find(known.tensor) != known.dtype:
+            if outcome.types != state.types.version:
+                if outcome.tensor is not None and state.types.find(outcome.tensor) != outcome.dtype:
                     break
-                known.types = state.types.version
+                outcome.types = state.types.version
             if thread in state.current:
                 state.complete(thread)
-            place, more = known.end
+            place, more = outcome.end
             end_line = records[at + place].line
             operation = replace(
-                known.operation,
+                outcome.operation,
                 index=made,
                 line=entry.line,
                 end_line=end_line + more if more else end_line,
-                command_line=records[at + known.command].line if known.command else 0,
+                command_line=records[at + outcome.command].line if outcome.command else 0,
                 addresses=entry.addresses,
                 stamp=entry.stamp,
                 elapsed_ns=entry.elapsed_ns,
             )
-            if known.launches:
-                lines = [replace(x, line=records[at + place].line) for place, x in known.launches]
+            if outcome.launches:
+                lines = [replace(x, line=records[at + place].line) for place, x in outcome.launches]
                 operation = replace(operation, launches=tuple(lines))
-            if known.gemms:
-                calls = [replace(x, line=records[at + place].line) for place, x in known.gemms]
+            if outcome.gemms:
+                calls = [replace(x, line=records[at + place].line) for place, x in outcome.gemms]
                 operation = replace(operation, gemms=tuple(calls))
             done.append(operation)
             made += 1
             at = end
-        self._pending = (at, state.told)
+        self._pending = (at, state.statements)
         return at
 
     def _follow(self, at: int, entry: Entry, last: int) -> tuple[_Node | None, int]:
-        """What is known of an entry's call up to the next one of its thread, and where that is; None for neither."""
+        """What is outcome of an entry's call up to the next one of its thread, and where that is; None for neither."""
         records, starts, end = self._records, self._starts, at
         call = entry.call
         thread = call.thread
@@ -148,16 +148,16 @@ class Repeats:
         pending, self._pending = self._pending, None
         if pending is None:
             return
-        state, (at, told) = self._state, pending
+        state, (at, statements) = self._state, pending
         group = self._records[at:until]
         entry, following = group[0], self._records[until]
         if len(group) > _LONGEST or not isinstance(entry, Entry) or not isinstance(following, Entry):
             return
         op = OPS.get(entry.call.api)
-        if op is None or op.api == "miopenExecuteFusionPlan" or told != state.told or self._nodes > _NODES:
+        if op is None or op.api == "miopenExecuteFusionPlan" or statements != state.statements or self._nodes > _NODES:
             return
-        build = state.current.get(entry.thread)
-        if build is None or build.entry is not entry or build.index != len(state.done) - 1:
+        draft = state.current.get(entry.thread)
+        if draft is None or draft.entry is not entry or draft.index != len(state.done) - 1:
             return
         for record in (*group, following):
             if record.thread != entry.thread or (isinstance(record, Message) and record.kind == "error"):
@@ -169,14 +169,14 @@ class Repeats:
         places = {record.line: place for place, record in reversed(list(enumerate(group)))}
         last = max(place for place, record in enumerate(group) if record.line <= operation.end_line)
         tensor = stated(entry.call).tensor
-        self._node(group).known = _Known(
+        self._node(group).outcome = _Outcome(
             operation,
             tensor,
             (last, operation.end_line - group[last].line),
             places.get(operation.command_line, 0),
-            tuple((places[one.line], one) for one in operation.launches),
-            tuple((places[one.line], one) for one in operation.gemms),
-            told,
+            tuple((places[launch.line], launch) for launch in operation.launches),
+            tuple((places[gemm.line], gemm) for gemm in operation.gemms),
+            statements,
             state.types.version,
             state.types.find(tensor) if tensor is not None else (None, False),
         )
@@ -187,11 +187,11 @@ class Repeats:
         node = self._roots.setdefault(id(first.call), _Node())
         for record in group[1:]:
             key, says = (id(record.call), ()) if isinstance(record, Entry) else (id(record.text), _says(record))
-            found = node.following.get(key)
-            if found is None or found.says != says:
-                found = node.following[key] = _Node(says)
+            child = node.following.get(key)
+            if child is None or child.says != says:
+                child = node.following[key] = _Node(says)
                 self._nodes += 1
-            node = found
+            node = child
         return node
 
 

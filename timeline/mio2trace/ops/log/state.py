@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from mio2trace.ops.log.draft import Build, placed, shared
+from mio2trace.ops.log.draft import Draft, placed, shared
 from mio2trace.ops.log.fusion_plans import FusionPlans
 from mio2trace.ops.log.plans import DescriptorTypes, Find2Problems
 from mio2trace.ops.operation import Operation
@@ -17,16 +17,16 @@ _KEPT = 1 << 14  # results of each kind
 
 
 class State:
-    """Records add to it in log order. ``told`` changes whenever something was said that later operations may use."""
+    """Records add to it in log order. ``statements`` counts what was said that later operations may use."""
 
     def __init__(self, source: int) -> None:
         self.source = source
-        self.done: list[Operation | Build] = []
-        self.current: dict[int | None, Build] = {}
+        self.done: list[Operation | Draft] = []
+        self.current: dict[int | None, Draft] = {}
         self.types = DescriptorTypes()
         self.plans = FusionPlans()
         self.problems = Find2Problems()
-        self.told = 0
+        self.statements = 0
         self.template: Problem | None = None
         """That of the driver's own first line, which the log's level lines are about."""
         self.inserted: dict[int | None, str] = {}
@@ -38,15 +38,15 @@ class State:
 
     def result(self) -> tuple[Operation, ...]:
         """Every operation; the state is used up."""
-        return tuple([one if isinstance(one, Operation) else self._finish(one) for one in self.done])
+        return tuple([made if isinstance(made, Operation) else self._finish(made) for made in self.done])
 
-    def start(self, build: Build) -> Build:
+    def start(self, draft: Draft) -> Draft:
         """The thread's operation from here on; the one before it is complete."""
-        self.complete(build.thread)
-        build.index = len(self.done)
-        self.done.append(build)
-        self.current[build.thread] = build
-        return build
+        self.complete(draft.thread)
+        draft.index = len(self.done)
+        self.done.append(draft)
+        self.current[draft.thread] = draft
+        return draft
 
     def complete(self, thread: int | None) -> Operation | None:
         """No record belongs to the thread's operation any more: it is returned as it will be."""
@@ -56,32 +56,32 @@ class State:
         made = self.done[last.index] = self._finish(last)
         return made
 
-    def _finish(self, build: Build) -> Operation:
+    def _finish(self, draft: Draft) -> Operation:
         """What differs from an equal operation before is the place and the buffers."""
-        command = build.command
+        command = draft.command
         key = (
-            build.api, build.primitive, build.phase, id(build.problem), build.dtype, build.dtype_by, build.algorithm,
-            build.solver, build.workspace, build.thread, command.text if command is not None else None, *build.doubts,
+            draft.api, draft.primitive, draft.phase, id(draft.problem), draft.dtype, draft.dtype_by, draft.algorithm,
+            draft.solver, draft.workspace, draft.thread, command.text if command is not None else None, *draft.doubts,
         )  # fmt: skip
-        if build.dtype is None and build.launches:  # their names tell the type
-            return placed(shared(build, self.source), build)
+        if draft.dtype is None and draft.launches:  # their names tell the type
+            return placed(shared(draft, self.source), draft)
         alike = self._same.get(key)
         if alike is None:
             if len(self._same) > _KEPT:
                 self._same.clear()
             # the problem is kept: its identity stands for it
-            alike = self._same[key] = build.problem, shared(build, self.source)
-        return placed(alike[1], build)
+            alike = self._same[key] = draft.problem, shared(draft, self.source)
+        return placed(alike[1], draft)
 
     def once(self, make: Callable[..., Made], *of: object) -> Made:
         """``make(*of)``, remembered by the identity of ``of``: problems are shared, and dear to compare."""
         key = (make, *map(id, of))
-        found = self._once.get(key)
-        if found is None:
+        kept = self._once.get(key)
+        if kept is None:
             if len(self._once) > _KEPT:
                 self._once.clear()
-            found = self._once[key] = (of, make(*of))
-        made: Made = found[1]
+            kept = self._once[key] = (of, make(*of))
+        made: Made = kept[1]
         return made
 
     # What earlier records said
@@ -94,7 +94,7 @@ class State:
         """See `registered`."""
         if self._solvers.get((algorithm, config)) != solver:
             self._solvers[algorithm, config] = solver
-            self.told += 1
+            self.statements += 1
 
     def chosen(self, problem: Problem | None) -> str | None:
         """The best solver that a search found."""
@@ -106,7 +106,7 @@ class State:
         searched = None if problem is None else self.once(_searched, problem)
         if searched is not None and self._chosen.get(searched) != solver:
             self._chosen[searched] = solver
-            self.told += 1
+            self.statements += 1
 
 
 def _searched(problem: Problem) -> Problem | None:
