@@ -165,7 +165,7 @@ def test_mutations_change_structure_and_stay_readable() -> None:
     kept = [len(lines & set(mutations.mutated(LOG.encode(), chance).decode("utf-8", "replace").splitlines()))
             for _ in range(40)]  # fmt: skip
     assert sorted(kept)[20] > len(lines) // 2
-    message = b"\x0a\x03abc\x10\x05\x1a\x04\x08\x01\x10\x80\x01"
+    message = b"\x0a\x03abc\x10\x05\x1a\x05\x08\x01\x10\x80\x01"
     found = mutations.fields(message)
     assert found is not None
     assert mutations.packed(found) == message
