@@ -23,6 +23,7 @@ from random import Random
 from typing import NamedTuple
 
 import mio2trace
+from mio2trace.evidence import CORRELATION, EVIDENCE, RANGE, TIMER_MARKS
 from mio2trace.notes import InputError, OptionError
 
 from benchmarks import mutate_runs
@@ -30,17 +31,8 @@ from benchmarks.attribution_score import Score, consistency, score
 from benchmarks.mutate_runs import CannotError, Run, masked
 from benchmarks.score import ROOT, add, emit, load
 
-EVIDENCE = (
-    "position",
-    "buffers",
-    "launch line",
-    "boundary stamps",
-    "recurrence",
-    "name and sizes",
-    "durations",
-    "order",
-)
-"""The kinds of the contract that these runs can have."""
+KINDS = tuple(word for word in EVIDENCE if word not in (RANGE, CORRELATION, TIMER_MARKS))
+"""The kinds of evidence that these runs can have."""
 
 AS_RECORDED, MASKED = "as recorded", "masked"
 COMMANDS_ONLY = 0.95
@@ -110,7 +102,7 @@ def ways(without: tuple[str, ...], *, plain: bool, each: bool, mask: bool, robus
     if plain:
         yield Way(AS_RECORDED, without)
     if each:
-        yield from (Way(AS_RECORDED, (evidence,)) for evidence in EVIDENCE)
+        yield from (Way(AS_RECORDED, (evidence,)) for evidence in KINDS)
     if mask:
         for name in (MASKED, f"{MASKED}, removed"):
             yield Way(name, tuple(dict.fromkeys((*without, "buffers"))))

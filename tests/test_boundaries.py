@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mio2trace.align import NONE, align
-from mio2trace.align.layers.boundaries import LINE_NS, stamps_bound
+from mio2trace.align.layers.caffe.boundaries import LINE_NS, stamps_bound
 from mio2trace.conversion import convert
 from mio2trace.model.log import FrameworkLog
 from mio2trace.notes import InputError, Notes
@@ -55,7 +55,7 @@ def test_lines_printed_right_after_their_layers_bound_them(
         if sum(layer.printed_ns for layer in run.log.layers[1:]) <= LINE_NS * len(run.log.layers):
             assert not stamps_bound(run.log.layers)  # layers that took no time leave no room to see
             continue
-        found = align(run.profile, [run.log], Notes(), without=frozenset({"recurrence"})).placement
+        found = align(run.profile, [run.log], Notes(), without=frozenset({"recurrence"})).links
         for position, place in enumerate(run.places):
             number = found.run_of[position]
             if place is None or place[0] == 0:
@@ -63,7 +63,7 @@ def test_lines_printed_right_after_their_layers_bound_them(
                 continue
             held = found.runs[number]
             assert (found.passes[held.pass_].iteration, held.direction, held.layer) == place
-            assert found.by[position] == ("position" if interleaved else "boundary stamps")
+            assert found.layer_by[position] == ("position" if interleaved else "boundary stamps")
 
 
 @given(seeds, st.integers(1, 12), st.integers(1, 3), st.booleans())
@@ -203,10 +203,10 @@ def test_a_digest_of_real_boundaries_gives_what_the_log_gives() -> None:
     rng = Random(11)
     net = random_net(rng, 8, empty=0, longest_ns=9 * MS)
     run = make_run(rng, net, marks=False, boundary_lines=True)
-    by_log = align(run.profile, [run.log], Notes()).placement
-    by_digest = align(run.profile, [as_digest(run)], Notes()).placement
+    by_log = align(run.profile, [run.log], Notes()).links
+    by_digest = align(run.profile, [as_digest(run)], Notes()).links
     for position, place in enumerate(run.places):
         if place is not None and place[0] == 1:
-            assert by_log.by[position] == by_digest.by[position] == "boundary stamps"
+            assert by_log.layer_by[position] == by_digest.layer_by[position] == "boundary stamps"
             one, other = by_log.runs[by_log.run_of[position]], by_digest.runs[by_digest.run_of[position]]
             assert (one.layer, one.direction) == (other.layer, other.direction)

@@ -221,14 +221,14 @@ def test_a_run_across_midnight_is_placed_as_any_other(start: int, year: bool) ->
     clocks = Clocks(start_ns=start, zone_ns=0, year=year)
     net = random_net(rng, 12, longest_ns=8 * MS)
     run = make_run(rng, net, boundary_lines=True, marks=False, warm_up=False, clocks=clocks)
-    placement = align(run.profile, [run.log], Notes()).placement
+    links = align(run.profile, [run.log], Notes()).links
     in_iteration = [i for i, place in enumerate(run.places) if place is not None and place[0] == 1]
     assert len({stamp.day for layer in run.log.layers if (stamp := layer.stamp)}) == 2
     for i in in_iteration:
         place = run.places[i]
         assert place is not None
-        assert placement.by[i] == "boundary stamps"
-        assert placement.runs[placement.run_of[i]].layer == place[2]
+        assert links.layer_by[i] == "boundary stamps"
+        assert links.runs[links.run_of[i]].layer == place[2]
 
 
 def shifted(run: Run, by_ns: int) -> Run:
@@ -256,8 +256,8 @@ def test_files_of_different_runs_are_refused_in_one_line(minutes: int, marks: bo
     assert "\n" not in str(error.value)
     found = align(run.profile, [run.log], Notes(), by_order_alone=True)
     assert found.log_clock is None
-    assert set(found.placement.by) <= {"", "timer marks", "recurrence"}
-    assert ("timer marks" in found.placement.by) == marks
+    assert set(found.links.layer_by) <= {"", "timer marks", "recurrence"}
+    assert ("timer marks" in found.links.layer_by) == marks
 
 
 def test_a_quarter_of_an_hour_is_taken_for_a_zone() -> None:

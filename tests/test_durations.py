@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mio2trace.align import NONE, align
-from mio2trace.align.layers import durations
-from mio2trace.align.layers.placement import Placement
+from mio2trace.align.layers.caffe import durations
 from mio2trace.conversion import convert
 from mio2trace.model.profile import Activity
 from mio2trace.notes import Notes
@@ -27,16 +26,16 @@ seeds = st.integers(0, 2**32 - 1).map(Random)
 
 def outcome(run: Run, notes: Notes | None = None) -> Counter[str]:
     """How many enqueues of the iterations are right, wrong or not placed, and whether that was said to be sure."""
-    placement = align(run.profile, [run.log], notes or Notes()).placement
+    links = align(run.profile, [run.log], notes or Notes()).links
     counts: Counter[str] = Counter()
     for position, place in enumerate(run.places):
-        number = placement.run_of[position]
-        sure = "sure" if position not in placement.unsure else "unsure"
+        number = links.run_of[position]
+        sure = "sure" if position not in links.layer_unsure else "unsure"
         if number == NONE:
             counts["not placed"] += place is not None and place[0] > 0
             continue
-        held = placement.runs[number]
-        right = (placement.passes[held.pass_].iteration, held.direction, held.layer) == place
+        held = links.runs[number]
+        right = (links.passes[held.pass_].iteration, held.direction, held.layer) == place
         counts[f"{'right' if right else 'wrong'}, {sure}"] += 1
     return counts
 
@@ -123,8 +122,8 @@ def test_times_of_another_program_are_not_used_and_that_is_said() -> None:
     )
     log = msgspec.structs.replace(run.log, layers=layers)
     notes = Notes()
-    placement = align(run.profile, [log], notes).placement
-    assert "durations" not in placement.by
+    links = align(run.profile, [log], notes).links
+    assert "durations" not in links.layer_by
     assert any("do not fit the enqueues" in note.kind for note in notes.problems)
 
 
@@ -165,7 +164,7 @@ def folded(windows: list[list[str]]) -> tuple[durations._Columns | None, list[Ac
                 iteration=number + 1, start_ns=start, end_ns=start + MS, positions=range(first, len(enqueues))
             )
         )
-    return durations._fold(Placement(enqueues), spans), enqueues, spans
+    return durations._fold(enqueues, spans), enqueues, spans
 
 
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=6), min_size=1, max_size=6))

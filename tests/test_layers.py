@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from mio2trace.align import EVIDENCE, NONE, Alignment, LayerRun, Placement, align
+from mio2trace.align import NONE, Alignment, LayerRun, Links, align
+from mio2trace.evidence import EVIDENCE
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Activity
 from mio2trace.notes import InputError, Notes
@@ -23,27 +24,27 @@ USED = ("timer marks", "position", "boundary stamps", "recurrence", "durations")
 
 def wrong_and_sure(run: Run, found: Alignment) -> list[int]:
     """Positions whose layer, direction or iteration is not the true one and was not doubted."""
-    placement = found.placement
+    links = found.links
     wrong = []
     for position, place in enumerate(run.places):
-        number = placement.run_of[position]
-        if number != NONE and position not in placement.unsure:
-            held = placement.runs[number]
-            if (placement.passes[held.pass_].iteration, held.direction, held.layer) != place:
+        number = links.run_of[position]
+        if number != NONE and position not in links.layer_unsure:
+            held = links.runs[number]
+            if (links.passes[held.pass_].iteration, held.direction, held.layer) != place:
                 wrong.append(position)
     return wrong
 
 
 def consistent(run: Run, found: Alignment) -> None:
     """A link names its evidence, lies in its layer's pass, and every number is one that exists."""
-    placement = found.placement
-    assert len(placement.run_of) == len(placement.pass_of) == len(placement.by) == len(run.profile.activities)
-    for position, number in enumerate(placement.run_of):
-        assert (number == NONE) == (placement.by[position] == "")
+    links = found.links
+    assert len(links.run_of) == len(links.pass_of) == len(links.layer_by) == len(run.profile.activities)
+    for position, number in enumerate(links.run_of):
+        assert (number == NONE) == (links.layer_by[position] == "")
         if number != NONE:
-            assert placement.by[position] in EVIDENCE
-            assert placement.pass_of[position] == placement.runs[number].pass_
-    assert placement.unsure <= {p for p, number in enumerate(placement.run_of) if number != NONE}
+            assert links.layer_by[position] in EVIDENCE
+            assert links.pass_of[position] == links.runs[number].pass_
+    assert links.layer_unsure <= {p for p, number in enumerate(links.run_of) if number != NONE}
 
 
 def random_run(rng: Random) -> Run:
@@ -72,7 +73,7 @@ def test_any_evidence_may_be_left_out(rng: Random, without: set[str]) -> None:
     run = random_run(rng)
     found = align(run.profile, [run.log], Notes(), without=frozenset(without))
     consistent(run, found)
-    assert not without & set(found.placement.by)
+    assert not without & set(found.links.layer_by)
     assert wrong_and_sure(run, found) == []
 
 
@@ -86,7 +87,7 @@ def test_every_subset_of_what_is_used_works_on_one_run() -> None:
             consistent(run, found)
             assert wrong_and_sure(run, found) == []
             if not size:
-                assert set(found.placement.by) == {"", "timer marks", "recurrence"}
+                assert set(found.links.layer_by) == {"", "timer marks", "recurrence"}
 
 
 @given(seeds, st.floats(0, 0.6))
@@ -124,13 +125,13 @@ def test_one_enqueue_without_host_times_costs_only_itself() -> None:
     for position in range(4, 12):
         enqueues = list(run.profile.activities)
         enqueues[position] = changed(enqueues[position], **lost)
-        found = align(with_opencl(run.profile, activities=tuple(enqueues)), [run.log], Notes()).placement
+        found = align(with_opencl(run.profile, activities=tuple(enqueues)), [run.log], Notes()).links
         for other, place in enumerate(run.places):
             if place is not None and other != position:
                 assert found.runs[found.run_of[other]].layer == place[2]
-                assert other not in found.unsure
+                assert other not in found.layer_unsure
         # between two enqueues of one layer it can only be that layer's
-        assert (position in found.unsure) == (run.places[position - 1] != run.places[position + 1])
+        assert (position in found.layer_unsure) == (run.places[position - 1] != run.places[position + 1])
 
 
 @pytest.mark.parametrize("step", [-5 * MS, -3 * SECOND])
@@ -151,9 +152,9 @@ def test_a_clock_set_back_during_the_run_tells_no_layers(step: int, marks: bool)
     notes = Notes()
     found = align(run.profile, [run.log], notes)
     assert wrong_and_sure(run, found) == []
-    assert "boundary stamps" not in found.placement.by
-    assert "durations" not in found.placement.by
-    assert ("timer marks" in found.placement.by) == marks
+    assert "boundary stamps" not in found.links.layer_by
+    assert "durations" not in found.links.layer_by
+    assert ("timer marks" in found.links.layer_by) == marks
     assert any("set back during the run" in note.kind for note in notes.problems)
 
 
@@ -191,8 +192,8 @@ def test_a_log_of_several_runs_gives_what_the_profiles_own_run_gives(rng: Random
     found = align(own.profile, [log], notes)
     alone = align(own.profile, [own.log], Notes())
     assert wrong_and_sure(own, found) == []
-    assert found.placement.run_of == alone.placement.run_of
-    assert found.placement.by == alone.placement.by
+    assert found.links.run_of == alone.links.run_of
+    assert found.links.layer_by == alone.links.layer_by
     assert f"log of 2 runs: run {second + 1} ends with the profile, the others are left out" in [
         note.kind for note in notes.problems
     ]
@@ -217,7 +218,7 @@ def test_a_log_of_runs_of_different_nets_numbers_the_layers_of_each() -> None:
     found = align(own.profile, [log], Notes())
     assert [(layer.index, layer.layer) for layer in found.net.layers] == [(i, f"y{i}") for i in range(4)]
     assert wrong_and_sure(own, found) == []
-    assert "timer marks" in found.placement.by
+    assert "timer marks" in found.links.layer_by
 
 
 def test_without_host_times_the_last_run_of_a_log_is_taken_and_that_is_said() -> None:
@@ -285,11 +286,11 @@ def test_an_iteration_whose_layer_lines_are_lost_is_like_one_that_has_them(backw
     kept = tuple(layer for layer in run.log.layers if not ends[0] < layer.line < ends[1])
     assert 0 < len(kept) < len(run.log.layers)
     log = msgspec.structs.replace(run.log, layers=kept)
-    found = align(run.profile, [log], Notes(), without=frozenset(["durations"])).placement
+    found = align(run.profile, [log], Notes(), without=frozenset(["durations"])).links
     lost = [position for position, place in enumerate(run.places) if place is not None and place[0] == 2]
     assert len(lost) >= 6
     for position in lost:
-        assert found.by[position] == "recurrence"
+        assert found.layer_by[position] == "recurrence"
         held = found.runs[found.run_of[position]]
         assert (found.passes[held.pass_].iteration, held.direction, held.layer) == run.places[position]
 
@@ -307,7 +308,7 @@ def test_layer_lines_without_iteration_lines_count_as_they_repeat(iterations: in
     bare = Run(profile=run.profile, log=log, places=run.places, starts=run.starts)
     found = align(run.profile, [log], Notes())
     assert wrong_and_sure(bare, found) == []
-    placed = {found.placement.iteration_of(p) for p, by in enumerate(found.placement.by) if by == "boundary stamps"}
+    placed = {found.links.iteration_of(p) for p, by in enumerate(found.links.layer_by) if by == "boundary stamps"}
     assert placed == set(range(1, iterations + 1))
 
 
@@ -318,7 +319,7 @@ def test_an_empty_net_and_an_empty_profile_are_no_trouble() -> None:
     for log in ([], [nothing], [run.log]):
         for profile in (run.profile, with_opencl(run.profile, activities=(), marks=())):
             found = align(profile, log, Notes())
-            assert len(found.placement.by) == len(profile.activities)
+            assert len(found.links.layer_by) == len(profile.activities)
     assert align(run.profile, [nothing], Notes()).log_clock is None
 
 
@@ -328,27 +329,27 @@ def enqueue(position: int) -> Activity:
 
 def test_a_stronger_link_stays_and_the_contradiction_is_counted() -> None:
     """The same layer said twice is none; another iteration or layer is."""
-    placement = Placement([enqueue(i) for i in range(4)])
-    forward = placement.pass_id("iteration", 1, "forward")
-    assert placement.pass_id("iteration", 1, "forward") == forward
+    links = Links([enqueue(i) for i in range(4)])
+    forward = links.pass_id("iteration", 1, "forward")
+    assert links.pass_id("iteration", 1, "forward") == forward
     one, two, same = (
-        placement.add_run(LayerRun(layer=name, layer_index=index, direction="forward", pass_=forward))
+        links.add_run(LayerRun(layer=name, layer_index=index, direction="forward", pass_=forward))
         for name, index in (("a", 0), ("b", 1), ("a", 0))
     )
-    placement.place([0, 1], one, "timer marks")
-    placement.place([0, 1, 2], two, "durations", sure=False)
-    placement.place([0], same, "recurrence")
-    assert placement.run_of == [one, one, two, NONE]
-    assert placement.by == ["timer marks", "timer marks", "durations", ""]
-    assert placement.unsure == {2}
-    assert placement.contradictions == {"durations against timer marks": 2}
-    later = placement.add_run(
-        LayerRun(layer="a", layer_index=0, direction="forward", pass_=placement.pass_id("iteration", 2, "forward"))
+    links.give_layer([0, 1], one, "timer marks")
+    links.give_layer([0, 1, 2], two, "durations", sure=False)
+    links.give_layer([0], same, "recurrence")
+    assert links.run_of == [one, one, two, NONE]
+    assert links.layer_by == ["timer marks", "timer marks", "durations", ""]
+    assert links.layer_unsure == {2}
+    assert links.contradictions == {"durations against timer marks": 2}
+    later = links.add_run(
+        LayerRun(layer="a", layer_index=0, direction="forward", pass_=links.pass_id("iteration", 2, "forward"))
     )
-    placement.place([0], later, "position")
-    assert placement.contradictions["position against timer marks"] == 1
-    placement.place_in_pass(range(4), placement.pass_id("setup"))
-    assert placement.pass_of == [forward, forward, forward, 1 + placement.passes[1:].index(placement.passes[-1])]
+    links.give_layer([0], later, "position")
+    assert links.contradictions["position against timer marks"] == 1
+    links.give_pass(range(4), links.pass_id("setup"))
+    assert links.pass_of == [forward, forward, forward, 1 + links.passes[1:].index(links.passes[-1])]
 
 
 def test_boundary_lines_that_contradict_the_marks_are_counted_and_lose() -> None:
@@ -363,5 +364,5 @@ def test_boundary_lines_that_contradict_the_marks_are_counted_and_lose() -> None
     notes = Notes()
     found = align(run.profile, [run.log, FrameworkLog(source=2, layers=late)], notes)
     assert wrong_and_sure(run, found) == []
-    assert found.placement.contradictions["boundary stamps against timer marks"] == 6
+    assert found.links.contradictions["boundary stamps against timer marks"] == 6
     assert any("contradicted: boundary stamps against timer marks" in note.kind for note in notes.problems)

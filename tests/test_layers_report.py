@@ -12,10 +12,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from click.testing import CliRunner, Result
-from mio2trace.align import NONE, Alignment, LayerRun, Links, Net, Placement
+from mio2trace.align import Alignment, LayerRun, Links, Net
 from mio2trace.align.layers.net import NetLayerSpec
 from mio2trace.cli import cli
 from mio2trace.kernels.facts import MAIN, KernelFact
@@ -301,7 +300,11 @@ def test_what_cannot_be_done_is_said(small_run: tuple[Path, Path], tmp_path: Pat
     assert run(log, "--columns", "nothing").exit_code == 2
 
 
-def joined(kernels: Sequence[tuple[str, str | None]], facts: dict[int, KernelFact] | None = None) -> Alignment:
+def joined(
+    kernels: Sequence[tuple[str, str | None]],
+    facts: dict[int, KernelFact] | None = None,
+    operations: Sequence[Operation] = (),
+) -> Alignment:
     """Kernels (name, layer) of one forward pass of the layers a, b, c; None is no layer."""
     enqueues = [
         enqueued(
@@ -311,17 +314,17 @@ def joined(kernels: Sequence[tuple[str, str | None]], facts: dict[int, KernelFac
         for at, (name, _) in enumerate(kernels)
     ]  # fmt: skip
     profile = opencl_profile(source=0, records=len(enqueues), activities=tuple(enqueues))
-    placement = Placement(profile.activities)
-    forward = placement.pass_id("iteration", 1, "forward")
+    links = Links(profile.activities, operations)
+    forward = links.pass_id("iteration", 1, "forward")
     for index, layer in enumerate("abc"):
         positions = [at for at, (_, of) in enumerate(kernels) if of == layer]
         if positions:
-            run_ = placement.add_run(LayerRun(layer=layer, layer_index=index, direction="forward", pass_=forward))
-            placement.place(positions, run_, "recurrence")
-    placement.place_in_pass(range(len(kernels)), forward)
+            run_ = links.add_run(LayerRun(layer=layer, layer_index=index, direction="forward", pass_=forward))
+            links.give_layer(positions, run_, "recurrence")
+    links.give_pass(range(len(kernels)), forward)
     net = Net(layers=tuple(NetLayerSpec(index=index, layer=layer) for index, layer in enumerate("abc")))
     return Alignment(
-        profile=profile, net=net, placement=placement, links=Links(profile.activities, ()), clocks={}, log_clock=None,
+        profile=profile, net=net, links=links, clocks={}, log_clock=None,
         facts=facts or {},
     )  # fmt: skip
 
@@ -362,17 +365,17 @@ def test_work_is_known_of_all_or_not_told() -> None:
 def test_work_of_an_operation_counts_once() -> None:
     """An operation's kernels together do its work, whatever GEMM one of them is; a search does none."""
     gemm = KernelFact(role="main", gemm=Gemm(2, 3, 4), gemm_by="arguments")
-    alignment = joined(
-        [("im2col", "a"), ("gemm", "a"), ("Xgemm", "a"), ("conv", "b"), ("conv", "c")], {1: gemm, 2: gemm, 4: gemm}
-    )
+    kernels = [("im2col", "a"), ("gemm", "a"), ("Xgemm", "a"), ("conv", "b"), ("conv", "c")]
+    facts = {1: gemm, 2: gemm, 4: gemm}
     phases: tuple[tuple[Phase, int], ...] = (("run", 1000), ("run", 500), ("find", 700))
     operations = [
         Operation(index=at, source=0, line=1, end_line=1, api="", primitive="conv", phase=phase, flop=flop)
         for at, (phase, flop) in enumerate(phases)
     ]
-    links = Links(alignment.profile.activities, operations)
-    links.operation_of[:] = [0, 0, NONE, 1, 2]
-    found = executions(0, msgspec.structs.replace(alignment, links=links))
+    alignment = joined(kernels, facts, operations)
+    for index, positions in enumerate(((0, 1), (3,), (4,))):
+        alignment.links.give_operation(positions, index, "buffers")
+    found = executions(0, alignment)
     assert {key[1]: (one.flop, one.flop_by) for key, (one,) in found.items()} == {
         "a": (1048, "operation, gemm"), "b": (500, "operation"), "c": (None, ""),
     }  # fmt: skip

@@ -22,11 +22,11 @@ MARKS_ONLY = frozenset({"recurrence", "durations", "boundary stamps", "position"
 
 def place(found: Alignment, position: int) -> tuple[int | None, str, str] | None:
     """(iteration, direction, layer) that an enqueue was given."""
-    run = found.placement.run_of[position]
+    run = found.links.run_of[position]
     if run == NONE:
         return None
-    layer = found.placement.runs[run]
-    return found.placement.passes[layer.pass_].iteration, layer.direction, layer.layer
+    layer = found.links.runs[run]
+    return found.links.passes[layer.pass_].iteration, layer.direction, layer.layer
 
 
 def check_exact(run: Run, found: Alignment) -> None:
@@ -50,10 +50,10 @@ def test_sequences_are_cut_as_they_were_built(
     found = align(run.profile, [run.log], notes, without=MARKS_ONLY)
     check_exact(run, found)
     assert not notes.problems
-    runs = found.placement.runs
+    runs = found.links.runs
     assert len(runs) == iterations * layers * (2 if backward else 1)
     assert all(a.host_end_ns <= b.host_start_ns for a, b in pairwise(runs) if a.host_end_ns and b.host_start_ns)
-    for enqueue, number in zip(run.profile.activities, found.placement.run_of, strict=True):
+    for enqueue, number in zip(run.profile.activities, found.links.run_of, strict=True):
         if number != NONE:
             held = runs[number]
             assert held.host_start_ns is not None
@@ -108,7 +108,7 @@ def test_a_net_with_the_wrong_number_of_layers_is_never_used(
     log = replaced(run, layers=other.log.layers, net=(), events=events, iterations=None)
     notes = Notes()
     found = align(run.profile, [log], notes, without=MARKS_ONLY, by_order_alone=True)
-    assert set(found.placement.by) == {""}
+    assert set(found.links.layer_by) == {""}
     assert any("timer marks do not fit" in note.kind for note in notes.problems)
 
 
@@ -137,22 +137,22 @@ def test_marks_of_passes_alone_tell_the_passes(rng: Random, layers: int, iterati
     kept.append(run.profile.opencl.marks[-1])
     profile = with_opencl(run.profile, marks=tuple(kept))
     found = align(profile, [run.log], Notes(), without=MARKS_ONLY)
-    placement = found.placement
-    assert set(placement.by) == {""}
+    links = found.links
+    assert set(links.layer_by) == {""}
     for position, true in enumerate(run.places):
-        number = placement.pass_of[position]
+        number = links.pass_of[position]
         if true is not None and true[0] > 0:
-            assert (placement.passes[number].iteration, placement.passes[number].direction) == true[:2]
+            assert (links.passes[number].iteration, links.passes[number].direction) == true[:2]
         else:
-            assert number == NONE or placement.passes[number].phase != "iteration"
+            assert number == NONE or links.passes[number].phase != "iteration"
 
 
 def test_marks_without_a_log_place_nothing() -> None:
     """The net is not known: no layer can be named."""
     run = make_run(Random(1), random_net(Random(1), 5))
     found = align(run.profile, [], Notes())
-    assert set(found.placement.by) == {""}
-    assert found.placement.passes == []
+    assert set(found.links.layer_by) == {""}
+    assert found.links.passes == []
 
 
 @pytest.mark.parametrize("said", [1, 3, 50])
@@ -178,7 +178,7 @@ def test_ambiguous_marks_are_not_used() -> None:
     log = replaced(run, layers=(), events=(), iterations=None)
     notes = Notes()
     found = align(run.profile, [log], notes)
-    assert found.placement.runs == []
+    assert found.links.runs == []
     assert any("do not fit" in note.kind for note in notes.problems)
 
 
@@ -194,7 +194,7 @@ def test_kernels_between_the_marks_of_layers_are_counted() -> None:
     profile = with_opencl(run.profile, activities=tuple(enqueues))
     notes = Notes()
     found = align(profile, [run.log], notes, without=MARKS_ONLY)
-    assert found.placement.run_of[enqueues.index(odd)] == NONE
+    assert found.links.run_of[enqueues.index(odd)] == NONE
     assert any("between the timer marks" in note.kind and note.count == 1 for note in notes.problems)
 
 
@@ -214,5 +214,5 @@ def test_no_marks_at_all_is_no_problem(iterations: int) -> None:
     run = make_run(Random(6), random_net(Random(6), 4), iterations=iterations, marks=False)
     notes = Notes()
     found = align(run.profile, [run.log], notes, without=MARKS_ONLY)
-    assert set(found.placement.by) == {""}
+    assert set(found.links.layer_by) == {""}
     assert not notes.problems

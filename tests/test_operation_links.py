@@ -15,9 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mio2trace.align import align
+from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import Timeline
-from mio2trace.align.operations import OUTSIDE, Evidence, Links, link_operations, same_process
+from mio2trace.align.links import NONE, Links
+from mio2trace.align.operations.queues import same_process
 from mio2trace.align.operations.sizes import is_part, may_be_part
+from mio2trace.align.operations.steps import link_operations
+from mio2trace.evidence import POSITION
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import Activity, BufferCreated, Profile, Queue
@@ -106,18 +110,19 @@ class Maker:
             buffers=tuple(self.created),
         )
 
-    def links(self, without: Sequence[str] = (), evidence: Evidence | None = None, *, keep: bool = False) -> Links:
-        return link_operations(
-            self.profile(), self.operations, {}, evidence or Evidence(), frozenset(without), keep=keep
-        )
+    def links(self, without: Sequence[str] = (), axis: Timeline | None = None) -> Links:
+        run = Attribution(self.profile(), Notes(), operations=self.operations, without=frozenset(without))
+        run.shared_axis = axis
+        link_operations(run)
+        return run.links
 
     def wrong(self, links: Links) -> list[tuple[int, int | None, int]]:
         """(position, true operation, linked one) of every link that is wrong though it calls itself sure."""
         kept = {operation.index for operation in self.operations}
         found = []
         for position, (of, got) in enumerate(zip(self.truth, links.operation_of, strict=True)):
-            true = OUTSIDE if of is None or of not in kept else of
-            if got not in (OUTSIDE, true) and position not in links.unsure:
+            true = NONE if of is None or of not in kept else of
+            if got not in (NONE, true) and position not in links.operation_unsure:
                 found.append((position, of, got))
         return found
 
@@ -169,10 +174,10 @@ def test_a_whole_log_and_a_whole_profile_agree(rng: Random, layers: int, iterati
     maker = Maker()
     net(maker, rng, layers, iterations)
     links = maker.links()
-    assert links.operation_of == [OUTSIDE if of is None else of for of in maker.truth]
-    assert not links.unsure
-    assert set(links.by) <= {"buffers", ""}
-    assert [bool(word) for word in links.by] == [of is not None for of in maker.truth]
+    assert links.operation_of == [NONE if of is None else of for of in maker.truth]
+    assert not links.operation_unsure
+    assert set(links.operation_by) <= {"buffers", ""}
+    assert [bool(word) for word in links.operation_by] == [of is not None for of in maker.truth]
 
 
 @given(seeds, st.integers(2, 8), st.integers(1, 3), st.floats(0, 0.3))
@@ -183,7 +188,7 @@ def test_lost_entries_give_nothing_away(rng: Random, layers: int, iterations: in
     maker.operations = [operation for operation in maker.operations if rng.random() >= share]
     links = maker.links()
     assert maker.wrong(links) == []
-    order = [index for index in links.operation_of if index != OUTSIDE]
+    order = [index for index in links.operation_of if index != NONE]
     assert order == sorted(order)
 
 
@@ -193,8 +198,8 @@ def test_without_buffers_names_and_order_tell(rng: Random, layers: int, iteratio
     maker = Maker()
     net(maker, rng, layers, iterations)
     links = maker.links(without=["buffers"])
-    assert links.operation_of == [OUTSIDE if of is None else of for of in maker.truth]
-    assert "buffers" not in links.by
+    assert links.operation_of == [NONE if of is None else of for of in maker.truth]
+    assert "buffers" not in links.operation_by
 
 
 @given(seeds, st.integers(2, 6))
@@ -223,7 +228,7 @@ def test_two_queues_keep_their_calls_apart(rng: Random, layers: int) -> None:
         mixed.truth.append(new)
         mixed.activities.append(changed(enqueue, number=len(mixed.activities) * 3, queue=queue))
     links = mixed.links()
-    assert links.operation_of == [OUTSIDE if of is None else of for of in mixed.truth]
+    assert links.operation_of == [NONE if of is None else of for of in mixed.truth]
 
 
 def test_a_search_owns_its_candidates_and_not_the_run() -> None:
@@ -241,7 +246,7 @@ def test_a_search_owns_its_candidates_and_not_the_run() -> None:
     maker.kernel("MIOpenConv1x1", x, w, y, of=run)
     links = maker.links()
     assert links.operation_of == maker.truth
-    assert not links.unsure
+    assert not links.operation_unsure
 
 
 def test_an_address_given_again_is_no_contradiction() -> None:
@@ -266,7 +271,7 @@ def test_a_kernel_that_writes_what_the_call_reads_is_not_the_calls() -> None:
     maker.call("conv", "backward-data", tensors=(("dy", y), ("w", w), ("dx", x)), phase="find")
     maker.kernel("miog_betac_alphaab", x, w, y, of=None)
     maker.kernel("miog_betac_alphaab", y, w, x, of=0)
-    assert maker.links().operation_of == [OUTSIDE, 0]
+    assert maker.links().operation_of == [NONE, 0]
 
 
 def test_a_helper_stays_with_what_it_helps() -> None:
@@ -279,7 +284,7 @@ def test_a_helper_stays_with_what_it_helps() -> None:
     maker.kernel("Im2Col", x, space, of=0)
     maker.kernel("miog_alphaab", space, y, other, of=0)
     conv(maker, x, w, maker.buffer())  # names w, so that the first GEMM is known to have a buffer of another call
-    assert maker.links().operation_of == [OUTSIDE, OUTSIDE, 0, 0]
+    assert maker.links().operation_of == [NONE, NONE, 0, 0]
 
 
 def test_launch_lines_link_kernels_of_unknown_names() -> None:
@@ -289,9 +294,9 @@ def test_launch_lines_link_kernels_of_unknown_names() -> None:
     maker.kernel("brand_new_solver", of=of, grid=(512, 1, 1))
     maker.kernel("brand_new_solver", of=None, grid=(64, 1, 1))
     links = maker.links()
-    assert links.operation_of == [of, OUTSIDE]
-    assert links.by == ["launch line", ""]
-    assert maker.links(without=["launch line"]).operation_of == [OUTSIDE, OUTSIDE]
+    assert links.operation_of == [of, NONE]
+    assert links.operation_by == ["launch line", ""]
+    assert maker.links(without=["launch line"]).operation_of == [NONE, NONE]
 
 
 def test_the_log_of_one_iteration_fits_each_of_two() -> None:
@@ -302,7 +307,7 @@ def test_the_log_of_one_iteration_fits_each_of_two() -> None:
     for _ in range(2):
         maker.kernel("MIOpenConvUni", x, w, y, of=of)
     links = maker.links()
-    assert {position for position, index in enumerate(links.operation_of) if index != OUTSIDE} <= links.unsure
+    assert {position for position, index in enumerate(links.operation_of) if index != NONE} <= links.operation_unsure
 
 
 def test_names_and_order_alone_are_believed_only_where_the_log_tells_of_nearly_all() -> None:
@@ -315,10 +320,10 @@ def test_names_and_order_alone_are_believed_only_where_the_log_tells_of_nearly_a
         maker.kernel(name, of=maker.call(kind))
     whole = maker.links()
     assert whole.operation_of == maker.truth
-    assert not whole.unsure
+    assert not whole.operation_unsure
     maker.operations = maker.operations[:2]
     part = maker.links()
-    assert {position for position, index in enumerate(part.operation_of) if index != OUTSIDE} <= part.unsure
+    assert {position for position, index in enumerate(part.operation_of) if index != NONE} <= part.operation_unsure
 
 
 def test_position_in_a_shared_file_bounds_every_call() -> None:
@@ -330,10 +335,12 @@ def test_position_in_a_shared_file_bounds_every_call() -> None:
     maker.kernel("fill_float", y, of=None, line=6)
     maker.kernel("MIOpenConvUni", x, w, y, of=second, line=15)
     lines = [enqueue.line for enqueue in maker.activities]
-    axis = Timeline(by_line=True, event=lambda _: None, layer=lambda _: None, begins=lines, ends=lines)
-    links = maker.links(evidence=Evidence(axis=axis))
-    assert links.operation_of == [first, OUTSIDE, second]
-    assert links.by == ["position", "", "position"]
+    axis = Timeline(
+        by_line=True, evidence=POSITION, event=lambda _: None, layer=lambda _: None, begins=lines, ends=lines
+    )
+    links = maker.links(axis=axis)
+    assert links.operation_of == [first, NONE, second]
+    assert links.operation_by == ["position", "", "position"]
 
 
 def test_what_disagrees_with_the_same_problems_other_calls_is_in_doubt() -> None:
@@ -346,7 +353,7 @@ def test_what_disagrees_with_the_same_problems_other_calls_is_in_doubt() -> None
     maker.kernel("MIOpenConvUni", x, w, y, of=None)
     links = maker.links()
     assert links.operation_of[-2:] == [4, 4]
-    assert links.unsure == {4, 5}
+    assert links.operation_unsure == {4, 5}
     assert links.contradictions["kernels differ from those of the same problem"] == 1
 
 
@@ -361,8 +368,8 @@ def test_two_runs_are_told_apart_by_their_buffers() -> None:
         align(two.profile(), [], Notes(), operations=one.operations)
     notes = Notes()
     links = align(two.profile(), [], notes, operations=one.operations, by_order_alone=True).links
-    assert links.found
-    assert all(position in links.unsure for position, index in enumerate(links.operation_of) if index != OUTSIDE)
+    assert links.has_operations
+    assert all(position in links.operation_unsure for position, index in enumerate(links.operation_of) if index != NONE)
     assert "every link to an operation is in doubt" in str(next(iter(notes)))
 
 

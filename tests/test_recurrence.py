@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mio2trace.align import NONE, Placement, align
+from mio2trace.align import NONE, Links, align
 from mio2trace.conversion import convert
 from mio2trace.notes import Notes
 
@@ -21,19 +21,19 @@ from tests.synthetic_run import MS, US, Kernel, Layer, Run, make_run, random_net
 seeds = st.integers(0, 2**32 - 1).map(Random)
 
 
-def warm_up(run: Run, placement: Placement) -> Counter[str]:
+def warm_up(run: Run, links: Links) -> Counter[str]:
     """Where the warm-up's enqueues were put."""
     counts: Counter[str] = Counter()
     for position, place in enumerate(run.places):
         if place is None or place[0] > 0:
             continue
-        number = placement.run_of[position]
+        number = links.run_of[position]
         if number == NONE:
             counts["not placed"] += 1
             continue
-        held = placement.runs[number]
-        right = (placement.passes[held.pass_].iteration, held.direction, held.layer) == place
-        counts[f"{'right' if right else 'wrong'}, {'unsure' if position in placement.unsure else 'sure'}"] += 1
+        held = links.runs[number]
+        right = (links.passes[held.pass_].iteration, held.direction, held.layer) == place
+        counts[f"{'right' if right else 'wrong'}, {'unsure' if position in links.layer_unsure else 'sure'}"] += 1
     return counts
 
 
@@ -53,7 +53,7 @@ def without_some(rng: Random, run: Run, share: float) -> Run:
 def test_the_warm_up_is_labelled_after_iteration_one(rng: Random, layers: int, names: int, backward: bool) -> None:
     """Buffers that it alone fills and writes go with the kernel that follows; nothing is wrong without a doubt."""
     run = make_run(rng, random_net(rng, layers, names=names), backward=backward, extra_fills=True)
-    counts = warm_up(run, align(run.profile, [run.log], Notes()).placement)
+    counts = warm_up(run, align(run.profile, [run.log], Notes()).links)
     assert counts["wrong, sure"] == counts["not placed"] == 0
 
 
@@ -64,7 +64,7 @@ def test_kernels_missing_from_the_warm_up_raise_doubts() -> None:
         rng = Random(seed)
         net = random_net(rng, rng.randint(3, 20), empty=rng.choice([0, 0.2, 0.5]), names=rng.choice([2, 6, 40]))
         run = without_some(rng, make_run(rng, net, backward=rng.random() < 0.5, extra_fills=True), 0.1)
-        total += warm_up(run, align(run.profile, [run.log], Notes()).placement)
+        total += warm_up(run, align(run.profile, [run.log], Notes()).links)
     everything = sum(total.values())
     assert everything > 2000
     assert total["wrong, sure"] <= 0.001 * everything
@@ -84,10 +84,10 @@ def test_of_equal_kernels_in_two_layers_the_one_that_is_left_is_doubted() -> Non
     lost = next(i for i, place in enumerate(run.places) if place == (0, "forward", "b"))
     kept = [i for i in range(len(run.places)) if i != lost]
     profile = with_opencl(run.profile, activities=tuple(run.profile.activities[i] for i in kept))
-    placement = align(profile, [run.log], Notes()).placement
+    links = align(profile, [run.log], Notes()).links
     left = next(i for i, e in enumerate(profile.activities) if e.name == "relu")
-    assert left in placement.unsure
-    assert kept[0] not in placement.unsure
+    assert left in links.layer_unsure
+    assert kept[0] not in links.layer_unsure
 
 
 def test_a_doubt_is_inherited() -> None:
@@ -99,10 +99,10 @@ def test_a_doubt_is_inherited() -> None:
         Layer(name="d", forward=[Kernel(name="k4", ns=MS)]),
     ]
     run = make_run(Random(1), net, marks=False)
-    placement = align(run.profile, [run.log], Notes()).placement
-    doubted = {run.profile.activities[i].name for i in placement.unsure if placement.by[i] == "durations"}
+    links = align(run.profile, [run.log], Notes()).links
+    doubted = {run.profile.activities[i].name for i in links.layer_unsure if links.layer_by[i] == "durations"}
     assert doubted
-    inherited = {run.profile.activities[i].name for i in placement.unsure if placement.by[i] == "recurrence"}
+    inherited = {run.profile.activities[i].name for i in links.layer_unsure if links.layer_by[i] == "recurrence"}
     assert inherited == doubted
 
 
@@ -113,10 +113,10 @@ def test_without_log_lines_the_warm_up_is_what_runs_most_of_an_iteration() -> No
         run = make_run(Random(3), net, warm_up=warm, setup=0 if warm else 5)
         kept = ("testing", "iteration")
         log = msgspec.structs.replace(run.log, events=tuple(e for e in run.log.events if e.kind in kept))
-        placement = align(run.profile, [log], Notes()).placement
-        assert any(pass_.phase == "warm-up" for pass_ in placement.passes) == warm
+        links = align(run.profile, [log], Notes()).links
+        assert any(pass_.phase == "warm-up" for pass_ in links.passes) == warm
         if warm:
-            assert warm_up(run, placement)["right, sure"] == sum(p is not None and p[0] == 0 for p in run.places)
+            assert warm_up(run, links)["right, sure"] == sum(p is not None and p[0] == 0 for p in run.places)
 
 
 @pytest.mark.shared

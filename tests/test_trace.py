@@ -115,7 +115,7 @@ def test_the_invariants_hold_for_any_profile(rng: Random, host_calls: HostCalls,
     again, _ = picture(run, host_calls, logs)
     assert list(again.events()) == events
     assert again.metadata == trace.metadata
-    assert len(alignment.placement.by) == len(run.profile.activities)
+    assert len(alignment.links.layer_by) == len(run.profile.activities)
 
 
 def slices(events: list[Event], *categories: str) -> Iterator[Slice]:
@@ -155,7 +155,7 @@ def test_arguments_are_what_the_contract_says(rng: Random, logs: bool) -> None:
     """Absent when unknown, one type per key, set-up without an iteration, the warm-up as iteration 0."""
     run = tangled(rng)
     trace, alignment = picture(run, logs=logs)
-    placement = alignment.placement
+    links = alignment.links
     position = {enqueue.number: number for number, enqueue in enumerate(run.profile.activities)}
     types: dict[str, set[type]] = {}
     for event in slices(list(trace.events()), "kernel", "copy", "layer", "pass"):
@@ -167,13 +167,13 @@ def test_arguments_are_what_the_contract_says(rng: Random, logs: bool) -> None:
         if event.category not in ("kernel", "copy"):
             continue
         at = position[args["call_index"]]
-        assert ("layer" in args) == ("layer_by" in args) == (placement.run_of[at] != NONE)
-        assert args.get("sure", True) == (at not in placement.unsure)
+        assert ("layer" in args) == ("layer_by" in args) == (links.run_of[at] != NONE)
+        assert args.get("sure", True) == (at not in links.layer_unsure)
         if "layer" in args:
-            held = placement.runs[placement.run_of[at]]
+            held = links.runs[links.run_of[at]]
             assert args["layer"] == held.layer
             assert args["direction"] == held.direction
-            assert args["iteration"] == placement.passes[held.pass_].iteration
+            assert args["iteration"] == links.passes[held.pass_].iteration
             assert "phase" not in args
         else:
             assert not {"layer", "layer_index", "direction", "sure"} & args.keys()
@@ -238,7 +238,7 @@ def test_the_summary_adds_up(rng: Random) -> None:
     assert sum(found["layer_by"].values()) + found["unattributed"] == found["kernels"] + found["copies"]
     assert found["kernels"] + found["copies"] == len(run.profile.activities)
     assert found.get("without_device_times", 0) == len(run.profile.activities) - len(drawn(run.profile))
-    assert found["unsure"] == len(alignment.placement.unsure)
+    assert found["unsure"] == len(alignment.links.layer_unsure)
     kernels = [e for e in drawn(run.profile).values() if e.kind == "kernel"]
     assert sum(found["kernel_ns"].values()) == sum((e.end_ns or 0) - (e.start_ns or 0) for e in kernels)
 

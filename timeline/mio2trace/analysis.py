@@ -1,7 +1,7 @@
 """Files are read, sorted into runs, and each run is joined, once; every command and `convert` begin with this.
 
 analysis = mio2trace.analyse(["run.log", "prof.json"])
-analysis.run.alignments[0].placement.by
+analysis.run.alignments[0].links.layer_by
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from mio2trace.align import EVIDENCE, Alignment, align
+from mio2trace.align import Alignment, align
+from mio2trace.evidence import EVIDENCE
 from mio2trace.files import FileOptions, FilePath, Input, Progress, read_inputs, short_names
 from mio2trace.memory import without_garbage_collection
 from mio2trace.model.log import FrameworkLog
@@ -36,7 +37,7 @@ class AnalysisOptions(msgspec.Struct, frozen=True, kw_only=True):
     ``"every"``: each is a run. ``keep``: private things to leave in (`mio2trace.privacy.KINDS`). ``max_input``: bytes
     that an input may hold, decompressed. ``accepted``: formats. ``copies``: files that hold the same count each.
     ``join``: whether profiles are joined with logs; without it, no run has alignments. ``without``: evidence to leave
-    out (`mio2trace.align.EVIDENCE`). ``by_order_alone``: go on where clocks or buffers say that files are not of one
+    out (`mio2trace.evidence`). ``by_order_alone``: go on where clocks or buffers say that files are not of one
     run. ``keep_reasons``: for `mio2trace.summary.explain`. ``progress``: is told what was read.
     """
 

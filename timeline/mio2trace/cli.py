@@ -21,22 +21,14 @@ from mio2trace.commands.printing import Refused
 from mio2trace.commands.query import query
 from mio2trace.commands.tfprof import tfprof
 from mio2trace.commands.view import view
+from mio2trace.evidence import CORRELATION, EVIDENCE, RANGE
 from mio2trace.outgoing import visible
 
 if TYPE_CHECKING:
     from mio2trace import conversion
 
-EVIDENCE_WORDS = (
-    "timer marks",
-    "position",
-    "buffers",
-    "launch line",
-    "boundary stamps",
-    "recurrence",
-    "name and sizes",
-    "durations",
-    "order",
-)
+EVIDENCE_WORDS = tuple(word for word in EVIDENCE if word not in (RANGE, CORRELATION))
+"""What can be left out: nothing is joined by the others so far."""
 
 
 class _DefaultToConvert(click.Group):

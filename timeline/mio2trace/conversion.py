@@ -69,7 +69,7 @@ def convert(
     ``fold``: what to put on a track of its own (`find`, `set-up`, `warm-up`). ``begin``, ``end`` (``1.2s``, ``iteration
     3``, ``layer conv1``), ``iterations`` (``2-4``), ``top``, ``min_duration`` (``10us``): which part to draw; links and
     summary are of the whole run. ``with_args``: whether slices have arguments. ``without``: kinds of evidence to leave
-    out (`mio2trace.align.EVIDENCE`). ``repetition``: of a CK record, from 0. ``by_order_alone``: go on where the clocks
+    out (`mio2trace.evidence`). ``repetition``: of a CK record, from 0. ``by_order_alone``: go on where the clocks
     say that the files are not of one run. ``several``: draw files of several runs, each run as processes of its own
     that begin at zero, where they are refused else. ``explain``: what the report gives the reasons for
     (`mio2trace.summary.explain`). ``keep``: private things to leave in (`mio2trace.privacy.KINDS`). ``max_input``:

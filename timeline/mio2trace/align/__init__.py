@@ -6,15 +6,17 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.fit import DeviceClock, LogClock, device_clocks
 from mio2trace.align.clocks.log_runs import of_profile, operations_of
 from mio2trace.align.clocks.reach import within_reach
-from mio2trace.align.layers import scopes
-from mio2trace.align.layers.ladder import place_activities
+from mio2trace.align.ladder import climb
 from mio2trace.align.layers.net import Net, by_place, read_net
-from mio2trace.align.layers.placement import EVIDENCE, NONE, LayerRun, Pass, Placement
-from mio2trace.align.operations import Links, same_process
+from mio2trace.align.links import NONE, LayerRun, Links, Pass
+from mio2trace.align.operations.queues import same_process
+from mio2trace.align.operations.stream import Stream
 from mio2trace.align.same_run import OTHER_PROCESS, Relation, relation
+from mio2trace.evidence import BUFFERS
 from mio2trace.kernels import KernelFact, find_gemms
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile
@@ -23,7 +25,6 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
 
 __all__ = [
-    "EVIDENCE",
     "NONE",
     "Alignment",
     "DeviceClock",
@@ -32,7 +33,6 @@ __all__ = [
     "LogClock",
     "Net",
     "Pass",
-    "Placement",
     "Relation",
     "align",
     "relation",
@@ -42,23 +42,25 @@ __all__ = [
 class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     """A profile with what is known of each of its activities.
 
-    ``clocks`` has a clock per device number, none where host or device times are missing; ``log_clock`` is None when
-    the log has no stamps, nothing in common with the profile, or was joined by order alone. ``logs`` holds of each log
-    the run that the profile is of. ``links`` gives activities to the operations of the log.
+    ``links`` gives activities to layers and to the operations of the log. ``clocks`` has a clock per device number,
+    none where host or device times are missing; ``log_clock`` is None when the log has no stamps, nothing in common
+    with the profile, or was joined by order alone. ``logs`` holds of each log the run that the profile is of.
+    ``streams``: how the links to operations came about, where that was to be kept.
     """
 
     profile: Profile
     net: Net
-    placement: Placement
     links: Links
     clocks: Mapping[int, DeviceClock]
     log_clock: LogClock | None
     facts: Mapping[int, KernelFact]
     logs: tuple[FrameworkLog, ...] = ()
+    streams: tuple[Stream, ...] = ()
 
     def __repr__(self) -> str:
-        placed, linked = sum(map(bool, self.placement.by)), sum(map(bool, self.links.by))
-        return f"<Alignment of {len(self.placement.by)} enqueues: {placed} in layers, {linked} in operations>"
+        in_layers, in_operations = sum(map(bool, self.links.layer_by)), sum(map(bool, self.links.operation_by))
+        count = len(self.links.layer_by)
+        return f"<Alignment of {count} enqueues: {in_layers} in layers, {in_operations} in operations>"
 
 
 def align(
@@ -82,40 +84,36 @@ def align(
     facts = find_gemms(profile)
     of_run = of_profile(profile, logs, notes)
     operations = operations_of(operations, logs, of_run)
-    same = None if "buffers" in without else same_process(profile, operations)
+    same = None if BUFFERS in without else same_process(profile, operations)
     if same is False:
         if not by_order_alone:
             raise InputError(OTHER_PROCESS)
         notes.add("log and profile have no buffer in common: every link to an operation is in doubt")
-        without |= {"buffers"}
+        without |= {BUFFERS}
     logs = [by_place(log) for log in of_run]
-    net = read_net(logs, notes)
-    placed = place_activities(
+    attribution = Attribution(
         profile,
-        logs,
-        operations,
-        net,
-        facts,
-        without,
         notes,
+        logs=logs,
+        operations=operations,
+        tf_profiles=tf_profiles,
+        net=read_net(logs, notes),
+        facts=facts,
+        without=without,
+        same_process=same,
         by_order_alone=by_order_alone,
-        same_run=bool(same),
         keep_reasons=keep_reasons,
     )
-    if same is False:
-        placed.links.doubt_all()
-    if tf_profiles and not net.layers and scopes.BY not in without:
-        net = scopes.place_by_scopes(placed.placement, profile, tf_profiles, notes) or net
-    for contradictions in (placed.placement.contradictions, placed.links.contradictions):
-        for contradiction, count in sorted(contradictions.items()):
-            notes.add(f"link contradicted: {contradiction}", count=count)
+    climb(attribution)
+    for contradiction, count in sorted(attribution.links.contradictions.items()):
+        notes.add(f"link contradicted: {contradiction}", count=count)
     return Alignment(
         profile=profile,
-        net=net,
-        placement=placed.placement,
-        links=placed.links,
+        net=attribution.net,
+        links=attribution.links,
         clocks=device_clocks(profile, notes),
-        log_clock=placed.clock,
+        log_clock=attribution.clock,
         facts=facts,
         logs=tuple(logs),
+        streams=tuple(attribution.streams),
     )

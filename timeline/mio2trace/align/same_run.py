@@ -9,7 +9,8 @@ import msgspec
 
 from mio2trace.align.clocks.axis import relate_clocks
 from mio2trace.align.clocks.log_runs import of_profile, operations_of
-from mio2trace.align.operations import same_process
+from mio2trace.align.operations.queues import same_process
+from mio2trace.evidence import BUFFERS
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
@@ -36,7 +37,7 @@ def relation(
     """By what a log's own records and operations go with ``profile``, without joining them."""
     notes = Notes()  # joining them will say all of it
     of_run = of_profile(profile, logs, notes)
-    if "buffers" not in without:
+    if BUFFERS not in without:
         same = same_process(profile, operations_of(operations, logs, of_run))
         if same is not None:
             return Relation(by="buffers") if same else Relation(by="apart", why=OTHER_PROCESS)

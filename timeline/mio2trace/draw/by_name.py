@@ -86,7 +86,7 @@ class ByNameSide:
     def _found(self, kind: Tracks) -> dict[int, dict[str, list[_Shown]]]:
         """Device -> row -> what is in it."""
         activities = self._alignment.profile.activities
-        placement = self._alignment.placement
+        links = self._alignment.links
         operations = {operation.index: operation for operation in self._alignment.links.operations}
         found: dict[int, dict[str, list[_Shown]]] = {}
         for device, index, row, drawn in self._device.rows():
@@ -105,19 +105,19 @@ class ByNameSide:
                 if activity.kind != "kernel":
                     continue
                 start, end = (self._base.device(device, at or 0) for at in (activity.start_ns, activity.end_ns))
-                run = placement.run_of[position]
+                run = links.run_of[position]
                 name = short_name(activity.name)
                 args = {"call_index": activity.number, **self._layer(position)}
                 if index != NONE:
                     args["operation"] = index
-                label = _NO_LAYER if placement.runs else name
-                label = label if run == NONE else placement.runs[run].layer
+                label = _NO_LAYER if links.runs else name
+                label = label if run == NONE else links.runs[run].layer
                 rows.setdefault(_UNUSUAL.sub("_", name), []).append(_Shown(start, end, label, args))
         return {device: rows for device, rows in found.items() if rows}
 
     def _layer(self, position: int) -> dict[str, Any]:
-        run = self._alignment.placement.run_of[position]
-        return {} if run == NONE else {"layer": self._alignment.placement.runs[run].layer}
+        run = self._alignment.links.run_of[position]
+        return {} if run == NONE else {"layer": self._alignment.links.runs[run].layer}
 
     def first_ns(self) -> int | None:
         return None  # it is the device's

@@ -49,20 +49,19 @@ class Commands:
         return found
 
     def slice(self, track: int, shift: int, position: int) -> Slice:
-        placement = self._alignment.placement
+        links = self._alignment.links
         activity = self._alignment.profile.activities[position]
         start, end = activity.start_ns, activity.end_ns
         assert start is not None and end is not None
         # Whatever is the same in every iteration stands before this: a compressor takes all of it at once.
         args: dict[str, Any] = {"call_index": activity.number}
-        pass_ = placement.pass_of[position]
-        run = placement.run_of[position]
-        layer = None if run == NONE else placement.runs[run]
+        pass_ = links.pass_of[position]
+        run = links.run_of[position]
+        layer = None if run == NONE else links.runs[run]
         if layer is not None:
-            iteration = placement.passes[layer.pass_].iteration
+            iteration = links.passes[layer.pass_].iteration
             if iteration is not None:
                 args["iteration"] = iteration
-        links = self._alignment.links
         index = links.operation_of[position]
         if index != NONE:
             args["operation"] = index
@@ -85,9 +84,9 @@ class Commands:
         key = (
             -1 if layer is None else layer.layer_index,
             "" if layer is None else layer.direction,
-            placement.by[position],
-            position in placement.unsure or position in links.unsure,
-            links.by[position],
+            links.layer_by[position],
+            position in links.layer_unsure or position in links.operation_unsure,
+            links.operation_by[position],
             "" if index == NONE else activity.name,
             None if whole is None else id(whole.problem),
             NONE if layer is not None else pass_,
@@ -111,21 +110,20 @@ class Commands:
         self, activity: Activity, layer: LayerRun | None, position: int, whole: Operation | None
     ) -> dict[str, Any]:
         """The arguments that an activity shares with its like in other iterations."""
-        placement = self._alignment.placement
+        links = self._alignment.links
         args: dict[str, Any] = {}
         if layer is not None:
             args["layer"] = layer.layer
             args["layer_index"] = layer.layer_index
             args["direction"] = layer.direction
-            args["layer_by"] = placement.by[position]
-        links = self._alignment.links
+            args["layer_by"] = links.layer_by[position]
         linked = links.operation_of[position] != NONE
         if linked:
-            args["operation_by"] = links.by[position]
-        if position in placement.unsure or position in links.unsure:
+            args["operation_by"] = links.operation_by[position]
+        if position in links.layer_unsure or position in links.operation_unsure:
             args["sure"] = False
-        pass_ = placement.pass_of[position]
-        if pass_ != NONE and placement.passes[pass_].phase == "setup":
+        pass_ = links.pass_of[position]
+        if pass_ != NONE and links.passes[pass_].phase == "setup":
             args["phase"] = "setup"
         if activity.kind != "kernel":
             args["bytes"] = activity.size_bytes

@@ -117,12 +117,12 @@ class DeviceSide:
 
     def _folded(self, position: int) -> str:
         """On which of the tracks for what is folded an activity is drawn."""
-        placement = self._alignment.placement
+        links = self._alignment.links
         operation = self._operations.get(self._alignment.links.operation_of[position])
         if "find" in self._fold and operation is not None and operation.phase == "find":
             return "find"
-        number = placement.pass_of[position]
-        phase = "" if number == NONE else placement.passes[number].phase
+        number = links.pass_of[position]
+        phase = "" if number == NONE else links.passes[number].phase
         if phase == "setup" and "set-up" in self._fold:
             return "set-up"
         return "warm-up" if phase == "warm-up" and "warm-up" in self._fold else ""
@@ -196,8 +196,8 @@ class DeviceSide:
         ]
 
     def _what(self) -> str:
-        levels = ["layers"] if self._alignment.placement.runs else []
-        levels += ["operations"] if self._alignment.links.found else []
+        levels = ["layers"] if self._alignment.links.runs else []
+        levels += ["operations"] if self._alignment.links.has_operations else []
         return " > ".join([*levels, "kernels"])
 
     def events(self, origin: int) -> Iterator[Slice]:
@@ -243,15 +243,15 @@ class DeviceSide:
     def _row(self, lane: _Lane, positions: Sequence[int], origin: int) -> Iterator[Slice]:
         """Passes, the layers in them, and their kernels; a container spans an unbroken row of its activities."""
         track, device = self._tracks[lane], self._device_of.get(lane[0], 0)
-        placement = self._alignment.placement
-        operation_of = self._alignment.links.operation_of if self._alignment.links.found else None
+        links = self._alignment.links
+        operation_of = links.operation_of if links.has_operations else None
         shift = self._base.shift.get(device, 0) - origin
         drawn = None if self._chosen is None else self._chosen.drawn
-        for pass_, *in_pass in unbroken(placement.pass_of, positions, 0, len(positions)):
+        for pass_, *in_pass in unbroken(links.pass_of, positions, 0, len(positions)):
             first, last, cut = self._narrowed(positions, *in_pass)
             if pass_ != NONE and self._is_shown(positions, first, last):
                 yield self._pass(track, device, pass_, positions[first:last], origin, cut)
-            for run, *in_run in unbroken(placement.run_of, positions, *in_pass):
+            for run, *in_run in unbroken(links.run_of, positions, *in_pass):
                 begin, end, cut = self._narrowed(positions, *in_run)
                 if run != NONE and self._is_shown(positions, begin, end):
                     yield self._layer(track, device, run, positions[begin:end], origin, cut)
@@ -325,7 +325,7 @@ class DeviceSide:
         return sums
 
     def _pass(self, track: int, device: int, number: int, positions: Sequence[int], origin: int, cut: bool) -> Slice:
-        pass_ = self._alignment.placement.passes[number]
+        pass_ = self._alignment.links.passes[number]
         start, duration = self._span(device, positions, origin)
         args: dict[str, Any] = {}
         if pass_.phase == "setup":
@@ -338,11 +338,11 @@ class DeviceSide:
         return Slice(track, start, duration, pass_.name, "pass", args)
 
     def _layer(self, track: int, device: int, number: int, positions: Sequence[int], origin: int, cut: bool) -> Slice:
-        placement = self._alignment.placement
-        run = placement.runs[number]
+        links = self._alignment.links
+        run = links.runs[number]
         start, duration = self._span(device, positions, origin)
         args = self._sums(positions, cut)
-        iteration = placement.passes[run.pass_].iteration
+        iteration = links.passes[run.pass_].iteration
         if iteration is not None:
             args["iteration"] = iteration
         key = (run.layer_index, run.direction, run.printed_ns)

@@ -86,7 +86,7 @@ class HostSide:
             self._api = Threads(profile, self._to_axis, self._process, self._thread_track)
         self._middle = self._somewhere()
         self._far = 0
-        self._runs = [run for run in alignment.placement.runs if self._is_near(_span(run))] if related else []
+        self._runs = [run for run in alignment.links.runs if self._is_near(_span(run))] if related else []
         self._passes: dict[int, tuple[int, int]] = {}
         for run in self._runs:
             start, end = _span(run) or (0, 0)
@@ -128,8 +128,8 @@ class HostSide:
         self._chosen = chosen
         if self._api is not None:
             self._api.show_only(chosen)
-        number_of = {id(run): number for number, run in enumerate(self._alignment.placement.runs)}
-        passes = self._alignment.placement.passes
+        number_of = {id(run): number for number, run in enumerate(self._alignment.links.runs)}
+        passes = self._alignment.links.passes
         runs = []
         for run in self._runs:
             start, end = _span(run) or (0, 0)
@@ -280,7 +280,7 @@ class HostSide:
         for run in self._runs:
             start, end = _span(run) or (0, 0)
             spans.append((self._axis(start), self._axis(end), run))
-        return host_layers(self._alignment.placement, spans, self._passes, self._clipped, self._track(_LAYERS), origin)
+        return host_layers(self._alignment.links, spans, self._passes, self._clipped, self._track(_LAYERS), origin)
 
     def _clipped(self, start: int, end: int) -> tuple[int, int, dict[str, Any]]:
         """The part of a span in the window that is drawn, and what its slice says where that is not all of it."""

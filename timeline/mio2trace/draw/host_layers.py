@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from mio2trace.align import LayerRun, Placement
+from mio2trace.align import LayerRun, Links
 from mio2trace.trace import NO_ARGS, Slice
 
 _Clip = Callable[[int, int], tuple[int, int, dict[str, Any]]]
 
 
 def host_layers(
-    placement: Placement,
+    links: Links,
     spans: Iterable[tuple[int, int, LayerRun]],
     passes: Mapping[int, tuple[int, int]],
     clipped: _Clip,
@@ -30,7 +30,7 @@ def host_layers(
     shared: dict[tuple[int, str, int | None], dict[str, Any]] = {}
     done: int | None = None
     for number, layers in sorted(by_pass.items(), key=lambda item: passes[item[0]]):
-        pass_ = placement.passes[number]
+        pass_ = links.passes[number]
         begin, until, cut = clipped(*passes[number])
         begin = begin if done is None else max(done, begin)
         done = begin

@@ -128,7 +128,7 @@ def _busy(
 def _stretches(alignment: Alignment, positions: Sequence[int]) -> Iterator[Sequence[int]]:
     """Rows of commands in order of start, cut where another pass begins."""
     most = max(_SHORTEST, -(-len(positions) // _STRETCHES))
-    pass_of = alignment.placement.pass_of
+    pass_of = alignment.links.pass_of
     first, pass_ = 0, NONE
     for number, position in enumerate(positions):
         here = pass_of[position]
@@ -144,4 +144,4 @@ def _stretches(alignment: Alignment, positions: Sequence[int]) -> Iterator[Seque
 
 def _pass(alignment: Alignment, positions: Sequence[int]) -> int:
     """The pass that a stretch is of: its first command's that is in one."""
-    return next((found for p in positions if (found := alignment.placement.pass_of[p]) != NONE), NONE)
+    return next((found for p in positions if (found := alignment.links.pass_of[p]) != NONE), NONE)

@@ -178,7 +178,7 @@ def choose(selection: Selection, alignment: Alignment, base: TimeBase, origin: i
     shown = [position for position, one in enumerate(drawn) if one]
     if not shown and any(span is not None for span in times):
         raise OptionError(f"{selection.options()}: leaves no kernel to draw")
-    placement, links = alignment.placement, alignment.links
+    links = alignment.links
     return Chosen(
         begin=begin,
         end=end,
@@ -189,7 +189,7 @@ def choose(selection: Selection, alignment: Alignment, base: TimeBase, origin: i
         inside=inside,
         drawn=drawn,
         calls=frozenset(alignment.profile.activities[position].number for position in shown),
-        runs=frozenset(placement.run_of[position] for position in shown),
+        runs=frozenset(links.run_of[position] for position in shown),
         operations=frozenset(links.operation_of[position] for position in shown),
         left_out=outside + short + not_longest,
         left_out_ns=sum(span[1] - span[0] for span, one in zip(times, drawn, strict=True) if span and not one),
@@ -219,29 +219,29 @@ class _Passes:
     def __init__(
         self, alignment: Alignment, times: Sequence[tuple[int, int] | None], iterations: tuple[tuple[int, int], ...]
     ) -> None:
-        self._placement = placement = alignment.placement
+        self._links = links = alignment.links
         self._times = times
         self._iterations = iterations
-        self._kept = [_among(iterations, pass_.iteration) for pass_ in placement.passes]
+        self._kept = [_among(iterations, pass_.iteration) for pass_ in links.passes]
         if iterations and not any(self._kept):
             raise OptionError(f"--iterations: no kernel is in one of them; {self._there_are()}")
 
     def _there_are(self) -> str:
-        numbers = sorted({one.iteration for one in self._placement.passes if one.iteration is not None})
+        numbers = sorted({one.iteration for one in self._links.passes if one.iteration is not None})
         return f"there are {numbers[0]} to {numbers[-1]} (0: the warm-up)" if numbers else "the run has no iterations"
 
     def chosen(self, position: int) -> bool:
         if not self._iterations:
             return True
-        pass_ = self._placement.pass_of[position]
+        pass_ = self._links.pass_of[position]
         return pass_ != NONE and self._kept[pass_]
 
     def spans(self, inside: Sequence[int]) -> Iterator[tuple[int, int]]:
         """From the first to the last command of each chosen iteration."""
         found: dict[int | None, list[tuple[int, int]]] = {}
-        for span, one, pass_ in zip(self._times, inside, self._placement.pass_of, strict=True):
+        for span, one, pass_ in zip(self._times, inside, self._links.pass_of, strict=True):
             if one and span is not None:
-                found.setdefault(self._placement.passes[pass_].iteration, []).append(span)
+                found.setdefault(self._links.passes[pass_].iteration, []).append(span)
         for spans in found.values():
             yield min(start for start, _ in spans), max(end for _, end in spans)
 
@@ -266,24 +266,24 @@ class _Passes:
         return min(start for start, _ in spans) if edge == "from" else min(ends)
 
     def _of_passes(self, number: int, direction: str | None) -> list[tuple[int, int]]:
-        placement = self._placement
-        wanted = {at for at, one in enumerate(placement.passes)
+        links = self._links
+        wanted = {at for at, one in enumerate(links.passes)
                   if one.iteration == number and direction in (None, one.direction)}  # fmt: skip
-        spans = [span for span, pass_ in zip(self._times, placement.pass_of, strict=True) if span and pass_ in wanted]
+        spans = [span for span, pass_ in zip(self._times, links.pass_of, strict=True) if span and pass_ in wanted]
         return [(min(start for start, _ in spans), max(end for _, end in spans))] if spans else []
 
     def _of_layer(self, name: str) -> list[tuple[int, int]]:
         """Of each of its runs in what is chosen."""
         direction = None
         found = _WITH_DIRECTION.fullmatch(name)
-        placement = self._placement
-        if found is not None and not any(run.layer == name for run in placement.runs):
+        links = self._links
+        if found is not None and not any(run.layer == name for run in links.runs):
             name, direction = found[1], found[2]
         spans: dict[int, tuple[int, int]] = {}
-        for position, (number, span) in enumerate(zip(placement.run_of, self._times, strict=True)):
+        for position, (number, span) in enumerate(zip(links.run_of, self._times, strict=True)):
             if number == NONE or span is None or not self.chosen(position):
                 continue
-            run = placement.runs[number]
+            run = links.runs[number]
             if run.layer == name and direction in (None, run.direction):
                 start, end = spans.get(number, span)
                 spans[number] = min(start, span[0]), max(end, span[1])

@@ -283,18 +283,18 @@ def by_layer(alignment: Alignment, unit: Unit) -> Table:
     ``names`` counts its kernels by name, ``layer_by`` by the evidence that puts them there, ``unsure`` those whose link
     is in doubt. ``iteration`` 0 is the warm-up.
     """
-    placement = alignment.placement
+    links = alignment.links
     groups: dict[tuple[int, tuple[int, str, Direction] | None], list[int]] = {}
     for position, activity in enumerate(alignment.profile.activities):
         if activity.kind == "kernel":
-            number = placement.run_of[position]
-            run = None if number == NONE else placement.runs[number]
+            number = links.run_of[position]
+            run = None if number == NONE else links.runs[number]
             layer = None if run is None else (run.layer_index, run.layer, run.direction)
-            groups.setdefault((placement.pass_of[position], layer), []).append(position)
+            groups.setdefault((links.pass_of[position], layer), []).append(position)
     whole = sum(quantities(activity).get("p3_p2", 0) for activity in kernels_of(alignment.profile))
     rows: list[Row] = []
     for (number, layer), positions in groups.items():
-        pass_ = None if number == NONE else placement.passes[number]
+        pass_ = None if number == NONE else links.passes[number]
         cells: dict[str, Cell] = {"count": len(positions)}
         if pass_ is not None:
             cells["pass"] = pass_.name
@@ -315,7 +315,7 @@ def by_layer(alignment: Alignment, unit: Unit) -> Table:
 
 def _of_positions(alignment: Alignment, positions: Sequence[int], whole: int, unit: Unit) -> dict[str, Cell]:
     """What the kernels at ``positions`` have together."""
-    placement = alignment.placement
+    links = alignment.links
     activities = [alignment.profile.activities[position] for position in positions]
     sums: Counter[str] = Counter()
     for activity in activities:
@@ -324,10 +324,10 @@ def _of_positions(alignment: Alignment, positions: Sequence[int], whole: int, un
     cells["first_call_index"] = activities[0].number
     cells["last_call_index"] = activities[-1].number
     cells["names"] = dict(Counter(activity.name for activity in activities))
-    evidence = Counter(word for position in positions if (word := placement.by[position]))
+    evidence: Counter[str] = Counter(word for position in positions if (word := links.layer_by[position]))
     if evidence:
         cells["layer_by"] = dict(evidence)
-    unsure = sum(position in placement.unsure for position in positions)
+    unsure = sum(position in links.layer_unsure for position in positions)
     if unsure:
         cells["unsure"] = unsure
     return cells

@@ -97,27 +97,25 @@ def executions(number: int, alignment: Alignment) -> dict[LayerKey, list[Executi
 
     A layer without kernels in a pass whose kernels are all attributed ran there with none.
     """
-    placement, activities = alignment.placement, alignment.profile.activities
+    links, activities = alignment.links, alignment.profile.activities
     inside: dict[tuple[int, LayerKey], list[int]] = {}
     loose = set()  # passes that hold activities of no layer
     for position in range(len(activities)):
-        run = placement.run_of[position]
+        run = links.run_of[position]
         if run == NONE:
-            loose.add(placement.pass_of[position])
+            loose.add(links.pass_of[position])
         else:
-            inside.setdefault((placement.runs[run].pass_, _key(placement.runs[run])), []).append(position)
+            inside.setdefault((links.runs[run].pass_, _key(links.runs[run])), []).append(position)
     bounds: dict[tuple[int, LayerKey], list[LayerRun]] = {}
-    for layer_run in placement.runs:
+    for layer_run in links.runs:
         bounds.setdefault((layer_run.pass_, _key(layer_run)), []).append(layer_run)
     work = _Work(alignment)
     found: dict[LayerKey, list[Execution]] = {}
-    passes = sorted(
-        {pass_ for pass_, _ in (*inside, *bounds)}, key=lambda pass_: placement.passes[pass_].iteration or 0
-    )
+    passes = sorted({pass_ for pass_, _ in (*inside, *bounds)}, key=lambda pass_: links.passes[pass_].iteration or 0)
     for pass_ in passes:
         for layer, direction in alignment.net.execution_order():
             key = (layer.index, layer.layer, direction)
-            if placement.passes[pass_].direction not in (None, direction):
+            if links.passes[pass_].direction not in (None, direction):
                 continue
             positions = inside.get((pass_, key), [])
             runs = bounds.get((pass_, key), [])
@@ -134,7 +132,7 @@ def _key(run: LayerRun) -> LayerKey:
 def _execution(
     number: int, alignment: Alignment, work: _Work, pass_: int, positions: Sequence[int], runs: Sequence[LayerRun]
 ) -> Execution:
-    placement = alignment.placement
+    links = alignment.links
     activities = [alignment.profile.activities[position] for position in positions]
     times: dict[str, list[int | None]] = {"kernel": [], "copy": []}
     for activity in activities:
@@ -153,7 +151,7 @@ def _execution(
     flop, flop_by = work.of(positions)
     return Execution(
         repetition=number,
-        iteration=placement.passes[pass_].iteration,
+        iteration=links.passes[pass_].iteration,
         kernels=len(times["kernel"]),
         copies=len(times["copy"]),
         kernel_ns=_total(times["kernel"]),
@@ -162,8 +160,8 @@ def _execution(
         host_by=host_by if host_ns is not None else "",
         flop=flop,
         flop_by=flop_by,
-        layer_by=Counter(word for position in positions if (word := placement.by[position])),
-        unsure=sum(position in placement.unsure for position in positions),
+        layer_by=Counter(word for position in positions if (word := links.layer_by[position])),
+        unsure=sum(position in links.layer_unsure for position in positions),
     )
 
 

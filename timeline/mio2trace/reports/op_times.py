@@ -52,7 +52,7 @@ def costs(alignment: Alignment) -> tuple[dict[int, Cost], int]:
             cost.helpers_ns += ns
             if name.role == "transpose":
                 cost.transposes_ns += ns
-        cost.sure = cost.sure and position not in links.unsure
+        cost.sure = cost.sure and position not in links.operation_unsure
     return found, whole
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from mio2trace.align import EVIDENCE, Alignment
+from mio2trace.align import Alignment
 from mio2trace.align.clocks.fit import SAME
+from mio2trace.evidence import EVIDENCE
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
@@ -78,11 +79,11 @@ def attribution(alignments: Sequence[Alignment]) -> dict[str, Any]:
     by: Counter[str] = Counter()
     time: Counter[str] = Counter()
     for alignment in alignments:
-        placement = alignment.placement
-        unsure += len(placement.unsure | alignment.links.unsure)
-        contradictions += sum(placement.contradictions.values()) + sum(alignment.links.contradictions.values())
-        by.update(placement.by)
-        for word, activity in zip(placement.by, alignment.profile.activities, strict=True):
+        links = alignment.links
+        unsure += len(links.layer_unsure | links.operation_unsure)
+        contradictions += sum(links.contradictions.values())
+        by.update(links.layer_by)
+        for word, activity in zip(links.layer_by, alignment.profile.activities, strict=True):
             start, end = activity.start_ns, activity.end_ns
             if start is None or end is None:
                 not_drawn += 1
@@ -90,7 +91,7 @@ def attribution(alignments: Sequence[Alignment]) -> dict[str, Any]:
                 copies += 1
             elif start is not None and end is not None:
                 time[word] += end - start
-        kernels += len(placement.by)
+        kernels += len(links.layer_by)
     kernels -= copies
     by["unattributed"], time["unattributed"] = by.pop("", 0), time.pop("", 0)
     result: dict[str, Any] = {
@@ -134,10 +135,10 @@ def _unattributed_set_up(alignments: Sequence[Alignment]) -> int:
     """How many kernels and copies without a layer ran before the warm-up: building, filling, searching."""
     count = 0
     for alignment in alignments:
-        placement = alignment.placement
-        set_up = {number for number, pass_ in enumerate(placement.passes) if pass_.phase == "setup"}
+        links = alignment.links
+        set_up = {number for number, pass_ in enumerate(links.passes) if pass_.phase == "setup"}
         if set_up:
-            count += sum(not by and at in set_up for by, at in zip(placement.by, placement.pass_of, strict=True))
+            count += sum(not by and at in set_up for by, at in zip(links.layer_by, links.pass_of, strict=True))
     return count
 
 
@@ -184,12 +185,12 @@ def _time_lines(alignments: Sequence[Alignment]) -> list[str]:
     time: Counter[str] = Counter()
     iterations: set[int] = set()
     for alignment in alignments:
-        placement = alignment.placement
-        by_pass = [0] * (len(placement.passes) + 1)  # the last one: outside any (NONE is -1)
-        for number, activity in zip(placement.pass_of, alignment.profile.activities, strict=True):
+        links = alignment.links
+        by_pass = [0] * (len(links.passes) + 1)  # the last one: outside any (NONE is -1)
+        for number, activity in zip(links.pass_of, alignment.profile.activities, strict=True):
             if activity.kind == "kernel" and activity.start_ns is not None and activity.end_ns is not None:
                 by_pass[number] += activity.end_ns - activity.start_ns
-        for pass_, ns in zip((*placement.passes, None), by_pass, strict=True):
+        for pass_, ns in zip((*links.passes, None), by_pass, strict=True):
             if pass_ is None:
                 name = "outside any pass"
             elif pass_.iteration:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.align.operations import OUTSIDE, Stream
+from mio2trace.align.operations.stream import Stream
 from mio2trace.align.operations.windows import Windows
 from mio2trace.model.profile import Activity
 from mio2trace.ops.naming import operation_name
@@ -39,19 +39,19 @@ def explain(alignment: Alignment, what: str) -> Iterator[str]:
 
 
 def _kernel(alignment: Alignment, position: int, activity: Activity) -> Iterator[str]:
-    links, placement = alignment.links, alignment.placement
+    links = alignment.links
     size = f", {'x'.join(map(str, activity.grid))} work items" if activity.grid else ""
     yield f"{activity.kind} {activity.number}: {activity.name}{size}{_time(activity)}"
-    run = placement.run_of[position]
+    run = links.run_of[position]
     if run == NONE:
-        pass_ = placement.pass_of[position]
-        where = f" ({placement.passes[pass_].name})" if pass_ != NONE else ""
+        pass_ = links.pass_of[position]
+        where = f" ({links.passes[pass_].name})" if pass_ != NONE else ""
         yield f"  layer: none{where}"
     else:
-        layer = placement.runs[run]
-        doubt = ", not sure" if position in placement.unsure else ""
-        yield f"  layer: {layer.layer}, {placement.passes[layer.pass_].name}, by {placement.by[position]}{doubt}"
-    for stream in links.streams:
+        layer = links.runs[run]
+        doubt = ", not sure" if position in links.layer_unsure else ""
+        yield f"  layer: {layer.layer}, {links.passes[layer.pass_].name}, by {links.layer_by[position]}{doubt}"
+    for stream in alignment.streams:
         if position in stream.positions:
             yield from _link(alignment, stream, stream.positions.index(position), position)
 
@@ -59,13 +59,13 @@ def _kernel(alignment: Alignment, position: int, activity: Activity) -> Iterator
 def _link(alignment: Alignment, stream: Stream, number: int, position: int) -> Iterator[str]:
     links, windows, path = alignment.links, stream.windows, stream.path
     index = links.operation_of[position]
-    doubt = ", not sure" if position in links.unsure else ""
+    doubt = ", not sure" if position in links.operation_unsure else ""
     places = {operation.index: place for place, operation in enumerate(stream.operations)}
-    if index == OUTSIDE:
+    if index == NONE:
         yield f"  operation: none: {_points(stream.likeness.gap(number))} for a kernel outside any{doubt}"
     else:
         operation = stream.operations[places[index]]
-        yield f"  {_named(operation)}, by {links.by[position]}{doubt}"
+        yield f"  {_named(operation)}, by {links.operation_by[position]}{doubt}"
         yield f"    {_reasons(stream, number, places[index])}"
     if path is not None and path.margin:
         yield f"  with this one elsewhere, the best way to attribute all is {path.margin[number]:.1f} points worse"
@@ -126,12 +126,13 @@ def _operation(alignment: Alignment, operation: Operation) -> Iterator[str]:
     owned = [position for position, index in enumerate(links.operation_of) if index == operation.index]
     for position in owned:
         activity = activities[position]
-        doubt = ", not sure" if position in links.unsure else ""
-        yield f"  {activity.kind} {activity.number}: {activity.name}{_time(activity)}, by {links.by[position]}{doubt}"
+        doubt = ", not sure" if position in links.operation_unsure else ""
+        by = f"by {links.operation_by[position]}{doubt}"
+        yield f"  {activity.kind} {activity.number}: {activity.name}{_time(activity)}, {by}"
     if owned:
         return
     yield "  no kernel"
-    for stream in links.streams:
+    for stream in alignment.streams:
         places = [place for place, one in enumerate(stream.operations) if one.index == operation.index]
         for place in places:
             possible = [
@@ -143,7 +144,7 @@ def _operation(alignment: Alignment, operation: Operation) -> Iterator[str]:
             for number in possible[:ALTERNATIVES]:
                 activity = activities[stream.positions[number]]
                 held = links.operation_of[stream.positions[number]]
-                whose = "outside any operation" if held == OUTSIDE else f"of operation {held}"
+                whose = "outside any operation" if held == NONE else f"of operation {held}"
                 why = _reasons(stream, number, place)
                 yield f"  nearest: kernel {activity.number} {activity.name}, {whose}: {why}"
 

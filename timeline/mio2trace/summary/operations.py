@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mio2trace.align import EVIDENCE, NONE, Alignment
+from mio2trace.align import NONE, Alignment
+from mio2trace.evidence import EVIDENCE
 from mio2trace.kernels.names import kernel_name
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.solvers import family
@@ -28,8 +29,8 @@ def linked(alignments: Sequence[Alignment]) -> dict[str, Any]:
         owning = set(links.operation_of)
         operations += len(links.operations)
         without += sum(operation.index not in owning for operation in links.operations)
-        by.update(links.by)
-        for word, index, ns in zip(links.by, links.operation_of, _kernel_times(alignment), strict=True):
+        by.update(links.operation_by)
+        for word, index, ns in zip(links.operation_by, links.operation_of, _kernel_times(alignment), strict=True):
             time[word] += ns
             if index in searches and ns:
                 find += ns
@@ -70,10 +71,12 @@ def _lines(alignment: Alignment) -> Iterator[str]:
         for index, activity in zip(links.operation_of, activities, strict=True)
     )
     by = Counter(
-        word for word, activity in zip(links.by, activities, strict=True) if word and activity.kind == "kernel"
+        word
+        for word, activity in zip(links.operation_by, activities, strict=True)
+        if word and activity.kind == "kernel"
     )
     words = ", ".join(f"{word} {by[word]}" for word in EVIDENCE if by[word])
-    unsure = sum(activities[position].kind == "kernel" for position in links.unsure)
+    unsure = sum(activities[position].kind == "kernel" for position in links.operation_unsure)
     yield (
         f"operations: {len(links.operations)} in the log; {has} of {kernels} kernels attributed"
         + (f" ({words})" if words else "")

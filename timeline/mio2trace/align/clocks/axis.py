@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 from mio2trace.align.clocks.fit import LogClock, log_clock
-from mio2trace.align.layers import boundaries
-from mio2trace.align.layers.marks import Marked
+from mio2trace.align.layers.caffe import boundaries
+from mio2trace.align.layers.caffe.marks import Marked
+from mio2trace.evidence import BOUNDARY_STAMPS, POSITION, Evidence
 from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent
 from mio2trace.model.profile import Activity, Profile
 from mio2trace.notes import InputError, Notes
 
-STAMPS = "boundary stamps"
 LANDMARK_LATE_NS = 2_000_000_000
 LANDMARK_EARLY_NS = 5_000_000
 """How far a landmark in the log may lie after (or before) its twin in the profile if both are of one run."""
@@ -81,17 +81,13 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """Places of log events and layer lines, and of activities by position, on one axis: lines, or host time in ns."""
 
     by_line: bool
-    by: str = ""
-    """The evidence word of what this axis tells, where neither of the two usual ones is it."""
+    evidence: Evidence | None
+    """What a link rests on that this axis tells; None where it stands on the links to operations itself."""
     event: Callable[[LogEvent], int | None]
     layer: Callable[[LayerTime], int | None]
     begins: Sequence[int]
     ends: Sequence[int]
     """Places of activities; ``ends`` never decrease within a queue."""
-
-    @property
-    def evidence(self) -> str:
-        return self.by or ("position" if self.by_line else STAMPS)
 
     def first_after(self, place: int) -> int:
         """The first activity that begins at or after a place."""
@@ -107,11 +103,12 @@ def common_axis(
     notes: Notes,
 ) -> Timeline | None:
     """Lines where they are in order of execution, else host time where log and activities have it."""
-    if "position" not in without and _position_is_order(profile, events, clock, notes):
+    if POSITION not in without and _position_is_order(profile, events, clock, notes):
         source = profile.source
         lines = [activity.line for activity in profile.activities]
         return Timeline(
             by_line=True,
+            evidence=POSITION,
             event=lambda event: event.line if event.source == source else None,
             layer=lambda layer: layer.line if layer.source == source and layer.line else None,
             begins=lines,
@@ -122,6 +119,7 @@ def common_axis(
     to_host = clock.to_host
     return Timeline(
         by_line=False,
+        evidence=BOUNDARY_STAMPS,
         event=lambda event: None if event.stamp is None else to_host(event.stamp),
         layer=lambda layer: None if layer.stamp is None else to_host(layer.stamp),
         begins=times.called,

@@ -1,1 +1,1 @@
-"""Activities to layers: the evidence of marks, lines, stamps, likeness and printed times, each in a room."""
+"""Activities to layers: the net, likeness to what is placed, TensorFlow's scopes; `caffe` has what its logs tell."""

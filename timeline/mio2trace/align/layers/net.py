@@ -9,6 +9,9 @@ import msgspec
 from mio2trace.model.log import Direction, FrameworkLog, LayerTime
 from mio2trace.notes import Notes
 
+LayerKey = tuple[int, Direction]
+"""A layer by its index, and a direction."""
+
 
 class NetLayerSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A layer of the net; times as printed (means over iterations, or of one execution), None when not printed."""

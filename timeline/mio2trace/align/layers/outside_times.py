@@ -7,24 +7,34 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
-from mio2trace.align.clocks.axis import STAMPS
+from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.fit import STAMP_NS
-from mio2trace.align.layers import durations, recurrence
-from mio2trace.align.layers.attribution import Attribution
+from mio2trace.evidence import BOUNDARY_STAMPS, DURATIONS, POSITION, RECURRENCE, Evidence
 
-_BY_TIME = frozenset((STAMPS, durations.BY, recurrence.BY, "position"))
+_BY_TIME = frozenset((BOUNDARY_STAMPS, DURATIONS, RECURRENCE, POSITION))
 
 
-def doubt_what_has_no_times(attribution: Attribution, evidence: Sequence[str], groups: Sequence[int]) -> None:
+def doubt_between_layers(attribution: Attribution) -> None:
+    """What stamps or durations put into a layer without host times of its own may be of the layer beside it."""
+    _doubt_without_times(attribution, (BOUNDARY_STAMPS, DURATIONS), attribution.links.run_of)
+
+
+def doubt_between_passes(attribution: Attribution) -> None:
+    """What likeness labelled, bounded by stamps alone, may be of the pass beside it if it has no host times."""
+    if attribution.axis is not None and not attribution.axis.by_line:
+        _doubt_without_times(attribution, (RECURRENCE,), attribution.links.pass_of)
+
+
+def _doubt_without_times(attribution: Attribution, evidence: Sequence[Evidence], groups: Sequence[int]) -> None:
     """An activity without host times may belong with either neighbour, where these are not of one group.
 
     Only what ``evidence`` placed is doubted; ``groups`` has a layer's run, or a pass, for each activity.
     """
     if attribution.times is None:
         return
-    placement, unknown = attribution.placement, attribution.times.unknown
+    links, unknown = attribution.links, attribution.times.unknown
     for position in unknown:
-        if placement.by[position] not in evidence:
+        if links.layer_by[position] not in evidence:
             continue
         before, after = position - 1, position + 1
         while before in unknown:
@@ -33,18 +43,18 @@ def doubt_what_has_no_times(attribution: Attribution, evidence: Sequence[str], g
             after += 1
         between = before >= 0 and after < len(groups)
         if not between or not groups[before] == groups[after] == groups[position]:
-            placement.unsure.add(position)
+            links.doubt_layer([position])
 
 
 def doubt_other_queues(attribution: Attribution) -> None:
     """The log's layers are one thread's: what another queue ran meanwhile may be another thread's work."""
-    activities, placement = attribution.profile.activities, attribution.placement
+    activities, links = attribution.profile.activities, attribution.links
     queues = Counter(activity.queue for activity in activities if activity.kind == "kernel")
     if len(queues) < 2:
         return
     # The thread that prints a layer's line has just waited for its own queue.
     lags: dict[int, list[int]] = {queue: [] for queue in queues}
-    ends = sorted(run.host_end_ns for run in placement.runs if run.host_end_ns is not None)
+    ends = sorted(run.host_end_ns for run in links.runs if run.host_end_ns is not None)
     for queue, found in lags.items():
         done = [e.host_end_ns for e in activities if e.queue == queue and e.host_end_ns is not None]
         done.sort()
@@ -54,5 +64,5 @@ def doubt_other_queues(attribution: Attribution) -> None:
                 found.append(end - done[before])
     main = min(queues, key=lambda queue: (median(lags[queue] or [1 << 62]), -queues[queue], queue))
     for position, activity in enumerate(activities):
-        if activity.queue != main and placement.by[position] in _BY_TIME:
-            placement.unsure.add(position)
+        if activity.queue != main and links.layer_by[position] in _BY_TIME:
+            links.doubt_layer([position])

@@ -6,15 +6,11 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
 
-from mio2trace.align.layers.placement import NONE, Placement
+from mio2trace.align.attribution import Attribution
+from mio2trace.align.layers.net import LayerKey
 from mio2trace.align.sequences import matches
-from mio2trace.kernels import KernelFact
-from mio2trace.model.log import Direction
+from mio2trace.evidence import RECURRENCE, Evidence
 from mio2trace.model.profile import Activity
-
-BY = "recurrence"
-
-LayerKey = tuple[int, Direction]
 
 HOST_LAYER_NS = 1_000_000
 """A layer that launches nothing and takes this long computes on the host; below, it hardly does anything."""
@@ -32,23 +28,22 @@ def signature(activity: Activity) -> Hashable:
     )
 
 
-def is_filler(position: int, placement: Placement, facts: Mapping[int, KernelFact]) -> bool:
+def is_filler(attribution: Attribution, position: int) -> bool:
     """Whether an activity only prepares memory: a write, or a kernel that fills a buffer."""
-    activity = placement.activities[position]
+    activity = attribution.profile.activities[position]
     if activity.kind != "kernel":
         return activity.route == "host to device"
-    fact = facts.get(position)
+    fact = attribution.facts.get(position)
     return fact is not None and fact.role == "fill"
 
 
 def place_by_recurrence(
-    placement: Placement,
+    attribution: Attribution,
     reference: Sequence[int],
     target: Sequence[int],
     run_for: Callable[[LayerKey], int],
-    facts: Mapping[int, KernelFact],
     unlaunched: Mapping[LayerKey, int] = MappingProxyType({}),
-    by: str = BY,
+    by: Evidence | None = RECURRENCE,
 ) -> None:
     """Label ``target`` after the attributed ``reference``; ``run_for`` gives the target's run of a layer.
 
@@ -57,18 +52,15 @@ def place_by_recurrence(
     it may be that layer's and is not sure; it goes there if the host was busy between it and the kernel. Neither is it
     sure where a kernel of another layer is missing in between.
     """
-    activities = placement.activities
+    activities = attribution.profile.activities
     ones, others = [signature(activities[i]) for i in reference], [signature(activities[i]) for i in target]
     pairs = matches(ones, others)
     if pairs is None:
         return
-    keys: list[LayerKey | None] = []
-    for position in reference:
-        run = placement.run_of[position]
-        keys.append(None if run == NONE else (placement.runs[run].layer_index, placement.runs[run].direction))
+    keys = [attribution.layer_key(position) for position in reference]
     layer_of = {target[j]: key for i, j in pairs if (key := keys[i]) is not None}
     matched = {target[j] for _, j in pairs}
-    unsure = {target[j] for i, j in pairs if reference[i] in placement.unsure}
+    unsure = {target[j] for i, j in pairs if reference[i] in attribution.links.layer_unsure}
     unsure |= {target[j] for j in _ambiguous(ones, others, pairs, keys)}
     after_missing = {
         target[j]
@@ -81,7 +73,7 @@ def place_by_recurrence(
     host_layer: LayerKey | None = None
     for position in reversed(target):
         activity = activities[position]
-        if position not in matched and is_filler(position, placement, facts):
+        if position not in matched and is_filler(attribution, position):
             if following is not None:
                 before = _layer_on_host(following, unlaunched)
                 if before is not None:
@@ -99,7 +91,7 @@ def place_by_recurrence(
     for position in target:
         key = layer_of.get(position)
         if key is not None:
-            placement.place([position], run_for(key), by, sure=position not in unsure)
+            attribution.give_layer([position], run_for(key), by, sure=position not in unsure)
 
 
 def _ambiguous(

@@ -13,14 +13,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.net import Net, NetLayerSpec
-from mio2trace.align.layers.placement import NONE, LayerRun, Placement
+from mio2trace.align.links import NONE, LayerRun, Links
+from mio2trace.evidence import BOUNDARY_STAMPS
 from mio2trace.model.log import Direction
-from mio2trace.model.profile import Profile
 from mio2trace.model.tf import TfProfile
 from mio2trace.notes import Notes
 
-BY = "boundary stamps"
 STAMP_NS = 1000
 """TensorFlow's stamps are whole microseconds."""
 
@@ -89,19 +89,19 @@ class _Op(NamedTuple):
     run: int
 
 
-def place_by_scopes(
-    placement: Placement, profile: Profile, tf_profiles: Sequence[TfProfile], notes: Notes
-) -> Net | None:
-    """Put the kernels of ``profile`` into the layers of TensorFlow's scopes; the net that these make.
+def place_by_scopes(attribution: Attribution) -> None:
+    """Put the kernels into the layers of TensorFlow's scopes, and take the net that these make, where no log names any.
 
-    Step N of a profile is iteration N + 1. None, with a note, where nothing can be told: no host times, no op on a
-    GPU, no layer's name, or stamps that do not meet. Copies are left alone: other threads than the op's enqueue
-    them, too.
+    Step N of a profile is iteration N + 1. A note says where nothing can be told: no host times, no op on a GPU, no
+    layer's name, or stamps that do not meet. Copies are left alone: other threads than the op's enqueue them, too.
     """
-    net, ops = _layers(placement, tf_profiles, notes)
+    if not attribution.tf_profiles or attribution.net.layers:
+        return
+    links, profile, notes = attribution.links, attribution.profile, attribution.notes
+    net, ops = _layers(links, attribution.tf_profiles, notes)
     if not ops:
         notes.add("TensorFlow's profile names no layer of an op on a GPU: its scopes are no layers of the kernels")
-        return None
+        return
     times = [(e.host_start_ns, position) for position, e in enumerate(profile.activities)
              if e.kind == "kernel" and e.host_start_ns is not None]  # fmt: skip
     without_times = sum(e.kind == "kernel" for e in profile.activities) - len(times)
@@ -123,7 +123,7 @@ def place_by_scopes(
         if len(runs) > 1:
             between += 1
         elif runs and NONE not in runs:
-            placement.place([position], next(iter(runs)), BY)
+            links.give_layer([position], next(iter(runs)), BOUNDARY_STAMPS)
             placed += 1
     if between:
         notes.add("kernel enqueued while ops of several layers ran: not attributed", count=between)
@@ -131,11 +131,11 @@ def place_by_scopes(
         notes.add("kernel without a host time: not attributed to a TensorFlow scope", count=without_times)
     if not placed:
         notes.add("no kernel was enqueued while one of TensorFlow's ops ran: its scopes are no layers of the kernels")
-        return None
-    return net
+        return
+    attribution.net = net
 
 
-def _layers(placement: Placement, tf_profiles: Sequence[TfProfile], notes: Notes) -> tuple[Net, list[_Op]]:
+def _layers(links: Links, tf_profiles: Sequence[TfProfile], notes: Notes) -> tuple[Net, list[_Op]]:
     """The net, and every op on a GPU in order of start. No layer is known of profiles that do not number their step."""
     found: list[tuple[int, int, tuple[str, Direction] | None, int]] = []
     for profile in tf_profiles:
@@ -159,12 +159,12 @@ def _layers(placement: Placement, tf_profiles: Sequence[TfProfile], notes: Notes
             key = (*layer, step)
             if key not in runs:
                 name, direction = layer
-                runs[key] = placement.add_run(
+                runs[key] = links.add_run(
                     LayerRun(
                         layer=name,
                         layer_index=indexes[name],
                         direction=direction,
-                        pass_=placement.pass_id("iteration", step + 1, direction),
+                        pass_=links.pass_id("iteration", step + 1, direction),
                     )
                 )
             run = runs[key]

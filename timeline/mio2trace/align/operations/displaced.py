@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from mio2trace.align.links import NONE
 from mio2trace.align.operations.likeness import Likeness
-from mio2trace.align.operations.paths import OUTSIDE
 from mio2trace.align.operations.windows import Windows
 
 TRIED = 3
@@ -19,24 +19,24 @@ TRIED = 3
 def of_kernels(likeness: Likeness, windows: Windows, operation: Sequence[int]) -> set[int]:
     """Kernels whose operation may as well own an equal one in a stretch of the library's kernels without a call."""
     count = len(operation)
-    idle = [place == OUTSIDE and likeness.kind(at).library for at, place in enumerate(operation)]
+    idle = [place == NONE and likeness.kind(at).library for at, place in enumerate(operation)]
 
     def may_move(at: int, to: int) -> bool:
         place = operation[at]
         if not likeness.alike(at, to):
             return False
-        return place == OUTSIDE or windows.first[to] <= place <= windows.last[to]
+        return place == NONE or windows.first[to] <= place <= windows.last[to]
 
     doubted: set[int] = set()
     for begin, end in _stretches(idle):
         for start, step in ((begin - 1, -1), (end, 1)):
-            if not 0 <= start < count or operation[start] == OUTSIDE:
+            if not 0 <= start < count or operation[start] == NONE:
                 continue
             inside = range(begin, end) if step < 0 else range(end - 1, begin - 1, -1)
             tried = [to for to in inside if likeness.alike(start, to)][:TRIED]
             for to in tried:
                 _spread(start, to - start, step, count, may_move, doubted)
-    return {at for at in doubted if operation[at] != OUTSIDE}
+    return {at for at in doubted if operation[at] != NONE}
 
 
 def of_operations(likeness: Likeness, windows: Windows, operation: Sequence[int]) -> set[int]:
@@ -44,7 +44,7 @@ def of_operations(likeness: Likeness, windows: Windows, operation: Sequence[int]
     calls = len(likeness.operations)
     kernels: dict[int, list[int]] = {}
     for at, place in enumerate(operation):
-        if place != OUTSIDE:
+        if place != NONE:
             kernels.setdefault(place, []).append(at)
     idle = [place not in kernels and likeness.operations[place].phase == "run" for place in range(calls)]
 
@@ -69,15 +69,15 @@ def of_operations(likeness: Likeness, windows: Windows, operation: Sequence[int]
 
 def _stretches(idle: Sequence[bool]) -> list[tuple[int, int]]:
     """Unbroken rows of True: (begin, end)."""
-    found = []
+    stretches = []
     begin = -1
-    for at, one in enumerate([*idle, False]):
-        if one and begin < 0:
+    for at, is_idle in enumerate([*idle, False]):
+        if is_idle and begin < 0:
             begin = at
-        elif not one and begin >= 0:
-            found.append((begin, at))
+        elif not is_idle and begin >= 0:
+            stretches.append((begin, at))
             begin = -1
-    return found
+    return stretches
 
 
 def _spread(

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from mio2trace.align.operations.sizes import is_part, may_be_part, stated_sizes
+from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES
 from mio2trace.kernels import KernelFact
 from mio2trace.kernels.facts import number
 from mio2trace.kernels.names import KernelName, kernel_name
@@ -111,9 +112,9 @@ class Likeness:
         without: frozenset[str],
     ) -> None:
         self.operations = operations
-        self._buffers = "buffers" not in without
-        self._launches = "launch line" not in without
-        self._names = "name and sizes" not in without
+        self._buffers = BUFFERS not in without
+        self._launches = LAUNCH_LINE not in without
+        self._names = NAME_AND_SIZES not in without
         self._programs = profile.opencl.programs
         self._numbers: dict[object, tuple[frozenset[int], bool | None, bool]] = {}
         self._known: dict[object, int] = {}

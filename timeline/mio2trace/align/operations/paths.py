@@ -13,10 +13,10 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from mio2trace.align.links import NONE
 from mio2trace.align.operations.likeness import POST, PRE, SAME_BUFFERS, SHARED_BUFFERS, Likeness
 from mio2trace.align.operations.windows import Windows
-
-OUTSIDE = -1
+from mio2trace.evidence import BOUNDARY_STAMPS
 
 HELPERS_ONLY, HELPER_WAITS = -4.0, -3.0
 """Leaving an operation whose helpers ran but not what they help."""
@@ -38,7 +38,7 @@ _GAP, _HELPERS, _MAIN, _WAITING = range(4)
 
 
 class Path(msgspec.Struct, frozen=True, kw_only=True):
-    """``operation[i]``: place in the list of operations, `OUTSIDE` for none. ``margin[i]``: how much a path that puts
+    """``operation[i]``: place in the list of operations, `NONE` for none. ``margin[i]``: how much a path that puts
     kernel i elsewhere falls short. ``points`` of the whole path.
     """
 
@@ -66,7 +66,7 @@ class PathFinder:
         self._windows = windows
         self._behind, self._kept = width
         # Where stamps tell when the log had begun, waiting for it ends there.
-        self._not_begun = NOT_BEGUN if windows.by != "boundary stamps" else 1e9
+        self._not_begun = NOT_BEGUN if windows.by != BOUNDARY_STAMPS else 1e9
         operations = likeness.operations
         self._by_kind: dict[tuple[str, str | None], list[int]] = {}
         self._by_pointer: dict[int, list[int]] = {}
@@ -85,7 +85,7 @@ class PathFinder:
 
     def find(self) -> Path:
         """The best path. Ties go to the earlier operation, and to an operation rather than none."""
-        operation = [OUTSIDE] * self._kernels
+        operation = [NONE] * self._kernels
         margin = [0.0] * self._kernels
         points = 0.0
         steps: list[_Step] = []
@@ -272,7 +272,7 @@ class PathFinder:
                 rest = onward.get(state)
                 if rest is None:
                     continue
-                index = OUTSIDE if state & 3 == _GAP else state >> 2
+                index = NONE if state & 3 == _GAP else state >> 2
                 total = score + rest
                 if total > by_operation.get(index, -1e18):
                     by_operation[index] = total

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from mio2trace.align.links import NONE, Links
 from mio2trace.align.operations.likeness import FIRST_ADDRESS, buffers_among
-from mio2trace.align.operations.links import Links
-from mio2trace.align.operations.paths import OUTSIDE
+from mio2trace.evidence import BUFFERS
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.profile import Profile
 from mio2trace.ops.operation import Operation
@@ -48,7 +48,7 @@ def of_streams(
     held: dict[tuple[int, int], set[int]] = {}
     for key, positions in streams.items():
         held[key] = set()
-        if "buffers" not in without:
+        if BUFFERS not in without:
             for position in positions:
                 held[key].update(buffers_among(profile.activities[position].opencl.arguments))
     owner: list[tuple[int, int] | None] = []
@@ -81,8 +81,6 @@ def one_stream_each(links: Links, streams: Mapping[tuple[int, int], Sequence[int
     for key, positions in streams.items():
         for position in positions:
             index = links.operation_of[position]
-            if index != OUTSIDE and claimed.setdefault(index, key) != key:
+            if index != NONE and claimed.setdefault(index, key) != key:
                 doubted.add(index)
-    for position, index in enumerate(links.operation_of):
-        if index in doubted:
-            links.unsure.add(position)
+    links.doubt_operation(position for position, index in enumerate(links.operation_of) if index in doubted)

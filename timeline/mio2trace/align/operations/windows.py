@@ -9,11 +9,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Literal
 
 import msgspec
 
 from mio2trace.align.clocks.axis import HostTimes, Timeline
 from mio2trace.align.clocks.fit import STAMP_NS, LogClock
+from mio2trace.evidence import BOUNDARY_STAMPS, POSITION, Evidence
 from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent
 from mio2trace.model.profile import Activity
 from mio2trace.ops.operation import Operation
@@ -31,7 +33,7 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
 
     first: list[int]
     last: list[int]
-    by: str
+    by: Evidence | Literal[""]
 
 
 def everywhere(kernels: int, operations: int) -> Windows:
@@ -57,7 +59,7 @@ def by_lines(
             latest[operation.thread] = number
             oldest.append(min(latest.values()))
         first = [oldest[at] if at >= 0 else 0 for at in last]
-    return Windows(first=[max(0, at) for at in first], last=last, by="position")
+    return Windows(first=[max(0, at) for at in first], last=last, by=POSITION)
 
 
 def by_stamps(
@@ -102,7 +104,7 @@ def by_stamps(
     return Windows(
         first=[bisect_left(end, time) for time in called],
         last=[bisect_right(begin, time) - 1 for time in called],
-        by="boundary stamps",
+        by=BOUNDARY_STAMPS,
     )
 
 
@@ -113,7 +115,9 @@ def _stamps(logs: Sequence[FrameworkLog], source: int, clock: LogClock) -> list[
         if log.source == source:
             records += log.events
             records += log.layers
-    return [(one.line, clock.to_host(one.stamp)) for one in records if one.stamp is not None and one.line]
+    return [
+        (record.line, clock.to_host(record.stamp)) for record in records if record.stamp is not None and record.line
+    ]
 
 
 def _ends(operations: Sequence[Operation], streams: int) -> list[int]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from mio2trace.align.operations.links import Links
-from mio2trace.align.operations.paths import OUTSIDE
+from mio2trace.align.links import NONE, Links
 from mio2trace.align.operations.stream import Stream
+from mio2trace.evidence import NAME_AND_SIZES, ORDER, RECURRENCE
 from mio2trace.kernels.names import kernel_name
 
 LEARNED = 4
 """So many calls of a problem must launch the same kernels for one that does not."""
-_WEAKER = frozenset(("name and sizes", "order"))
+_WEAKER = frozenset((NAME_AND_SIZES, ORDER))
 _Row = tuple[tuple[str, object], ...]
 """Names and work sizes of an operation's kernels, in order."""
 
@@ -26,33 +26,34 @@ def learn(stream: Stream, links: Links) -> None:
     places = {operation.index: place for place, operation in enumerate(stream.operations)}
     for position in stream.positions:
         index = links.operation_of[position]
-        if index != OUTSIDE:
+        if index != NONE:
             members[places[index]].append(position)
-    if links.unsure:
+    if links.operation_unsure:
         _even_out(stream, links, members)
     learned: dict[int, Counter[_Row]] = defaultdict(Counter)
     rows = {place: _row(stream, positions) for place, positions in members.items()}
     for place, positions in members.items():
-        if links.unsure.isdisjoint(positions):
+        if links.operation_unsure.isdisjoint(positions):
             learned[stream.likeness.operation_class(place)][rows[place]] += 1
     for place, positions in members.items():
         if _has_too_many(stream, place, positions):
             links.contradictions["more GEMMs than images"] += 1
-            links.unsure.update(positions)
-        known = learned.get(stream.likeness.operation_class(place))
-        if not known:
+            links.doubt_operation(positions)
+        usual = learned.get(stream.likeness.operation_class(place))
+        if not usual:
             continue
-        row, count = known.most_common(1)[0]
-        if count < LEARNED * (known.total() - count):
+        row, count = usual.most_common(1)[0]
+        if count < LEARNED * (usual.total() - count):
             continue
         if rows[place] != row:
             links.contradictions["kernels differ from those of the same problem"] += 1
-            links.unsure.update(positions)
-        elif not links.unsure.isdisjoint(positions):
+            links.doubt_operation(positions)
+        elif not links.operation_unsure.isdisjoint(positions):
             # It speaks for the row, not for which of two equal calls launched it: the doubt stays.
+            index = stream.operations[place].index
             for position in positions:
-                if links.by[position] in _WEAKER:
-                    links.by[position] = "recurrence"
+                if links.operation_by[position] in _WEAKER:
+                    links.give_operation([position], index, RECURRENCE, sure=position not in links.operation_unsure)
 
 
 def _row(stream: Stream, positions: Sequence[int]) -> _Row:
@@ -80,14 +81,13 @@ def _even_out(stream: Stream, links: Links, members: dict[int, list[int]]) -> No
         end = place + 1
         while end < count and stream.likeness.operation_class(end) == kind:
             end += 1
-        positions = [position for one in range(place, end) for position in members.get(one, ())]
+        positions = [position for call in range(place, end) for position in members.get(call, ())]
         calls = end - place
-        if calls > 1 and positions and len(positions) % calls == 0 and not links.unsure.isdisjoint(positions):
+        if calls > 1 and positions and len(positions) % calls == 0 and not links.operation_unsure.isdisjoint(positions):
             each = len(positions) // calls
             parts = [positions[at : at + each] for at in range(0, len(positions), each)]
             if len({_row(stream, part) for part in parts}) == 1:
-                for one, part in zip(range(place, end), parts, strict=True):
-                    members[one] = part
-                    for position in part:
-                        links.operation_of[position] = stream.operations[one].index
+                for call, part in zip(range(place, end), parts, strict=True):
+                    members[call] = part
+                    links.move_operation(part, stream.operations[call].index)
         place = end

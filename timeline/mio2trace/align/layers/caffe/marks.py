@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import msgspec
 
 from mio2trace.align.layers.net import Net, NetLayerSpec
-from mio2trace.align.layers.placement import LayerRun, Placement
+from mio2trace.align.links import LayerRun, Links
+from mio2trace.evidence import TIMER_MARKS
 from mio2trace.model.log import Direction
-from mio2trace.model.profile import TimerMark
+from mio2trace.model.profile import Activity, TimerMark
 from mio2trace.notes import Notes
 
-BY = "timer marks"
 FAR = 4
 """Layer times at the marks that differ from the printed ones by more than one part in so many are not theirs."""
 
@@ -60,15 +60,14 @@ class Cuts(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def cut(placement: Placement, marks: Sequence[TimerMark]) -> Cuts:
+def cut(activities: Sequence[Activity], marks: Sequence[TimerMark]) -> Cuts:
     """Both are in call order: one walk along the two."""
-    calls = placement.numbers
-    count = len(calls)
+    count = len(activities)
     before = []
     position = 0
     for mark in marks:
         call = mark.number
-        while position < count and calls[position] < call:
+        while position < count and activities[position].number < call:
             position += 1
         before.append(position)
     return Cuts(marks=marks, before=before, activities=count)
@@ -181,7 +180,7 @@ def _off_printed(marks: Sequence[TimerMark], net: Net, grammar: Grammar, iterati
     return off, total
 
 
-def place_by_marks(placement: Placement, cuts: Cuts, net: Net, grammar: Grammar, iterations: int) -> Marked:
+def place_by_marks(links: Links, cuts: Cuts, net: Net, grammar: Grammar, iterations: int) -> Marked:
     """Cut the activities at the marks, and give every layer its host span.
 
     An iteration in which the run was killed is cut as far as its marks go: what follows the last one is of the layer
@@ -190,14 +189,14 @@ def place_by_marks(placement: Placement, cuts: Cuts, net: Net, grammar: Grammar,
     layout, marks = _layout(net, grammar), cuts.marks
     for iteration, start in enumerate(_starts(cuts, grammar, iterations), 1):
         passes = {
-            direction: placement.pass_id("iteration", iteration, direction)
+            direction: links.pass_id("iteration", iteration, direction)
             for direction, first, _ in layout.passes
             if start + first < len(marks)
         }
         for layer, direction, at in layout.layers:
             if start + at >= len(marks):
                 break
-            run = placement.add_run(
+            run = links.add_run(
                 LayerRun(
                     layer=layer.layer,
                     layer_index=layer.index,
@@ -208,10 +207,10 @@ def place_by_marks(placement: Placement, cuts: Cuts, net: Net, grammar: Grammar,
                     host_end_ns=marks[start + at + 1].host_ns if start + at + 1 < len(marks) else None,
                 )
             )
-            placement.place(cuts.between(start + at, start + at + 1), run, BY)
+            links.give_layer(cuts.between(start + at, start + at + 1), run, TIMER_MARKS)
         for direction, first, last in layout.passes:
             if direction in passes:
-                placement.place_in_pass(cuts.between(start + first, start + last), passes[direction])
+                links.give_pass(cuts.between(start + first, start + last), passes[direction])
     ends = tuple(marks[k * grammar.per_iteration] for k in range(1, iterations + 1))
     return Marked(grammar=grammar, iterations=iterations, ends=ends)
 

@@ -9,22 +9,25 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
+from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.fit import STAMP_NS, LogClock
-from mio2trace.align.layers import boundaries, durations, recurrence
-from mio2trace.align.layers.attribution import Attribution
-from mio2trace.align.layers.placement import NONE
+from mio2trace.align.layers.caffe import boundaries, durations
+from mio2trace.align.layers.net import LayerKey
+from mio2trace.align.layers.recurrence import place_by_recurrence
+from mio2trace.align.links import NONE
+from mio2trace.evidence import DURATIONS
 
 
 def place_by_durations(attribution: Attribution) -> None:
     """Cut the iterations so that the printed layer times fit; a note where they do not."""
-    if durations.BY in attribution.without or attribution.clock is None or attribution.all_marked():
+    if attribution.clock is None or attribution.all_marked():
         return
-    net, placement = attribution.net, attribution.placement
-    windows = [w for w in _windows(attribution) if all(placement.run_of[p] == NONE for p in w.positions)]
+    net, links = attribution.net, attribution.links
+    windows = [w for w in _windows(attribution) if all(links.run_of[p] == NONE for p in w.positions)]
     order = net.execution_order()
     if any(layer.forward_ns is None and layer.backward_ns is None for layer in net.layers):
         return
-    cut = durations.fit(placement, windows, order)
+    cut = durations.fit(attribution.profile.activities, windows, order)
     if cut is None:
         if order and any(window.positions for window in windows):
             attribution.notes.add("printed layer times do not fit the enqueues of the iterations: not used")
@@ -39,35 +42,31 @@ def place_by_durations(attribution: Attribution) -> None:
             run = runs.get((window.iteration, number))
             if run is None:
                 layer, direction = order[number]
-                pass_ = placement.pass_id("iteration", window.iteration, direction)
+                pass_ = links.pass_id("iteration", window.iteration, direction)
                 run = runs[window.iteration, number] = attribution.add_run(layer.index, direction, pass_)
-            placement.place([position], run, durations.BY, sure=sure and whole)
+            links.give_layer([position], run, DURATIONS, sure=sure and whole)
 
 
 def place_later_iterations(attribution: Attribution) -> None:
     """Iterations that nothing placed (their marks or lines are missing), after one that something did."""
-    if recurrence.BY in attribution.without or attribution.clock is None or attribution.all_marked():
+    if attribution.clock is None or attribution.all_marked():
         return
-    placement = attribution.placement
+    links = attribution.links
     for window in _windows(attribution):
-        if not window.positions or any(placement.run_of[p] != NONE for p in window.positions):
+        if not window.positions or any(links.run_of[p] != NONE for p in window.positions):
             continue
         reference = [*attribution.reference("forward"), *attribution.reference("backward")]
         if not reference:
             return
-        runs: dict[recurrence.LayerKey, int] = {}
+        runs: dict[LayerKey, int] = {}
 
-        def run_for(
-            key: recurrence.LayerKey, runs: dict[recurrence.LayerKey, int] = runs, w: durations.Window = window
-        ) -> int:
+        def run_for(key: LayerKey, runs: dict[LayerKey, int] = runs, w: durations.Window = window) -> int:
             if key not in runs:
-                pass_ = placement.pass_id("iteration", w.iteration, key[1])
+                pass_ = links.pass_id("iteration", w.iteration, key[1])
                 runs[key] = attribution.add_run(key[0], key[1], pass_)
             return runs[key]
 
-        recurrence.place_by_recurrence(
-            placement, reference, window.positions, run_for, attribution.facts, attribution.unlaunched()
-        )
+        place_by_recurrence(attribution, reference, window.positions, run_for, attribution.unlaunched())
 
 
 def _are_all_iterations(attribution: Attribution, windows: Sequence[durations.Window]) -> bool:

@@ -8,32 +8,77 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
+from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import Timeline
-from mio2trace.align.layers import boundaries
-from mio2trace.align.layers.attribution import Attribution
+from mio2trace.align.layers.caffe.boundaries import stamps_bound
+from mio2trace.align.links import LayerRun
 from mio2trace.model.log import Direction, LayerTime
 
 
-def place_by_layer_lines(attribution: Attribution, axis: Timeline) -> None:
+def place_by_layer_lines(attribution: Attribution) -> None:
     """Cut the activities at the layer lines of each log whose stamps, or places in the file, bound its layers."""
-    by = axis.evidence
-    if by in attribution.without:
-        return
+    axis = attribution.shared_axis
+    if axis is not None and axis.evidence not in attribution.without:
+        _place_by_lines(attribution, axis)
+
+
+def place_by_lines_of_operations(attribution: Attribution) -> None:
+    """The same where nothing but the links to operations tells which activities ran between two lines of the log."""
+    if attribution.shared_axis is None and attribution.axis is not None:
+        _place_by_lines(attribution, attribution.axis)
+
+
+def _place_by_lines(attribution: Attribution, axis: Timeline) -> None:
     for log in attribution.logs:
-        if not boundaries.stamps_bound(log.layers):
+        if not stamps_bound(log.layers):
             continue
         ends = [(place, layer) for layer in log.layers if (place := axis.layer(layer)) is not None]
         ends.sort(key=lambda pair: pair[0])
         iterations = _iterations_of(attribution, ends, axis)
-        boundaries.place_by_ends(
-            attribution.placement,
-            ends,
-            iteration_of=iterations.__getitem__,
-            when=axis.ends.__getitem__,
-            reach_back=_reach_back(attribution, axis, ends, iterations),
-            by=by,
-            host=attribution.host_time,
+        _place_by_ends(attribution, axis, ends, iterations)
+
+
+def _place_by_ends(
+    attribution: Attribution, axis: Timeline, ends: Sequence[tuple[int, LayerTime]], iterations: Sequence[int]
+) -> None:
+    """Give each activity to the first layer whose end is not before it.
+
+    ``ends``: (place on the axis, layer) in order; ``iterations``: of each. The first layer of a row of layers, which
+    nothing bounds from below, reaches back to `_reach_back` of its number.
+    """
+    links, when = attribution.links, axis.ends
+    reach_back = _reach_back(attribution, axis, ends, iterations)
+    queues: dict[int, list[int]] = {}
+    for position, activity in enumerate(attribution.profile.activities):
+        queues.setdefault(activity.queue, []).append(position)
+    done = dict.fromkeys(queues, 0)
+    previous_end: int | None = None
+    for number, (end, layer) in enumerate(ends):
+        begin = reach_back(number)
+        if begin < 0:
+            begin = previous_end if previous_end is not None else end
+        host_end = attribution.host_time(layer)
+        run = links.add_run(
+            LayerRun(
+                layer=layer.layer,
+                layer_index=layer.index,
+                direction=layer.direction,
+                pass_=links.pass_id("iteration", iterations[number], layer.direction),
+                printed_ns=layer.printed_ns,
+                host_start_ns=None if host_end is None else host_end - layer.printed_ns,
+                host_end_ns=host_end,
+            )
         )
+        for queue, positions in queues.items():
+            at, count = done[queue], len(positions)
+            while at < count and when[positions[at]] <= begin:
+                at += 1
+            first = at
+            while at < count and when[positions[at]] <= end:
+                at += 1
+            done[queue] = at
+            attribution.give_layer(positions[first:at], run, axis.evidence)
+        previous_end = end
 
 
 def _iterations_of(attribution: Attribution, ends: Sequence[tuple[int, LayerTime]], axis: Timeline) -> list[int]:

@@ -15,12 +15,11 @@ from collections.abc import Sequence
 import msgspec
 
 from mio2trace.align.layers.net import NetLayerSpec
-from mio2trace.align.layers.placement import Placement
 from mio2trace.align.layers.recurrence import signature
 from mio2trace.align.sequences import matches
 from mio2trace.model.log import Direction
+from mio2trace.model.profile import Activity
 
-BY = "durations"
 TOLERANCE_NS = 200_000
 """What an iteration's bounds and a timer's own cost may be off."""
 NOISE_NS = 20_000
@@ -69,12 +68,14 @@ class _Columns(msgspec.Struct, frozen=True, kw_only=True):
     ends: list[int]
 
 
-def fit(placement: Placement, windows: Sequence[Window], order: Sequence[tuple[NetLayerSpec, Direction]]) -> Cut | None:
+def fit(
+    activities: Sequence[Activity], windows: Sequence[Window], order: Sequence[tuple[NetLayerSpec, Direction]]
+) -> Cut | None:
     """Cut the windows' activities into the layers of ``order``; None where nothing is to fit or it does not fit."""
     windows = [window for window in windows if window.positions]
     if not windows or not order:
         return None
-    columns = _fold(placement, windows)
+    columns = _fold(activities, windows)
     if columns is None:
         return None
     printed = [layer.printed_ns(direction) or 0 for layer, direction in order]
@@ -96,9 +97,8 @@ def fit(placement: Placement, windows: Sequence[Window], order: Sequence[tuple[N
     return Cut(layer_of=layer_of, misfit_ns=round(misfit))
 
 
-def _fold(placement: Placement, windows: Sequence[Window]) -> _Columns | None:
+def _fold(activities: Sequence[Activity], windows: Sequence[Window]) -> _Columns | None:
     """Align every window with the last one: the first differs most (buffers are made, kernels compiled)."""
-    activities = placement.activities
     base = windows[-1]
     columns: list[list[int]] = [[position] for position in base.positions]
     keys = [signature(activities[position]) for position in base.positions]

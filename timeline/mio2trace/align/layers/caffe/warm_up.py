@@ -8,42 +8,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mio2trace.align.attribution import DIRECTIONS, Attribution
 from mio2trace.align.clocks.axis import Timeline
-from mio2trace.align.layers import recurrence
-from mio2trace.align.layers.attribution import DIRECTIONS, Attribution
-from mio2trace.align.layers.placement import NONE
+from mio2trace.align.layers.recurrence import place_by_recurrence, signature
+from mio2trace.align.links import NONE
 from mio2trace.align.sequences import matches
+from mio2trace.evidence import RECURRENCE
 from mio2trace.model.log import Direction
 
 
-def place_before_iterations(attribution: Attribution, axis: Timeline | None) -> None:
+def place_before_iterations(attribution: Attribution) -> None:
     """Give what runs before iteration 1 to the warm-up, its layers and set-up, as far as lines or likeness tell."""
-    placement = attribution.placement
+    links, axis = attribution.links, attribution.axis
     first_iteration = next(
-        (i for i, pass_ in enumerate(placement.pass_of) if pass_ != NONE), len(attribution.profile.activities)
+        (i for i, pass_ in enumerate(links.pass_of) if pass_ != NONE), len(attribution.profile.activities)
     )
     begins = _benchmark_begins(attribution, axis)
     if begins is not None:
         first_iteration = min(first_iteration, begins)
     warm = _bounded(attribution, axis, first_iteration)
     for direction, positions in warm.items():
-        pass_ = placement.pass_id("warm-up", 0, direction)
+        pass_ = links.pass_id("warm-up", 0, direction)
         reference = attribution.reference(direction)
         _place_by_ended_lines(attribution, axis, direction, positions, pass_, reference)
-        left = [p for p in positions if placement.run_of[p] == NONE]
-        if recurrence.BY not in attribution.without and reference and len(left) == len(positions):
+        left = [p for p in positions if links.run_of[p] == NONE]
+        if RECURRENCE not in attribution.without and reference and len(left) == len(positions):
             runs_of, unlaunched = attribution.runs_of_pass(pass_), attribution.unlaunched()
-            recurrence.place_by_recurrence(placement, reference, positions, runs_of, attribution.facts, unlaunched)
-        placement.place_in_pass(positions, pass_)
+            place_by_recurrence(attribution, reference, positions, runs_of, unlaunched)
+        links.give_pass(positions, pass_)
         if axis is not None and not axis.by_line and _is_vague(attribution, positions):
-            placement.unsure.update(p for p in left if placement.run_of[p] != NONE)
+            links.doubt_layer(p for p in left if links.run_of[p] != NONE)
     if not warm and begins is None:
         _place_by_likeness(attribution, first_iteration)
     if warm or begins is not None:
         setup_end = min((positions.start for positions in warm.values()), default=first_iteration)
         setup = range(0, setup_end)
         if setup:
-            placement.place_in_pass(setup, placement.pass_id("setup"))
+            links.give_pass(setup, links.pass_id("setup"))
 
 
 def _benchmark_begins(attribution: Attribution, axis: Timeline | None) -> int | None:
@@ -108,7 +109,6 @@ def _place_by_ended_lines(
     ]
     lines.sort(key=lambda pair: pair[0])
     index_of = {layer.layer: layer.index for layer in attribution.net.layers}
-    placement, facts = attribution.placement, attribution.facts
     runs_of = attribution.runs_of_pass(pass_)
     previous_place: int | None = None
     seen: set[str] = set()
@@ -120,38 +120,29 @@ def _place_by_ended_lines(
             key = (index_of[event.text], direction)
             same = [p for p in reference if attribution.layer_key(p) == key]
             target = range(first, max(first, last))
-            recurrence.place_by_recurrence(placement, same, target, runs_of, facts, by=axis.evidence)
+            place_by_recurrence(attribution, same, target, runs_of, by=axis.evidence)
         previous_place = place
 
 
 def _place_by_likeness(attribution: Attribution, limit: int) -> None:
     """Without the log's lines: what runs before iteration 1 is its warm-up if it runs most of what that runs."""
-    activities, placement = attribution.profile.activities, attribution.placement
+    activities, links = attribution.profile.activities, attribution.links
     forward = attribution.reference("forward")
-    if recurrence.BY in attribution.without or not forward or limit >= len(activities):
+    if RECURRENCE in attribution.without or not forward or limit >= len(activities):
         return
-    if placement.iteration_of(forward[0]) != 1 or not attribution.net.is_whole:
+    if links.iteration_of(forward[0]) != 1 or not attribution.net.is_whole:
         return  # an iteration that the log lost may come before it
     reference = [*forward, *attribution.reference("backward")]
-    pairs = matches(
-        [recurrence.signature(activities[i]) for i in reference], [recurrence.signature(e) for e in activities[:limit]]
-    )
+    pairs = matches([signature(activities[i]) for i in reference], [signature(e) for e in activities[:limit]])
     if pairs is None or 2 * len(pairs) < len(forward):
         return
-    passes = {direction: placement.pass_id("warm-up", 0, direction) for direction in DIRECTIONS}
+    passes = {direction: links.pass_id("warm-up", 0, direction) for direction in DIRECTIONS}
     runs = {direction: attribution.runs_of_pass(pass_) for direction, pass_ in passes.items()}
-    recurrence.place_by_recurrence(
-        placement,
-        reference,
-        range(limit),
-        lambda key: runs[key[1]](key),
-        attribution.facts,
-        attribution.unlaunched(),
-    )
+    place_by_recurrence(attribution, reference, range(limit), lambda key: runs[key[1]](key), attribution.unlaunched())
     # What comes before the first kernel that is known may as well be set-up: no line divides them. And what lacks
     # part of an iteration may be something else.
     doubted = pairs[0][1] if 10 * len(pairs) >= 9 * len(forward) else limit
-    placement.unsure.update(p for p in range(doubted) if placement.run_of[p] != NONE)
-    turn = next((p for p in range(limit) if placement.pass_of[p] == passes["backward"]), limit)
-    placement.place_in_pass(range(turn), passes["forward"])
-    placement.place_in_pass(range(turn, limit), passes["backward"])
+    links.doubt_layer(p for p in range(doubted) if links.run_of[p] != NONE)
+    turn = next((p for p in range(limit) if links.pass_of[p] == passes["backward"]), limit)
+    links.give_pass(range(turn), passes["forward"])
+    links.give_pass(range(turn, limit), passes["backward"])

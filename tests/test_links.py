@@ -1,0 +1,154 @@
+"""Links: ranked by evidence, written in one place; the ladder whose steps give them."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import mio2trace
+import pytest
+from mio2trace.align import NONE, LayerRun, Links, align
+from mio2trace.align import ladder as ladder_module
+from mio2trace.align.attribution import Attribution
+from mio2trace.align.ladder import STEPS, Step, climb
+from mio2trace.evidence import BUFFERS, EVIDENCE, EXACT, NAME_AND_SIZES, ORDER, POSITION, RECURRENCE, STRENGTH, Evidence
+from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent
+from mio2trace.notes import Notes
+from mio2trace.ops.operation import Operation
+
+from tests.records import enqueued, opencl_profile
+
+PACKAGE = Path(mio2trace.__file__).parent
+
+
+def of_four() -> Links:
+    activities = [enqueued(number=at, kind="kernel", name=f"k{at}") for at in range(4)]
+    operations = [Operation(index=index, source=0, line=1, end_line=1, api="", primitive="conv") for index in range(3)]
+    return Links(activities, operations)
+
+
+def test_stronger_evidence_takes_a_link_over_and_a_contradiction_is_counted() -> None:
+    """In whatever order they are given; the weaker one's word and doubt go with it."""
+    orders: tuple[tuple[Evidence, Evidence], ...] = ((ORDER, BUFFERS), (BUFFERS, ORDER))
+    for first, second in orders:
+        links = of_four()
+        links.give_operation([0, 1], 1 if first == BUFFERS else 0, first, sure=first == BUFFERS)
+        links.give_operation([1, 2], 1 if second == BUFFERS else 0, second, sure=second == BUFFERS)
+        assert links.operation_of[1] == 1
+        assert links.operation_by[1] == BUFFERS
+        assert 1 not in links.operation_unsure
+        assert links.contradictions == {"order against buffers": 1}
+        assert links.operation_of[3] == NONE
+
+
+def test_a_layer_that_stronger_evidence_takes_over_brings_its_pass() -> None:
+    """An activity's pass is that of its layer's run."""
+    links = of_four()
+    runs = [
+        links.add_run(
+            LayerRun(layer="a", layer_index=0, direction="forward", pass_=links.pass_id("iteration", n, "forward"))
+        )
+        for n in (1, 2)
+    ]
+    links.give_layer([0], runs[0], RECURRENCE)
+    links.give_layer([0], runs[1], POSITION)
+    assert (links.run_of[0], links.iteration_of(0), links.layer_by[0]) == (runs[1], 2, POSITION)
+
+
+def test_the_same_link_again_gains_the_stronger_word_and_no_contradiction() -> None:
+    """What already said more is left as it is."""
+    links = of_four()
+    links.give_operation([0, 1], 2, NAME_AND_SIZES, sure=False)
+    links.give_operation([0], 2, RECURRENCE)
+    links.give_operation([1], 2, ORDER)
+    assert links.operation_by[:2] == [RECURRENCE, NAME_AND_SIZES]
+    assert links.operation_unsure == {1}
+    assert not links.contradictions
+
+
+def test_what_has_no_link_has_nothing_to_doubt() -> None:
+    """Only links are sure or not."""
+    links = of_four()
+    links.give_operation([1], 0, BUFFERS)
+    links.doubt_operation(range(4))
+    links.doubt_layer(range(4))
+    assert (links.operation_unsure, links.layer_unsure) == ({1}, set())
+
+
+def test_the_order_of_evidence() -> None:
+    """Strongest first, and what is exact is stronger than all that is inferred."""
+    assert sorted(EVIDENCE, key=lambda word: -STRENGTH[word]) == list(EVIDENCE)
+    assert min(STRENGTH[word] for word in EXACT) > max(STRENGTH[word] for word in EVIDENCE if word not in EXACT)
+
+
+def test_evidence_words_are_written_in_one_module() -> None:
+    """Everything else refers to them by name; short words that mean other things, too, are let through."""
+    words = set(EVIDENCE) - {"range", "correlation", "buffers", "order", "position"}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        constants = {node.value for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Constant)}
+        assert path.name == "evidence.py" or not words & constants, path
+
+
+def test_every_evidence_of_the_ladder_is_a_known_word() -> None:
+    """And a step that goes by several is listed strongest first."""
+    for step in STEPS:
+        assert list(step.evidence) == sorted(step.evidence, key=lambda word: -STRENGTH[word])
+
+
+def test_a_step_is_left_out_with_the_last_of_its_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that goes by what is given is always taken."""
+    taken: list[str] = []
+    steps = (
+        Step((POSITION, BUFFERS), lambda _: taken.append("both")),
+        Step((ORDER,), lambda _: taken.append("order")),
+        Step((), lambda _: taken.append("none")),
+    )
+    monkeypatch.setattr(ladder_module, "STEPS", steps)
+    for without, expected in (
+        ((), ["both", "order", "none"]),
+        ((POSITION,), ["both", "order", "none"]),
+        ((POSITION, BUFFERS, ORDER), ["none"]),
+    ):
+        taken.clear()
+        climb(Attribution(opencl_profile(source=0, records=0), Notes(), without=frozenset(without)))
+        assert taken == expected
+
+
+def test_layers_of_a_warm_up_known_by_its_operations_name_their_evidence() -> None:
+    """The log's lines stand beside the kernels because of their calls: a layer's evidence is its operation's."""
+    operations, activities = [], []
+    for number, line in enumerate((12, 22, 42, 52)):
+        address = 0x5600_0000_0000 + 0x1000 * number
+        operations.append(
+            Operation(
+                index=number, source=0, line=line, end_line=line, api="miopenConvolutionForward", primitive="conv",
+                direction="forward", arguments=(("x", address), ("y", address + 64)),
+            )
+        )  # fmt: skip
+        activities.append(
+            enqueued(
+                number=number, kind="kernel", name="MIOpenConvUni", grid=(256 << number % 2, 1, 1),
+                arguments=tuple(value.to_bytes(8, "little").hex() for value in (address, address + 64)),
+            )
+        )  # fmt: skip
+    lines = ((10, "forward begins", ""), (15, "layer ended", "a"), (25, "layer ended", "b"), (30, "forward ends", ""),
+             (40, "benchmark begins", ""), (41, "testing", ""))  # fmt: skip
+    log = FrameworkLog(
+        source=0,
+        events=tuple(
+            LogEvent(source=0, line=line, kind=kind, text=text, direction="forward", number=1)  # type: ignore[arg-type]
+            for line, kind, text in lines
+        ),
+        layers=tuple(
+            LayerTime(
+                source=0, line=line, index=index, layer="ab"[index], direction="forward", printed_ns=1_000_000,
+                stamp=LocalTime(year=2026, month=1, day=1, ns=2_000_000 * (index + 1)),
+            )
+            for index, line in enumerate((45, 55))
+        ),
+    )  # fmt: skip
+    profile = opencl_profile(source=1, records=4, activities=tuple(activities))
+    links = align(profile, [log], Notes(), operations=operations, by_order_alone=True).links
+    assert [links.iteration_of(position) for position in range(4)] == [0, 0, 1, 1]
+    assert [links.runs[run].layer for run in links.run_of] == ["a", "b", "a", "b"]
+    assert links.layer_by == links.operation_by == [BUFFERS] * 4

@@ -1,0 +1,178 @@
+"""What all steps of the ladder share: one run's sources, how its clocks relate, and the links that they give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+
+from mio2trace.align.clocks.axis import HostTimes, Timeline, common_axis, host_times, relate_clocks
+from mio2trace.align.clocks.fit import LogClock
+from mio2trace.align.layers.caffe.marks import Marked
+from mio2trace.align.layers.net import LayerKey, Net
+from mio2trace.align.links import NONE, LayerRun, Links
+from mio2trace.align.operations.line_axis import line_axis
+from mio2trace.align.operations.stream import Stream
+from mio2trace.evidence import ORDER, Evidence
+from mio2trace.kernels import KernelFact
+from mio2trace.model.log import Direction, FrameworkLog, LayerTime
+from mio2trace.model.profile import Profile
+from mio2trace.model.tf import TfProfile
+from mio2trace.notes import Notes
+from mio2trace.ops.operation import Operation
+
+DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
+
+
+class Attribution:
+    """One run while its activities are given to layers and operations.
+
+    ``facts`` are by position; ``without`` are the kinds of evidence to leave out. ``same_process``: whether the buffers
+    of log and profile say so; None where they do not tell. ``marked`` is None until the timer marks are read. What the
+    steps find is in ``links``; ``streams`` is how those to operations came about, where ``keep_reasons``.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        notes: Notes,
+        *,
+        logs: Sequence[FrameworkLog] = (),
+        operations: Sequence[Operation] = (),
+        tf_profiles: Sequence[TfProfile] = (),
+        net: Net | None = None,
+        facts: Mapping[int, KernelFact] | None = None,
+        without: frozenset[str] = frozenset(),
+        same_process: bool | None = None,
+        by_order_alone: bool = False,
+        keep_reasons: bool = False,
+    ) -> None:
+        self.profile = profile
+        self.notes = notes
+        self.logs = logs
+        self.operations = operations
+        self.tf_profiles = tf_profiles
+        self.net = Net() if net is None else net
+        self.facts: Mapping[int, KernelFact] = {} if facts is None else facts
+        self.without = without
+        self.same_process = same_process
+        self.by_order_alone = by_order_alone
+        self.keep_reasons = keep_reasons
+        self.links = Links(profile.activities, operations)
+        self.events = [event for log in logs for event in log.events]
+        self.marked: Marked | None = None
+        self.streams: list[Stream] = []
+
+    # -- clocks ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def clock(self) -> LogClock | None:
+        """How the log's clock relates to the host's. The timer marks tell best: to be asked for after they are read.
+
+        Raises `InputError` when log and profile cannot be of one run.
+        """
+        if self.by_order_alone:
+            return None
+        same_run = bool(self.same_process)
+        return relate_clocks(self.profile, self.logs, self.marked, self.notes, same_run=same_run)
+
+    @cached_property
+    def times(self) -> HostTimes | None:
+        """When each activity ran on the host; None where that or the log's clock is not known."""
+        return None if self.clock is None else host_times(self.profile.activities, self.notes)
+
+    @cached_property
+    def shared_axis(self) -> Timeline | None:
+        """The log's lines next to the activities, on one axis."""
+        return common_axis(self.profile, self.events, self.clock, self.times, self.without, self.notes)
+
+    @cached_property
+    def axis(self) -> Timeline | None:
+        """`shared_axis`; where there is none, the lines of the log as the links to operations place activities there.
+
+        To be asked for after these are given.
+        """
+        return self.shared_axis or line_axis(self.links)
+
+    # -- what the sources say ----------------------------------------------------------------------------------------
+
+    def iterations(self) -> int | None:
+        """How many iterations the logs say were asked for, if they agree."""
+        counts = {event.number for event in self.events if event.kind == "testing"}
+        counts |= {log.iterations for log in self.logs if log.iterations is not None}
+        return counts.pop() if len(counts) == 1 else None
+
+    def all_marked(self) -> bool:
+        """Whether the timer marks leave nothing of the iterations to weaker evidence."""
+        marked = self.marked
+        return marked is not None and marked.grammar.layers > 0 and self.iterations() in (None, marked.iterations)
+
+    def host_time(self, layer: LayerTime) -> int | None:
+        """When a layer line was printed, in ns on the host's clock; None without a stamp or a clock."""
+        return None if self.clock is None or layer.stamp is None else self.clock.to_host(layer.stamp)
+
+    # -- what is placed so far ---------------------------------------------------------------------------------------
+
+    def layer_key(self, position: int) -> LayerKey | None:
+        """The layer and direction of the activity at ``position``, where it has one."""
+        number = self.links.run_of[position]
+        if number == NONE:
+            return None
+        run = self.links.runs[number]
+        return run.layer_index, run.direction
+
+    def reference(self, direction: Direction) -> list[int]:
+        """Iteration 1 (else the first with layers) in this direction: the stretch whose layers are known."""
+        links = self.links
+        chosen: int | None = None
+        for position, number in enumerate(links.pass_of):
+            if number != NONE and links.run_of[position] != NONE:
+                pass_ = links.passes[number]
+                if pass_.phase == "iteration" and pass_.direction == direction:
+                    chosen = number
+                    break
+        return [] if chosen is None else [p for p, number in enumerate(links.pass_of) if number == chosen]
+
+    def unlaunched(self) -> dict[LayerKey, int]:
+        """Printed times, in ns, of layers that took time in iteration 1 but, as far as is sure, enqueued nothing."""
+        unsure = self.links.layer_unsure
+        launched = {self.layer_key(p) for d in DIRECTIONS for p in self.reference(d) if p not in unsure}
+        return {
+            (layer.index, direction): printed
+            for layer, direction in self.net.execution_order()
+            if (printed := layer.printed_ns(direction)) and (layer.index, direction) not in launched
+        }
+
+    # -- runs of layers ----------------------------------------------------------------------------------------------
+
+    def give_layer(self, positions: Sequence[int], run: int, by: Evidence | None, *, sure: bool = True) -> None:
+        """Link activities to a layer's run. Without a word of its own the link rests on those to the operations.
+
+        That is where the log's lines lie next to the activities because of their operations (`line_axis`): the layer is
+        as well known as the operation.
+        """
+        if by is not None:
+            self.links.give_layer(positions, run, by, sure=sure)
+            return
+        words, unsure = self.links.operation_by, self.links.operation_unsure
+        for position in positions:
+            word = words[position]
+            self.links.give_layer([position], run, word or ORDER, sure=sure and word != "" and position not in unsure)
+
+    def add_run(self, layer_index: int, direction: Direction, pass_: int) -> int:
+        """The number of a new run of a layer of the net; its printed time is that of iterations, not of the warm-up."""
+        layer = next(layer for layer in self.net.layers if layer.index == layer_index)
+        printed = layer.printed_ns(direction) if self.links.passes[pass_].phase == "iteration" else None
+        return self.links.add_run(
+            LayerRun(layer=layer.layer, layer_index=layer_index, direction=direction, pass_=pass_, printed_ns=printed)
+        )
+
+    def runs_of_pass(self, pass_: int) -> Callable[[LayerKey], int]:
+        """The run of each layer in a pass, added when it is first asked for."""
+        runs: dict[LayerKey, int] = {}
+
+        def run_for(key: LayerKey) -> int:
+            if key not in runs:
+                runs[key] = self.add_run(key[0], key[1], pass_)
+            return runs[key]
+
+        return run_for

@@ -1,0 +1,75 @@
+"""The ladder: what gives activities to layers and operations, step by step (alignment.md; trace-contract.md 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from mio2trace.align.attribution import Attribution
+from mio2trace.align.layers.caffe import marks
+from mio2trace.align.layers.caffe.iterations import place_by_durations, place_later_iterations
+from mio2trace.align.layers.caffe.layer_lines import place_by_layer_lines, place_by_lines_of_operations
+from mio2trace.align.layers.caffe.warm_up import place_before_iterations
+from mio2trace.align.layers.outside_times import doubt_between_layers, doubt_between_passes, doubt_other_queues
+from mio2trace.align.layers.scopes import place_by_scopes
+from mio2trace.align.operations.steps import doubt_another_process, keep_operations_whole, link_operations
+from mio2trace.evidence import (
+    BOUNDARY_STAMPS,
+    BUFFERS,
+    DURATIONS,
+    LAUNCH_LINE,
+    NAME_AND_SIZES,
+    ORDER,
+    POSITION,
+    RECURRENCE,
+    TIMER_MARKS,
+    Evidence,
+)
+
+
+class Step(NamedTuple):
+    """``take`` gives links by ``evidence``; left out when all of that is. Without evidence it goes by what is given."""
+
+    evidence: tuple[Evidence, ...]
+    take: Callable[[Attribution], None]
+
+
+def place_by_marks(attribution: Attribution) -> None:
+    """Cut at the timer marks, where a grammar explains them."""
+    net, notes = attribution.net, attribution.notes
+    printed = sum(event.kind == "iteration" for event in attribution.events)
+    cuts = marks.cut(attribution.profile.activities, attribution.profile.opencl.marks)
+    grammar = marks.read_marks(cuts, net, attribution.iterations(), printed, notes)
+    if grammar is not None:
+        attribution.marked = marks.place_by_marks(attribution.links, cuts, net, *grammar)
+        marks.check(cuts, net, attribution.marked, notes)
+
+
+STEPS: tuple[Step, ...] = (
+    # Marks bound layers without any clock, and relate the log's clock to the host's best: everything else asks it.
+    Step((TIMER_MARKS,), place_by_marks),
+    Step(
+        (POSITION, BUFFERS, LAUNCH_LINE, BOUNDARY_STAMPS, RECURRENCE, NAME_AND_SIZES, ORDER),
+        link_operations,
+    ),
+    Step((POSITION, BOUNDARY_STAMPS), place_by_layer_lines),
+    Step((), place_by_lines_of_operations),
+    Step((DURATIONS,), place_by_durations),
+    Step((), doubt_between_layers),
+    # Likeness goes on from what is placed, doubts included.
+    Step((), place_before_iterations),
+    Step((RECURRENCE,), place_later_iterations),
+    Step((), doubt_between_passes),
+    Step((), doubt_other_queues),
+    Step((), keep_operations_whole),
+    Step((), doubt_another_process),
+    Step((BOUNDARY_STAMPS,), place_by_scopes),
+)
+"""Strongest first. Stronger links are never overridden (`Links`), so a step only fills what those before it left."""
+
+
+def climb(attribution: Attribution) -> None:
+    """Take all steps whose evidence is not left out. Raises `InputError` when log and profile are not of one run."""
+    for step in STEPS:
+        if not step.evidence or not attribution.without.issuperset(step.evidence):
+            step.take(attribution)

@@ -1,0 +1,45 @@
+"""Layer lines whose stamps, or whose places in the file, really bound their layers (dvdt-ck.md 2.1, 2.3 c and d).
+
+``caffe time`` prints all layer lines together after the last iteration: such stamps say nothing about layers. A program
+that prints each line right after its layer ran leaves at least the layer's own time between two stamps. The stamps
+decide, not the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, STAMP_NS, local_ns
+from mio2trace.model.log import LayerTime
+
+LINE_NS = 20_000
+"""What printing a line may take: layer times that add up to no more than that say nothing about stamps."""
+
+
+def stamps_bound(layers: Sequence[LayerTime]) -> bool:
+    """Whether the stamps of ``layers``, in their own order, leave room for the layers' printed times.
+
+    At least four fifths of the printed time (the first layer's aside, nothing precedes it) must fit between a stamp and
+    the one before. Stamps of stock ``caffe time`` lie microseconds apart and hold none of it; where the layers took no
+    longer than that, stamps cannot tell and bound nothing.
+    """
+    stamped = in_order(layers)
+    if len(stamped) < 2 or len(stamped) < len(layers):
+        return False
+    room = total = 0
+    for (before, _), (after, layer) in pairwise(stamped):
+        total += layer.printed_ns
+        if after - before + STAMP_NS >= layer.printed_ns * 0.95:
+            room += layer.printed_ns
+    return total > LINE_NS * len(stamped) and room >= 0.8 * total
+
+
+def in_order(layers: Sequence[LayerTime]) -> list[tuple[int, LayerTime]]:
+    """Layers with a stamp, as (local ns, layer), in the order of their stamps."""
+    stamped = [(layer.stamp, layer) for layer in layers if layer.stamp is not None]
+    if not stamped:
+        return []
+    first = stamped[0][0]
+    near = local_ns(first, 0) if first.year else local_ns(first, MIDDLE_OF_2000_NS)
+    return sorted(((local_ns(stamp, near), layer) for stamp, layer in stamped), key=lambda pair: pair[0])

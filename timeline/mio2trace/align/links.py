@@ -1,0 +1,214 @@
+"""Where each activity belongs: its pass, its layer, its operation, each with its evidence. Nothing else writes that."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Literal
+
+import msgspec
+
+from mio2trace.evidence import STRENGTH, Evidence
+from mio2trace.kernels.names import kernel_name
+from mio2trace.model.log import Direction
+from mio2trace.model.profile import Activity
+from mio2trace.ops.operation import Operation
+
+Phase = Literal["setup", "warm-up", "iteration"]
+
+NONE = -1
+"""No layer, no pass, no operation."""
+
+
+class Pass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A stretch of the run: set-up, or one direction of the warm-up (iteration 0) or of a benchmark iteration."""
+
+    phase: Phase
+    iteration: int | None = None
+    direction: Direction | None = None
+
+    @property
+    def name(self) -> str:
+        """As shown: ``iteration 1 · forward``."""
+        if self.phase == "setup":
+            return "set-up"
+        name = "warm-up" if self.phase == "warm-up" else f"iteration {self.iteration}"
+        return f"{name} · {self.direction}" if self.direction else name
+
+
+class LayerRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One execution of a layer. Host times bound it where something on the host does."""
+
+    layer: str
+    layer_index: int
+    direction: Direction
+    pass_: int
+    printed_ns: int | None = None
+    host_start_ns: int | None = None
+    host_end_ns: int | None = None
+
+
+class Links:
+    """The growing answer: of activity i its layer's run, its pass and its operation (`NONE` when unknown).
+
+    ``run_of[i]`` is a place in ``runs``, ``pass_of[i]`` one in ``passes``, ``operation_of[i]`` the index of one of
+    ``operations``. ``layer_by[i]`` and ``operation_by[i]`` are the evidence, ``""`` where there is no link.
+    ``layer_unsure`` and ``operation_unsure`` hold the linked activities that may belong elsewhere. To be read by all;
+    written by the methods of this class alone.
+    """
+
+    run_of: Sequence[int]
+    pass_of: Sequence[int]
+    layer_by: Sequence[Evidence | Literal[""]]
+    layer_unsure: AbstractSet[int]
+    operation_of: Sequence[int]
+    operation_by: Sequence[Evidence | Literal[""]]
+    operation_unsure: AbstractSet[int]
+    runs: Sequence[LayerRun]
+    passes: Sequence[Pass]
+
+    def __init__(self, activities: Sequence[Activity], operations: Sequence[Operation] = ()) -> None:
+        self.activities = activities
+        self.operations = tuple(operations)
+        self.contradictions: Counter[str] = Counter()
+        self._runs: list[LayerRun] = []
+        self._passes: list[Pass] = []
+        self.runs, self.passes = self._runs, self._passes
+        self._pass_numbers: dict[Pass, int] = {}
+        count = len(activities)
+        self._layer, self._operation = _Column(count), _Column(count)
+        self.pass_of = self._pass_of = [NONE] * count
+        self.run_of, self.layer_by, self.layer_unsure = self._layer.target, self._layer.by, self._layer.unsure
+        column = self._operation
+        self.operation_of, self.operation_by, self.operation_unsure = column.target, column.by, column.unsure
+
+    # -- passes and runs of layers -----------------------------------------------------------------------------------
+
+    def pass_id(self, phase: Phase, iteration: int | None = None, direction: Direction | None = None) -> int:
+        """The number of this pass, made when new."""
+        key = Pass(phase=phase, iteration=iteration, direction=direction)
+        number = self._pass_numbers.get(key)
+        if number is None:
+            number = self._pass_numbers[key] = len(self._passes)
+            self._passes.append(key)
+        return number
+
+    def add_run(self, run: LayerRun) -> int:
+        """The number of a new run of a layer."""
+        self._runs.append(run)
+        return len(self._runs) - 1
+
+    # -- links -------------------------------------------------------------------------------------------------------
+
+    def give_layer(self, positions: Iterable[int], run: int, by: Evidence, *, sure: bool = True) -> None:
+        """Link activities to a layer's run, and to its pass. Stronger evidence wins; a contradiction is counted."""
+        self._give(self._layer, positions, run, by, sure)
+
+    def give_operation(self, positions: Iterable[int], index: int, by: Evidence, *, sure: bool = True) -> None:
+        """Link activities to the operation ``index``. Stronger evidence wins; a contradiction is counted."""
+        self._give(self._operation, positions, index, by, sure)
+
+    def give_pass(self, positions: Iterable[int], pass_: int) -> None:
+        """Put activities that are in no pass yet into one."""
+        for position in positions:
+            if self._pass_of[position] == NONE:
+                self._pass_of[position] = pass_
+
+    def _give(self, column: _Column, positions: Iterable[int], target: int, by: Evidence, sure: bool) -> None:
+        targets, words, unsure = column.target, column.by, column.unsure
+        layer = column is self._layer
+        pass_ = self._runs[target].pass_ if layer else NONE
+        for position in positions:
+            given = targets[position]
+            if given != NONE:
+                word = words[position]
+                assert word
+                stronger = STRENGTH[by] > STRENGTH[word]
+                if given != target and not (layer and self._is_same_layer(given, target)):
+                    self.contradictions[f"{word} against {by}" if stronger else f"{by} against {word}"] += 1
+                if not stronger:
+                    continue
+                unsure.discard(position)
+            targets[position] = target
+            words[position] = by
+            if layer:
+                self._pass_of[position] = pass_
+            if not sure:
+                unsure.add(position)
+
+    def _is_same_layer(self, run: int, other: int) -> bool:
+        a, b = self._runs[run], self._runs[other]
+        return a.layer_index == b.layer_index and a.pass_ == b.pass_
+
+    # -- second thoughts ---------------------------------------------------------------------------------------------
+
+    def doubt_layer(self, positions: Iterable[int]) -> None:
+        """These may be of another layer. What has none has nothing to doubt."""
+        self._layer.doubt(positions)
+
+    def doubt_operation(self, positions: Iterable[int]) -> None:
+        """These may be of another operation. What has none has nothing to doubt."""
+        self._operation.doubt(positions)
+
+    def move_layer(self, positions: Iterable[int], run: int, by: Evidence) -> None:
+        """Take activities to another run, on second thoughts: they are not sure there."""
+        layer, pass_ = self._layer, self._runs[run].pass_
+        for position in positions:
+            layer.target[position], layer.by[position] = run, by
+            self._pass_of[position] = pass_
+            layer.unsure.add(position)
+
+    def move_operation(self, positions: Iterable[int], index: int) -> None:
+        """Take activities to another operation for which the same speaks: their evidence and doubts stay."""
+        for position in positions:
+            self._operation.target[position] = index
+
+    # -- what is linked so far ---------------------------------------------------------------------------------------
+
+    def iteration_of(self, position: int) -> int | None:
+        """The iteration that an activity ran in, 0 for the warm-up; None where no pass is known."""
+        pass_ = self._pass_of[position]
+        return None if pass_ == NONE else self._passes[pass_].iteration
+
+    @property
+    def has_operations(self) -> bool:
+        """Whether any activity has an operation."""
+        return any(index != NONE for index in self.operation_of)
+
+    def only_main(self) -> dict[int, int]:
+        """Position -> operation, for the one kernel that does all of an executed operation's work."""
+        mains: dict[int, int] = {}
+        several: set[int] = set()
+        executed = {operation.index for operation in self.operations if operation.phase == "run"}
+        for position, index in enumerate(self.operation_of):
+            if index in executed:
+                name = kernel_name(self.activities[position].name)
+                if name is None or not name.helps:
+                    if index in mains:
+                        several.add(index)
+                    mains[index] = position
+        return {position: index for index, position in mains.items() if index not in several}
+
+    def kernels_of(self) -> dict[int, list[int]]:
+        """Positions of each operation's activities, in call order."""
+        positions_of: dict[int, list[int]] = defaultdict(list)
+        for position, index in enumerate(self.operation_of):
+            if index != NONE:
+                positions_of[index].append(position)
+        return dict(positions_of)
+
+
+class _Column:
+    """One kind of link: of each activity its target, by what, and which are not sure."""
+
+    __slots__ = ("by", "target", "unsure")
+
+    def __init__(self, count: int) -> None:
+        self.target = [NONE] * count
+        self.by: list[Evidence | Literal[""]] = [""] * count
+        self.unsure: set[int] = set()
+
+    def doubt(self, positions: Iterable[int]) -> None:
+        target = self.target
+        self.unsure.update(position for position in positions if target[position] != NONE)

@@ -1,0 +1,83 @@
+"""The steps of the ladder that give kernels to operations, and see that an operation lies in one layer."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from mio2trace.align.attribution import Attribution
+from mio2trace.align.links import NONE
+from mio2trace.align.operations.likeness import Likeness
+from mio2trace.align.operations.queues import of_streams, one_stream_each
+from mio2trace.align.operations.same_problem import learn
+from mio2trace.align.operations.stream import Stream
+from mio2trace.align.operations.windows import Windows, by_lines, by_stamps, everywhere
+from mio2trace.evidence import BOUNDARY_STAMPS, DURATIONS, POSITION, RECURRENCE
+from mio2trace.ops.operation import Operation
+
+
+def link_operations(attribution: Attribution) -> None:
+    """Give each kernel to the operation that launched it, or to none."""
+    profile, links, without = attribution.profile, attribution.links, attribution.without
+    if not attribution.operations:
+        return
+    streams: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for position, activity in enumerate(profile.activities):
+        if activity.kind == "kernel":
+            streams[activity.thread, activity.queue].append(position)
+    of_stream = of_streams(profile, streams, attribution.operations, without)
+    claims = Counter(operation.index for operations in of_stream.values() for operation in operations)
+    shared = frozenset(index for index, count in claims.items() if count > 1)
+    # 1: a call is over before the next stamp; 2: before a stamp after the stream's next call; more: after some.
+    slack = 1 if len(streams) == 1 else 2 * len(streams) if shared else 2
+    for key, positions in sorted(streams.items()):
+        likeness = Likeness(profile, positions, of_stream[key], attribution.facts, without)
+        windows = _windows(attribution, positions, of_stream[key], slack)
+        stream = Stream(profile, positions, likeness, windows, shared, without)
+        stream.link(links)
+        if RECURRENCE not in without:
+            learn(stream, links)
+        if attribution.keep_reasons:
+            attribution.streams.append(stream)
+    one_stream_each(links, streams)
+
+
+def _windows(
+    attribution: Attribution, positions: Sequence[int], operations: Sequence[Operation], slack: int
+) -> Windows:
+    """What lines in one file, else stamps, say of when each operation ran."""
+    axis, windows = attribution.shared_axis, None
+    if axis is not None and POSITION not in attribution.without:
+        windows = by_lines(positions, attribution.profile.activities, operations, axis)
+    if windows is None and BOUNDARY_STAMPS not in attribution.without:
+        windows = by_stamps(positions, operations, attribution.logs, attribution.clock, attribution.times, slack)
+    return windows or everywhere(len(positions), len(operations))
+
+
+def keep_operations_whole(attribution: Attribution) -> None:
+    """An operation lies in one layer: where a fit of durations cuts it, its kernels go where most of them are."""
+    links = attribution.links
+    first_run: dict[int, int] = {}
+    cut: dict[int, list[int]] = {}
+    for index, run in zip(links.operation_of, links.run_of, strict=True):
+        if index != NONE and first_run.setdefault(index, run) != run:
+            cut[index] = []
+    if cut:
+        for position, index in enumerate(links.operation_of):
+            if index in cut:
+                cut[index].append(position)
+    for positions in cut.values():
+        links.contradictions["operation in several layers"] += 1
+        runs = Counter(links.run_of[position] for position in positions)
+        fitted = [position for position in positions if links.layer_by[position] in (DURATIONS, "")]
+        most = max(runs, key=lambda run: (runs[run], -run))
+        if most == NONE or len(fitted) < len(positions):
+            links.doubt_operation(positions)
+        else:
+            links.move_layer((p for p in fitted if links.run_of[p] != most), most, DURATIONS)
+
+
+def doubt_another_process(attribution: Attribution) -> None:
+    """No link to an operation is sure where log and profile have no buffer in common."""
+    if attribution.same_process is False:
+        attribution.links.doubt_operation(range(len(attribution.profile.activities)))

@@ -1,0 +1,42 @@
+"""What a link rests on: one word each, as traces, tables and ``--without`` say it (trace-contract.md 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal, get_args
+
+Evidence = Literal[
+    "range",
+    "correlation",
+    "timer marks",
+    "position",
+    "buffers",
+    "launch line",
+    "boundary stamps",
+    "recurrence",
+    "name and sizes",
+    "durations",
+    "order",
+]
+
+EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)
+"""All of them, strongest first."""
+
+RANGE: Final = "range"
+CORRELATION: Final = "correlation"
+TIMER_MARKS: Final = "timer marks"
+POSITION: Final = "position"
+BUFFERS: Final = "buffers"
+LAUNCH_LINE: Final = "launch line"
+BOUNDARY_STAMPS: Final = "boundary stamps"
+RECURRENCE: Final = "recurrence"
+NAME_AND_SIZES: Final = "name and sizes"
+DURATIONS: Final = "durations"
+ORDER: Final = "order"
+
+STRENGTH: Mapping[Evidence, int] = MappingProxyType({word: -place for place, word in enumerate(EVIDENCE)})
+"""More is stronger: what has less never overrides it."""
+
+EXACT: frozenset[Evidence] = frozenset((RANGE, CORRELATION, TIMER_MARKS, POSITION, BUFFERS, LAUNCH_LINE))
+"""Where nothing else fits as well, these state what belongs together; the others infer it."""
