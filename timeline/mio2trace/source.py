@@ -66,6 +66,7 @@ class Source:
         max_input: int | None = None,
     ) -> None:
         self.index = index
+        self._path = path
         self.name = "standard input" if path == "-" else os.path.basename(path) or path
         self.block_size = BLOCK
         self.size = 0
@@ -133,6 +134,16 @@ class Source:
     def content_sha256(self) -> str:
         """Hash of the decoded content: the same for a file and its gzipped copy. As `sha256`, for a closed source."""
         return (self._content_hash or self._hash).hexdigest()
+
+    @property
+    def total_bytes(self) -> int:
+        """Of a regular file when it was opened; 0 for anything else."""
+        return self._total
+
+    @property
+    def plain_path(self) -> str:
+        """Where a file lies whose bytes are its content, for readers that need more than a stream; else empty."""
+        return self._path if self.plain_blocks else ""
 
     def blocks(self) -> Iterator[bytes]:
         """The decoded content in blocks."""

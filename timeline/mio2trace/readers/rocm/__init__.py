@@ -1,0 +1,1 @@
+"""What ROCm's profilers write: databases, CSV sets, JSON (rocm-profiles.md)."""

@@ -1,0 +1,241 @@
+"""Rows of a ROCm profiler to a `Profile`: what belongs together by id is joined, all is numbered and in order.
+
+All its formats say the same: dispatches and copies with a correlation id, calls with thread and id, ranges with thread
+and text. A row whose numbers are none is left out and counted (rocm-profiles.md 10).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from typing import Any, Literal
+
+import msgspec
+
+from mio2trace.model.profile import (
+    Activity,
+    Call,
+    Clock,
+    Device,
+    Process,
+    Profile,
+    Queue,
+    Range,
+    Resources,
+    Size3,
+    Thread,
+)
+from mio2trace.notes import Notes
+
+MOST_NS = (1 << 63) - 1
+_KEPT = re.compile(r"Launch|Synchronize|Malloc|Free|Memcpy|Memset|ModuleLoad|WaitEvent|Barrier")
+"""Calls that are worth a slice though they launched nothing that was recorded; of the others there are very many."""
+ROUTES = {
+    "HOST_TO_DEVICE": "host to device",
+    "DEVICE_TO_HOST": "device to host",
+    "DEVICE_TO_DEVICE": "device to device",
+    "HOST_TO_HOST": "host to host",
+}
+
+
+class _Row(msgspec.Struct, gc=False):
+    """An activity under way: its call and its range are known when all rows are."""
+
+    number: int
+    kind: Literal["kernel", "copy", "fill"]
+    name: str
+    queue: int
+    start_ns: int
+    end_ns: int
+    correlation: int | None
+    grid: Size3 | None
+    workgroup: Size3 | None
+    resources: Resources | None
+    size_bytes: int
+    route: str
+    line: int
+    thread: int | None
+    range_id: int | None
+
+
+class Assembly:
+    """One process's profile while its rows are read."""
+
+    def __init__(self, source: int, clock: Clock, notes: Notes, place: str, pid: int | None = None) -> None:
+        self._source = source
+        self._clock = clock
+        self._notes = notes
+        self._place = place
+        self.process = Process(index=0, pid=pid)
+        self._records = 0
+        self._threads: dict[int | None, Thread] = {}
+        self._devices: dict[Hashable, Device] = {}
+        self._queues: dict[Hashable, Queue] = {}
+        self._rows: list[_Row] = []
+        self._calls: dict[int, Call] = {}
+        self._others: list[Call] = []
+        self._parent_of_call: dict[int, int] = {}
+        self._ranges: list[Range] = []
+        self._shared: dict[Any, Any] = {}
+
+    @property
+    def empty(self) -> bool:
+        return not self._rows and not self._calls and not self._ranges and not self._others
+
+    def thread(self, tid: object, name: str = "") -> int:
+        """The index of a thread; None is one that is not told."""
+        number = tid if isinstance(tid, int) else None
+        thread = self._threads.get(number)
+        if thread is None:
+            thread = self._threads[number] = Thread(index=len(self._threads), tid=number, name=name)
+        return thread.index
+
+    def device(self, key: Hashable, name: str = "") -> int:
+        device = self._devices.get(key)
+        if device is None:
+            device = self._devices[key] = Device(index=len(self._devices), name=name, clock=0)
+        return device.index
+
+    def queue(self, device: int, number: object, kind: Literal["queue", "stream"] = "stream") -> int:
+        key = device, kind, number
+        queue = self._queues.get(key)
+        if queue is None:
+            shown = number if isinstance(number, int) else None
+            queue = Queue(index=len(self._queues), device=device, kind=kind, number=shown, handle=str(number))
+            self._queues[key] = queue
+        return queue.index
+
+    def times(self, start: object, end: object, what: str) -> tuple[int, int] | None:
+        """(start, end) in ns where they are numbers in order; else the row is counted."""
+        self._records += 1
+        if type(start) is int and type(end) is int and 0 <= start <= end <= MOST_NS:
+            return start, end
+        self._notes.add(f"{what} whose times are no numbers in order: not drawn", self._place)
+        return None
+
+    def activity(
+        self,
+        kind: Literal["kernel", "copy", "fill"],
+        name: str,
+        queue: int,
+        times: tuple[int, int],
+        *,
+        number: object = None,
+        correlation: object = None,
+        grid: Size3 | None = None,
+        workgroup: Size3 | None = None,
+        resources: Resources | None = None,
+        size_bytes: object = 0,
+        route: str = "",
+        line: int = 0,
+        thread: int | None = None,
+        range_id: int | None = None,
+    ) -> None:
+        """A command of the device; ``thread`` is who launched it, ``range_id`` the range that the source states."""
+        same = self._shared.setdefault
+        shown = number if type(number) is int else len(self._rows)
+        size = size_bytes if type(size_bytes) is int and 0 <= size_bytes <= MOST_NS else 0
+        key = correlation if type(correlation) is int else None
+        name = same(name, name)
+        row = _Row(
+            shown, kind, name, queue, *times, key, grid, workgroup, resources, size, route, line, thread, range_id
+        )
+        if grid is not None:
+            row.grid = same(grid, grid)
+        if workgroup is not None:
+            row.workgroup = same(workgroup, workgroup)
+        if resources is not None:
+            row.resources = same(resources, resources)
+        self._rows.append(row)
+
+    def call(
+        self,
+        name: str,
+        thread: int,
+        times: tuple[int, int],
+        correlation: object,
+        *,
+        line: int = 0,
+        parent: object = None,
+    ) -> None:
+        """An API call; ``parent`` is the id of the range that it was made in, where the source states it."""
+        key = correlation if type(correlation) is int else None
+        call = Call(self._shared.setdefault(name, name), thread, *times, line, None, key)
+        if key is None or key in self._calls:
+            self._others.append(call)
+        else:
+            self._calls[key] = call
+            if type(parent) is int and parent:
+                self._parent_of_call[key] = parent
+
+    def range(self, made: Range) -> None:
+        """A named range; its id is what ``parent`` and ``range_id`` mean."""
+        self._ranges.append(made)
+
+    def finish(self, every_call: bool) -> Profile:
+        """The profile: activities as they were launched; without a launch, by the time at which they began."""
+        self._ranges.sort(key=lambda made: (made.thread, made.start_ns, -made.end_ns))
+        place_of = {made.id: place for place, made in enumerate(self._ranges) if made.id is not None}
+        launches: dict[int, Call] = {}
+        without = 0
+        activities: list[tuple[tuple[int, int], Activity]] = []
+        threads_alone: dict[int, Call] = {}
+        for row in self._rows:
+            call = None if row.correlation is None else self._calls.get(row.correlation)
+            parent = row.range_id
+            if call is not None and row.correlation is not None:
+                launches[row.correlation] = call
+                parent = self._parent_of_call.get(row.correlation, parent)
+            elif row.kind == "kernel":
+                without += 1
+                if parent is None and row.correlation in place_of:
+                    parent = row.correlation  # without API calls the id is that of the innermost range (11.2)
+                if row.thread is not None:
+                    call = threads_alone.setdefault(row.thread, Call("", row.thread))
+            begun = row.start_ns if call is None or call.start_ns is None else call.start_ns
+            activity = Activity(
+                row.number, row.kind, row.name, row.line, row.queue, None, None, row.start_ns, row.end_ns, call,
+                row.grid, row.workgroup, size_bytes=row.size_bytes, route=row.route, correlation=row.correlation,
+                range=None if parent is None else place_of.get(parent), resources=row.resources,
+            )  # fmt: skip
+            activities.append(((begun, row.start_ns), activity))
+        activities.sort(key=lambda pair: pair[0])
+        if without and self._calls:
+            self._notes.remark("kernel whose launch was not recorded: no arrow leads to it", self._place, without)
+        others = [call for key, call in self._calls.items() if key not in launches] + self._others
+        if not every_call:
+            others = [call for call in others if _KEPT.search(call.name)]
+        others.sort(key=lambda call: call.start_ns or 0)
+        return Profile(
+            source=self._source,
+            records=self._records,
+            activities=tuple(activity for _, activity in activities),
+            other_calls=tuple(others),
+            ranges=tuple(self._ranges),
+            queues=tuple(self._queues.values()),
+            devices=tuple(self._devices.values()),
+            threads=tuple(self._threads.values()),
+            processes=(self.process,),
+            clocks=(self._clock,),
+        )
+
+
+def kernel_name(name: object) -> str:
+    """A kernel's name without what the loader hung on it: ``.kd``, `` [clone .kd]`` (rocm-profiles.md 9)."""
+    text = name if isinstance(name, str) else ""
+    return text.removesuffix(" [clone .kd]").removesuffix(".kd")
+
+
+def route_of(text: object) -> str:
+    """``MEMORY_COPY_HOST_TO_DEVICE`` and its like, in words."""
+    word = str(text).upper()
+    return next((route for key, route in ROUTES.items() if key in word), "")
+
+
+def sizes(*dimensions: object) -> Size3 | None:
+    """Three dimensions, None where one of them is no size."""
+    if any(type(one) is not int or not 0 <= one < 1 << 32 for one in dimensions) or len(dimensions) != 3:
+        return None
+    x, y, z = dimensions
+    assert isinstance(x, int) and isinstance(y, int) and isinstance(z, int)
+    return x, max(y, 1), max(z, 1)
