@@ -251,7 +251,7 @@ def test_error_directories_devices_and_sockets_are_named() -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("a.sock")
         assert "a.sock: is a socket; expected a file" in refused("prof.json", "a.sock", "-o", "o.json")
-    assert "is a directory" in refused("ops", "empty")
+    assert "empty: a directory without" in refused("ops", "empty")
     assert "is a device" in refused("driver", "/dev/zero")
 
 

@@ -195,7 +195,7 @@ def both_ways(path: Path, block: int, size: int, joins: list[bool] | None = None
         try:
             middle = dvdt_json.middle_from(opened, block) if two else None
             if middle is not None:
-                profile = dvdt_json._read_in_two(opened, middle, ReadOptions(), notes)
+                profile = dvdt_json.read_in_two(opened, middle, ReadOptions(), notes)
             else:
                 profile = dvdt_json.read_array(opened.blocks(), 0, opened.name, ReadOptions(), notes)
             if joins is not None and two:

@@ -271,3 +271,12 @@ def test_a_run_s_name_breaks_no_line(tmp_path: Path) -> None:
     assert all(name.isprintable() for name in processes_of(convert(*files, several=True)))
     with pytest.raises(InputError, match=r"^files of 2 runs: a\\x1b\[31m, b\\nc;"):
         convert(*files)
+
+
+@pytest.mark.parametrize("path", ["\ud800", "a\0b", "", "\udcff.log"])
+def test_what_is_no_path_is_refused_in_one_line(path: str, tmp_path: Path) -> None:
+    """Alone, and beside a file."""
+    (tmp_path / "run.log").write_text("x")
+    for files in ([path], [path, str(tmp_path / "run.log")]):
+        with pytest.raises(InputError, match=r"^[^\n]*(no path|No such file or directory)"):
+            convert(*files)

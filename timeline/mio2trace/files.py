@@ -96,7 +96,7 @@ def read_inputs(
     for index, (path, name) in enumerate(zip(paths, names, strict=True)):
         own = Notes()
         source = Source(path, index, own, progress=progress, max_input=options.max_input)
-        if len(paths) > 1 and path != STANDARD_INPUT:
+        if path != STANDARD_INPUT:
             source.name = name
         try:
             read.append((_read(source, path, options, cleaner), own))
@@ -134,10 +134,17 @@ def short_names(paths: Sequence[str]) -> list[str]:
             and any(shown[place] == shown[other] and parts[other] != own for other in range(len(paths)))
         ]
         if not alike:
-            # The bytes of a name need not be UTF-8.
-            return [os.fsencode(str(PurePath(*own))).decode(errors="replace") for own in shown]
+            return [_readable(str(PurePath(*own))) for own in shown]
         for place in alike:
             lengths[place] += 1
+
+
+def _readable(name: str) -> str:
+    """The bytes of a name need not be UTF-8, and what is given for one need not be one."""
+    try:
+        return os.fsencode(name).decode(errors="replace")
+    except UnicodeEncodeError:
+        return name.encode(errors="backslashreplace").decode()
 
 
 def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner) -> list[Input]:
@@ -173,7 +180,7 @@ def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner) -> 
     return [
         Input(
             source=source.index,
-            name=os.fsencode(source.name).decode(errors="replace"),
+            name=source.name,
             path=path,
             format=reader.NAME,
             size=source.size,

@@ -63,7 +63,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     """The profile in ``source``; an empty array gives one without calls."""
     middle = None if options.host_calls else _middle(source)
     if middle is not None:
-        return [_read_in_two(source, middle, options, notes)]
+        return [read_in_two(source, middle, options, notes)]
     folder = ProfileFolder(source.index, notes, source.name, host_calls=options.host_calls)
     return [_folded(source.blocks_while(folder.known), folder, source.name, options, notes)]
 
@@ -109,7 +109,7 @@ def middle_from(source: Source, first: int) -> Middle | None:
     return None
 
 
-def _read_in_two(source: Source, middle: Middle, options: ReadOptions, notes: Notes) -> Profile:
+def read_in_two(source: Source, middle: Middle, options: ReadOptions, notes: Notes) -> Profile:
     """What `read_array` gives, from two processes: parts end at the same places, and only clean halves are joined."""
 
     def second(file: BinaryIO) -> None:
