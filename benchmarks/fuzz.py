@@ -85,7 +85,13 @@ def seeds() -> list[int]:
 
 def real_files(shared: Path | None) -> list[bytes]:
     """What cases begin with beside files that are made up: real ones, and the corpus."""
-    kept = [file.read_bytes() for folder in sorted(CORPUS.iterdir()) if folder.is_dir() for file in folder.iterdir()]
+    kept = [
+        file.read_bytes()
+        for folder in sorted(CORPUS.iterdir())
+        if folder.is_dir()
+        for file in folder.iterdir()
+        if file.suffix != ".json"
+    ]
     return [*damage.real_files(shared, ROOT), *filter(None, sorted(kept))]
 
 

@@ -76,14 +76,16 @@ def test_pieces_of_the_real_samples(shared: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(CORPUS.iterdir()), ids=lambda path: path.name)
 def test_what_once_broke_the_law_keeps_it(path: Path) -> None:
-    """Each folder of the corpus holds the files of one case; what was wrong with it stands in corpus/README.md."""
+    """Each folder of the corpus holds the files of one case, and options; corpus/README.md says what was wrong."""
     if path.name == "README.md":
         listed = path.read_text()
         assert all(f"`{folder.name}`" in listed for folder in CORPUS.iterdir() if folder.is_dir())
         return
-    files = [file.read_bytes() for file in sorted(path.iterdir())]
+    files = [file.read_bytes() for file in sorted(path.iterdir()) if file.name != "options.json"]
+    chosen = path / "options.json"
+    options = msgspec.json.decode(chosen.read_bytes(), type=dict[str, Any]) if chosen.exists() else {}
     for host_calls in law.HOST_CALLS:
-        law.judge(files, 0, host_calls)
+        law.judge(files, 0, host_calls, **options)
     looks.judge_order(files, "enqueue")
     for data in files:
         law.judge_operations(data)

@@ -101,9 +101,9 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
         return _among(self.iterations, iteration)
 
     def clip(self, start: int, end: int) -> tuple[int, int] | None:
-        """The part of a span of time in the window, None where there is none."""
-        start, end = max(start, self.begin), min(end, self.end)
-        return (start, end) if start <= end else None
+        """The part of a span of time in the window, None where there is none: a span with a length keeps one."""
+        first, last = max(start, self.begin), min(end, self.end)
+        return (first, last) if first < last or first == last == start == end else None
 
     def has_time(self, start: int, end: int) -> bool:
         """Whether a span of time touches what is chosen."""
