@@ -89,6 +89,13 @@ def test_evidence_words_are_written_in_one_module() -> None:
         assert path.name == "evidence.py" or not words & constants, path
 
 
+def test_what_is_said_of_an_operation_steers_no_link() -> None:
+    """Doubts are sentences for people: what the steps decide on is a value beside them."""
+    for path in sorted((PACKAGE / "align").rglob("*.py")):
+        read = {node.attr for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Attribute)}
+        assert "doubts" not in read, path
+
+
 def test_every_evidence_of_the_ladder_is_a_known_word() -> None:
     """And a step that goes by several is listed strongest first."""
     for step in STEPS:

@@ -326,6 +326,18 @@ def test_names_and_order_alone_are_believed_only_where_the_log_tells_of_nearly_a
     assert {position for position, index in enumerate(part.operation_of) if index != NONE} <= part.operation_unsure
 
 
+def test_a_link_to_a_call_whose_lines_are_torn_is_not_sure() -> None:
+    """However its doubts are worded."""
+    for torn in (False, True):
+        maker = Maker()
+        x, w, y = (maker.buffer() for _ in range(3))
+        of = conv(maker, x, w, y, torn=torn, doubts=() if torn else ("the entry was cut off",))
+        maker.kernel("MIOpenConvUni", x, w, y, of=of)
+        links = maker.links()
+        assert links.operation_of == [of]
+        assert links.operation_unsure == ({0} if torn else set())
+
+
 def test_position_in_a_shared_file_bounds_every_call() -> None:
     """A kernel between two entries is the first one's or nobody's, however much it looks like the second's."""
     maker = Maker()

@@ -102,11 +102,12 @@ def execution_side(
 
 
 class _Row:
-    """A track and its overflow lanes: runs, or spans."""
+    """A track and its overflow lanes: runs, or spans. ``rank``: its place among those of its process, then by name."""
 
-    def __init__(self, process: int, name: str) -> None:
+    def __init__(self, process: int, name: str, rank: int = 2) -> None:
         self.process = process
         self.name = name
+        self.rank = rank
         self.lanes: list[list[_Run]] = []
         self.spans: list[list[_Span]] = []
         self.tracks: list[int] = []
@@ -225,7 +226,7 @@ class ExecutionSide:
                     args[key] = total
             start = min(start for start, _, _ in found)
             spans.append(_Span(start, max(end for _, end, _ in found), _step_name(step), "step", args))
-        row = self._rows["steps"] = _Row(self._host_process(), "Steps")
+        row = self._rows["steps"] = _Row(self._host_process(), "Steps", 0)
         row.spans = _packed(spans)
 
     def _layers(self, process: int, found: list[tuple[int, int, int, _Step, str, str]]) -> None:
@@ -238,7 +239,7 @@ class ExecutionSide:
             args = {"layer": layer, "direction": direction, **_step_args(step), "ops": len(parts)}
             args["op_ns"] = sum(dur for _, _, dur, _, _, _ in parts)
             spans.append(_Span(parts[0][0], max(end for _, end, *_ in parts), layer, "layer", args))
-        row_of_layers = self._rows["layers", process] = _Row(process, "Layers (name scopes)")
+        row_of_layers = self._rows["layers", process] = _Row(process, "Layers (name scopes)", 1)
         row_of_layers.spans = _packed(spans)
 
     def _named(self, device: Device) -> str:
@@ -297,7 +298,7 @@ class ExecutionSide:
         track = self._next = self._next - self._next % 100 + 100
         ordered = sorted(
             self._rows.values(),
-            key=lambda row: (row.process, row.name != "Steps", not row.name.startswith("Layers"), row.name),
+            key=lambda row: (row.process, row.rank, row.name),
         )
         for row in ordered:
             while (row.process, row.name) in taken:

@@ -82,7 +82,9 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``kernel name``.
     ``command`` is the MIOpenDriver line in today's form, ``command_reason`` why there is none. ``parameters`` and
     ``addresses`` are the buffers of the entry, ``arguments`` those that earlier calls set for this one: see `tensors`.
-    ``doubts`` are short statements on what does not fit together. ``problem`` is what it computes.
+    ``doubts`` are short statements, for people, on what does not fit together. ``torn``: part of what the log said of
+    the call is missing, its entry's end or its command. ``unread``: its entry is whole, but no problem was found in it.
+    ``problem`` is what it computes.
     """
 
     index: int
@@ -125,6 +127,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stamp: LocalTime | None = None
     elapsed_ns: int | None = None
     doubts: tuple[str, ...] = ()
+    torn: bool = False
+    unread: bool = False
     problem: Problem | None = None
 
     @property

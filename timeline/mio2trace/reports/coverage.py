@@ -44,7 +44,7 @@ def row(file: str, log: MiopenLog, operations: Sequence[Operation], foreign: int
     entries = log.count("entry ")
     cut = counts["cut entry"] + counts["entry "]
     unknown = sum(number for kind, number in log.counts if kind.startswith("entry ") and not _known(kind[6:]))
-    unknown += sum(1 for one in operations if "the entry does not hold the problem" in one.doubts)
+    unknown += sum(operation.unread for operation in operations)
     commands = [record for record in log.records if isinstance(record, Command)]
     unread = Counter((one.text, one.tag) for one in commands if parse(one.text, one.tag) is None)
     stopped = sum(number for (text, tag), number in unread.items() if _stops(text, tag))

@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from mio2trace.align import Alignment
+from mio2trace.align import Alignment, Pass
 from mio2trace.align.clocks.fit import SAME
 from mio2trace.evidence import EVIDENCE
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
 from mio2trace.model.tf import TfProfile, TfView
-from mio2trace.notes import Note, Notes
+from mio2trace.notes import Notes
 from mio2trace.summary import operations
 
 
@@ -127,7 +127,7 @@ def report(
         lines += _clock_lines(summary["clock"])
         lines += operations.lines(alignments)
         lines += _time_lines(alignments)
-    lines += [f"{'problem' if note.problem else 'note'}: {_plain(note)}" for note in notes]
+    lines += [f"{'problem' if note.problem else 'note'}: {note}" for note in notes]
     return lines
 
 
@@ -182,7 +182,7 @@ def _clock_lines(clock: Mapping[str, Any]) -> list[str]:
 
 def _time_lines(alignments: Sequence[Alignment]) -> list[str]:
     """Kernel time per pass; many iterations are folded into one line."""
-    time: Counter[str] = Counter()
+    time: Counter[Pass | None] = Counter()
     iterations: set[int] = set()
     for alignment in alignments:
         links = alignment.links
@@ -191,27 +191,24 @@ def _time_lines(alignments: Sequence[Alignment]) -> list[str]:
             if activity.kind == "kernel" and activity.start_ns is not None and activity.end_ns is not None:
                 by_pass[number] += activity.end_ns - activity.start_ns
         for pass_, ns in zip((*links.passes, None), by_pass, strict=True):
-            if pass_ is None:
-                name = "outside any pass"
-            elif pass_.iteration:
+            folded = pass_
+            if pass_ is not None and pass_.iteration:
                 iterations.add(pass_.iteration)
-                name = f"iterations · {pass_.direction}"
-            else:
-                name = pass_.name
+                folded = Pass(phase=pass_.phase, direction=pass_.direction)
             if ns:
-                time[name] += ns
-    if not time or set(time) == {"outside any pass"}:
+                time[folded] += ns
+    if not time or set(time) == {None}:
         return []
     parts = []
-    for name, ns in time.items():
-        if name.startswith("iterations"):
-            name = name.replace("iterations", f"{len(iterations)} iterations" if len(iterations) > 1 else "1 iteration")
+    for pass_, ns in time.items():
+        if pass_ is None:
+            name = "outside any pass"
+        elif pass_.phase == "iteration":
+            name = f"{_count(len(iterations), 'iteration')} · {pass_.direction}"
+        else:
+            name = pass_.name
         parts.append(f"{name} {ns / 1e6:.3f} ms")
     return ["kernel time: " + ", ".join(parts)]
-
-
-def _plain(note: Note) -> str:
-    return str(note)
 
 
 def _count(number: int, noun: str) -> str:

@@ -127,7 +127,6 @@ class Likeness:
         self._outputs: list[frozenset[int]] = []
         self._read: list[int] = []
         self._written: list[int] = []
-        self._cut: list[bool] = []
         self._class_of_operation: list[int] = []
         classes: dict[object, int] = {}
         every: set[int] = set()
@@ -138,7 +137,6 @@ class Likeness:
             pointers = frozenset(address for _, address in tensors if address)
             every |= pointers
             self.pointers.append(pointers)
-            self._cut.append(any("cut off" in doubt for doubt in operation.doubts))
             inputs, outputs = _flow(operation, tensors)
             self._inputs.append(inputs)
             self._outputs.append(outputs)
@@ -264,7 +262,7 @@ class Likeness:
                 others = handles - pointers
                 foreign = len(others - self._recycled) if others else 0
                 if foreign:
-                    points += (FOREIGN_IN_DOUBT if self._cut[index] else self._foreign) * foreign
+                    points += (FOREIGN_IN_DOUBT if self.operations[index].torn else self._foreign) * foreign
                 if own:
                     matched = own
                     points += (SOME_BUFFERS if foreign else ALL_BUFFERS) + EACH_BUFFER * own

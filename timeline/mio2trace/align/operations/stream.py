@@ -83,7 +83,7 @@ class Stream:
             and operation.command_line != operation.line
         ):
             return True
-        return any("cut off" in doubt for doubt in operation.doubts)
+        return operation.torn
 
     def _best_path(self) -> Path:
         """A narrow search, and wider ones where nothing bounds it and something is left over on either side."""

@@ -140,8 +140,10 @@ class Assembly:
         draft.end_line = entry.end_line
         if problem is None:
             draft.doubts.append("the entry does not hold the problem" if entry.complete else "entry cut off")
+            draft.unread = entry.complete
         elif not entry.complete:
             draft.doubts.append("entry cut off")
+        draft.torn = not entry.complete
         number = facts.algorithm
         if number is not None and primitive in ("conv", "fusion") and 0 <= number < len(values.ALGORITHMS):
             draft.algorithm = values.ALGORITHMS[number]
@@ -171,11 +173,11 @@ class Assembly:
             draft = state.start(Draft(command, command.tag, primitive, self._phase(command, problem), problem))
             draft.command = command
             if problem is None:
-                draft.doubts.append(
-                    "the command is no plain one: taken as text"
-                    if refusal(command.text)
-                    else "the command is cut off or of an unknown kind"
-                )
+                if refusal(command.text):
+                    draft.doubts.append("the command is no plain one: taken as text")
+                else:
+                    draft.doubts.append("the command is cut off or of an unknown kind")
+                    draft.torn = True
         if problem is not None:
             draft.type(problem.dtype, "command")
             if problem.solver_number:

@@ -25,7 +25,7 @@ class Draft:
     __slots__ = (
         "algorithm", "api", "arguments", "chosen", "command", "doubts", "dtype", "dtype_by", "elapsed_ns", "end_line",
         "entry", "executed", "gemms", "index", "launches", "line", "nested", "parameters", "phase", "primitive",
-        "problem", "searched", "solver", "stamp", "summarised", "thread", "workspace",
+        "problem", "searched", "solver", "stamp", "summarised", "thread", "torn", "unread", "workspace",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +59,7 @@ class Draft:
         self.arguments: Buffers = ()
         self.nested: list[str] = []
         self.doubts: list[str] = []
+        self.torn = self.unread = False
         self.searched = self.chosen = self.executed = self.summarised = False
 
     @property
@@ -166,6 +167,8 @@ def shared(draft: Draft, source: int) -> Operation:
         logged_command=draft.command.text if draft.command is not None else "",
         thread=draft.thread,
         doubts=tuple(doubts),
+        torn=draft.torn,
+        unread=draft.unread,
         problem=problem if stated.is_shaped else None,
     )
 

@@ -61,7 +61,8 @@ class State:
         command = draft.command
         key = (
             draft.api, draft.primitive, draft.phase, id(draft.problem), draft.dtype, draft.dtype_by, draft.algorithm,
-            draft.solver, draft.workspace, draft.thread, command.text if command is not None else None, *draft.doubts,
+            draft.solver, draft.workspace, draft.thread, command.text if command is not None else None,
+            draft.torn, draft.unread, *draft.doubts,
         )  # fmt: skip
         if draft.dtype is None and draft.launches:  # their names tell the type
             return placed(shared(draft, self.source), draft)
