@@ -131,7 +131,8 @@ class _Run:
             self._notes.remark("TensorFlow's ops are drawn whole: --from, --top and the like choose among kernels")
         first = min((start for part in self.parts if (start := part.first_ns()) is not None), default=self.origin)
         if first - self.origin > _FAR_NS:
-            self.origin = first
+            begun = [one.device.first_ns(inside=True) for one in self.profiles]
+            self.origin = min([first, *(start for start in begun if start is not None)])
 
     def fill_rows(self) -> None:
         """By name and type, of what is drawn by now."""
