@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, Literal
@@ -162,10 +163,11 @@ class DeviceSide:
 
     def tracks(self) -> list[Track]:
         several = len({queue for queue, _, _ in self._lanes}) > 1
+        usual = self._what()
         result = []
         for key in self._shown_lanes():
             queue, lane, folded = key
-            what = _NO_TIME if key in self._bare else self._what()
+            what = _NO_TIME if key in self._bare else usual
             name = f"Queue {queue}: {what}" if several else what[0].upper() + what[1:]
             if folded:
                 name = f"{_FOLDED[folded]}, queue {queue}" if several else _FOLDED[folded]
@@ -185,7 +187,14 @@ class DeviceSide:
 
     def counter_track(self, process: int) -> int | None:
         """The track beside whose slices a device's counters belong: its first that is drawn."""
-        return next((track.id for track in self.tracks() if track.process == process), None)
+        return self._first_tracks.get(process)
+
+    @functools.cached_property
+    def _first_tracks(self) -> dict[int, int]:
+        first: dict[int, int] = {}
+        for track in self.tracks():
+            first.setdefault(track.process, track.id)
+        return first
 
     def _shown_lanes(self) -> list[_Lane]:
         """Those on which anything is drawn."""

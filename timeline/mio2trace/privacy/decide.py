@@ -25,6 +25,8 @@ _ADDRESS_BEGINS = ("7e", "7f", "55", "56", "ffff", "aaaa", "0000")
 """Where systems of 64 bits put what a program allocates and maps."""
 _PADDING = ("0000", "ffff")
 _WORD_LETTERS = re.compile(r"[a-z]{3,}")
+_LAST_WORD = re.compile(r"(?<![\w-])[\w-]++\Z")
+_DIGITS = re.compile(r"\d+")
 _LETTERS = re.compile(r"[A-Za-z]")
 _NOT_HEX = re.compile(r"[^0-9a-f]+")
 
@@ -87,12 +89,12 @@ def bare_pointer(match: re.Match[str]) -> str:
 
 def serial(match: re.Match[str]) -> str:
     """The word stays, the number goes."""
-    return re.split(r"[\w-]+\Z", match[0])[0] + "(device id)"
+    return _LAST_WORD.split(match[0])[0] + "(device id)"
 
 
 def telephone(match: re.Match[str]) -> str:
     """Eight to fifteen digits; not sizes such as ``256-512-1024``, which are multiples of four all."""
-    numbers = re.findall(r"\d+", match[0])
+    numbers = _DIGITS.findall(match[0])
     count = sum(map(len, numbers))
     sizes = not match[0].startswith(("+", "(", "0")) and not any(int(number) % 4 for number in numbers)
     return match[0] if sizes or not 8 <= count <= 15 else "(telephone)"
