@@ -16,6 +16,7 @@ from mio2trace.align.clocks.reach import LONGEST_NS, middle
 from mio2trace.align.layers.scopes import Device, layer_of
 from mio2trace.draw.base import TimeBase, six_digits
 from mio2trace.draw.ids import Ids
+from mio2trace.draw.lanes import packed_alike, packed_spans
 from mio2trace.model.tf import Execution, OpMemory, TfNode, TfProfile
 from mio2trace.notes import Notes
 from mio2trace.trace import CounterValue, Event, Process, Slice, Track
@@ -208,7 +209,7 @@ class ExecutionSide:
                 process = self._rows[row].process
                 layers.setdefault(process, []).append((start, end, one.dur_ns, step, *layer))
         for row, runs in by_row.items():
-            self._rows[row].lanes = _packed(runs)
+            self._rows[row].lanes = packed_alike(runs, _room, _scopes)
         self._steps(steps)
         for process, spans in layers.items():
             self._layers(process, spans)
@@ -227,7 +228,7 @@ class ExecutionSide:
             start = min(start for start, _, _ in found)
             spans.append(_Span(start, max(end for _, end, _ in found), _step_name(step), "step", args))
         row = self._rows["steps"] = _Row(self._host_process(), "Steps", 0)
-        row.spans = _packed(spans)
+        row.spans = packed_spans(spans, _room)
 
     def _layers(self, process: int, found: list[tuple[int, int, int, _Step, str, str]]) -> None:
         """An unbroken row of a layer's executions in a step is a slice; other layers' in between make it two."""
@@ -240,7 +241,7 @@ class ExecutionSide:
             args["op_ns"] = sum(dur for _, _, dur, _, _, _ in parts)
             spans.append(_Span(parts[0][0], max(end for _, end, *_ in parts), layer, "layer", args))
         row_of_layers = self._rows["layers", process] = _Row(process, "Layers (name scopes)", 1)
-        row_of_layers.spans = _packed(spans)
+        row_of_layers.spans = packed_spans(spans, _room)
 
     def _named(self, device: Device) -> str:
         """``GPU 0``, and of which task where there are several."""
@@ -412,6 +413,16 @@ def _step_name(step: _Step) -> str:
     return "step" if step[1] is None else f"step {step[1]}"
 
 
+def _room(one: _Run | _Span) -> tuple[int, int]:
+    """What takes no time takes its nanosecond of the lane, so that nothing else begins there."""
+    return one.start, max(one.end, one.start + 1)
+
+
+def _scopes(run: _Run) -> list[tuple[int, tuple[str, ...]]]:
+    """The name scopes that a run is in, the widest first, each of its step."""
+    return [(run.step, run.path[:depth]) for depth in range(1, len(run.path) + 1)]
+
+
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
     """How many components two paths begin with alike."""
     count = 0
@@ -420,27 +431,3 @@ def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
             break
         count += 1
     return count
-
-
-def _packed(found: Sequence[Any]) -> list[list[Any]]:
-    """Lanes of what does not overlap: each goes to the free lane whose last one's scopes are most like its own.
-
-    What takes no time takes its nanosecond of the lane, so that nothing else begins there.
-    """
-    lanes: list[list[Any]] = []
-    free: list[int] = []
-    for one in sorted(found, key=lambda one: (one.start, -one.end)):
-        best, alike = -1, -1
-        for lane, until in enumerate(free):
-            if until <= one.start:
-                last = lanes[lane][-1]
-                common = _common(last.path, one.path) if isinstance(one, _Run) and last.step == one.step else 0
-                if common > alike:
-                    best, alike = lane, common
-        if best < 0:
-            best = len(lanes)
-            lanes.append([])
-            free.append(0)
-        lanes[best].append(one)
-        free[best] = max(one.end, one.start + 1)
-    return lanes

@@ -19,6 +19,8 @@ from mio2trace.model.profile import Activity, BufferCreated
 
 FORWARD, BACKWARD, WEIGHTS = "conv_forward", "conv_backward", "conv_weights"
 _BYTES = {"half": 2, "float": 4, "double": 8}
+_TENSORS = 4
+"""So many arguments of a kernel can be tensors: input, weights, bias, output."""
 PAGE = 4096  # buffers in memory shared with the host may be rounded up
 
 
@@ -86,6 +88,32 @@ class _Buffers:
         at = bisect_left(calls, call_index) - 1
         return sizes[at] if at >= 0 else None
 
+    def sizes(self, activity: Activity) -> tuple[int | None, ...]:
+        """Of the buffers that a kernel's first arguments are."""
+        return tuple(self.size(value, activity.number) for value in activity.opencl.arguments[:_TENSORS])
+
+
+class _Candidates:
+    """The sections that kernels alike may come from, in the order of their programs."""
+
+    def __init__(self, found: list[Section]) -> None:
+        self.sections = frozenset(found)
+        self.only = _only(found)
+        """One of them, when their sizes are the same."""
+        self._by_program = {section.program: section for section in found}
+        self._of_programs: dict[tuple[str, str], Section | None] = {}
+
+    def of_programs(self, key: tuple[str, str], programs: set[int]) -> Section | None:
+        """One of those of ``programs``, which ``key`` stands for, when the sizes of these are the same."""
+        if key not in self._of_programs:
+            shared = sorted(programs.intersection(self._by_program))
+            self._of_programs[key] = _only([self._by_program[program] for program in shared])
+        return self._of_programs[key]
+
+
+def _only(sections: list[Section]) -> Section | None:
+    return sections[0] if len({(section.sizes, section.groups) for section in sections}) == 1 else None
+
 
 class _Use(NamedTuple):
     """What tells one layer's kernel from another's. Handles alone do not: in damaged files kernels share them."""
@@ -131,7 +159,19 @@ def _decide(context: Context, first: dict[_Use, Activity]) -> dict[_Use, Section
     }
     buffers = _Buffers(context.profile.opencl.buffers)
     unseen = any(not program.source for program in context.profile.opencl.programs)
-    candidates = {use: _candidates(sections[use.name], activity, buffers, unseen) for use, activity in first.items()}
+    by_items: dict[tuple[str, tuple[int, int]], list[Section]] = {}
+    for name, each in sections.items():
+        for section in each:
+            by_items.setdefault((name, section.work_items), []).append(section)
+    alike: dict[object, _Candidates] = {}
+    candidates: dict[_Use, _Candidates] = {}
+    for use, activity in first.items():
+        key = use.name, activity.opencl.program, activity.grid, buffers.sizes(activity)
+        if key not in alike:
+            alike[key] = _Candidates(
+                _candidates(by_items.get((use.name, use.work_items), []), activity, buffers, unseen)
+            )
+        candidates[use] = alike[key]
     decided: dict[_Use, Section] = {}
     inputs: dict[str, set[int]] = {}  # programs by the buffer that their forward kernel reads, and by its weights
     weights: dict[str, set[int]] = {}
@@ -139,18 +179,20 @@ def _decide(context: Context, first: dict[_Use, Activity]) -> dict[_Use, Section
     in_order = None if unseen else _in_order(sections.get(FORWARD, []), [candidates[use] for use in forward])
     for at, use in enumerate(forward):
         found = candidates[use]
-        section = in_order[at] if in_order is not None else found[0] if _same(found) else None
+        section = in_order[at] if in_order is not None else found.only
         if section is not None:
             decided[use] = section
             weights.setdefault(use.shared, set()).add(section.program)
             inputs.setdefault(argument(first[use].opencl.arguments, 0), set()).add(section.program)
     for use in first:
-        found = candidates[use]
-        if use.name != FORWARD and found and not _same(found):
-            programs = (weights if use.name == BACKWARD else inputs).get(use.shared, set()) if use.shared else set()
-            found = [section for section in found if section.program in programs]
-        if use.name != FORWARD and _same(found):
-            decided[use] = found[0]
+        if use.name == FORWARD:
+            continue
+        section = candidates[use].only
+        if section is None and use.shared:
+            programs = (weights if use.name == BACKWARD else inputs).get(use.shared, set())
+            section = candidates[use].of_programs((use.name, use.shared), programs)
+        if section is not None:
+            decided[use] = section
     return decided
 
 
@@ -188,16 +230,12 @@ def _candidates(sections: list[Section], activity: Activity, buffers: _Buffers, 
     return exact if exact or unseen else possible
 
 
-def _in_order(sections: list[Section], candidates: list[list[Section]]) -> list[Section] | None:
+def _in_order(sections: list[Section], candidates: list[_Candidates]) -> list[Section] | None:
     """Layer after layer: the i-th kernel used first is that of the i-th program, if that fits every one."""
     if len(candidates) > len(sections):
         return None
     paired = list(zip(sections, candidates, strict=False))
-    return [section for section, _ in paired] if all(section in found for section, found in paired) else None
-
-
-def _same(sections: list[Section]) -> bool:
-    return len({(section.sizes, section.groups) for section in sections}) == 1
+    return [section for section, _ in paired] if all(section in found.sections for section, found in paired) else None
 
 
 @functools.lru_cache(maxsize=1 << 12)

@@ -6,7 +6,7 @@ The trace runs on the device's clock, so that no kernel time is ever altered: ho
 from __future__ import annotations
 
 import datetime
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -150,6 +150,7 @@ def fit_device_clock(bounds: Sequence[Bound], notes: Notes) -> DeviceClock:
     return DeviceClock(pieces=tuple(pieces), error_ns=max(error for _, error in stretches), method="stretches")
 
 
+_Corner = tuple[int, int]
 _Fitted = tuple[Piece, int]
 """A piece and its error."""
 
@@ -170,8 +171,8 @@ def _line(bounds: Sequence[Bound]) -> _Fitted | None:
     origin, level = bounds[0].start, bounds[0].lower
     floor = _hull([(b.start - origin, b.lower - level) for b in bounds], upper=True)
     roof = _hull([(b.done - origin, b.upper - level) for b in bounds], upper=False)
-    steepest = min([MAX_DRIFT, *((ry - fy) / (rx - fx) for fx, fy in floor for rx, ry in roof if rx > fx)])
-    flattest = max([-MAX_DRIFT, *((ry - fy) / (rx - fx) for fx, fy in floor for rx, ry in roof if rx < fx)])
+    steepest = min([MAX_DRIFT, *(slope for corner in floor for slope in _touching(corner, roof, after=True))])
+    flattest = max([-MAX_DRIFT, *(slope for corner in floor for slope in _touching(corner, roof, after=False))])
     if flattest > steepest:
         return None
     slope = (flattest + steepest) / 2
@@ -188,8 +189,14 @@ def _line(bounds: Sequence[Bound]) -> _Fitted | None:
     error = abs(high - low) // 2
     for x in (0, max(bound.done for bound in bounds) - origin):
         here = middle + drifted(x)
-        top = max(min(ry + slope * (x - rx) for rx, ry in roof) for slope in _slopes(roof, flattest, steepest))
-        bottom = min(max(fy + slope * (x - fx) for fx, fy in floor) for slope in _slopes(floor, flattest, steepest))
+        top = max(
+            min(ry + slope * (x - rx) for rx, ry in _corners(roof, slope, rising=True))
+            for slope in _slopes(roof, flattest, steepest)
+        )
+        bottom = min(
+            max(fy + slope * (x - fx) for fx, fy in _corners(floor, slope, rising=False))
+            for slope in _slopes(floor, flattest, steepest)
+        )
         error = max(error, ceil(top - here), ceil(here - bottom))
     return Piece(origin, level + middle, drift_ppb), max(1, error)
 
@@ -198,6 +205,45 @@ def _slopes(hull: Sequence[tuple[int, int]], flattest: float, steepest: float) -
     """The slopes at which the line that touches ``hull`` goes from one of its corners to the next, and the limits."""
     edges = ((by - ay) / (bx - ax) for (ax, ay), (bx, by) in pairwise(hull) if bx > ax)
     return [flattest, steepest, *(slope for slope in edges if flattest < slope < steepest)]
+
+
+def _touching(corner: _Corner, roof: Sequence[_Corner], *, after: bool) -> list[float]:
+    """Slopes from a corner below to those of the ``roof`` after (or before) it that a line from it touches first.
+
+    The slope to one corner after another falls and then rises (before ``corner``: rises, then falls), as the roof is
+    convex; the extreme and its neighbours are returned.
+    """
+    x, y = corner
+    if after:
+        first, last = bisect_right(roof, x, key=_place), len(roof)
+    else:
+        first, last = 0, bisect_left(roof, x, key=_place)
+
+    def beyond(number: int) -> bool:
+        """Whether the next corner is no better."""
+        (ax, ay), (bx, by) = roof[number], roof[number + 1]
+        return (by - ay) * abs(ax - x) >= (ay - y) * (bx - ax) * (1 if after else -1)
+
+    if first == last:
+        return []
+    best = bisect_left(range(first, last - 1), True, key=beyond) + first
+    near = roof[max(first, best - 1) : min(last, best + 2)]
+    return [(ry - y) / (rx - x) for rx, ry in near]
+
+
+def _corners(hull: Sequence[_Corner], slope: float, *, rising: bool) -> Sequence[_Corner]:
+    """The corners where a line of this slope may touch ``hull``, whose edges become steeper (``rising``) or flatter."""
+
+    def steeper(number: int) -> bool:
+        (ax, ay), (bx, by) = hull[number], hull[number + 1]
+        return ((by - ay) >= slope * (bx - ax)) is rising
+
+    at = bisect_left(range(len(hull) - 1), True, key=steeper)
+    return hull[max(0, at - 1) : at + 2]
+
+
+def _place(corner: _Corner) -> int:
+    return corner[0]
 
 
 def _hull(points: Iterable[tuple[int, int]], *, upper: bool) -> list[tuple[int, int]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from mio2trace.align.clocks.fit import log_clock
-from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime
+from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent, NetLayer
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
@@ -27,25 +27,28 @@ def split(log: FrameworkLog) -> list[FrameworkLog]:
         benchmark = benchmark or event.kind == "benchmark begins"
     if not cuts:
         return [log]
-    last_line = max([log.events[-1].line, *(layer.line for layer in log.layers)]) + 1
-    return [_between(log, first, last) for first, last in pairwise([0, *cuts, last_line])]
-
-
-def _between(log: FrameworkLog, first: int, last: int) -> FrameworkLog:
-    events = tuple(event for event in log.events if first <= event.line < last)
-    index: dict[str, int] = {}  # a log numbers its layers by name, over all its runs
-    layers: list[LayerTime] = []
+    events: list[list[LogEvent]] = [[] for _ in range(len(cuts) + 1)]
+    layers: list[list[LayerTime]] = [[] for _ in range(len(cuts) + 1)]
+    for event in log.events:
+        events[bisect_right(cuts, event.line)].append(event)
     for layer in log.layers:
-        if first <= layer.line < last:
-            number = index.setdefault(layer.layer, len(index))
-            layers.append(msgspec.structs.replace(layer, index=number))
+        layers[bisect_right(cuts, layer.line)].append(layer)
     built = {layer.layer: layer for layer in log.net}
+    return [_run(log, *parts, built) for parts in zip(events, layers, strict=True)]
+
+
+def _run(
+    log: FrameworkLog, events: Sequence[LogEvent], printed: Sequence[LayerTime], built: Mapping[str, NetLayer]
+) -> FrameworkLog:
+    """One run of ``log``, with what was printed in it; ``built`` are the log's layers by name."""
+    index: dict[str, int] = {}  # a log numbers its layers by name, over all its runs
+    layers = [msgspec.structs.replace(layer, index=index.setdefault(layer.layer, len(index))) for layer in printed]
     names = [event.text for event in events if event.kind == "setting up"]
     stamps = [event.stamp for event in events if event.stamp is not None]
     counts = {event.number for event in events if event.kind == "testing"}
     return msgspec.structs.replace(
         log,
-        events=events,
+        events=tuple(events),
         layers=tuple(layers),
         net=tuple(built[name] for name in dict.fromkeys(names) if name in built),
         iterations=counts.pop() if len(counts) == 1 else None,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.fit import STAMP_NS
 from mio2trace.evidence import BOUNDARY_STAMPS, DURATIONS, POSITION, RECURRENCE, Evidence
 
+_MOST_LAGS = 1 << 20
+"""Of more, every n-th tells as much."""
 _BY_TIME = frozenset((BOUNDARY_STAMPS, DURATIONS, RECURRENCE, POSITION))
 
 
@@ -33,17 +35,23 @@ def _doubt_without_times(attribution: Attribution, evidence: Sequence[Evidence],
     if attribution.times is None:
         return
     links, unknown = attribution.links, attribution.times.unknown
-    for position in unknown:
-        if links.layer_by[position] not in evidence:
-            continue
-        before, after = position - 1, position + 1
-        while before in unknown:
-            before -= 1
-        while after in unknown:
-            after += 1
+    for begin, end in _stretches(sorted(unknown)):
+        before, after = begin - 1, end + 1
         between = before >= 0 and after < len(groups)
-        if not between or not groups[before] == groups[after] == groups[position]:
-            links.doubt_layer([position])
+        for position in range(begin, after):
+            if links.layer_by[position] in evidence and not (
+                between and groups[before] == groups[after] == groups[position]
+            ):
+                links.doubt_layer([position])
+
+
+def _stretches(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """First and last of each row of positions without a gap."""
+    begin = 0
+    for number, position in enumerate(positions):
+        if number + 1 == len(positions) or positions[number + 1] > position + 1:
+            yield positions[begin], position
+            begin = number + 1
 
 
 def doubt_other_queues(attribution: Attribution) -> None:
@@ -55,9 +63,13 @@ def doubt_other_queues(attribution: Attribution) -> None:
     # The thread that prints a layer's line has just waited for its own queue.
     lags: dict[int, list[int]] = {queue: [] for queue in queues}
     ends = sorted(run.host_end_ns for run in links.runs if run.host_end_ns is not None)
+    ends = ends[:: 1 + len(ends) * len(queues) // _MOST_LAGS]
+    done_of: dict[int, list[int]] = {}
+    for activity in activities:
+        if activity.host_end_ns is not None:
+            done_of.setdefault(activity.queue, []).append(activity.host_end_ns)
     for queue, found in lags.items():
-        done = [e.host_end_ns for e in activities if e.queue == queue and e.host_end_ns is not None]
-        done.sort()
+        done = sorted(done_of.get(queue, ()))
         for end in ends:
             before = bisect_right(done, end + STAMP_NS) - 1
             if before >= 0:

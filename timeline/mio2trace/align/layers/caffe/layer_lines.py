@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import Timeline
@@ -51,7 +52,11 @@ def _place_by_ends(
     queues: dict[int, list[int]] = {}
     for position, activity in enumerate(attribution.profile.activities):
         queues.setdefault(activity.queue, []).append(position)
-    done = dict.fromkeys(queues, 0)
+    # The queues by the time of the activity that each is at: an end looks only at those that it reaches
+    lines = list(queues.values())
+    done = [0] * len(lines)
+    waiting = [(when[positions[0]], line) for line, positions in enumerate(lines)]
+    heapify(waiting)
     previous_end: int | None = None
     for number, (end, layer) in enumerate(ends):
         begin = reach_back(number)
@@ -69,15 +74,21 @@ def _place_by_ends(
                 host_end_ns=host_end,
             )
         )
-        for queue, positions in queues.items():
-            at, count = done[queue], len(positions)
+        reached = []
+        while waiting and waiting[0][0] <= max(begin, end):
+            reached.append(heappop(waiting)[1])
+        for line in sorted(reached):
+            positions = lines[line]
+            at, count = done[line], len(positions)
             while at < count and when[positions[at]] <= begin:
                 at += 1
             first = at
             while at < count and when[positions[at]] <= end:
                 at += 1
-            done[queue] = at
+            done[line] = at
             attribution.give_layer(positions[first:at], run, axis.evidence)
+            if at < count:
+                heappush(waiting, (when[positions[at]], line))
         previous_end = end
 
 
