@@ -20,7 +20,7 @@ seeds = st.integers(0, 2**32 - 1).map(Random)
 MARKS_ONLY = frozenset({"recurrence", "durations", "boundary stamps", "position"})
 
 
-def place(found: Alignment, position: int) -> tuple[int | None, str, str] | None:
+def place(found: Alignment, position: int) -> tuple[int | None, str | None, str] | None:
     """(iteration, direction, layer) that an enqueue was given."""
     run = found.links.run_of[position]
     if run == NONE:

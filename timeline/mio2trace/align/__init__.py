@@ -10,13 +10,14 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.fit import DeviceClock, LogClock, device_clocks
 from mio2trace.align.clocks.log_runs import of_profile, operations_of
 from mio2trace.align.clocks.reach import within_reach
+from mio2trace.align.exact import Calls, calls_of
 from mio2trace.align.ladder import climb
 from mio2trace.align.layers.net import Net, by_place, read_net
 from mio2trace.align.links import NONE, LayerRun, Links, Pass
-from mio2trace.align.operations.queues import same_process
+from mio2trace.align.operations.queues import of_its_threads, same_process
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.same_run import OTHER_PROCESS, Relation, relation
-from mio2trace.evidence import BUFFERS
+from mio2trace.evidence import BUFFERS, CORRELATION, RANGE
 from mio2trace.kernels import KernelFact, find_gemms
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile
@@ -83,7 +84,7 @@ def align(
     profile = within_reach(profile, notes)
     facts = find_gemms(profile)
     of_run = of_profile(profile, logs, notes)
-    operations = operations_of(operations, logs, of_run)
+    operations = of_its_threads(profile, operations_of(operations, logs, of_run))
     same = None if BUFFERS in without else same_process(profile, operations)
     if same is False:
         if not by_order_alone:
@@ -91,11 +92,13 @@ def align(
         notes.add("log and profile have no buffer in common: every link to an operation is in doubt")
         without |= {BUFFERS}
     logs = [by_place(log) for log in of_run]
+    calls = Calls(tuple(operations), ()) if without >= {RANGE, CORRELATION} else calls_of(profile, operations)
     attribution = Attribution(
         profile,
         notes,
         logs=logs,
-        operations=operations,
+        operations=calls.operations,
+        operation_of_range=calls.of_range,
         tf_profiles=tf_profiles,
         net=read_net(logs, notes),
         facts=facts,

@@ -26,7 +26,8 @@ DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
 class Attribution:
     """One run while its activities are given to layers and operations.
 
-    ``facts`` are by position; ``without`` are the kinds of evidence to leave out. ``same_process``: whether the buffers
+    ``operation_of_range`` has the operation that each range of the profile is; ``facts`` are by position; ``without``
+    are the kinds of evidence to leave out. ``same_process``: whether the buffers
     of log and profile say so; None where they do not tell. ``marked`` is None until the timer marks are read. What the
     steps find is in ``links``; ``streams`` is how those to operations came about, where ``keep_reasons``.
     """
@@ -38,6 +39,7 @@ class Attribution:
         *,
         logs: Sequence[FrameworkLog] = (),
         operations: Sequence[Operation] = (),
+        operation_of_range: Sequence[int] = (),
         tf_profiles: Sequence[TfProfile] = (),
         net: Net | None = None,
         facts: Mapping[int, KernelFact] | None = None,
@@ -50,6 +52,7 @@ class Attribution:
         self.notes = notes
         self.logs = logs
         self.operations = operations
+        self.operation_of_range = operation_of_range
         self.tf_profiles = tf_profiles
         self.net = Net() if net is None else net
         self.facts: Mapping[int, KernelFact] = {} if facts is None else facts
@@ -158,7 +161,7 @@ class Attribution:
             word = words[position]
             self.links.give_layer([position], run, word or ORDER, sure=sure and word != "" and position not in unsure)
 
-    def add_run(self, layer_index: int, direction: Direction, pass_: int) -> int:
+    def add_run(self, layer_index: int, direction: Direction | None, pass_: int) -> int:
         """The number of a new run of a layer of the net; its printed time is that of iterations, not of the warm-up."""
         layer = next(layer for layer in self.net.layers if layer.index == layer_index)
         printed = layer.printed_ns(direction) if self.links.passes[pass_].phase == "iteration" else None

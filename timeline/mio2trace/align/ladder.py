@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from mio2trace.align.attribution import Attribution
+from mio2trace.align.exact import link_by_ranges
 from mio2trace.align.layers.caffe import marks
 from mio2trace.align.layers.caffe.iterations import place_by_durations, place_later_iterations
 from mio2trace.align.layers.caffe.layer_lines import place_by_layer_lines, place_by_lines_of_operations
@@ -16,11 +17,13 @@ from mio2trace.align.operations.steps import doubt_another_process, keep_operati
 from mio2trace.evidence import (
     BOUNDARY_STAMPS,
     BUFFERS,
+    CORRELATION,
     DURATIONS,
     LAUNCH_LINE,
     NAME_AND_SIZES,
     ORDER,
     POSITION,
+    RANGE,
     RECURRENCE,
     TIMER_MARKS,
     Evidence,
@@ -46,6 +49,7 @@ def place_by_marks(attribution: Attribution) -> None:
 
 
 STEPS: tuple[Step, ...] = (
+    Step((RANGE, CORRELATION), link_by_ranges),
     # Marks bound layers without any clock, and relate the log's clock to the host's best: everything else asks it.
     Step((TIMER_MARKS,), place_by_marks),
     Step(

@@ -42,7 +42,7 @@ class LayerRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     layer: str
     layer_index: int
-    direction: Direction
+    direction: Direction | None
     pass_: int
     printed_ns: int | None = None
     host_start_ns: int | None = None

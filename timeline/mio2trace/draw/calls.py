@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from mio2trace.align import Alignment
-from mio2trace.draw.operations import operation_args
+from mio2trace.draw.operations import operation_args, source_args
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
+from mio2trace.ops.ranges import is_library_call
 
 _LONGEST = 90
 """Characters of a line of the log that a slice is named by."""
@@ -49,15 +50,17 @@ def call_spans(
 ) -> tuple[list[HostSpan], list[HostSpan]]:
     """(calls, lines of the log) whose host times are known, each in order of start.
 
-    ``with_kernels``: calls that launched kernels, too; those that did not are drawn nowhere else.
+    ``with_kernels``: calls that launched kernels, too; those that did not are drawn nowhere else. Where the profile
+    has the library's own ranges, they lie on their threads: no call is drawn twice.
     """
     calls = _own_times(alignment)
+    ranged = any(is_library_call(made) for made in alignment.profile.ranges)
     sources = {operation.source for operation in alignment.links.operations} | {log.source for log in libraries}
-    spans = list(_with_kernels(alignment, calls)) if with_kernels else []
+    spans = list(_with_kernels(alignment, calls)) if with_kernels and not ranged else []
     lines: list[HostSpan] = []
     for source in sorted(sources):
         around = _Around(alignment, source, calls)
-        spans += _without_kernels(alignment, source, calls, around)
+        spans += [] if ranged else _without_kernels(alignment, source, calls, around)
         for log in libraries:
             if log.source == source:
                 lines += _warnings(log, around)
@@ -85,7 +88,7 @@ def _with_kernels(alignment: Alignment, calls: dict[int, tuple[int, int]]) -> It
         if span is not None:
             args = {
                 "operation": operation.index,
-                "line": operation.line,
+                **source_args(operation),
                 "api": operation.api,
                 "phase": operation.phase,
                 "host_by": HOST_BY_KERNELS,
@@ -160,13 +163,13 @@ def _without_kernels(
         if len(operations) == 1:
             yield _idle(*span, first, HOST_BY_NEIGHBOURS)
             continue
-        args: dict[str, Any] = {"line": first.line, "calls": len(operations), "host_by": HOST_BY_NEIGHBOURS}
+        args: dict[str, Any] = {**source_args(first), "calls": len(operations), "host_by": HOST_BY_NEIGHBOURS}
         name = f"{operation_name(first)} and {len(operations) - 1} more without kernels"
         yield HostSpan(*span, name, "call", args, first.index)
 
 
 def _idle(start: int, end: int, operation: Operation, host_by: str) -> HostSpan:
-    args: dict[str, Any] = {"operation": operation.index, "line": operation.line, **operation_args(operation)}
+    args: dict[str, Any] = {"operation": operation.index, **source_args(operation), **operation_args(operation)}
     args |= {"kernels": 0, "kernel_ns": 0, "host_by": host_by}
     return HostSpan(start, end, operation_name(operation), "operation", args, operation.index)
 

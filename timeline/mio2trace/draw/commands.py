@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from mio2trace.align import NONE, Alignment, LayerRun
 from mio2trace.draw.base import four_digits, short_name, size_text
 from mio2trace.draw.operations import gemm_args
 from mio2trace.kernels.names import kernel_name
 from mio2trace.kernels.parts import find_parts
-from mio2trace.model.profile import Activity
+from mio2trace.model.profile import Activity, Resources
 from mio2trace.ops.operation import Operation
 from mio2trace.trace import Slice
 
 _ALGORITHMS = frozenset(("Direct", "Winograd", "ImplicitGemm", "Gemm", "FFT", "Naive"))
+_RESOURCES = ("vgpr", "agpr", "sgpr", "lds_bytes", "scratch_bytes")
 _LINKS = ("operation_by", "layer_by", "sure", "phase", "layer", "layer_index", "direction")
 
 
@@ -27,6 +30,13 @@ class Commands:
         self._stands_for = alignment.links.only_main()
         self._parts = self._gemm_parts()
         self._shared: dict[object, dict[str, Any]] = {}
+        profile = alignment.profile
+        self._numbers = profile.numbers
+        several = len(profile.threads) > 1
+        self._tids = (
+            [thread.index if thread.tid is None else thread.tid for thread in profile.threads] if several else []
+        )
+        self._streams = {q.index: q.number for q in profile.queues if q.kind == "stream" and q.number is not None}
 
     def gemm_of_several(self, position: int) -> tuple[int, int, int] | None:
         """Of the kernel that stands for a GEMM of several: their number, the sum of their times, when the last ends."""
@@ -54,7 +64,7 @@ class Commands:
         start, end = activity.start_ns, activity.end_ns
         assert start is not None and end is not None
         # Whatever is the same in every iteration stands before this: a compressor takes all of it at once.
-        args: dict[str, Any] = {"call_index": activity.number}
+        args = self._own(activity)
         pass_ = links.pass_of[position]
         run = links.run_of[position]
         layer = None if run == NONE else links.runs[run]
@@ -96,6 +106,8 @@ class Commands:
             id(fact),
             activity.size_bytes,
             activity.route,
+            id(activity.resources),
+            activity.queue if self._streams else 0,
         )
         shared = self._shared.get(key)
         if shared is None:
@@ -106,6 +118,21 @@ class Commands:
             name, category = activity.name, "copy"
         return Slice(track, start + shift, end - start, name, category, args, shared)
 
+    def _own(self, activity: Activity) -> dict[str, Any]:
+        """What is an activity's alone, whatever it belongs to."""
+        if self._numbers == "call_index":
+            return {"call_index": activity.number}
+        args: dict[str, Any] = {}
+        if activity.kind == "kernel" or self._numbers != "dispatch_id":
+            args[self._numbers] = activity.number
+        if activity.correlation is not None:
+            args["correlation_id"] = activity.correlation
+            if activity.is_replayed:
+                args["graph"] = activity.correlation
+        if self._tids and activity.call is not None:
+            args["tid"] = self._tids[activity.call.thread]
+        return args
+
     def _args(
         self, activity: Activity, layer: LayerRun | None, position: int, whole: Operation | None
     ) -> dict[str, Any]:
@@ -115,7 +142,8 @@ class Commands:
         if layer is not None:
             args["layer"] = layer.layer
             args["layer_index"] = layer.layer_index
-            args["direction"] = layer.direction
+            if layer.direction is not None:
+                args["direction"] = layer.direction
             args["layer_by"] = links.layer_by[position]
         linked = links.operation_of[position] != NONE
         if linked:
@@ -125,10 +153,16 @@ class Commands:
         pass_ = links.pass_of[position]
         if pass_ != NONE and links.passes[pass_].phase == "setup":
             args["phase"] = "setup"
+        if activity.queue in self._streams:
+            args["stream"] = self._streams[activity.queue]
         if activity.kind != "kernel":
-            args["bytes"] = activity.size_bytes
-            args["copy_direction"] = activity.route
+            if activity.size_bytes or not self._streams:
+                args["bytes"] = activity.size_bytes
+            if activity.route:
+                args["copy_direction"] = activity.route
             return args
+        if activity.resources is not None:
+            args |= _resource_args(activity.resources)
         if activity.grid is not None:
             args["gws"] = size_text(activity.grid)
         if activity.workgroup is not None:
@@ -161,6 +195,12 @@ class Commands:
             if whole.bytes_min is not None:
                 args["bytes_min"] = whole.bytes_min
         return args
+
+
+def _resource_args(resources: Resources) -> dict[str, int]:
+    """Registers, LDS and scratch, as far as they are recorded (trace-contract.md 4)."""
+    recorded = zip(_RESOURCES, msgspec.structs.astuple(resources), strict=True)
+    return {key: value for key, value in recorded if value is not None}
 
 
 def _links_last(args: dict[str, Any]) -> dict[str, Any]:

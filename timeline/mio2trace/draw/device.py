@@ -12,7 +12,7 @@ from mio2trace.draw.base import TimeBase, four_digits
 from mio2trace.draw.commands import Commands
 from mio2trace.draw.ids import Ids
 from mio2trace.draw.lanes import indistinct, packed, unbroken
-from mio2trace.draw.operations import operation_args
+from mio2trace.draw.operations import operation_args, source_args
 from mio2trace.draw.selection import Chosen
 from mio2trace.model.profile import Activity
 from mio2trace.ops.naming import operation_name
@@ -153,13 +153,31 @@ class DeviceSide:
             devices.setdefault(self._device_of.get(queue, 0), set()).add(queue)
         result = []
         for device, queues in sorted(devices.items()):
-            if self._device_name and len(devices) == 1:
+            recorded = self._recorded_name(device)
+            if self._device_name and len(devices) == 1 and not recorded:
                 name = f"GPU 0 ({self._device_name})"
+            elif recorded:
+                name = recorded
             else:
                 name = f"OpenCL queue{'s' if len(queues) > 1 else ''} {', '.join(map(str, sorted(queues)))} (device)"
             process = self.process_of[device]
             result.append(Process(id=process, name=f"{name}{self._suffix}", sort=-10 + device, description=_HELP))
         return result
+
+    def _recorded_name(self, device: int) -> str:
+        """A device as the profiler names it; empty for OpenCL's, which have no names."""
+        profile = self._alignment.profile
+        if profile.calls_wait or device >= len(profile.devices):
+            return ""
+        name = profile.devices[device].name
+        return f"GPU {device} ({name})" if name else f"GPU {device}"
+
+    def _row_name(self, queue: int) -> str:
+        """``queue 0``; a stream by the profiler's number."""
+        for made in self._alignment.profile.queues:
+            if made.index == queue and made.kind == "stream":
+                return f"stream {queue if made.number is None else made.number}"
+        return f"queue {queue}"
 
     def tracks(self) -> list[Track]:
         several = len({queue for queue, _, _ in self._lanes}) > 1
@@ -168,9 +186,10 @@ class DeviceSide:
         for key in self._shown_lanes():
             queue, lane, folded = key
             what = _NO_TIME if key in self._bare else usual
-            name = f"Queue {queue}: {what}" if several else what[0].upper() + what[1:]
+            row = self._row_name(queue)
+            name = f"{row[0].upper()}{row[1:]}: {what}" if several else what[0].upper() + what[1:]
             if folded:
-                name = f"{_FOLDED[folded]}, queue {queue}" if several else _FOLDED[folded]
+                name = f"{_FOLDED[folded]}, {row}" if several else _FOLDED[folded]
                 name += f": {what}"
             help_ = _HELP_OVERFLOW if lane else _HELP_FOLDED if folded else _HELP_NESTED
             track = self._tracks[key]
@@ -363,7 +382,9 @@ class DeviceSide:
             if output:
                 shared["output"] = output
             # The kernels that follow begin their own with the same.
-            shared |= {"layer": run.layer, "layer_index": run.layer_index, "direction": run.direction}
+            shared |= {"layer": run.layer, "layer_index": run.layer_index}
+            if run.direction is not None:
+                shared["direction"] = run.direction
             self._shared[key] = shared
         return Slice(track, start, duration, run.layer, "layer", args, shared)
 
@@ -379,7 +400,7 @@ class DeviceSide:
                 kernels += 1
                 kernel_ns += (activity.end_ns or 0) - (activity.start_ns or 0)
         name, shared = self.shown(operation)
-        args: dict[str, Any] = {"operation": index, "line": operation.line}
+        args: dict[str, Any] = {"operation": index, **source_args(operation)}
         if cut:
             args["cut"] = True
         elif operation.phase == "run" and operation.flop and kernel_ns:

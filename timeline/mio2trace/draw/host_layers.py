@@ -27,7 +27,7 @@ def host_layers(
     by_pass: dict[int, list[tuple[int, int, LayerRun]]] = {}
     for span in spans:
         by_pass.setdefault(span[2].pass_, []).append(span)
-    shared: dict[tuple[int, str, int | None], dict[str, Any]] = {}
+    shared: dict[tuple[int, str | None, int | None], dict[str, Any]] = {}
     done: int | None = None
     for number, layers in sorted(by_pass.items(), key=lambda item: passes[item[0]]):
         pass_ = links.passes[number]
@@ -51,12 +51,14 @@ def host_layers(
         done = max(until, done, begin + 1)
 
 
-def _layer_args(run: LayerRun, shared: dict[tuple[int, str, int | None], dict[str, Any]]) -> dict[str, Any]:
+def _layer_args(run: LayerRun, shared: dict[tuple[int, str | None, int | None], dict[str, Any]]) -> dict[str, Any]:
     """What a layer's runs have in common."""
     key = (run.layer_index, run.direction, run.printed_ns)
     same = shared.get(key)
     if same is None:
-        same = shared[key] = {"layer": run.layer, "layer_index": run.layer_index, "direction": run.direction}
+        same = shared[key] = {"layer": run.layer, "layer_index": run.layer_index}
+        if run.direction is not None:
+            same["direction"] = run.direction
         if run.printed_ns is not None:
             same["printed_ns"] = run.printed_ns
     return same

@@ -17,6 +17,11 @@ def gemm_args(gemm: Gemm) -> dict[str, int]:
     return sizes
 
 
+def source_args(operation: Operation) -> dict[str, Any]:
+    """Where an operation is told: the log's line, or a range of the profile."""
+    return {"line": operation.line} if operation.line else {"range": True}
+
+
 def operation_args(operation: Operation) -> dict[str, Any]:
     """What the operation itself tells; its place, kernels and rate are the slice's."""
     args: dict[str, Any] = {"api": operation.api, "primitive": operation.primitive}

@@ -13,6 +13,7 @@ from mio2trace.draw.api_calls import Arrow, times_of
 from mio2trace.draw.base import Axis, short_name
 from mio2trace.draw.selection import Chosen
 from mio2trace.model.profile import Activity, Call, Profile, Range, Thread
+from mio2trace.ops.ranges import shown_text
 from mio2trace.trace import NO_ARGS, Event, Flow, Slice, Track
 
 _HELP = "What the program and its libraries did on this thread; an arrow leads from a call to what it launched."
@@ -95,7 +96,7 @@ class Threads:
                     same = shared.get(id(what.inputs)) if what.inputs is not None else NO_ARGS
                     if same is None:
                         same = shared[id(what.inputs)] = _inputs(what)
-                    name = what.text.strip()[:200] or what.kind
+                    name = shown_text(what)[:200] or what.kind
                     yield Slice(track, start - origin, end - start, name, what.kind, NO_ARGS, same)
                     continue
                 launched = self._launched.get(id(what), ())

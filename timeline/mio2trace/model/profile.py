@@ -158,6 +158,11 @@ class Activity(msgspec.Struct, frozen=True, gc=False):
         return None if self.call is None else self.call.prepared_ns
 
     @property
+    def is_replayed(self) -> bool:
+        """Whether a graph launched it: it was captured by other calls than the one that it is linked with."""
+        return self.call is not None and "GraphLaunch" in self.call.name
+
+    @property
     def thread(self) -> int:
         """The thread that launched it; 0 where none is known."""
         return 0 if self.call is None else self.call.thread
@@ -232,11 +237,16 @@ class OpenCl(msgspec.Struct, frozen=True, kw_only=True):
     marks: tuple[TimerMark, ...] = ()
 
 
+NumberKind = Literal["call_index", "dispatch_id", "event_index"]
+"""trace-contract.md 4."""
+
+
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """All that one profile states; activities in the order in which they were enqueued.
 
     ``records`` is how many the source holds (dv/dt: calls). ``clocks[0]`` is the host's, on which calls and ranges are.
     ``calls_wait``: a call returns after its activity has ended (dv/dt); only then do ends of calls bound anything.
+    ``numbers`` says what an activity's number is, by the key that outputs show it under.
     ``other_calls`` are those that launched none of the activities. ``interleaved``: ``line`` places activities and log
     lines in one order of execution.
     """
@@ -252,6 +262,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     processes: tuple[Process, ...] = ()
     clocks: tuple[Clock, ...] = (DVDT_HOST, Clock("device"))
     calls_wait: bool = False
+    numbers: NumberKind = "call_index"
     opencl: OpenCl = OpenCl()
     interleaved: bool = False
 

@@ -284,7 +284,7 @@ def by_layer(alignment: Alignment, unit: Unit) -> Table:
     is in doubt. ``iteration`` 0 is the warm-up.
     """
     links = alignment.links
-    groups: dict[tuple[int, tuple[int, str, Direction] | None], list[int]] = {}
+    groups: dict[tuple[int, tuple[int, str, Direction | None] | None], list[int]] = {}
     for position, activity in enumerate(alignment.profile.activities):
         if activity.kind == "kernel":
             number = links.run_of[position]
@@ -303,7 +303,9 @@ def by_layer(alignment: Alignment, unit: Unit) -> Table:
             if pass_.direction is not None:
                 cells["direction"] = pass_.direction
         if layer is not None:
-            cells["layer_index"], cells["layer"], cells["direction"] = layer
+            cells["layer_index"], cells["layer"] = layer[:2]
+            if layer[2] is not None:
+                cells["direction"] = layer[2]
         rows.append({**cells, **_of_positions(alignment, positions, whole, unit)})
     shown = ("pass", "layer_index", "layer", "count", unit.column("p3_p2_sum"), "share_percent", "names", "layer_by")
     columns = (

@@ -15,8 +15,8 @@ from mio2trace.model.log import Direction, FrameworkLog, LayerTime, NetLayer
 from mio2trace.reports.numbers import Unit, deviation, mean, percent
 from mio2trace.reports.tables import Cell, Row, Table
 
-LayerKey = tuple[int, str, Direction]
-"""Position in the net, name, direction."""
+LayerKey = tuple[int, str, Direction | None]
+"""Position in the net, name, direction where it has one."""
 
 
 class Repetition(NamedTuple):
@@ -265,7 +265,9 @@ def _in_order(printed: Mapping[LayerKey, object], ran: Mapping[LayerKey, object]
 
 def _name_cells(key: LayerKey, built: Mapping[str, NetLayer]) -> dict[str, Cell]:
     index, layer, direction = key
-    cells: dict[str, Cell] = {"layer_index": index, "layer": layer, "direction": direction}
+    cells: dict[str, Cell] = {"layer_index": index, "layer": layer}
+    if direction is not None:
+        cells["direction"] = direction
     of_net = built.get(layer)
     if of_net is not None:
         if of_net.type:

@@ -204,7 +204,7 @@ def _time_lines(alignments: Sequence[Alignment]) -> list[str]:
         if pass_ is None:
             name = "outside any pass"
         elif pass_.phase == "iteration":
-            name = f"{_count(len(iterations), 'iteration')} · {pass_.direction}"
+            name = _count(len(iterations), "iteration") + (f" · {pass_.direction}" if pass_.direction else "")
         else:
             name = pass_.name
         parts.append(f"{name} {ns / 1e6:.3f} ms")

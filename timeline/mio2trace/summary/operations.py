@@ -78,7 +78,7 @@ def _lines(alignment: Alignment) -> Iterator[str]:
     words = ", ".join(f"{word} {by[word]}" for word in EVIDENCE if by[word])
     unsure = sum(activities[position].kind == "kernel" for position in links.operation_unsure)
     yield (
-        f"operations: {len(links.operations)} in the log; {has} of {kernels} kernels attributed"
+        f"operations: {len(links.operations)} in {_told_by(links.operations)}; {has} of {kernels} kernels attributed"
         + (f" ({words})" if words else "")
         + (f", {unsure} of them not sure" if unsure else "")
     )
@@ -167,3 +167,11 @@ def _list(parts: Sequence[str], of: int) -> str:
 
 def _ms(ns: int) -> str:
     return f"{ns / 1e6:.3f} ms"
+
+
+def _told_by(operations: Sequence[Operation]) -> str:
+    """Where the calls are stated: lines of a log, ranges of the profile, or both."""
+    logged = sum(operation.line > 0 for operation in operations)
+    if logged == len(operations):
+        return "the log"
+    return "log and profile" if logged else "the profile's ranges"

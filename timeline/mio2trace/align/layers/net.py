@@ -9,8 +9,8 @@ import msgspec
 from mio2trace.model.log import Direction, FrameworkLog, LayerTime
 from mio2trace.notes import Notes
 
-LayerKey = tuple[int, Direction]
-"""A layer by its index, and a direction."""
+LayerKey = tuple[int, Direction | None]
+"""A layer by its index, and a direction where it has one."""
 
 
 class NetLayerSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -23,8 +23,8 @@ class NetLayerSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     forward_ns: int | None = None
     backward_ns: int | None = None
 
-    def printed_ns(self, direction: Direction) -> int | None:
-        return self.forward_ns if direction == "forward" else self.backward_ns
+    def printed_ns(self, direction: Direction | None) -> int | None:
+        return {"forward": self.forward_ns, "backward": self.backward_ns}.get(direction or "")
 
 
 class Net(msgspec.Struct, frozen=True, kw_only=True):

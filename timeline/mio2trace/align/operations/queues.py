@@ -42,9 +42,13 @@ def of_streams(
     operations: Sequence[Operation],
     without: frozenset[str],
 ) -> dict[tuple[int, int], list[Operation]]:
-    """The operations that may have filled each stream: by their buffers, else by their thread, else all of them."""
+    """The operations that may have filled each stream: by their thread's id, their buffers, their thread, else all."""
     if len(streams) == 1:
         return {key: list(operations) for key in streams}
+    tid_of = {thread.index: thread.tid for thread in profile.threads}
+    by_tid: dict[int | None, list[tuple[int, int]]] = {}
+    for key in streams:
+        by_tid.setdefault(tid_of.get(key[0]), []).append(key)
     held: dict[tuple[int, int], set[int]] = {}
     for key, positions in streams.items():
         held[key] = set()
@@ -66,10 +70,25 @@ def of_streams(
     }
     found: dict[tuple[int, int], list[Operation]] = {key: [] for key in streams}
     for operation, own in zip(operations, owner, strict=True):
+        if operation.thread is not None and operation.thread in by_tid:
+            for key in by_tid[operation.thread]:
+                found[key].append(operation)
+            continue
         chosen = own if own is not None or operation.thread is None else of_thread.get(operation.thread)
         for each in streams if chosen is None else [chosen]:
             found[each].append(operation)
     return found
+
+
+def of_its_threads(profile: Profile, operations: Sequence[Operation]) -> Sequence[Operation]:
+    """The operations without those of threads that another process has: a log may hold the lines of several.
+
+    All of them where the ids that the log prints are none of the profile's: then they are not the system's.
+    """
+    tids = {thread.tid for thread in profile.threads if thread.tid is not None}
+    if tids.isdisjoint(operation.thread for operation in operations):
+        return operations
+    return [operation for operation in operations if operation.thread is None or operation.thread in tids]
 
 
 def one_stream_each(links: Links, streams: Mapping[tuple[int, int], Sequence[int]]) -> None:

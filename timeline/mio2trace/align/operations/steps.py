@@ -12,18 +12,18 @@ from mio2trace.align.operations.queues import of_streams, one_stream_each
 from mio2trace.align.operations.same_problem import learn
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.operations.windows import Windows, by_lines, by_stamps, everywhere
-from mio2trace.evidence import BOUNDARY_STAMPS, DURATIONS, POSITION, RECURRENCE
+from mio2trace.evidence import BOUNDARY_STAMPS, DURATIONS, EXACT, POSITION, RECURRENCE
 from mio2trace.ops.operation import Operation
 
 
 def link_operations(attribution: Attribution) -> None:
     """Give each kernel to the operation that launched it, or to none."""
     profile, links, without = attribution.profile, attribution.links, attribution.without
-    if not attribution.operations:
-        return
+    if not attribution.operations or any(index != NONE for index in attribution.operation_of_range):
+        return  # where the library's own ranges tell its calls, what was launched outside of them is of none
     streams: dict[tuple[int, int], list[int]] = defaultdict(list)
     for position, activity in enumerate(profile.activities):
-        if activity.kind == "kernel":
+        if activity.kind == "kernel" and not activity.is_replayed:
             streams[activity.thread, activity.queue].append(position)
     of_stream = of_streams(profile, streams, attribution.operations, without)
     claims = Counter(operation.index for operations in of_stream.values() for operation in operations)
@@ -40,6 +40,10 @@ def link_operations(attribution: Attribution) -> None:
         if attribution.keep_reasons:
             attribution.streams.append(stream)
     one_stream_each(links, streams)
+    if any(activity.is_replayed for activity in profile.activities):
+        # Calls that were captured launched nothing by themselves: which of the log's they are no order tells.
+        guessed = (position for position, word in enumerate(links.operation_by) if word and word not in EXACT)
+        links.doubt_operation(guessed)
 
 
 def _windows(

@@ -136,7 +136,7 @@ def _place_by_likeness(attribution: Attribution, limit: int) -> None:
     pairs = matches([signature(activities[i]) for i in reference], [signature(e) for e in activities[:limit]])
     if pairs is None or 2 * len(pairs) < len(forward):
         return
-    passes = {direction: links.pass_id("warm-up", 0, direction) for direction in DIRECTIONS}
+    passes = {direction: links.pass_id("warm-up", 0, direction) for direction in (*DIRECTIONS, None)}
     runs = {direction: attribution.runs_of_pass(pass_) for direction, pass_ in passes.items()}
     place_by_recurrence(attribution, reference, range(limit), lambda key: runs[key[1]](key), attribution.unlaunched())
     # What comes before the first kernel that is known may as well be set-up: no line divides them. And what lacks

@@ -1,0 +1,102 @@
+"""Runs played as ROCm's tools would have recorded them, with truth: links by what the profile itself states."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any, NamedTuple
+
+import pytest
+from mio2trace.align import NONE, Alignment
+from mio2trace.analysis import analyse
+
+from tests.conftest import shared_folder
+
+pytestmark = pytest.mark.shared
+
+
+class Twin(NamedTuple):
+    alignments: list[Alignment]
+    truth: dict[str, Any]
+    notes: list[str]
+
+    def kernels(self) -> list[tuple[Alignment, int, dict[str, Any]]]:
+        """(alignment, position, truth) of each kernel; all are there."""
+        by_key = {(kernel["start"], kernel["dispatch_id"]): kernel for kernel in self.truth["kernels"]}
+        joined = [
+            (alignment, position, by_key[activity.start_ns, activity.number])
+            for alignment in self.alignments
+            for position, activity in enumerate(alignment.profile.activities)
+            if activity.kind == "kernel"
+        ]
+        assert len(joined) > 0
+        return joined
+
+
+def twin(name: str, *files: str) -> Twin:
+    folder = shared_folder() / "samples" / "rocm-twins" / name
+    paths = [path for pattern in files for path in sorted(folder.glob(pattern))]
+    analysis = analyse(paths)
+    alignments = [alignment for run in analysis.runs for alignment in run.alignments]
+    return Twin(alignments, json.loads((folder / "truth.json").read_bytes()), [note.kind for note in analysis.notes])
+
+
+def operation_of(alignment: Alignment, position: int) -> Any:
+    index = alignment.links.operation_of[position]
+    return None if index == NONE else next(one for one in alignment.links.operations if one.index == index)
+
+
+@pytest.mark.parametrize("log", ["", "run.log", "run.hip.log"])
+@pytest.mark.parametrize("name", ["lenet-train-own-layers", "resnet-train-miopen-2threads", "alexnet-10it-graph"])
+def test_with_the_librarys_ranges_every_kernel_is_in_its_true_call(name: str, log: str) -> None:
+    """By `range`, and sure; the application's own kernels and those that a graph replays are in none."""
+    found = twin(name, *(["rocpd/*_results.db.gz", log] if log else ["rocpd/*_results.db.gz"]))
+    calls = found.truth["operations"]
+    linked: Counter[str] = Counter()
+    for alignment, position, true in found.kernels():
+        operation = operation_of(alignment, position)
+        if true["op"] is None or true["graph"]:
+            assert operation is None
+            continue
+        assert operation is not None
+        assert operation.api == calls[true["op"]]["name"]
+        lines = true["log_line"] or {}
+        if log and operation.line:
+            assert operation.line == lines[log]
+        assert position not in alignment.links.operation_unsure
+        linked[alignment.links.operation_by[position]] += 1
+    assert set(linked) == {"range"}
+
+
+def test_ranges_of_the_framework_are_layers() -> None:
+    """Every kernel in its true layer, direction and iteration; none of them in two, set-up in none."""
+    found = twin("lenet-train-own-layers", "rocpd/*.db.gz")
+    layers = found.truth["layers"]
+    for alignment, position, true in found.kernels():
+        links = alignment.links
+        run = links.run_of[position]
+        layer = layers[true["layer"]] if true["layer"] is not None else None
+        if layer is None or layer["phase"] == "setup":
+            assert run == NONE
+            continue
+        made = links.runs[run]
+        assert (made.layer, made.direction or "update") == (layer["layer"], layer["phase"])
+        assert links.passes[made.pass_].iteration == layer["iteration"] + 1
+        assert (links.layer_by[position], position in links.layer_unsure) == ("range", False)
+
+
+def test_calls_of_another_process_in_the_same_log_are_given_to_nobody() -> None:
+    """A log of two ranks, told apart by the thread ids that it prints: nothing wrong is sure."""
+    found = twin("resnet-immediate-2ranks", "rocpd/42730_results.db.gz", "run.log")
+    calls = found.truth["operations"]
+    right = 0
+    for alignment, position, true in found.kernels():
+        operation = operation_of(alignment, position)
+        if operation is None:
+            continue
+        if operation.line == (true["log_line"] or {}).get("run.log"):
+            right += 1
+            assert operation.api == calls[true["op"]]["name"]
+        else:
+            assert position in alignment.links.operation_unsure
+    assert right >= 80

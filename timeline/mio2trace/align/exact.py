@@ -1,0 +1,206 @@
+"""What the profile itself states: the operation whose range was open at a kernel's launch, and the layer around that.
+
+Ranges that the user or a framework pushed (ROCTx, ``record_function``) are layers, the innermost outside the operation
+wins; ``ProfilerStep#7`` and the like are iterations, else one begins where the first layer comes again. What was
+launched by a graph lies in no operation: the range of the captured call is not open any more (rocm-profiles.md 1, 8).
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Hashable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from mio2trace.align.attribution import Attribution
+from mio2trace.align.layers.net import Net, NetLayerSpec
+from mio2trace.align.links import NONE, LayerRun, Phase
+from mio2trace.align.open_ranges import OpenRanges
+from mio2trace.align.sequences import matches
+from mio2trace.evidence import CORRELATION, RANGE
+from mio2trace.model.log import Direction
+from mio2trace.model.profile import Profile, Range
+from mio2trace.ops.operation import Operation
+from mio2trace.ops.ranges import is_library_call, operations_of_ranges
+
+_STEP = re.compile(r"(?:ProfilerStep|iteration|iter|step|batch)[ _#:=-]{0,3}(\d{1,9})", re.ASCII | re.IGNORECASE)
+_DIRECTIONS: dict[str, Direction] = {
+    "forward": "forward", "fwd": "forward", "backward": "backward", "bwd": "backward",
+}  # fmt: skip
+_MODULE = "nn.Module: "
+
+
+class Calls(NamedTuple):
+    """The operations of a run, and of each range of the profile which of them it is (`NONE`: none)."""
+
+    operations: tuple[Operation, ...]
+    of_range: tuple[int, ...]
+
+
+def calls_of(profile: Profile, logged: Sequence[Operation]) -> Calls:
+    """The log's operations with those that the profile's ranges carry: the same calls, told twice, are one.
+
+    Both are in order and say the same of a call: what corresponds is the longest common sequence. What only a range
+    tells comes behind the log's.
+    """
+    ranged, places = operations_of_ranges(profile)
+    of_range = [NONE] * len(profile.ranges)
+    operations = list(logged)
+    pairs = matches([_key(one) for one in ranged], [_key(one) for one in logged]) if logged else []
+    logged_as = dict(pairs or ())
+    for number, (operation, place) in enumerate(zip(ranged, places, strict=True)):
+        if number in logged_as:
+            of_range[place] = operations[logged_as[number]].index
+        else:
+            of_range[place] = len(operations)
+            operations.append(msgspec.structs.replace(operation, index=len(operations)))
+    return Calls(tuple(operations), tuple(of_range))
+
+
+def _key(operation: Operation) -> Hashable:
+    return operation.api, operation.direction, operation.input, operation.weights, operation.output
+
+
+def link_by_ranges(attribution: Attribution) -> None:
+    """Operations and layers by the ranges that were open at each launch."""
+    profile, links = attribution.profile, attribution.links
+    if not profile.ranges:
+        return
+    opened = OpenRanges(profile)
+    operation_of = opened.nearest(attribution.operation_of_range or [NONE] * len(profile.ranges))
+    groups: dict[tuple[int, bool], list[int]] = {}
+    for position, place in enumerate(opened.range_of):
+        if place != NONE and operation_of[place] != NONE:
+            by_id = bool(opened.stated[position]) and profile.ranges[place].kind == "operator"
+            groups.setdefault((operation_of[place], by_id), []).append(position)
+    for (index, by_id), positions in groups.items():
+        links.give_operation(positions, index, CORRELATION if by_id else RANGE)
+    _Layers(attribution, opened).place()
+
+
+class _Layers:
+    """User ranges as executions of layers."""
+
+    def __init__(self, attribution: Attribution, opened: OpenRanges) -> None:
+        self._attribution = attribution
+        self._opened = opened
+        ranges = attribution.profile.ranges
+        self._steps = [_step(made) for made in ranges]
+        named = [place for place, made in enumerate(ranges) if self._steps[place] is None and _is_user_range(made)]
+        if not named:
+            named = [place for place, made in enumerate(ranges) if made.text.startswith(_MODULE)]
+        self._layers = {place: _layer(ranges[place].text) for place in named}
+
+    def place(self) -> None:
+        ranges, opened, links = self._attribution.profile.ranges, self._opened, self._attribution.links
+        own = [place if place in self._layers else NONE for place in range(len(ranges))]
+        layer_of = opened.nearest(own)
+        used: dict[int, list[int]] = {}
+        for position, place in enumerate(opened.range_of):
+            if place != NONE and layer_of[place] != NONE:
+                used.setdefault(layer_of[place], []).append(position)
+        in_order = sorted(used, key=lambda place: ranges[place].start_ns)
+        index_of = self._net([self._layers[place] for place in in_order])
+        for place, iteration in zip(in_order, self._iterations(in_order), strict=True):
+            made, (name, direction) = ranges[place], self._layers[place]
+            pass_ = links.pass_id("iteration", iteration, direction)
+            run = LayerRun(
+                layer=name, layer_index=index_of[name], direction=direction, pass_=pass_,
+                host_start_ns=made.start_ns, host_end_ns=made.end_ns,
+            )  # fmt: skip
+            links.give_layer(used[place], links.add_run(run), RANGE)
+        self._place_between(in_order)
+
+    def _net(self, executed: Sequence[tuple[str, Direction | None]]) -> dict[str, int]:
+        """Layers by their places in the net: the log's where it names them, else in the order in which they ran."""
+        index_of = {layer.layer: layer.index for layer in self._attribution.net.layers}
+        new = [name for name in dict.fromkeys(name for name, _ in executed) if name not in index_of]
+        first = max(index_of.values(), default=-1) + 1
+        index_of |= {name: first + number for number, name in enumerate(new)}
+        if new:
+            backward = any(direction == "backward" for _, direction in executed)
+            specs = tuple(NetLayerSpec(index=index_of[name], layer=name) for name in new)
+            net = self._attribution.net
+            self._attribution.net = Net(layers=(*net.layers, *specs), backward=net.backward or backward)
+        return index_of
+
+    def _iterations(self, in_order: Sequence[int]) -> Iterator[int]:
+        """The iteration of each execution: the enclosing step's, else a new one where the first layer comes again."""
+        steps = self._opened.nearest([NONE if step is None else step for step in self._steps])
+        iteration, first = 0, None
+        for place in in_order:
+            if steps[place] != NONE:
+                yield steps[place]
+                continue
+            if first is None or self._layers[place] == first:
+                first = self._layers[place]
+                iteration += 1
+            yield iteration
+
+    def _place_between(self, in_order: Sequence[int]) -> None:
+        """Passes of what lies in no layer: its neighbours', where both are of one; else as its launch's time says."""
+        profile, links = self._attribution.profile, self._attribution.links
+        moments = _Moments(
+            profile.ranges[in_order[0]].start_ns if in_order else None,
+            [
+                (made.start_ns, made.end_ns, step)
+                for made, step in zip(profile.ranges, self._steps, strict=True)
+                if step is not None
+            ],
+        )
+        before = NONE
+        waiting: list[int] = []
+        for position, pass_ in enumerate([*links.pass_of, NONE]):
+            last = position == len(profile.activities)
+            if pass_ == NONE and not last:
+                waiting.append(position)
+                continue
+            for between in waiting:
+                activity = profile.activities[between]
+                at = activity.host_start_ns if activity.host_start_ns is not None else activity.start_ns
+                if pass_ == before != NONE:
+                    links.give_pass([between], pass_)
+                elif (phase := moments.of(at)) is not None:
+                    links.give_pass([between], links.pass_id(*phase))
+            waiting, before = [], pass_
+
+
+class _Moments:
+    """What a moment is by itself: set-up before ``begun``, an iteration within one of ``steps``."""
+
+    def __init__(self, begun: int | None, steps: Sequence[tuple[int, int, int]]) -> None:
+        self._begun = begun
+        self._steps = sorted(steps)
+        self._starts = [start for start, _, _ in self._steps]
+
+    def of(self, at: int | None) -> tuple[Phase, int | None] | None:
+        if at is None:
+            return None
+        step = bisect_right(self._starts, at) - 1
+        if step >= 0 and at < self._steps[step][1]:
+            return "iteration", self._steps[step][2]
+        return ("setup", None) if self._begun is not None and at < self._begun else None
+
+
+def _step(made: Range) -> int | None:
+    found = _STEP.fullmatch(made.text.strip()) if made.kind in ("range", "annotation") and len(made.text) < 60 else None
+    return int(found[1]) if found is not None else None
+
+
+def _is_user_range(made: Range) -> bool:
+    return made.kind in ("range", "annotation") and not is_library_call(made) and bool(made.text.strip())
+
+
+def _layer(text: str) -> tuple[str, Direction | None]:
+    """(name, direction): ``conv1 forward``, ``backward: conv1``; a name that says no direction has none."""
+    text = text.strip().removeprefix(_MODULE)
+    for separator in (" ", "/", ":", ".", "_"):
+        name, _, word = text.rpartition(separator)
+        if name.strip(" /:._") and word.lower() in _DIRECTIONS:
+            return name.strip(" :"), _DIRECTIONS[word.lower()]
+        word, _, name = text.partition(separator)
+        if name.strip(" /:._") and word.lower() in _DIRECTIONS:
+            return name.strip(" :"), _DIRECTIONS[word.lower()]
+    return text, None

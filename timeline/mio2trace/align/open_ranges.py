@@ -1,0 +1,64 @@
+"""Which of a profile's ranges lies in which, and in which range each activity was launched."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from mio2trace.align.links import NONE
+from mio2trace.model.profile import Profile
+
+
+class OpenRanges:
+    """``parent_of[r]`` is the innermost range around range r on its thread, ``range_of[i]`` the innermost one that was
+    open when activity i was launched (`NONE` where there is none): as the source states it, else by the time of the
+    launch on its thread. ``stated[i]``: whether the source does. ``outermost_first`` are all ranges, parents first.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        ranges = profile.ranges
+        self.parent_of = [NONE] * len(ranges)
+        self.range_of = [NONE] * len(profile.activities)
+        self.stated = bytearray(len(profile.activities))
+        self.outermost_first: list[int] = []
+        launched: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for position, activity in enumerate(profile.activities):
+            if activity.range is not None:
+                self.range_of[position] = activity.range
+                self.stated[position] = 1
+            elif activity.call is not None and activity.call.start_ns is not None:
+                launched[activity.call.thread].append((activity.call.start_ns, position))
+        of_thread: dict[int, list[int]] = defaultdict(list)
+        for place, made in enumerate(ranges):
+            of_thread[made.thread].append(place)
+        for thread, places in of_thread.items():
+            places.sort(key=lambda place: (ranges[place].start_ns, -ranges[place].end_ns))
+            self.outermost_first += places
+            self._sweep(profile, places, sorted(launched.get(thread, ())))
+
+    def _sweep(self, profile: Profile, places: Sequence[int], launches: Sequence[tuple[int, int]]) -> None:
+        """One thread's ranges and launches, each in order of time."""
+        ranges, at = profile.ranges, 0
+        is_open: list[int] = []
+        for start, position in [*launches, (1 << 64, NONE)]:
+            while at < len(places) and ranges[places[at]].start_ns <= start:
+                place = places[at]
+                begun = ranges[place].start_ns
+                while is_open and ranges[is_open[-1]].end_ns <= begun:
+                    is_open.pop()
+                self.parent_of[place] = is_open[-1] if is_open else NONE
+                if ranges[place].kind != "mark":
+                    is_open.append(place)
+                at += 1
+            while is_open and ranges[is_open[-1]].end_ns <= start:
+                is_open.pop()
+            if position != NONE:
+                self.range_of[position] = is_open[-1] if is_open else NONE
+
+    def nearest(self, wanted: Sequence[int]) -> list[int]:
+        """Of each range the value that ``wanted`` has for it or, where that is `NONE`, for the nearest around it."""
+        found = list(wanted)
+        for place in self.outermost_first:
+            if found[place] == NONE and self.parent_of[place] != NONE:
+                found[place] = found[self.parent_of[place]]
+        return found
