@@ -18,9 +18,9 @@ from mio2trace.align import Alignment, LayerRun, Links, Net
 from mio2trace.align.layers.net import NetLayerSpec
 from mio2trace.cli import cli
 from mio2trace.kernels.facts import MAIN, KernelFact
+from mio2trace.measures import Measures
 from mio2trace.model.gemm import Gemm
 from mio2trace.ops.operation import Operation, Phase
-from mio2trace.reports.layers import executions
 
 from tests.conftest import ROOT, shared_folder
 from tests.records import enqueued, opencl_profile
@@ -330,17 +330,17 @@ def joined(
 
 
 def test_a_layer_has_no_kernels_only_where_every_kernel_has_a_layer() -> None:
-    whole = executions(0, joined([("k", "a"), ("k", "c")]))
-    assert {key[1]: found[0].kernels for key, found in whole.items()} == {"a": 1, "b": 0, "c": 1}
-    loose = executions(0, joined([("k", "a"), ("k", None), ("k", "c")]))
-    assert {key[1]: found[0].kernels for key, found in loose.items()} == {"a": 1, "c": 1}
+    whole = Measures(joined([("k", "a"), ("k", "c")])).executions
+    assert {key[1]: found[0].cost.kernels for key, found in whole.items()} == {"a": 1, "b": 0, "c": 1}
+    loose = Measures(joined([("k", "a"), ("k", None), ("k", "c")])).executions
+    assert {key[1]: found[0].cost.kernels for key, found in loose.items()} == {"a": 1, "c": 1}
 
 
 def test_host_time_by_calls_and_launch_overhead() -> None:
     """From the first argument's setting to the end of the last call, less what ran on the device."""
-    (found,) = executions(0, joined([("k", "a"), ("k", "a"), ("k", "b")]))[0, "a", "forward"]
-    assert (found.host_ns, found.host_by) == (1500 + 100, "calls")
-    assert (found.kernel_ns, found.copy_ns, found.overhead_ns) == (20, 0, 1580)
+    (found,) = Measures(joined([("k", "a"), ("k", "a"), ("k", "b")])).executions[0, "a", "forward"]
+    assert (found.cost.host_ns, found.cost.host_by) == (1500 + 100, "calls")
+    assert (found.cost.kernel_ns, found.cost.copy_ns, found.cost.launch_overhead_ns) == (20, 0, 1580)
     assert found.layer_by == {"recurrence": 2}
 
 
@@ -356,9 +356,9 @@ def test_work_is_known_of_all_or_not_told() -> None:
         ("fill", "c"),
     ]
     facts = {0: gemm, 1: MAIN, 3: gemm, 4: MAIN, 5: KernelFact(role="fill")}
-    found = executions(0, joined(kernels, facts))
-    assert {key[1]: (one.flop, one.flop_by) for key, (one,) in found.items()} == {
-        "a": (48, "gemm"), "b": (None, ""), "c": (None, ""),
+    found = Measures(joined(kernels, facts)).executions
+    assert {key[1]: (ran.cost.flop, ran.cost.flop_by) for key, (ran,) in found.items()} == {
+        "a": (48, "gemm"), "b": (None, "gemm"), "c": (None, ""),
     }  # fmt: skip
 
 
@@ -375,7 +375,7 @@ def test_work_of_an_operation_counts_once() -> None:
     alignment = joined(kernels, facts, operations)
     for index, positions in enumerate(((0, 1), (3,), (4,))):
         alignment.links.give_operation(positions, index, "buffers")
-    found = executions(0, alignment)
-    assert {key[1]: (one.flop, one.flop_by) for key, (one,) in found.items()} == {
+    found = Measures(alignment).executions
+    assert {key[1]: (ran.cost.flop, ran.cost.flop_by) for key, (ran,) in found.items()} == {
         "a": (1048, "operation, gemm"), "b": (500, "operation"), "c": (None, ""),
     }  # fmt: skip

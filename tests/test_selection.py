@@ -18,6 +18,7 @@ from mio2trace.align import align
 from mio2trace.conversion import Conversion
 from mio2trace.draw import BuildOptions, RunToDraw, Selection, build
 from mio2trace.draw.selection import parse_duration, parse_iterations
+from mio2trace.measures import Measures
 from mio2trace.notes import Notes, OptionError
 from mio2trace.trace import CounterValue, Event, Flow, InvariantError, Slice, Trace, checked
 
@@ -287,9 +288,9 @@ def test_the_invariants_hold_for_any_part(rng: Random, selection: Selection, fol
     notes = Notes()
     alignment = align(run.profile, [run.log], notes)
     options = BuildOptions(host_calls="all", selection=selection, fold=fold, tracks=tracks)
-    facts = summary.metadata("test", [], [alignment])
+    facts = summary.metadata("test", [], [Measures(alignment)])
     try:
-        trace = build([RunToDraw(alignments=[alignment], logs=[run.log])], options, facts, notes)
+        trace = build([RunToDraw(measures=[Measures(alignment)], logs=[run.log])], options, facts, notes)
     except OptionError:
         return
     timed = [e for e in run.profile.activities if e.start_ns is not None and e.end_ns is not None]

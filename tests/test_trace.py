@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mio2trace import summary
 from mio2trace.align import NONE, Alignment, align
 from mio2trace.draw import BuildOptions, RunToDraw, build
+from mio2trace.measures import Measures
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Activity, BufferCreated, Call, Profile, Queue
 from mio2trace.notes import Notes
@@ -79,8 +80,8 @@ def picture(run: Run, host_calls: HostCalls = "enqueue", logs: bool = True) -> t
     notes = Notes()
     log: list[FrameworkLog] = [run.log] if logs else []
     alignment = align(run.profile, log, notes)
-    facts = summary.metadata("test", [], [alignment])
-    drawn = RunToDraw(alignments=[alignment], logs=log)
+    facts = summary.metadata("test", [], [Measures(alignment)])
+    drawn = RunToDraw(measures=[Measures(alignment)], logs=log)
     return build([drawn], BuildOptions(host_calls=host_calls), facts, notes), alignment
 
 
@@ -234,7 +235,7 @@ def test_the_summary_adds_up(rng: Random) -> None:
     """Every kernel and copy is counted once, attributed or not."""
     run = tangled(rng)
     _, alignment = picture(run)
-    found = summary.attribution([alignment])
+    found = summary.attribution([Measures(alignment)])
     assert sum(found["layer_by"].values()) + found["unattributed"] == found["kernels"] + found["copies"]
     assert found["kernels"] + found["copies"] == len(run.profile.activities)
     assert found.get("without_device_times", 0) == len(run.profile.activities) - len(drawn(run.profile))

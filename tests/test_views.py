@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from mio2trace.align import align
 from mio2trace.draw import BuildOptions, RunToDraw, build
+from mio2trace.measures import Measures
 from mio2trace.model.profile import Queue
 from mio2trace.notes import Notes, OptionError
 from mio2trace.trace import CounterValue, Slice, Trace
@@ -262,7 +263,7 @@ def test_overlaps_go_to_lanes_with_their_operations() -> None:
     profile = opencl_profile(source=0, records=4, queues=(Queue(index=0, device=0, handle="q"),), activities=enqueues)
     alignment = align(profile, [], notes)
     metadata: dict[str, object] = {}
-    trace = build([RunToDraw(alignments=[alignment])], BuildOptions(tracks=("kernels",)), metadata, notes)
+    trace = build([RunToDraw(measures=[Measures(alignment)])], BuildOptions(tracks=("kernels",)), metadata, notes)
     lanes = {e.name: tracks(trace)[e.track] for e in slices(trace, "kernel")}
     assert lanes == {"k0": "Kernels", "k1": "Kernels (2)", "k2": "Kernels", "k3": "Kernels (3)"}
     assert not slices(trace, *CONTAINERS)

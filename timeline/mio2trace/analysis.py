@@ -14,6 +14,7 @@ import msgspec
 from mio2trace.align import Alignment, align
 from mio2trace.evidence import EVIDENCE
 from mio2trace.files import FileOptions, FilePath, Input, Progress, read_inputs, short_names
+from mio2trace.measures import Measures
 from mio2trace.memory import without_garbage_collection
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
@@ -36,9 +37,10 @@ class AnalysisOptions(msgspec.Struct, frozen=True, kw_only=True):
     ``host_calls``: keep every API call. ``tags``: choose in a CK directory. ``repetition``: of a CK record, from 0;
     ``"every"``: each is a run. ``keep``: private things to leave in (`mio2trace.privacy.KINDS`). ``max_input``: bytes
     that an input may hold, decompressed. ``accepted``: formats. ``copies``: files that hold the same count each.
-    ``join``: whether profiles are joined with logs; without it, no run has alignments. ``without``: evidence to leave
-    out (`mio2trace.evidence`). ``by_order_alone``: go on where clocks or buffers say that files are not of one
-    run. ``keep_reasons``: for `mio2trace.summary.explain`. ``progress``: is told what was read.
+    ``join``: whether profiles are joined with logs; without it, no run has alignments; ``"logs"``: where
+    there are any. ``without``: evidence to leave out (`mio2trace.evidence`). ``by_order_alone``: go on where clocks or
+    buffers say that files are not of one run. ``keep_reasons``: for `mio2trace.summary.explain`. ``progress``: is told
+    what was read.
     """
 
     host_calls: bool = False
@@ -48,7 +50,7 @@ class AnalysisOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_input: int | None = None
     accepted: Accepted = ANY
     copies: bool = False
-    join: bool = True
+    join: bool | Literal["logs"] = True
     without: frozenset[str] = frozenset()
     by_order_alone: bool = False
     keep_reasons: bool = False
@@ -63,8 +65,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     ``name`` tells it from the others and holds nothing private. ``profiles``: the fullest first, it is the one that
     the logs are joined with. ``operations_by_log``: of each of ``libraries``. ``alignments``: one for each of
-    ``profiles`` that holds anything. ``complete``: whether it is a run by itself: a profile with its log or, where
-    there is no profile at all, a log with times.
+    ``profiles`` that holds anything; ``measures``: their costs, each summed when it is asked for.
+    ``complete``: whether it is a run by itself: a profile with its log or, where there is no profile at all, a log with
+    times.
     """
 
     name: str
@@ -75,6 +78,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     tf_profiles: tuple[TfProfile, ...] = ()
     operations_by_log: tuple[tuple[Operation, ...], ...] = ()
     alignments: tuple[Alignment, ...] = ()
+    measures: tuple[Measures, ...] = ()
     complete: bool = False
 
     @property
@@ -169,7 +173,7 @@ def analyse(files: Sequence[FilePath], options: AnalysisOptions = DEFAULTS, note
         if any(file.repetition is not None for file in inputs):
             gathered = [one for file in inputs for one in gather([file], options.without, False, notes)]
         else:
-            gathered = gather(inputs, options.without, options.by_order_alone, notes, strict=options.join)
+            gathered = gather(inputs, options.without, options.by_order_alone, notes, strict=bool(options.join))
         whole = complete(gathered)
         runs = tuple(
             _run(part, name, part in whole, options, notes)
@@ -184,6 +188,7 @@ def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes
     if len(part.libraries) > 1 and calls and part.profiles:
         notes.add(f"{len(part.libraries)} MIOpen logs: the profile is joined with the one that has most operations")
     profiles = [profile for profile in part.profiles if profile.activities or profile.other_calls]
+    joined = options.join is True or (options.join == "logs" and bool(logs or calls or tf_profiles))
     alignments = [
         align(
             profile,
@@ -195,7 +200,7 @@ def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes
             keep_reasons=options.keep_reasons,
             tf_profiles=tf_profiles if not number else (),
         )
-        for number, profile in enumerate(profiles if options.join else ())
+        for number, profile in enumerate(profiles if joined else ())
     ]
     return Run(
         name=name,
@@ -206,6 +211,7 @@ def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes
         tf_profiles=tf_profiles,
         operations_by_log=part.operations_by_log,
         alignments=tuple(alignments),
+        measures=tuple(map(Measures, alignments)),
         complete=whole,
     )
 

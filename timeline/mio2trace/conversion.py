@@ -108,7 +108,8 @@ def convert(
         _require_something_to_draw(analysis, runs)
         alignments = [alignment for run in runs for alignment in run.alignments]
         inputs = [_fact(file) for file in analysis.inputs]
-        facts = summary.metadata(f"mio2trace {mio2trace.__version__}", inputs, alignments)
+        measured = [measures for run in runs for measures in run.measures]
+        facts = summary.metadata(f"mio2trace {mio2trace.__version__}", inputs, measured)
         trace = build(_to_draw(runs, several), options, facts, notes)
         if not trace.tracks and not trace.left_out:
             names = ", ".join(fact.name for fact in inputs)
@@ -130,7 +131,7 @@ def convert(
         notes=notes,
         report=[
             analysis.cleaner.text(line)
-            for line in [*summary.report(inputs, alignments, facts, notes), *_reasons(alignments, explain)]
+            for line in [*summary.report(inputs, measured, facts, notes), *_reasons(alignments, explain)]
         ],
         written=written,
     )
@@ -191,7 +192,7 @@ def _to_draw(runs: Sequence[Run], several: bool) -> list[RunToDraw]:
     drawn = [
         RunToDraw(
             name=run.name,
-            alignments=run.alignments,
+            measures=run.measures,
             logs=run.logs,
             libraries=run.libraries,
             tf_profiles=run.tf_profiles,
@@ -200,8 +201,8 @@ def _to_draw(runs: Sequence[Run], several: bool) -> list[RunToDraw]:
     ]
     if several:
         return drawn
-    alignments = [alignment for run in runs for alignment in run.alignments]
-    return [msgspec.structs.replace(drawn[0], alignments=alignments)]
+    measures = [measures for run in runs for measures in run.measures]
+    return [msgspec.structs.replace(drawn[0], measures=measures)]
 
 
 def _what_is_missing(run: Run, notes: Notes) -> str:

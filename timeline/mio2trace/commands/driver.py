@@ -52,7 +52,6 @@ def driver(files: tuple[str, ...], form: str, reading: Reading, quiet: bool) -> 
     from mio2trace.ops.command import refusal
     from mio2trace.readers import A_LOG
     from mio2trace.reports.driver import lines
-    from mio2trace.reports.op_times import costs
 
     analysis = analyse(files, reading.analysis(accepted=A_LOG))
     notes = analysis.notes
@@ -60,7 +59,7 @@ def driver(files: tuple[str, ...], form: str, reading: Reading, quiet: bool) -> 
     version: Form | None = None
     kernel_ns: dict[int, int] | None = None
     if any(run.alignments for run in analysis.runs) and analysis.run.alignment is not None:
-        kernel_ns = {index: cost.kernel_ns for index, cost in costs(analysis.run.alignment)[0].items()}
+        kernel_ns = dict(enumerate(analysis.run.measures[0].operations.timed_ns))
     for name, log, found in logged(analysis):
         operations.append(found)
         own = log_form(log)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -69,6 +69,7 @@ def kernels(
       mio2trace kernels prof.json --gemm --format json
       mio2trace kernels prof.json --by bucket
       mio2trace kernels run.log prof.json --by layer
+      mio2trace kernels run.log prof.json       the layer and the operation of each kernel, too
     """
     from mio2trace.analysis import analyse
     from mio2trace.notes import InputError
@@ -80,7 +81,8 @@ def kernels(
         raise click.UsageError("--skip goes with --per")
     if gemm and by not in (None, "bucket"):
         raise click.UsageError(f"--gemm does not go with --by {by}")
-    analysis = analyse(files, reading.analysis(join=by == "layer"))
+    join: bool | Literal["logs"] = by == "layer" or ("logs" if by is None and not gemm else False)
+    analysis = analyse(files, reading.analysis(join=join))
     run = analysis.run
     if not run.profiles:
         raise InputError(f"{analysis.names}: holds no GPU profile; expected one")
@@ -138,6 +140,8 @@ def _table(
 
         facts = find_gemms(profile)
         return (report.gemm_table if by == "gemm" else report.by_bucket)(profile, facts, unit)
+    if run.alignment is not None:
+        return report.joined_table(run.alignment, unit)
     return report.enqueue_table(profile, unit)
 
 

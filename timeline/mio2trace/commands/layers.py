@@ -81,7 +81,7 @@ def layers(
     repetitions = [one for run in runs for one in _joined(run)]
     if not any(one.log is not None and one.log.layers for one in repetitions):
         raise InputError(f"{', '.join(files)}: names no layer; expected Caffe's `time` log or a CK record")
-    if each and not any(one.alignment for one in repetitions):
+    if each and not any(one.measures for one in repetitions):
         raise InputError(f"{', '.join(files)}: holds no GPU profile; expected that of the run for --each")
     if len(repetitions) > 1:
         said.append(f"{len(repetitions)} repetitions")
@@ -96,7 +96,7 @@ def _joined(run: Run) -> Sequence[Repetition]:
     from mio2trace.reports.layers import Repetition
 
     if run.alignment is not None:
-        return [Repetition(_best(run.alignment.logs), run.alignment)]
+        return [Repetition(_best(run.alignment.logs), run.measures[0])]
     best = _best(run.logs)
     return [Repetition(by_place(part), None) for part in split(best)] if best is not None else []
 

@@ -125,7 +125,7 @@ def _timed(analysis: Analysis, phase: str) -> tuple[Table, list[str]] | None:
     run = analysis.run
     if run.alignment is None or not run.libraries:
         raise InputError(f"{analysis.names}: holds no line of MIOpen; expected its log")
-    return op_times.table(_of_phase(run.operations, phase), run.alignment), lines([run.alignment])
+    return op_times.table(_of_phase(run.operations, phase), run.measures[0]), lines(run.measures[:1])
 
 
 def _of_phase(operations: Sequence[Operation], phase: str) -> list[Operation]:

@@ -16,6 +16,7 @@ from mio2trace.draw.by_name import Tracks
 from mio2trace.draw.device import Fold
 from mio2trace.draw.ids import Ids
 from mio2trace.draw.selection import Chosen, Selection, choose
+from mio2trace.measures import Measures
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.tf import TfProfile
@@ -45,10 +46,10 @@ class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunToDraw(msgspec.Struct, frozen=True, kw_only=True):
-    """A run with its profiles, joined, or its logs alone. ``name`` tells it from the others in the picture."""
+    """A run with what its profiles cost, or its logs alone. ``name`` tells it from the others in the picture."""
 
     name: str = ""
-    alignments: Sequence[Alignment] = ()
+    measures: Sequence[Measures] = ()
     logs: Sequence[FrameworkLog] = ()
     libraries: Sequence[MiopenLog] = ()
     tf_profiles: Sequence[TfProfile] = ()
@@ -81,11 +82,12 @@ class _Run:
         self.profiles: list[_Profile] = []
         self._notes = notes
         reach: tuple[int, int] | None = None
-        for number, alignment in enumerate(run.alignments):
+        for number, measures in enumerate(run.measures):
+            alignment = measures.alignment
             suffix = (f" of profile {number + 1}" if number else "") + of
             base = _beside(reach, alignment, time_base(alignment, notes), notes)
             side = device.DeviceSide(
-                alignment, base, numbers.device, _device_name(run.logs), suffix, numbers.ids,
+                measures, base, numbers.device, _device_name(run.logs), suffix, numbers.ids,
                 frozenset[Fold](options.fold),
             )  # fmt: skip
             seen = host.HostSide(
@@ -110,9 +112,9 @@ class _Run:
             if self.executions is not None:
                 self.parts.append(self.executions)
                 numbers.host, numbers.device = numbers.host + 1, self.executions.next_process
-            if not run.alignments and any(log.layers for log in run.logs):
+            if not run.measures and any(log.layers for log in run.logs):
                 notes.add("a log's layers are not drawn beside TensorFlow's ops: no GPU profile relates their clocks")
-        elif not run.alignments:
+        elif not run.measures:
             self.parts.append(printed.PrintedSide(run.logs, numbers.host, notes, numbers.ids, of))
             numbers.host += 1
         self.origin = min((start for part in self.parts if (start := part.first_ns()) is not None), default=0)

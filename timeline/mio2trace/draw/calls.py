@@ -7,11 +7,12 @@ first one after it: stamped lines, and calls whose kernels the profile has.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mio2trace.align import Alignment
 from mio2trace.draw.operations import operation_args, source_args
+from mio2trace.measures import Measures
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
@@ -46,14 +47,14 @@ class _Known(NamedTuple):
 
 
 def call_spans(
-    alignment: Alignment, libraries: Sequence[MiopenLog], *, with_kernels: bool
+    measures: Measures, libraries: Sequence[MiopenLog], *, with_kernels: bool
 ) -> tuple[list[HostSpan], list[HostSpan]]:
     """(calls, lines of the log) whose host times are known, each in order of start.
 
     ``with_kernels``: calls that launched kernels, too; those that did not are drawn nowhere else. Where the profile
     has the library's own ranges, they lie on their threads: no call is drawn twice.
     """
-    calls = _own_times(alignment)
+    alignment, calls = measures.alignment, measures.host_spans()
     ranged = any(is_library_call(made) for made in alignment.profile.ranges)
     sources = {operation.source for operation in alignment.links.operations} | {log.source for log in libraries}
     spans = list(_with_kernels(alignment, calls)) if with_kernels and not ranged else []
@@ -67,22 +68,7 @@ def call_spans(
     return sorted(spans, key=lambda one: one[:2]), sorted(lines, key=lambda one: one[:2])
 
 
-def _own_times(alignment: Alignment) -> dict[int, tuple[int, int]]:
-    """Of each operation with kernels: from the first of their activities, or of the arguments for it, to the last."""
-    activities = alignment.profile.activities
-    found: dict[int, tuple[int, int]] = {}
-    for index, positions in alignment.links.kernels_of().items():
-        first, last = activities[positions[0]], activities[positions[-1]]
-        if first.host_start_ns is not None and last.host_end_ns is not None:
-            start = first.host_start_ns
-            if first.prepared_ns is not None and first.prepared_ns <= start:
-                start = first.prepared_ns
-            if start <= last.host_end_ns:
-                found[index] = start, last.host_end_ns
-    return found
-
-
-def _with_kernels(alignment: Alignment, calls: dict[int, tuple[int, int]]) -> Iterator[HostSpan]:
+def _with_kernels(alignment: Alignment, calls: Mapping[int, tuple[int, int]]) -> Iterator[HostSpan]:
     for operation in alignment.links.operations:
         span = calls.get(operation.index)
         if span is not None:
@@ -99,7 +85,7 @@ def _with_kernels(alignment: Alignment, calls: dict[int, tuple[int, int]]) -> It
 class _Around:
     """The known times around each line of one log."""
 
-    def __init__(self, alignment: Alignment, source: int, calls: dict[int, tuple[int, int]]) -> None:
+    def __init__(self, alignment: Alignment, source: int, calls: Mapping[int, tuple[int, int]]) -> None:
         clock = alignment.log_clock
         self.to_host: Callable[..., int] | None = None if clock is None else clock.to_host
         known: list[_Known] = []
@@ -143,7 +129,7 @@ class _Around:
 
 
 def _without_kernels(
-    alignment: Alignment, source: int, calls: dict[int, tuple[int, int]], around: _Around
+    alignment: Alignment, source: int, calls: Mapping[int, tuple[int, int]], around: _Around
 ) -> Iterator[HostSpan]:
     """Calls that launched nothing: those that nothing tells apart share a slice."""
     together: dict[tuple[int, int], list[Operation]] = {}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from mio2trace.align import NONE, Alignment, LayerRun
+from mio2trace.align import NONE, LayerRun
 from mio2trace.draw.base import four_digits, short_name, size_text
 from mio2trace.draw.operations import gemm_args
+from mio2trace.kernels import role
 from mio2trace.kernels.names import kernel_name
-from mio2trace.kernels.parts import find_parts
+from mio2trace.measures import Measures
 from mio2trace.model.profile import Activity, Resources
 from mio2trace.ops.operation import Operation
 from mio2trace.trace import Slice
@@ -24,9 +24,10 @@ _LINKS = ("operation_by", "layer_by", "sure", "phase", "layer", "layer_index", "
 class Commands:
     """Makes the slice of each activity of a profile; what equal ones share is one object."""
 
-    def __init__(self, alignment: Alignment, operations: Mapping[int, Operation]) -> None:
-        self._alignment = alignment
-        self._operations = operations
+    def __init__(self, measures: Measures) -> None:
+        self._measures = measures
+        self._alignment = alignment = measures.alignment
+        self._operations = measures.operation_at
         self._stands_for = alignment.links.only_main()
         self._parts = self._gemm_parts()
         self._shared: dict[object, dict[str, Any]] = {}
@@ -47,16 +48,14 @@ class Commands:
 
         The rate is the whole GEMM's.
         """
-        profile, facts = self._alignment.profile, self._alignment.facts
-        if not any(fact.role == "main" and fact.gemm is None for fact in facts.values()):
-            return {}
-        found = {}
-        for position, parts in find_parts(profile, facts).items():
-            times = [(one.start_ns, one.end_ns) for one in (profile.activities[part] for part in parts)]
-            spans = [end - start for start, end in times if start is not None and end is not None]
-            if len(parts) > 1 and len(spans) == len(parts):
-                found[position] = len(parts), sum(spans), max(end for _, end in times if end is not None)
-        return found
+        activities = self._alignment.profile.activities
+        spans_of = {}
+        for position, parts in self._measures.gemm_parts.items():
+            cost = self._measures.of(parts)
+            ends = [end for part in parts if (end := activities[part].end_ns) is not None]
+            if cost.kernel_ns is not None:
+                spans_of[position] = len(parts), cost.kernel_ns, max(ends)
+        return spans_of
 
     def slice(self, track: int, shift: int, position: int) -> Slice:
         links = self._alignment.links
@@ -171,9 +170,9 @@ class Commands:
             args["gwo"] = size_text(activity.opencl.offset)
         name = kernel_name(activity.name) if linked else None
         fact = self._alignment.facts.get(position)
-        role = (fact.role if fact is not None else "") or (name.role if name is not None else "")
-        if role:
-            args["role"] = role
+        kernel_role = role(activity.name, fact) if linked else fact.role if fact is not None else ""
+        if kernel_role:
+            args["role"] = kernel_role
         if name is not None and name.algorithm in _ALGORITHMS:
             args["algorithm"] = name.algorithm
         if fact is not None and fact.gemm is not None:

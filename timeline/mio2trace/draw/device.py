@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, Literal
 
-from mio2trace.align import NONE, Alignment
+from mio2trace.align import NONE
 from mio2trace.draw.base import TimeBase, four_digits
 from mio2trace.draw.commands import Commands
 from mio2trace.draw.ids import Ids
 from mio2trace.draw.lanes import indistinct, packed, unbroken
 from mio2trace.draw.operations import operation_args, source_args
 from mio2trace.draw.selection import Chosen
+from mio2trace.measures import Measures, Sums
 from mio2trace.model.profile import Activity
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
@@ -40,16 +41,20 @@ _HELP_OVERFLOW = "Kernels and copies that ran while others of the same queue did
 _HELP_FOLDED = "What is not part of the iterations, on a track of its own as --fold asked for."
 
 
+_OF_THE_WHOLE = ("flop", "bytes_min")
+
+
 class DeviceSide:
     """Draws one profile's activities that have device times. Overlaps that do not nest go to overflow lanes.
 
     ``process_of`` numbers the devices' processes from ``first_process`` on, ``track_of`` the lanes within; viewers show
     the numbers beside the names. ``next_process`` is free. ``fold`` puts parts of the run on tracks of their own.
+    ``measures`` are the profile's.
     """
 
     def __init__(
         self,
-        alignment: Alignment,
+        measures: Measures,
         base: TimeBase,
         first_process: int,
         device_name: str,
@@ -57,7 +62,8 @@ class DeviceSide:
         ids: Ids,
         fold: frozenset[Fold] = frozenset(),
     ) -> None:
-        self._alignment = alignment
+        self.measures = measures
+        self._alignment = alignment = measures.alignment
         self._chosen: Chosen | None = None
         self._fold = fold
         self._base = base
@@ -65,10 +71,10 @@ class DeviceSide:
         self._device_name = device_name
         self._device_of = {queue.index: queue.device for queue in alignment.profile.queues}
         self._shared: dict[object, dict[str, Any]] = {}
-        self._operations = {operation.index: operation for operation in alignment.links.operations}
+        self._operations = measures.operation_at
         self._names: dict[object, tuple[object, str, dict[str, Any]]] = {}
         self._outputs = {layer.index: layer.output for layer in alignment.net.layers}
-        self.commands = Commands(alignment, self._operations)
+        self.commands = Commands(measures)
         self._bare: set[_Lane] = set()
         self._lanes = self._pack()
         self.process_of: dict[int, int] = {}
@@ -320,38 +326,24 @@ class DeviceSide:
         assert start is not None and end is not None
         return self._base.device(device, start) - origin, end - start
 
-    def _sums(self, positions: Sequence[int], cut: bool) -> dict[str, Any]:
-        """``kernels`` and ``kernel_ns`` of a container, and ``flop`` of the operations and other GEMMs in it.
+    def _cost_args(self, sums: Sums, number: int, positions: Sequence[int], cut: bool) -> dict[str, Any]:
+        """What a container cost, or the part of it that is in this row of its activities, drawn themselves or not.
 
-        They are of all in the part drawn, whether it is drawn itself; ``flop`` is not told of a part.
+        Work is not told of what is cut, nor of a part where that of the whole is not known.
         """
-        activities, facts, operations = self._alignment.profile.activities, self._alignment.facts, self._operations
-        operation_of = self._alignment.links.operation_of
-        kernels = kernel_ns = flop = 0
-        counted = NONE
-        for position in positions:
-            activity = activities[position]
-            if activity.kind == "kernel":
-                kernels += 1
-                kernel_ns += (activity.end_ns or 0) - (activity.start_ns or 0)
-                operation = operations.get(operation_of[position]) if operations else None
-                if operation is not None and operation.flop is not None:
-                    if operation.index != counted and operation.phase == "run":
-                        flop += operation.flop
-                        counted = operation.index
-                    continue
-                fact = facts.get(position)
-                if fact is not None and fact.gemm is not None:
-                    flop += fact.gemm.flop
-        sums: dict[str, Any] = {"kernels": kernels}
+        whole = cost = sums.cost(number)
+        if whole.kernels + whole.copies != len(positions):
+            cost = self.measures.of(positions)
+        args: dict[str, Any] = {"kernels": cost.kernels}
+        flop = None if cut or whole.flop is None else cost.known_flop
         if cut:
-            sums["cut"] = True
-        elif flop:
-            sums["flop"] = flop
-        sums["kernel_ns"] = kernel_ns
-        if "flop" in sums and kernel_ns:
-            sums["gflops"] = four_digits(flop / kernel_ns)
-        return sums
+            args["cut"] = True
+        elif flop is not None:
+            args["flop"] = flop
+        args["kernel_ns"] = cost.timed_ns
+        if flop and cost.timed_ns:
+            args["gflops"] = four_digits(flop / cost.timed_ns)
+        return args
 
     def _pass(self, track: int, device: int, number: int, positions: Sequence[int], origin: int, cut: bool) -> Slice:
         pass_ = self._alignment.links.passes[number]
@@ -363,14 +355,14 @@ class DeviceSide:
             args["direction"] = pass_.direction
         if pass_.iteration is not None:
             args["iteration"] = pass_.iteration
-        args.update(self._sums(positions, cut))
+        args.update(self._cost_args(self.measures.passes, number, positions, cut))
         return Slice(track, start, duration, pass_.name, "pass", args)
 
     def _layer(self, track: int, device: int, number: int, positions: Sequence[int], origin: int, cut: bool) -> Slice:
         links = self._alignment.links
         run = links.runs[number]
         start, duration = self._span(device, positions, origin)
-        args = self._sums(positions, cut)
+        args = self._cost_args(self.measures.runs, number, positions, cut)
         iteration = links.passes[run.pass_].iteration
         if iteration is not None:
             args["iteration"] = iteration
@@ -393,18 +385,23 @@ class DeviceSide:
     ) -> Slice:
         operation = self._operations[index]
         start, duration = self._span(device, positions, origin)
-        kernels = kernel_ns = 0
-        for position in positions:
-            activity = self._alignment.profile.activities[position]
-            if activity.kind == "kernel":
-                kernels += 1
-                kernel_ns += (activity.end_ns or 0) - (activity.start_ns or 0)
+        sums = self.measures.operations
         name, shared = self.shown(operation)
         args: dict[str, Any] = {"operation": index, **source_args(operation)}
+        whole_ns = sums.timed_ns[index]
+        kernels, kernel_ns, goes_on = sums.kernels[index], whole_ns, False
+        if sums.activities(index) != len(positions):
+            part = self.measures.of(positions)
+            kernels, kernel_ns = part.kernels, part.timed_ns
+            goes_on = self.measures.first_of[index] not in positions
         if cut:
             args["cut"] = True
-        elif operation.phase == "run" and operation.flop and kernel_ns:
-            args["gflops"] = four_digits(operation.flop / kernel_ns)
+        elif goes_on:
+            # What an operation does counts once, where it begins.
+            args["goes_on"] = True
+            shared = {key: value for key, value in shared.items() if key not in _OF_THE_WHOLE}
+        elif operation.phase == "run" and operation.flop and whole_ns and not sums.untimed.get(index):
+            args["gflops"] = four_digits(operation.flop / whole_ns)
         args["kernels"] = kernels
         args["kernel_ns"] = kernel_ns
         return Slice(track, start, duration, name, "operation", args, shared)

@@ -97,7 +97,7 @@ class HostSide:
         self._calls: list[list[HostSpan]] = []
         self._messages: list[list[HostSpan]] = []
         if related:
-            calls, messages = call_spans(alignment, libraries, with_kernels=calls_drawn)
+            calls, messages = call_spans(device.measures, libraries, with_kernels=calls_drawn)
             self._calls, self._messages = self._rows(calls), self._rows(messages)
         if self._far:
             notes.add("time of the log far from the profile: not drawn", count=self._far)

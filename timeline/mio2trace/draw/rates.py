@@ -32,7 +32,7 @@ def events(
     alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, chosen: Chosen | None
 ) -> Iterator[CounterValue]:
     """``Operations GFLOP/s`` and ``Memory traffic GB/s`` where operations tell them, ``Device busy %``; per device."""
-    ran = [operation for operation in alignment.links.operations if operation.phase == "run"]
+    ran = [operation for operation in side.measures.operation_at.values() if operation.phase == "run"]
     flop = {operation.index: operation.flop for operation in ran if operation.flop}
     size = {operation.index: operation.bytes_min for operation in ran if operation.bytes_min}
     if flop or size:
@@ -65,7 +65,10 @@ def _rates(
             continue
         for positions in [row] if index != NONE else [[position] for position in row]:
             times = [(activities[p].start_ns or 0, activities[p].end_ns or 0) for p in positions]
-            ran = sum(end - start for start, end in times)
+            # Of an operation in several rows each has the rate of all of it.
+            ran = (
+                side.measures.operations.timed_ns[index] if index != NONE else sum(end - start for start, end in times)
+            )
             size = amount.get(index) if index != NONE else activities[positions[0]].size_bytes
             if size and ran:
                 start, end = base.device(device, times[0][0]), base.device(device, times[-1][1])

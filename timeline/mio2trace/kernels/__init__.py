@@ -12,7 +12,7 @@ from mio2trace.kernels.names import kernel_name
 from mio2trace.kernels.rows import Context, Place, Row
 from mio2trace.model.profile import Profile
 
-__all__ = ["ROWS", "KernelFact", "find_gemms"]
+__all__ = ["ROWS", "KernelFact", "find_gemms", "helps", "role"]
 
 ROWS: tuple[Row, ...] = (
     *clblast.ROWS,
@@ -50,6 +50,19 @@ def find_gemms(profile: Profile) -> dict[int, KernelFact]:
     for row, places in found.items():
         row.find(context, places)
     return facts
+
+
+def role(name: str, fact: KernelFact | None) -> str:
+    """What a kernel is there for: what its arguments and neighbours tell, else its name; empty when nothing does."""
+    if fact is not None and fact.role:
+        return fact.role
+    meaning = kernel_name(name)
+    return meaning.role if meaning is not None else ""
+
+
+def helps(kernel_role: str) -> bool:
+    """Whether a kernel of this `role` only prepares or finishes the work of another."""
+    return kernel_role not in ("", "main", "bias")
 
 
 def _kind(name: str, found: dict[Row, list[Place]]) -> tuple[KernelFact | None, list[Place] | None]:

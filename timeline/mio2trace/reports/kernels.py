@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import overload
+from functools import lru_cache
+from typing import Generic, TypeVar, overload
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.kernels import KernelFact
@@ -17,8 +18,11 @@ from mio2trace.kernels.parts import find_parts
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity, Profile, Size3
+from mio2trace.ops.naming import operation_name, problem_name
 from mio2trace.reports.numbers import STATISTICS, Unit, describe, percent
 from mio2trace.reports.tables import Cell, Row, Table
+
+Thing = TypeVar("Thing")
 
 QUANTITIES = ("t1_t0", "p3_p0", "p3_p2", "p2_p1", "p1_p0")
 LARGEST_BUCKET = 1 << 14
@@ -41,10 +45,10 @@ def kernels_of(profile: Profile) -> list[Activity]:
     return [activity for activity in profile.activities if activity.kind == "kernel"]
 
 
-class _Rows(Sequence[Row]):
+class _Rows(Sequence[Row], Generic[Thing]):
     """Rows made when they are printed: a profile may have millions."""
 
-    def __init__(self, things: Sequence[Activity], make: Callable[[Activity], Row]) -> None:
+    def __init__(self, things: Sequence[Thing], make: Callable[[Thing], Row]) -> None:
         self._things = things
         self._make = make
 
@@ -62,6 +66,10 @@ class _Rows(Sequence[Row]):
 # -- one row an activity ----------------------------------------------------------------------------------------------
 
 
+PLACE = ("layer", "direction", "iteration", "operation", "problem", "solver", "operation_index")
+"""Columns of where a kernel belongs, with the log of its run; ``operation`` is its name, as in trace and `ops`."""
+
+
 def enqueue_table(profile: Profile, unit: Unit) -> Table:
     """One row a kernel, in call order. ``overhead`` is (t1 - t0) - (p3 - p0): what the host alone took.
 
@@ -72,6 +80,38 @@ def enqueue_table(profile: Profile, unit: Unit) -> Table:
     columns = (*shown, "queue", "line", "p0_ns", "p1_ns", "p2_ns", "p3_ns")
     brief = (*shown, *(("queue",) if len(profile.queues) > 1 else ()))
     return Table(columns=columns, rows=_Rows(kernels_of(profile), lambda one: _row(one, unit)), brief=brief)
+
+
+def joined_table(alignment: Alignment, unit: Unit) -> Table:
+    """`enqueue_table` with the layer and the operation of each kernel (`PLACE`)."""
+    activities, links = alignment.profile.activities, alignment.links
+    operations = {operation.index: operation for operation in links.operations}
+
+    @lru_cache(maxsize=1 << 12)
+    def of_operation(index: int) -> dict[str, Cell]:
+        operation = operations[index]
+        solver = {} if operation.solver is None else {"solver": operation.solver}
+        return {"operation": operation_name(operation), "problem": problem_name(operation), **solver}
+
+    def row(position: int) -> Row:
+        cells = _row(activities[position], unit)
+        run, index, iteration = links.run_of[position], links.operation_of[position], links.iteration_of(position)
+        if run != NONE:
+            cells["layer"] = links.runs[run].layer
+            direction = links.runs[run].direction
+            cells |= {} if direction is None else {"direction": direction}
+        if iteration is not None:
+            cells["iteration"] = iteration
+        return cells if index == NONE else {**cells, **of_operation(index), "operation_index": index}
+
+    plain = enqueue_table(alignment.profile, unit)
+    positions = [position for position, activity in enumerate(activities) if activity.kind == "kernel"]
+    times = (unit.column("p3_p2"), unit.column("overhead"))
+    return Table(
+        columns=(*plain.columns, *PLACE),
+        rows=_Rows(positions, row),
+        brief=("call_index", "name", "gws", "lws", *times, *PLACE[:4], "solver"),
+    )
 
 
 def _row(activity: Activity, unit: Unit) -> dict[str, Cell]:

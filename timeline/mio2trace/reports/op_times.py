@@ -6,12 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from mio2trace.align import NONE, Alignment
-from mio2trace.kernels.names import kernel_name
+from mio2trace.align import NONE
+from mio2trace.measures import Cost, Measures
 from mio2trace.ops.operation import Operation
 from mio2trace.reports import ops as report
+from mio2trace.reports.numbers import percent
 from mio2trace.reports.tables import Cell, Row, Table, grouped
 
+PLACE = ("layer", "layer_direction", "iteration")
+"""Columns of where an operation ran: the layer, whether in its forward or backward pass, in which iteration."""
 EACH = ("kernels", "kernel_ns", "share_percent", "gflops", "helpers_ns", "transposes_ns", "sure")
 """Columns of an operation: ``helpers_ns`` is part of ``kernel_ns`` (im2col, fills, transposes, ...), ``transposes_ns``
 part of that; ``share_percent`` is of all kernels in the profile; ``sure`` is false when a link is not."""
@@ -22,65 +25,53 @@ SUMMED = (
 """Columns of a group; means, least and most are of its operations that have kernels, shares of its ``kernel_ns``."""
 
 
-class Cost(msgspec.Struct, kw_only=True):
-    """Of one operation: how many kernels it launched and what they took, in ns."""
-
-    kernels: int = 0
-    kernel_ns: int = 0
-    helpers_ns: int = 0
-    transposes_ns: int = 0
-    sure: bool = True
-
-
-def costs(alignment: Alignment) -> tuple[dict[int, Cost], int]:
-    """By operation index, and the time of all kernels of the profile in ns."""
-    links = alignment.links
-    found: dict[int, Cost] = {}
-    whole = 0
-    for position, (index, activity) in enumerate(zip(links.operation_of, alignment.profile.activities, strict=True)):
-        if activity.kind != "kernel":
-            continue
-        ns = 0 if activity.start_ns is None or activity.end_ns is None else activity.end_ns - activity.start_ns
-        whole += ns
-        if index == NONE:
-            continue
-        cost = found.setdefault(index, Cost())
-        cost.kernels += 1
-        cost.kernel_ns += ns
-        name = kernel_name(activity.name)
-        if name is not None and name.helps:
-            cost.helpers_ns += ns
-            if name.role == "transpose":
-                cost.transposes_ns += ns
-        cost.sure = cost.sure and position not in links.operation_unsure
-    return found, whole
-
-
-def table(operations: Iterable[Operation], alignment: Alignment) -> Table:
+def table(operations: Iterable[Operation], measures: Measures) -> Table:
     """One row an operation, in log order, with what it cost."""
-    found, whole = costs(alignment)
+    whole = measures.whole.timed_ns
     rows: list[Row] = []
     for operation in operations:
         cells = report.row(operation)
-        cost = found.get(operation.index)
         cells["kernels"] = 0
-        if cost is not None:
-            cells |= {"kernels": cost.kernels, "kernel_ns": cost.kernel_ns}
-            cells |= {"share_percent": 100 * cost.kernel_ns / whole} if whole else {}
-            if operation.flop and cost.kernel_ns and operation.phase == "run":
-                cells["gflops"] = operation.flop / cost.kernel_ns
-            if cost.helpers_ns:
-                cells["helpers_ns"] = cost.helpers_ns
-            if cost.transposes_ns:
-                cells["transposes_ns"] = cost.transposes_ns
-            if not cost.sure:
-                cells["sure"] = "false"
+        if operation.index in measures.operation_at and measures.first_of[operation.index] != NONE:
+            cells |= _cells(measures.of_operation(operation.index), whole)
+            cells |= _place(measures, operation.index)
         rows.append(cells)
     plain = report.table([("", ())])
     brief = [name for name in report.BRIEF if name not in ("doubts", "flop", "bytes_min", "batch")]
     return msgspec.structs.replace(
-        plain, columns=(*plain.columns, *EACH), rows=rows, brief=(*brief, *(name for name in EACH), "doubts")
+        plain, columns=(*plain.columns, *PLACE, *EACH), rows=rows, brief=(*brief, "layer", *EACH, "doubts")
     )
+
+
+def _place(measures: Measures, index: int) -> dict[str, Cell]:
+    """The layer that it ran in, with direction and iteration where that is one."""
+    links = measures.alignment.links
+    runs = [links.runs[number] for number in measures.runs_of_operation.get(index, ())]
+    if not runs:
+        return {}
+    cells: dict[str, Cell] = {}
+    for name, values in (
+        ("layer", tuple(dict.fromkeys(run.layer for run in runs))),
+        ("layer_direction", tuple(dict.fromkeys(run.direction for run in runs if run.direction is not None))),
+    ):
+        if values:
+            cells[name] = values[0] if len(values) == 1 else values
+    iterations = {links.passes[run.pass_].iteration for run in runs}
+    iteration = iterations.pop()
+    return cells if iterations or iteration is None else {**cells, "iteration": iteration}
+
+
+def _cells(cost: Cost, whole: int) -> dict[str, Cell]:
+    cells: dict[str, Cell | None] = {
+        "kernels": cost.kernels,
+        "kernel_ns": cost.kernel_ns,
+        "share_percent": percent(cost.kernel_ns, whole) if cost.kernel_ns is not None else None,
+        "gflops": cost.gflops,
+        "helpers_ns": cost.helpers_ns or None,
+        "transposes_ns": cost.transposes_ns or None,
+        "sure": None if cost.sure else "false",
+    }
+    return {name: cell for name, cell in cells.items() if cell is not None}
 
 
 def summed(each: Table, by: Sequence[str]) -> Table:

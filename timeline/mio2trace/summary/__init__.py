@@ -8,15 +8,18 @@ from typing import Any
 
 import msgspec
 
-from mio2trace.align import Alignment, Pass
+from mio2trace.align import Pass
 from mio2trace.align.clocks.fit import SAME
 from mio2trace.evidence import EVIDENCE
+from mio2trace.measures import Measures
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
 from mio2trace.model.tf import TfProfile, TfView
 from mio2trace.notes import Notes
 from mio2trace.summary import operations
+
+_NOWHERE = "unattributed"
 
 
 class InputFact(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +61,7 @@ def describe(records: Sequence[Profile | FrameworkLog | MiopenLog | TfProfile | 
     return "; ".join(parts)
 
 
-def metadata(generator: str, inputs: Sequence[InputFact], alignments: Sequence[Alignment]) -> dict[str, Any]:
+def metadata(generator: str, inputs: Sequence[InputFact], measured: Sequence[Measures]) -> dict[str, Any]:
     """The metadata object but for its clock and notes (trace-contract.md 2)."""
     return {
         "generator": generator,
@@ -68,46 +71,40 @@ def metadata(generator: str, inputs: Sequence[InputFact], alignments: Sequence[A
             key=lambda fact: (fact["format"], fact["sha256"]),
         ),
         "clock": {},
-        "attribution": attribution(alignments),
+        "attribution": attribution(measured),
         "notes": {},
     }
 
 
-def attribution(alignments: Sequence[Alignment]) -> dict[str, Any]:
+def attribution(measured: Sequence[Measures]) -> dict[str, Any]:
     """Kernels and copies by the evidence of their layer; every one is counted once."""
     kernels = copies = unsure = contradictions = not_drawn = 0
     by: Counter[str] = Counter()
     time: Counter[str] = Counter()
-    for alignment in alignments:
-        links = alignment.links
+    for measures in measured:
+        links = measures.alignment.links
         unsure += len(links.layer_unsure | links.operation_unsure)
         contradictions += sum(links.contradictions.values())
-        by.update(links.layer_by)
-        for word, activity in zip(links.layer_by, alignment.profile.activities, strict=True):
-            start, end = activity.start_ns, activity.end_ns
-            if start is None or end is None:
-                not_drawn += 1
-            if activity.kind != "kernel":
-                copies += 1
-            elif start is not None and end is not None:
-                time[word] += end - start
-        kernels += len(links.layer_by)
-    kernels -= copies
-    by["unattributed"], time["unattributed"] = by.pop("", 0), time.pop("", 0)
+        for word, cost in measures.layer_evidence.items():
+            kernels += cost.kernels
+            copies += cost.copies
+            not_drawn += cost.untimed + cost.untimed_copies
+            by[word or _NOWHERE] += cost.kernels + cost.copies
+            time[word or _NOWHERE] += cost.timed_ns
     result: dict[str, Any] = {
         "kernels": kernels,
         "copies": copies,
         "layer_by": {word: by[word] for word in EVIDENCE if by[word]},
-        "unattributed": by["unattributed"],
+        "unattributed": by[_NOWHERE],
         "unsure": unsure,
         "contradictions": contradictions,
-        "kernel_ns": {word: time[word] for word in (*EVIDENCE, "unattributed") if time[word]},
+        "kernel_ns": {word: time[word] for word in (*EVIDENCE, _NOWHERE) if time[word]},
     }
     if not_drawn:
         result["without_device_times"] = not_drawn
-    found = [alignment for alignment in alignments if alignment.links.operations]
-    if found:
-        result.update(operations.linked(found))
+    with_operations = [measures for measures in measured if measures.operation_at]
+    if with_operations:
+        result.update(operations.linked(with_operations))
     return result
 
 
@@ -117,25 +114,25 @@ def notes_object(notes: Notes) -> dict[str, int]:
 
 
 def report(
-    inputs: Sequence[InputFact], alignments: Sequence[Alignment], summary: Mapping[str, Any], notes: Notes
+    inputs: Sequence[InputFact], measured: Sequence[Measures], summary: Mapping[str, Any], notes: Notes
 ) -> list[str]:
     """The few lines for stderr."""
     lines = [f"{fact.name}: {fact.format}: {fact.holds}" for fact in inputs]
-    if alignments:
-        named = any(alignment.net.layers for alignment in alignments)
-        lines += _attribution_lines(summary["attribution"], named, _unattributed_set_up(alignments))
+    if measured:
+        named = any(measures.alignment.net.layers for measures in measured)
+        lines += _attribution_lines(summary["attribution"], named, _unattributed_set_up(measured))
         lines += _clock_lines(summary["clock"])
-        lines += operations.lines(alignments)
-        lines += _time_lines(alignments)
+        lines += operations.lines(measured)
+        lines += _time_lines(measured)
     lines += [f"{'problem' if note.problem else 'note'}: {note}" for note in notes]
     return lines
 
 
-def _unattributed_set_up(alignments: Sequence[Alignment]) -> int:
+def _unattributed_set_up(measured: Sequence[Measures]) -> int:
     """How many kernels and copies without a layer ran before the warm-up: building, filling, searching."""
     count = 0
-    for alignment in alignments:
-        links = alignment.links
+    for measures in measured:
+        links = measures.alignment.links
         set_up = {number for number, pass_ in enumerate(links.passes) if pass_.phase == "setup"}
         if set_up:
             count += sum(not by and at in set_up for by, at in zip(links.layer_by, links.pass_of, strict=True))
@@ -180,17 +177,13 @@ def _clock_lines(clock: Mapping[str, Any]) -> list[str]:
     return ["clocks: " + "; ".join(parts)]
 
 
-def _time_lines(alignments: Sequence[Alignment]) -> list[str]:
+def _time_lines(measured: Sequence[Measures]) -> list[str]:
     """Kernel time per pass; many iterations are folded into one line."""
     time: Counter[Pass | None] = Counter()
     iterations: set[int] = set()
-    for alignment in alignments:
-        links = alignment.links
-        by_pass = [0] * (len(links.passes) + 1)  # the last one: outside any (NONE is -1)
-        for number, activity in zip(links.pass_of, alignment.profile.activities, strict=True):
-            if activity.kind == "kernel" and activity.start_ns is not None and activity.end_ns is not None:
-                by_pass[number] += activity.end_ns - activity.start_ns
-        for pass_, ns in zip((*links.passes, None), by_pass, strict=True):
+    for measures in measured:
+        passes = (*measures.alignment.links.passes, None)
+        for pass_, ns in zip(passes, measures.passes.timed_ns, strict=True):
             folded = pass_
             if pass_ is not None and pass_.iteration:
                 iterations.add(pass_.iteration)

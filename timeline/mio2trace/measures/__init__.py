@@ -1,0 +1,375 @@
+"""What everything cost, summed once from an alignment: operations, runs of layers, passes, problems, kernel names.
+
+A trace's arguments, the metadata, the tables and the report read it. Where each activity belongs is the alignment's
+word (`mio2trace.align`). The rules:
+
+* a kernel's time is its end less its start; one without times is counted, and the sum is not known (`Cost`);
+* an operation's work counts once, where its first activity is; a search does none; a GEMM outside of any operation, or
+  in one whose work the log does not tell, counts itself;
+* a kernel that does the work of an operation or a GEMM of unknown size makes the sum unknown: part of it looks slow;
+* a helper is what its role says (`mio2trace.kernels.role`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from mio2trace.align import NONE, Alignment
+from mio2trace.kernels import KernelFact, helps, role
+from mio2trace.kernels.names import kernel_name
+from mio2trace.kernels.parts import find_parts
+from mio2trace.measures.cost import Cost, total
+from mio2trace.measures.executions import Execution, LayerKey, executions
+from mio2trace.measures.sums import Sums, duration, grouped
+from mio2trace.model.profile import Activity
+from mio2trace.ops.naming import problem_name
+from mio2trace.ops.operation import Operation
+from mio2trace.ops.solvers import family
+
+__all__ = ["Cost", "Execution", "LayerKey", "Measures", "Sums", "duration", "total"]
+
+_SEARCHES, _TOLD, _NOT_TOLD = range(3)
+"""What an operation's work is: none, in the log, not in the log."""
+
+
+class _Kind(NamedTuple):
+    """What a kernel's role and name say of its time."""
+
+    role: str
+    helps: bool
+    naive: bool
+
+
+class _Summed(NamedTuple):
+    """By operation, run of a layer, pass; helpers by primitive and role."""
+
+    operations: Sums
+    runs: Sums
+    passes: Sums
+    helpers: Counter[tuple[str, str]]
+
+
+class Measures:
+    """The costs of one alignment. Nothing is summed before it is asked for, and then once."""
+
+    def __init__(self, alignment: Alignment) -> None:
+        self.alignment = alignment
+        self._activities = alignment.profile.activities
+        self._facts = alignment.facts
+        self._links = alignment.links
+
+    # -- what is known of operations and kernels ---------------------------------------------------------------------
+
+    @cached_property
+    def operation_at(self) -> Mapping[int, Operation]:
+        """The log's operations by index."""
+        return {operation.index: operation for operation in self._links.operations}
+
+    @cached_property
+    def first_of(self) -> Sequence[int]:
+        """Of each operation's index the position of its first activity with times, else of its first; `NONE`: none."""
+        first = array("q", [NONE]) * (max(self.operation_at, default=NONE) + 1)
+        activities = self._activities
+        for position, index in enumerate(self._links.operation_of):
+            if index != NONE:
+                before = first[index]
+                if before == NONE or (
+                    activities[before].start_ns is None and activities[position].start_ns is not None
+                ):
+                    first[index] = position
+        return first
+
+    @cached_property
+    def gemm_parts(self) -> Mapping[int, tuple[int, ...]]:
+        """Of each activity that stands for a GEMM of several kernels the positions of all of them, its own first."""
+        if not any(fact.role == "main" and fact.gemm is None for fact in self._facts.values()):
+            return {}
+        parts = find_parts(self.alignment.profile, self._facts)
+        return {position: members for position, members in parts.items() if len(members) > 1}
+
+    @cached_property
+    def _is_part(self) -> frozenset[int]:
+        return frozenset(part for members in self.gemm_parts.values() for part in members[1:])
+
+    @cached_property
+    def _work_of(self) -> bytearray:
+        """Of each operation's index what its work is."""
+        kinds = bytearray([_TOLD]) * len(self.first_of)
+        for index, operation in self.operation_at.items():
+            if operation.phase != "run":
+                kinds[index] = _SEARCHES
+            elif operation.flop is None:
+                kinds[index] = _NOT_TOLD
+        return kinds
+
+    @cached_property
+    def _naive(self) -> frozenset[int]:
+        """Operations of which the log names a naive solver."""
+        return frozenset(index for index, operation in self.operation_at.items() if is_naive(operation))
+
+    def _work_at(self, position: int, index: int) -> tuple[int | None, str]:
+        """The work that counts at an activity of the operation ``index``, and what tells it; None: of unknown size."""
+        if index != NONE:
+            kind = self._work_of[index]
+            if kind == _TOLD and self.first_of[index] == position:
+                return self.operation_at[index].flop, "operation"
+            if kind != _NOT_TOLD:
+                return 0, ""
+        fact = self._facts.get(position)
+        if fact is not None and fact.gemm is not None:
+            return fact.gemm.flop, "gemm"
+        if position in self._is_part:
+            return 0, ""
+        if fact is not None and fact.role == "main":
+            return None, ""
+        activity = self._activities[position]
+        if index != NONE and activity.kind == "kernel" and not helps(role(activity.name, fact)):
+            return None, ""
+        return 0, ""
+
+    # -- sums by number ----------------------------------------------------------------------------------------------
+
+    @property
+    def operations(self) -> Sums:
+        """By the operation's index; work and traffic are `of_operation`'s."""
+        return self._summed.operations
+
+    @property
+    def runs(self) -> Sums:
+        """By the number of the layer's run."""
+        return self._summed.runs
+
+    @property
+    def passes(self) -> Sums:
+        """By the number of the pass; the last is of what is in none."""
+        return self._summed.passes
+
+    @property
+    def helpers(self) -> Mapping[tuple[str, str], int]:
+        """Time of the kernels that help in operations that ran, by the operation's primitive and the kernel's role."""
+        return self._summed.helpers
+
+    @cached_property
+    def _summed(self) -> _Summed:
+        links, facts = self._links, self._facts
+        summed = _Summed(Sums(len(self.first_of)), Sums(len(links.runs)), Sums(len(links.passes) + 1), Counter())
+        operations, runs, passes, _ = summed
+        kinds: dict[tuple[str, str], _Kind] = {}
+        naive = self._naive
+        outside = len(links.passes)
+        columns = zip(self._activities, links.operation_of, links.run_of, links.pass_of, strict=True)
+        for position, (activity, index, run, pass_) in enumerate(columns):
+            if pass_ == NONE:
+                pass_ = outside
+            start, end = activity.start_ns, activity.end_ns
+            if activity.kind == "kernel" and start is not None and end is not None:
+                ns = end - start
+                passes.kernels[pass_] += 1
+                passes.timed_ns[pass_] += ns
+                if run != NONE:
+                    runs.kernels[run] += 1
+                    runs.timed_ns[run] += ns
+                if index != NONE:
+                    operations.kernels[index] += 1
+                    operations.timed_ns[index] += ns
+                fact = facts.get(position)
+                key = activity.name, "" if fact is None else fact.role
+                kind = kinds.get(key)
+                if kind is None:
+                    kind = kinds[key] = _kind(activity.name, fact)
+                if kind.helps or kind.naive or index in naive:
+                    self._add_parts(summed, (index, run, pass_), ns, kind)
+            else:
+                _add_others(summed, (index, run, pass_), activity)
+            if index != NONE or facts:
+                flop, told_by = self._work_at(position, index)
+                if told_by or flop is None:
+                    passes.add_work(pass_, flop, told_by)
+                    if run != NONE:
+                        runs.add_work(run, flop, told_by)
+        for sums, positions, number_of in (
+            (operations, links.operation_unsure, links.operation_of),
+            (runs, links.layer_unsure, links.run_of),
+            (passes, links.layer_unsure, links.pass_of),
+        ):
+            sums.unsure.update(number_of[position] for position in positions)
+        return summed
+
+    def _add_parts(self, summed: _Summed, numbers: tuple[int, int, int], ns: int, kind: _Kind) -> None:
+        """Add the time of a kernel that helps or is naive to that part of what it belongs to."""
+        index = numbers[0]
+        naive = kind.naive or index in self._naive
+        if kind.helps and index != NONE and self._work_of[index] != _SEARCHES:
+            summed.helpers[self.operation_at[index].primitive, kind.role] += ns
+        for sums, number in zip(summed[:3], numbers, strict=True):
+            if number == NONE:
+                continue
+            if kind.helps:
+                sums.helpers_ns[number] += ns
+            if kind.role == "transpose":
+                sums.transposes_ns[number] += ns
+            if naive:
+                sums.naive_ns[number] += ns
+
+    def of(self, positions: Sequence[int]) -> Cost:
+        """The cost of some activities, such as those of a layer on one of its queues: kernels, copies, times, work."""
+        sums = Sums(1)
+        for position in positions:
+            sums.add(0, self._activities[position])
+            flop, told_by = self._work_at(position, self._links.operation_of[position])
+            if told_by or flop is None:
+                sums.add_work(0, flop, told_by)
+        return sums.cost(0)
+
+    # -- by what a person asks for -----------------------------------------------------------------------------------
+
+    @cached_property
+    def whole(self) -> Cost:
+        """The profile's."""
+        return total(self.passes.cost(number) for number in range(len(self.passes)))
+
+    def of_operation(self, index: int) -> Cost:
+        """What an operation cost; work and traffic are what the log tells, none for a search."""
+        operation = self.operation_at[index]
+        cost = self.operations.cost(index)
+        span = self._host_spans.get(index)
+        if span is not None:
+            cost = msgspec.structs.replace(cost, host_ns=span[1] - span[0], host_by="calls")
+        if operation.phase != "run":
+            return cost
+        return msgspec.structs.replace(
+            cost,
+            known_flop=operation.flop or 0,
+            unknown_flop=int(operation.flop is None),
+            flop_by="operation" if operation.flop else "",
+            known_bytes=operation.bytes_min or 0,
+            unknown_bytes=int(operation.bytes_min is None),
+        )
+
+    @cached_property
+    def _host_spans(self) -> Mapping[int, tuple[int, int]]:
+        return self.host_spans()
+
+    @cached_property
+    def runs_of_operation(self) -> Mapping[int, tuple[int, ...]]:
+        """Of each operation that is in a layer: the layer's runs, in order; more than one where a link is in doubt."""
+        runs: dict[int, tuple[int, ...]] = {}
+        for index, run in zip(self._links.operation_of, self._links.run_of, strict=True):
+            if index != NONE and run != NONE and run not in runs.get(index, ()):
+                runs[index] = (*runs.get(index, ()), run)
+        return runs
+
+    def host_spans(self) -> Mapping[int, tuple[int, int]]:
+        """Of each operation with kernels: from its first call, or the arguments for it, to its last's end."""
+        ends: dict[int, tuple[int, int]] = {}
+        for position, index in enumerate(self._links.operation_of):
+            if index != NONE:
+                ends[index] = ends[index][0] if index in ends else position, position
+        spans: dict[int, tuple[int, int]] = {}
+        for index, (first_at, last_at) in ends.items():
+            first, last = self._activities[first_at], self._activities[last_at]
+            if first.host_start_ns is not None and last.host_end_ns is not None:
+                start = first.host_start_ns
+                if first.prepared_ns is not None and first.prepared_ns <= start:
+                    start = first.prepared_ns
+                if start <= last.host_end_ns:
+                    spans[index] = start, last.host_end_ns
+        return spans
+
+    @cached_property
+    def problems(self) -> Mapping[str, Cost]:
+        """Of the operations that ran and have kernels, by `problem_name`; calls without kernels cost nothing."""
+        parts: dict[str, list[Cost]] = {}
+        for index, operation in self.operation_at.items():
+            if operation.phase == "run" and self.first_of[index] != NONE:
+                parts.setdefault(problem_name(operation), []).append(self.of_operation(index))
+        return {name: total(costs) for name, costs in parts.items()}
+
+    @cached_property
+    def executions(self) -> Mapping[LayerKey, list[Execution]]:
+        """Every time that a layer ran, in order, the warm-up (iteration 0) included."""
+        return executions(self)
+
+    @cached_property
+    def layers(self) -> Mapping[LayerKey, Cost]:
+        """Of the benchmark iterations, all together; of the warm-up where there is nothing else."""
+        benchmark = any(ran.iteration for all_of in self.executions.values() for ran in all_of)
+        counted = {
+            key: [ran.cost for ran in all_of if not benchmark or ran.iteration]
+            for key, all_of in self.executions.items()
+        }
+        return {key: total(costs) for key, costs in counted.items() if costs}
+
+    @cached_property
+    def phases(self) -> Mapping[str, Cost]:
+        """``find`` (searches), else the phase of the pass: ``setup``, ``warm-up``, ``iteration``, ``""``."""
+        phase_of = [*(pass_.phase for pass_ in self._links.passes), ""]
+        searches = {index for index, operation in self.operation_at.items() if operation.phase == "find"}
+        return grouped(
+            ("find" if index in searches else phase_of[pass_], activity)
+            for activity, index, pass_ in zip(
+                self._activities, self._links.operation_of, self._links.pass_of, strict=True
+            )
+        )
+
+    @cached_property
+    def names(self) -> Mapping[str, Cost]:
+        """Kernels by name."""
+        return grouped((activity.name, activity) for activity in self._activities if activity.kind == "kernel")
+
+    @cached_property
+    def names_outside(self) -> Mapping[str, Cost]:
+        """Kernels of no operation, by name."""
+        return grouped(
+            (activity.name, activity)
+            for activity, index in zip(self._activities, self._links.operation_of, strict=True)
+            if index == NONE and activity.kind == "kernel"
+        )
+
+    @cached_property
+    def layer_evidence(self) -> Mapping[str, Cost]:
+        """Kernels and copies by what puts them into a layer; ``""`` is what nothing does."""
+        return grouped(zip(self._links.layer_by, self._activities, strict=True))
+
+    @cached_property
+    def operation_evidence(self) -> Mapping[str, Cost]:
+        """The same of operations."""
+        return grouped(zip(self._links.operation_by, self._activities, strict=True))
+
+    @cached_property
+    def searches(self) -> Mapping[int, Cost]:
+        """By index, of the searches that have kernels or copies."""
+        return {
+            index: self.operations.cost(index)
+            for index, operation in self.operation_at.items()
+            if operation.phase == "find" and self.first_of[index] != NONE
+        }
+
+
+@lru_cache(maxsize=1 << 10)
+def _is_naive(algorithm: str | None, solver: str | None) -> bool:
+    return algorithm == "Naive" or (solver is not None and family(solver) == "Naive")
+
+
+def is_naive(operation: Operation) -> bool:
+    """Whether the log names a solver of the naive family for it."""
+    return _is_naive(operation.algorithm, operation.solver)
+
+
+def _kind(name: str, fact: KernelFact | None) -> _Kind:
+    of_kernel = role(name, fact)
+    meaning = kernel_name(name)
+    return _Kind(of_kernel, helps(of_kernel), meaning is not None and meaning.algorithm == "Naive")
+
+
+def _add_others(summed: _Summed, numbers: tuple[int, int, int], activity: Activity) -> None:
+    """Count a copy, or a kernel without times."""
+    for sums, number in zip(summed[:3], numbers, strict=True):
+        if number != NONE:
+            sums.add(number, activity)

@@ -1,0 +1,98 @@
+"""Each time that a layer ran: what it cost, on the device and on the host."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from mio2trace.align import NONE, Alignment, LayerRun
+from mio2trace.measures.cost import Cost, total
+from mio2trace.model.log import Direction
+
+if TYPE_CHECKING:
+    from mio2trace.measures import Measures
+
+LayerKey = tuple[int, str, Direction | None]
+"""Position in the net, name, direction where it has one."""
+
+
+class Execution(NamedTuple):
+    """One time that a layer ran. ``layer_by``: its kernels and copies by evidence.
+
+    The cost's ``host_by`` is ``bounds`` (timer marks, boundary stamps), or ``calls``, from its first activity's first
+    argument to the end of its last activity.
+    """
+
+    iteration: int | None
+    cost: Cost
+    layer_by: Mapping[str, int]
+
+
+def executions(measures: Measures) -> dict[LayerKey, list[Execution]]:
+    """Every time that a layer ran, in order, the warm-up (iteration 0) included.
+
+    A layer without kernels in a pass whose kernels are all attributed ran there with none.
+    """
+    alignment = measures.alignment
+    links = alignment.links
+    inside: dict[tuple[int, LayerKey], list[int]] = {}
+    loose = set()  # passes that hold activities of no layer
+    for position, run in enumerate(links.run_of):
+        if run == NONE:
+            loose.add(links.pass_of[position])
+        else:
+            inside.setdefault((links.runs[run].pass_, _key(links.runs[run])), []).append(position)
+    numbers: dict[tuple[int, LayerKey], list[int]] = {}
+    for number, layer_run in enumerate(links.runs):
+        numbers.setdefault((layer_run.pass_, _key(layer_run)), []).append(number)
+    ran: dict[LayerKey, list[Execution]] = {}
+    passes = sorted({pass_ for pass_, _ in numbers}, key=lambda pass_: links.passes[pass_].iteration or 0)
+    for pass_ in passes:
+        for layer, direction in alignment.net.execution_order():
+            key = (layer.index, layer.layer, direction)
+            if links.passes[pass_].direction not in (None, direction):
+                continue
+            positions = inside.get((pass_, key), [])
+            runs = numbers.get((pass_, key), [])
+            if not runs and pass_ in loose:
+                continue
+            cost = total(measures.runs.cost(number) for number in runs)
+            host_ns, host_by = _on_host(alignment, [links.runs[number] for number in runs], positions)
+            words: Counter[str] = Counter(word for position in positions if (word := links.layer_by[position]))
+            known, unknown = _traffic(measures, positions)
+            cost = msgspec.structs.replace(
+                cost, host_ns=host_ns, host_by=host_by, known_bytes=known, unknown_bytes=unknown
+            )
+            ran.setdefault(key, []).append(Execution(links.passes[pass_].iteration, cost, words))
+    return ran
+
+
+def _key(run: LayerRun) -> LayerKey:
+    return run.layer_index, run.layer, run.direction
+
+
+def _on_host(alignment: Alignment, runs: Sequence[LayerRun], positions: Sequence[int]) -> tuple[int | None, str]:
+    """How long the host was in a layer, and what tells it."""
+    starts = [run.host_start_ns for run in runs if run.host_start_ns is not None]
+    ends = [run.host_end_ns for run in runs if run.host_end_ns is not None]
+    if starts and ends:
+        return max(ends) - min(starts), "bounds"
+    activities = [alignment.profile.activities[position] for position in positions]
+    starts = [start for e in activities if (start := e.prepared_ns or e.host_start_ns) is not None]
+    ends = [e.host_end_ns for e in activities if e.host_end_ns is not None]
+    return (max(ends) - min(starts), "calls") if starts and ends else (None, "")
+
+
+def _traffic(measures: Measures, positions: Sequence[int]) -> tuple[int, int]:
+    """Least bytes of the operations that begin here, and of how many they are not known."""
+    known = unknown = 0
+    for position in positions:
+        index = measures.alignment.links.operation_of[position]
+        if index != NONE and measures.first_of[index] == position and measures.operation_at[index].phase == "run":
+            size = measures.operation_at[index].bytes_min
+            known += size or 0
+            unknown += size is None
+    return known, unknown
