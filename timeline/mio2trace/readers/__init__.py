@@ -13,7 +13,7 @@ from mio2trace.readers import run_log
 from mio2trace.readers.base import Reader
 from mio2trace.readers.ck import record as ck
 from mio2trace.readers.opencl import dvdt_json
-from mio2trace.readers.rocm import rocpd
+from mio2trace.readers.rocm import rocpd, rpd
 from mio2trace.readers.tf import forms, profile_proto, run_metadata, step_stats_text, timeline_json, views
 from mio2trace.source import Source
 
@@ -26,6 +26,7 @@ READERS: tuple[Reader, ...] = (
     timeline_json,
     views,
     rocpd,
+    rpd,
     run_log,
 )
 """At most one of them recognises a file, but for `run_log`, the last: it takes any text that is no other's."""

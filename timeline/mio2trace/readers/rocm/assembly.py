@@ -27,14 +27,15 @@ from mio2trace.model.profile import (
 )
 from mio2trace.notes import Notes
 
+Kind = Literal["kernel", "copy", "fill"]
 MOST_NS = (1 << 63) - 1
 _KEPT = re.compile(r"Launch|Synchronize|Malloc|Free|Memcpy|Memset|ModuleLoad|WaitEvent|Barrier")
 """Calls that are worth a slice though they launched nothing that was recorded; of the others there are very many."""
 ROUTES = {
-    "HOST_TO_DEVICE": "host to device",
-    "DEVICE_TO_HOST": "device to host",
-    "DEVICE_TO_DEVICE": "device to device",
-    "HOST_TO_HOST": "host to host",
+    "HOSTTODEVICE": "host to device",
+    "DEVICETOHOST": "device to host",
+    "DEVICETODEVICE": "device to device",
+    "HOSTTOHOST": "host to host",
 }
 
 
@@ -42,7 +43,7 @@ class _Row(msgspec.Struct, gc=False):
     """An activity under way: its call and its range are known when all rows are."""
 
     number: int
-    kind: Literal["kernel", "copy", "fill"]
+    kind: Kind
     name: str
     queue: int
     start_ns: int
@@ -115,7 +116,7 @@ class Assembly:
 
     def activity(
         self,
-        kind: Literal["kernel", "copy", "fill"],
+        kind: Kind,
         name: str,
         queue: int,
         times: tuple[int, int],
@@ -228,8 +229,8 @@ def kernel_name(name: object) -> str:
 
 
 def route_of(text: object) -> str:
-    """``MEMORY_COPY_HOST_TO_DEVICE`` and its like, in words."""
-    word = str(text).upper()
+    """``MEMORY_COPY_HOST_TO_DEVICE``, ``CopyHostToDevice`` and their like, in words."""
+    word = str(text).upper().replace("_", "")
     return next((route for key, route in ROUTES.items() if key in word), "")
 
 

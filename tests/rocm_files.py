@@ -1,0 +1,67 @@
+"""Files of ROCm's profilers for tests: read as the program reads them, unpacked for a second reading by other means."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mio2trace.model.profile import Activity, Profile
+from mio2trace.notes import Notes
+from mio2trace.readers import detect
+from mio2trace.readers.base import Reader, ReadOptions
+from mio2trace.source import Source
+
+from tests.conftest import shared_folder
+
+
+def samples() -> Path:
+    return shared_folder() / "samples"
+
+
+def read(path: Path, reader: Reader, notes: Notes | None = None, *, every_call: bool = False) -> list[Profile]:
+    """The profiles of a file that ``reader`` alone recognises."""
+    notes = Notes() if notes is None else notes
+    source = Source(str(path), 0, notes)
+    try:
+        assert detect(source) is reader
+        records = reader.read(source, ReadOptions(host_calls=every_call), notes)
+    finally:
+        source.close()
+    profiles = [record for record in records if isinstance(record, Profile)]
+    assert len(profiles) == len(records)
+    return profiles
+
+
+def plain(path: Path, folder: Path) -> Path:
+    """The file itself, or its content unpacked into ``folder``."""
+    if path.suffix != ".gz":
+        return path
+    unpacked = folder / path.stem
+    unpacked.write_bytes(gzip.decompress(path.read_bytes()))
+    return unpacked
+
+
+@contextlib.contextmanager
+def sql(path: Path) -> Iterator[sqlite3.Connection]:
+    with contextlib.closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as connection:
+        yield connection
+
+
+def activities(profiles: list[Profile], kind: str = "kernel") -> list[Activity]:
+    return [activity for profile in profiles for activity in profile.activities if activity.kind == kind]
+
+
+def spans(profiles: list[Profile], kind: str = "kernel") -> Counter[tuple[int | None, int | None]]:
+    return Counter((activity.start_ns, activity.end_ns) for activity in activities(profiles, kind))
+
+
+def truth(twin: str) -> list[dict[str, Any]]:
+    """The kernels of a twin."""
+    kernels: list[dict[str, Any]] = json.loads((samples() / "rocm-twins" / twin / "truth.json").read_bytes())["kernels"]
+    return kernels

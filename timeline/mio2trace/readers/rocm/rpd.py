@@ -1,0 +1,197 @@
+"""RPD: the SQLite database of rocmProfileData (``runTracer.sh``), schemas 2 and 3 (rocm-profiles.md 7).
+
+Its tables are called ``rocpd_*``, too, and are others than rocprofv3's: operations of the device in ``rocpd_op``, API
+calls in ``rocpd_api``, which call launched which in ``rocpd_api_ops``. Ranges are calls named ``UserMarker`` or, in
+schema 3, of a domain that is not HIP's; their text is in ``args``. A file holds the processes of a run, each becomes a
+profile. The clock counts ns since boot, of which kind nothing tells. The sizes of a launch are those that were given to
+its call: blocks or work-items (rocm-profiles.md 9), so without a known call there is no grid. Barriers are not drawn.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from mio2trace.model.profile import Clock, Profile, Range, Resources, Size3
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.rocm import database
+from mio2trace.readers.rocm.assembly import Assembly, Kind, kernel_name, route_of, sizes
+from mio2trace.source import Source
+
+NAME = "RPD database (rocmProfileData)"
+_NEEDED = {"rocpd_op", "rocpd_api", "rocpd_api_ops", "rocpd_string"}
+MARKER = "UserMarker"
+_OF_HIP = ("", "hip", "hsa")
+"""Domains of calls; in the others (``roctx``, ``miopen``, ``python``) stand ranges."""
+_IN_ITEMS = ("hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel")
+_IN_BLOCKS = (
+    *("hipLaunchKernel", "hipModuleLaunchKernel", "hipExtLaunchKernel", "hipLaunchCooperativeKernel"),
+    *("hipModuleLaunchCooperativeKernel", "hipLaunchKernelExC", "hipDrvLaunchKernelEx"),
+    *("hipLaunchCooperativeKernelMultiDevice", "hipExtLaunchMultiKernelMultiDevice", "hipLaunchByPtr"),
+)
+
+
+class _Launch(NamedTuple):
+    """What ``rocpd_kernelapi`` tells of a call."""
+
+    grid: Size3 | None = None
+    workgroup: Size3 | None = None
+    resources: Resources | None = None
+    name: str = ""
+
+
+_UNKNOWN = _Launch()
+
+
+def sniff(head: bytes) -> bool:
+    """The schema is spread over many pages; `rocpd` has no such tables."""
+    return database.tables(head) != b"" and (b"rocpd_api_ops" in head or b"rocpd_kernelapi" in head)
+
+
+def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
+    with database.opened(source) as connection:
+        return list(_Reading(source, connection, notes).profiles(options.host_calls))
+
+
+class _Reading:
+    def __init__(self, source: Source, connection: sqlite3.Connection, notes: Notes) -> None:
+        self._source = source
+        self._connection = connection
+        self._notes = notes
+        self._names = database.names(connection)
+        missing = sorted(_NEEDED - self._names)
+        if missing:
+            raise InputError(f"{source.name}: no {missing[0]}; expected an RPD database")
+        self._strings = dict(self._rows("SELECT id, string FROM rocpd_string"))
+        self._texts = self._strings
+        if "rocpd_ustring" in self._names:
+            self._texts = dict(self._rows("SELECT id, string FROM rocpd_ustring"))
+        self._of: dict[object, Assembly] = {}
+        self._process_of_call: dict[object, object] = {}
+        self._processes_on: dict[object, set[object]] = {}
+        """Of each device."""
+
+    def profiles(self, every_call: bool) -> Iterator[Profile]:
+        names = self._calls()
+        self._ops(names)
+        for assembly in self._of.values():
+            if not assembly.empty:
+                yield assembly.finish(every_call)
+
+    def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:
+        return iter(self._connection.execute(query))
+
+    def _assembly(self, pid: object) -> Assembly:
+        assembly = self._of.get(pid)
+        if assembly is None:
+            assembly = self._of[pid] = Assembly(
+                self._source.index, Clock("opaque"), self._notes, self._source.name, pid if type(pid) is int else None
+            )
+        return assembly
+
+    def _calls(self) -> dict[object, str]:
+        """Calls and ranges into their processes; the names of the calls by id."""
+        there = database.columns(self._connection, "rocpd_api")
+        domain = "a.domain_id" if "domain_id" in there else "NULL"
+        names: dict[object, str] = {}
+        for key, pid, tid, start, end, name, args, where in self._rows(
+            f"SELECT a.id, a.pid, a.tid, a.start, a.end, a.apiName_id, a.args_id, {domain} FROM rocpd_api a"  # noqa: S608
+        ):
+            assembly = self._assembly(pid)
+            self._process_of_call[key] = pid
+            called = names[key] = str(self._strings.get(name, ""))
+            times = assembly.times(start, end, "API call or range")
+            if times is None:
+                continue
+            thread = assembly.thread(tid)
+            if called == MARKER or str(self._strings.get(where, "")).lower() not in _OF_HIP:
+                text = str(self._texts.get(args) or self._strings.get(args) or "")
+                text = called if called != MARKER and not text else text
+                assembly.range(Range("mark" if times[0] == times[1] else "range", text, thread, *times))
+            else:
+                assembly.call(called, thread, times, key)
+        return names
+
+    def _ops(self, names: dict[object, str]) -> None:
+        launches = self._launches(names)
+        copies: dict[object, object] = {}
+        if "rocpd_copyapi" in self._names:
+            copies = dict(self._rows("SELECT api_ptr_id, size FROM rocpd_copyapi"))
+        call_of = dict(self._rows("SELECT op_id, api_id FROM rocpd_api_ops"))
+        ops = list(
+            self._rows('SELECT id, gpuId, queueId, start, "end", description_id, opType_id FROM rocpd_op ORDER BY id')
+        )
+        for key, gpu, *_ in ops:
+            pid = self._process_of_call.get(call_of.get(key))
+            if pid is not None:
+                self._processes_on.setdefault(gpu, set()).add(pid)
+        for key, gpu, queue, start, end, description, what in ops:
+            word = str(self._strings.get(what, ""))
+            if "barrier" in word.lower() or "marker" in word.lower():
+                self._notes.remark("barrier of a queue: not drawn", self._source.name)
+                continue
+            call = call_of.get(key)
+            assembly = self._assembly(self._process(call, gpu))
+            kind = kind_of(word)
+            times = assembly.times(start, end, "kernel" if kind == "kernel" else "copy")
+            if times is None:
+                continue
+            lane = assembly.queue(assembly.device(gpu, f"GPU {gpu}" if type(gpu) is int else ""), queue, "queue")
+            launch = launches.get(call, _UNKNOWN)
+            if kind == "kernel":
+                assembly.activity(
+                    "kernel", kernel_name(self._strings.get(description) or launch.name or word), lane, times,
+                    number=key, correlation=call, grid=launch.grid, workgroup=launch.workgroup,
+                    resources=launch.resources,
+                )  # fmt: skip
+            else:
+                route = route_of(word)
+                assembly.activity(
+                    kind, f"{kind} {route}".strip(), lane, times, number=key, correlation=call,
+                    size_bytes=copies.get(call, 0), route=route,
+                )  # fmt: skip
+
+    def _process(self, call: object, gpu: object) -> object:
+        """Of an operation: its call's, else the only one that used its device, else the only one."""
+        pid = self._process_of_call.get(call)
+        if pid is None:
+            on = self._processes_on.get(gpu) or set(self._of)
+            pid = next(iter(on)) if len(on) == 1 else None
+        return pid
+
+    def _launches(self, names: dict[object, str]) -> dict[object, _Launch]:
+        launches: dict[object, _Launch] = {}
+        if "rocpd_kernelapi" not in self._names:
+            return launches
+        for key, gx, gy, gz, wx, wy, wz, lds, scratch, name in self._rows(
+            "SELECT api_ptr_id, gridX, gridY, gridZ, workgroupX, workgroupY, workgroupZ, groupSegmentSize,"
+            " privateSegmentSize, kernelName_id FROM rocpd_kernelapi"
+        ):
+            group = sizes(wx, wy, wz)
+            resources = Resources(lds_bytes=_bytes(lds), scratch_bytes=_bytes(scratch))
+            launches[key] = _Launch(
+                _items(names.get(key, ""), sizes(gx, gy, gz), group), group, resources, self._strings.get(name, "")
+            )
+        return launches
+
+
+def _items(call: str, given: Size3 | None, group: Size3 | None) -> Size3 | None:
+    """The grid in work-items, where it is known which call launched it (rocm-profiles.md 9)."""
+    if given is None or call in _IN_ITEMS:
+        return given
+    if call in _IN_BLOCKS and group is not None:
+        return sizes(*(blocks * items for blocks, items in zip(given, group, strict=True)))
+    return None
+
+
+def _bytes(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < 1 << 62 else None
+
+
+def kind_of(word: str) -> Kind:
+    """By the runtime's word for the operation: ``CopyHostToDevice``, ``FillBuffer``, ``KernelExecution``, ``Task``."""
+    if word.startswith(("Copy", "Memcpy")):
+        return "copy"
+    return "fill" if word.startswith(("Fill", "Memset")) else "kernel"
