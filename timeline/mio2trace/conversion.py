@@ -160,6 +160,7 @@ def _fact(file: Input) -> summary.InputFact:
         format=file.format,
         size=file.size,
         sha256=file.sha256,
+        parts=file.parts,
         holds=summary.describe(file.records),
     )
 

@@ -21,7 +21,7 @@ import msgspec
 
 from mio2trace.notes import InputError, Notes, OptionError
 from mio2trace.privacy import Cleaner
-from mio2trace.readers import ANY, Accepted, detect
+from mio2trace.readers import ANY, PROFILES, Accepted, detect
 from mio2trace.readers.base import ReadOptions, Record
 from mio2trace.readers.ck import record as ck
 from mio2trace.readers.ck import times as ck_times
@@ -38,7 +38,8 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
 
     ``source``: its place among the files given, which its records have in the field of that name. ``name``: as short
     as tells it from the others; never written to a trace. ``path``: as given, or the point of a CK directory. ``size``
-    and ``sha256`` are of the file as it lies, ``content_sha256`` of what it holds decompressed. ``stated_ns``: whole
+    and ``sha256`` are of the file as it lies, ``content_sha256`` of what it holds decompressed. ``parts``: size and
+    hash of each file that was read with it, as it lies: tables of one set. ``stated_ns``: whole
     times that CK states of a repetition (`readers.ck.times.MEASURES`).
     """
 
@@ -50,6 +51,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     content_sha256: str
     records: tuple[Record, ...]
+    parts: tuple[tuple[int, str], ...] = ()
     repetition: int | None = None
     stated_ns: Mapping[str, int] = MappingProxyType({})
 
@@ -90,16 +92,21 @@ def read_inputs(
     given = [os.fspath(file) for file in files]
     if given.count(STANDARD_INPUT) > 1:
         raise OptionError("standard input (-) can be given once")
-    paths = [_located(path, options.tags, notes) for path in given]
+    paths = [located for path in given for located in _located(path, options, notes)]
     names = short_names(paths)
     read: list[tuple[list[Input], Notes]] = []
+    taken: set[str] = set()
+    """Files that were read with another one."""
     for index, (path, name) in enumerate(zip(paths, names, strict=True)):
+        if path != STANDARD_INPUT and os.path.realpath(path) in taken:
+            continue
         own = Notes()
         source = Source(path, index, own, progress=progress, max_input=options.max_input)
         if path != STANDARD_INPUT:
             source.name = name
         try:
             read.append((_read(source, path, options, cleaner), own))
+            taken.update(os.path.realpath(other.path) for other in source.companions)
         finally:
             source.close()
     inputs: list[Input] = []
@@ -116,9 +123,31 @@ def read_inputs(
     return [msgspec.structs.replace(file, records=tuple(islice(clean, len(file.records)))) for file in inputs]
 
 
-def _located(path: str, tags: tuple[str, ...], notes: Notes) -> str:
-    """The file itself, or the point that a CK directory holds."""
-    return ck.locate(path, tags, notes) if path != STANDARD_INPUT and os.path.isdir(path) else path
+def _located(path: str, options: FileOptions, notes: Notes) -> list[str]:
+    """The file itself, the point that a CK directory holds, or the profiles that lie in a directory."""
+    if path == STANDARD_INPUT or not os.path.isdir(path):
+        return [path]
+    if options.accepted is ANY and not options.tags and not ck.is_directory(path):
+        profiles = _profiles_in(path, notes)
+        if profiles:
+            return profiles
+    return [ck.locate(path, options.tags, notes)]
+
+
+def _profiles_in(directory: str, notes: Notes) -> list[str]:
+    """The files in it and in its folders that are profiles by their content: a profiler writes one folder a host."""
+    root = Path(directory)
+    found: list[str] = []
+    others = 0
+    for path in sorted(path for pattern in ("*", "*/*") for path in root.glob(pattern) if path.is_file()):
+        with contextlib.suppress(InputError), contextlib.closing(Source(str(path), 0, Notes())) as source:
+            if any(reader.sniff(source.head) for reader in PROFILES):
+                found.append(str(path))
+                continue
+        others += 1
+    if found and others:
+        notes.remark("file of a directory that is no profile passed over", root.name or directory, others)
+    return found
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
@@ -177,15 +206,18 @@ def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner) -> 
         found.append((records, None, MappingProxyType({})))
     source.drain()
     source.close()  # now the hashes are there
+    lead = source.lead
+    parts = tuple(sorted((other.size, other.sha256) for other in (source, *source.companions) if other is not lead))
     return [
         Input(
             source=source.index,
-            name=source.name,
-            path=path,
+            name=source.name if lead is source else lead.name,
+            path=path if lead is source else lead.path,
             format=reader.NAME,
-            size=source.size,
-            sha256=source.sha256,
-            content_sha256=source.content_sha256,
+            size=lead.size,
+            sha256=lead.sha256,
+            content_sha256=lead.content_sha256,
+            parts=parts,
             records=tuple(records),
             repetition=number,
             stated_ns=stated_ns,

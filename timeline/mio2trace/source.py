@@ -88,6 +88,10 @@ class Source:
         self._total = 0
         """Bytes of a regular file when it was opened; 0 for anything else."""
         self._first = b""
+        self.companions: list[Source] = []
+        """The other files that a reader took with it: together they are one input."""
+        self.lead: Source = self
+        """The file for which the input is named, whichever of them was given."""
         self.stopped = False
         """Whether it may go on for ever, and was not read any further."""
         self._resized = False
@@ -144,6 +148,22 @@ class Source:
     def plain_path(self) -> str:
         """Where a file lies whose bytes are its content, for readers that need more than a stream; else empty."""
         return self._path if self.plain_blocks else ""
+
+    @property
+    def path(self) -> str:
+        """Where the file lies; empty for standard input."""
+        return self._path if self._own else ""
+
+    def companion(self, path: str) -> Source | None:
+        """A file that belongs to this one, under the same limits; None where there is none. It is closed with this one.
+
+        Raises `InputError` as opening this one does.
+        """
+        if not self._own or not os.path.isfile(path):
+            return None
+        made = Source(path, self.index, self.notes, progress=self._progress, max_input=self._max_input)
+        self.companions.append(made)
+        return made
 
     def blocks(self) -> Iterator[bytes]:
         """The decoded content in blocks."""
@@ -226,6 +246,8 @@ class Source:
         for _ in self.blocks_while(bool) if self._content_hash is not None else ():
             pass
         self._consumed = True
+        for other in self.companions:
+            other.drain()
         left = self.size
         for _ in self._raw():
             if not self._has_end and self.size - left > (self._max_input or MOST_UNKNOWN):
@@ -242,6 +264,8 @@ class Source:
         self._to_hash = []
         if self._own:
             self._file.close()
+        for other in self.companions:
+            other.close()
 
     def _raw(self) -> Iterator[bytes]:
         while not self.stopped:

@@ -29,6 +29,7 @@ class InputFact(msgspec.Struct, frozen=True, kw_only=True):
     format: str
     size: int
     sha256: str
+    parts: tuple[tuple[int, str], ...] = ()
     holds: str
 
 
@@ -67,7 +68,11 @@ def metadata(generator: str, inputs: Sequence[InputFact], measured: Sequence[Mea
         "generator": generator,
         # In an order of their own: that of the command line does not matter.
         "inputs": sorted(
-            ({"format": fact.format, "size": fact.size, "sha256": fact.sha256} for fact in inputs),
+            (
+                {"format": fact.format, "size": size, "sha256": sha256}
+                for fact in inputs
+                for size, sha256 in ((fact.size, fact.sha256), *fact.parts)
+            ),
             key=lambda fact: (fact["format"], fact["sha256"]),
         ),
         "clock": {},

@@ -132,6 +132,11 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     return records
 
 
+def is_directory(directory: str) -> bool:
+    """Whether any point lies below it."""
+    return any(True for pattern in _POINTS for _ in Path(directory).glob(pattern))
+
+
 def locate(directory: str, tags: tuple[str, ...], notes: Notes) -> str:
     """The point's raw repetitions (``ckp-*.0001.json``) below a CK entry, module or repository directory.
 

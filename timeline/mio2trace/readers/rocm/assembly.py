@@ -169,6 +169,10 @@ class Assembly:
             if type(parent) is int and parent:
                 self._parent_of_call[key] = parent
 
+    def has_call(self, correlation: int | None) -> bool:
+        """Whether the call of this id was made in this process."""
+        return correlation in self._calls
+
     def range(self, made: Range) -> None:
         """A named range; its id is what ``parent`` and ``range_id`` mean."""
         self._ranges.append(made)

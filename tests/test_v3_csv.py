@@ -1,0 +1,248 @@
+"""rocprofv3's tables: each row once with its exact times, sets joined whichever file is given, texts with quotes."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from mio2trace.conversion import convert
+from mio2trace.model.profile import Profile
+from mio2trace.notes import Notes
+from mio2trace.readers import detect
+from mio2trace.readers.rocm import tables, v3_csv
+from mio2trace.source import Source
+
+from tests.rocm_files import activities, read, samples, spans, truth
+
+KERNELS = (
+    "rocprofv3_csv_decode_kernel_trace.csv",
+    "rocprofv3_doc_kernel_trace.csv",
+    "rocprofv3_doc_kernel_trace_truncated.csv",
+    "rocprofv3_doc_2024_kernel_trace.csv",
+)
+TWINS = {
+    "alexnet-10it-graph": ("46001",),
+    "alexnet-level6-none": ("45919",),
+    "lenet-cmdonly-kernel-trace": ("41242",),
+    "lenet-train-own-layers": ("43457",),
+    "resnet-immediate-2ranks": ("42730", "42733"),
+    "resnet-train-miopen-2threads": ("45362",),
+}
+MARKERS = '"Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+KERNEL = '"Kind","Agent_Id","Thread_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_row_is_a_kernel_with_its_exact_times(name: str) -> None:
+    """Against the csv module: times, id, dispatch, sizes and registers of 2024 and of 2025."""
+    path = samples() / "rocm" / name
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    taken = ("VGPR_Count", "SGPR_Count", "LDS_Block_Size")
+    if taken[0] not in rows[0]:
+        taken = ("none", "none", "Group_Segment_Size")
+    numbers = ("Start_Timestamp", "End_Timestamp", "Correlation_Id", "Dispatch_Id", "Grid_Size_X", *taken)
+    expected = Counter((row["Kernel_Name"], *(int(row[n]) if n in row else None for n in numbers)) for row in rows)
+    found = activities(read(path, v3_csv))
+    ours = Counter(
+        (
+            a.name, a.start_ns, a.end_ns, a.correlation, a.number, a.grid and a.grid[0],
+            *((a.resources.vgprs, a.resources.sgprs, a.resources.lds_bytes) if a.resources else ()),
+        )
+        for a in found
+    )  # fmt: skip
+    assert ours == expected
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(("twin", "pid"), [(twin, pid) for twin, pids in TWINS.items() for pid in pids])
+def test_kernels_of_a_twin_are_those_of_its_truth(twin: str, pid: str) -> None:
+    """Start, end and correlation of every dispatch of the process; where calls were traced, each has its launch."""
+    folder = samples() / "rocm-twins" / twin / "rocprofv3-csv"
+    profiles = read(folder / f"{pid}_kernel_trace.csv", v3_csv)
+    with (folder / f"{pid}_kernel_trace.csv").open(newline="") as file:
+        threads = {int(row["Thread_Id"]) for row in csv.DictReader(file)}
+    expected = Counter(
+        (row["start"], row["end"], row["correlation_id"], row["dispatch_id"], row["name"].removesuffix(".kd"))
+        for row in truth(twin)
+        if row["tid"] in threads
+    )
+    assert expected == Counter((a.start_ns, a.end_ns, a.correlation, a.number, a.name) for a in activities(profiles))
+    if (folder / f"{pid}_hip_api_trace.csv").exists():
+        assert all(a.call is not None and a.call.start_ns for a in activities(profiles))
+        assert [profile.processes[0].pid for profile in profiles] == [int(pid)]
+
+
+@pytest.mark.shared
+def test_ranges_with_quotes_and_commas_are_whole() -> None:
+    """Against a reading from both ends of each line: the text is what stands between."""
+    folder = samples() / "rocm-twins" / "resnet-train-miopen-2threads" / "rocprofv3-csv"
+    (profile,) = read(folder / "45362_kernel_trace.csv", v3_csv)
+    expected: Counter[tuple[str, int, int]] = Counter()
+    for line in (folder / "45362_marker_api_trace.csv").read_text().splitlines()[1:]:
+        text = line.removeprefix('"MARKER_CORE_RANGE_API","').rsplit('",', 1)[0]
+        start, end = map(int, line.split(",")[-2:])
+        expected[text, start, end] += 1
+    assert Counter((made.text, made.start_ns, made.end_ns) for made in profile.ranges) == expected
+    assert any('"convolution, 1x1" = convolution, 1x1' in made.text for made in profile.ranges)
+
+
+@pytest.mark.shared
+def test_any_file_of_a_set_stands_for_it_and_nothing_counts_twice(tmp_path: Path) -> None:
+    """One table, another, all of them, the folder: the same bytes; every table's hash stands in the metadata."""
+    source = samples() / "rocm-twins" / "lenet-train-own-layers" / "rocprofv3-csv"
+    folder = tmp_path / "host"
+    shutil.copytree(source, folder)
+    files = sorted(folder.glob("*_trace.csv"))
+    given = [[files[0]], [files[1]], files, files[::-1], [folder], [tmp_path], [*files, folder]]
+    outputs = []
+    for paths in given:
+        out = io.BytesIO()
+        convert(*paths, output=out)
+        outputs.append(out.getvalue())
+    traces = [json.loads(output) for output in outputs]
+    assert traces[0]["metadata"]["attribution"]["kernels"] == 59
+    assert len(traces[0]["metadata"]["inputs"]) == len(files) == 4
+    for trace in traces:
+        notes = trace["metadata"].pop("notes")
+        assert set(notes) <= {"file of a directory that is no profile passed over", "input given twice taken once"}
+    assert all(trace == traces[0] for trace in traces)
+    assert outputs[0] == outputs[1] == outputs[2] == outputs[3]
+
+
+@pytest.mark.shared
+def test_a_folder_of_two_processes_is_two_profiles(tmp_path: Path) -> None:
+    folder = samples() / "rocm-twins" / "resnet-immediate-2ranks" / "rocprofv3-csv"
+    kernels = [read(path, v3_csv) for path in sorted(folder.glob("*_kernel_trace.csv"))]
+    assert [profiles[0].processes[0].pid for profiles in kernels] == [42730, 42733]
+    assert not spans(kernels[0]) & spans(kernels[1])
+
+
+@pytest.mark.shared
+def test_a_packed_sibling_is_found(tmp_path: Path) -> None:
+    source = samples() / "rocm-twins" / "lenet-train-own-layers" / "rocprofv3-csv"
+    shutil.copy(source / "43457_kernel_trace.csv", tmp_path / "kernel_trace.csv")
+    (tmp_path / "hip_api_trace.csv.gz").write_bytes(gzip.compress((source / "43457_hip_api_trace.csv").read_bytes()))
+    profiles = read(tmp_path / "kernel_trace.csv", v3_csv)
+    assert all(a.call is not None and a.call.start_ns for a in activities(profiles))
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def of(path: Path, notes: Notes | None = None) -> Profile:
+    (profile,) = read(path, v3_csv, notes)
+    return profile
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ('"a"', "a"),
+        ("a", "a"),
+        ('"a, b, c"', "a, b, c"),
+        ('"x = "y", z"', 'x = "y", z'),
+        ('"x = ""y"", z"', 'x = "y", z'),
+        ('"first\nsecond, ""', 'first\nsecond, "'),
+        ('""', ""),
+        ('"a"b""', 'a"b"'),
+    ],
+)
+def test_a_text_may_hold_anything(field: str, text: str, tmp_path: Path) -> None:
+    """The writer escapes nothing; others escape quotes. The row after it is whole in any case."""
+    rows = f'"MARKER_CORE_RANGE_API",{field},7,7,1,100,200\n"MARKER_CORE_RANGE_API","next",7,7,2,300,400\n'
+    profile = of(written(tmp_path, "marker.csv", MARKERS + rows))
+    assert [(made.text, made.start_ns) for made in profile.ranges] == [(text, 100), ("next", 300)]
+
+
+def test_columns_are_found_by_name(tmp_path: Path) -> None:
+    """Another order, other capitals, a Guid first, all quoted: what ``rocpd convert`` and other programs write."""
+    head = "Guid,end_timestamp,CORRELATION_ID,Kernel_name,start_timestamp,Vgpr_Count,Agent_ID,Thread_id\n"
+    rows = '"g1","20","5","f(int, int) [clone .kd]","10","8","Agent 2","7"\n"g2","40","5","g","30","8","Agent 2","9"\n'
+    profiles = read(written(tmp_path, "k.csv", head + rows), v3_csv)
+    assert [[(a.name, a.start_ns, a.end_ns) for a in profile.activities] for profile in profiles] == [
+        [("f(int, int)", 10, 20)],
+        [("g", 30, 40)],
+    ]
+    assert activities(profiles)[0].resources == profiles[0].activities[0].resources
+    assert profiles[0].devices[0].name == "Agent 2"
+
+
+def test_a_set_of_several_processes_is_several_profiles(tmp_path: Path) -> None:
+    """Kernels have no process of their own: it is that of their thread, else of their call."""
+    calls = MARKERS.replace("Domain", 'Guid","Domain')
+    calls += "".join(
+        f'"g","HIP_RUNTIME_API","hipLaunchKernel",{pid},{pid},{pid + 100},{pid},{pid + 5}\n' for pid in (7, 8)
+    )
+    written(tmp_path, "a_hip_api_trace.csv", calls)
+    head = KERNEL.replace('"Kind"', '"Guid","Kind"')
+    rows = (
+        '"g","K","Agent 1",8,"k8",108,50,60\n"g","K","Agent 1",7,"k7",107,20,30\n"g","K","Agent 1",99,"k9",108,70,80\n'
+    )
+    profiles = read(written(tmp_path, "a_kernel_trace.csv", head + rows), v3_csv)
+    assert [(profile.processes[0].pid, [a.name for a in profile.activities]) for profile in profiles] == [
+        (7, ["k7"]),
+        (8, ["k8", "k9"]),
+    ]
+
+
+def test_rows_that_are_no_numbers_lose_themselves_alone(tmp_path: Path) -> None:
+    rows = [
+        '"K","Agent 1",7,"a",1,10,20',
+        '"K","Agent 1",7,"soon",2,soon,20',
+        '"K","Agent 1",7,"back",3,30,20',
+        '"K","Agent 1",7,"huge",4,10,99999999999999999999',
+        '"K","Agent 1",7,"cut',
+        '"K","Agent 1",wide,"b",x,30,40',
+        '"K","Agent 1",7,"cut off",7,50',
+    ]
+    notes = Notes()
+    profile = of(written(tmp_path, "k.csv", KERNEL + "\n".join(rows)), notes)
+    assert [activity.name for activity in profile.activities] == ["a", "b"]
+    assert sum(note.count for note in notes if note.problem) == 5
+
+
+def test_marks_are_instants_and_control_calls_are_calls(tmp_path: Path) -> None:
+    rows = '"MARKER_CORE_API","here",7,7,1,10,10\n"MARKER_CONTROL_API","roctxProfilerPause",7,7,2,20,30\n'
+    path = written(tmp_path, "m.csv", MARKERS + rows)
+    (profile,) = read(path, v3_csv, every_call=True)
+    assert [(made.kind, made.text) for made in profile.ranges] == [("mark", "here")]
+    assert [call.name for call in profile.other_calls] == ["roctxProfilerPause"]
+
+
+def test_kernels_without_traced_calls_are_in_the_range_whose_id_they_have(tmp_path: Path) -> None:
+    """SDK 1.0 and later; the ids of older ranges are of another kind."""
+    for domain, expected in (("MARKER_CORE_RANGE_API", 0), ("MARKER_CORE_API", None)):
+        written(tmp_path, "a_marker_api_trace.csv", f'{MARKERS}"{domain}","conv1",7,7,5,0,100\n')
+        profile = of(written(tmp_path, "a_kernel_trace.csv", f'{KERNEL}"K","Agent 1",7,"k",5,10,20\n'))
+        assert profile.activities[0].range == expected
+
+
+def test_a_renamed_table_is_read_alone(tmp_path: Path) -> None:
+    written(tmp_path, "a_hip_api_trace.csv", f'{MARKERS}"HIP_RUNTIME_API","hipLaunchKernel",7,7,1,0,5\n')
+    path = written(tmp_path, "renamed.txt", f'{KERNEL}"K","Agent 1",7,"k",1,10,20\n')
+    assert of(path).activities[0].call is not None
+    assert of(path).activities[0].host_start_ns is None
+
+
+def test_standard_input_has_no_siblings(tmp_path: Path) -> None:
+    stream = io.BytesIO(f'{KERNEL}"K","Agent 1",7,"k",1,10,20\n'.encode())
+    source = Source("-", 0, Notes(), stdin=stream)
+    assert detect(source) is v3_csv
+    assert source.companion(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize("first", ["", "a", "1,,2", "a,b\n"])
+def test_a_first_line_that_is_no_header(first: str) -> None:
+    assert not v3_csv.sniff(first.encode())
+    assert tables.header(b"") == ()

@@ -1,0 +1,222 @@
+"""rocprofv3's CSV tables: one set of files a process, one file a kind of record (rocm-profiles.md 5, 11.5).
+
+    "Kind","Agent_Id","Queue_Id","Stream_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name","Correlation_Id",...
+    "KERNEL_DISPATCH","Agent 4",1,1,834304,1,10,"void f<float>(float*, int)",1,1550151853029637,1550151853042437,...
+
+Any file of a set stands for all of it: those beside it whose names differ in the table alone (``7_kernel_trace.csv``,
+``7_hip_api_trace.csv``) are read, too. A kernel's launch is the call with its ``Correlation_Id``; a range's text stands
+in ``Function``. Of 2024 and later; of ``rocpd convert`` (``Guid``, several processes in a table, other capitals); with
+quotes that another program put anew. The clock is CLOCK_BOOTTIME in ns; sizes are work-items. A copy's bytes are not
+told. Not read: allocations, scratch memory, counters, statistics.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+from mio2trace.model.profile import Clock, Profile, Range, Resources, Size3
+from mio2trace.notes import Notes
+from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.rocm import tables
+from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, sizes
+from mio2trace.readers.rocm.tables import Table, integer
+from mio2trace.source import Source
+
+NAME = "rocprofv3 tables (CSV)"
+_TIMES = ("start_timestamp", "end_timestamp")
+_KERNELS, _COPIES, _CALLS = "kernel_trace", "memory_copy_trace", "api_trace"
+_KEYS = {
+    _KERNELS: ({"kernel_name", "correlation_id", *_TIMES}, {"counter_name", "gpu_id", "kind_id"}),
+    _COPIES: ({"direction", "correlation_id", *_TIMES}, set[str]()),
+    _CALLS: ({"domain", "function", "thread_id", "correlation_id", *_TIMES}, set[str]()),
+}
+"""Of each kind of table the columns that it has, and those that make it another one."""
+_TEXT = {_KERNELS: "kernel_name", _COPIES: "", _CALLS: "function"}
+_SET = ("kernel_trace", "hip_api_trace", "hsa_api_trace", "marker_api_trace", "memory_copy_trace", "rccl_api_trace")
+_FILE = re.compile(rf"(.*?)({'|'.join(_SET)})\.csv(?:\.gz)?", re.DOTALL)
+_Process = tuple[str, int | None]
+"""(guid, pid)."""
+
+
+def sniff(head: bytes) -> bool:
+    return _kind(tables.header(head)) is not None
+
+
+def _kind(columns: tuple[str, ...]) -> str | None:
+    there = set(columns)
+    return next((kind for kind, (needed, other) in _KEYS.items() if needed <= there and not other & there), None)
+
+
+def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
+    """A profile for each process of the set that ``source`` is of."""
+    parts: dict[str, list[Source]] = {kind: [] for kind in _KEYS}
+    for part in [source, *_siblings(source)]:
+        kind = _kind(tables.header(part.head))
+        if kind is not None:
+            parts[kind].append(part)
+    if parts[_KERNELS]:
+        source.lead = parts[_KERNELS][0]
+    reading = _Reading(source, notes)
+    for part in parts[_CALLS]:
+        reading.calls(part)
+    for part in parts[_KERNELS]:
+        reading.kernels(part)
+    for part in parts[_COPIES]:
+        reading.copies(part)
+    return list(reading.profiles(options.host_calls))
+
+
+def _siblings(source: Source) -> Iterator[Source]:
+    """The other files of the set, in the order of their kinds."""
+    folder, name = os.path.split(source.path)
+    match = _FILE.fullmatch(name)
+    if match is None:
+        return
+    for kind in _SET:
+        for ending in (".csv", ".csv.gz"):
+            other = f"{match[1]}{kind}{ending}"
+            part = None if kind == match[2] else source.companion(os.path.join(folder, other))
+            if part is not None:
+                yield part
+                break
+
+
+class _Reading:
+    def __init__(self, source: Source, notes: Notes) -> None:
+        self._source = source
+        self._notes = notes
+        self._of: dict[_Process, Assembly] = {}
+        self._process_of: dict[tuple[str, int | None], _Process] = {}
+        """Of each thread that made calls."""
+        self._guids: dict[str, _Process] = {}
+        """The process of each guid, as long as it has one."""
+        self._agents: dict[str, str] = {}
+
+    def profiles(self, every_call: bool) -> Iterator[Profile]:
+        for process in sorted(self._of, key=lambda process: (process[0], process[1] or 0)):
+            assembly = self._of[process]
+            if not assembly.empty:
+                yield assembly.finish(every_call)
+
+    def _table(self, part: Source, kind: str) -> Table:
+        return Table(part.lines(), _TEXT[kind], _TIMES, self._notes, part.name)
+
+    def _assembly(self, process: _Process) -> Assembly:
+        assembly = self._of.get(process)
+        if assembly is None:
+            assembly = self._of[process] = Assembly(
+                self._source.index, Clock("boottime"), self._notes, self._source.lead.name, process[1]
+            )
+        return assembly
+
+    def _owner(self, guid: str, tid: int | None, correlation: int | None) -> _Process:
+        """Kernels and copies do not say whose they are: the process of their call, their thread, their guid."""
+        if len(self._of) > 1:
+            process = self._process_of.get((guid, tid))
+            made = (one for one, assembly in self._of.items() if one[0] == guid and assembly.has_call(correlation))
+            process = process or next(made, None)
+            if process is not None:
+                return process
+        return self._guids.setdefault(guid, (guid, None))
+
+    def calls(self, part: Source) -> None:
+        """API calls and ranges."""
+        table = self._table(part, _CALLS)
+        guid_at, domain_at, name_at, pid_at, tid_at, key_at, start_at, end_at = table.places(
+            "guid", "domain", "function", "process_id", "thread_id", "correlation_id", *_TIMES
+        )
+        threads: dict[tuple[str, str, str], tuple[Assembly, int]] = {}
+        for line, row in table.rows():
+            owner = row[guid_at], row[pid_at], row[tid_at]
+            known = threads.get(owner)
+            if known is None:
+                known = threads[owner] = self._thread(*owner)
+            assembly, thread = known
+            times = assembly.times(integer(row[start_at]), integer(row[end_at]), "API call or range")
+            if times is None:
+                continue
+            domain, key = row[domain_at], integer(row[key_at])
+            if domain.startswith("MARKER_CORE"):
+                # Only newer ones are on the stack of calls, so that their ids are those of kernels (11.2).
+                number = key if domain.startswith("MARKER_CORE_RANGE") and times[0] < times[1] else None
+                kind = "mark" if times[0] == times[1] else "range"
+                assembly.range(Range(kind, row[name_at], thread, *times, number))  # type: ignore[arg-type]
+            else:
+                assembly.call(row[name_at], thread, times, key, line=line)
+
+    def _thread(self, guid: str, pid: str, tid: str) -> tuple[Assembly, int]:
+        process = guid, integer(pid)
+        number = integer(tid)
+        self._process_of.setdefault((guid, number), process)
+        self._guids.setdefault(guid, process)
+        assembly = self._assembly(process)
+        return assembly, assembly.thread(number)
+
+    def kernels(self, part: Source) -> None:
+        table = self._table(part, _KERNELS)
+        guid_at, agent_at, queue_at, stream_at, tid_at, number_at, name_at, key_at, start_at, end_at = table.places(
+            *("guid", "agent_id", "queue_id", "stream_id", "thread_id", "dispatch_id", "kernel_name"),
+            *("correlation_id", *_TIMES),
+        )
+        groups = table.places("workgroup_size_x", "workgroup_size_y", "workgroup_size_z")
+        grids = table.places("grid_size_x", "grid_size_y", "grid_size_z")
+        taken = table.places(
+            "vgpr_count", "accum_vgpr_count", "sgpr_count",
+            "lds_block_size" if "lds_block_size" in table else "group_segment_size",
+            "scratch_size" if "scratch_size" in table else "private_segment_size",
+        )  # fmt: skip
+        lane_kind: Literal["queue", "stream"] = "stream" if "stream_id" in table else "queue"
+        lane_at = stream_at if "stream_id" in table else queue_at
+        sizes_of: dict[tuple[str, ...], Size3 | None] = {}
+        resources_of: dict[tuple[str, ...], Resources] = {}
+        for line, row in table.rows():
+            tid, key = integer(row[tid_at]), integer(row[key_at])
+            assembly = self._assembly(self._owner(row[guid_at], tid, key))
+            times = assembly.times(integer(row[start_at]), integer(row[end_at]), "kernel")
+            if times is None:
+                continue
+            shape = [tuple(row[at] for at in places) for places in (grids, groups)]
+            for texts in shape:
+                if texts not in sizes_of:
+                    sizes_of[texts] = sizes(*map(integer, texts))
+            texts = tuple(row[at] for at in taken)
+            resources = resources_of.get(texts)
+            if resources is None:
+                resources = resources_of[texts] = Resources(*map(integer, texts))
+            device = self._device(assembly, row[agent_at])
+            assembly.activity(
+                "kernel", kernel_name(row[name_at]), assembly.queue(device, integer(row[lane_at]), lane_kind), times,
+                number=integer(row[number_at]), correlation=key, grid=sizes_of[shape[0]],
+                workgroup=sizes_of[shape[1]], resources=resources, line=line,
+                thread=None if tid is None else assembly.thread(tid),
+            )  # fmt: skip
+
+    def _device(self, assembly: Assembly, agent: str) -> int:
+        """An agent is ``4`` or ``Agent 4``; what the number counts depends on an option of the profiler."""
+        name = self._agents.get(agent)
+        if name is None:
+            number = integer(agent.rpartition(" ")[2])
+            name = self._agents[agent] = agent if number is None else f"Agent {number}"
+        return assembly.device(name, name)
+
+    def copies(self, part: Source) -> None:
+        table = self._table(part, _COPIES)
+        guid_at, way_at, stream_at, origin_at, target_at, tid_at, key_at, start_at, end_at = table.places(
+            *("guid", "direction", "stream_id", "source_agent_id", "destination_agent_id", "thread_id"),
+            *("correlation_id", *_TIMES),
+        )
+        for line, row in table.rows():
+            tid, key = integer(row[tid_at]), integer(row[key_at])
+            assembly = self._assembly(self._owner(row[guid_at], tid, key))
+            times = assembly.times(integer(row[start_at]), integer(row[end_at]), "copy")
+            if times is None:
+                continue
+            route = route_of(row[way_at])
+            device = self._device(assembly, row[origin_at if route == "device to host" else target_at])
+            assembly.activity(
+                "copy", f"copy {route}".strip(), assembly.queue(device, integer(row[stream_at])), times,
+                correlation=key, route=route, line=line, thread=None if tid is None else assembly.thread(tid),
+            )  # fmt: skip
