@@ -68,12 +68,12 @@ def doubt_other_queues(attribution: Attribution) -> None:
     for activity in activities:
         if activity.host_end_ns is not None:
             done_of.setdefault(activity.queue, []).append(activity.host_end_ns)
-    for queue, found in lags.items():
+    for queue, of_queue in lags.items():
         done = sorted(done_of.get(queue, ()))
         for end in ends:
             before = bisect_right(done, end + STAMP_NS) - 1
             if before >= 0:
-                found.append(end - done[before])
+                of_queue.append(end - done[before])
     main = min(queues, key=lambda queue: (median(lags[queue] or [1 << 62]), -queues[queue], queue))
     for position, activity in enumerate(activities):
         if activity.queue != main and links.layer_by[position] in _BY_TIME:

@@ -49,10 +49,10 @@ class Device(NamedTuple):
     @classmethod
     def of(cls, name: str) -> Device:
         """A name that is built in no known way is a device of its own kind."""
-        found = _DEVICE.fullmatch(name)
-        if found is None:
+        match = _DEVICE.fullmatch(name)
+        if match is None:
             return cls(name, "device", 0, "")
-        return cls(found["host"], found["kind"], int(found["number"]), found["stream"] or "")
+        return cls(match["host"], match["kind"], int(match["number"]), match["stream"] or "")
 
 
 def layer_of(name: str) -> tuple[str, Direction] | None:
@@ -60,25 +60,30 @@ def layer_of(name: str) -> tuple[str, Direction] | None:
 
     ``v/tower_0/gradients/v/tower_0/cg/conv0/conv2d/Conv2D_grad/Conv2DBackpropInput`` -> ``conv0``, backward.
     """
-    found = _TOWER.fullmatch(name)
-    if found is None:
+    match = _TOWER.fullmatch(name)
+    if match is None:
         return None
-    *scopes, op = found["path"].split("/")
-    if found["backward"]:
-        scopes = [one.removesuffix("_grad") for one in scopes]
+    *scopes, op = match["path"].split("/")
+    if match["backward"]:
+        scopes = [scope.removesuffix("_grad") for scope in scopes]
     else:
         scopes.append(op)
-    known = [at for at, one in enumerate(scopes) if _LAYER.fullmatch(one) and not (at and _BATCH_NORM.fullmatch(one))]
-    if known:
-        scopes = scopes[: known[-1] + 1]
+    layers = [at for at, scope in enumerate(scopes) if _is_layer(scope, first=not at)]
+    if layers:
+        scopes = scopes[: layers[-1] + 1]
     elif not scopes:
         return None
-    elif len(scopes) > 1 and not found["backward"]:
+    elif len(scopes) > 1 and not match["backward"]:
         scopes.pop()
-    tower = (found["a"] or found["b"] or "").lstrip("0")
-    if found["c"] or tower:
-        scopes.insert(0, found["c"] or f"tower_{tower}")
-    return "/".join(scopes), "backward" if found["backward"] else "forward"
+    tower = (match["a"] or match["b"] or "").lstrip("0")
+    if match["c"] or tower:
+        scopes.insert(0, match["c"] or f"tower_{tower}")
+    return "/".join(scopes), "backward" if match["backward"] else "forward"
+
+
+def _is_layer(scope: str, *, first: bool) -> bool:
+    """Whether a scope is named as a layer is; a batch norm within another scope is that one's."""
+    return _LAYER.fullmatch(scope) is not None and (first or _BATCH_NORM.fullmatch(scope) is None)
 
 
 class _Op(NamedTuple):
@@ -137,23 +142,23 @@ def place_by_scopes(attribution: Attribution) -> None:
 
 def _layers(links: Links, tf_profiles: Sequence[TfProfile], notes: Notes) -> tuple[Net, list[_Op]]:
     """The net, and every op on a GPU in order of start. No layer is known of profiles that do not number their step."""
-    found: list[tuple[int, int, tuple[str, Direction] | None, int]] = []
+    ops_on_gpus: list[tuple[int, int, tuple[str, Direction] | None, int]] = []
     for profile in tf_profiles:
         if not profile.numbered:
             notes.add("TensorFlow's profile of one step does not tell which: its scopes are no layers of the kernels")
             continue
-        found += _on_gpus(profile)
-    found.sort(key=lambda one: one[:2])
+        ops_on_gpus += _on_gpus(profile)
+    ops_on_gpus.sort(key=lambda op: op[:2])
     indexes: dict[str, int] = {}
     for wanted in ("forward", "backward"):
-        for _, _, layer, _ in found:
+        for _, _, layer, _ in ops_on_gpus:
             if layer is not None and layer[1] == wanted:
                 indexes.setdefault(layer[0], len(indexes))
     if not indexes:
         return Net(), []
     runs: dict[tuple[str, Direction, int], int] = {}
     ops = []
-    for start, end, layer, step in found:
+    for start, end, layer, step in ops_on_gpus:
         run = NONE
         if layer is not None and step >= 0:
             key = (*layer, step)
@@ -170,7 +175,7 @@ def _layers(links: Links, tf_profiles: Sequence[TfProfile], notes: Notes) -> tup
             run = runs[key]
         ops.append(_Op(start, end + STAMP_NS, run))
     layers = tuple(NetLayerSpec(index=index, layer=name) for name, index in indexes.items())
-    backward = any(layer is not None and layer[1] == "backward" for _, _, layer, _ in found)
+    backward = any(layer is not None and layer[1] == "backward" for _, _, layer, _ in ops_on_gpus)
     return Net(layers=layers, backward=backward), ops
 
 
@@ -179,6 +184,6 @@ def _on_gpus(profile: TfProfile) -> Iterator[tuple[int, int, tuple[str, Directio
     for node in profile.nodes:
         layer = layer_of(node.name)
         for step in node.steps:
-            for one in step.executions:
-                if one.kind == "cpu" and Device.of(one.device).kind != "cpu":
-                    yield one.start_ns, one.start_ns + one.dur_ns, layer, step.step
+            for execution in step.executions:
+                if execution.kind == "cpu" and Device.of(execution.device).kind != "cpu":
+                    yield execution.start_ns, execution.start_ns + execution.dur_ns, layer, step.step

@@ -79,7 +79,7 @@ FIRST_ADDRESS = 1 << 16
 """8 byte arguments below are sizes."""
 
 
-class Known(msgspec.Struct, frozen=True, gc=False):
+class KernelKind(msgspec.Struct, frozen=True, gc=False):
     """What all activities of one name, size, program and GEMM have in common."""
 
     name: KernelName | None
@@ -117,8 +117,8 @@ class Likeness:
         self._names = NAME_AND_SIZES not in without
         self._programs = profile.opencl.programs
         self._numbers: dict[object, tuple[frozenset[int], bool | None, bool]] = {}
-        self._known: dict[object, int] = {}
-        self.known: list[Known] = []
+        self._number_of_kind: dict[object, int] = {}
+        self.kinds: list[KernelKind] = []
         made = Counter(address for buffer in profile.opencl.buffers if (address := pointer(buffer.handle)))
         self._recycled = {handle for handle, count in made.items() if count > 1}
         self._foreign = FOREIGN_BUFFER if made else FOREIGN_IN_DOUBT
@@ -150,7 +150,7 @@ class Likeness:
         self._kind: list[int] = []
         self._handles: list[frozenset[int]] = []
         self.together: list[float] = []
-        held: dict[int, tuple[frozenset[int], tuple[int, ...]]] = {}
+        buffers_of: dict[int, tuple[frozenset[int], tuple[int, ...]]] = {}
         before: tuple[int, ...] = ()
         role_before = ""
         convolved = False
@@ -158,33 +158,34 @@ class Likeness:
             activity = profile.activities[position]
             self._kind.append(self._kind_of(activity, facts.get(position)))
             arguments = activity.opencl.arguments
-            known = held.get(id(arguments))
-            if known is None:
+            both = buffers_of.get(id(arguments))
+            if both is None:
                 own = buffers_among(arguments)
-                known = held[id(arguments)] = self._every.intersection(own), own
-            role = self.known[self._kind[-1]].role
-            self._handles.append(known[0])
-            self._written.append(known[1][-1] if known[1] and _WRITES_LAST.match(activity.name) else 0)
-            name = self.known[self._kind[-1]].name
+                both = buffers_of[id(arguments)] = self._every.intersection(own), own
+            named, buffers = both
+            role = self.kinds[self._kind[-1]].role
+            self._handles.append(named)
+            self._written.append(buffers[-1] if buffers and _WRITES_LAST.match(activity.name) else 0)
+            name = self.kinds[self._kind[-1]].name
             convolves = name is not None and (not name.primitives or "conv" in name.primitives)
-            self._read.append(known[1][0] if known[1] and role in ("im2col", "subsample", "transpose") else 0)
+            self._read.append(buffers[0] if buffers and role in ("im2col", "subsample", "transpose") else 0)
             self.together.append(
-                _together(before, role_before, known[1], role, workspaces, convolution=convolves and convolved)
+                _together(before, role_before, buffers, role, workspaces, convolution=convolves and convolved)
             )
-            before, role_before, convolved = known[1], role, convolves
+            before, role_before, convolved = buffers, role, convolves
         # A log of commands alone has none of the calls that print no command (miopen-log.md 7).
         self.entered = any(operation.line != operation.command_line for operation in operations)
         self._static: dict[tuple[int, int], tuple[float, bool, bool]] = {}
 
     # What is known of one kernel
 
-    def kind(self, at: int) -> Known:
+    def kind(self, at: int) -> KernelKind:
         """Of the ``number``-th kernel of the stream."""
-        return self.known[self._kind[at]]
+        return self.kinds[self._kind[at]]
 
-    def alike(self, one: int, other: int) -> bool:
+    def alike(self, at: int, other: int) -> bool:
         """Whether two kernels of the stream differ in nothing but their time."""
-        return self._kind[one] == self._kind[other] and self._handles[one] == self._handles[other]
+        return self._kind[at] == self._kind[other] and self._handles[at] == self._handles[other]
 
     def kind_number(self, at: int) -> int:
         """Equal for kernels that are alike but for their buffers."""
@@ -218,12 +219,12 @@ class Likeness:
             id(fact) if fact is not None else 0,
             _integers(activity.opencl.arguments) if sized else (),
         )  # fmt: skip
-        number = self._known.get(key)
+        number = self._number_of_kind.get(key)
         if number is None:
             numbers, forward, library = self._stated(activity, sized)
-            number = self._known[key] = len(self.known)
-            self.known.append(
-                Known(
+            number = self._number_of_kind[key] = len(self.kinds)
+            self.kinds.append(
+                KernelKind(
                     name=name,
                     library=library or name is not None,
                     gemm=fact.gemm if fact is not None else None,
@@ -238,15 +239,15 @@ class Likeness:
     def _stated(self, activity: Activity, sized: bool) -> tuple[frozenset[int], bool | None, bool]:
         """Numbers among build options and arguments, the direction that an option states, whether it is MIOpen's."""
         options = self._programs[activity.opencl.program].options if activity.opencl.program is not None else ""
-        found = self._numbers.get(options)
-        if found is None:
+        stated = self._numbers.get(options)
+        if stated is None:
             macros = _MACRO.findall(options)
             forward = next((value != "0" for name, value in macros if name == "MLO_DIR_FORWARD"), None)
             numbers = frozenset(int(value) for _, value in macros)
-            found = self._numbers[options] = numbers, forward, _LIBRARY.search(options) is not None
+            stated = self._numbers[options] = numbers, forward, _LIBRARY.search(options) is not None
         if not sized:
-            return frozenset(), found[1], found[2]
-        return found[0] | set(_integers(activity.opencl.arguments)), found[1], found[2]
+            return frozenset(), stated[1], stated[2]
+        return stated[0] | set(_integers(activity.opencl.arguments)), stated[1], stated[2]
 
     # Pairs
 
@@ -274,12 +275,12 @@ class Likeness:
 
     def _pair(self, kind: int, index: int) -> tuple[float, bool, bool]:
         key = (kind, self._class_of_operation[index])
-        found = self._static.get(key)
-        if found is None:
-            found = self._static[key] = self._alike(self.known[kind], self.operations[index])
-        return found
+        points = self._static.get(key)
+        if points is None:
+            points = self._static[key] = self._alike(self.kinds[kind], self.operations[index])
+        return points
 
-    def _alike(self, kind: Known, operation: Operation) -> tuple[float, bool, bool]:
+    def _alike(self, kind: KernelKind, operation: Operation) -> tuple[float, bool, bool]:
         """Points for what name, sizes and launch lines say, whether a launch line says it, whether the name does."""
         points = 0.0
         launched = False
@@ -354,10 +355,10 @@ def buffers_among(arguments: Sequence[str]) -> tuple[int, ...]:
 
 
 def _together(
-    one: tuple[int, ...],
+    first: tuple[int, ...],
     role: str,
-    other: tuple[int, ...],
-    other_role: str,
+    second: tuple[int, ...],
+    second_role: str,
     workspaces: set[int],
     *,
     convolution: bool,
@@ -366,18 +367,18 @@ def _together(
 
     ``convolution``: both may be of a convolution, as far as their names tell.
     """
-    if not one or not other:
+    if not first or not second:
         return 0.0
-    if one[-1] in other and not (role in _NO_HELP and other_role in _NO_HELP):
+    if first[-1] in second and not (role in _NO_HELP and second_role in _NO_HELP):
         # A workspace is nobody's tensor: who reads it goes on with the same convolution.
-        if role in _HELPS_NEXT or (role in _NO_HELP and other_role in POST) or one[-1] in workspaces:
+        if role in _HELPS_NEXT or (role in _NO_HELP and second_role in POST) or first[-1] in workspaces:
             return HELPED
-        if convolution and (role not in _NO_HELP or other_role not in PRE):
+        if convolution and (role not in _NO_HELP or second_role not in PRE):
             return LIKELY_HELPED
-    if len(one) < 2 or len(other) < 2:
+    if len(first) < 2 or len(second) < 2:
         return 0.0
-    shared = len(set(one) & set(other))
-    if shared >= 2 and one[-1] == other[-1] and shared == len(set(one)) == len(set(other)):
+    shared = len(set(first) & set(second))
+    if shared >= 2 and first[-1] == second[-1] and shared == len(set(first)) == len(set(second)):
         return SAME_BUFFERS
     return SHARED_BUFFERS if shared >= 2 else 0.0 if shared else APART
 

@@ -117,13 +117,13 @@ class PathFinder:
 
         def reach(state: int, before: int, score: float, gained: float) -> None:
             total = score + gained
-            held = new.get(state)
-            if held is None:
+            reached = new.get(state)
+            if reached is None:
                 new[state] = (total, [(before, gained)])
             else:
-                held[1].append((before, gained))
-                if total > held[0]:
-                    new[state] = (total, held[1])
+                reached[1].append((before, gained))
+                if total > reached[0]:
+                    new[state] = (total, reached[1])
 
         ready: list[_Ready] = []
         for state, (score, _) in states.items():
@@ -183,7 +183,7 @@ class PathFinder:
         if -4 in states:
             # The log may begin much later: what it then holds must not be given away to what looks alike before.
             behind, count = self._not_begun, WAITING_KEPT
-        kept = {state: held for state, held in states.items() if held[0] >= best - behind}
+        kept = {state: reached for state, reached in states.items() if reached[0] >= best - behind}
         if len(kept) > count:
             ranked = sorted(kept, key=lambda state: (-kept[state][0], state))[:count]
             kept = {state: kept[state] for state in ranked}
@@ -230,18 +230,18 @@ class PathFinder:
         if last - first < FEW:
             return list(range(max(0, first), last + 1))
         likeness = self._likeness
-        found: set[int] = set()
+        targets: set[int] = set()
         handles = likeness.handles(at)
         rows = self._rows_of(at)
         for start in {max(entry[0], first - 1) for entry in ready}:
             for row in rows:
                 begin = bisect_right(row, start)
-                found.update(row[begin : begin + NEXT])
+                targets.update(row[begin : begin + NEXT])
             for handle in handles:
                 row = self._by_pointer[handle]
                 begin = bisect_right(row, start)
-                found.update(row[begin : begin + 2])
-        return sorted(index for index in found if first <= index <= last)
+                targets.update(row[begin : begin + 2])
+        return sorted(index for index in targets if first <= index <= last)
 
     def _rows_of(self, at: int) -> list[list[int]]:
         """The operations of each primitive and direction that the kernel's name fits."""

@@ -18,22 +18,22 @@ ENOUGH_BUFFERS, MOST_BUFFERS = 6, 10_000
 
 def same_process(profile: Profile, operations: Sequence[Operation]) -> bool | None:
     """Whether the log's buffers are the profile's; None where too few are named to tell."""
-    held: set[int] = set()
+    in_profile: set[int] = set()
     for activity in profile.activities:
         name = kernel_name(activity.name) if activity.kind == "kernel" else None
         if name is not None and name.miopen:
-            held.update(buffers_among(activity.opencl.arguments))
-            if len(held) >= MOST_BUFFERS:
+            in_profile.update(buffers_among(activity.opencl.arguments))
+            if len(in_profile) >= MOST_BUFFERS:
                 break
     named: set[int] = set()
     common = 0
     for operation in operations:
         addresses = {address for _, address in operation.tensors if address >= FIRST_ADDRESS} - named
         named |= addresses
-        common += len(addresses & held)
+        common += len(addresses & in_profile)
         if common >= ENOUGH_BUFFERS:
             return True
-    return False if min(len(named), len(held)) >= ENOUGH_BUFFERS and not common else None
+    return False if min(len(named), len(in_profile)) >= ENOUGH_BUFFERS and not common else None
 
 
 def of_streams(
@@ -49,17 +49,17 @@ def of_streams(
     by_tid: dict[int | None, list[tuple[int, int]]] = {}
     for key in streams:
         by_tid.setdefault(tid_of.get(key[0]), []).append(key)
-    held: dict[tuple[int, int], set[int]] = {}
+    buffers_in: dict[tuple[int, int], set[int]] = {}
     for key, positions in streams.items():
-        held[key] = set()
+        buffers_in[key] = set()
         if BUFFERS not in without:
             for position in positions:
-                held[key].update(buffers_among(profile.activities[position].opencl.arguments))
+                buffers_in[key].update(buffers_among(profile.activities[position].opencl.arguments))
     owner: list[tuple[int, int] | None] = []
     votes: dict[int | None, Counter[tuple[int, int]]] = {}
     for operation in operations:
         addresses = {address for _, address in operation.tensors}
-        claims = [key for key in streams if not addresses.isdisjoint(held[key])]
+        claims = [key for key in streams if not addresses.isdisjoint(buffers_in[key])]
         owner.append(claims[0] if len(claims) == 1 else None)
         if len(claims) == 1:
             votes.setdefault(operation.thread, Counter())[claims[0]] += 1
@@ -68,16 +68,16 @@ def of_streams(
         for thread, counter in votes.items()
         if thread is not None and len(counter) == 1
     }
-    found: dict[tuple[int, int], list[Operation]] = {key: [] for key in streams}
+    of_each: dict[tuple[int, int], list[Operation]] = {key: [] for key in streams}
     for operation, own in zip(operations, owner, strict=True):
         if operation.thread is not None and operation.thread in by_tid:
             for key in by_tid[operation.thread]:
-                found[key].append(operation)
+                of_each[key].append(operation)
             continue
         chosen = own if own is not None or operation.thread is None else of_thread.get(operation.thread)
         for each in streams if chosen is None else [chosen]:
-            found[each].append(operation)
-    return found
+            of_each[each].append(operation)
+    return of_each
 
 
 def of_its_threads(profile: Profile, operations: Sequence[Operation]) -> Sequence[Operation]:

@@ -78,12 +78,12 @@ def _are_all_iterations(attribution: Attribution, windows: Sequence[durations.Wi
         return False
     if length - printed > durations.TOLERANCE_NS * (1 + len(order)) + length // 20:
         return False  # layers are missing: CK's digest leaves out those with unusual names
-    known = {window.iteration for window in windows if window.positions}
+    fitted = {window.iteration for window in windows if window.positions}
     iterations = attribution.iterations()
     if iterations is None:
         # The lines' own numbers; where there is none either, one iteration is a guess.
         iterations = max((e.number or 0 for e in attribution.events if e.kind == "iteration"), default=0)
-    return known == set(range(1, iterations + 1))
+    return fitted == set(range(1, iterations + 1))
 
 
 def _windows(attribution: Attribution) -> list[durations.Window]:

@@ -116,15 +116,15 @@ def read_marks(cuts: Cuts, net: Net, iterations: int | None, printed: int, notes
             begun = (len(marks) - 1) // grammar.per_iteration
             if layers and iterations is not None and begun in (printed, printed + 1) and begun < iterations:
                 killed.append((grammar, begun))
-    exact = [found for found in whole if found[1] == iterations]
-    for found in (exact, whole, killed):
-        sound = [one for one in found if _is_sound(cuts, net, *one)]
-        if found is exact and not sound:
+    exact = [reading for reading in whole if reading[1] == iterations]
+    for readings in (exact, whole, killed):
+        sound = [reading for reading in readings if _is_sound(cuts, net, *reading)]
+        if readings is exact and not sound:
             # As many marks as the log's own layers and iterations leave are theirs; `check` says what is odd.
-            sound = [one for one in exact if one[0].layers]
+            sound = [reading for reading in exact if reading[0].layers]
         if len(sound) == 1:
             grammar, count = sound[0]
-            if found is killed:
+            if readings is killed:
                 notes.add(f"timer marks stop after {count} whole iterations of {iterations}")
             elif iterations not in (None, count):
                 notes.add(f"timer marks show {count} iterations, the log says {iterations}")
