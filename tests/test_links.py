@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import mio2trace
@@ -16,9 +17,11 @@ from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 
+from benchmarks.weights import WAYS, weights
 from tests.records import enqueued, opencl_profile
 
 PACKAGE = Path(mio2trace.__file__).parent
+WAY_NAMES = {way.name for way in WAYS}
 
 
 def of_four() -> Links:
@@ -94,6 +97,17 @@ def test_what_is_said_of_an_operation_steers_no_link() -> None:
     for path in sorted((PACKAGE / "align").rglob("*.py")):
         read = {node.attr for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Attribute)}
         assert "doubts" not in read, path
+
+
+def test_every_point_of_the_score_names_what_decides_it() -> None:
+    """The table of the manual has each with its value; a test that it names is there."""
+    text = (PACKAGE.parent.parent / "docs" / "alignment.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([A-Z_]+)` \| (\S+) \| (.+) \|$", text, re.MULTILINE)
+    assert {name: float(value) for name, value, _ in rows} == weights()
+    tests = (Path(__file__).parent / "test_operation_links.py").read_text("utf-8")
+    for _, _, decides in rows:
+        assert decides.startswith(("none", "`test_")) or re.split(r" \(\d\)|: ", decides)[0] in WAY_NAMES, decides
+        assert not decides.startswith("`test_") or f"def {decides.strip('`')}(" in tests, decides
 
 
 def test_every_evidence_of_the_ladder_is_a_known_word() -> None:

@@ -23,6 +23,7 @@ from mio2trace.ops.operation import Operation
 from mio2trace.ops.values import pointer
 
 # Points. A path gains them for each kernel that it puts into an operation, or outside of any (`gap`).
+# What each decides: docs/alignment.md, printed by benchmarks/weights.py.
 ALL_BUFFERS, SOME_BUFFERS, EACH_BUFFER, OTHER_BUFFERS = 6.0, 4.0, 1.0, -6.0
 FOREIGN_BUFFER, FOREIGN_IN_DOUBT = -30.0, -2.5
 """A buffer that the log names elsewhere but not here; the same where the profile tells no creation of buffers, so that

@@ -18,6 +18,7 @@ from mio2trace.align.operations.likeness import POST, PRE, SAME_BUFFERS, SHARED_
 from mio2trace.align.operations.windows import Windows
 from mio2trace.evidence import BOUNDARY_STAMPS
 
+# What each point decides: docs/alignment.md.
 HELPERS_ONLY, HELPER_WAITS = -4.0, -3.0
 """Leaving an operation whose helpers ran but not what they help."""
 HELPER_TOO_EARLY = -4.0

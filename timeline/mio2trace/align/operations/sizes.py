@@ -8,6 +8,7 @@ from math import prod
 from mio2trace.model.gemm import Gemm
 from mio2trace.ops.operation import Operation
 
+# What each point decides: docs/alignment.md.
 RIGHT_SIZES, WRONG_SIZES = 1.5, -1.5
 _LARGEST_TILE = 256
 """Elements of the result that one work item of MIOpenGEMM computes at most, padding included."""
