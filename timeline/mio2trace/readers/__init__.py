@@ -15,6 +15,7 @@ from mio2trace.readers.ck import record as ck
 from mio2trace.readers.opencl import dvdt_json
 from mio2trace.readers.rocm import rocpd, rpd, v3_csv
 from mio2trace.readers.tf import forms, profile_proto, run_metadata, step_stats_text, timeline_json, views
+from mio2trace.readers.torch import kineto
 from mio2trace.source import Source
 
 READERS: tuple[Reader, ...] = (
@@ -28,6 +29,7 @@ READERS: tuple[Reader, ...] = (
     rocpd,
     rpd,
     v3_csv,
+    kineto,
     run_log,
 )
 """At most one of them recognises a file, but for `run_log`, the last: it takes any text that is no other's."""

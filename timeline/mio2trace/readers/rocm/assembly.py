@@ -62,9 +62,20 @@ class _Row(msgspec.Struct, gc=False):
 class Assembly:
     """One process's profile while its rows are read."""
 
-    def __init__(self, source: int, clock: Clock, notes: Notes, place: str, pid: int | None = None) -> None:
+    def __init__(
+        self,
+        source: int,
+        clock: Clock,
+        notes: Notes,
+        place: str,
+        pid: int | None = None,
+        *,
+        ids_apart: bool = False,
+    ) -> None:
+        """``ids_apart``: ids of ranges and correlation ids are counted apart, so that equal ones mean nothing."""
         self._source = source
-        self._clock = clock
+        self._ids_apart = ids_apart
+        self.clock = clock
         self._notes = notes
         self._place = place
         self.process = Process(index=0, pid=pid)
@@ -82,6 +93,31 @@ class Assembly:
     @property
     def empty(self) -> bool:
         return not self._rows and not self._calls and not self._ranges and not self._others
+
+    @property
+    def latest_ns(self) -> int:
+        """The greatest time of all, 0 where there is none."""
+        ends = [row.end_ns for row in self._rows]
+        ends += [call.end_ns or 0 for call in (*self._calls.values(), *self._others)]
+        return max(max(ends, default=0), max((made.end_ns for made in self._ranges), default=0))
+
+    def later(self, by_ns: int) -> None:
+        """Move all times: some sources tell their zero at the end. What would leave 64 bits stays where it is."""
+        if self.latest_ns + by_ns > MOST_NS:
+            self._notes.add("base time that does not fit the times: not added", self._place)
+            return
+        for row in self._rows:
+            row.start_ns += by_ns
+            row.end_ns += by_ns
+        for key, call in self._calls.items():
+            self._calls[key] = _moved(call, by_ns)
+        for place, call in enumerate(self._others):
+            self._others[place] = _moved(call, by_ns)
+        for place, one in enumerate(self._ranges):
+            self._ranges[place] = Range(
+                one.kind, one.text, one.thread, one.start_ns + by_ns, one.end_ns + by_ns, one.id, one.inputs,
+                one.sequence,
+            )  # fmt: skip
 
     def thread(self, tid: object, name: str = "") -> int:
         """The index of a thread; None is one that is not told."""
@@ -193,7 +229,7 @@ class Assembly:
                 parent = self._parent_of_call.get(row.correlation, parent)
             elif row.kind == "kernel":
                 without += 1
-                if parent is None and row.correlation in place_of:
+                if parent is None and not self._ids_apart and row.correlation in place_of:
                     parent = row.correlation  # without API calls the id is that of the innermost range (11.2)
                 if row.thread is not None:
                     call = threads_alone.setdefault(row.thread, Call("", row.thread))
@@ -221,9 +257,14 @@ class Assembly:
             devices=tuple(self._devices.values()),
             threads=tuple(self._threads.values()),
             processes=(self.process,),
-            clocks=(self._clock,),
+            clocks=(self.clock,),
             numbers="dispatch_id",
         )
+
+
+def _moved(call: Call, by_ns: int) -> Call:
+    start, end = call.start_ns or 0, call.end_ns or 0
+    return Call(call.name, call.thread, start + by_ns, end + by_ns, call.line, call.number, call.correlation)
 
 
 def kernel_name(name: object) -> str:

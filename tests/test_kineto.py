@@ -1,0 +1,381 @@
+"""PyTorch profiler traces: every row with its exact times, each launch found, whatever is damaged counted."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import mio2trace
+import pytest
+from mio2trace.model.profile import Activity, Profile, Range
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers import detect, run_log
+from mio2trace.readers.base import ReadOptions
+from mio2trace.readers.torch import event_array, kineto
+from mio2trace.source import Source
+from mio2trace.trace import Slice
+
+from tests.conftest import shared_folder
+from tests.kineto_files import BASE_NS, FIRST_US, Row, row, rows, trace
+
+SAMPLES = (
+    "rocm/kineto_mi210_gpu_only.json.gz",
+    "rocm/kineto_mi250_minitoy_train.json",
+    "rocm/kineto_mi300_resnet50_ddp4_rank0.json.gz",
+    "rocm/kineto_mi300_resnet50_ddp4_rank1.json.gz",
+    "rocm/kineto_mi300x_flux_graph_capture.json.gz",
+    "rocm/kineto_mi300x_resnet_train_ddp.json.gz",
+    "rocm/kineto_mi300x_vit_infer.json.gz",
+)
+TWINS = (
+    ("lenet-train-own-layers", 0),
+    ("resnet-train-miopen-2threads", 0),
+    ("alexnet-10it-graph", 0),
+    ("alexnet-level6-none", 0),
+    ("resnet-immediate-2ranks", 0),
+    ("resnet-immediate-2ranks", 1),
+)
+WITHOUT_LAUNCH = "kernel whose launch was not recorded: no arrow leads to it"
+FIRST_NS = BASE_NS + 3_743_411_230_047_485
+
+
+def read(path: Path, notes: Notes | None = None, *, everything: bool = False) -> list[Profile]:
+    notes = Notes() if notes is None else notes
+    source = Source(str(path), 0, notes)
+    try:
+        assert detect(source) is kineto
+        records = kineto.read(source, ReadOptions(host_calls=everything), notes)
+    finally:
+        source.close()
+    profiles = [record for record in records if isinstance(record, Profile)]
+    assert len(profiles) == len(records)
+    return profiles
+
+
+def read_bytes(folder: Path, data: bytes, *, everything: bool = False) -> tuple[Profile, dict[str, int]]:
+    path, notes = folder / "made.json", Notes()
+    path.write_bytes(data)
+    (profile,) = read(path, notes, everything=everything)
+    return profile, {note.kind: note.count for note in notes}
+
+
+def independently(path: Path) -> dict[str, Any]:
+    """The file through Python's own reader, numbers as decimals."""
+    data = path.read_bytes()
+    made: dict[str, Any] = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data, parse_float=Decimal)
+    return made
+
+
+def times_in(made: dict[str, Any], *categories: str) -> Counter[tuple[int, int]]:
+    base = made.get("baseTimeNanoseconds", 0)
+    times: Counter[tuple[int, int]] = Counter()
+    for event in made["traceEvents"]:
+        if event.get("cat") in categories and event["ph"] == "X":
+            start = base + int(Decimal(event["ts"]) * 1000)
+            times[start, start + int(Decimal(event["dur"]) * 1000)] += 1
+    return times
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_row_is_there_once_with_its_exact_times(name: str) -> None:
+    """Kernels, copies, fills, ops and annotations against a reading of the test's own; none else."""
+    path = shared_folder() / "samples" / name
+    made = independently(path)
+    notes = Notes()
+    (profile,) = read(path, notes)
+    for kind, category in (("kernel", "kernel"), ("copy", "gpu_memcpy"), ("fill", "gpu_memset")):
+        ours = Counter((a.start_ns, a.end_ns) for a in profile.activities if a.kind == kind)
+        assert ours == times_in(made, category)
+    for kind, category in (("operator", "cpu_op"), ("annotation", "user_annotation")):
+        assert Counter((r.start_ns, r.end_ns) for r in profile.ranges if r.kind == kind) == times_in(made, category)
+    launched = {event["args"]["correlation"] for event in made["traceEvents"] if event.get("cat") == "cuda_runtime"}
+    kernels = [event for event in made["traceEvents"] if event.get("cat") == "kernel"]
+    without = sum(event["args"]["correlation"] not in launched for event in kernels)
+    assert without == (757 if "resnet_train_ddp" in name else 0)
+    assert sum(note.count for note in notes if note.kind == WITHOUT_LAUNCH) == without
+    assert not notes.problems
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_kernel_is_drawn_once(name: str, tmp_path: Path) -> None:
+    """Lanes or not, with its exact length and distance from the first."""
+    path = shared_folder() / "samples" / name
+    result = mio2trace.convert(path, output=tmp_path / "out.pftrace", check=True)
+    ours = [event for event in result.trace.events() if isinstance(event, Slice) and event.category == "kernel"]
+    begin = min(event.start_ns for event in ours)
+    theirs = times_in(independently(path), "kernel")
+    first = min(start for start, _ in theirs)
+    drawn = Counter((event.start_ns - begin, event.start_ns + event.dur_ns - begin) for event in ours)
+    assert drawn == Counter({(start - first, end - first): count for (start, end), count in theirs.items()})
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_op_of_a_kernel_is_that_of_its_launch(name: str) -> None:
+    """By correlation and External id, as a reading of the test's own finds it."""
+    path = shared_folder() / "samples" / name
+    events = independently(path)["traceEvents"]
+    launches = {e["args"]["correlation"]: e["args"] for e in events if e.get("cat") == "cuda_runtime"}
+    ops = {
+        e["args"]["External id"]: e["name"] for e in events if e.get("cat") in ("cpu_op", "user_annotation")
+    }  # fmt: skip
+    theirs = Counter(
+        (e["args"]["correlation"], ops.get(launches.get(e["args"]["correlation"], e["args"]).get("External id")))
+        for e in events
+        if e.get("cat") == "kernel"
+    )
+    (profile,) = read(path)
+    ours = Counter(
+        (a.correlation, None if a.range is None else profile.ranges[a.range].text)
+        for a in profile.activities
+        if a.kind == "kernel"
+    )
+    assert ours == theirs
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(("name", "rank"), TWINS)
+def test_kernels_of_a_twin_have_their_true_times_on_the_unix_clock(name: str, rank: int) -> None:
+    """Truth tells them in ns of another clock, and how far that one is from Unix time."""
+    folder = shared_folder() / "samples" / "rocm-twins" / name
+    truth = json.loads((folder / "truth.json").read_text("utf-8"))
+    (profile,) = read(folder / "kineto" / f"rank{rank}.pt.trace.json.gz")
+    offset = truth["clock"]["unix_minus_profile_ns"]
+    theirs = Counter(
+        (kernel["start"] + offset, kernel["end"] + offset)
+        for kernel in truth["kernels"]
+        if kernel.get("kineto") is not None and kernel["rank"] == rank
+    )
+    assert theirs
+    assert Counter((a.start_ns, a.end_ns) for a in profile.activities if a.kind == "kernel") == theirs
+    assert profile.clocks == (profile.clocks[0],)
+    assert profile.clocks[0].kind == "unix"
+    (process,) = profile.processes
+    assert process.pid == truth["processes"][rank]["pid"]
+
+
+def test_the_rows_of_a_step(tmp_path: Path) -> None:
+    """Ops with what they were given, calls on threads, kernels on streams, sizes in work-items, routes, rank."""
+    profile, notes = read_bytes(tmp_path, trace())
+    assert notes == {
+        "Python function not drawn: --host-calls draws all of them, modules are drawn anyway": 1,
+        WITHOUT_LAUNCH: 1,
+    }
+    by_name = {activity.name: activity for activity in profile.activities}
+    assert list(by_name) == [
+        "before_the_trace", "SubTensorOpWithScalar1d", "igemm_fwd_gtcx3_nhwc_bf16", "copy host to device", "fill",
+    ]  # fmt: skip
+    helper, main = by_name["SubTensorOpWithScalar1d"], by_name["igemm_fwd_gtcx3_nhwc_bf16"]
+    assert (helper.start_ns, helper.end_ns) == (FIRST_NS + 30_250, FIRST_NS + 36_489)
+    assert (helper.grid, helper.workgroup) == ((65536, 1, 1), (256, 1, 1))
+    assert (main.grid, main.workgroup) == ((245 * 256, 2, 1), (256, 1, 1)), "blocks of the launch row"
+    assert main.call is not None
+    assert main.call.name == "hipLaunchKernel"
+    alone = by_name["before_the_trace"]
+    assert (alone.call, alone.range, alone.grid) == (None, None, None), "its correlation is no id of an op"
+    copied = by_name["copy host to device"]
+    assert (copied.route, copied.size_bytes) == ("host to device", 616)
+    (op,) = (made for made in profile.ranges if made.kind == "operator")
+    assert main.range is not None
+    assert profile.ranges[main.range] is op
+    assert (op.id, op.sequence, op.start_ns, op.end_ns) == (45, 7, FIRST_NS + 10_000, FIRST_NS + 110_500)
+    assert op.inputs is not None
+    assert op.inputs.shapes[:2] == ((10, 64, 56, 56), (64, 64, 3, 3))
+    assert op.inputs.dtypes[:4] == ("bfloat16", "bfloat16", "", "")
+    assert op.inputs.strides[1] == (576, 9, 3, 1)
+    assert op.inputs.values[3] == "[1, 1]"
+    assert [made.text for made in profile.ranges if made.kind == "frame"] == ["nn.Module: Conv2d_0"]
+    (process,) = profile.processes
+    assert (process.pid, process.rank) == (542, 3)
+    assert [(queue.kind, queue.number) for queue in profile.queues] == [("stream", 0), ("stream", 4)]
+    assert [device.name for device in profile.devices] == ["AMD Instinct MI300X"]
+    everything, notes = read_bytes(tmp_path, trace(), everything=True)
+    assert sum(made.kind == "frame" for made in everything.ranges) == 2
+    assert notes == {WITHOUT_LAUNCH: 1}
+
+
+def comparable(profile: Profile) -> list[tuple[Any, ...]]:
+    """Names and times of all activities and ranges."""
+    made: list[Activity | Range] = [*profile.activities, *profile.ranges]
+    return [(one.kind, one.name if isinstance(one, Activity) else one.text, one.start_ns, one.end_ns) for one in made]
+
+
+@pytest.mark.parametrize("form", ["late base", "gzip", "keys in order", "one line", "lists before and behind"])
+def test_forms_of_the_same_trace(form: str, tmp_path: Path) -> None:
+    """Whatever stands where, and however it is packed."""
+    data = trace()
+    blocks = [{"name": "a", "ph": "no"}, {"name": "b", "args": [{"name": 1}, {"ph": "]"}]}]
+    other = {
+        "late base": trace(late=True),
+        "gzip": gzip.compress(data),
+        "keys in order": json.dumps(json.loads(data), sort_keys=True).encode(),
+        "one line": json.dumps(json.loads(data), separators=(",", ":")).encode(),
+        "lists before and behind": trace(late=True, metadata=blocks)[:-2] + b', "z": %b}' % json.dumps(blocks).encode(),
+    }[form]
+    assert comparable(read_bytes(tmp_path, other)[0]) == comparable(read_bytes(tmp_path, data)[0])
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000])
+def test_pieces_may_be_cut_anywhere(size: int) -> None:
+    """Blocks of any size give the same events."""
+    data = trace(late=True)
+    array = event_array.EventArray((data[at : at + size] for at in range(0, len(data), size)), "x", Notes())
+    events = [event for piece in array.pieces() for event in piece]
+    assert [event.name for event in events] == [made["name"] for made in rows()]
+    assert json.loads(array.around)["baseTimeNanoseconds"] == BASE_NS
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1767189312000047.485", 1_767_189_312_000_047_485),
+        ("1767189312000047", 1_767_189_312_000_047_000),
+        ("7889238999999.999", 7_889_238_999_999_999),
+        ("7889238999999.001", 7_889_238_999_999_001),
+    ],
+)
+def test_times_are_exact_to_the_nanosecond(text: str, expected: int, tmp_path: Path) -> None:
+    """Also Unix microseconds with decimals, which no double holds, in every piece of a longer file."""
+    many = json.dumps(rows() * 3).replace(str(FIRST_US), text)
+    made = b'{"traceEvents": ' + many.encode() + b"}"
+    profile, _ = read_bytes(tmp_path, made)
+    steps = [one for one in profile.ranges if one.text == "ProfilerStep#3"]
+    assert [one.start_ns for one in steps] == [expected] * 3
+    kind = "unix" if expected > 10**18 else "opaque"
+    assert profile.clocks[0].kind == kind
+    array = event_array.EventArray((made[at : at + 500] for at in range(0, len(made), 500)), "x", Notes())
+    named = [event for piece in array.pieces() for event in piece if event.name == "ProfilerStep#3"]
+    assert [event_array.nanoseconds(event.ts) for event in named] == [expected] * 3
+
+
+def test_doubles_below_the_limit_come_back_exactly() -> None:
+    """Three decimals of any time that a file with a base can have."""
+    random.seed(7)
+    for _ in range(20_000):
+        ns = random.randrange(0, event_array.EXACT_BELOW * 1000 - 1)
+        assert event_array.nanoseconds(float(f"{ns // 1000}.{ns % 1000:03}")) == ns
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9, 0.99])
+def test_a_trace_that_was_cut_off_is_read_up_to_its_last_whole_event(share: float, tmp_path: Path) -> None:
+    """What is before is the same; one note."""
+    events = rows() * 40
+    data = trace(events)
+    profile, notes = read_bytes(tmp_path, data[: int(len(data) * share)])
+    assert notes["trace cut off: read up to the last whole event"] == 1
+    assert 0 < profile.records < len(events)
+
+
+def damaged(change: dict[str, Any], place: int = 8) -> list[Row]:
+    events = rows()
+    events[place] = events[place] | change
+    return events
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"dur": -1}, {"ts": "soon"}, {"ts": None}, {"dur": 1e300}, {"ts": 1 << 70}, {"dur": float("nan")}, {"ts": []}],
+)
+def test_a_kernel_without_possible_times_is_counted(change: dict[str, Any], tmp_path: Path) -> None:
+    """It alone is lost."""
+    profile, notes = read_bytes(tmp_path, trace(damaged(change)))
+    assert notes["kernel whose times are no numbers in order: not drawn"] == 1
+    assert [a.name for a in profile.activities if a.kind == "kernel"] == ["before_the_trace", "SubTensorOpWithScalar1d"]
+
+
+def test_ids_may_be_text(tmp_path: Path) -> None:
+    """Some tools write every number so."""
+    events = rows()
+    for event in events:
+        event |= {"pid": str(event["pid"]), "tid": str(event["tid"])}
+        event["args"] = {
+            key: str(value) if isinstance(value, int) else value for key, value in event["args"].items()
+        }  # fmt: skip
+    profile, notes = read_bytes(tmp_path, trace(events))
+    assert comparable(profile) == comparable(read_bytes(tmp_path, trace())[0])
+    assert WITHOUT_LAUNCH in notes
+    assert profile.threads[0].tid == 542
+
+
+@pytest.mark.parametrize(
+    "args", [{"correlation": [1]}, {"correlation": 1 << 80}, {"correlation": 1.5}, [], "x", {"grid": [1, 2]}]
+)
+def test_arguments_of_other_types_are_counted(args: Any, tmp_path: Path) -> None:
+    """The row stays, what it says is not believed."""
+    profile, notes = read_bytes(tmp_path, trace(damaged({"args": args})))
+    assert notes["arguments of a row that could not be read"] == 1
+    assert sum(activity.kind == "kernel" for activity in profile.activities) == 3
+
+
+@pytest.mark.parametrize("depth", [100, 100_000])
+def test_nesting_without_end_loses_its_event_alone(depth: int, tmp_path: Path) -> None:
+    """It is no reason to stop."""
+    deep = b'"args": {"grid": ' + b"[" * depth + b"]" * depth + b"}"
+    data = trace().replace(b'"args": {\n    "device": 2,\n    "stream": 4,\n    "correlation": 45\n   }', deep)
+    assert deep in data
+    profile, notes = read_bytes(tmp_path, data)
+    assert "igemm_fwd_gtcx3_nhwc_bf16" in {activity.name for activity in profile.activities}
+    assert notes.get("event that could not be read", 0) + notes.get("arguments of a row that could not be read", 0) == 1
+
+
+def test_damage_between_events_loses_what_it_touches(tmp_path: Path) -> None:
+    """Bytes that are no JSON, text that is no UTF-8."""
+    data = trace().replace(b'"name": "hipMemcpyAsync"', b'"name": hip?').replace(b"igemm_fwd", b"igemm_\xff\xfe")
+    profile, notes = read_bytes(tmp_path, data)
+    assert notes["event that could not be read"] == 1
+    assert notes["text in the trace that is not UTF-8"] == 1
+    assert sum(activity.kind == "kernel" for activity in profile.activities) == 3
+
+
+def test_flows_stand_in_for_a_missing_correlation(tmp_path: Path) -> None:
+    """Traces of 2024 on AMD have none on kernels; the flow that ends on one carries the launch's."""
+    events = rows()
+    for event in events:
+        if event["cat"] == "kernel":
+            number = event["args"].pop("correlation")
+            events.append({"ph": "f", "id": number, "cat": "ac2g", "name": "ac2g", "bp": "e"} | {
+                key: event[key] for key in ("pid", "tid", "ts")
+            })  # fmt: skip
+    profile, notes = read_bytes(tmp_path, trace(events))
+    assert notes[WITHOUT_LAUNCH] == 1
+    assert comparable(profile) == comparable(read_bytes(tmp_path, trace())[0])
+
+
+def test_two_processes_are_two_profiles(tmp_path: Path) -> None:
+    """Each with the kernels that it launched, as their correlation tells."""
+    launch = row("cuda_runtime", "hipLaunchKernel", 600, 600, FIRST_US, 2, correlation=500)
+    launch["args"] |= {"grid": [3, 1, 1], "block": [64, 1, 1]}
+    second = [launch, row("kernel", "of_the_second", 3, 0, FIRST_US + 9, 2, correlation=500)]
+    path = tmp_path / "two.json"
+    path.write_bytes(trace(rows() + second))
+    one, other = read(path)
+    assert [a.name for a in other.activities] == ["of_the_second"]
+    assert other.activities[0].grid == (192, 1, 1)
+    assert len(one.activities) == 5
+    assert (one.processes[0].pid, other.processes[0].pid) == (542, 600)
+
+
+@pytest.mark.parametrize("data", [b"}", b', "traceEvents": []}'])
+def test_nothing_in_it_is_one_line(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "empty.json"
+    path.write_bytes(b'{"schemaVersion": 1, "deviceProperties": []' + data)
+    with pytest.raises(InputError, match=r"^empty\.json: no .*; expected a trace of PyTorch's profiler$"):
+        read(path)
+
+
+def test_our_own_trace_is_not_taken_for_one(tmp_path: Path) -> None:
+    """Its categories are others."""
+    made, ours = tmp_path / "made.json", tmp_path / "ours.json"
+    made.write_bytes(trace())
+    mio2trace.convert(made, output=ours)
+    source = Source(str(ours), 0, Notes())
+    with pytest.raises(InputError):
+        assert detect(source) in (run_log, None)
+    source.close()

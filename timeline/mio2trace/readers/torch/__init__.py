@@ -1,0 +1,1 @@
+"""Profiles that PyTorch writes."""

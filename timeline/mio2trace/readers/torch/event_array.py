@@ -1,0 +1,228 @@
+"""The array ``traceEvents`` of a Chrome JSON object, read in pieces: whatever its size, one piece is in memory.
+
+A piece is cut where one event ends and the next begins, and decoded at once. What does not decode so is read event by
+event; an array that stops (a killed run) is read up to its last whole event.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from mio2trace.notes import InputError, Notes
+
+LONGEST_EVENT = 64 << 20
+"""Bytes; also of what stands around the array. Beyond, the reading stops: what has no end would fill the memory."""
+EXACT_BELOW = 1 << 43
+"""Microseconds: below, a double tells any three decimals apart, and they come back by rounding what follows the point.
+"""
+# Inside a JSON string every quote is escaped, so this can only be the end of one object and the start of the next.
+_FIRST_KEYS = r'"(?:ph|name|cat|args|bp|dur)"\s*:'
+_BETWEEN = re.compile(rb"\}\s*,\s*(?=\{\s*" + _FIRST_KEYS.encode() + b")")
+_NEXT = re.compile(r"\{\s*" + _FIRST_KEYS)
+_OPENING = re.compile(rb'"traceEvents"\s*:\s*\[')
+_SPACE = re.compile(r"[\s,]*")
+_SEARCH_BACK = 1 << 14
+_LONGEST_BORDER = 1 << 10
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_NO_ARGS, _UNREADABLE_ARGS = msgspec.Raw(b"{}"), msgspec.Raw(b"null")
+Number = int | float | Decimal
+
+
+class Event(msgspec.Struct, gc=False):
+    """One event as it stands there. ``args`` is its JSON text."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: int | str | float | None = None
+    tid: int | str | float | None = None
+    ts: int | float | None = None
+    dur: int | float | None = None
+    id: int | str | float | None = None
+    args: msgspec.Raw = _NO_ARGS
+
+
+class _ExactEvent(Event, gc=False):
+    """The same with times as decimal numbers: slower, and exact for any size."""
+
+    ts: int | Decimal | None = None  # type: ignore[assignment]
+    dur: int | Decimal | None = None  # type: ignore[assignment]
+
+
+_EVENTS = msgspec.json.Decoder(list[Event])
+_EXACT_EVENTS = msgspec.json.Decoder(list[_ExactEvent])
+
+
+class EventArray:
+    """``pieces`` yields the events; ``around`` is then the object's text without them."""
+
+    def __init__(self, blocks: Iterator[bytes], place: str, notes: Notes) -> None:
+        """Raises `InputError` where there is no such array."""
+        self._blocks = blocks
+        self._place = place
+        self._notes = notes
+        self._decoder: msgspec.json.Decoder[Any] = _EVENTS
+        self._closed = False
+        self._after = b""
+        before = b""
+        opening = None
+        for block in blocks:
+            at = max(0, len(before) - _LONGEST_BORDER)
+            before += block
+            opening = _OPENING.search(before, at)
+            if opening is not None or len(before) > LONGEST_EVENT:
+                break
+        if opening is None:
+            raise InputError(f"{place}: no traceEvents; expected a trace of PyTorch's profiler")
+        self.before = before[: opening.end()]
+        """What stands before the array, its bracket included."""
+        self._rest = before[opening.end() :]
+
+    @property
+    def around(self) -> bytes:
+        """The object with an empty array."""
+        return self.before + b"]" + (self._after or b"}")
+
+    def pieces(self) -> Iterator[Sequence[Event]]:
+        """All events, piece by piece; times that a double cannot hold come as `Decimal`."""
+        for text, is_last in self._texts():
+            yield self._events(text, is_last)
+            if self._closed:
+                break
+        self._after += self._rest
+        for block in self._blocks:  # only where the array is closed before the last piece
+            if len(self._after) < LONGEST_EVENT:
+                self._after += block
+
+    def _texts(self) -> Iterator[tuple[bytes, bool]]:
+        """Whole events as an array of their own, the last with whatever follows; and whether it is the last."""
+        # An event may be longer than a block, and the border between two events lie across two blocks.
+        tail, self._rest = self._rest, b""
+        parts: list[bytes] = []
+        size = 0
+        for block in self._blocks:
+            cut = _last_cut(block)
+            if cut is None:
+                tail, block = b"", tail + block
+                cut = _last_cut(block)
+                if cut is None:
+                    parts.append(block[:-_LONGEST_BORDER])
+                    tail = block[-_LONGEST_BORDER:]
+                    size += len(parts[-1])
+                    if size > LONGEST_EVENT:
+                        limit = LONGEST_EVENT >> 20
+                        self._notes.add(f"event longer than {limit} MiB: read up to there", self._place)
+                        return
+                    continue
+            text = b"".join((b"[", *parts, tail, memoryview(block)[: cut[0]], b"]"))
+            parts.clear()
+            size = 0
+            tail = block[cut[1] :]
+            self._rest = b"," + tail
+            yield text, False
+        self._rest = b""
+        yield b"".join((b"[", *parts, tail, b"]")), True
+
+    def _events(self, text: bytes, is_last: bool) -> Sequence[Event]:
+        if not is_last:
+            try:
+                events: Sequence[Event] = self._decoder.decode(text)
+                if self._decoder is _EVENTS and any(map(_is_inexact, events)):
+                    self._decoder = _EXACT_EVENTS
+                    events = self._decoder.decode(text)
+            except _UNREADABLE:
+                return self._one_by_one(text[1:-1], is_last)
+            return events
+        return self._one_by_one(text[1:-1], is_last)
+
+    def _one_by_one(self, text: bytes, is_last: bool) -> list[Event]:
+        """The events of a piece that holds the array's end or something unexpected."""
+        try:
+            plain = text.decode()
+        except UnicodeDecodeError:
+            plain = text.decode("utf-8", "replace")
+            self._notes.add("text in the trace that is not UTF-8", self._place)
+        decoder = json.JSONDecoder(strict=False, parse_float=_number)
+        events: list[Event] = []
+        at = _end_of_space(plain, 0)
+        while at < len(plain):
+            if plain[at] == "]":
+                self._closed = True
+                self._after = plain[at + 1 :].encode()
+                return events
+            try:
+                made, at = decoder.raw_decode(plain, at)
+            except (ValueError, RecursionError):
+                following = _NEXT.search(plain, at + 1)
+                if following is None:
+                    if not is_last:
+                        self._notes.add("event that could not be read", self._place)
+                    break
+                self._notes.add("event that could not be read", self._place)
+                at = following.start()
+                continue
+            at = _end_of_space(plain, at)
+            if isinstance(made, dict):
+                events.append(_event(made))
+            else:
+                self._notes.add("event that could not be read", self._place)
+        if is_last:
+            self._notes.add("trace cut off: read up to the last whole event", self._place)
+        return events
+
+
+def _is_inexact(event: Event) -> bool:
+    return type(event.ts) is float and not -EXACT_BELOW < event.ts < EXACT_BELOW
+
+
+def nanoseconds(value: object) -> int | None:
+    """Microseconds to ns, exactly; None for what is no time."""
+    if type(value) is float:
+        if not -EXACT_BELOW < value < EXACT_BELOW:
+            return None
+        whole = int(value)
+        return whole * 1000 + round((value - whole) * 1000)
+    if type(value) is int:
+        return value * 1000
+    if isinstance(value, Decimal) and abs(value) < 1 << 60:
+        return int((value * 1000).to_integral_value())
+    return None
+
+
+def _number(text: str) -> Number:
+    """Decimals as they are written; what is no plain number need not be exact."""
+    return Decimal(text) if len(text) < 40 and text.replace(".", "").lstrip("-").isdecimal() else float(text)
+
+
+def _event(made: dict[str, Any]) -> Event:
+    raw = _NO_ARGS
+    if "args" in made:
+        try:
+            raw = msgspec.Raw(msgspec.json.encode(made["args"]))
+        except (ValueError, TypeError, RecursionError, OverflowError):
+            raw = _UNREADABLE_ARGS
+    ph, cat, name = (word if isinstance(word := made.get(key), str) else "" for key in ("ph", "cat", "name"))
+    pid, tid, ts, dur, number = (made.get(key) for key in ("pid", "tid", "ts", "dur", "id"))
+    return Event(ph, cat, name, pid, tid, ts, dur, number, raw)
+
+
+def _end_of_space(text: str, at: int) -> int:
+    space = _SPACE.match(text, at)
+    return space.end() if space is not None else at
+
+
+def _last_cut(block: bytes) -> tuple[int, int] | None:
+    """Where the last event that ends in ``block`` ends, and where the next begins."""
+    for back in (_SEARCH_BACK, len(block)):
+        last = None
+        for border in _BETWEEN.finditer(block, max(0, len(block) - back)):
+            last = border
+        if last is not None:
+            return last.start() + 1, last.end()
+    return None

@@ -1,0 +1,366 @@
+"""PyTorch's profiler (Kineto), Chrome JSON (rocm-profiles.md 8, 9, 11.10).
+
+    {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "AMD Instinct MI300X", ...}], "traceEvents": [
+      {"ph": "X", "cat": "cpu_op", "name": "aten::miopen_convolution", "pid": 542, "tid": 542, "ts": 3743411223550.1,
+       "dur": 30.2, "args": {"External id": 45, "Input Dims": [[10, 64, 56, 56], [64, 64, 3, 3]], ...}},
+      {"ph": "X", "cat": "cuda_runtime", "name": "hipLaunchKernel", ..., "args": {"External id": 45, "correlation": 7}},
+      {"ph": "X", "cat": "kernel", "name": "igemm_fwd...", "pid": 2, "tid": 0, ..., "args": {"correlation": 7, ...}},
+      ...], "baseTimeNanoseconds": 1767189312000000000}
+
+Unix time is the base and ``ts`` microseconds; older files have no base and whole Unix microseconds. Read are ops,
+calls, kernels, copies, fills, annotations and modules; all Python functions with every API call only. Sizes are blocks
+or work-items by the call that launched. Not read: GPU copies of annotations, flows (but for a kernel without
+correlation), memory events, whatever stands beside the events: a harness may put its whole environment there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from mio2trace.model.profile import Clock, Process, Profile, Range, Size3
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.rocm.assembly import Assembly, kernel_name, sizes
+from mio2trace.readers.torch.event_array import Event, EventArray, nanoseconds
+from mio2trace.readers.torch.inputs import Id, InputsCache
+from mio2trace.source import Source
+
+NAME = "PyTorch profiler trace (Kineto)"
+_ROWS = re.compile(
+    rb'"cat"\s*:\s*"(?:cpu_op|cuda_runtime|cuda_driver|python_function|user_annotation|gpu_memcpy|gpu_memset|ac2g)"'
+)
+_BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
+_UNIX_FROM_NS = 10**18
+"""Since 2001: what is less has lost its base."""
+_MOST_NS = (1 << 63) - 1
+_MODULE = "nn.Module: "
+_IN_BLOCKS = frozenset(
+    f"{api}{call}"
+    for api in ("hip", "cuda")
+    for call in ("LaunchKernel", "LaunchKernelExC", "ExtLaunchKernel", "LaunchCooperativeKernel")
+) | {"hipModuleLaunchKernel", "cuLaunchKernel", "cuLaunchKernelEx", "hipLaunchByPtr"}
+_IN_ITEMS = frozenset(("hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel"))
+"""`rocm-profiles.md` 9: the calls whose grid is one or the other."""
+_ROUTES = {
+    "HtoD": "host to device", "DtoH": "device to host", "DtoD": "device to device", "HtoH": "host to host",
+    "PtoP": "device to device",
+}  # fmt: skip
+_NONE: dict[int, Any] = {}
+_DERIVED = frozenset(("", "fwdbwd", "Trace", "gpu_user_annotation", "cpu_instant_event"))
+"""Rows that only repeat others, or have no duration."""
+_KINDS = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "fill"}
+_Launch = tuple[str, Size3 | None, Size3 | None]
+"""Call, grid and block, as the call has them."""
+_Place = tuple[Any, Any, Any]
+"""(pid, tid, ts): what a flow and the row that it ends on have in common."""
+
+
+class _Around(msgspec.Struct):
+    """What stands beside the events."""
+
+    base: Any = msgspec.field(name="baseTimeNanoseconds", default=0)
+    devices: Any = msgspec.field(name="deviceProperties", default=None)
+    distributed: Any = msgspec.field(name="distributedInfo", default=None)
+
+
+class _CallArgs(msgspec.Struct, gc=False):
+    correlation: Id | None = None
+    external: Id | None = msgspec.field(name="External id", default=None)
+    grid: tuple[int, int, int] | None = None
+    block: tuple[int, int, int] | None = None
+
+
+class _GpuArgs(_CallArgs, gc=False):
+    size: Id | None = msgspec.field(name="bytes", default=None)
+    kind: str = ""
+
+
+class _Gpu(msgspec.Struct, gc=False):
+    """A row of a device, until all launches are known."""
+
+    kind: Any
+    name: str
+    device: int
+    stream: Any
+    times: tuple[int, int]
+    args: _GpuArgs
+    place: _Place | None
+
+
+_CALL_ARGS = msgspec.json.Decoder(_CallArgs)
+_GPU_ARGS = msgspec.json.Decoder(_GpuArgs)
+
+
+def sniff(head: bytes) -> bool:
+    """Its header, or rows as it calls them: files put together by other tools have no header."""
+    if head.lstrip()[:1] != b"{":
+        return False
+    if b'"schemaVersion"' in head and b'"deviceProperties"' in head:
+        return True
+    return b'"traceEvents"' in head and _ROWS.search(head) is not None
+
+
+def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
+    """A profile for each process. Raises `InputError` where there is no row of one."""
+    return list(_Reading(source, options.host_calls, notes).profiles())
+
+
+class _Reading:
+    def __init__(self, source: Source, everything: bool, notes: Notes) -> None:
+        self._source = source
+        self._everything = everything
+        self._notes = notes
+        self._of: dict[int, Assembly] = {}
+        self._threads: dict[tuple[Any, Any], tuple[Assembly, int]] = {}
+        self._launches: dict[int, dict[int, _Launch]] = {}
+        """By process and correlation."""
+        self._gpu: list[_Gpu] = []
+        self._flows: dict[_Place, int] | None = {}
+        """None since a kernel has a correlation of its own: then all have."""
+        self._inputs = InputsCache(notes, source.name)
+        self._frames = 0
+        self._unknown: Counter[str] = Counter()
+        self._same: dict[Any, Any] = {}
+        self._base = 0
+        self._handlers: dict[str, Callable[[Event], None]] = {
+            "cpu_op": self._op,
+            "user_annotation": self._annotation,
+            "python_function": self._frame,
+            "cuda_runtime": self._call,
+            "cuda_driver": self._call,
+            "kernel": self._activity,
+            "gpu_memcpy": self._activity,
+            "gpu_memset": self._activity,
+            "ac2g": self._flow,
+        }
+
+    def profiles(self) -> Sequence[Profile]:
+        array = EventArray(self._source.blocks(), self._source.name, self._notes)
+        early = _base_in(array.before)
+        self._base = early or 0
+        for events in array.pieces():
+            self._take(events)
+        around = self._around(array)
+        base = around.base if type(around.base) is int and 0 <= around.base <= _MOST_NS else 0
+        self._devices(around)
+        if not self._of and not self._gpu:
+            raise InputError(
+                f"{self._source.name}: no op, call or kernel in it; expected a trace of PyTorch's profiler"
+            )
+        if not self._of:
+            self._assembly(None)
+        self._activities()
+        self._say()
+        assemblies = [assembly for assembly in self._of.values() if not assembly.empty]
+        for assembly in assemblies:
+            if early is None and base:
+                assembly.later(base)
+            assembly.process = Process(index=0, pid=assembly.process.pid, rank=_rank(around))
+            if not assembly.latest_ns >= _UNIX_FROM_NS:
+                assembly.clock = Clock("opaque")
+        return [assembly.finish(self._everything) for assembly in assemblies]
+
+    def _take(self, events: Sequence[Event]) -> None:
+        handlers = self._handlers
+        frames = 0
+        for event in events:
+            category = event.cat
+            if category == "python_function" and not self._everything and not event.name.startswith(_MODULE):
+                frames += 1
+                continue
+            handler = handlers.get(category)
+            if handler is not None:
+                handler(event)
+            elif category not in _DERIVED:
+                self._unknown[category if len(category) < 40 else "?"] += 1
+        self._frames += frames
+
+    # Rows of the host
+
+    def _assembly(self, pid: int | None) -> Assembly:
+        assembly = self._of.get(pid or 0)
+        if assembly is None and not pid and self._of:
+            return next(iter(self._of.values()))  # outer Python frames may have process 0
+        if assembly is None:
+            assembly = Assembly(
+                self._source.index, Clock("unix"), self._notes, self._source.name, pid or None, ids_apart=True
+            )
+            self._of[pid or 0] = assembly
+        return assembly
+
+    def _where(self, event: Event) -> tuple[Assembly, int]:
+        """The process's assembly and the index of the thread."""
+        key = event.pid, event.tid
+        where = self._threads.get(key)
+        if where is None:
+            assembly = self._assembly(_integer(event.pid))
+            where = self._threads[key] = assembly, assembly.thread(_integer(event.tid))
+        return where
+
+    def _times(self, assembly: Assembly, event: Event, what: str) -> tuple[int, int] | None:
+        start, length = nanoseconds(event.ts), nanoseconds(event.dur)
+        if start is None or length is None:
+            return assembly.times(None, None, what)
+        start += self._base
+        return assembly.times(start, start + length, what)
+
+    def _op(self, event: Event) -> None:
+        assembly, thread = self._where(event)
+        times = self._times(assembly, event, "op")
+        if times is not None:
+            args = self._inputs.args(event.args)
+            assembly.range(
+                Range(
+                    "operator", self._once(event.name), thread, *times, args.external, self._inputs.of(args),
+                    args.sequence,
+                )
+            )  # fmt: skip
+
+    def _annotation(self, event: Event) -> None:
+        assembly, thread = self._where(event)
+        times = self._times(assembly, event, "annotation")
+        if times is not None:
+            args = self._inputs.args(event.args)
+            assembly.range(Range("annotation", self._once(event.name), thread, *times, args.external))
+
+    def _frame(self, event: Event) -> None:
+        assembly, thread = self._where(event)
+        times = self._times(assembly, event, "Python function")
+        if times is not None:
+            assembly.range(Range("frame", self._once(event.name), thread, *times))
+
+    def _call(self, event: Event) -> None:
+        assembly, thread = self._where(event)
+        times = self._times(assembly, event, "API call")
+        if times is None:
+            return
+        args = self._decoded(_CALL_ARGS, event)
+        correlation = args.correlation
+        if correlation is None and self._flows:
+            correlation = self._flows.get((event.pid, event.tid, event.ts))
+        if correlation is not None and (event.name in _IN_BLOCKS or event.name in _IN_ITEMS):
+            launch = self._once(event.name), args.grid, args.block
+            self._launches.setdefault(id(assembly), {})[correlation] = self._once(launch)
+        assembly.call(event.name, thread, times, correlation, parent=args.external)
+
+    # Rows of devices
+
+    def _activity(self, event: Event) -> None:
+        device = _integer(event.pid)
+        start, length = nanoseconds(event.ts), nanoseconds(event.dur)
+        what = _KINDS[event.cat]
+        if start is None or length is None or not 0 <= start + self._base <= start + self._base + length <= _MOST_NS:
+            self._notes.add(f"{what} whose times are no numbers in order: not drawn", self._source.name)
+            return
+        start += self._base
+        args = self._decoded(_GPU_ARGS, event)
+        place = None
+        if args.correlation is None:
+            place = event.pid, event.tid, event.ts
+        elif what == "kernel":
+            self._flows = None
+        self._gpu.append(
+            _Gpu(what, self._once(event.name), device or 0, _integer(event.tid), (start, start + length), args, place)
+        )
+
+    def _flow(self, event: Event) -> None:
+        if self._flows is not None and type(event.id) is int:
+            self._flows[event.pid, event.tid, event.ts] = event.id
+
+    def _activities(self) -> None:
+        """Kernels, copies and fills, each in the process that launched it."""
+        assemblies = list(self._of.values())
+        for row in self._gpu:
+            args = row.args
+            correlation = args.correlation
+            if correlation is None and self._flows and row.place is not None:
+                correlation = self._flows.get(row.place)
+            assembly, launch = assemblies[0], None
+            for one in assemblies if correlation is not None else ():
+                launch = self._launches.get(id(one), _NONE).get(correlation)
+                if launch is not None:
+                    assembly = one
+                    break
+            grid, block = _work(args, launch) if row.kind == "kernel" else (None, None)
+            route = _ROUTES.get(args.kind, "")
+            name = kernel_name(row.name) if row.kind == "kernel" else f"{row.kind} {route}".strip()
+            queue = assembly.queue(assembly.device(row.device, self._same.get(("device", row.device), "")), row.stream)
+            assembly.activity(
+                row.kind, name, queue, row.times, correlation=correlation, grid=grid, workgroup=block,
+                size_bytes=args.size, route=route, range_id=args.external,
+            )  # fmt: skip
+        self._gpu.clear()
+
+    # What is around
+
+    def _around(self, array: EventArray) -> _Around:
+        for text in (array.around, array.before + b"]}"):
+            try:
+                return msgspec.json.decode(text, type=_Around)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+        return _Around(base=_base_in(array.around) or 0)
+
+    def _devices(self, around: _Around) -> None:
+        for made in around.devices if isinstance(around.devices, list) else ():
+            if isinstance(made, dict) and type(made.get("id")) is int and isinstance(made.get("name"), str):
+                self._same["device", made["id"]] = made["name"]
+
+    def _say(self) -> None:
+        place = self._source.name
+        if self._frames:
+            self._notes.remark(
+                "Python function not drawn: --host-calls draws all of them, modules are drawn anyway", place,
+                self._frames,
+            )  # fmt: skip
+        for category, count in self._unknown.most_common(5):
+            self._notes.remark(f"row of category {category} not drawn", place, count)
+
+    def _decoded(self, decoder: msgspec.json.Decoder[Any], event: Event) -> Any:
+        try:
+            return decoder.decode(event.args)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return self._inputs.leniently(decoder.type, event.args)
+
+    def _once(self, value: Any) -> Any:
+        return self._same.setdefault(value, value)
+
+
+def _base_in(text: bytes) -> int | None:
+    """The base time where it is told before the events."""
+    stated = _BASE.findall(text)
+    return int(stated[-1]) if stated and int(stated[-1]) <= _MOST_NS else None
+
+
+def _rank(around: _Around) -> int | None:
+    rank = around.distributed.get("rank") if isinstance(around.distributed, dict) else None
+    return rank if type(rank) is int and 0 <= rank < 1 << 31 else None
+
+
+def _integer(value: object) -> int | None:
+    if type(value) is int:
+        return value if -(1 << 63) <= value < 1 << 63 else None
+    if isinstance(value, str) and value.isdecimal() and value.isascii() and len(value) < 19:
+        return int(value)
+    return None
+
+
+def _work(args: _GpuArgs, launch: tuple[str, Size3 | None, Size3 | None] | None) -> tuple[Size3 | None, Size3 | None]:
+    """Work-items and work-group of a kernel: known only with the call that launched it (rocm-profiles.md 9)."""
+    grid = args.grid
+    block = args.block
+    if launch is not None:
+        grid, block = grid or launch[1], block or launch[2]
+    group = None if block is None else sizes(*block)
+    if launch is None or grid is None:
+        return None, group
+    if launch[0] in _IN_ITEMS:
+        return sizes(*grid), group
+    if launch[0] in _IN_BLOCKS and block is not None:
+        return sizes(*(count * items for count, items in zip(grid, block, strict=True))), group
+    return None, group
