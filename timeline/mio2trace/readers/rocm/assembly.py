@@ -17,6 +17,7 @@ from mio2trace.model.profile import (
     Call,
     Clock,
     Device,
+    NumberKind,
     Process,
     Profile,
     Queue,
@@ -71,8 +72,10 @@ class Assembly:
         pid: int | None = None,
         *,
         ids_apart: bool = False,
+        numbers: NumberKind = "dispatch_id",
     ) -> None:
         """``ids_apart``: ids of ranges and correlation ids are counted apart, so that equal ones mean nothing."""
+        self._numbers: NumberKind = numbers
         self._source = source
         self._ids_apart = ids_apart
         self.clock = clock
@@ -258,7 +261,7 @@ class Assembly:
             threads=tuple(self._threads.values()),
             processes=(self.process,),
             clocks=(self.clock,),
-            numbers="dispatch_id",
+            numbers=self._numbers,
         )
 
 

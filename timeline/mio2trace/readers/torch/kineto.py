@@ -188,7 +188,13 @@ class _Reading:
             return next(iter(self._of.values()))  # outer Python frames may have process 0
         if assembly is None:
             assembly = Assembly(
-                self._source.index, Clock("unix"), self._notes, self._source.name, pid or None, ids_apart=True
+                self._source.index,
+                Clock("unix"),
+                self._notes,
+                self._source.name,
+                pid or None,
+                ids_apart=True,
+                numbers="event_index",
             )
             self._of[pid or 0] = assembly
         return assembly
