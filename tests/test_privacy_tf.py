@@ -32,8 +32,8 @@ def test_no_canary_of_tensorflow_reaches_a_trace(tmp_path: Path, name: str, what
     result = convert(*paths, output=out, summary_file=summary, check=True, host_calls="all")
     found = json.loads(out.getvalue())["traceEvents"]
     categories = {event.get("cat") for event in found}
-    assert {"op", "step"} <= categories, "its ops are drawn"
-    assert "conv0" in {event["args"].get("layer") for event in found if event.get("cat") == "layer"}
+    assert {"operator", "annotation"} <= categories, "its ops are drawn"
+    assert "conv0" in {event["args"].get("layer") for event in found if event.get("cat") == "operator"}
     assert not leaks(out.getvalue())
     assert not leaks(summary.read_bytes())
     for writer in WRITERS:

@@ -15,13 +15,14 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mio2trace.align.layers.scopes import Device, layer_of
+from mio2trace.align import align
 from mio2trace.conversion import Conversion, convert
 from mio2trace.draw import BuildOptions, RunToDraw, build
-from mio2trace.draw.executions import ExecutionSide
-from mio2trace.draw.ids import Ids
+from mio2trace.measures import Measures
 from mio2trace.model.tf import TfNode, TfProfile
-from mio2trace.notes import InputError, Notes
+from mio2trace.notes import InputError, Notes, OptionError
+from mio2trace.readers.tf.executions import executions
+from mio2trace.readers.tf.names import DeviceName, layer_of
 from mio2trace.trace import CounterValue, Slice, Trace, checked
 
 from tests.conftest import UI, Engine
@@ -34,8 +35,16 @@ seeds = st.integers(0, 2**32 - 1).map(Random)
 
 def picture(*profiles: TfProfile) -> tuple[Trace, list[Slice], Notes]:
     notes = Notes()
-    trace = build([RunToDraw(tf_profiles=profiles)], BuildOptions(), {"attribution": {}}, notes)
-    return trace, [event for event in checked(trace, 0, 0) if isinstance(event, Slice)], notes
+    told = executions(profiles, notes)
+    measures = () if told is None else (Measures(align(told, (), notes)),)
+    trace = build([RunToDraw(measures=measures)], BuildOptions(), {"attribution": {}}, notes)
+    activities = () if told is None else told.activities
+    ran_ns = sum((activity.end_ns or 0) - (activity.start_ns or 0) for activity in activities)
+    return trace, [event for event in checked(trace, len(activities), ran_ns) if isinstance(event, Slice)], notes
+
+
+EXECUTIONS = ("operator", "kernel", "copy")
+"""An op's code on the host, and what ran on a device."""
 
 
 def arguments(event: Slice) -> dict[str, Any]:
@@ -50,10 +59,11 @@ def converted(*paths: Path | str, **options: Any) -> tuple[list[dict[str, Any]],
 
 @given(seeds)
 def test_every_execution_is_drawn_once_inside_its_scopes(rng: Random) -> None:
-    """Start, duration, node and step; above it one slice for each scope of its name, in the same step."""
+    """Start, duration, node and step; above an op on the host one slice for each scope of its name."""
     profile = random_profile(rng)
     wanted = Counter(
-        (node.name, step.step, one.start_ns, one.dur_ns)
+        # on the host what takes no time gets a nanosecond of its row
+        (node.name, step.step, one.start_ns, one.dur_ns or int(one.kind == "cpu"))
         for node in profile.nodes
         for step in node.steps
         for one in step.executions
@@ -66,20 +76,19 @@ def test_every_execution_is_drawn_once_inside_its_scopes(rng: Random) -> None:
         stack = stacks.setdefault(event.track, [])
         while stack and stack[-1].start_ns + stack[-1].dur_ns <= event.start_ns:
             stack.pop()
-        if event.category == "op":
+        if event.category in EXECUTIONS:
             args = arguments(event)
             found[args["node"], args["step"], event.start_ns + origin, event.dur_ns] += 1
-            scopes = [arguments(one)["scope"] for one in stack if one.category == "scope"]
-            parts = args["node"].split("/")[:-1]
-            assert scopes == ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
-            assert all(arguments(one)["step"] == args["step"] for one in stack)
+        if event.category == "operator":
+            assert [scope.category for scope in stack] == ["frame"] * len(stack)
+            assert [scope.name for scope in stack] == args["node"].split("/")[:-1]
         stack.append(event)
     assert found == wanted
 
 
 @given(seeds)
 def test_steps_span_their_executions(rng: Random) -> None:
-    """From the first start to the last end, with their number and time."""
+    """From the first start to the last end."""
     profile = random_profile(rng)
     _, events, _ = picture(profile)
     ran: dict[int, list[Any]] = {}
@@ -88,14 +97,13 @@ def test_steps_span_their_executions(rng: Random) -> None:
             ran.setdefault(step.step, []).extend(step.executions)
     ran = {step: found for step, found in ran.items() if found}
     origin = min((one.start_ns for found in ran.values() for one in found), default=0)
-    steps = {arguments(event)["step"]: event for event in events if event.category == "step"}
-    assert steps.keys() == ran.keys()
-    for step, event in steps.items():
-        assert event.name == f"step {step}"
-        assert event.start_ns + origin == min(one.start_ns for one in ran[step])
-        assert event.start_ns + event.dur_ns + origin == max(one.start_ns + one.dur_ns for one in ran[step])
-        assert arguments(event)["ops"] == len(ran[step])
-        assert arguments(event).get("op_ns", 0) == sum(one.dur_ns for one in ran[step] if one.kind == "cpu")
+    steps = {event.name: event for event in events if event.category == "annotation" and event.name[:4] == "step"}
+    assert steps.keys() == {f"step {step}" for step in ran}
+    for name, event in steps.items():
+        number = int(name.removeprefix("step "))
+        assert event.start_ns + origin == min(one.start_ns for one in ran[number])
+        last = max(one.start_ns + one.dur_ns for one in ran[number])
+        assert event.start_ns + event.dur_ns + origin == max(last, event.start_ns + origin + 1)
 
 
 def profile_of(*nodes: TfNode, steps: tuple[int, ...] = (0,)) -> TfProfile:
@@ -110,9 +118,9 @@ def test_ops_that_overlap_go_to_lanes_and_stay_with_their_scope() -> None:
         )
     )
     names = {track.id: track.name for track in trace.tracks}
-    ops = {arguments(event)["node"]: names[event.track] for event in events if event.category == "op"}
+    ops = {arguments(event)["node"]: names[event.track] for event in events if event.category == "operator"}
     assert ops == {"a/x": "Ops, CPU 0", "b/y": "Ops, CPU 0 (2)", "a/z": "Ops, CPU 0", "b/w": "Ops, CPU 0 (2)"}
-    scopes = [(event.name, event.start_ns, event.dur_ns) for event in events if event.category == "scope"]
+    scopes = [(event.name, event.start_ns, event.dur_ns) for event in events if event.category == "frame"]
     assert sorted(scopes) == [("a", 0, 25_000), ("b", 5_000, 21_000)]
 
 
@@ -121,10 +129,10 @@ def test_launching_is_the_hosts_and_kernels_are_the_devices() -> None:
     trace, events, _ = picture(profile_of(node("x", (0, 10, GPU), (5, 30, KERNELS))))
     process = {one.id: one.name for one in trace.processes}
     place = {track.id: (process[track.process], track.name) for track in trace.tracks}
-    drawn = {place[event.track]: event.dur_ns for event in events if event.category == "op"}
+    drawn = {(*place[event.track], event.category): event.dur_ns for event in events if event.category in EXECUTIONS}
     assert drawn == {
-        ("Host (TensorFlow)", "Op scheduling, GPU 0"): 10_000,
-        ("GPU 0 (TensorFlow)", "Op kernels"): 30_000,
+        ("Host (TensorFlow)", "Op scheduling, GPU 0", "operator"): 10_000,
+        ("GPU 0 (TensorFlow)", "Op kernels: kernels", "kernel"): 30_000,
     }
 
 
@@ -136,8 +144,10 @@ def test_a_kernel_on_its_own_stream_is_not_drawn_under_all_streams_too(tmp_path:
     path.write_bytes(run_metadata({KERNELS: [record, other], f"{GPU}/stream:7": [record]}))
     events, _ = converted(path)
     tracks = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
-    drawn = [(event["args"]["node"], tracks[event["tid"]]) for event in events if event.get("cat") == "op"]
-    assert sorted(drawn) == [("g", "Stream 7"), ("h", "Op kernels")]
+    drawn = [
+        (event["args"]["node"], event["name"], tracks[event["tid"]]) for event in events if event.get("cat") == "kernel"
+    ]
+    assert sorted(drawn) == [("g", "void relu()", "Stream 7: kernels"), ("h", "void relu()", "Op kernels: kernels")]
 
 
 def test_several_tasks_and_gpus_have_names_of_their_own() -> None:
@@ -158,12 +168,13 @@ def test_several_tasks_and_gpus_have_names_of_their_own() -> None:
             )
         )
     )
-    assert len([event for event in events if event.category == "op"]) == 5
+    assert len([event for event in events if event.category in EXECUTIONS]) == 5
     names = [(track.process, track.name) for track in trace.tracks]
     assert len(set(names)) == len(names)
     assert {"Ops, CPU 0 of ps 0", "Ops, CPU 0 of worker 1", "Op scheduling, GPU 1 of worker 1"} <= {n for _, n in names}
     assert len({process.name for process in trace.processes}) == len(trace.processes)
-    assert Device.of("/job:a/task:0/device:gpu:3/stream:13") == Device("/job:a/task:0", "gpu", 3, "stream:13")
+    stream = DeviceName.of("/job:a/task:0/device:gpu:3/stream:13")
+    assert stream == DeviceName("/job:a/task:0", "gpu", 3, "stream:13")
 
 
 def test_an_execution_far_from_all_others_is_left_out_and_counted() -> None:
@@ -179,8 +190,8 @@ def test_the_same_step_in_two_files_is_drawn_once() -> None:
     one = profile_of(node("a", (0, 5, CPU)))
     other = profile_of(node("a", (0, 6, CPU)), node("b", (9, 5, CPU)))
     _, events, notes = picture(one, msgspec.structs.replace(other, numbered=False))
-    assert Counter(arguments(event)["node"] for event in events if event.category == "op") == {"a": 1, "b": 1}
-    assert [event.name for event in events if event.category == "step"] == ["step 0", "step"]
+    assert Counter(arguments(event)["node"] for event in events if event.category == "operator") == {"a": 1, "b": 1}
+    assert [event.name for event in events if event.category == "annotation"] == ["step 0", "step"]
     assert [note.kind for note in notes] == ["execution that two of TensorFlow's profiles hold drawn once"]
 
 
@@ -220,8 +231,56 @@ def test_layers_are_unbroken_rows_of_their_ops() -> None:
             node(first, (0, 5, CPU), (5, 5, CPU), (20, 5, CPU)), node(second, (10, 10, CPU)), node("x", (3, 1, CPU))
         )
     )
-    layers = [(event.name, event.start_ns, event.dur_ns) for event in events if event.category == "layer"]
-    assert layers == [("conv0", 0, 10_000), ("mpool0", 10_000, 10_000), ("conv0", 20_000, 5_000)]
+    layers = [
+        (event.name, event.start_ns, event.dur_ns)
+        for event in events
+        if event.category == "annotation" and event.name != "step 0"
+    ]
+    assert layers == [
+        ("conv0 · forward", 0, 10_000),
+        ("mpool0 · forward", 10_000, 10_000),
+        ("conv0 · forward", 20_000, 5_000),
+    ]
+
+
+def test_kernels_and_copies_are_their_nodes_layers_in_their_steps_iteration() -> None:
+    """As the profile states; what is of no layer is in the iteration, and the graph is told of kernels, too."""
+    conv = "v/tower_0/cg/conv0/conv2d/Conv2D"
+    _, events, _ = picture(
+        profile_of(
+            msgspec.structs.replace(node(conv, (0, 3, GPU), (4, 5, KERNELS), step=1), output_shapes=((0, (2, 3)),)),
+            node("x", (9, 1, KERNELS), step=1),
+            steps=(1,),
+        )
+    )
+    kernels = {event.name: arguments(event) for event in events if event.category == "kernel"}
+    assert kernels["Conv2D"] == {
+        "event_index": 0, "step": 1, "iteration": 2, "node": conv, "op": "Conv2D", "output_shape": "2x3",
+        "layer_by": "range", "layer": "conv0", "layer_index": 0, "direction": "forward",
+    }  # fmt: skip
+    assert kernels["x"] == {"event_index": 1, "step": 1, "node": "x", "op": "x"}
+    levels = [event.name for event in events if event.category in ("pass", "layer")]
+    assert levels == ["iteration 2 · forward", "conv0", "iteration 2"]
+
+
+def test_a_kernel_names_the_execution_that_launched_it() -> None:
+    """Of a node that ran several times, the last that began before it."""
+    told = executions(
+        [
+            profile_of(
+                node("x", (0, 3, GPU), (10, 3, GPU), (11, 5, KERNELS), (4, 2, KERNELS)), node("y", (1, 1, KERNELS))
+            )
+        ],
+        Notes(),
+    )
+    assert told is not None
+    launched_by = {
+        (activity.name, (activity.start_ns or 0) // 1000 - START_US): None
+        if activity.range is None
+        else told.ranges[activity.range].start_ns // 1000 - START_US
+        for activity in told.activities
+    }
+    assert launched_by == {("y", 1): None, ("x", 4): 0, ("x", 11): 10}
 
 
 def test_memory_and_graph_are_arguments() -> None:
@@ -237,10 +296,10 @@ def test_memory_and_graph_are_arguments() -> None:
     _, events, _ = picture(
         profile_of(whole, msgspec.structs.replace(node("y", (9, 5, CPU)), output_shapes=((0, (-1,)),)))
     )
-    by_node = {arguments(event)["node"]: arguments(event) for event in events if event.category == "op"}
+    by_node = {arguments(event)["node"]: arguments(event) for event in events if event.category == "operator"}
     assert by_node["a/x"] == {
-        "node": "a/x", "op": "x", "output_shape": "2x3", "input_shapes": "0:2x9", "strides": "1x2x2x1",
-        "dtype": "float", "flop": 99, "place": "model.py:3", "step": 0, "requested_bytes": 77, "peak_bytes": 77,
+        "node": "a/x", "op": "x", "output_shape": "2x3", "inputs": "(2,9)", "strides": "1x2x2x1",
+        "dtypes": "float", "flop": 99, "place": "model.py:3", "step": 0, "requested_bytes": 77, "peak_bytes": 77,
         "output_bytes": 77,
     }  # fmt: skip
     assert by_node["y"] == {"node": "y", "op": "y", "step": 0}
@@ -252,11 +311,10 @@ def test_the_allocator_of_a_gpu_is_a_counter() -> None:
     [step] = one.steps
     memory = msgspec.structs.replace(step.memory[0], read_ns=(START_US + 50) * 1000, in_use_bytes=3_000_000)
     late = msgspec.structs.replace(memory, read_ns=(START_US + 51) * 1000)
-    notes = Notes()
     for held, expected in ((memory, [(50_000, 3.0)]), (late, [])):
         changed = msgspec.structs.replace(one, steps=(msgspec.structs.replace(step, memory=(held,)),))
-        side = ExecutionSide([profile_of(changed)], lambda ns: ns, 1, 100, notes, Ids())
-        found = [event for event in side.events(START_US * 1000) if isinstance(event, CounterValue)]
+        trace, _, _ = picture(profile_of(changed))
+        found = [event for event in trace.events() if isinstance(event, CounterValue)]
         assert [(event.time_ns, event.value) for event in found] == expected
 
 
@@ -274,7 +332,7 @@ def test_the_samples_pictures_pass_all_checks(shared: Path, engine: Engine, tmp_
     expected = list(csv.DictReader(io.StringIO(gzip.decompress(packed).decode())))
     found = processor.query(
         "select extract_arg(arg_set_id, 'args.step') as step, extract_arg(arg_set_id, 'args.node') as node,"
-        " ts, dur from slice where category = 'op'"
+        " ts, dur from slice where category in ('operator', 'kernel', 'copy')"
     )
     origin = min(int(row["start_us"]) for row in expected) * 1000
     wanted = Counter(
@@ -304,7 +362,7 @@ def test_a_profile_and_the_trace_file_of_its_run_are_one_picture(shared: Path, t
     """They share the clock; the trace file's step is another one."""
     folder = shared / "samples" / "tfprof" / "tf215_resnet_v2"
     events, result = converted(folder / "profile.tfprof", folder / "trace_file.json.gz")
-    steps = [event["name"] for event in events if event.get("cat") == "step"]
+    steps = [event["name"] for event in events if event.get("cat") == "annotation" and event["name"].startswith("step")]
     assert steps == ["step", *(f"step {number}" for number in range(10))]
     assert list(result.notes) == []
 
@@ -352,8 +410,10 @@ def joined(tmp_path: Path, tf: bytes, gpu: bytes) -> tuple[list[dict[str, Any]],
 
 
 def links(events: list[dict[str, Any]]) -> list[tuple[object, ...]]:
+    """Of the GPU profile's kernels."""
     keys = ("layer", "direction", "iteration", "layer_by")
-    return [tuple(event["args"].get(key) for key in keys) for event in events if event.get("cat") == "kernel"]
+    kernels = [event["args"] for event in events if event.get("cat") == "kernel" and "node" not in event["args"]]
+    return [tuple(args.get(key) for key in keys) for args in kernels]
 
 
 def test_kernels_enqueued_while_an_op_ran_are_its_layers(tmp_path: Path) -> None:
@@ -374,7 +434,7 @@ def test_kernels_enqueued_while_an_op_ran_are_its_layers(tmp_path: Path) -> None
     ]
     assert result.metadata["attribution"]["layer_by"] == {"boundary stamps": 3}
     # One axis: an op begins where the host's call that it made does, up to the clocks' error.
-    drawn = {event["args"]["node"]: event["ts"] for event in events if event.get("cat") == "op"}
+    drawn = {event["args"]["node"]: event["ts"] for event in events if event.get("cat") == "operator"}
     calls = [event["ts"] for event in events if event.get("cat") == "api" and event["name"] == "clEnqueueNDRangeKernel"]
     assert drawn[CONVS[1]] == pytest.approx(calls[2], abs=1)
     assert drawn["other"] == pytest.approx(calls[3], abs=1)
@@ -390,13 +450,15 @@ def test_a_kernel_that_two_layers_may_have_enqueued_is_not_attributed(tmp_path: 
 
 
 @pytest.mark.parametrize("moved_us", [70 * 10**6, -70 * 10**6, 3 * 3600 * 10**6])
-def test_profiles_of_different_times_are_not_drawn_together(tmp_path: Path, moved_us: int) -> None:
+@pytest.mark.parametrize("device", [GPU, KERNELS])
+def test_profiles_of_different_times_are_not_drawn_together(tmp_path: Path, moved_us: int, device: str) -> None:
     """Said, and nothing is attributed."""
     gpu, stamps = a_gpu_run()
-    events, result = joined(tmp_path, ops_at((CONVS[0], stamps[0] + moved_us, stamps[1] + moved_us)), gpu)
-    assert {event.get("cat") for event in events}.isdisjoint({"op", "step", "scope"})
+    tf = ops_at((CONVS[0], stamps[0] + moved_us, stamps[1] + moved_us), device=device)
+    events, result = joined(tmp_path, tf, gpu)
+    assert {event.get("cat") for event in events}.isdisjoint({"operator", "annotation", "frame"})
     kinds = {note.kind for note in result.notes}
-    assert "TensorFlow's profile is of another time than the other: its ops are not drawn beside it" in kinds
+    assert "the framework's profile is of another time than the other: its ops are not drawn beside it" in kinds
     assert all(link[0] is None for link in links(events))
 
 
@@ -405,9 +467,9 @@ def test_a_log_alone_is_not_drawn_beside_the_ops(tmp_path: Path) -> None:
     (tmp_path / "run.log").write_text(benchmark()[1])
     (tmp_path / "profile.tfprof").write_bytes(ops_at((CONVS[0], START_US, START_US + 5)))
     events, result = converted(tmp_path / "run.log", tmp_path / "profile.tfprof")
-    assert [event["args"]["node"] for event in events if event.get("cat") == "op"] == [CONVS[0]]
+    assert [event["args"]["node"] for event in events if event.get("cat") == "operator"] == [CONVS[0]]
     assert [note.kind for note in result.notes] == [
-        "a log's layers are not drawn beside TensorFlow's ops: no GPU profile relates their clocks"
+        "a log's layers are not drawn beside a framework's ops: no GPU profile relates their clocks"
     ]
 
 
@@ -418,10 +480,10 @@ def test_without_the_hosts_times_nothing_is_guessed(tmp_path: Path) -> None:
     for call in calls:
         call.pop("timestamp", None)
     events, result = joined(tmp_path, ops_at((CONVS[0], stamps[0], stamps[1])), json.dumps(calls).encode())
-    assert {event.get("cat") for event in events}.isdisjoint({"op", "step", "scope"})
+    assert {event.get("cat") for event in events}.isdisjoint({"operator", "annotation", "frame"})
     assert len(links(events)) == 4
     kinds = {note.kind for note in result.notes}
-    assert "the profile's clock is not related to the host's: TensorFlow's ops are not drawn beside it" in kinds
+    assert "the profile's clock is not related to the host's: the framework's ops are not drawn beside it" in kinds
 
 
 def test_ops_of_a_cpu_enqueue_nothing(tmp_path: Path) -> None:
@@ -438,3 +500,45 @@ def test_a_profile_in_which_nothing_ran_is_refused(tmp_path: Path) -> None:
     path.write_bytes(profile_proto(profile_of(node("a"), steps=())))
     with pytest.raises(InputError, match="nothing that has a time"):
         convert(path)
+
+
+def test_kernels_of_both_profiles_lie_on_one_axis(tmp_path: Path) -> None:
+    """The framework's times are the host's, and are moved to the device's clock as the host's calls are."""
+    gpu, stamps = a_gpu_run()
+    events, _ = joined(tmp_path, ops_at((CONVS[0], stamps[2], stamps[2] + 7), device=KERNELS), gpu)
+    [kernel] = [event for event in events if event.get("cat") == "kernel" and "node" in event["args"]]
+    calls = [event["ts"] for event in events if event.get("cat") == "api" and event["name"] == "clEnqueueNDRangeKernel"]
+    assert kernel["ts"] == pytest.approx(calls[2], abs=1)
+    assert kernel["dur"] == pytest.approx(7, abs=1)
+    assert (kernel["args"]["layer"], kernel["args"]["layer_by"]) == ("conv0", "range")
+
+
+def test_evidence_left_out_leaves_no_layer(tmp_path: Path) -> None:
+    """A kernel then tells its node, and no layer that no link rests on."""
+    path = tmp_path / "profile.tfprof"
+    path.write_bytes(ops_at((CONVS[0], START_US, START_US + 5), device=KERNELS))
+    events, _ = converted(path, without=["range"])
+    [kernel] = [event for event in events if event.get("cat") == "kernel"]
+    assert kernel["args"]["node"] == CONVS[0]
+    assert kernel["args"].keys().isdisjoint({"layer", "direction", "layer_by"})
+
+
+def test_ops_are_drawn_where_no_api_calls_are_wanted(tmp_path: Path) -> None:
+    """They are none."""
+    path = tmp_path / "profile.tfprof"
+    path.write_bytes(ops_at((CONVS[0], START_US, START_US + 5), device=CPU))
+    events, _ = converted(path, host_calls="none")
+    assert [event["args"]["node"] for event in events if event.get("cat") == "operator"] == [CONVS[0]]
+
+
+def test_a_part_of_the_kernels_is_chosen_as_of_any_profile(tmp_path: Path) -> None:
+    """Iterations are the steps; without a kernel there is nothing to choose from."""
+    path = tmp_path / "profile.tfprof"
+    ran = [node("x", (at, 5, KERNELS), step=step) for step, at in ((0, 0), (1, 50))]
+    one = msgspec.structs.replace(ran[0], steps=(*ran[0].steps, *ran[1].steps))
+    path.write_bytes(profile_proto(TfProfile(source=0, steps=(0, 1), nodes=(one,))))
+    events, _ = converted(path, iterations="2")
+    assert [event["args"]["step"] for event in events if event.get("cat") == "kernel"] == [1]
+    path.write_bytes(ops_at((CONVS[0], START_US, START_US + 5), device=CPU))
+    with pytest.raises(OptionError, match="no GPU profile to choose from"):
+        converted(path, iterations="2")

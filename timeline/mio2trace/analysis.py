@@ -25,6 +25,7 @@ from mio2trace.ops.operation import Operation
 from mio2trace.outgoing import visible
 from mio2trace.privacy import Cleaner
 from mio2trace.readers import ANY, Accepted
+from mio2trace.readers.tf.executions import executions
 from mio2trace.runs import Gathered, complete, gather, has_times
 
 HOMES = ("home", "Users")
@@ -65,7 +66,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     ``name`` tells it from the others and holds nothing private. ``profiles``: the fullest first, it is the one that
     the logs are joined with. ``operations_by_log``: of each of ``libraries``. ``alignments``: one for each of
-    ``profiles`` that holds anything; ``measures``: their costs, each summed when it is asked for.
+    ``profiles`` that holds anything; ``measures``: their costs, each summed when it is asked for. ``framework``: what a
+    framework's own profiles tell of the run (TensorFlow's: ``tf_profiles``), as one profile that is joined with no log.
     ``complete``: whether it is a run by itself: a profile with its log or, where there is no profile at all, a log with
     times.
     """
@@ -79,12 +81,18 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     operations_by_log: tuple[tuple[Operation, ...], ...] = ()
     alignments: tuple[Alignment, ...] = ()
     measures: tuple[Measures, ...] = ()
+    framework: Measures | None = None
     complete: bool = False
 
     @property
     def operations(self) -> tuple[Operation, ...]:
         """Those of the MIOpen log that has most of them: one process writes one log."""
         return max(self.operations_by_log, key=len, default=())
+
+    @property
+    def drawn(self) -> tuple[Measures, ...]:
+        """What all that is drawn of it cost."""
+        return self.measures if self.framework is None else (*self.measures, self.framework)
 
     @property
     def has_times(self) -> bool:
@@ -176,19 +184,21 @@ def analyse(files: Sequence[FilePath], options: AnalysisOptions = DEFAULTS, note
             gathered = gather(inputs, options.without, options.by_order_alone, notes, strict=bool(options.join))
         whole = complete(gathered)
         runs = tuple(
-            _run(part, name, part in whole, options, notes)
+            _run(part, name, part in whole, options, notes, cleaner)
             for part, name in zip(gathered, _names(gathered, cleaner), strict=True)
         )
     return Analysis(inputs=tuple(inputs), runs=runs, notes=notes, cleaner=cleaner)
 
 
-def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes: Notes) -> Run:
+def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes: Notes, cleaner: Cleaner) -> Run:
     tf_profiles = tuple(record for file in part.inputs for record in file.records if isinstance(record, TfProfile))
     logs, calls = tuple(part.logs), part.operations
     if len(part.libraries) > 1 and calls and part.profiles:
         notes.add(f"{len(part.libraries)} MIOpen logs: the profile is joined with the one that has most operations")
     profiles = [profile for profile in part.profiles if profile.activities or profile.other_calls]
     joined = options.join is True or (options.join == "logs" and bool(logs or calls or tf_profiles))
+    told = executions(tf_profiles, notes) if joined else None
+    beside = [] if told is None else cleaner.cleaned([told])  # kernels are named by what was no name before
     alignments = [
         align(
             profile,
@@ -198,7 +208,7 @@ def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes
             without=options.without,
             by_order_alone=options.by_order_alone,
             keep_reasons=options.keep_reasons,
-            tf_profiles=tf_profiles if not number else (),
+            beside=beside if not number else (),
         )
         for number, profile in enumerate(profiles if joined else ())
     ]
@@ -212,6 +222,7 @@ def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes
         operations_by_log=part.operations_by_log,
         alignments=tuple(alignments),
         measures=tuple(map(Measures, alignments)),
+        framework=Measures(align(beside[0], (), notes, without=options.without)) if beside else None,
         complete=whole,
     )
 

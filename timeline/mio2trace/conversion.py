@@ -106,9 +106,9 @@ def convert(
         notes = analysis.notes
         runs = list(analysis.runs) if several else _of_one_run(analysis)
         _require_something_to_draw(analysis, runs)
-        alignments = [alignment for run in runs for alignment in run.alignments]
+        alignments = [measures.alignment for run in runs for measures in run.drawn]
         inputs = [_fact(file) for file in analysis.inputs]
-        measured = [measures for run in runs for measures in run.measures]
+        measured = [measures for run in runs for measures in run.drawn]
         facts = summary.metadata(f"mio2trace {mio2trace.__version__}", inputs, measured)
         trace = build(_to_draw(runs, several), options, facts, notes)
         if not trace.tracks and not trace.left_out:
@@ -179,7 +179,7 @@ def _require_something_to_draw(analysis: Analysis, runs: Sequence[Run]) -> None:
     """Raises `InputError` where nothing has a time."""
     notes = analysis.notes
     profiles = [profile for run in runs for profile in run.profiles]
-    if any(step.executions for run in runs for tf in run.tf_profiles for node in tf.nodes for step in node.steps):
+    if any(run.framework is not None for run in runs):
         return
     empty = sum(not (profile.activities or profile.other_calls) for profile in profiles)
     if empty == len(profiles) and not any(run.has_times for run in runs):
@@ -193,16 +193,15 @@ def _to_draw(runs: Sequence[Run], several: bool) -> list[RunToDraw]:
     drawn = [
         RunToDraw(
             name=run.name,
-            measures=run.measures,
+            measures=run.drawn,
             logs=run.logs,
             libraries=run.libraries,
-            tf_profiles=run.tf_profiles,
         )
         for run in runs
     ]
     if several:
         return drawn
-    measures = [measures for run in runs for measures in run.measures]
+    measures = [measures for run in runs for measures in run.drawn]
     return [msgspec.structs.replace(drawn[0], measures=measures)]
 
 

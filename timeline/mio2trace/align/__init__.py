@@ -21,7 +21,6 @@ from mio2trace.evidence import BUFFERS, CORRELATION, RANGE
 from mio2trace.kernels import KernelFact, find_gemms
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile
-from mio2trace.model.tf import TfProfile
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
 
@@ -73,13 +72,13 @@ def align(
     without: frozenset[str] = frozenset(),
     by_order_alone: bool = False,
     keep_reasons: bool = False,
-    tf_profiles: Sequence[TfProfile] = (),
+    beside: Sequence[Profile] = (),
 ) -> Alignment:
     """Relate ``profile`` to the logs of its run, and to the ``operations`` of one of them.
 
     ``without`` are kinds of evidence to leave out; ``keep_reasons`` holds on to what told the links. Where no log names
-    layers, those are the scopes of ``tf_profiles``. Raises `InputError` when they cannot be of one run, unless
-    ``by_order_alone``.
+    layers, those are what the profile itself states, or the ops of ``beside``, a framework's profiles of the same run.
+    Raises `InputError` when they cannot be of one run, unless ``by_order_alone``.
     """
     profile = within_reach(profile, notes)
     facts = find_gemms(profile)
@@ -99,7 +98,7 @@ def align(
         logs=logs,
         operations=calls.operations,
         operation_of_range=calls.of_range,
-        tf_profiles=tf_profiles,
+        beside=beside,
         net=read_net(logs, notes),
         facts=facts,
         without=without,

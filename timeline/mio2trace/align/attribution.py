@@ -16,7 +16,6 @@ from mio2trace.evidence import ORDER, Evidence
 from mio2trace.kernels import KernelFact
 from mio2trace.model.log import Direction, FrameworkLog, LayerTime
 from mio2trace.model.profile import Profile
-from mio2trace.model.tf import TfProfile
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 
@@ -26,10 +25,11 @@ DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
 class Attribution:
     """One run while its activities are given to layers and operations.
 
-    ``operation_of_range`` has the operation that each range of the profile is; ``facts`` are by position; ``without``
-    are the kinds of evidence to leave out. ``same_process``: whether the buffers
-    of log and profile say so; None where they do not tell. ``marked`` is None until the timer marks are read. What the
-    steps find is in ``links``; ``streams`` is how those to operations came about, where ``keep_reasons``.
+    ``operation_of_range`` has the operation that each range of the profile is; ``beside`` is what others profiled of
+    the same run; ``facts`` are by position; ``without`` are the kinds of evidence to leave out.
+    ``same_process``: whether the buffers of log and profile say so; None where they do not tell. ``marked`` is None
+    until the timer marks are read. What the steps find is in ``links``; ``streams`` is how those to operations came
+    about, where ``keep_reasons``.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Attribution:
         logs: Sequence[FrameworkLog] = (),
         operations: Sequence[Operation] = (),
         operation_of_range: Sequence[int] = (),
-        tf_profiles: Sequence[TfProfile] = (),
+        beside: Sequence[Profile] = (),
         net: Net | None = None,
         facts: Mapping[int, KernelFact] | None = None,
         without: frozenset[str] = frozenset(),
@@ -53,7 +53,7 @@ class Attribution:
         self.logs = logs
         self.operations = operations
         self.operation_of_range = operation_of_range
-        self.tf_profiles = tf_profiles
+        self.beside = beside
         self.net = Net() if net is None else net
         self.facts: Mapping[int, KernelFact] = {} if facts is None else facts
         self.without = without

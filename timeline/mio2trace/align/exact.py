@@ -66,7 +66,7 @@ def _key(operation: Operation) -> Hashable:
 def link_by_ranges(attribution: Attribution) -> None:
     """Operations and layers by the ranges that were open at each launch."""
     profile, links = attribution.profile, attribution.links
-    if not profile.ranges:
+    if not profile.ranges or profile.framework.nodes:  # which says itself what each op is of: `framework_ops`
         return
     opened = OpenRanges(profile)
     operation_of = opened.nearest(attribution.operation_of_range or [NONE] * len(profile.ranges))

@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.exact import link_by_ranges
+from mio2trace.align.framework_ops import place_by_ops
 from mio2trace.align.layers.caffe import marks
 from mio2trace.align.layers.caffe.iterations import place_by_durations, place_later_iterations
 from mio2trace.align.layers.caffe.layer_lines import place_by_layer_lines, place_by_lines_of_operations
 from mio2trace.align.layers.caffe.warm_up import place_before_iterations
+from mio2trace.align.layers.host_ops import place_by_host_ops
 from mio2trace.align.layers.outside_times import doubt_between_layers, doubt_between_passes, doubt_other_queues
-from mio2trace.align.layers.scopes import place_by_scopes
 from mio2trace.align.operations.steps import doubt_another_process, keep_operations_whole, link_operations
 from mio2trace.evidence import (
     BOUNDARY_STAMPS,
@@ -67,7 +68,9 @@ STEPS: tuple[Step, ...] = (
     Step((), doubt_other_queues),
     Step((), keep_operations_whole),
     Step((), doubt_another_process),
-    Step((BOUNDARY_STAMPS,), place_by_scopes),
+    # Where no log names layers, the steps above have none to give.
+    Step((RANGE,), place_by_ops),
+    Step((BOUNDARY_STAMPS,), place_by_host_ops),
 )
 """Strongest first. Stronger links are never overridden (`Links`), so a step only fills what those before it left."""
 

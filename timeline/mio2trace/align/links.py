@@ -34,6 +34,8 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if self.phase == "setup":
             return "set-up"
         name = "warm-up" if self.phase == "warm-up" else f"iteration {self.iteration}"
+        if self.phase == "iteration" and self.iteration is None:
+            name = "iteration"
         return f"{name} · {self.direction}" if self.direction else name
 
 

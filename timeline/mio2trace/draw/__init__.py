@@ -10,7 +10,7 @@ import msgspec
 
 from mio2trace.align import Alignment
 from mio2trace.align.clocks.reach import FAR_NS
-from mio2trace.draw import by_name, counters, device, executions, host, printed, rates
+from mio2trace.draw import by_name, counters, device, framework, host, printed, rates
 from mio2trace.draw.base import TimeBase, time_base
 from mio2trace.draw.by_name import Tracks
 from mio2trace.draw.device import Fold
@@ -19,7 +19,6 @@ from mio2trace.draw.selection import Chosen, Selection, choose
 from mio2trace.measures import Measures
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
-from mio2trace.model.tf import TfProfile
 from mio2trace.notes import Notes, OptionError
 from mio2trace.trace import NO_ARGS, CounterValue, Event, Slice, Trace
 
@@ -46,13 +45,15 @@ class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunToDraw(msgspec.Struct, frozen=True, kw_only=True):
-    """A run with what its profiles cost, or its logs alone. ``name`` tells it from the others in the picture."""
+    """A run with what its profiles cost, or its logs alone. ``name`` tells it from the others in the picture.
+
+    ``measures``: of a framework's own profile last.
+    """
 
     name: str = ""
     measures: Sequence[Measures] = ()
     logs: Sequence[FrameworkLog] = ()
     libraries: Sequence[MiopenLog] = ()
-    tf_profiles: Sequence[TfProfile] = ()
 
 
 class _Profile(NamedTuple):
@@ -81,11 +82,21 @@ class _Run:
         of = f" of {run.name}" if several else ""
         self.profiles: list[_Profile] = []
         self._notes = notes
+        self.left_out: list[Alignment] = []
         reach: tuple[int, int] | None = None
         for number, measures in enumerate(run.measures):
             alignment = measures.alignment
-            suffix = (f" of profile {number + 1}" if number else "") + of
-            base = _beside(reach, alignment, time_base(alignment, notes), notes)
+            of_framework = bool(alignment.profile.framework.nodes)
+            suffix = (f" of profile {number + 1}" if number and not of_framework else "") + of
+            if number and of_framework:
+                beside = framework.beside(alignment, self.profiles[0].base, reach, notes)
+                if beside is None:
+                    self.left_out.append(alignment)
+                    continue
+                alignment, measures = beside, Measures(beside)
+                base = time_base(alignment, notes)
+            else:
+                base = _beside(reach, alignment, time_base(alignment, notes), notes)
             side = device.DeviceSide(
                 measures, base, numbers.device, _device_name(run.logs), suffix, numbers.ids,
                 frozenset[Fold](options.fold),
@@ -103,34 +114,26 @@ class _Run:
                 numbers.device += 100_000  # they are numbered when they are filled
             self.profiles.append(_Profile(alignment, base, side, seen, rows))
         self.parts: list[_Part] = [side for one in self.profiles for side in (one.device, one.host)]
-        self.executions: executions.ExecutionSide | None = None
-        if run.tf_profiles:
-            base_of_first = self.profiles[0].base if self.profiles else None
-            self.executions = executions.execution_side(
-                run.tf_profiles, base_of_first, reach, numbers.host, numbers.device, notes, numbers.ids, of
-            )
-            if self.executions is not None:
-                self.parts.append(self.executions)
-                numbers.host, numbers.device = numbers.host + 1, self.executions.next_process
-            if not run.measures and any(log.layers for log in run.logs):
-                notes.add("a log's layers are not drawn beside TensorFlow's ops: no GPU profile relates their clocks")
-        elif not run.measures:
+        if not run.measures:
             self.parts.append(printed.PrintedSide(run.logs, numbers.host, notes, numbers.ids, of))
             numbers.host += 1
+        elif run.measures[0].alignment.profile.framework.nodes and any(log.layers for log in run.logs):
+            notes.add("a log's layers are not drawn beside a framework's ops: no GPU profile relates their clocks")
         self.origin = min((start for part in self.parts if (start := part.first_ns()) is not None), default=0)
         self.last = max((end for part in self.parts if (end := part.last_ns()) is not None), default=0)
         self.chosen: list[Chosen | None] = [None] * len(self.profiles)
 
     def choose(self, selection: Selection) -> None:
         """Draw no more than ``selection`` says from now on."""
-        if not self.profiles:
+        if not any(_has_device(one.alignment) for one in self.profiles):
             raise OptionError(f"{selection.options()}: there is no GPU profile to choose from")
         for number, one in enumerate(self.profiles):
+            if not _has_device(one.alignment):
+                self._notes.remark("ops on the host are drawn whole: --from, --top and the like choose among kernels")
+                continue
             found = self.chosen[number] = choose(selection, one.alignment, one.base, self.origin, self._notes)
             one.device.show_only(found)
             one.host.show_only(found)
-        if self.executions is not None:
-            self._notes.remark("TensorFlow's ops are drawn whole: --from, --top and the like choose among kernels")
         first = min((start for part in self.parts if (start := part.first_ns()) is not None), default=self.origin)
         if first - self.origin > _FAR_NS:
             begun = [one.device.first_ns(inside=True) for one in self.profiles]
@@ -147,8 +150,6 @@ class _Run:
         """The metadata's ``clock``."""
         if self.profiles:
             return self.profiles[0].base.describe(self.profiles[0].alignment, self.origin)
-        if self.executions is not None:
-            return {"origin_utc": TimeBase(clock=None, shift={}, on_host=True).utc(self.origin)}
         return {}
 
 
@@ -184,8 +185,10 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
         },
         arrows=tuple(partial(one.host.arrows, run.origin) for run, one, _ in profiles if options.host_calls != "none"),
         counter_descriptions=rates.DESCRIPTIONS,
-        left_out=sum(chosen.left_out for _, _, chosen in profiles if chosen is not None),
-        left_out_ns=sum(chosen.left_out_ns for _, _, chosen in profiles if chosen is not None),
+        left_out=sum(chosen.left_out for _, _, chosen in profiles if chosen is not None)
+        + sum(len(alignment.profile.activities) for run in drawn for alignment in run.left_out),
+        left_out_ns=sum(chosen.left_out_ns for _, _, chosen in profiles if chosen is not None)
+        + sum(map(_busy_ns, (alignment for run in drawn for alignment in run.left_out))),
     )
     if options.with_args:
         return trace
@@ -238,7 +241,7 @@ def _without_args(part: Callable[[], Iterator[Event]]) -> Iterator[Event]:
 
 
 _ByProfile = device.DeviceSide | host.HostSide
-_Part = device.DeviceSide | host.HostSide | by_name.ByNameSide | printed.PrintedSide | executions.ExecutionSide
+_Part = device.DeviceSide | host.HostSide | by_name.ByNameSide | printed.PrintedSide
 
 
 def _beside(reach: tuple[int, int] | None, alignment: Alignment, base: TimeBase, notes: Notes) -> TimeBase:
@@ -262,6 +265,15 @@ def _reach(parts: Sequence[_Part]) -> tuple[int, int] | None:
     starts = [start for part in parts if (start := part.first_ns()) is not None]
     ends = [end for part in parts if (end := part.last_ns()) is not None]
     return (min(starts), max(ends)) if starts and ends else None
+
+
+def _busy_ns(alignment: Alignment) -> int:
+    return sum((a.end_ns or 0) - (a.start_ns or 0) for a in alignment.profile.activities)
+
+
+def _has_device(alignment: Alignment) -> bool:
+    """Whether it tells of more than ops on the host."""
+    return bool(alignment.profile.activities or not alignment.profile.framework.nodes)
 
 
 def _device_name(logs: Sequence[FrameworkLog]) -> str:

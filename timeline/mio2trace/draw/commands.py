@@ -8,6 +8,7 @@ import msgspec
 
 from mio2trace.align import NONE, LayerRun
 from mio2trace.draw.base import four_digits, short_name, size_text
+from mio2trace.draw.framework import Nodes, execution_args, executions_of
 from mio2trace.draw.operations import gemm_args
 from mio2trace.kernels import role
 from mio2trace.kernels.names import kernel_name
@@ -38,6 +39,8 @@ class Commands:
             [thread.index if thread.tid is None else thread.tid for thread in profile.threads] if several else []
         )
         self._streams = {q.index: q.number for q in profile.queues if q.kind == "stream" and q.number is not None}
+        self._executions = executions_of(alignment.profile)
+        self._nodes = Nodes(alignment.profile, with_layers=False)  # links tell those
 
     def gemm_of_several(self, position: int) -> tuple[int, int, int] | None:
         """Of the kernel that stands for a GEMM of several: their number, the sum of their times, when the last ends."""
@@ -64,6 +67,9 @@ class Commands:
         assert start is not None and end is not None
         # Whatever is the same in every iteration stands before this: a compressor takes all of it at once.
         args = self._own(activity)
+        execution = self._executions.get(position) if self._executions else None
+        if execution is not None:
+            args |= execution_args(execution)
         pass_ = links.pass_of[position]
         run = links.run_of[position]
         layer = None if run == NONE else links.runs[run]
@@ -107,10 +113,14 @@ class Commands:
             activity.route,
             id(activity.resources),
             activity.queue if self._streams else 0,
+            None if execution is None else execution.node,
         )
         shared = self._shared.get(key)
         if shared is None:
-            shared = self._shared[key] = _links_last(self._args(activity, layer, position, whole))
+            shared = self._args(activity, layer, position, whole)
+            if execution is not None:
+                shared |= self._nodes.args(execution)
+            shared = self._shared[key] = _links_last(shared)
         if activity.kind == "kernel":
             name, category = short_name(activity.name), "kernel"
         else:
@@ -155,7 +165,7 @@ class Commands:
         if activity.queue in self._streams:
             args["stream"] = self._streams[activity.queue]
         if activity.kind != "kernel":
-            if activity.size_bytes or not self._streams:
+            if activity.size_bytes or not (self._streams or self._executions):
                 args["bytes"] = activity.size_bytes
             if activity.route:
                 args["copy_direction"] = activity.route

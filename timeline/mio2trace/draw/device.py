@@ -176,14 +176,18 @@ class DeviceSide:
         if profile.calls_wait or device >= len(profile.devices):
             return ""
         name = profile.devices[device].name
+        if profile.framework.nodes:  # numbered as the framework does
+            return name
         return f"GPU {device} ({name})" if name else f"GPU {device}"
 
-    def _row_name(self, queue: int) -> str:
-        """``queue 0``; a stream by the profiler's number."""
+    def _row_name(self, queue: int) -> tuple[str, bool]:
+        """``queue 0``; a stream by the profiler's number, or its name for it, which then is always told."""
         for made in self._alignment.profile.queues:
+            if made.index == queue and made.name:
+                return made.name, True
             if made.index == queue and made.kind == "stream":
-                return f"stream {queue if made.number is None else made.number}"
-        return f"queue {queue}"
+                return f"stream {queue if made.number is None else made.number}", False
+        return f"queue {queue}", False
 
     def tracks(self) -> list[Track]:
         several = len({queue for queue, _, _ in self._lanes}) > 1
@@ -192,10 +196,10 @@ class DeviceSide:
         for key in self._shown_lanes():
             queue, lane, folded = key
             what = _NO_TIME if key in self._bare else usual
-            row = self._row_name(queue)
-            name = f"{row[0].upper()}{row[1:]}: {what}" if several else what[0].upper() + what[1:]
+            row, is_named = self._row_name(queue)
+            name = f"{row[0].upper()}{row[1:]}: {what}" if several or is_named else what[0].upper() + what[1:]
             if folded:
-                name = f"{_FOLDED[folded]}, {row}" if several else _FOLDED[folded]
+                name = f"{_FOLDED[folded]}, {row}" if several or is_named else _FOLDED[folded]
                 name += f": {what}"
             help_ = _HELP_OVERFLOW if lane else _HELP_FOLDED if folded else _HELP_NESTED
             track = self._tracks[key]

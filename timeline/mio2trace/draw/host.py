@@ -12,6 +12,7 @@ from mio2trace.draw.api_calls import ApiCalls, Arrow, times_of
 from mio2trace.draw.base import Axis, TimeBase
 from mio2trace.draw.calls import HostSpan, call_spans
 from mio2trace.draw.device import DeviceSide
+from mio2trace.draw.framework import allocators
 from mio2trace.draw.host_layers import host_layers
 from mio2trace.draw.ids import Ids
 from mio2trace.draw.lanes import packed_spans
@@ -82,8 +83,8 @@ class HostSide:
         calls_drawn = related and host_calls != "none"
         if calls_drawn and (profile.calls_wait and not profile.ranges and len(profile.threads) < 2):
             self._api = ApiCalls(profile, self._to_axis, self._process, self._track(_API))
-        elif calls_drawn:
-            self._api = Threads(profile, self._to_axis, self._process, self._thread_track)
+        elif calls_drawn or (related and profile.ranges):
+            self._api = Threads(profile, self._to_axis, self._process, self._thread_track, with_calls=calls_drawn)
         self._middle = self._somewhere()
         self._far = 0
         self._runs = [run for run in alignment.links.runs if self._is_near(_span(run))] if related else []
@@ -226,7 +227,9 @@ class HostSide:
     def processes(self) -> list[Process]:
         if not self.tracks():
             return []
-        return [Process(id=self._process, name=f"Host{self._suffix}", sort=0, description=_HELP)]
+        of = self._alignment.profile.framework.name
+        name = f"Host ({of}){self._suffix}" if of else f"Host{self._suffix}"
+        return [Process(id=self._process, name=name, sort=0, description=_HELP)]
 
     def _thread_track(self, row: int) -> int:
         return self._number(self._wanted * 1000 + _THREADS + row)
@@ -274,6 +277,15 @@ class HostSide:
                 yield Slice(track, one.start - origin, one.end - one.start, one.name, one.category, one.args)
         if self._api is not None:
             yield from self._api.events(origin, self._arrow(origin))
+        yield from self._allocators(origin)
+
+    def _allocators(self, origin: int) -> Iterator[Event]:
+        profile = self._alignment.profile
+        if profile.framework.allocated:
+            starts = [at for at in (self.first_ns(), self._device.first_ns()) if at is not None]
+            ends = [at for at in (self.last_ns(), self._device.last_ns()) if at is not None]
+            first, last = min(starts, default=None), max(ends, default=None)
+            yield from allocators(profile, self._base, self._process, first, last, origin)
 
     def _layers(self, origin: int) -> Iterator[Slice]:
         spans = []

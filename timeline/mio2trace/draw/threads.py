@@ -11,10 +11,11 @@ from typing import Any
 
 from mio2trace.draw.api_calls import Arrow, times_of
 from mio2trace.draw.base import Axis, short_name
+from mio2trace.draw.framework import Nodes, execution_args, inputs_args
 from mio2trace.draw.selection import Chosen
 from mio2trace.model.profile import Activity, Call, Profile, Range, Thread
 from mio2trace.ops.ranges import shown_text
-from mio2trace.trace import NO_ARGS, Event, Flow, Slice, Track
+from mio2trace.trace import NO_ARGS, Args, Event, Flow, Slice, Track
 
 _HELP = "What the program and its libraries did on this thread; an arrow leads from a call to what it launched."
 
@@ -25,7 +26,9 @@ _Item = tuple[int, int, Call | Range]
 class Threads:
     """Draws ranges and calls, a track a thread and more where they do not nest. ``number_of`` a row is its track's."""
 
-    def __init__(self, profile: Profile, axis: Axis, process: int, number_of: Callable[[int], int]) -> None:
+    def __init__(
+        self, profile: Profile, axis: Axis, process: int, number_of: Callable[[int], int], *, with_calls: bool = True
+    ) -> None:
         self._axis = axis
         self._process = process
         self._number_of = number_of
@@ -35,10 +38,11 @@ class Threads:
         calls: dict[int, Call] = {}
         for activity in profile.activities:
             call = activity.call
-            if call is not None and times_of(call) is not None:
+            if with_calls and call is not None and times_of(call) is not None:
                 calls[id(call)] = call
                 self._launched.setdefault(id(call), []).append(activity)
-        made = [*calls.values(), *(call for call in profile.other_calls if times_of(call) is not None)]
+        others = profile.other_calls if with_calls else ()
+        made = [*calls.values(), *(call for call in others if times_of(call) is not None)]
         by_thread: dict[int, list[_Item]] = {}
         everything: list[Call | Range] = [*profile.ranges, *made]
         for what in everything:
@@ -79,8 +83,11 @@ class Threads:
     def tracks(self) -> list[Track]:
         tracks = []
         for number, (thread, lane, _) in enumerate(self._rows):
-            name = f"Thread {thread.tid if thread.tid is not None else thread.index}"
-            name += f" {thread.name}" if thread.name else ""
+            if thread.tid is None and thread.name:
+                name = thread.name
+            else:
+                name = f"Thread {thread.tid if thread.tid is not None else thread.index}"
+                name += f" {thread.name}" if thread.name else ""
             name += f" ({lane + 1})" if lane else ""
             track = self._number_of(number)
             tracks.append(Track(id=track, process=self._process, name=name, sort=10 + number, description=_HELP))
@@ -88,16 +95,26 @@ class Threads:
 
     def events(self, origin: int, arrow: Arrow) -> Iterator[Event]:
         """The slices of each row, and the arrows that leave them."""
-        shared: dict[Any, dict[str, Any]] = {}
+        shared: dict[int, dict[str, Any]] = {}
+        profile = self._profile
+        nodes = Nodes(profile, with_layers=True)
+        executed = {id(profile.ranges[place]): execution for place, execution in profile.framework.ranges.items()}
         for number, (_, _, items) in enumerate(self._rows):
             track = self._number_of(number)
             for start, end, what in items:
                 if isinstance(what, Range):
-                    same = shared.get(id(what.inputs)) if what.inputs is not None else NO_ARGS
-                    if same is None:
-                        same = shared[id(what.inputs)] = _inputs(what)
+                    execution = executed.get(id(what))
+                    own = NO_ARGS if execution is None else execution_args(execution)
+                    if execution is not None:
+                        same: Args = nodes.args(execution)
+                    elif what.inputs is None:
+                        same = NO_ARGS
+                    else:
+                        if id(what.inputs) not in shared:
+                            shared[id(what.inputs)] = inputs_args(what.inputs)
+                        same = shared[id(what.inputs)]
                     name = shown_text(what)[:200] or what.kind
-                    yield Slice(track, start - origin, end - start, name, what.kind, NO_ARGS, same)
+                    yield Slice(track, start - origin, end - start, name, what.kind, own, same)
                     continue
                 launched = self._launched.get(id(what), ())
                 yield Slice(track, start - origin, end - start, what.name, "api", _call_args(what, launched))
@@ -151,19 +168,4 @@ def _call_args(call: Call, launched: Sequence[Activity]) -> dict[str, Any]:
         args["kernel"] = short_name(launched[0].name)
     elif launched:
         args["activities"] = len(launched)
-    return args
-
-
-def _inputs(range_: Range) -> dict[str, Any]:
-    """Shapes and types of an operator's inputs, as text: tensors only."""
-    inputs = range_.inputs
-    if inputs is None:
-        return {}
-    shapes = [str(shape).replace(" ", "") for shape in inputs.shapes if shape]
-    args: dict[str, Any] = {}
-    if shapes:
-        args["inputs"] = " ".join(shapes)
-    types = list(dict.fromkeys(filter(None, inputs.dtypes)))
-    if types:
-        args["dtypes"] = " ".join(types)
     return args

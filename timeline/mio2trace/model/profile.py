@@ -6,9 +6,13 @@ same records; what only OpenCL has is a side table.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal
 
 import msgspec
+
+from mio2trace.model.log import Direction
 
 Size3 = tuple[int, int, int]
 Sizes = tuple[int, ...]
@@ -56,7 +60,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Queue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A command queue or a stream. ``index`` counts from 0 in order of first appearance; ``number`` is the profiler's.
 
-    ``handle`` joins records and is never shown.
+    ``name`` is what the profiler calls it, where that is no number. ``handle`` joins records and is never shown.
     """
 
     index: int
@@ -65,6 +69,7 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kind: Literal["queue", "stream"] = "queue"
     number: int | None = None
     handle: str = ""
+    name: str = ""
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
@@ -241,6 +246,66 @@ NumberKind = Literal["call_index", "dispatch_id", "event_index"]
 """trace-contract.md 4."""
 
 
+class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An op of a framework's graph, which runs many times.
+
+    ``layer`` is the part of the network that it is in, empty for none, with its ``direction``. ``inputs``: shapes by
+    slot. ``output``: shape of its first output, empty when unknown. ``attributes`` hold strides and their like.
+    ``flop`` is the framework's own estimate for one execution. ``place``: the file and line that made the node.
+    """
+
+    name: str
+    op: str = ""
+    layer: str = ""
+    direction: Direction | None = None
+    inputs: Inputs = Inputs()
+    output: Sizes = ()
+    attributes: Mapping[str, str] = MappingProxyType({})
+    flop: int | None = None
+    place: str = ""
+
+
+class Memory(msgspec.Struct, frozen=True, gc=False):
+    """What an execution took of its device's memory, in bytes."""
+
+    requested_bytes: int
+    peak_bytes: int
+    output_bytes: int
+
+
+class Execution(msgspec.Struct, frozen=True, gc=False):
+    """An execution of a node, in a step of the framework's where that is told (step 0 is iteration 1).
+
+    ``device`` is the one that the host's code of the op launches on; None: the op runs on the host itself.
+    """
+
+    node: int
+    step: int | None = None
+    device: int | None = None
+    memory: Memory | None = None
+
+
+class Allocated(msgspec.Struct, frozen=True, gc=False):
+    """How much of a device's memory a framework's allocator had handed out, at a time of the host."""
+
+    device: int
+    time_ns: int
+    size_bytes: int
+
+
+class Framework(msgspec.Struct, frozen=True, kw_only=True):
+    """What only a framework's own profiler tells: the ops that ranges and activities, by their places, execute.
+
+    ``name`` is the framework's.
+    """
+
+    name: str = ""
+    nodes: tuple[Node, ...] = ()
+    ranges: Mapping[int, Execution] = MappingProxyType({})
+    activities: Mapping[int, Execution] = MappingProxyType({})
+    allocated: tuple[Allocated, ...] = ()
+
+
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """All that one profile states; activities in the order in which they were enqueued.
 
@@ -264,6 +329,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     calls_wait: bool = False
     numbers: NumberKind = "call_index"
     opencl: OpenCl = OpenCl()
+    framework: Framework = Framework()
     interleaved: bool = False
 
     def clock_of(self, device: int) -> int:

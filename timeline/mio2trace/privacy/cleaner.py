@@ -65,6 +65,10 @@ class Cleaner:
                 new = self._items(value)
                 if new is not value:
                     changes[field] = new
+            elif isinstance(value, msgspec.Struct):  # a side table
+                side = self._record(value)
+                if side is not value:
+                    changes[field] = side
         return msgspec.structs.replace(record, **changes) if changes else record
 
     def _changes(self, record: msgspec.Struct) -> dict[str, Any]:

@@ -123,6 +123,7 @@ def report(
 ) -> list[str]:
     """The few lines for stderr."""
     lines = [f"{fact.name}: {fact.format}: {fact.holds}" for fact in inputs]
+    measured = [each for each in measured if each.alignment.profile.activities or not _is_framework(each)]
     if measured:
         named = any(measures.alignment.net.layers for measures in measured)
         lines += _attribution_lines(summary["attribution"], named, _unattributed_set_up(measured))
@@ -131,6 +132,11 @@ def report(
         lines += _time_lines(measured)
     lines += [f"{'problem' if note.problem else 'note'}: {note}" for note in notes]
     return lines
+
+
+def _is_framework(measures: Measures) -> bool:
+    """Whether it is of a framework's own profile: where it tells of no device, there is nothing to say of layers."""
+    return bool(measures.alignment.profile.framework.nodes)
 
 
 def _unattributed_set_up(measured: Sequence[Measures]) -> int:
@@ -202,7 +208,7 @@ def _time_lines(measured: Sequence[Measures]) -> list[str]:
         if pass_ is None:
             name = "outside any pass"
         elif pass_.phase == "iteration":
-            name = _count(len(iterations), "iteration") + (f" · {pass_.direction}" if pass_.direction else "")
+            name = _count(max(1, len(iterations)), "iteration") + (f" · {pass_.direction}" if pass_.direction else "")
         else:
             name = pass_.name
         parts.append(f"{name} {ns / 1e6:.3f} ms")

@@ -1,0 +1,395 @@
+"""What TensorFlow's profiles tell of a run's executions, as a profile like any other (tfprof.md 3, 7).
+
+An op's code on the host is a range of a thread; a kernel or copy is an activity of a stream. All times are the host's
+wall clock. Which thread ran an op is not recorded: ops of one device that overlap were on different ones, and so each
+row of ops that do not is a thread here. Name scopes enclose an unbroken row of ops of such a thread in one step, a
+layer an unbroken row of its ops on all of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from mio2trace.model.log import Direction
+from mio2trace.model.profile import (
+    Activity,
+    Allocated,
+    Clock,
+    Device,
+    Execution,
+    Framework,
+    Inputs,
+    Memory,
+    Node,
+    Process,
+    Profile,
+    Queue,
+    Range,
+    Sizes,
+    Thread,
+)
+from mio2trace.model.tf import Execution as Ran
+from mio2trace.model.tf import OpMemory, TfNode, TfProfile
+from mio2trace.notes import Notes
+from mio2trace.readers.tf.names import DeviceName, layer_of
+
+NAME = "TensorFlow"
+_STREAM = re.compile(r"(?:.*/)?stream:(\d{1,9})", re.ASCII)
+_COPY = re.compile(r"MEMCPY(?P<from>[HD])to(?P<to>[HD])", re.IGNORECASE)
+_TASK = re.compile(r"/job:(?P<job>[a-z_]{1,20})(?:/replica:(?P<replica>\d+))?(?:/task:(?P<task>\d+))?")
+_FAR_NS = 10 * 24 * 3600 * 10**9
+"""What lies further from the middle of all is damage."""
+_DEEPEST = 60
+_MOST_SLOTS = 256
+
+_Step = tuple[int, int | None]
+"""(which profile, its step); the step is None where the profile does not tell it."""
+
+
+class _Op(NamedTuple):
+    """An execution as read. ``memory`` is that of an op on the host, where the source has one for each."""
+
+    node: TfNode
+    path: tuple[str, ...]
+    """The scopes that the node's name tells."""
+    step: _Step
+    ran: Ran
+    memory: OpMemory | None
+
+    @property
+    def start(self) -> int:
+        return self.ran.start_ns
+
+    @property
+    def end(self) -> int:
+        return self.ran.start_ns + self.ran.dur_ns
+
+
+class _Span(NamedTuple):
+    """A stretch of time with a name: a step, or a row of a layer's ops."""
+
+    start: int
+    end: int
+    text: str
+
+
+def executions(profiles: Sequence[TfProfile], notes: Notes) -> Profile | None:
+    """The executions of one run's profiles, each once; None where nothing ran."""
+    ops = _near(list(_each_once(profiles, notes)), notes)
+    if not ops:
+        return None
+    return _Assembly(ops).profile(profiles[0].source)
+
+
+def _each_once(profiles: Sequence[TfProfile], notes: Notes) -> Iterator[_Op]:
+    seen: set[tuple[str, str, int]] = set()
+    twice = 0
+    for number, profile in enumerate(profiles):
+        here: list[tuple[str, str, int]] = []
+        on_streams = _on_streams(profile)
+        for node in profile.nodes:
+            path = tuple(filter(None, node.name.split("/")[:-1]))[:_DEEPEST]
+            for step in node.steps:
+                on_host = sum(ran.kind == "cpu" for ran in step.executions)
+                memory: Iterator[OpMemory] = iter(step.memory if len(step.memory) == on_host else ())
+                key = number, step.step if profile.numbered else None
+                for ran in step.executions:
+                    own = next(memory, None) if ran.kind == "cpu" else None
+                    if ran.kind == "accelerator" and on_streams[node.name, ran.start_ns, ran.dur_ns] > 0:
+                        on_streams[node.name, ran.start_ns, ran.dur_ns] -= 1  # told of its own stream
+                        continue
+                    place = node.name, ran.device, ran.start_ns
+                    if place in seen:
+                        twice += 1
+                        continue
+                    here.append(place)
+                    yield _Op(node, path, key, ran, own)
+        seen.update(here)
+    if twice:
+        notes.remark("execution that two of TensorFlow's profiles hold drawn once", count=twice)
+
+
+def _on_streams(profile: TfProfile) -> Counter[tuple[str, int, int]]:
+    """(node, start, duration) of what ran on single streams: the same kernels are under ``stream:all``, too."""
+    return Counter(
+        (node.name, ran.start_ns, ran.dur_ns)
+        for node in profile.nodes
+        for step in node.steps
+        for ran in step.executions
+        if ran.kind == "stream"
+    )
+
+
+def _near(ops: list[_Op], notes: Notes) -> list[_Op]:
+    """Those that lie near the middle of all."""
+    if not ops:
+        return []
+    middle = sorted(op.start for op in ops)[len(ops) // 2]
+    near = [op for op in ops if middle - _FAR_NS < op.start <= op.end < middle + _FAR_NS]
+    if len(near) < len(ops):
+        notes.add("execution far from all others left out", count=len(ops) - len(near))
+    return near
+
+
+class _Assembly:
+    """Puts a profile together: steps, layers and rows of ops as threads; streams with their kernels and copies."""
+
+    def __init__(self, ops: Sequence[_Op]) -> None:
+        self._ops = ops
+        self._tasks = {DeviceName.of(op.ran.device).host for op in ops}
+        self._devices: dict[tuple[str, str, int], Device] = {}
+        self._nodes: dict[str, tuple[int, TfNode]] = {}
+        self._records: list[Node] = []
+        self._threads: list[Thread] = []
+        self._ranges: list[Range] = []
+        self._executed: dict[int, Execution] = {}
+        self._allocated: dict[tuple[int, int], Allocated] = {}
+        self._on_host: dict[tuple[str, _Step], list[tuple[int, int]]] = {}
+        """(start, range) of a node's executions in a step."""
+
+    def profile(self, source: int) -> Profile:
+        self._steps()
+        rows: dict[tuple[str, DeviceName], list[_Op]] = {}
+        for op in self._ops:
+            device = DeviceName.of(op.ran.device)
+            if op.ran.kind == "cpu":
+                what = "Ops" if device.kind == "cpu" else "Op scheduling"
+                rows.setdefault((f"{what}, {self._named(device)}", device), []).append(op)
+        self._layers([op for row in rows.values() for op in row])
+        names: Counter[str] = Counter()
+        for (name, device), row in sorted(rows.items(), key=lambda item: item[0][0]):
+            names[name] += 1
+            self._ops_of(name + " '" * (names[name] - 1), device, row)
+        activities, queues, told = self._activities()
+        return Profile(
+            source=source,
+            records=len(self._ops),
+            activities=activities,
+            ranges=tuple(self._ranges),
+            queues=queues,
+            devices=tuple(self._devices.values()),
+            threads=tuple(self._threads),
+            processes=(Process(index=0),),
+            clocks=(Clock("unix", 1000),),
+            numbers="event_index",
+            framework=Framework(
+                name=NAME,
+                nodes=tuple(self._records),
+                ranges=self._executed,
+                activities=told,
+                allocated=tuple(sorted(self._allocated.values(), key=lambda held: (held.device, held.time_ns))),
+            ),
+        )
+
+    # -- the host ----------------------------------------------------------------------------------------------------
+
+    def _steps(self) -> None:
+        ran: dict[_Step, list[_Op]] = {}
+        for op in self._ops:
+            ran.setdefault(op.step, []).append(op)
+        spans = []
+        for (_, number), ops in ran.items():
+            text = "step" if number is None else f"step {number}"
+            spans.append(_Span(min(op.start for op in ops), max(op.end for op in ops), text))
+        self._annotations("Steps", spans)
+
+    def _layers(self, ops: Iterable[_Op]) -> None:
+        """An unbroken row of a layer's ops in a step is one stretch; other layers' ops in between make it two."""
+        placed: list[tuple[_Op, _Step, tuple[str, Direction]]] = []
+        for op in ops:
+            layer = layer_of(op.node.name)
+            if layer is not None:
+                placed.append((op, op.step, layer))
+        placed.sort(key=lambda item: (item[0].start, -item[0].end))
+        spans = []
+        for (_, (layer_name, direction)), row in itertools.groupby(placed, key=lambda item: item[1:]):
+            of_row = [op for op, _, _ in row]
+            spans.append(_Span(of_row[0].start, max(op.end for op in of_row), f"{layer_name} · {direction}"))
+        self._annotations("Layers (name scopes)", spans)
+
+    def _annotations(self, name: str, spans: Sequence[_Span]) -> None:
+        lanes: list[list[_Span]] = []
+        for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+            lane = next((lane for lane in lanes if max(lane[-1].end, lane[-1].start + 1) <= span.start), None)
+            if lane is None:
+                lane = []
+                lanes.append(lane)
+            lane.append(span)
+        for number, lane in enumerate(lanes):
+            thread = self._thread(name, number)
+            self._ranges += [Range("annotation", span.text, thread, span.start, span.end) for span in lane]
+
+    def _thread(self, name: str, number: int) -> int:
+        index = len(self._threads)
+        self._threads.append(Thread(index=index, name=f"{name} ({number + 1})" if number else name))
+        return index
+
+    def _ops_of(self, name: str, device: DeviceName, ops: Sequence[_Op]) -> None:
+        for number, lane in enumerate(self._lanes(ops)):
+            self._row(self._thread(name, number), device, lane)
+
+    def _lanes(self, ops: Sequence[_Op]) -> list[list[_Op]]:
+        """Rows of ops that do not overlap: each goes to the free one whose last op's scopes are most like its own.
+
+        What takes no time takes its nanosecond of the row, so that nothing else begins there.
+        """
+        lanes: list[list[_Op]] = []
+        free_from: list[int] = []
+        for op in sorted(ops, key=lambda op: (op.start, -op.end)):
+            best, most_alike = -1, -1
+            for number, free in enumerate(free_from):
+                if free <= op.start:
+                    last = lanes[number][-1]
+                    alike = _common(last.path, op.path) if last.step == op.step else 0
+                    if alike > most_alike:
+                        best, most_alike = number, alike
+            if best < 0:
+                best = len(lanes)
+                lanes.append([])
+                free_from.append(0)
+            lanes[best].append(op)
+            free_from[best] = max(op.end, op.start + 1)
+        return lanes
+
+    def _row(self, thread: int, device: DeviceName, ops: Sequence[_Op]) -> None:
+        """Ops under the scopes that they share with their neighbours, outermost first."""
+        launches_on = None if device.kind == "cpu" else self._device(device).index
+        for place, op in enumerate(ops):
+            before = ops[place - 1] if place else None
+            common = _common(before.path, op.path) if before is not None and before.step == op.step else 0
+            for depth in range(common, len(op.path)):
+                prefix = op.path[: depth + 1]
+                last = place
+                while last + 1 < len(ops) and _is_in(ops[last + 1], op.step, prefix):
+                    last += 1
+                until = max(ops[last].end, ops[last].start + 1)  # what takes no time is inside, too
+                self._ranges.append(Range("frame", prefix[-1], thread, op.start, until))
+            number = len(self._ranges)
+            node = self._node(op.node)
+            inputs = self._records[node].inputs
+            self._ranges.append(
+                Range(
+                    "operator", _leaf(op.node.name), thread, op.start, op.end, inputs=inputs if inputs.shapes else None
+                )
+            )
+            memory = op.memory
+            self._executed[number] = Execution(
+                node,
+                op.step[1],
+                launches_on,
+                None if memory is None else Memory(memory.requested_bytes, memory.peak_bytes, memory.output_bytes),
+            )
+            if memory is not None and memory.in_use_bytes and launches_on is not None and device.kind == "gpu":
+                at = launches_on, memory.read_ns
+                self._allocated[at] = Allocated(*at, memory.in_use_bytes)
+            self._on_host.setdefault((op.node.name, op.step), []).append((op.start, number))
+
+    # -- devices -----------------------------------------------------------------------------------------------------
+
+    def _activities(self) -> tuple[tuple[Activity, ...], tuple[Queue, ...], dict[int, Execution]]:
+        queues: dict[DeviceName, Queue] = {}
+        activities: list[Activity] = []
+        executed: dict[int, Execution] = {}
+        ran = [op for op in self._ops if op.ran.kind != "cpu"]
+        for name in sorted({DeviceName.of(op.ran.device) for op in ran}):
+            queues[name] = self._queue(len(queues), name)
+        for number, op in enumerate(sorted(ran, key=lambda op: (op.start, op.end, op.node.name))):
+            name = DeviceName.of(op.ran.device)
+            launched_by = None
+            for start, place in self._on_host.get((op.node.name, op.step), ()):
+                if start <= op.start and (launched_by is None or start > self._ranges[launched_by].start_ns):
+                    launched_by = place
+            copy = _COPY.search(op.node.name)
+            kind: Literal["kernel", "copy"] = "copy" if copy or name.stream == "memcpy" else "kernel"
+            activities.append(
+                Activity(
+                    number,
+                    kind,
+                    op.ran.label or _leaf(op.node.name),
+                    queue=queues[name].index,
+                    start_ns=op.start,
+                    end_ns=op.end,
+                    route="" if copy is None else f"{_SIDES[copy['from'].upper()]} to {_SIDES[copy['to'].upper()]}",
+                    range=launched_by,
+                )
+            )
+            executed[number] = Execution(self._node(op.node), op.step[1], queues[name].device)
+        return tuple(activities), tuple(queues.values()), executed
+
+    def _queue(self, index: int, name: DeviceName) -> Queue:
+        stream = _STREAM.fullmatch(name.stream)
+        words = {"memcpy": "memcpy"}.get(name.stream, "Op kernels" if "stream:all" in name.stream else "Other work")
+        return Queue(
+            index=index,
+            device=self._device(name).index,
+            kind="stream",
+            number=None if stream is None else int(stream[1]),
+            name="" if stream is not None else words,
+        )
+
+    def _device(self, name: DeviceName) -> Device:
+        key = name.host, name.kind, name.number
+        device = self._devices.get(key)
+        if device is None:
+            label = self._named(name)
+            alike = sum(other.name.startswith(f"{label} ({NAME})") for other in self._devices.values())
+            device = Device(index=len(self._devices), name=f"{label} ({NAME})" + " '" * alike, clock=0)
+            self._devices[key] = device
+        return device
+
+    def _named(self, device: DeviceName) -> str:
+        """``GPU 0``, and of which task where there are several."""
+        name = f"{device.kind.upper()} {device.number}"
+        if len(self._tasks) > 1:
+            task = _TASK.match(device.host)
+            name += f" of {task['job']} {task['task'] or 0}" if task else " of no task"
+        return name
+
+    # -- the graph ---------------------------------------------------------------------------------------------------
+
+    def _node(self, node: TfNode) -> int:
+        """The place of a node's record; of two profiles' the first is taken."""
+        entry = self._nodes.get(node.name)
+        if entry is None:
+            entry = self._nodes[node.name] = len(self._records), node
+            self._records.append(_record(node))
+        return entry[0]
+
+
+_SIDES: Mapping[str, str] = {"H": "host", "D": "device"}
+
+
+def _record(node: TfNode) -> Node:
+    layer = layer_of(node.name)
+    output = dict(node.output_shapes).get(0, ())
+    shapes = {slot: shape for slot, shape in node.input_shapes if shape and 0 <= slot < _MOST_SLOTS}
+    by_slot: tuple[Sizes | None, ...] = tuple(shapes.get(slot) for slot in range(max(shapes, default=-1) + 1))
+    dtype = node.attributes.get("T")
+    return Node(
+        name=node.name,
+        op=node.op,
+        layer="" if layer is None else layer[0],
+        direction=None if layer is None else layer[1],
+        inputs=Inputs(by_slot, (dtype,) if dtype else ()),
+        output=output if output and min(output) >= 0 else (),
+        attributes={key: value for key, value in node.attributes.items() if key != "T" and value},
+        flop=node.float_ops if node.float_ops > 0 else None,
+        place=node.place,
+    )
+
+
+def _is_in(op: _Op, step: _Step, scope: tuple[str, ...]) -> bool:
+    return op.step == step and op.path[: len(scope)] == scope
+
+
+def _leaf(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _common(path: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """How many components two paths begin with alike."""
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(path, other, strict=False)))
