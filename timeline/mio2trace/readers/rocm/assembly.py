@@ -81,7 +81,7 @@ class Assembly:
         self.clock = clock
         self._notes = notes
         self._place = place
-        self.process = Process(index=0, pid=pid)
+        self.process = Process(index=0, pid=_number(pid, MOST_NS))
         self._records = 0
         self._threads: dict[int | None, Thread] = {}
         self._devices: dict[Hashable, Device] = {}
@@ -124,7 +124,7 @@ class Assembly:
 
     def thread(self, tid: object, name: str = "") -> int:
         """The index of a thread; None is one that is not told."""
-        number = tid if isinstance(tid, int) else None
+        number = _number(tid, MOST_NS)
         thread = self._threads.get(number)
         if thread is None:
             thread = self._threads[number] = Thread(index=len(self._threads), tid=number, name=name)
@@ -140,7 +140,7 @@ class Assembly:
         key = device, kind, number
         queue = self._queues.get(key)
         if queue is None:
-            shown = number if isinstance(number, int) else None
+            shown = _number(number, MOST_NS)
             queue = Queue(index=len(self._queues), device=device, kind=kind, number=shown, handle=str(number))
             self._queues[key] = queue
         return queue.index
@@ -173,9 +173,10 @@ class Assembly:
     ) -> None:
         """A command of the device; ``thread`` is who launched it, ``range_id`` the range that the source states."""
         same = self._shared.setdefault
-        shown = number if type(number) is int else len(self._rows)
-        size = size_bytes if type(size_bytes) is int and 0 <= size_bytes <= MOST_NS else 0
-        key = correlation if type(correlation) is int else None
+        shown = _number(number, MOST_NS)
+        shown = len(self._rows) if shown is None else shown
+        size = _number(size_bytes, MOST_NS) or 0
+        key = _number(correlation, MOST_NS)
         name = same(name, name)
         row = _Row(
             shown, kind, name, queue, *times, key, grid, workgroup, resources, size, route, line, thread, range_id
@@ -199,7 +200,7 @@ class Assembly:
         parent: object = None,
     ) -> None:
         """An API call; ``parent`` is the id of the range that it was made in, where the source states it."""
-        key = correlation if type(correlation) is int else None
+        key = _number(correlation, MOST_NS)
         call = Call(self._shared.setdefault(name, name), thread, *times, line, None, key)
         if key is None or key in self._calls:
             self._others.append(call)
@@ -268,6 +269,11 @@ class Assembly:
 def _moved(call: Call, by_ns: int) -> Call:
     start, end = call.start_ns or 0, call.end_ns or 0
     return Call(call.name, call.thread, start + by_ns, end + by_ns, call.line, call.number, call.correlation)
+
+
+def _number(value: object, limit: int) -> int | None:
+    """A number as it can be written; a stranger's file may hold anything."""
+    return value if type(value) is int and 0 <= value < limit else None
 
 
 def kernel_name(name: object) -> str:

@@ -1,0 +1,314 @@
+"""rocprofv3's JSON: one line, one element for each process (rocm-profiles.md 6, 11.8).
+
+    {"rocprofiler-sdk-tool": [{"metadata": {...}, "agents": [...], "strings": {"buffer_records": [{"kind": "HIP_API",
+     "operations": ["hipInit", ...]}], "marker_api": [{"key": 5, "value": "text"}]}, "kernel_symbols": [...],
+     "buffer_records": {"kernel_dispatch": [{"thread_id": 7, "correlation_id": {"internal": 81}, "start_timestamp": 1,
+     "end_timestamp": 2, "dispatch_info": {...}, "stream_id": {"handle": 1}}], "hip_api": [...], ...}}]}
+
+A kernel's launch is the call with its internal id; an ancestor is the id of the innermost range that was open. Names of
+calls are found in the file's own table by kind and operation. The clock is CLOCK_BOOTTIME in ns, sizes are work-items.
+Not read: metadata (host, command, configuration), counters, allocations, callback records, the texts of
+``--kernel-rename``, which are ranges, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from mio2trace.model.profile import Clock, Profile, Range, Resources
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, sizes
+from mio2trace.source import Source
+
+NAME = "rocprofv3 profile (JSON)"
+_KEY = b'"rocprofiler-sdk-tool"'
+_CALLS = ("hip_api", "hsa_api", "rccl_api", "rocdecode_api", "rocjpeg_api")
+
+
+class _Handle(msgspec.Struct, gc=False):
+    handle: Any = None
+
+
+class _Correlation(msgspec.Struct, gc=False):
+    internal: Any = None
+    ancestor: Any = None
+
+
+class _Dims(msgspec.Struct, gc=False):
+    x: Any = None
+    y: Any = None
+    z: Any = None
+
+
+class _Dispatch(msgspec.Struct, gc=False):
+    agent_id: _Handle = msgspec.field(default_factory=_Handle)
+    queue_id: _Handle = msgspec.field(default_factory=_Handle)
+    kernel_id: Any = None
+    dispatch_id: Any = None
+    private_segment_size: Any = None
+    group_segment_size: Any = None
+    workgroup_size: _Dims = msgspec.field(default_factory=_Dims)
+    grid_size: _Dims = msgspec.field(default_factory=_Dims)
+
+
+class _Kernel(msgspec.Struct, gc=False):
+    dispatch_info: _Dispatch
+    thread_id: Any = None
+    correlation_id: _Correlation = msgspec.field(default_factory=_Correlation)
+    start_timestamp: Any = None
+    end_timestamp: Any = None
+    stream_id: _Handle | None = None
+
+
+class _Call(msgspec.Struct, gc=False):
+    kind: Any = None
+    operation: Any = None
+    thread_id: Any = None
+    correlation_id: _Correlation = msgspec.field(default_factory=_Correlation)
+    start_timestamp: Any = None
+    end_timestamp: Any = None
+
+
+class _Copy(msgspec.Struct, gc=False):
+    kind: Any = None
+    operation: Any = None
+    thread_id: Any = None
+    correlation_id: _Correlation = msgspec.field(default_factory=_Correlation)
+    start_timestamp: Any = None
+    end_timestamp: Any = None
+    src_agent_id: _Handle = msgspec.field(default_factory=_Handle)
+    dst_agent_id: _Handle = msgspec.field(default_factory=_Handle)
+    bytes: Any = None
+    stream_id: _Handle | None = None
+
+
+class _Agent(msgspec.Struct, gc=False):
+    id: _Handle = msgspec.field(default_factory=_Handle)
+    name: Any = None
+    product_name: Any = None
+
+
+class _Symbol(msgspec.Struct, gc=False):
+    kernel_id: Any = None
+    formatted_kernel_name: Any = None
+    demangled_kernel_name: Any = None
+    kernel_name: Any = None
+    arch_vgpr_count: Any = None
+    accum_vgpr_count: Any = None
+    sgpr_count: Any = None
+
+
+_UNKNOWN = _Symbol()
+
+
+class _Kind(msgspec.Struct, gc=False):
+    kind: Any = None
+    operations: Any = None
+
+
+class _Text(msgspec.Struct, gc=False):
+    key: Any = None
+    value: Any = None
+
+
+class _Strings(msgspec.Struct, gc=False):
+    buffer_records: list[_Kind] = []
+    marker_api: list[_Text] = []
+
+
+class _Metadata(msgspec.Struct, gc=False):
+    pid: Any = None
+
+
+class _Process(msgspec.Struct, gc=False):
+    """``buffer_records``: each list for itself, so that of the largest there is one at a time."""
+
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    agents: msgspec.Raw = msgspec.Raw(b"[]")
+    strings: _Strings = msgspec.field(default_factory=_Strings)
+    kernel_symbols: msgspec.Raw = msgspec.Raw(b"[]")
+    buffer_records: dict[str, msgspec.Raw] = {}
+
+
+class _File(msgspec.Struct, gc=False):
+    processes: list[_Process] = msgspec.field(name="rocprofiler-sdk-tool")
+
+
+_DECODER = msgspec.json.Decoder(_File)
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+def sniff(head: bytes) -> bool:
+    """Its only key, where JSON schemas have another first."""
+    start = head.lstrip()
+    return start[:1] == b"{" and start[1:].lstrip().startswith(_KEY)
+
+
+def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
+    """A profile for each process. Raises `InputError` where the file is no whole JSON of this form."""
+    try:
+        file = _DECODER.decode(_unicode(source.read(), source.name, notes))
+    except msgspec.DecodeError as error:
+        raise InputError(f"{source.name}: {error}; expected rocprofv3's JSON as a whole") from None
+    except RecursionError:
+        raise InputError(f"{source.name}: nested too deeply; expected rocprofv3's JSON") from None
+    records: Records = []
+    for process in file.processes:
+        profile = _Reading(process, source, notes).profile(options.host_calls)
+        if profile is not None:
+            records.append(profile)
+    return records
+
+
+def _unicode(data: bytes, place: str, notes: Notes) -> bytes:
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        notes.add("text that is no UTF-8 replaced", f"{place}: byte {error.start}")
+        return data.decode(errors="replace").encode()
+    return data
+
+
+class _Reading:
+    """Of one process."""
+
+    def __init__(self, process: _Process, source: Source, notes: Notes) -> None:
+        self._process = process
+        self._notes = notes
+        self._place = source.name
+        pid = process.metadata.pid
+        self._assembly = Assembly(
+            source.index, Clock("boottime"), notes, source.name, pid if type(pid) is int else None
+        )
+        self._agents = {
+            _key(agent.id.handle): str(agent.product_name or agent.name or "")
+            for agent in self._listed(process.agents, _Agent)
+        }
+
+    def profile(self, every_call: bool) -> Profile | None:
+        self._ranges()
+        self._calls()
+        self._kernels()
+        self._copies()
+        return None if self._assembly.empty else self._assembly.finish(every_call)
+
+    def _listed(self, raw: msgspec.Raw, kind: type[R]) -> Sequence[R]:
+        """The rows of a list; where one is none of ``kind``, it is lost alone."""
+        try:
+            return msgspec.json.decode(raw, type=list[kind])  # type: ignore[valid-type]
+        except (msgspec.DecodeError, RecursionError):
+            return list(self._one_by_one(raw, kind))
+
+    def _one_by_one(self, raw: msgspec.Raw, kind: type[R]) -> Iterator[R]:
+        try:
+            rows = msgspec.json.decode(raw, type=list[msgspec.Raw])
+        except (msgspec.DecodeError, RecursionError):
+            rows = []
+            self._lost()
+        for row in rows:
+            try:
+                yield msgspec.json.decode(row, type=kind)
+            except (msgspec.DecodeError, RecursionError):
+                self._lost()
+
+    def _lost(self) -> None:
+        self._notes.add("row that cannot be read passed over", self._place)
+
+    def _rows(self, name: str, kind: type[R]) -> Sequence[R]:
+        raw = self._process.buffer_records.pop(name, None)
+        return () if raw is None else self._listed(raw, kind)
+
+    def _ranges(self) -> None:
+        texts = {_key(text.key): text.value for text in self._process.strings.marker_api}
+        for row in self._rows("marker_api", _Call):
+            times = self._assembly.times(row.start_timestamp, row.end_timestamp, "API call or range")
+            if times is None:
+                continue
+            key = _key(row.correlation_id.internal)
+            kind, name = self._named(row.kind, row.operation)
+            thread = self._assembly.thread(row.thread_id)
+            if kind.startswith("MARKER_") and not kind.startswith("MARKER_CORE"):
+                self._assembly.call(name, thread, times, key)
+                continue
+            text = texts.get(key)
+            said = text if isinstance(text, str) else name
+            number = key if kind.startswith("MARKER_CORE_RANGE") and times[0] < times[1] else None
+            self._assembly.range(Range("mark" if times[0] == times[1] else "range", said, thread, *times, number))
+
+    def _calls(self) -> None:
+        for name in _CALLS:
+            for row in self._rows(name, _Call):
+                times = self._assembly.times(row.start_timestamp, row.end_timestamp, "API call or range")
+                if times is not None:
+                    self._assembly.call(
+                        self._named(row.kind, row.operation)[1], self._assembly.thread(row.thread_id), times,
+                        row.correlation_id.internal, parent=row.correlation_id.ancestor,
+                    )  # fmt: skip
+
+    def _named(self, kind: object, operation: object) -> tuple[str, str]:
+        """Names of a kind and of its operation by the file's table."""
+        kinds = self._process.strings.buffer_records
+        if type(kind) is not int or not 0 <= kind < len(kinds):
+            return "", ""
+        operations = kinds[kind].operations
+        word = str(kinds[kind].kind)
+        if type(operation) is int and isinstance(operations, list) and 0 <= operation < len(operations):
+            return word, str(operations[operation])
+        return word, word
+
+    def _kernels(self) -> None:
+        symbols: dict[int | None, tuple[str, _Symbol]] = {}
+        for symbol in self._listed(self._process.kernel_symbols, _Symbol):
+            name = symbol.formatted_kernel_name or symbol.demangled_kernel_name or symbol.kernel_name
+            symbols[_key(symbol.kernel_id)] = kernel_name(name), symbol
+        assembly = self._assembly
+        for row in self._rows("kernel_dispatch", _Kernel):
+            times = assembly.times(row.start_timestamp, row.end_timestamp, "kernel")
+            if times is None:
+                continue
+            info = row.dispatch_info
+            grid, group = info.grid_size, info.workgroup_size
+            name, symbol = symbols.get(_key(info.kernel_id), ("", _UNKNOWN))
+            taken = (
+                symbol.arch_vgpr_count, symbol.accum_vgpr_count, symbol.sgpr_count,
+                info.group_segment_size, info.private_segment_size,
+            )  # fmt: skip
+            assembly.activity(
+                "kernel", name, self._lane(info.agent_id, row.stream_id, info.queue_id), times, number=info.dispatch_id,
+                correlation=row.correlation_id.internal, grid=sizes(grid.x, grid.y, grid.z),
+                workgroup=sizes(group.x, group.y, group.z), resources=Resources(*map(_size, taken)),
+                thread=None if row.thread_id is None else assembly.thread(row.thread_id),
+            )  # fmt: skip
+
+    def _lane(self, agent: _Handle, stream: _Handle | None, queue: _Handle | None = None) -> int:
+        handle = _key(agent.handle)
+        device = self._assembly.device(handle, self._agents.get(handle, ""))
+        if stream is None and queue is not None:
+            return self._assembly.queue(device, _key(queue.handle), "queue")
+        return self._assembly.queue(device, None if stream is None else _key(stream.handle))
+
+    def _copies(self) -> None:
+        assembly = self._assembly
+        for row in self._rows("memory_copy", _Copy):
+            times = assembly.times(row.start_timestamp, row.end_timestamp, "copy")
+            if times is None:
+                continue
+            route = route_of(self._named(row.kind, row.operation)[1])
+            agent = row.src_agent_id if route == "device to host" else row.dst_agent_id
+            assembly.activity(
+                "copy", f"copy {route}".strip(), self._lane(agent, row.stream_id), times,
+                correlation=row.correlation_id.internal, size_bytes=row.bytes, route=route,
+                thread=None if row.thread_id is None else assembly.thread(row.thread_id),
+            )  # fmt: skip
+
+
+def _key(value: object) -> int | None:
+    return value if type(value) is int else None
+
+
+def _size(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < 1 << 62 else None
