@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,23 +24,29 @@ def convert(run: str, output: Path, **options: Any) -> dict[str, Any]:
     return trace
 
 
+def call_of(numbers: dict[str, Any]) -> int:
+    """What the profile calls a launch."""
+    number: int = numbers["call_index"] if "call_index" in numbers else numbers["correlation_id"]
+    return number
+
+
 def commands(trace: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """Arguments of kernels and copies by call index."""
+    """Arguments of kernels and copies by the number of their call."""
     found = [event for event in trace["traceEvents"] if event.get("cat") in ("kernel", "copy")]
-    by_call = {event["args"]["call_index"]: event["args"] for event in found}
+    by_call = {call_of(event["args"]): event["args"] for event in found}
     assert len(by_call) == len(found)
     return by_call
 
 
 def told(trace: dict[str, Any], truth: dict[int, Any]) -> dict[int, dict[str, Any]]:
     """`commands` that the truth tells of: every kernel, and copies where it recorded them."""
-    kernels = {event["args"]["call_index"] for event in trace["traceEvents"] if event.get("cat") == "kernel"}
+    kernels = {call_of(event["args"]) for event in trace["traceEvents"] if event.get("cat") == "kernel"}
     assert kernels <= truth.keys()
     return {call: args for call, args in commands(trace).items() if call in truth}
 
 
-def expected_layers(run: str) -> dict[int, tuple[str, int, str, int] | None]:
-    """(layer, index, direction, iteration) by call index, None outside any layer."""
+def expected_layers(run: str) -> dict[int, tuple[str, int, str | None, int] | None]:
+    """(layer, index, direction, iteration) by the number of the call, None outside any layer."""
     truth = json.loads((TRACES / run / f"{run}.truth.json").read_bytes())
     layers = [
         (
@@ -49,7 +57,7 @@ def expected_layers(run: str) -> dict[int, tuple[str, int, str, int] | None]:
         )
         for layer in truth["layers"]
     ]
-    return {e["call_index"]: None if e["l"] is None else layers[e["l"]] for e in truth["enqueues"]}
+    return {call_of(e): None if e["l"] is None else layers[e["l"]] for e in truth["enqueues"]}
 
 
 def test_there_are_runs() -> None:
@@ -70,7 +78,7 @@ def test_trace_is_the_golden_one(run: str, tmp_path: Path, golden: Callable[[Pat
 def test_every_kernel_and_copy_is_in_its_true_layer(run: str, tmp_path: Path) -> None:
     expected = expected_layers(run)
     shown = {
-        call: (a["layer"], a["layer_index"], a["direction"], a["iteration"]) if "layer" in a else None
+        call: (a["layer"], a["layer_index"], a.get("direction"), a["iteration"]) if "layer" in a else None
         for call, a in told(convert(run, tmp_path / "out.json"), expected).items()
     }
     assert shown == expected
@@ -82,7 +90,7 @@ def test_without_timer_marks_iteration_1_stays_true(run: str, tmp_path: Path) ->
     for call, layer in expected_layers(run).items():
         if layer is not None and layer[3] == 1:
             assert shown[call].get("layer") == layer[0], (call, layer)
-            assert shown[call]["layer_by"] in ("durations", "boundary stamps")
+            assert shown[call]["layer_by"] in ("durations", "boundary stamps", "range")
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -90,8 +98,29 @@ def test_every_kernel_is_in_its_true_call(run: str, tmp_path: Path) -> None:
     """Where the run called MIOpen: a kernel's operation stands on the line of the log where its call does."""
     truth = json.loads((TRACES / run / f"{run}.truth.json").read_bytes())
     trace = convert(run, tmp_path / "out.json")
-    expected = {enqueue["call_index"]: enqueue.get("line") for enqueue in truth["enqueues"]}
+    expected = {call_of(enqueue): enqueue.get("line") for enqueue in truth["enqueues"]}
     slices = [event["args"] for event in trace["traceEvents"] if event.get("cat") == "operation"]
     line_of = {args["operation"]: args["line"] for args in slices}
     shown = {call: line_of.get(args.get("operation")) for call, args in told(trace, expected).items()}
     assert shown == expected
+
+
+def test_a_layer_guessed_from_order_contradicts_no_range(tmp_path: Path) -> None:
+    """A kernel of the application lies in no call of the log: what its neighbours suggest is no evidence."""
+    files = [TRACES / "lenet-rocpd" / name for name in ("run.log.gz", "results.db.gz")]
+    conversion = mio2trace.convert(*files, output=tmp_path / "out.json")
+    counts = conversion.metadata["attribution"]
+    assert counts["contradictions"] == 0
+    assert counts["layer_by"]["range"] == 36
+
+
+def test_no_run_tells_of_the_machine_that_it_was_measured_on() -> None:
+    """Databases of ROCm hold the environment: `reduce.py` takes it out, with the names of host and user."""
+    content = gzip.decompress((TRACES / "lenet-rocpd" / "results.db.gz").read_bytes())
+    with sqlite3.connect(":memory:") as database:
+        database.deserialize(content)
+        processes = database.execute("SELECT command, environment, extdata FROM rocpd_info_process").fetchall()
+        nodes = database.execute("SELECT machine_id, hostname FROM rocpd_info_node").fetchall()
+    assert processes == [("", "{}", "{}")]
+    assert nodes == [("", "")]
+    assert b"/home/" not in content

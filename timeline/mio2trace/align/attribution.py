@@ -159,6 +159,8 @@ class Attribution:
         words, unsure = self.links.operation_by, self.links.operation_unsure
         for position in positions:
             word = words[position]
+            if not word and self.links.run_of[position] != NONE:
+                continue  # a guess speaks against nothing
             self.links.give_layer([position], run, word or ORDER, sure=sure and word != "" and position not in unsure)
 
     def add_run(self, layer_index: int, direction: Direction | None, pass_: int) -> int:
