@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "timeline" / "mio2trace"
+ARCHITECTURE = PACKAGE.parents[1] / "docs" / "architecture.md"
 
 # A room is a module or a package of `mio2trace`; it may import itself and what stands here.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -165,6 +167,25 @@ def test_the_arrows_have_no_circle() -> None:
         assert free, f"these rooms know each other: {sorted(left)}"
         for name in free:
             del left[name]
+
+
+def test_the_page_has_the_same_table() -> None:
+    """`docs/architecture.md` is the table for people."""
+    page = ARCHITECTURE.read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|$", page, re.MULTILINE)
+    assert {room: set(re.findall(r"`(\w+)`", targets)) for room, targets in rows} == MAY_IMPORT
+    assert len(rows) == len(MAY_IMPORT)
+
+
+def test_the_page_names_what_is_there() -> None:
+    """Each file and folder of the program that `docs/architecture.md` names."""
+    named = set(re.findall(r"[\w/]+(?:\.py|/)(?![\w.])", ARCHITECTURE.read_text("utf-8")))
+    root = PACKAGE.parents[1]
+    paths = [path.relative_to(root).as_posix() for part in ("timeline", "tests") for path in (root / part).rglob("*")]
+    assert len(named) > 40
+    assert [
+        name for name in sorted(named) if not any(f"/{path}/".endswith(f"/{name.strip('/')}/") for path in paths)
+    ] == []
 
 
 def test_no_module_is_called_utils() -> None:
