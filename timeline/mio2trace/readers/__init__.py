@@ -13,7 +13,7 @@ from mio2trace.readers import run_log
 from mio2trace.readers.base import Reader
 from mio2trace.readers.ck import record as ck
 from mio2trace.readers.opencl import dvdt_json
-from mio2trace.readers.rocm import rocpd, rpd, v3_csv, v3_json
+from mio2trace.readers.rocm import rocpd, rpd, rpd_json, v1_csv, v1_db, v1_json, v3_csv, v3_json
 from mio2trace.readers.tf import forms, profile_proto, run_metadata, step_stats_text, timeline_json, views
 from mio2trace.readers.torch import kineto
 from mio2trace.source import Source
@@ -31,11 +31,15 @@ READERS: tuple[Reader, ...] = (
     v3_csv,
     kineto,
     v3_json,
+    rpd_json,
+    v1_csv,
+    v1_db,
+    v1_json,
     run_log,
 )
 """At most one of them recognises a file, but for `run_log`, the last: it takes any text that is no other's."""
 
-PROFILES: tuple[Reader, ...] = (rocpd, rpd, v3_csv, v3_json)
+PROFILES: tuple[Reader, ...] = (rocpd, rpd, rpd_json, v3_csv, v3_json, v1_csv, v1_db, v1_json, kineto)
 """Those whose files a directory stands for."""
 _KEYS = re.compile(rb'"([^"\\]{1,40})"\s*:')
 

@@ -87,7 +87,12 @@ class _Reading:
         assembly = self._of.get(pid)
         if assembly is None:
             assembly = self._of[pid] = Assembly(
-                self._source.index, Clock("opaque"), self._notes, self._source.name, pid if type(pid) is int else None
+                self._source.index,
+                Clock("opaque"),
+                self._notes,
+                self._source.name,
+                pid if type(pid) is int else None,
+                numbers="event_index",
             )
         return assembly
 

@@ -1,0 +1,212 @@
+"""rocprof v1: its table, JSON and database tell the same kernels with exact times, launches and ranges."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import json
+import re
+import sqlite3
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mio2trace.model.profile import Profile
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers.base import ReadOptions
+from mio2trace.readers.rocm import v1_csv, v1_db, v1_json
+from mio2trace.source import Source
+
+from tests.rocm_files import activities, plain, read, samples, spans, sql, truth
+
+TWINS = (
+    "alexnet-level6-none/rocprof-v1", "lenet-train-own-layers/rocprof-v1", "resnet-train-miopen-2threads/rocprof-v1",
+    "resnet-immediate-2ranks/rocprof-v1/rank0", "resnet-immediate-2ranks/rocprof-v1/rank1",
+)  # fmt: skip
+HEADER = '"Index","KernelName","gpu-id","queue-id","pid","tid","grd","wgr","arch_vgpr","BeginNs","EndNs"\n'
+JSON_HEAD = '{ "traceEvents":[{}\n,{"args":{"name":"GPU0"},"ph":"M","pid":6,"name":"process_name","sort_index":2}\n'
+
+
+def folder(twin: str) -> Path:
+    return samples() / "rocm-twins" / twin
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    "name", ["rocm/rocprofv1_stats_results.csv", *(f"rocm-twins/{twin}/results.csv" for twin in TWINS)]
+)
+def test_every_row_of_the_table_is_a_kernel_with_its_exact_times(name: str) -> None:
+    """Against the csv module: times, number, size, registers, name."""
+    path = samples() / name
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    expected = Counter(
+        (
+            int(row["BeginNs"]), int(row["EndNs"]), int(row["Index"]), int(row["grd"]), int(row["arch_vgpr"]),
+            row["KernelName"].removesuffix(" [clone .kd]").removesuffix(".kd"), int(row["tid"]),
+        )
+        for row in rows
+    )  # fmt: skip
+    profiles = read(path, v1_csv)
+    assert expected == Counter(
+        (
+            a.start_ns, a.end_ns, a.number, a.grid and a.grid[0], a.resources and a.resources.vgprs, a.name,
+            profile.threads[a.thread].tid,
+        )
+        for profile in profiles
+        for a in profile.activities
+    )  # fmt: skip
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("twin", TWINS)
+def test_kernels_of_a_twin_are_those_of_its_truth(twin: str) -> None:
+    """The table has all; JSON and database have those of the runtime as copies."""
+    tids = {thread.tid for profile in read(folder(twin) / "results.csv", v1_csv) for thread in profile.threads}
+    rows = [row for row in truth(twin.partition("/")[0]) if row["tid"] in tids]
+    by_index = {(row["v1"], row["start"], row["end"]) for row in rows}
+    assert {
+        (a.number, a.start_ns, a.end_ns) for a in activities(read(folder(twin) / "results.csv", v1_csv))
+    } == by_index
+    times = {(row["start"], row["end"]) for row in rows}
+    for reader, name in ((v1_json, "results.json.gz"), (v1_db, "results.db.gz")):
+        profiles = read(folder(twin) / name, reader)
+        assert (
+            set(spans(profiles))
+            <= times
+            <= set(spans(profiles)) | set(spans(profiles, "copy")) | set(spans(profiles, "fill"))
+        )
+        assert all(activity.call is not None for activity in activities(profiles))
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    "name", ["rocm/rocprofv1_hiptrace_mi300a.db", *(f"rocm-twins/{twin}/results.db.gz" for twin in TWINS)]
+)
+def test_the_database_is_read_as_sql_has_it(name: str, tmp_path: Path) -> None:
+    """Operations, the call that each has by its index, the text of its range."""
+    path = plain(samples() / name, tmp_path)
+    profiles = read(path, v1_db)
+    expected: Counter[tuple[Any, ...]] = Counter()
+    with sql(path) as connection:
+        for table in ("OPS", "COPY"):
+            expected.update(
+                connection.execute(
+                    f'SELECT o.BeginNs, o.EndNs, h.Name, h.BeginNs, CASE o."roctx-range" WHEN o.Name THEN NULL ELSE'
+                    f' o."roctx-range" END FROM {table} o LEFT JOIN HIP h ON h."Index" = o."Index" AND h.pid = o.pid'
+                )
+            )
+    assert expected == Counter(
+        (
+            a.start_ns, a.end_ns, a.call and a.call.name, a.call and a.call.start_ns,
+            None if a.range is None else profile.ranges[a.range].text,
+        )
+        for profile in profiles
+        for a in profile.activities
+    )  # fmt: skip
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("twin", [*TWINS, ""])
+def test_arrows_lead_to_the_calls_that_the_database_names(twin: str) -> None:
+    """Every launch of the JSON is that of ``results.db``, exact to the nanosecond, also where the file is no JSON."""
+    if twin:
+        paths = folder(twin) / "results.json.gz", folder(twin) / "results.db.gz"
+    else:
+        paths = tuple(samples() / "rocm" / f"rocprofv1_hiptrace_mi300a.{end}" for end in ("json", "db"))  # type: ignore[assignment]
+    drawn, stated = read(paths[0], v1_json), read(paths[1], v1_db)
+
+    def launches(profiles: list[Profile]) -> Counter[Any]:
+        return Counter(
+            (a.kind, a.name, a.start_ns, a.end_ns, a.call and (a.call.name, a.call.start_ns, a.call.end_ns))
+            for profile in profiles
+            for a in profile.activities
+        )
+
+    def ranges(profiles: list[Profile]) -> Counter[Any]:
+        return Counter((one.kind, one.text, one.start_ns, one.end_ns) for profile in profiles for one in profile.ranges)
+
+    assert launches(drawn) == launches(stated)
+    assert ranges(drawn) == ranges(stated)
+
+
+@pytest.mark.shared
+def test_the_json_is_read_as_its_own_nanoseconds_say() -> None:
+    path = samples() / "rocm" / "rocprofv1_hiptrace_mi300a.json"
+    rows = [event["args"] for event in json.loads(path.read_bytes())["traceEvents"] if event.get("ph") == "X"]
+    expected = Counter((int(row["BeginNs"]), int(row["EndNs"])) for row in rows if "dev-id" in row)
+    assert Counter((a.start_ns, a.end_ns) for profile in read(path, v1_json) for a in profile.activities) == expected
+
+
+@pytest.mark.shared
+def test_a_run_that_was_killed_is_read_up_to_there(tmp_path: Path) -> None:
+    """Cut inside of an event: the whole events are there, and that one is lost is said."""
+    text = gzip.decompress((folder(TWINS[2]) / "results.json.gz").read_bytes())
+    cut = text[: text.rindex(b'"ph":"X"') + 40]
+    path = tmp_path / "results.json"
+    path.write_bytes(cut)
+    notes = Notes()
+    (profile,) = read(path, v1_json, notes)
+    whole = len(re.findall(rb"\n,\{\"ph\":\"X\",\"name\":\"[^\n]*\",\"pid\":8,[^\n]*\n  \"args\":\{[^}]*\}\n\}", cut))
+    assert len(activities([profile])) == whole > 0
+    assert sum(note.count for note in notes if note.problem) == 1
+
+
+def event(pid: int, name: str, begin: object, end: object, **more: object) -> str:
+    args = {"BeginNs": str(begin), "EndNs": str(end), "dev-id": "0", "Name": name, "pid": "7", "tid": "7", **more}
+    lines = ",\n".join(f'    "{key}":"{value}"' for key, value in args.items())
+    return f',{{"ph":"X","name":"{name}","pid":{pid},"tid":7,"ts":"1","dur":"1",\n  "args":{{\n{lines}\n  }}\n}}\n'
+
+
+def test_quotes_in_texts_cost_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    text = 's_api = F | "a, b" = c, "pid":3 | '
+    path.write_text(JSON_HEAD + event(0, text, 1000, 9000) + event(6, "k.kd", 2000, 3000) + '],\n"otherData": {\n}\n}')
+    (profile,) = read(path, v1_json)
+    assert [(made.text, made.start_ns, made.end_ns) for made in profile.ranges] == [(text, 1000, 9000)]
+    assert [activity.name for activity in profile.activities] == ["k"]
+
+
+def test_a_mark_is_an_instant(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    path.write_text(JSON_HEAD + event(0, "here", 1000, 1001) + event(6, "k", 2000, 3000) + "]}")
+    (profile,) = read(path, v1_json)
+    assert [(made.kind, made.start_ns, made.end_ns) for made in profile.ranges] == [("mark", 1000, 1000)]
+
+
+def test_rows_that_are_no_numbers_lose_themselves_alone(tmp_path: Path) -> None:
+    table, trace = tmp_path / "results.csv", tmp_path / "results.json"
+    table.write_text(
+        HEADER + '0,"a, b.kd",0,0,7,7,64,64,8,10,20\n1,"k",0,0,7,7,64,64,8,None,None\n2,"k",0,0,8,8,None,64,8,10,20'
+    )
+    trace.write_text(JSON_HEAD + event(6, "k", "soon", 3000) + event(6, "k", 3000, 2000) + event(6, "m", 2, 3) + "]}")
+    notes = Notes()
+    profiles = read(table, v1_csv, notes)
+    assert [(p.processes[0].pid, [(a.name, a.grid) for a in p.activities]) for p in profiles] == [
+        (7, [("a, b", (64, 1, 1))]),
+        (8, [("k", None)]),
+    ]
+    assert [activity.name for activity in activities(read(trace, v1_json, notes))] == ["m"]
+    assert sum(note.count for note in notes if note.problem) == 3
+
+
+def test_a_database_of_kernels_alone(tmp_path: Path) -> None:
+    path = tmp_path / "results.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute('CREATE TABLE KERN ("Index" INTEGER, "KernelName" TEXT, "pid", "tid", "BeginNs", "EndNs")')
+        connection.execute("INSERT INTO KERN VALUES (3, 'k.kd', 7, 7, 10, 20)")
+        connection.commit()
+    ((kernel,),) = (profile.activities for profile in read(path, v1_db))
+    assert (kernel.name, kernel.number, kernel.start_ns, kernel.end_ns) == ("k", 3, 10, 20)
+
+
+def test_a_database_with_nothing_in_it_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "results.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute('CREATE TABLE KERN ("Index" INTEGER, "KernelName" TEXT)')
+    source = Source(str(path), 0, Notes())
+    with pytest.raises(InputError, match=r"results\.db: neither operations nor calls"):
+        v1_db.read(source, ReadOptions(), Notes())
+    source.close()

@@ -1,0 +1,132 @@
+"""Events of the Chrome JSON that ROCm's tools write, each on lines of its own that begin with a comma.
+
+The writers escape no quotes, and a run that was killed ends where it was: what is no JSON as a whole is read event by
+event, and an event that is none by the order of its fields (rocm-profiles.md 3, 7, 11.5).
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+import msgspec
+
+from mio2trace.notes import InputError, Notes
+
+LAUNCHES = re.compile(r"Launch|Mem[cs]|Copy|Fill")
+"""Calls that may start something on a device."""
+
+
+class Event(msgspec.Struct, gc=False):
+    """Of what kind the fields are differs by version: numbers, or text that holds one."""
+
+    ph: Any = None
+    name: Any = None
+    pid: Any = None
+    tid: Any = None
+    ts: Any = None
+    dur: Any = None
+    id: Any = None
+    args: Any = None
+
+
+class _Object(msgspec.Struct):
+    events: list[Event] = msgspec.field(name="traceEvents")
+
+
+_ARRAY = msgspec.json.Decoder(list[Event])
+_OBJECT = msgspec.json.Decoder(_Object)
+_ONE = msgspec.json.Decoder(Event)
+_END = re.compile(rb"\n\],?\s*(?:\"otherData\"|\}?\s*\Z)")
+Rescue = Callable[[str], Event | None]
+"""An event of text that is no JSON; None where it is none of the known form."""
+
+
+def events(data: bytes, rescue: Rescue, place: str, notes: Notes) -> list[Event]:
+    """All events. Raises `InputError` where there is none."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        notes.add("text that is no UTF-8 replaced", f"{place}: byte {error.start}")
+        data = data.decode(errors="replace").encode()
+    try:
+        return _ARRAY.decode(data) if data.lstrip()[:1] == b"[" else _OBJECT.decode(data).events
+    except (msgspec.DecodeError, RecursionError) as error:
+        found = list(_one_by_one(data, rescue, place, notes))
+        if not found:
+            raise InputError(
+                f"{place}: {str(error) or 'nested too deeply'}; expected the trace of a profiler"
+            ) from None
+        notes.remark("JSON with quotes inside of quotes, or cut off: read event by event", place)
+        return found
+
+
+def _one_by_one(data: bytes, rescue: Rescue, place: str, notes: Notes) -> Iterator[Event]:
+    end = _END.search(data)
+    pieces = (data if end is None else data[: end.start()]).split(b"\n,{")
+    for piece in pieces[1:]:
+        try:
+            event: Event | None = _ONE.decode(b"{" + piece)
+        except (msgspec.DecodeError, RecursionError):
+            event = rescue("{" + piece.decode(errors="replace"))
+        if event is None:
+            notes.add("event that cannot be read passed over", place)
+        else:
+            yield event
+
+
+def number(value: object) -> int | None:
+    """A whole number that is one, or text that holds one."""
+    if isinstance(value, str):
+        return int(value) if value.isdigit() and value.isascii() and len(value) <= 19 else None
+    return value if type(value) is int else None
+
+
+class Arrows:
+    """Which call an operation of a device belongs to, told by arrows whose ends are places in time, in us.
+
+    An arrow begins at a point of its call, or where the operation began if that was before; it ends where the operation
+    begins. So it is of the first call of its thread whose point is not before it.
+    """
+
+    def __init__(self, slack_us: int) -> None:
+        """``slack_us``: as much less may the point be, for it is a sum of truncated numbers."""
+        self._slack = slack_us
+        self._begins: dict[int, tuple[Hashable, int]] = {}
+        self._ends: dict[tuple[Hashable, int], list[int]] = {}
+        self._points: dict[Hashable, list[tuple[int, int]]] = {}
+
+    def call(self, lane: Hashable, point_us: int, key: int) -> None:
+        self._points.setdefault(lane, []).append((point_us, key))
+
+    def arrow(self, event: Event) -> None:
+        """One end of an arrow."""
+        lane, at, key = (number(event.pid), number(event.tid)), number(event.ts), number(event.id)
+        if at is None or key is None:
+            return
+        if event.ph == "s":
+            self._begins[key] = lane, at
+        else:
+            self._ends.setdefault((lane, at), []).append(key)
+
+    def finish(self) -> None:
+        """All calls and arrows are there; operations are asked for in the order of the file."""
+        for points in self._points.values():
+            points.sort()
+        for keys in self._ends.values():
+            keys.reverse()
+
+    def call_of(self, lane: Hashable, at_us: int) -> int | None:
+        """The key of the call that launched the operation which began there."""
+        keys = self._ends.get((lane, at_us))
+        begin = self._begins.get(keys.pop()) if keys else None
+        if begin is None:
+            return None
+        points = self._points.get(begin[0], [])
+        exact = bisect_left(points, (begin[1], -1))
+        if exact < len(points) and points[exact][0] == begin[1]:
+            return points[exact][1]
+        first = bisect_left(points, (begin[1] - self._slack, -1))
+        return points[first][1] if first < len(points) else None

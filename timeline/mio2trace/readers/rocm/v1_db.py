@@ -1,0 +1,157 @@
+"""rocprof v1's database: ``results.db`` of ``--hip-trace``, ``--roctx-trace``, ``--sys-trace`` (rocm-profiles.md 3).
+
+Operations of devices in ``OPS`` and ``COPY``, calls in ``HIP`` and ``HSA``, ranges in ``rocTX``. An operation's
+``Index`` is that of the HIP call which launched it, within a process; ``roctx-range`` is the text of the innermost
+range that was open then, or the kernel's own name where there was none. Without ``OPS`` the kernels of ``KERN`` are
+read, if they have times. The clock counts ns since boot, of which kind nothing tells. Sizes are not told; arguments of
+calls are not read.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+from mio2trace.model.profile import Clock, Profile, Range
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.rocm import database
+from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, sizes
+from mio2trace.readers.rocm.rpd import kind_of
+from mio2trace.readers.rocm.v1_json import range_of
+from mio2trace.source import Source
+
+NAME = "rocprof v1 database"
+_SNIFF = re.compile(rb'CREATE TABLE "?(?:OPS|COPY|HIP|HSA|KERN|rocTX)"? ?\(')
+_CALLS = "BeginNs", "EndNs", "pid", "tid", "Name", "Index"
+_OPS = "BeginNs", "EndNs", "pid", "tid", "Name", "Index", "dev-id", "stream-id", "roctx-range"
+_KERNELS = "BeginNs", "EndNs", "pid", "tid", "KernelName", "Index", "gpu-id", "queue-id", "grd", "wgr"
+_Key = tuple[object, object]
+"""(pid, tid)."""
+
+
+def sniff(head: bytes) -> bool:
+    return database.tables(head) != b"" and _SNIFF.search(head) is not None
+
+
+def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
+    """A profile for each process."""
+    with database.opened(source) as connection:
+        return list(_Reading(source, connection, notes).profiles(options.host_calls))
+
+
+class _Reading:
+    def __init__(self, source: Source, connection: sqlite3.Connection, notes: Notes) -> None:
+        self._source = source
+        self._connection = connection
+        self._notes = notes
+        self._names = database.names(connection)
+        self._of: dict[object, Assembly] = {}
+        self._ranges: dict[_Key, list[Range]] = {}
+        self._begins: dict[tuple[object, object], int] = {}
+        """When a call began, by process and index."""
+
+    def profiles(self, every_call: bool) -> Iterator[Profile]:
+        self._host()
+        ops = [(kind, row) for table in ("OPS", "COPY") for kind, row in self._ops(table)]
+        if not ops:
+            self._kernels()
+        for place, (kind, row) in zip(self._ranges_of([row for _, row in ops]), ops, strict=True):
+            self._op(kind, row, place)
+        for assembly in self._of.values():
+            if not assembly.empty:
+                yield assembly.finish(every_call)
+
+    def _rows(self, table: str, wanted: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+        """Of a table that may not be there, with None for columns that it has not."""
+        if table not in self._names:
+            return iter(())
+        there = database.columns(self._connection, table)
+        if not {"BeginNs", "EndNs"} <= there:
+            return iter(())
+        chosen = ", ".join(f'"{column}"' if column in there else "NULL" for column in wanted)
+        return iter(self._connection.execute(f"SELECT {chosen} FROM {table}"))  # noqa: S608 - names of ours
+
+    def _assembly(self, pid: object) -> Assembly:
+        assembly = self._of.get(pid)
+        if assembly is None:
+            assembly = self._of[pid] = Assembly(
+                self._source.index, Clock("opaque"), self._notes, self._source.name, pid if type(pid) is int else None,
+                ids_apart=True, numbers="event_index",
+            )  # fmt: skip
+        return assembly
+
+    def _host(self) -> None:
+        count = 0
+        for begin, end, pid, tid, name, _ in self._rows("rocTX", _CALLS):
+            assembly = self._assembly(pid)
+            times = assembly.times(begin, end, "API call or range")
+            if times is not None:
+                made = range_of(str(name or ""), assembly.thread(tid), times, count)
+                self._ranges.setdefault((pid, tid), []).append(made)
+                assembly.range(made)
+                count += 1
+        for table in ("HIP", "HSA"):
+            for begin, end, pid, tid, name, index in self._rows(table, _CALLS):
+                assembly = self._assembly(pid)
+                times = assembly.times(begin, end, "API call or range")
+                if times is not None:
+                    key = index if table == "HIP" else None
+                    assembly.call(str(name or ""), assembly.thread(tid), times, key)
+                    if key is not None:
+                        self._begins.setdefault((pid, key), times[0])
+
+    def _ops(self, table: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        for row in self._rows(table, _OPS):
+            yield table, row
+
+    def _ranges_of(self, rows: list[tuple[Any, ...]]) -> list[int | None]:
+        """The id of each operation's range: the latest of that text that its thread had begun when it launched it."""
+        found: list[int | None] = [None] * len(rows)
+        asked: dict[_Key, list[tuple[int, int, str]]] = {}
+        for place, (begin, _, pid, tid, name, index, _, _, text) in enumerate(rows):
+            at = self._begins.get((pid, index), begin)
+            if isinstance(text, str) and text and text != name and type(at) is int:
+                asked.setdefault((pid, tid), []).append((at, place, text))
+        for key, questions in asked.items():
+            ranges = sorted(self._ranges.get(key, []), key=lambda one: one.start_ns)
+            latest: dict[str, int | None] = {}
+            next_one = 0
+            for at, place, text in sorted(questions):
+                while next_one < len(ranges) and ranges[next_one].start_ns <= at:
+                    if ranges[next_one].kind == "range":
+                        latest[ranges[next_one].text] = ranges[next_one].id
+                    next_one += 1
+                found[place] = latest.get(text)
+        return found
+
+    def _op(self, table: str, row: tuple[Any, ...], range_id: int | None) -> None:
+        begin, end, pid, tid, name, index, gpu, stream, _ = row
+        assembly = self._assembly(pid)
+        kind = kind_of(str(name)) if table == "COPY" else "kernel"
+        times = assembly.times(begin, end, "kernel" if kind == "kernel" else "copy")
+        if times is None:
+            return
+        lane = assembly.queue(assembly.device(gpu, f"GPU {gpu}" if type(gpu) is int else ""), stream)
+        route = "" if kind == "kernel" else route_of(name)
+        shown = kernel_name(name) if kind == "kernel" else f"{kind} {route}".strip()
+        assembly.activity(
+            kind, shown, lane, times, number=index, correlation=index, route=route, range_id=range_id,
+            thread=assembly.thread(tid),
+        )  # fmt: skip
+
+    def _kernels(self) -> None:
+        """A run that traced no calls."""
+        for begin, end, pid, tid, name, index, gpu, queue, grid, group in self._rows("KERN", _KERNELS):
+            assembly = self._assembly(pid)
+            times = assembly.times(begin, end, "kernel")
+            if times is not None:
+                device = assembly.device(gpu, f"GPU {gpu}" if type(gpu) is int else "")
+                assembly.activity(
+                    "kernel", kernel_name(name), assembly.queue(device, queue, "queue"), times, number=index,
+                    grid=sizes(grid, 1, 1), workgroup=sizes(group, 1, 1), thread=assembly.thread(tid),
+                )  # fmt: skip
+        if not self._of:
+            raise InputError(f"{self._source.name}: neither operations nor calls; expected rocprof's results.db")

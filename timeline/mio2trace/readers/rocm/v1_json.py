@@ -1,0 +1,133 @@
+"""rocprof v1's Chrome JSON: ``results.json`` of ``--hip-trace`` and its like (rocm-profiles.md 3).
+
+    { "traceEvents":[{}
+    ,{"args":{"name":"GPU2"},"ph":"M","pid":8,"name":"process_name","sort_index":2}
+    ,{"ph":"X","name":"k","pid":8,"tid":1,"ts":"1983817119544","dur":"737",
+      "args":{
+        "BeginNs":"1983817119544578",
+        "EndNs":"1983817120281985",
+        "dev-id":"2", "queue-id":"0", "Name":"k", "pid":"45919", "tid":"45919", "stream-id":"1", ...
+
+``ts`` is truncated to us, ``args`` have ns. ``pid`` is a section of the picture, the process stands in ``args``.
+Launches are found by the ends of arrows: ids stand in ``results.db`` alone, as does the range of a kernel. Texts of
+ranges may make the file no JSON. The clock counts ns since boot, of which kind nothing tells. Not read: ``otherData``
+(the machine), barriers, arguments of calls.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mio2trace.model.profile import Clock, Range
+from mio2trace.notes import Notes
+from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of
+from mio2trace.readers.rocm.events import LAUNCHES, Arrows, Event, events, number
+from mio2trace.readers.rocm.rpd import kind_of
+from mio2trace.source import Source
+
+NAME = "rocprof v1 trace (Chrome JSON)"
+_SNIFF = re.compile(rb'\s*\{\s*"traceEvents"\s*:\s*\[\s*\{\s*\}\s*,\s*\{\s*"(?:args|ph)"\s*:')
+_RANGES, _COPIES, _HIP, _HSA, _FIRST_GPU, _BARRIERS = 0, 1, 2, 3, 6, 518
+"""Sections."""
+_HEAD = re.compile(
+    r'\{"ph":"X","name":"(.*?)","pid":"?(\d+)"?,"tid":"?(\d+)"?,"ts":"?(\d+)"?,"dur":"?(\d+)"?,\s*"args":\{\s*?\n(.*)',
+    re.DOTALL,
+)
+_ARGUMENT = re.compile(r'\s*"([\w-]+)":"(.*)",?\s*')
+
+
+def sniff(head: bytes) -> bool:
+    """An empty object first, then a section that begins with its arguments."""
+    return _SNIFF.match(head) is not None
+
+
+def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
+    """A profile for each process. Raises `InputError` where no event can be read."""
+    reading = _Reading(source, notes)
+    reading.read(events(source.read(), _rescued, source.name, notes))
+    return [assembly.finish(options.host_calls) for assembly in reading.of.values() if not assembly.empty]
+
+
+def _rescued(text: str) -> Event | None:
+    match = _HEAD.fullmatch(text)
+    if match is None:
+        return None
+    name, pid, tid, ts, dur, rest = match.groups()
+    arguments = (_ARGUMENT.fullmatch(line) for line in rest.split("\n"))
+    return Event("X", name, pid, tid, ts, dur, args={one[1]: one[2] for one in arguments if one is not None})
+
+
+class _Reading:
+    def __init__(self, source: Source, notes: Notes) -> None:
+        self._source = source
+        self._notes = notes
+        self.of: dict[int | None, Assembly] = {}
+        self._arrows = Arrows(slack_us=1)
+
+    def read(self, found: list[Event]) -> None:
+        rows = [event for event in found if event.ph == "X" and isinstance(event.args, dict)]
+        for event in found:
+            if event.ph in ("s", "t"):
+                self._arrows.arrow(event)
+        for key, event in enumerate(rows):
+            if number(event.pid) in (_RANGES, _HIP, _HSA):
+                self._host(event, key)
+        self._arrows.finish()
+        for event in rows:
+            section = number(event.pid)
+            if section == _COPIES or (section is not None and _FIRST_GPU <= section < _BARRIERS):
+                self._device(event, section)
+
+    def _assembly(self, event: Event) -> Assembly:
+        pid = number(event.args.get("pid"))
+        assembly = self.of.get(pid)
+        if assembly is None:
+            assembly = self.of[pid] = Assembly(
+                self._source.index, Clock("opaque"), self._notes, self._source.name, pid, numbers="event_index"
+            )
+        return assembly
+
+    def _host(self, event: Event, key: int) -> None:
+        """A call or a range."""
+        assembly = self._assembly(event)
+        begin, end = number(event.args.get("BeginNs")), number(event.args.get("EndNs"))
+        times = assembly.times(begin, end, "API call or range")
+        if times is None:
+            return
+        thread = assembly.thread(number(event.args.get("tid")))
+        if number(event.pid) == _RANGES:
+            assembly.range(range_of(str(event.name), thread, times))
+            return
+        name = str(event.name)
+        assembly.call(name, thread, times, key)
+        if number(event.pid) == _HIP and LAUNCHES.search(name):
+            middle = times[0] // 1000 + (times[1] // 1000 - times[0] // 1000) // 2
+            self._arrows.call((_HIP, number(event.tid)), middle, key)
+
+    def _device(self, event: Event, section: int) -> None:
+        args, begin = event.args, number(event.ts)
+        assembly = self._assembly(event)
+        call = None if begin is None else self._arrows.call_of((section, number(event.tid)), begin)
+        kind = kind_of(str(event.name)) if section == _COPIES else "kernel"
+        times = assembly.times(
+            number(args.get("BeginNs")), number(args.get("EndNs")), "kernel" if kind == "kernel" else "copy"
+        )
+        if times is None:
+            return
+        gpu, tid = number(args.get("dev-id")), number(args.get("tid"))
+        lane = assembly.queue(assembly.device(gpu, "" if gpu is None else f"GPU {gpu}"), number(args.get("stream-id")))
+        name, route = kernel_name(str(args.get("Name") or event.name)), ""
+        if kind != "kernel":
+            route = route_of(event.name)
+            name = f"{kind} {route}".strip()
+        assembly.activity(
+            kind, name, lane, times, correlation=call, route=route, thread=None if tid is None else assembly.thread(tid)
+        )
+
+
+def range_of(text: str, thread: int, times: tuple[int, int], key: int | None = None) -> Range:
+    """A range, or a mark: these are 1 ns long (rocm-profiles.md 11.5)."""
+    if times[1] - times[0] <= 1:
+        return Range("mark", text, thread, times[0], times[0], key)
+    return Range("range", text, thread, *times, key)
