@@ -23,7 +23,7 @@ from mio2trace.model.tf import TfNode, TfProfile
 from mio2trace.notes import InputError, Notes, OptionError
 from mio2trace.readers.tf.executions import executions
 from mio2trace.readers.tf.names import DeviceName, layer_of
-from mio2trace.trace import CounterValue, Slice, Trace, checked
+from mio2trace.trace import CounterValue, Flow, Slice, Trace, checked
 
 from tests.conftest import UI, Engine
 from tests.small_runs import Program, as_json, benchmark
@@ -150,6 +150,19 @@ def test_a_kernel_on_its_own_stream_is_not_drawn_under_all_streams_too(tmp_path:
     assert sorted(drawn) == [("g", "void relu()", "Stream 7: kernels"), ("h", "void relu()", "Op kernels: kernels")]
 
 
+def test_a_kernel_is_named_without_the_op_that_its_label_repeats(tmp_path: Path) -> None:
+    """Timelines have the whole label."""
+    op = {"ph": "X", "cat": "Op", "name": "Relu", "pid": 1, "tid": 0, "ts": START_US, "dur": 3}
+    events = [
+        {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": f"{GPU}/stream:7 Compute"}},
+        {**op, "args": {"name": "v/cg/Relu", "op": "Relu", "kernel": "void relu()@@v/cg/Relu:Relu#id=7#"}},
+    ]
+    path = tmp_path / "timeline.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    drawn, _ = converted(path)
+    assert [event["name"] for event in drawn if event.get("cat") == "kernel"] == ["void relu()"]
+
+
 def test_several_tasks_and_gpus_have_names_of_their_own() -> None:
     """Also devices that are built in no known way."""
     trace, events, _ = picture(
@@ -261,6 +274,16 @@ def test_kernels_and_copies_are_their_nodes_layers_in_their_steps_iteration() ->
     assert kernels["x"] == {"event_index": 1, "step": 1, "node": "x", "op": "x"}
     levels = [event.name for event in events if event.category in ("pass", "layer")]
     assert levels == ["iteration 2 · forward", "conv0", "iteration 2"]
+
+
+def test_an_arrow_leads_from_an_op_to_its_kernels() -> None:
+    """From its start on the host, inside its scopes; none backwards in time."""
+    profile = profile_of(node("a/x", (0, 3, GPU), (4, 5, KERNELS), (9, 5, KERNELS)), node("y", (6, 2, KERNELS)))
+    trace, events, _ = picture(profile)
+    flows = [event for event in trace.events() if isinstance(event, Flow)]
+    assert [(flow.from_ns, flow.to_ns) for flow in flows] == [(0, 4_000), (0, 9_000)]
+    [op] = [event for event in events if event.category == "operator"]
+    assert {flow.from_track for flow in flows} == {op.track}
 
 
 def test_a_kernel_names_the_execution_that_launched_it() -> None:

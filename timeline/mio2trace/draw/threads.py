@@ -15,7 +15,7 @@ from mio2trace.draw.framework import Nodes, execution_args, inputs_args
 from mio2trace.draw.selection import Chosen
 from mio2trace.model.profile import Activity, Call, Profile, Range, Thread
 from mio2trace.ops.ranges import shown_text
-from mio2trace.trace import NO_ARGS, Args, Event, Flow, Slice, Track
+from mio2trace.trace import NO_ARGS, Event, Flow, Slice, Track
 
 _HELP = "What the program and its libraries did on this thread; an arrow leads from a call to what it launched."
 
@@ -34,13 +34,15 @@ class Threads:
         self._number_of = number_of
         self._profile = profile
         self._launched: dict[int, list[Activity]] = {}
-        """What each call launched, by its identity."""
+        """What each call launched, by its identity; a range where the profile tells no call."""
         calls: dict[int, Call] = {}
         for activity in profile.activities:
             call = activity.call
             if with_calls and call is not None and times_of(call) is not None:
                 calls[id(call)] = call
                 self._launched.setdefault(id(call), []).append(activity)
+            elif with_calls and call is None and activity.range is not None:
+                self._launched.setdefault(id(profile.ranges[activity.range]), []).append(activity)
         others = profile.other_calls if with_calls else ()
         made = [*calls.values(), *(call for call in others if times_of(call) is not None)]
         by_thread: dict[int, list[_Item]] = {}
@@ -62,7 +64,7 @@ class Threads:
             kept: list[_Item] = []
             for start, end, what in items:
                 clipped = chosen.clip(start, end)
-                launched = self._launched.get(id(what), ()) if isinstance(what, Call) else ()
+                launched = self._launched.get(id(what), ())
                 wanted = any(id(activity) in drawn for activity in launched) or (
                     not chosen.longest_only and chosen.has_time(start, end) and end - start >= chosen.min_ns
                 )
@@ -95,29 +97,15 @@ class Threads:
 
     def events(self, origin: int, arrow: Arrow) -> Iterator[Event]:
         """The slices of each row, and the arrows that leave them."""
-        shared: dict[int, dict[str, Any]] = {}
-        profile = self._profile
-        nodes = Nodes(profile, with_layers=True)
-        executed = {id(profile.ranges[place]): execution for place, execution in profile.framework.ranges.items()}
+        ranges = _Ranges(self._profile)
         for number, (_, _, items) in enumerate(self._rows):
             track = self._number_of(number)
             for start, end, what in items:
-                if isinstance(what, Range):
-                    execution = executed.get(id(what))
-                    own = NO_ARGS if execution is None else execution_args(execution)
-                    if execution is not None:
-                        same: Args = nodes.args(execution)
-                    elif what.inputs is None:
-                        same = NO_ARGS
-                    else:
-                        if id(what.inputs) not in shared:
-                            shared[id(what.inputs)] = inputs_args(what.inputs)
-                        same = shared[id(what.inputs)]
-                    name = shown_text(what)[:200] or what.kind
-                    yield Slice(track, start - origin, end - start, name, what.kind, own, same)
-                    continue
                 launched = self._launched.get(id(what), ())
-                yield Slice(track, start - origin, end - start, what.name, "api", _call_args(what, launched))
+                if isinstance(what, Range):
+                    yield ranges.slice(what, track, start - origin, end - start)
+                else:
+                    yield Slice(track, start - origin, end - start, what.name, "api", _call_args(what, launched))
                 for activity in launched:
                     flow = arrow(activity, track, start)
                     if flow is not None:
@@ -127,11 +115,34 @@ class Threads:
         """The arrows that `events` yields, alone."""
         for number, (_, _, items) in enumerate(self._rows):
             for start, _, what in items:
-                if isinstance(what, Call):
-                    for activity in self._launched.get(id(what), ()):
-                        flow = arrow(activity, self._number_of(number), start)
-                        if flow is not None:
-                            yield flow
+                for activity in self._launched.get(id(what), ()):
+                    flow = arrow(activity, self._number_of(number), start)
+                    if flow is not None:
+                        yield flow
+
+
+class _Ranges:
+    """Makes the slice of each range; what equal ones share is one object."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._nodes = Nodes(profile, with_layers=True)
+        self._executions = {
+            id(profile.ranges[place]): execution for place, execution in profile.framework.ranges.items()
+        }
+        self._inputs: dict[int, dict[str, Any]] = {}
+
+    def slice(self, made: Range, track: int, start: int, dur: int) -> Slice:
+        name = shown_text(made)[:200] or made.kind
+        execution = self._executions.get(id(made))
+        if execution is not None:
+            own = execution_args(execution)
+            return Slice(track, start, dur, name, made.kind, own, self._nodes.args(execution))
+        if made.inputs is None:
+            return Slice(track, start, dur, name, made.kind, NO_ARGS)
+        inputs = self._inputs.get(id(made.inputs))
+        if inputs is None:
+            inputs = self._inputs[id(made.inputs)] = inputs_args(made.inputs)
+        return Slice(track, start, dur, name, made.kind, NO_ARGS, inputs)
 
 
 def nested(items: Sequence[_Item]) -> list[list[_Item]]:

@@ -309,7 +309,7 @@ class _Assembly:
                 Activity(
                     number,
                     kind,
-                    op.ran.label or _leaf(op.node.name),
+                    _kernel(op),
                     queue=queues[name].index,
                     start_ns=op.start,
                     end_ns=op.end,
@@ -384,6 +384,11 @@ def _record(node: TfNode) -> Node:
 
 def _is_in(op: _Op, step: _Step, scope: tuple[str, ...]) -> bool:
     return op.step == step and op.path[: len(scope)] == scope
+
+
+def _kernel(op: _Op) -> str:
+    """``void relu()`` of ``void relu()@@v/cg/Relu:Relu#id=7#``, else the op's name."""
+    return op.ran.label.partition("@@")[0] or _leaf(op.node.name)
 
 
 def _leaf(name: str) -> str:
