@@ -99,6 +99,7 @@ def align(
         operations=calls.operations,
         operation_of_range=calls.of_range,
         beside=beside,
+        weights_of=calls.weights_of,
         net=read_net(logs, notes),
         facts=facts,
         without=without,

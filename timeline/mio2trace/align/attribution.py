@@ -25,11 +25,11 @@ DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
 class Attribution:
     """One run while its activities are given to layers and operations.
 
-    ``operation_of_range`` has the operation that each range of the profile is; ``beside`` is what others profiled of
-    the same run; ``facts`` are by position; ``without`` are the kinds of evidence to leave out.
-    ``same_process``: whether the buffers of log and profile say so; None where they do not tell. ``marked`` is None
-    until the timer marks are read. What the steps find is in ``links``; ``streams`` is how those to operations came
-    about, where ``keep_reasons``.
+    ``operation_of_range`` has the operation that each range of the profile is, ``weights_of`` of one that is two, the
+    gradients of data and of weights, the second by the first; ``beside`` is what others profiled of the same run;
+    ``facts`` are by position; ``without`` are the kinds of evidence to leave out. ``same_process``: whether the buffers
+    of log and profile say so; None where they do not tell. ``marked`` is None until the timer marks are read. What the
+    steps find is in ``links``; ``streams`` is how those to operations came about, where ``keep_reasons``.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class Attribution:
         operations: Sequence[Operation] = (),
         operation_of_range: Sequence[int] = (),
         beside: Sequence[Profile] = (),
+        weights_of: Mapping[int, int] = {},
         net: Net | None = None,
         facts: Mapping[int, KernelFact] | None = None,
         without: frozenset[str] = frozenset(),
@@ -54,6 +55,7 @@ class Attribution:
         self.operations = operations
         self.operation_of_range = operation_of_range
         self.beside = beside
+        self.weights_of = weights_of
         self.net = Net() if net is None else net
         self.facts: Mapping[int, KernelFact] = {} if facts is None else facts
         self.without = without

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from mio2trace.align.attribution import Attribution
+from mio2trace.align.gradients import split
 from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.links import NONE, LayerRun, Phase
 from mio2trace.align.open_ranges import OpenRanges
 from mio2trace.align.sequences import matches
-from mio2trace.evidence import CORRELATION, RANGE
+from mio2trace.evidence import CORRELATION, RANGE, Evidence
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Profile, Range
 from mio2trace.ops.operation import Operation
@@ -33,10 +34,14 @@ _MODULE = "nn.Module: "
 
 
 class Calls(NamedTuple):
-    """The operations of a run, and of each range of the profile which of them it is (`NONE`: none)."""
+    """The operations of a run, and of each range of the profile which of them it is (`NONE`: none).
+
+    ``weights_of``: the operation of the weights' gradient by that of the data's, where a range is both.
+    """
 
     operations: tuple[Operation, ...]
     of_range: tuple[int, ...]
+    weights_of: Mapping[int, int] = {}
 
 
 def calls_of(profile: Profile, logged: Sequence[Operation]) -> Calls:
@@ -50,13 +55,18 @@ def calls_of(profile: Profile, logged: Sequence[Operation]) -> Calls:
     operations = list(logged)
     pairs = matches([_key(one) for one in ranged], [_key(one) for one in logged]) if logged else []
     logged_as = dict(pairs or ())
+    weights_of: dict[int, int] = {}
     for number, (operation, place) in enumerate(zip(ranged, places, strict=True)):
         if number in logged_as:
-            of_range[place] = operations[logged_as[number]].index
+            index = operations[logged_as[number]].index
         else:
-            of_range[place] = len(operations)
-            operations.append(msgspec.structs.replace(operation, index=len(operations)))
-    return Calls(tuple(operations), tuple(of_range))
+            index = len(operations)
+            operations.append(msgspec.structs.replace(operation, index=index))
+        if of_range[place] == NONE:
+            of_range[place] = index
+        else:
+            weights_of[of_range[place]] = index
+    return Calls(tuple(operations), tuple(of_range), weights_of)
 
 
 def _key(operation: Operation) -> Hashable:
@@ -76,7 +86,18 @@ def link_by_ranges(attribution: Attribution) -> None:
             by_id = bool(opened.stated[position]) and profile.ranges[place].kind == "operator"
             groups.setdefault((operation_of[place], by_id), []).append(position)
     for (index, by_id), positions in groups.items():
-        links.give_operation(positions, index, CORRELATION if by_id else RANGE)
+        by: Evidence = CORRELATION if by_id else RANGE
+        weights = attribution.weights_of.get(index)
+        if weights is None:
+            links.give_operation(positions, index, by)
+            continue
+        names = [profile.activities[position].name for position in positions]
+        parts = split(names, attribution.operations[index])
+        if parts is None:
+            links.give_operation(positions, index, by, sure=False)
+            continue
+        links.give_operation([positions[at] for at in parts.data], index, by)
+        links.give_operation([positions[at] for at in parts.weights], weights, by)
     _Layers(attribution, opened).place()
 
 

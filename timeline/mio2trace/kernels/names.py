@@ -75,9 +75,9 @@ _MIOPEN: tuple[_Row, ...] = (
     (r"M[IL]OpenCvBwdWrW\w*_rdc", _CONV, (W,), "Direct", "reduce"),
     (r"M[IL]OpenCvBwdWrW", _CONV, (W,), "Direct", "main"),
     (r"MIOpenConvBwdB", ("bias",), (W,), None, "main"),
-    (r"naive_conv_(?:ab_(?:non)?packed_)?fwd", _CONV, (F,), "Naive", "main"),
-    (r"naive_conv_(?:ab_(?:non)?packed_)?bwd", _CONV, (B,), "Naive", "main"),
-    (r"naive_conv_(?:ab_(?:non)?packed_)?wrw", _CONV, (W,), "Naive", "main"),
+    (r"naive_conv_(?:ab_)?(?:(?:non)?packed_)?fwd", _CONV, (F,), "Naive", "main"),
+    (r"naive_conv_(?:ab_)?(?:(?:non)?packed_)?bwd", _CONV, (B,), "Naive", "main"),
+    (r"naive_conv_(?:ab_)?(?:(?:non)?packed_)?wrw", _CONV, (W,), "Naive", "main"),
     (r"(?:SubSample|MIOpenSubsample)", _CONV, FW, "Direct", "subsample"),
     (r"UpSample", _CONV, (B,), "Direct", "upsample"),
     # Gemm

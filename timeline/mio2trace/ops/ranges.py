@@ -1,17 +1,19 @@
 """Ranges of a profile to operations: MIOpen's own carry the whole call in their text (rocm-profiles.md 1.1, 11.3).
 
 ``s_api = miopenConvolutionForward | alpha = ... | xDesc = ... | `` is the log's entry on one line: it goes through the
-log's own decoder.
+log's own decoder. PyTorch's ops are in a table, with what they were given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 
 from mio2trace.model.miopen import Entry, LoggedCall, MiopenLog, cut_addresses
 from mio2trace.model.profile import Profile, Range
+from mio2trace.ops.aten import ROWS, operations_of, placed
 from mio2trace.ops.log.assemble import operations
 from mio2trace.ops.operation import Operation
 
@@ -31,15 +33,52 @@ def shown_text(made: Range) -> str:
 
 
 def operations_of_ranges(profile: Profile) -> tuple[tuple[Operation, ...], tuple[int, ...]]:
-    """(operations, the place of each one's range in the profile's), in order of time; lines are 0: there is no log."""
+    """(operations, the place of each one's range in the profile's), in order of time; lines are 0: there is no log.
+
+    A range of two operations, the gradients of data and of weights, stands there twice, one behind the other.
+    """
+    library, framework = _of_library(profile), _of_framework(profile)
+    if not library or not framework:
+        both = library or framework
+    else:
+        both = sorted([*library, *framework], key=lambda pair: profile.ranges[pair[1]].start_ns)
+    return tuple(operation for operation, _ in both), tuple(place for _, place in both)
+
+
+def _of_library(profile: Profile) -> list[tuple[Operation, int]]:
     calls = [place for place, made in enumerate(profile.ranges) if is_library_call(made)]
     calls.sort(key=lambda place: (profile.ranges[place].start_ns, -profile.ranges[place].end_ns))
     if not calls:
-        return (), ()
-    records = _records(profile, calls)
-    made = operations(MiopenLog(source=profile.source, records=records))
-    places = tuple(calls[operation.line - 1] for operation in made)
-    return tuple(msgspec.structs.replace(operation, line=0, end_line=0) for operation in made), places
+        return []
+    made = operations(MiopenLog(source=profile.source, records=_records(profile, calls)))
+    return [
+        (msgspec.structs.replace(operation, line=0, end_line=0), calls[operation.line - 1]) for operation in made
+    ]  # fmt: skip
+
+
+def _of_framework(profile: Profile) -> list[tuple[Operation, int]]:
+    """Those of PyTorch's ops; of one that only calls another the inner one."""
+    ranges = profile.ranges
+    places = [place for place, made in enumerate(ranges) if made.kind == "operator" and made.text in ROWS]
+    places.sort(key=lambda place: (ranges[place].thread, ranges[place].start_ns, -ranges[place].end_ns))
+    innermost = [
+        place
+        for place, following in pairwise([*places, None])
+        if place is not None
+        and (
+            following is None
+            or ranges[following].thread != ranges[place].thread
+            or ranges[following].start_ns >= ranges[place].end_ns
+        )
+    ]
+    innermost.sort(key=lambda place: ranges[place].start_ns)
+    threads = [thread.tid for thread in profile.threads]
+    several = len(threads) > 1
+    return [
+        (placed(operation, profile.source, threads[ranges[place].thread] if several else None), place)
+        for place in innermost
+        for operation in operations_of(ranges[place].text, ranges[place].inputs)
+    ]
 
 
 def _records(profile: Profile, calls: Sequence[int]) -> tuple[Entry, ...]:

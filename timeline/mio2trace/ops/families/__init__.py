@@ -8,6 +8,7 @@ from mio2trace.ops.families import (
     bias,
     conv,
     fusion,
+    gemm,
     layer_norm,
     lrn,
     other,
@@ -32,5 +33,6 @@ FAMILIES: tuple[Family, ...] = (
     bias.FAMILY,
     reduction.FAMILY,
     rnn.FAMILY,
+    gemm.FAMILY,
     other.FAMILY,
 )

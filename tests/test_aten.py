@@ -1,0 +1,352 @@
+"""PyTorch's ops as operations: shapes, layout, FLOPs, driver line; gradients split; AMD's TraceLens as the measure."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import mio2trace
+import pytest
+from mio2trace.align import Alignment
+from mio2trace.align.gradients import split
+from mio2trace.model.gemm import Gemm
+from mio2trace.model.profile import Inputs
+from mio2trace.ops.aten import ROWS, operations_of
+from mio2trace.ops.naming import operation_name
+from mio2trace.ops.operation import Operation
+
+from tests.conftest import shared_folder
+from tests.kineto_files import FIRST_US, row, rows, trace
+
+PEERS = (
+    "kineto_mi250_minitoy_train.json",
+    "kineto_mi300_resnet50_ddp4_rank0.json.gz",
+    "kineto_mi300_resnet50_ddp4_rank1.json.gz",
+    "kineto_mi300x_flux_graph_capture.json.gz",
+    "kineto_mi300x_resnet_train_ddp.json.gz",
+    "kineto_mi300x_vit_infer.json.gz",
+)
+CONVOLUTION = "aten::convolution"
+BACKWARD = "aten::convolution_backward"
+BATCH_NORM = {
+    "aten::native_batch_norm", "aten::miopen_batch_norm", "aten::native_batch_norm_backward",
+    "aten::miopen_batch_norm_backward",
+}  # fmt: skip
+
+
+def given(shapes: list[Any], values: list[str] | None = None, strides: list[Any] | None = None) -> Inputs:
+    return Inputs(
+        tuple(map(tuple, shapes)), tuple("half" if shape else "" for shape in shapes),
+        tuple(map(tuple, strides or ())), tuple(values or ()),
+    )  # fmt: skip
+
+
+def aligned(path: Path) -> Alignment:
+    alignment = mio2trace.analyse([path]).run.alignment
+    assert alignment is not None
+    return alignment
+
+
+class Ours:
+    """By op and its input shapes: executions, kernel time within it, FLOPs of its operations."""
+
+    def __init__(self, path: Path) -> None:
+        profile = aligned(path).profile
+        ranges = profile.ranges
+        own: Counter[int] = Counter()
+        for activity in profile.activities:
+            if activity.kind == "kernel" and activity.range is not None:
+                assert activity.start_ns is not None
+                assert activity.end_ns is not None
+                own[activity.range] += activity.end_ns - activity.start_ns
+        self.rows: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+        stack: list[tuple[int, int]] = []
+        order = sorted(range(len(ranges)), key=lambda n: (ranges[n].thread, ranges[n].start_ns, -ranges[n].end_ns))
+        for place in order:
+            made = ranges[place]
+            while stack and (ranges[stack[-1][0]].thread != made.thread or stack[-1][1] <= made.start_ns):
+                stack.pop()
+            stack.append((place, made.end_ns))
+            flop = sum(one.flop or 0 for one in operations_of(made.text, made.inputs)) if made.inputs else 0
+            for outer, _ in stack:
+                row = self.rows[self.key(ranges[outer])]
+                row[1] += own[place]
+                row[2] += flop
+            self.rows[self.key(made)][0] += 1
+
+    @staticmethod
+    def key(made: Any) -> tuple[str, str]:
+        shapes = () if made.inputs is None else made.inputs.shapes
+        return made.text, json.dumps([list(shape) if shape else [] for shape in shapes])
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", PEERS)
+def test_against_the_tables_of_tracelens(name: str) -> None:
+    """Each row of a convolution, a batch norm, a product: count, kernel time within 0.1 %, FLOPs.
+
+    Its FLOPs of a gradient count data and weights where only the weights' was asked for, which the mask tells; those of
+    batch norms follow another definition, or two: 9 an element for one backward op, 4 for the other (docs/kineto.md).
+    """
+    samples = shared_folder() / "samples" / "rocm"
+    ours = Ours(samples / name)
+    stem = name.removesuffix(".gz").removesuffix(".json")
+    peer = json.loads((samples / "peer-tables" / f"{stem}.tracelens.json").read_text("utf-8"))
+    compared: Counter[str] = Counter()
+    by_shapes: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    for theirs in peer["modelled_ops"]:
+        if theirs["op"] in {CONVOLUTION, BACKWARD, *BATCH_NORM} or theirs["table"] == "GEMM":
+            by_shapes[theirs["op"], theirs["input_dims"]].append(theirs)
+    for (op, dims), listed in by_shapes.items():
+        count, kernel_ns, flop = ours.rows[op, dims]
+        assert count == sum(theirs["count"] for theirs in listed)
+        assert kernel_ns / 1000 == pytest.approx(sum(theirs["kernel_us_sum"] for theirs in listed), rel=1e-3)
+        compared[listed[0]["table"]] += 1
+        if op in BATCH_NORM:
+            continue
+        stated = sum(theirs["gflop"] * theirs["count"] for theirs in listed)
+        if op == BACKWARD and listed[0]["concrete"].endswith("'[False, True, False]']"):
+            stated /= 2
+        assert flop / 1e9 == pytest.approx(stated, rel=1e-3, abs=0.0001 * count)
+    assert compared
+    assert sum(compared.values()) >= (2 if "minitoy" in name else 5)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", [name for name in PEERS if "resnet" in name])
+def test_both_gradients_have_their_kernels(name: str) -> None:
+    """Of each op of the backward pass: one main kernel at least of each gradient that it was asked for."""
+    alignment = aligned(shared_folder() / "samples" / "rocm" / name)
+    links = alignment.links
+    names: dict[int, list[str]] = defaultdict(list)
+    for position, activity in enumerate(alignment.profile.activities):
+        if links.operation_of[position] >= 0 and activity.kind == "kernel":
+            names[links.operation_of[position]].append(activity.name)
+    assert not links.operation_unsure
+    backward = [one for one in links.operations if one.api == BACKWARD]
+    assert len(backward) > 100
+    for one in backward:
+        kernels = names[one.index]
+        assert kernels
+        for other in (("igemm_wrw", "bwd_weight"), ("igemm_bwd", "bwd_data"))[one.direction == "backward-weights"]:
+            assert not any(other in kernel for kernel in kernels)
+
+
+TWINS = ("lenet-train-own-layers", "resnet-train-miopen-2threads", "resnet-immediate-2ranks", "alexnet-level6-none")
+MIOPEN = {
+    "miopenConvolutionForward": ("conv", "forward"),
+    "miopenConvolutionForwardImmediate": ("conv", "forward"),
+    "miopenConvolutionBackwardData": ("conv", "backward-data"),
+    "miopenConvolutionBackwardWeights": ("conv", "backward-weights"),
+    "miopenBatchNormalizationForwardTraining": ("bnorm", "forward"),
+    "miopenBatchNormalizationForwardInference": ("bnorm", "forward"),
+    "miopenBatchNormalizationBackward": ("bnorm", "backward-data"),
+}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", TWINS)
+def test_kernels_of_a_twin_are_in_their_true_operation(name: str) -> None:
+    """Convolutions and batch norms, by what they compute, in which direction, and which others they share it with."""
+    folder = shared_folder() / "samples" / "rocm-twins" / name
+    truth = json.loads((folder / "truth.json").read_text("utf-8"))
+    alignment = aligned(folder / "kineto" / "rank0.pt.trace.json.gz")
+    offset = truth["clock"]["unix_minus_profile_ns"]
+    at = {activity.start_ns: position for position, activity in enumerate(alignment.profile.activities)}
+    together: dict[int, set[int]] = defaultdict(set)
+    checked = 0
+    for kernel in truth["kernels"]:
+        if kernel.get("kineto") is None or kernel["rank"] or kernel["op"] is None:
+            continue
+        if not kernel.get("kineto_launch", True):
+            continue
+        expected = MIOPEN.get(truth["operations"][kernel["op"]]["name"])
+        if expected is None:
+            continue
+        position = at[kernel["start"] + offset]
+        operation = alignment.links.operations[alignment.links.operation_of[position]]
+        assert (operation.primitive, operation.direction) == expected
+        assert alignment.links.operation_by[position] == "correlation"
+        together[kernel["op"]].add(operation.index)
+        checked += 1
+    assert checked > 5
+    assert all(len(indexes) == 1 for indexes in together.values())
+
+
+def only(name: str, inputs: Inputs) -> Operation:
+    (operation,) = operations_of(name, inputs)
+    return operation
+
+
+def test_a_convolution_has_all_that_the_log_would_tell(tmp_path: Path) -> None:
+    """Its output, which the file does not hold, its layout by the strides, its command."""
+    path = tmp_path / "made.json"
+    path.write_bytes(trace())
+    (operation,) = aligned(path).links.operations
+    assert operation.api == "aten::miopen_convolution"
+    assert operation_name(operation) == "Conv fwd 10x64x56x56 k3x3"
+    assert (operation.output, operation.layout, operation.dtype) == ((10, 64, 56, 56), "NCHW", "bfloat16")
+    assert operation.flop == 2 * 10 * 64 * 56 * 56 * 64 * 9
+    assert operation.command == (
+        "./bin/MIOpenDriver convbfp16 -n 10 -c 64 -H 56 -W 56 -k 64 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1"
+        " -m conv -g 1 -F 1 -t 1"
+    )
+
+
+def test_strides_tell_channels_last() -> None:
+    """And groups, pads and strides are the right ones of the list."""
+    operation = only(
+        "aten::miopen_convolution",
+        given(
+            [[8, 32, 28, 28], [64, 16, 3, 3]], ["", "", "", "[1, 0]", "[2, 1]", "[1]", "2", "False", "False"],
+            [[25088, 1, 896, 32], [144, 1, 48, 16]],
+        ),
+    )  # fmt: skip
+    assert (operation.layout, operation.pad, operation.stride, operation.groups) == ("NHWC", (1, 0), (2, 1), 2)
+    assert operation.output == (8, 64, 14, 26)
+
+
+def test_a_gradient_is_of_what_the_mask_asks_for() -> None:
+    """Data, weights, or both, in this order."""
+    shapes = [[4, 8, 6, 6], [4, 3, 8, 8], [8, 3, 3, 3]]
+    values = ["", "", "", "[0]", "[1, 1]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "1"]
+    for mask, ways in (
+        ("[True, True, False]", ["backward-data", "backward-weights"]),
+        ("[False, True, True]", ["backward-weights"]),
+        ("[True, False, False]", ["backward-data"]),
+    ):
+        made = operations_of(BACKWARD, given(shapes, [*values, mask]))
+        assert [one.direction for one in made] == ways
+        assert {one.flop for one in made} == {2 * 4 * 8 * 36 * 27}
+        assert [one.command and one.command.split(" -F ")[1] for one in made] == [
+            {"backward-data": "2 -t 1", "backward-weights": "4 -t 1"}[way] for way in ways
+        ]
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "gemm", "flop"),
+    [
+        ("aten::mm", [[5, 7], [7, 3]], Gemm(5, 3, 7), 210),
+        ("aten::addmm", [[3], [5, 7], [7, 3]], Gemm(5, 3, 7), 225),
+        ("aten::bmm", [[2, 5, 7], [2, 7, 3]], Gemm(5, 3, 7, 2), 420),
+        ("aten::baddbmm", [[2, 5, 3], [2, 5, 7], [2, 7, 3]], Gemm(5, 3, 7, 2), 450),
+        ("aten::linear", [[2, 5, 7], [3, 7], [3]], Gemm(10, 3, 7), 420),
+        ("aten::matmul", [[2, 4, 5, 7], [7, 3]], Gemm(40, 3, 7), 1680),
+        ("aten::matmul", [[2, 4, 5, 7], [2, 4, 7, 3]], Gemm(5, 3, 7, 8), 1680),
+    ],
+)
+def test_products(name: str, shapes: list[Any], gemm: Gemm, flop: int) -> None:
+    """m, n, k; what is added counts; no command of MIOpen's."""
+    operation = only(name, given(shapes))
+    assert (operation.gemm, operation.flop, operation.command) == (gemm, flop, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "values", "primitive", "flop"),
+    [
+        ("aten::_flash_attention_forward", [[4, 197, 12, 64]] * 3, [], "mha", 4 * 4 * 12 * 197 * 197 * 64),
+        ("aten::_scaled_dot_product_flash_attention", [[4, 12, 197, 64]] * 3, ["", "", "", "0.", "True"], "mha",
+         4 * 4 * 12 * (197 * 198 // 2) * 64),
+        ("aten::max_pool2d_with_indices", [[2, 3, 8, 8]], ["", "[3, 3]", "[2, 2]", "[1, 1]", "[1, 1]", "False"],
+         "pool", 2 * 3 * 16 * 9),
+        ("aten::avg_pool2d_backward", [[2, 3, 4, 4], [2, 3, 8, 8]], ["", "", "[2, 2]", "[]", "[0, 0]", "False", "True"],
+         "pool", 2 * 3 * 16 * 4),
+        ("aten::miopen_batch_norm", [[2, 3, 8, 8], [3], [3], [3], [3]], ["", "", "", "", "", "True"], "bnorm", 2304),
+        ("aten::miopen_batch_norm_backward", [[2, 3, 8, 8], [2, 3, 8, 8]], [], "bnorm", 3840),
+        ("aten::clamp_min_", [[2, 3]], ["", "0"], "activ", 6),
+        ("aten::_softmax", [[2, 3]], ["", "-1", "False"], "softmax", 30),
+    ],
+)  # fmt: skip
+def test_other_rows(name: str, shapes: list[Any], values: list[str], primitive: str, flop: int) -> None:
+    """Attention, pooling, batch norm, activations, softmax."""
+    operation = only(name, given(shapes, values))
+    assert (operation.primitive, operation.flop) == (primitive, flop)
+    assert not operation.doubts
+
+
+def test_an_rnn_has_its_command() -> None:
+    """``aten::miopen_rnn``: mode, sizes and whether both ways from the numbers among its inputs."""
+    values = ["", "", "4", "", "", "2", "128", "2", "False", "0.", "True", "True", "[]", ""]
+    operation = only("aten::miopen_rnn", given([[10, 32, 64], *[()] * 13], values))
+    assert (operation.mode, operation.input, operation.output) == ("lstm", (10, 32, 64), (10, 32, 256))
+    assert operation.command == "./bin/MIOpenDriver rnnfp16 -n 32 -W 64 -H 128 -l 2 -b 1 -m lstm -r 1 -k 10 -F 1"
+
+
+def test_clamping_elsewhere_is_no_activation() -> None:
+    assert operations_of("aten::clamp_min", given([[2, 3]], ["", "1e-12"])) == ()
+
+
+HOSTILE: list[Inputs | None] = [
+    None,
+    Inputs(),
+    given([[0, 0], [0]], ["[]"] * 12),
+    given([[1 << 60] * 4] * 3, ["9" * 4000] * 12),
+    given([[2, 2, 2, 2]] * 3, ["[-1, 0]"] * 12),
+    given([[2, 2, 2, 2]] * 3, ["[0, 0]"] * 12),
+    given([[2, 2, 2, 2]] * 3, ["7"] * 12),
+    Inputs(shapes=(((2, 3), (4,)),) * 12, values=("True",) * 12),
+    Inputs(shapes=((2, 3, 4),) * 12, values=("",) * 12, strides=((1,),)),
+]
+
+
+@pytest.mark.parametrize("number", range(len(HOSTILE)))
+def test_inputs_of_another_form_are_a_doubt(number: int) -> None:
+    """Never a traceback, in any row; what is not told is said."""
+    for operation in (one for name in ROWS for one in operations_of(name, HOSTILE[number])):
+        assert operation.problem is not None or operation.doubts
+        assert operation.flop is None or operation.flop >= 0
+        assert operation_name(operation)
+
+
+def test_only_the_inner_of_two_ops_counts(tmp_path: Path) -> None:
+    """``aten::matmul`` that calls ``aten::mm``; a kernel of its own would be in none of the two."""
+    path = tmp_path / "made.json"
+    shapes = {"Input_Dims": [[5, 7], [7, 3]], "Input_type": ["float"] * 2, "Concrete_Inputs": ["", ""]}
+    outer = row("cpu_op", "aten::matmul", 542, 542, FIRST_US + 300, 90, External_id=60, **shapes)
+    inner = row("cpu_op", "aten::mm", 542, 542, FIRST_US + 310, 50, External_id=61, **shapes)
+    path.write_bytes(trace([*rows(), outer, inner]))
+    assert [one.api for one in aligned(path).links.operations] == ["aten::miopen_convolution", "aten::mm"]
+
+
+NCHW = only("aten::miopen_convolution", given([[8, 32, 28, 28], [64, 32, 3, 3]], ["", "", "", "1", "1", "1", "1"]))
+FILL, TURN, CAST = "SubTensorOpWithScalar1d", "batched_transpose_16x32_half", "SubTensorOpWithCastTensor1d"
+DATA, WEIGHTS = "igemm_bwd_gtcx3_nhwc_bf16_bx0", "igemm_wrw_gtcx3_nhwc_bf16_bx0"
+WINOGRAD, PRODUCT = "miopenSp3AsmConv_v30_3_1_gfx9_fp16_dot2_f2x3_stride1", "Cijk_Ailk_Bjlk_HHS_BH_MT64x128x32_MI16x16"
+
+
+@pytest.mark.parametrize(
+    ("data", "weights"),
+    [
+        ([FILL, TURN, TURN, DATA, CAST, TURN], [FILL, TURN, TURN, WEIGHTS, CAST, TURN]),
+        ([FILL, TURN, TURN, DATA, CAST, TURN], [TURN, TURN, TURN, "kernel_grouped_conv_bwd_weight_xdl", TURN]),
+        ([FILL, DATA, TURN], ["naive_conv_nonpacked_wrw_nchw_half_double_half"]),
+        ([FILL, TURN, DATA, TURN], [WINOGRAD]),
+        ([WINOGRAD], [WINOGRAD]),
+        ([PRODUCT], [WINOGRAD]),
+        ([PRODUCT], [FILL, TURN, TURN, WEIGHTS]),
+        ([PRODUCT], [TURN, TURN, WEIGHTS]),
+        ([FILL, "transpose_NCHW2CNHW_V2", PRODUCT, "transpose_CNHW2NCHW_V2"], [FILL, TURN, TURN, WEIGHTS, CAST]),
+    ],
+)
+def test_where_the_weights_begin(data: list[str], weights: list[str]) -> None:
+    """What finishes the first gradient is of the first, what prepares the second of the second: as seen."""
+    parts = split(data + weights, NCHW)
+    assert parts is not None
+    assert parts.data == list(range(len(data)))
+    assert parts.weights == list(range(len(data), len(data) + len(weights)))
+
+
+def test_names_that_say_another_order_are_believed() -> None:
+    """Weights before data, a bias of nobody, several products of one gradient."""
+    names = ["MIOpenConvBwdB", "MIOpenCvBwdWrW", "MIOpenCvBwdWrW_rdc", "MIOpenConvUni"]
+    assert split(names, NCHW) == ([3], [1, 2])
+    assert split([FILL, "Im2d2Col", PRODUCT, "Im2d2Col", PRODUCT, "MIOpenConv1x1pquv"], NCHW) == ([5], [0, 1, 2, 3, 4])
+
+
+def test_what_no_name_tells_is_not_split() -> None:
+    """Three kernels that serve any direction, none that computes."""
+    assert split([WINOGRAD] * 3, NCHW) is None
+    assert split([FILL, CAST], NCHW) is None
+    assert split([], NCHW) is None

@@ -1,0 +1,375 @@
+"""PyTorch's ops to operations: one row an ``aten::`` name (rocm-profiles.md 8, docs/kineto.md).
+
+Rows are of the ops that launch: ``aten::conv2d`` only calls ``aten::miopen_convolution``. Where a row's op calls
+another row's, the inner one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from mio2trace.model.gemm import Gemm
+from mio2trace.model.miopen import OperationDirection
+from mio2trace.model.profile import Inputs
+from mio2trace.ops.driver_options import driver_line
+from mio2trace.ops.families.activation import ActivProblem
+from mio2trace.ops.families.batch_norm import BnormProblem
+from mio2trace.ops.families.conv import from_tensors
+from mio2trace.ops.families.gemm import AttentionProblem, GemmProblem
+from mio2trace.ops.families.pool import PoolProblem
+from mio2trace.ops.families.rnn import MODES, RnnProblem
+from mio2trace.ops.families.softmax import SoftmaxProblem
+from mio2trace.ops.family import DATA, FORWARD, WEIGHTS
+from mio2trace.ops.operation import Operation
+from mio2trace.ops.problem import CommandError, Problem
+from mio2trace.ops.values import ConvDescriptor, Shape, Tensor, integers, layouts, product
+
+_MOST = 1 << 40
+"""A length beyond is none of a tensor."""
+
+
+class Given(NamedTuple):
+    """The inputs of one op, by place; what is not there is empty."""
+
+    inputs: Inputs
+
+    def shape(self, place: int) -> Shape:
+        """Raises `ValueError` for what is no tensor with a size."""
+        shapes = self.inputs.shapes
+        lengths = shapes[place] if place < len(shapes) else None
+        if not lengths or len(lengths) > 8:
+            raise ValueError("no tensor")
+        sizes = tuple(length for length in lengths if isinstance(length, int) and 0 < length < _MOST)
+        if len(sizes) != len(lengths):
+            raise ValueError("no lengths")
+        return sizes
+
+    def tensor(self, place: int) -> Tensor:
+        lengths = self.shape(place)
+        strides = self.inputs.strides[place] if place < len(self.inputs.strides) else None
+        steps = tuple(step for step in strides or () if isinstance(step, int))
+        return Tensor(lengths, steps if len(steps) == len(lengths) else ())
+
+    def dtype(self, place: int) -> str | None:
+        return (self.inputs.dtypes[place] or None) if place < len(self.inputs.dtypes) else None
+
+    def text(self, place: int) -> str:
+        return self.inputs.values[place] if place < len(self.inputs.values) else ""
+
+    def is_true(self, place: int) -> bool:
+        return self.text(place) == "True"
+
+    def numbers(self, place: int, rank: int) -> Shape:
+        """A list of ``rank``; one number stands for all. Raises `ValueError`."""
+        values = integers(self.text(place)) if len(self.text(place)) < 200 else ()
+        if len(values) == 1:
+            values *= rank
+        if len(values) != rank or max(values) >= _MOST:
+            raise ValueError("no such list")
+        return values
+
+
+Made = tuple[Problem, ...]
+_Maker = Callable[[Given], Made]
+
+
+class _Row(NamedTuple):
+    """``primitive`` and ``direction`` hold also where the inputs tell no problem; ``miopen``: MIOpen computes it."""
+
+    primitive: str
+    direction: OperationDirection | None
+    make: _Maker
+    miopen: bool = False
+
+
+# Convolutions
+
+
+def _conv(first: int = 3, transpose: bool = False, order: str = "pad stride dilation") -> _Maker:
+    """x, w, bias, then lists from ``first`` on in this order, then the groups."""
+
+    def make(given: Given) -> Made:
+        x, w = given.tensor(0), given.tensor(1)
+        rank = len(x.lengths) - 2
+        lists = {name: given.numbers(first + at, rank) for at, name in enumerate(order.split())}
+        groups = integers(given.text(first + len(lists)))
+        descriptor = ConvDescriptor(
+            lists["pad"], lists["stride"], lists["dilation"], "transpose" if transpose else "convolution",
+            output_pads=lists.get("out", ()),
+        )  # fmt: skip
+        return (from_tensors(FORWARD, (x, w, None), descriptor, groups[0]),)
+
+    return make
+
+
+def _conv_backward(given: Given) -> Made:
+    """dy, x, w, bias, stride, padding, dilation, transposed, output padding, groups, which gradients."""
+    y, x, w = (given.tensor(place) for place in range(3))
+    rank = len(x.lengths) - 2
+    descriptor = ConvDescriptor(
+        given.numbers(5, rank), given.numbers(4, rank), given.numbers(6, rank),
+        "transpose" if given.is_true(7) else "convolution",
+        output_pads=given.numbers(8, rank) if given.is_true(7) else (),
+    )  # fmt: skip
+    groups = integers(given.text(9))
+    wanted = given.text(10).strip("[] ").split(",")
+    ways = [way for way, mask in zip((DATA, WEIGHTS), wanted, strict=False) if mask.strip() == "True"]
+    return tuple(from_tensors(way, (x, w, y), descriptor, groups[0]) for way in ways)
+
+
+# Normalisation, pooling, activations, softmax
+
+
+def _bnorm(direction: OperationDirection, place: int, training: int | None) -> _Maker:
+    """``place`` is x's, ``training`` that of the flag; None where it always trains."""
+
+    def make(given: Given) -> Made:
+        x = given.tensor(place)
+        names = layouts(x)
+        train = given.is_true(training) if training is not None else direction != "forward"
+        running = None
+        if direction == "forward":
+            running = len(given.inputs.shapes) > 3 and bool(given.inputs.shapes[3])
+        return (
+            BnormProblem(
+                direction=direction, x=x.lengths, training=train and direction == "forward", running=running,
+                saved=True if train else None, layout=names[0] if names else "",
+            ),
+        )  # fmt: skip
+
+    return make
+
+
+def _pool(mode: str, direction: OperationDirection) -> _Maker:
+    """[dy,] x, window, stride, pad, then dilation for max; whether padding counts for average."""
+
+    def make(given: Given) -> Made:
+        first = 0 if direction == "forward" else 1
+        x = given.tensor(first)
+        rank = len(x.lengths) - 2
+        window = given.numbers(first + 1, rank)
+        strides = window if given.text(first + 2).strip("[] ") == "" else given.numbers(first + 2, rank)
+        pads = given.numbers(first + 3, rank)
+        counted = mode == "average" and given.text(first + 5) == "True"
+        y = given.shape(0) if first else ()
+        return (
+            PoolProblem(
+                direction=direction, x=x.lengths, y=y, window=window, pads=pads, strides=strides,
+                mode="average-inclusive" if counted else mode, x_strides=x.strides,
+            ),
+        )  # fmt: skip
+
+    return make
+
+
+def _activ(number: int, direction: OperationDirection, place: int = 0) -> _Maker:
+    def make(given: Given) -> Made:
+        return (ActivProblem(direction=direction, x=given.shape(place), mode=number),)
+
+    return make
+
+
+def _relu(given: Given) -> Made:
+    """``clamp_min`` at 0; at another value it is something else."""
+    return () if given.text(1) not in ("0", "0.", "0.0") else _activ(3, FORWARD)(given)
+
+
+def _softmax(algorithm: int, direction: OperationDirection) -> _Maker:
+    def make(given: Given) -> Made:
+        return (SoftmaxProblem(direction=direction, x=given.shape(0), algorithm=algorithm),)
+
+    return make
+
+
+def _rnn(given: Given) -> Made:
+    """x, weights, their number a layer, hx, cx, mode, hidden, layers, batch first, dropout, training, bidirectional."""
+    steps, batch, width = given.shape(0)
+    if given.is_true(8):
+        steps, batch = batch, steps
+    (mode,), (hidden,), (layers,) = (integers(given.text(place)) for place in (5, 6, 7))
+    return (
+        RnnProblem(
+            direction=FORWARD, batches=(batch,), steps=steps, inputs=width, hidden=hidden, layers=layers,
+            mode=MODES[mode] if 0 <= mode < len(MODES) else None, bidirectional=given.is_true(11),
+            flags=_rnn_flags(given, (steps, batch, width), (mode, hidden, layers)),
+        ),
+    )  # fmt: skip
+
+
+def _rnn_flags(given: Given, sizes: Shape, cell: Shape) -> tuple[tuple[str, str], ...]:
+    (steps, batch, width), (mode, hidden, layers) = sizes, cell
+    if not 0 <= mode < len(MODES):
+        return ()
+    bias = integers(given.text(2)) == (4,)
+    values = {
+        "n": batch, "W": width, "H": hidden, "l": layers, "b": int(bias), "m": MODES[mode],
+        "r": int(given.is_true(11)), "k": steps, "F": 1,
+    }  # fmt: skip
+    return tuple((name, str(value)) for name, value in values.items())
+
+
+# Matrix products
+
+
+def _gemm(a: int, b: int, added: bool = False, transposed: bool = False) -> _Maker:
+    """Inputs ``a`` <..., m, k> and ``b`` <..., k, n>, or <n, k> where ``transposed``."""
+
+    def make(given: Given) -> Made:
+        left, right = given.shape(a), given.shape(b)
+        if len(right) < 2 or not left:
+            return ()
+        k, n = (right[-1], right[-2]) if transposed else right[-2:]
+        if left[-1] != k:
+            raise ValueError("sizes that do not belong together")
+        if len(right) == 2:  # one matrix for all rows
+            rows = product(left[:-1])
+            return (GemmProblem(x=left, w=right, y=(*left[:-1], n), product=Gemm(rows, n, k), added=added),)
+        batch = max(product(left[:-2]), product(right[:-2]))
+        m = left[-2] if len(left) > 1 else 1
+        size = Gemm(m, n, k, batch)
+        return (GemmProblem(x=left, w=right, y=(*right[:-2], m, n), product=size, added=added),)
+
+    return make
+
+
+def _attention(first: int, causal: int, heads_first: bool, direction: OperationDirection = FORWARD) -> _Maker:
+    """q, k, v from ``first`` on as <n, heads, length, d>, or <n, length, heads, d>."""
+
+    def make(given: Given) -> Made:
+        q, k, v = (given.shape(first + at) for at in range(3))
+        if not len(q) == len(k) == len(v) == 4:
+            return ()
+        if not heads_first:
+            q, k, v = ((one[0], one[2], one[1], one[3]) for one in (q, k, v))
+        return (AttentionProblem(direction=direction, q=q, k=k, v=v, causal=given.is_true(causal)),)
+
+    return make
+
+
+_CONV, _DEPTH = _Row("conv", FORWARD, _conv(), miopen=True), "pad out stride dilation"
+ROWS: dict[str, _Row] = {
+    "aten::miopen_convolution": _CONV,
+    "aten::miopen_depthwise_convolution": _CONV,
+    "aten::miopen_convolution_transpose": _Row("conv", FORWARD, _conv(3, True, _DEPTH), miopen=True),
+    "aten::miopen_convolution_relu": _Row("conv", FORWARD, _conv(3, order="stride pad dilation"), miopen=True),
+    "aten::miopen_convolution_add_relu": _Row("conv", FORWARD, _conv(5, order="stride pad dilation"), miopen=True),
+    "aten::convolution_backward": _Row("conv", None, _conv_backward, miopen=True),
+    "aten::miopen_batch_norm": _Row("bnorm", FORWARD, _bnorm(FORWARD, 0, 5), miopen=True),
+    "aten::miopen_batch_norm_backward": _Row("bnorm", DATA, _bnorm(DATA, 0, None), miopen=True),
+    "aten::native_batch_norm": _Row("bnorm", FORWARD, _bnorm(FORWARD, 0, 5)),
+    "aten::native_batch_norm_backward": _Row("bnorm", DATA, _bnorm(DATA, 1, 7)),
+    "aten::miopen_rnn": _Row("rnn", FORWARD, _rnn, miopen=True),
+    "aten::miopen_rnn_backward": _Row("rnn", None, lambda _: (), miopen=True),
+    "aten::max_pool2d_with_indices": _Row("pool", FORWARD, _pool("max", FORWARD)),
+    "aten::max_pool3d_with_indices": _Row("pool", FORWARD, _pool("max", FORWARD)),
+    "aten::max_pool2d_with_indices_backward": _Row("pool", DATA, _pool("max", DATA)),
+    "aten::max_pool3d_with_indices_backward": _Row("pool", DATA, _pool("max", DATA)),
+    "aten::avg_pool2d": _Row("pool", FORWARD, _pool("average", FORWARD)),
+    "aten::avg_pool3d": _Row("pool", FORWARD, _pool("average", FORWARD)),
+    "aten::avg_pool2d_backward": _Row("pool", DATA, _pool("average", DATA)),
+    "aten::avg_pool3d_backward": _Row("pool", DATA, _pool("average", DATA)),
+    "aten::relu": _Row("activ", FORWARD, _activ(3, FORWARD)),
+    "aten::relu_": _Row("activ", FORWARD, _activ(3, FORWARD)),
+    "aten::clamp_min": _Row("activ", FORWARD, _relu),
+    "aten::clamp_min_": _Row("activ", FORWARD, _relu),
+    "aten::threshold_backward": _Row("activ", DATA, _activ(3, DATA)),
+    "aten::sigmoid": _Row("activ", FORWARD, _activ(1, FORWARD)),
+    "aten::sigmoid_": _Row("activ", FORWARD, _activ(1, FORWARD)),
+    "aten::sigmoid_backward": _Row("activ", DATA, _activ(1, DATA)),
+    "aten::tanh": _Row("activ", FORWARD, _activ(2, FORWARD)),
+    "aten::tanh_": _Row("activ", FORWARD, _activ(2, FORWARD)),
+    "aten::tanh_backward": _Row("activ", DATA, _activ(2, DATA)),
+    "aten::leaky_relu": _Row("activ", FORWARD, _activ(8, FORWARD)),
+    "aten::leaky_relu_": _Row("activ", FORWARD, _activ(8, FORWARD)),
+    "aten::leaky_relu_backward": _Row("activ", DATA, _activ(8, DATA)),
+    "aten::elu": _Row("activ", FORWARD, _activ(9, FORWARD)),
+    "aten::elu_": _Row("activ", FORWARD, _activ(9, FORWARD)),
+    "aten::elu_backward": _Row("activ", DATA, _activ(9, DATA)),
+    "aten::gelu": _Row("activ", FORWARD, _activ(-1, FORWARD)),
+    "aten::gelu_backward": _Row("activ", DATA, _activ(-1, DATA)),
+    "aten::silu": _Row("activ", FORWARD, _activ(-1, FORWARD)),
+    "aten::silu_": _Row("activ", FORWARD, _activ(-1, FORWARD)),
+    "aten::silu_backward": _Row("activ", DATA, _activ(-1, DATA)),
+    "aten::_softmax": _Row("softmax", FORWARD, _softmax(1, FORWARD)),
+    "aten::_log_softmax": _Row("softmax", FORWARD, _softmax(2, FORWARD)),
+    "aten::_softmax_backward_data": _Row("softmax", DATA, _softmax(1, DATA)),
+    "aten::_log_softmax_backward_data": _Row("softmax", DATA, _softmax(2, DATA)),
+    "aten::mm": _Row("gemm", None, _gemm(0, 1)),
+    "aten::bmm": _Row("gemm", None, _gemm(0, 1)),
+    "aten::matmul": _Row("gemm", None, _gemm(0, 1)),
+    "aten::addmm": _Row("gemm", None, _gemm(1, 2, added=True)),
+    "aten::addmm_": _Row("gemm", None, _gemm(1, 2, added=True)),
+    "aten::_addmm_activation": _Row("gemm", None, _gemm(1, 2, added=True)),
+    "aten::baddbmm": _Row("gemm", None, _gemm(1, 2, added=True)),
+    "aten::baddbmm_": _Row("gemm", None, _gemm(1, 2, added=True)),
+    "aten::linear": _Row("gemm", None, _gemm(0, 1, transposed=True)),
+    "aten::_scaled_mm": _Row("gemm", None, _gemm(0, 1)),
+    "aten::scaled_dot_product_attention": _Row("mha", FORWARD, _attention(0, 5, True)),
+    "aten::_scaled_dot_product_flash_attention": _Row("mha", FORWARD, _attention(0, 4, True)),
+    "aten::_scaled_dot_product_efficient_attention": _Row("mha", FORWARD, _attention(0, 6, True)),
+    "aten::_flash_attention_forward": _Row("mha", FORWARD, _attention(0, 8, False)),
+    "aten::_efficient_attention_forward": _Row("mha", FORWARD, _attention(0, -1, False)),
+    "aten::_flash_attention_backward": _Row("mha", DATA, _attention(1, 11, False, DATA)),
+    "aten::_scaled_dot_product_flash_attention_backward": _Row("mha", DATA, _attention(1, 11, True, DATA)),
+}
+
+
+@lru_cache(maxsize=1 << 13)
+def operations_of(name: str, inputs: Inputs | None) -> tuple[Operation, ...]:
+    """What an op computes; () for one that is in no row, two for a gradient of data and of weights.
+
+    Where the inputs were not recorded, or are none of this op, the operation has no problem.
+    """
+    row = ROWS.get(name)
+    if row is None:
+        return ()
+    doubt = "the profiler did not record the inputs"
+    problems: Made = ()
+    dtype = None
+    if inputs is not None:
+        given = Given(inputs)
+        doubt = "the inputs do not tell the problem"
+        dtype = given.dtype(0) or given.dtype(1)
+        try:
+            problems = row.make(given)
+        except (ValueError, IndexError):
+            problems = ()
+        else:
+            if not problems and name.startswith("aten::clamp_min"):
+                return ()
+    if not problems:
+        return (
+            Operation(
+                index=0, source=0, line=0, end_line=0, api=name, primitive=row.primitive, direction=row.direction,
+                dtype=dtype, command_reason=doubt, doubts=(doubt,),
+            ),
+        )  # fmt: skip
+    return tuple(_operation(name, row, problem.typed(dtype)) for problem in problems)
+
+
+def _operation(name: str, row: _Row, problem: Problem) -> Operation:
+    try:
+        if not row.miopen:
+            raise CommandError(f"{name} is PyTorch's own or a BLAS library's, not MIOpen's")
+        command, reason = driver_line(problem), ""
+    except CommandError as error:
+        command, reason = None, str(error)
+    geometry = problem.geometry
+    doubt = problem.check()
+    return Operation(
+        index=0, source=0, line=0, end_line=0, api=name, primitive=row.primitive, direction=problem.direction,
+        input=problem.input, weights=problem.weights, output=problem.output, pad=geometry.pad,
+        stride=geometry.stride, dilation=geometry.dilation, groups=geometry.groups, mode=problem.variant,
+        window=geometry.window, layout=problem.memory_layout, dtype=problem.dtype, gemm=problem.gemm(),
+        flop=problem.flop(), bytes_min=problem.bytes_min(), command=command, command_reason=reason,
+        doubts=(doubt,) if doubt else (), problem=problem,
+    )  # fmt: skip
+
+
+def placed(operation: Operation, source: int, thread: int | None) -> Operation:
+    """One execution of it."""
+    return msgspec.structs.replace(operation, source=source, thread=thread)
