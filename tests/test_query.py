@@ -175,7 +175,9 @@ def test_what_the_sample_lacks(tmp_path: Path, engine: Engine) -> None:
             operation(100, 50, operation=1, phase="run", **solved),
             kernel(100, 20, operation=1, operation_by="launch line", sure=False, layer="conv1", layer_by="order"),
             kernel(120, 20, operation=1, operation_by="launch line", name="stray"),
-            operation(200, 10, operation=2, **solved | {"kernels": 1, "kernel_ns": 10000, "flop": 20000}),
+            operation(200, 10, operation=2, **solved | {"kernels": 1, "kernel_ns": 6000, "flop": 20000}),
+            operation(220, 10, operation=2, goes_on=True, kernels=1, kernel_ns=4000),
+            operation(240, 10, operation=3, **solved | {"kernels": 0, "kernel_ns": 0, "flop": 90000}),
         ],
         tmp_path / "made.json",
     )
@@ -184,12 +186,8 @@ def test_what_the_sample_lacks(tmp_path: Path, engine: Engine) -> None:
         processor.query(statement)
     rows = {name: processor.query(QUERIES[name].sql) for name in NAMES}
     (ran,) = rows["slowest operations"]
-    assert (ran["operation"], ran["calls"], ran["ms"], ran["gflops"]) == (
-        "Conv fwd",
-        2,
-        0.05,
-        2.0,
-    )
+    # one in two rows, one without kernels
+    assert (ran["operation"], ran["calls"], ran["ms"], ran["mean_us"], ran["gflops"]) == ("Conv fwd", 3, 0.05, 25, 2.0)
     assert ran["solvers"] == "ConvAsm"
     assert [(row["what"], row["ms"]) for row in rows["find and compile"]] == [("search", 0.05), ("set-up", 0.01)]
     assert [(row["name"], row["phase"], row["with_operation"]) for row in rows["unattributed time"]] == [

@@ -335,18 +335,18 @@ class DeviceSide:
 
         Work is not told of what is cut, nor of a part where that of the whole is not known.
         """
-        whole = cost = sums.cost(number)
-        if whole.kernels + whole.copies != len(positions):
-            cost = self.measures.of(positions)
-        args: dict[str, Any] = {"kernels": cost.kernels}
-        flop = None if cut or whole.flop is None else cost.known_flop
+        kernels, kernel_ns, flop = sums.kernels[number], sums.timed_ns[number], sums.flop(number)
+        if sums.activities(number) != len(positions):
+            part = self.measures.of(positions)
+            kernels, kernel_ns, flop = part.kernels, part.timed_ns, None if flop is None else part.known_flop
+        args: dict[str, Any] = {"kernels": kernels}
         if cut:
             args["cut"] = True
         elif flop is not None:
             args["flop"] = flop
-        args["kernel_ns"] = cost.timed_ns
-        if flop and cost.timed_ns:
-            args["gflops"] = four_digits(flop / cost.timed_ns)
+        args["kernel_ns"] = kernel_ns
+        if flop and kernel_ns and not cut:
+            args["gflops"] = four_digits(flop / kernel_ns)
         return args
 
     def _pass(self, track: int, device: int, number: int, positions: Sequence[int], origin: int, cut: bool) -> Slice:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -187,19 +187,45 @@ class Measures:
                     self._add_parts(summed, (index, run, pass_), ns, kind)
             else:
                 _add_others(summed, (index, run, pass_), activity)
-            if index != NONE or facts:
-                flop, told_by = self._work_at(position, index)
-                if told_by or flop is None:
-                    passes.add_work(pass_, flop, told_by)
-                    if run != NONE:
-                        runs.add_work(run, flop, told_by)
         for sums, positions, number_of in (
             (operations, links.operation_unsure, links.operation_of),
             (runs, links.layer_unsure, links.run_of),
             (passes, links.layer_unsure, links.pass_of),
         ):
             sums.unsure.update(number_of[position] for position in positions)
+        self._add_work(runs, passes)
         return summed
+
+    def _add_work(self, runs: Sums, passes: Sums) -> None:
+        """Add the work at each activity where any may count."""
+        links, kinds = self._links, self._work_of
+        of_runs, of_passes = runs.flop_of_operations, passes.flop_of_operations
+        for index, position in enumerate(self.first_of):
+            if position != NONE and kinds[index] == _TOLD:
+                flop = self.operation_at[index].flop or 0
+                pass_, run = links.pass_of[position] % len(passes), links.run_of[position]
+                of_passes[pass_] = of_passes.get(pass_, 0) + flop
+                if run != NONE:
+                    of_runs[run] = of_runs.get(run, 0) + flop
+        for position in self._not_told():
+            told, told_by = self._work_at(position, links.operation_of[position])
+            if told_by or told is None:
+                passes.add_work(links.pass_of[position] % len(passes), told, told_by)
+                run = links.run_of[position]
+                if run != NONE:
+                    runs.add_work(run, told, told_by)
+
+    def _not_told(self) -> Iterator[int]:
+        """Where work may count that no operation of the log tells: at GEMMs and in operations of unknown work."""
+        operation_of, kinds, facts = self._links.operation_of, self._work_of, self._facts
+        for position in facts:
+            index = operation_of[position]
+            if index == NONE or kinds[index] == _NOT_TOLD:
+                yield position
+        if _NOT_TOLD in kinds:
+            for position, index in enumerate(operation_of):
+                if index != NONE and kinds[index] == _NOT_TOLD and position not in facts:
+                    yield position
 
     def _add_parts(self, summed: _Summed, numbers: tuple[int, int, int], ns: int, kind: _Kind) -> None:
         """Add the time of a kernel that helps or is naive to that part of what it belongs to."""
@@ -267,13 +293,14 @@ class Measures:
 
     def host_spans(self) -> Mapping[int, tuple[int, int]]:
         """Of each operation with kernels: from its first call, or the arguments for it, to its last's end."""
-        ends: dict[int, tuple[int, int]] = {}
-        for position, index in enumerate(self._links.operation_of):
-            if index != NONE:
-                ends[index] = ends[index][0] if index in ends else position, position
+        operation_of = self._links.operation_of
+        count = len(operation_of)
+        first_at = dict(zip(reversed(operation_of), range(count - 1, NONE, -1), strict=True))
+        last_at = dict(zip(operation_of, range(count), strict=True))
+        last_at.pop(NONE, None)
         spans: dict[int, tuple[int, int]] = {}
-        for index, (first_at, last_at) in ends.items():
-            first, last = self._activities[first_at], self._activities[last_at]
+        for index, position in last_at.items():
+            first, last = self._activities[first_at[index]], self._activities[position]
             if first.host_start_ns is not None and last.host_end_ns is not None:
                 start = first.host_start_ns
                 if first.prepared_ns is not None and first.prepared_ns <= start:

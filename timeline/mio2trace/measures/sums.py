@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import TypeVar
 
 from mio2trace.measures.cost import Cost
@@ -25,8 +25,8 @@ class Sums:
         self.copies: Counter[int] = Counter()
         self.copy_timed_ns: Counter[int] = Counter()
         self.untimed_copies: Counter[int] = Counter()
-        self.flop: dict[int, int] = {}
-        self.flop_by: dict[int, str] = {}
+        self.flop_of_operations: dict[int, int] = {}
+        self.flop_of_gemms: dict[int, int] = {}
         self.unknown_flop: Counter[int] = Counter()
         self.unsure: Counter[int] = Counter()
 
@@ -53,18 +53,24 @@ class Sums:
         if flop is None:
             self.unknown_flop[number] += 1
             return
-        before = self.flop.get(number)
-        if before is None:
-            self.flop[number], self.flop_by[number] = flop, told_by
-            return
-        self.flop[number] = before + flop
-        words = self.flop_by[number]
-        if told_by not in words:
-            self.flop_by[number] = f"{words}, {told_by}"
+        column = self.flop_of_gemms if told_by == "gemm" else self.flop_of_operations
+        column[number] = column.get(number, 0) + flop
+
+    def _told_by(self, number: int) -> Iterator[str]:
+        if number in self.flop_of_operations:
+            yield "operation"
+        if number in self.flop_of_gemms:
+            yield "gemm"
 
     def activities(self, number: int) -> int:
         """How many kernels and copies it has."""
         return self.kernels[number] + self.copies.get(number, 0)
+
+    def flop(self, number: int) -> int | None:
+        """Its work, as `Cost.flop`."""
+        if self.unknown_flop and number in self.unknown_flop:
+            return None
+        return self.flop_of_operations.get(number, 0) + self.flop_of_gemms.get(number, 0) or None
 
     def cost(self, number: int) -> Cost:
         return Cost(
@@ -77,25 +83,38 @@ class Sums:
             helpers_ns=self.helpers_ns.get(number, 0),
             transposes_ns=self.transposes_ns.get(number, 0),
             naive_ns=self.naive_ns.get(number, 0),
-            known_flop=self.flop.get(number, 0),
+            known_flop=self.flop_of_operations.get(number, 0) + self.flop_of_gemms.get(number, 0),
             unknown_flop=self.unknown_flop.get(number, 0),
-            flop_by=self.flop_by.get(number, ""),
+            flop_by=", ".join(self._told_by(number)),
             unsure=self.unsure.get(number, 0),
         )
 
 
 def grouped(pairs: Iterable[tuple[Key, Activity]]) -> dict[Key, Cost]:
     """Kernels, copies and their times by key, in order of first appearance."""
-    numbers: dict[Key, int] = {}
-    sums = Sums(0)
+    groups: dict[Key, list[int]] = {}
     for key, activity in pairs:
-        number = numbers.get(key)
-        if number is None:
-            number = numbers[key] = len(numbers)
-            sums.kernels.append(0)
-            sums.timed_ns.append(0)
-        sums.add(number, activity)
-    return {key: sums.cost(number) for key, number in numbers.items()}
+        group = groups.get(key)
+        if group is None:
+            group = groups[key] = [0] * 6
+        start, end = activity.start_ns, activity.end_ns
+        at = 0 if activity.kind == "kernel" else 3
+        group[at] += 1
+        if start is None or end is None:
+            group[at + 2] += 1
+        else:
+            group[at + 1] += end - start
+    return {
+        key: Cost(
+            kernels=kernels,
+            timed_ns=timed_ns,
+            untimed=untimed,
+            copies=copies,
+            copy_timed_ns=copy_timed_ns,
+            untimed_copies=untimed_copies,
+        )
+        for key, (kernels, timed_ns, untimed, copies, copy_timed_ns, untimed_copies) in groups.items()
+    }
 
 
 def duration(activity: Activity) -> int | None:

@@ -38,7 +38,7 @@ create or replace perfetto view operations as
 select id, ts, dur, name, arg!('operation') as operation, arg!('primitive') as primitive,
   arg!('direction') as direction, arg!('phase') as phase, arg!('algorithm') as algorithm,
   arg!('solver') as solver, arg!('layer') as layer, arg!('kernels') as kernels, arg!('kernel_ns') as kernel_ns,
-  arg!('flop') as flop, arg!('command') as command
+  arg!('flop') as flop, arg!('command') as command, arg!('goes_on') as goes_on
 from slice where category = 'operation';
 
 -- query: slowest layers
@@ -52,7 +52,7 @@ select name as layer, direction,
   round(100.0 * sum(dur) / (select sum(dur) from chosen), 1) as percent,
   sum(kernels) / count(distinct coalesce(iteration, 1)) as kernels,
   round(sum(kernel_ns) / 1e6 / count(distinct coalesce(iteration, 1)), 3) as kernel_ms,
-  round(1.0 * sum(flop) / sum(kernel_ns), 3) as gflops
+  case when count(flop) = count(*) then round(1.0 * sum(flop) / sum(kernel_ns), 3) end as gflops
 from chosen group by layer_index, name, direction order by ms desc, min(ts);
 
 -- query: slowest kernels
@@ -64,10 +64,11 @@ select name as kernel, count(*) as calls, round(sum(dur) / 1e6, 3) as ms,
 from kernels group by name order by sum(dur) desc, name;
 
 -- query: slowest operations
--- Operations that ran (no searches) by the kernel time under them, equal ones together.
-select name as operation, count(*) as calls, round(sum(coalesce(kernel_ns, dur)) / 1e6, 3) as ms,
-  round(avg(coalesce(kernel_ns, dur)) / 1e3, 3) as mean_us, sum(kernels) as kernels,
-  group_concat(distinct solver) as solvers, round(1.0 * sum(flop) / sum(kernel_ns), 3) as gflops, min(command) as command
+-- Operations that ran (no searches) by the kernel time under them, equal ones together; means are of those with kernels.
+select name as operation, sum(goes_on is null) as calls, round(sum(coalesce(kernel_ns, dur)) / 1e6, 3) as ms,
+  round(sum(coalesce(kernel_ns, dur)) / 1e3 / sum(goes_on is null and ifnull(kernels, 1) > 0), 3) as mean_us, sum(kernels) as kernels,
+  group_concat(distinct solver) as solvers,
+  round(1.0 * sum(case when kernel_ns > 0 then flop end) / sum(kernel_ns), 3) as gflops, min(command) as command
 from operations where ifnull(phase, 'run') <> 'find' group by name order by sum(coalesce(kernel_ns, dur)) desc, name;
 
 -- query: helpers by cost

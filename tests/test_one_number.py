@@ -1,0 +1,368 @@
+"""What something cost is one number: in slices, metadata, tables and stored queries, over real runs.
+
+The kernels' own slices, each with the layer and the operation it is drawn for, are what the others are counted from.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mio2trace
+import msgspec
+import pytest
+from mio2trace.align import Alignment
+from mio2trace.analysis import Analysis, analyse
+from mio2trace.draw import BuildOptions, RunToDraw, build
+from mio2trace.kernels import find_gemms
+from mio2trace.kernels.facts import MAIN, KernelFact
+from mio2trace.measures import Measures
+from mio2trace.model.gemm import Gemm
+from mio2trace.model.profile import NOT_OPENCL, Queue
+from mio2trace.notes import Notes
+from mio2trace.ops.operation import Operation, Phase
+from mio2trace.queries import prelude, shipped
+from mio2trace.reports import kernels as kernel_tables
+from mio2trace.reports import op_times
+from mio2trace.reports.layers import Repetition, execution_table, layer_table
+from mio2trace.reports.numbers import Unit
+from mio2trace.reports.tables import Row
+from mio2trace.trace import Slice
+
+from tests.conftest import ROOT, Engine, shared_folder
+from tests.test_layers_report import joined
+
+NS = Unit("ns")
+SAMPLES = shared_folder() / "samples"
+
+
+def runs() -> dict[str, tuple[Path, ...]]:
+    """The files of each run that has a profile and a log."""
+    found: dict[str, tuple[Path, ...]] = {}
+    for folder in (*sorted((ROOT / "traces").glob("*/")), *sorted((SAMPLES / "miopen-opencl").glob("*/"))):
+        found[folder.name] = tuple(sorted((*folder.glob("run.log*"), *folder.glob("prof.json*"))))
+    for log in sorted((SAMPLES / "dvdt").glob("*.run.log")):
+        found[log.name] = log, log.with_name(log.name.replace(".run.log", ".prof.json"))
+    for log in sorted((SAMPLES / "dvdt").glob("*.interleaved*.log")):
+        found[log.name] = (log,)
+    return found
+
+
+RUNS = runs()
+CHOSEN = ("alexnet-b1-miopen29", "alexnet-b1-train", "squeezenet11-b1-libdnn-fwd")
+"""What the SQL engine is asked of: with operations, with GEMMs alone, backward, many iterations."""
+LONG = "m290-alexnet-infer-10it"
+
+
+class Answers(NamedTuple):
+    """The slices of a run by category (arguments, with ``name`` and ``dur``), its metadata, its analysis."""
+
+    slices: dict[str, list[dict[str, Any]]]
+    counts: dict[str, Any]
+    analysis: Analysis
+
+    @property
+    def measures(self) -> Measures:
+        return self.analysis.run.measures[0]
+
+
+@functools.lru_cache(maxsize=2)
+def answers(name: str) -> Answers:
+    out = io.BytesIO()
+    counts = mio2trace.convert(*RUNS[name], output=out).metadata["attribution"]
+    slices: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for event in json.loads(out.getvalue())["traceEvents"]:
+        if event["ph"] == "X":
+            ns = round(event["dur"] * 1000)
+            slices[event["cat"]].append({**event.get("args", {}), "name": event["name"], "dur": ns})
+    return Answers(slices, counts, analyse(RUNS[name]))
+
+
+Key = tuple[Any, ...]
+
+
+def sums(rows: Iterable[Row | dict[str, Any]], key: Sequence[str], count: str, ns: str) -> dict[Key, tuple[int, int]]:
+    """(kernels, ns) by the cells ``key``; ``count`` empty: each row is one. Without what has no kernel."""
+    kernels: Counter[Key] = Counter()
+    time: Counter[Key] = Counter()
+    for row in rows:
+        of = tuple(row.get(name) for name in key)
+        number, took = (row.get(count, 0) if count else 1), row.get(ns, 0)
+        assert isinstance(number, int)
+        assert isinstance(took, int)
+        kernels[of] += number
+        time[of] += took
+    return {of: (kernels[of], time[of]) for of in kernels if kernels[of]}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", RUNS)
+def test_each_time_that_a_layer_ran(name: str) -> None:
+    """Kernels and their time by layer, direction and iteration: kernels' and layers' slices, three tables, measures."""
+    asked = answers(name)
+    key = ("layer_index", "direction", "iteration")
+    kernels = [kernel for kernel in asked.slices["kernel"] if "layer" in kernel]
+    true = sums(kernels, key, "", "dur")
+    drawn = [layer for layer in asked.slices["layer"] if "kernel_ns" in layer]
+    assert sums(drawn, key, "kernels", "kernel_ns") == true
+    log = max(asked.analysis.run.logs, key=lambda log: len(log.layers), default=None)
+    repetitions = [Repetition(log, asked.measures)]
+    assert sums(execution_table(repetitions, NS).rows, key, "kernels", "kernel_ns") == true
+    by_layer = kernel_tables.by_layer(asked.measures.alignment, NS).rows
+    assert sums([row for row in by_layer if "layer" in row], key, "count", "p3_p2_sum_ns") == true
+    measured = {
+        (layer[0], layer[2], ran.iteration): (ran.cost.kernels, ran.cost.kernel_ns)
+        for layer, all_of in asked.measures.executions.items()
+        for ran in all_of
+        if ran.cost.kernels
+    }
+    assert measured == true
+    rows = kernel_tables.joined_table(asked.measures.alignment, NS).rows
+    named = sums([row for row in rows if "layer" in row], ("layer", "direction", "iteration"), "", "p3_p2_ns")
+    assert named == sums(kernels, ("layer", "direction", "iteration"), "", "dur")
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", RUNS)
+def test_work_and_rate_of_layers(name: str) -> None:
+    """FLOP and GFLOP/s of each execution: the slices say what the table says, and nothing where it says nothing."""
+    asked = answers(name)
+    drawn: dict[Key, list[dict[str, Any]]] = defaultdict(list)
+    for layer in asked.slices["layer"]:
+        if "kernel_ns" in layer:
+            drawn[layer["layer_index"], layer.get("direction"), layer.get("iteration")].append(layer)
+    rows = execution_table([Repetition(None, asked.measures)], NS).rows
+    table: dict[Key, Any] = {(row["layer_index"], row.get("direction"), row.get("iteration")): row for row in rows}
+    for of, parts in drawn.items():
+        flop = sum(part.get("flop", 0) for part in parts) or None
+        assert table[of].get("flop") == flop
+        for part in parts:
+            assert ("gflops" in part) == bool(part.get("flop"))
+            if len(parts) == 1 and "gflops" in part:
+                assert part["gflops"] == pytest.approx(table[of]["gflops"], rel=1e-3)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", RUNS)
+def test_each_operation_and_problem(name: str) -> None:
+    """Kernels, time, rate, name, helpers and layer by operation: kernels' and operations' slices, both tables."""
+    asked = answers(name)
+    kernels = [kernel for kernel in asked.slices["kernel"] if "operation" in kernel]
+    true = sums(kernels, ("operation",), "", "dur")
+    drawn = [made for made in asked.slices["operation"] if made.get("kernels")]
+    assert sums(drawn, ("operation",), "kernels", "kernel_ns") == true
+    table = op_times.table(asked.analysis.run.operations, asked.measures)
+    assert sums(table.rows, ("operation",), "kernels", "kernel_ns") == true
+    by_kernel = kernel_tables.joined_table(asked.measures.alignment, NS).rows
+    assert sums([row for row in by_kernel if "operation" in row], ("operation_index",), "", "p3_p2_ns") == true
+    row_of: dict[Any, Any] = {row["operation"]: row for row in table.rows}
+    for made in drawn:
+        row = row_of[made["operation"]]
+        assert made["name"] == row["name"]
+        assert made.get("gflops", 0) == pytest.approx(row.get("gflops", 0), rel=1e-3)
+    for row in by_kernel:
+        if "operation" in row:
+            of = row_of[row["operation_index"]]
+            assert (row["operation"], row["problem"], row.get("solver")) == (
+                of["name"],
+                of["problem"],
+                of.get("solver"),
+            )
+    helpers: Counter[int] = Counter()
+    layers: dict[int, set[str]] = defaultdict(set)
+    for kernel in kernels:
+        if kernel.get("role", "main") not in ("main", "bias"):
+            helpers[kernel["operation"]] += kernel["dur"]
+        if "layer" in kernel:
+            layers[kernel["operation"]].add(kernel["layer"])
+    for index, row in row_of.items():
+        assert row.get("helpers_ns", 0) == helpers[index]
+        if len(layers[index]) == 1:
+            assert {row["layer"]} == layers[index]
+    ran = [row for row in table.rows if row["phase"] == "run" and "kernel_ns" in row]
+    measured = {(problem,): (cost.kernels, cost.kernel_ns) for problem, cost in asked.measures.problems.items()}
+    assert measured == sums(ran, ("problem",), "kernels", "kernel_ns")
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", RUNS)
+def test_each_kernel_name_and_the_whole(name: str) -> None:
+    """Kernels and their time by name, by phase and in all: slices, tables, metadata, measures."""
+    asked = answers(name)
+    kernels = asked.slices["kernel"]
+    whole = len(kernels), sum(kernel["dur"] for kernel in kernels)
+    true = sums(kernels, ("name",), "", "dur")
+    table = kernel_tables.by_name(asked.measures.alignment.profile, NS).rows
+    assert sums(table, ("name",), "count", "p3_p2_sum_ns") == true
+    assert {(of,): (cost.kernels, cost.kernel_ns) for of, cost in asked.measures.names.items()} == true
+    assert (asked.measures.whole.kernels, asked.measures.whole.kernel_ns) == whole
+    phases = asked.measures.phases.values()
+    assert (sum(cost.kernels for cost in phases), sum(cost.timed_ns for cost in phases)) == whole
+    counts = asked.counts
+    assert (counts["kernels"], sum(counts["kernel_ns"].values())) == whole
+    assert counts["copies"] == len(asked.slices["copy"])
+    if "operations" in counts:
+        assert sum(counts["operation_kernel_ns"].values()) == whole[1]
+        searches = {row.index for row in asked.analysis.run.operations if row.phase == "find"}
+        found = [kernel["dur"] for kernel in kernels if kernel.get("operation") in searches]
+        assert counts["find"] == {"kernels": len(found), "kernel_ns": sum(found)}
+
+
+@pytest.mark.shared
+@pytest.mark.engine
+@pytest.mark.parametrize("name", [*CHOSEN, LONG])
+def test_stored_queries(name: str, tmp_path: Path, engine: Engine) -> None:
+    """``slowest layers``, ``slowest operations``, ``slowest kernels``, ``helpers by cost`` hold the tables' numbers."""
+    asked = answers(name)
+    mio2trace.convert(*RUNS[name], output=tmp_path / "out.json")
+    processor = engine(tmp_path / "out.json")
+    for statement in prelude():
+        processor.query(statement)
+    rows = {of: processor.query(shipped()[of].sql) for of in shipped()}
+
+    layers: dict[Key, Any] = {
+        (row["layer"], row.get("direction")): row
+        for row in layer_table([Repetition(None, asked.measures)], NS).rows
+        if row["kernels"]
+    }
+    assert {(row["layer"], row["direction"]) for row in rows["slowest layers"]} == layers.keys()
+    for row in rows["slowest layers"]:
+        of = layers[row["layer"], row["direction"]]
+        assert row["kernel_ms"] == pytest.approx(of["kernel_mean_ns"] / 1e6, abs=6e-4)
+        assert row["kernels"] == pytest.approx(of["kernels"], abs=1)
+        assert (row["gflops"] or 0) == pytest.approx(of.get("gflops", 0), abs=6e-4)
+
+    each = op_times.table([made for made in asked.analysis.run.operations if made.phase == "run"], asked.measures)
+    by_name: dict[Any, Any] = {row["name"]: row for row in op_times.summed(each, ["name"]).rows if row["kernels"]}
+    slowest = {row["operation"]: row for row in rows["slowest operations"] if row["kernels"]}
+    assert slowest.keys() == by_name.keys()
+    for named, row in slowest.items():
+        of = by_name[named]
+        assert (row["ms"], row["kernels"]) == (pytest.approx(of["kernel_ns"] / 1e6, abs=6e-4), of["kernels"])
+        assert row["mean_us"] == pytest.approx(of["mean_ns"] / 1e3, abs=6e-4)
+        assert (row["gflops"] or 0) == pytest.approx(of.get("gflops", 0), abs=6e-4)
+
+    names = {named: (cost.kernels, cost.timed_ns) for named, cost in asked.measures.names.items()}
+    assert {row["kernel"]: row["calls"] for row in rows["slowest kernels"]} == {of: n for of, (n, _) in names.items()}
+    for row in rows["slowest kernels"]:
+        assert row["ms"] == pytest.approx(names[row["kernel"]][1] / 1e6, abs=6e-4)
+    helpers = sum(row["ms"] for row in rows["helpers by cost"])
+    assert helpers == pytest.approx(asked.measures.whole.helpers_ns / 1e6, abs=6e-4 * (1 + len(names)))
+
+
+# ---- where they differed
+
+
+def drawn(alignment: Alignment, category: str) -> list[dict[str, Any]]:
+    notes = Notes()
+    trace = build([RunToDraw(measures=[Measures(alignment)])], BuildOptions(), {"attribution": {}}, notes)
+    return [
+        {**event.args, **event.shared, "name": event.name}
+        for event in trace.events()
+        if isinstance(event, Slice) and event.category == category
+    ]
+
+
+GEMM = KernelFact(role="main", gemm=Gemm(2, 3, 4), gemm_by="arguments")
+
+
+def operation(index: int, phase: Phase = "run", flop: int | None = 1000) -> Operation:
+    return Operation(index=index, source=0, line=1, end_line=1, api="", primitive="conv", phase=phase, flop=flop)
+
+
+def test_part_of_the_work_is_no_work() -> None:
+    """A layer with a GEMM of unknown sizes has no FLOP in the trace either, and its pass has none."""
+    alignment = joined([("Xgemm", "a"), ("Xgemm", "b"), ("XgemmDirectNN", "b")], {0: GEMM, 1: GEMM, 2: MAIN})
+    assert {layer["name"]: layer.get("flop") for layer in drawn(alignment, "layer")} == {"a": 48, "b": None}
+    assert [made.get("flop") for made in drawn(alignment, "pass")] == [None]
+    assert {of[1]: ran[0].cost.flop for of, ran in Measures(alignment).executions.items()} == {
+        "a": 48, "b": None, "c": None,
+    }  # fmt: skip
+
+
+def test_a_search_does_no_work_of_its_layer() -> None:
+    """Also where the log does not tell its work, whatever GEMM it tries."""
+    alignment = joined([("Xgemm", "a"), ("Xgemm", "a")], {0: GEMM, 1: GEMM}, [operation(0, "find", None)])
+    alignment.links.give_operation((0,), 0, "buffers")
+    (layer,) = drawn(alignment, "layer")
+    assert layer["flop"] == Measures(alignment).executions[0, "a", "forward"][0].cost.flop == 48
+
+
+@pytest.mark.parametrize(("facts", "flop"), [({0: GEMM}, None), ({0: GEMM, 1: GEMM}, 96), ({}, None)])
+def test_an_operation_whose_work_the_log_does_not_tell(facts: dict[int, KernelFact], flop: int | None) -> None:
+    """It is that of its GEMMs where these are all that works in it."""
+    alignment = joined([("gemm", "a"), ("gemm2", "a"), ("im2col", "a")], facts, [operation(0, "run", None)])
+    alignment.links.give_operation((0, 1, 2), 0, "buffers")
+    (layer,) = drawn(alignment, "layer")
+    assert layer.get("flop") == Measures(alignment).executions[0, "a", "forward"][0].cost.flop == flop
+
+
+def test_an_operation_in_two_rows_works_once() -> None:
+    """Its kernels on two queues: work and rate stand in the row where it begins, the rate is that of all of it."""
+    alignment = joined([("conv", "a"), ("conv", "a"), ("conv", "a")], {}, [operation(0)])
+    alignment.links.give_operation((0, 1, 2), 0, "buffers")
+    activities = [
+        msgspec.structs.replace(activity, queue=at % 2) for at, activity in enumerate(alignment.profile.activities)
+    ]
+    queues = (Queue(index=0, device=0), Queue(index=1, device=0))
+    profile = msgspec.structs.replace(alignment.profile, activities=tuple(activities), queues=queues)
+    alignment = msgspec.structs.replace(alignment, profile=profile)
+    first, second = drawn(alignment, "operation")
+    cost = Measures(alignment).of_operation(0)
+    assert (cost.kernels, cost.kernel_ns, cost.flop) == (3, 30, 1000)
+    assert (first["kernels"], first["flop"], second["kernels"]) == (2, 1000, 1)
+    assert first["gflops"] == pytest.approx(cost.gflops, rel=1e-3)
+    assert second["goes_on"]
+    assert not second.keys() & {"flop", "gflops", "bytes_min"}
+    assert [layer["flop"] for layer in drawn(alignment, "layer")] == [1000, 0]
+
+
+def test_a_time_that_is_not_known_is_none() -> None:
+    """A kernel without times is counted, and leaves the sum without a number; so do the sums that it is part of."""
+    alignment = joined([("conv", "a"), ("conv", "a"), ("conv", "b")], {}, [operation(0), operation(1)])
+    alignment.links.give_operation((0, 1), 0, "buffers")
+    alignment.links.give_operation((2,), 1, "buffers")
+    activities = list(alignment.profile.activities)
+    activities[1] = msgspec.structs.replace(activities[1], start_ns=None, end_ns=None, queued_ns=None, submit_ns=None)
+    profile = msgspec.structs.replace(alignment.profile, activities=tuple(activities))
+    measures = Measures(msgspec.structs.replace(alignment, profile=profile))
+    cost = measures.of_operation(0)
+    assert (cost.kernels, cost.untimed, cost.timed_ns, cost.kernel_ns, cost.gflops) == (2, 1, 10, None, None)
+    first, second = op_times.table([operation(0), operation(1)], measures).rows
+    assert (first["kernels"], first.keys() & {"kernel_ns", "gflops", "share_percent"}) == (2, set())
+    assert (second["kernel_ns"], second["share_percent"]) == (10, 50)
+    assert {of[1]: cost.kernel_ns for of, cost in measures.layers.items()} == {"a": None, "b": 10, "c": 0}
+    assert measures.whole.kernel_ns is None
+    assert measures.names["conv"].kernel_ns is None
+
+
+@pytest.mark.parametrize("keep", [2, 3, 5])
+def test_a_run_of_which_some_arguments_are_lost(keep: int) -> None:
+    """Trace and table agree on the work of every layer where the sizes of some GEMMs cannot be told any more."""
+    alignment = analyse(RUNS["alexnet-b1-train"]).run.measures[0].alignment
+    activities = tuple(
+        activity if number % keep else msgspec.structs.replace(activity, opencl=NOT_OPENCL)
+        for number, activity in enumerate(alignment.profile.activities)
+    )
+    profile = msgspec.structs.replace(alignment.profile, activities=activities)
+    bare = msgspec.structs.replace(alignment, profile=profile, facts=find_gemms(profile))
+    slices = {
+        (layer["layer_index"], layer["direction"], layer["iteration"]): layer.get("flop")
+        for layer in drawn(bare, "layer")
+        if "kernel_ns" in layer
+    }
+    table = {
+        (of[0], of[2], ran.iteration): ran.cost.flop
+        for of, all_of in Measures(bare).executions.items()
+        for ran in all_of
+        if ran.cost.kernels
+    }
+    assert slices == table
+    whole = Measures(alignment).executions
+    lost = [of for of, flop in table.items() if flop is None]
+    assert len(lost) > sum(ran.cost.flop is None for all_of in whole.values() for ran in all_of if ran.cost.kernels)
