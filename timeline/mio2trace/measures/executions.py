@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from mio2trace.align import NONE, Alignment, LayerRun
+from mio2trace.align import NONE, Alignment, LayerRun, Links, Pass
 from mio2trace.measures.cost import Cost, total
 from mio2trace.model.log import Direction
 
@@ -38,22 +38,25 @@ def executions(measures: Measures) -> dict[LayerKey, list[Execution]]:
     """
     alignment = measures.alignment
     links = alignment.links
-    inside: dict[tuple[int, LayerKey], list[int]] = {}
-    loose = set()  # passes that hold activities of no layer
+    inside: dict[tuple[Pass, LayerKey], list[int]] = {}
+    loose: set[Pass | None] = set()  # passes that hold activities of no layer
     for position, run in enumerate(links.run_of):
         if run == NONE:
-            loose.add(links.pass_of[position])
+            number = links.pass_of[position]
+            loose.add(None if number == NONE else links.passes[number])
         else:
-            inside.setdefault((links.runs[run].pass_, _key(links.runs[run])), []).append(position)
-    numbers: dict[tuple[int, LayerKey], list[int]] = {}
+            inside.setdefault(_where(links, links.runs[run]), []).append(position)
+    numbers: dict[tuple[Pass, LayerKey], list[int]] = {}
     for number, layer_run in enumerate(links.runs):
-        numbers.setdefault((layer_run.pass_, _key(layer_run)), []).append(number)
+        numbers.setdefault(_where(links, layer_run), []).append(number)
+    order = _order(alignment)
     ran: dict[LayerKey, list[Execution]] = {}
-    passes = sorted({pass_ for pass_, _ in numbers}, key=lambda pass_: links.passes[pass_].iteration or 0)
+    passes = sorted(dict.fromkeys(pass_ for pass_, _ in numbers), key=lambda pass_: pass_.iteration or 0)
+    directed = {(pass_.iteration, pass_.direction) for pass_ in passes if pass_.direction is not None}
     for pass_ in passes:
-        for layer, direction in alignment.net.execution_order():
-            key = (layer.index, layer.layer, direction)
-            if links.passes[pass_].direction not in (None, direction):
+        for key in order:
+            elsewhere = pass_.direction != key[2] and (pass_.direction or (pass_.iteration, key[2]) in directed)
+            if elsewhere and (pass_, key) not in numbers:
                 continue
             positions = inside.get((pass_, key), [])
             runs = numbers.get((pass_, key), [])
@@ -66,8 +69,21 @@ def executions(measures: Measures) -> dict[LayerKey, list[Execution]]:
             cost = msgspec.structs.replace(
                 cost, host_ns=host_ns, host_by=host_by, known_bytes=known, unknown_bytes=unknown
             )
-            ran.setdefault(key, []).append(Execution(links.passes[pass_].iteration, cost, words))
+            ran.setdefault(key, []).append(Execution(pass_.iteration, cost, words))
     return ran
+
+
+def _where(links: Links, run: LayerRun) -> tuple[Pass, LayerKey]:
+    return links.passes[run.pass_], _key(run)
+
+
+def _order(alignment: Alignment) -> list[LayerKey]:
+    """Layers and directions as they run; last those of no direction, which have neither forward nor backward."""
+    keys = {_key(run) for run in alignment.links.runs}
+    undirected = {key[:2] for key in keys if key[2] is None}
+    in_net = [(layer.index, layer.layer, direction) for layer, direction in alignment.net.execution_order()]
+    order: list[LayerKey] = [key for key in in_net if key in keys or key[:2] not in undirected]
+    return order + sorted(keys.difference(order), key=lambda key: (key[0], key[1], key[2] or ""))
 
 
 def _key(run: LayerRun) -> LayerKey:
