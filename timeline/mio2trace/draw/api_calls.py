@@ -25,7 +25,11 @@ class ApiCalls:
         self._axis = axis
         self._process = process
         self._track = track
-        self._activities = [activity for activity in profile.activities if times_of(activity.call) is not None]
+        self._activities = [
+            activity
+            for activity in profile.activities
+            if (call := activity.call) is not None and call.start_ns is not None and call.end_ns is not None
+        ]
         self._others = [call for call in profile.other_calls if times_of(call) is not None]
         self._earliest = _LONG_AGO
 

@@ -328,10 +328,10 @@ def _was_set_back(activities: Sequence[Activity]) -> bool:
     """Whether a later call began clearly earlier: one host time then stands for two moments."""
     latest = 0
     for activity in activities:
-        start = activity.host_start_ns
-        if start is not None and start > latest:
+        start = latest if activity.call is None or activity.call.start_ns is None else activity.call.start_ns
+        if start > latest:
             latest = start
-        elif start is not None and start < latest - DISORDER_NS:
+        elif start < latest - DISORDER_NS:
             return True
     return False
 

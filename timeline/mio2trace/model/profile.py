@@ -7,7 +7,6 @@ same records; what only OpenCL has is a side table.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Literal
 
 import msgspec
@@ -260,7 +259,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     direction: Direction | None = None
     inputs: Inputs = Inputs()
     output: Sizes = ()
-    attributes: Mapping[str, str] = MappingProxyType({})
+    attributes: Mapping[str, str] = {}
     flop: int | None = None
     place: str = ""
 
@@ -301,8 +300,8 @@ class Framework(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str = ""
     nodes: tuple[Node, ...] = ()
-    ranges: Mapping[int, Execution] = MappingProxyType({})
-    activities: Mapping[int, Execution] = MappingProxyType({})
+    ranges: Mapping[int, Execution] = {}
+    activities: Mapping[int, Execution] = {}
     allocated: tuple[Allocated, ...] = ()
 
 

@@ -39,24 +39,24 @@ class HostTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 def host_times(activities: Sequence[Activity], notes: Notes) -> HostTimes | None:
     """None where the host's clock tells no order: no times at all, or it was set back during the run."""
-    first = next(
-        (e.host_start_ns for e in activities if e.host_start_ns is not None and e.host_end_ns is not None), None
-    )
+    calls = (activity.call for activity in activities if activity.call is not None)
+    first = next((call.start_ns for call in calls if call.start_ns is not None and call.end_ns is not None), None)
     if first is None:
         return None
     begins, called, ends = [], [], []
     unknown = set()
     began = start = end = first
     for position, activity in enumerate(activities):
-        host_start, host_end = activity.host_start_ns, activity.host_end_ns
-        if host_start is None or host_end is None:
+        call = activity.call
+        if call is None or call.start_ns is None or call.end_ns is None:
             unknown.add(position)
             began = start = end
         else:
+            host_start, host_end = call.start_ns, call.end_ns
             if host_start < start - DISORDER_NS or host_end < host_start:
                 notes.add("host clock was set back during the run: stamps tell no layers")
                 return None
-            prepared = activity.prepared_ns or host_start
+            prepared = call.prepared_ns or host_start
             began = prepared if prepared > began else began
             start = host_start if host_start > start else start
             end = host_end if host_end > end else end

@@ -89,8 +89,11 @@ def device_clocks(profile: Profile, notes: Notes) -> dict[int, DeviceClock]:
     impossible = 0
     for activity in profile.activities:
         queued, end = activity.queued_ns, activity.end_ns
-        start, done = activity.host_start_ns, activity.host_end_ns
-        if queued is None or end is None or start is None or done is None or end < queued:
+        call = activity.call
+        if call is None or queued is None or end is None or end < queued:
+            continue
+        start, done = call.start_ns, call.end_ns
+        if start is None or done is None:
             continue
         done += STAMP_NS
         lower, upper = start - queued, done - end

@@ -48,10 +48,9 @@ def within_reach(profile: Profile, notes: Notes) -> Profile:
         )
         notes.add("command far in time from all others: not drawn", count=_changed(activities, kept))
         activities = kept
-    near = _near(
-        [*(one.host_start_ns for one in activities), *(one.start_ns for one in calls)],
-        [*(one.host_end_ns for one in activities), *(one.end_ns for one in calls)],
-    )
+    made_calls = [call for one in activities if (call := one.call) is not None]
+    made_calls += calls
+    near = _near([call.start_ns for call in made_calls], [call.end_ns for call in made_calls])
     if near is not None:
         placed = tuple(
             one
@@ -75,7 +74,7 @@ def middle(times: Sequence[int]) -> int:
     return sorted(times)[len(times) // 2]
 
 
-def _near(starts: Sequence[int | None], ends: Sequence[int | None]) -> tuple[int, int] | None:
+def _near(starts: list[int | None], ends: list[int | None]) -> tuple[int, int] | None:
     """From when to when times are kept; None where that is all of them."""
     begun = [at for at in starts if at is not None]
     ended = [at for at in ends if at is not None]

@@ -23,7 +23,6 @@ from mio2trace.model.profile import (
     Profile,
     Program,
     Queue,
-    Size3,
     Thread,
     TimerMark,
 )
@@ -208,7 +207,7 @@ class ProfileFolder:
         self._other_calls: list[HostCall] = []
         self._buffers: list[BufferCreated] = []
         self._interned: dict[Any, Any] = {word: word for word in (LAUNCH, *COPIES, *COPIES.values())}
-        self._launches: dict[tuple[str, int | None, tuple[str, ...], Size3 | None], OpenClLaunch] = {}
+        self._launches: dict[tuple[Any, ...], OpenClLaunch] = {}
         self._seconds: dict[str, int] = {}
         self._cut_pointers = False
 
@@ -376,11 +375,11 @@ class ProfileFolder:
         prepared = kernel.prepared
         host = self._host
         gwo, gws, lws = call.gwo, call.gws, call.lws
-        key = call.kernel, kernel.program, tuple(kernel.arguments), gwo if len(gwo) == 3 else None
+        # one flat tuple: a million of them are hashed and compared
+        key: tuple[Any, ...] = (call.kernel, kernel.program, gwo if len(gwo) == 3 else None, *kernel.arguments)
         launch = self._launches.get(key)
         if launch is None:
-            handle, program, arguments, offset = key
-            launch = self._launches[key] = OpenClLaunch(handle, arguments, program, offset)
+            launch = self._launches[key] = OpenClLaunch(key[0], key[3:], key[1], key[2])
         queue = self._queues.get(call.queue)
         queued, submit, start, end = self._device_times(call, index)
         self._activities.append(

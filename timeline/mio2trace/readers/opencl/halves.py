@@ -223,10 +223,10 @@ class FirstHalf(ProfileFolder):
         handle, program, _, offset = state
         if not handle and program is None and not state[2]:
             return NOT_OPENCL
-        key = handle, programs[program], self._arguments(packed, state), offset
+        key = (handle, programs[program], offset, *self._arguments(packed, state))
         launch = self._launches.get(key)
         if launch is None:
-            launch = self._launches[key] = OpenClLaunch(handle, key[2], key[1], offset)
+            launch = self._launches[key] = OpenClLaunch(handle, key[3:], key[1], offset)
         return launch
 
     def _arguments(self, packed: _Packed, state: _State) -> tuple[str, ...]:
