@@ -15,35 +15,26 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.kernels import KernelFact, helps, role
-from mio2trace.kernels.names import kernel_name
+from mio2trace.kernels import helps, role
 from mio2trace.kernels.parts import find_parts
 from mio2trace.measures.cost import Cost, total
 from mio2trace.measures.executions import Execution, LayerKey, executions
+from mio2trace.measures.kinds import Kind, is_naive, kind_of
 from mio2trace.measures.sums import Sums, duration, grouped
 from mio2trace.model.profile import Activity
 from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
-from mio2trace.ops.solvers import family
 
 __all__ = ["Cost", "Execution", "LayerKey", "Measures", "Sums", "duration", "total"]
 
 _SEARCHES, _TOLD, _NOT_TOLD = range(3)
 """What an operation's work is: none, in the log, not in the log."""
-
-
-class _Kind(NamedTuple):
-    """What a kernel's role and name say of its time."""
-
-    role: str
-    helps: bool
-    naive: bool
 
 
 class _Summed(NamedTuple):
@@ -160,7 +151,7 @@ class Measures:
         links, facts = self._links, self._facts
         summed = _Summed(Sums(len(self.first_of)), Sums(len(links.runs)), Sums(len(links.passes) + 1), Counter())
         operations, runs, passes, _ = summed
-        kinds: dict[tuple[str, str], _Kind] = {}
+        kinds: dict[tuple[str, str], Kind] = {}
         naive = self._naive
         outside = len(links.passes)
         columns = zip(self._activities, links.operation_of, links.run_of, links.pass_of, strict=True)
@@ -182,7 +173,7 @@ class Measures:
                 key = activity.name, "" if fact is None else fact.role
                 kind = kinds.get(key)
                 if kind is None:
-                    kind = kinds[key] = _kind(activity.name, fact)
+                    kind = kinds[key] = kind_of(activity.name, fact)
                 if kind.helps or kind.naive or index in naive:
                     self._add_parts(summed, (index, run, pass_), ns, kind)
             else:
@@ -227,7 +218,7 @@ class Measures:
                 if index != NONE and kinds[index] == _NOT_TOLD and position not in facts:
                     yield position
 
-    def _add_parts(self, summed: _Summed, numbers: tuple[int, int, int], ns: int, kind: _Kind) -> None:
+    def _add_parts(self, summed: _Summed, numbers: tuple[int, int, int], ns: int, kind: Kind) -> None:
         """Add the time of a kernel that helps or is naive to that part of what it belongs to."""
         index = numbers[0]
         naive = kind.naive or index in self._naive
@@ -377,22 +368,6 @@ class Measures:
             for index, operation in self.operation_at.items()
             if operation.phase == "find" and self.first_of[index] != NONE
         }
-
-
-@lru_cache(maxsize=1 << 10)
-def _is_naive(algorithm: str | None, solver: str | None) -> bool:
-    return algorithm == "Naive" or (solver is not None and family(solver) == "Naive")
-
-
-def is_naive(operation: Operation) -> bool:
-    """Whether the log names a solver of the naive family for it."""
-    return _is_naive(operation.algorithm, operation.solver)
-
-
-def _kind(name: str, fact: KernelFact | None) -> _Kind:
-    of_kernel = role(name, fact)
-    meaning = kernel_name(name)
-    return _Kind(of_kernel, helps(of_kernel), meaning is not None and meaning.algorithm == "Naive")
 
 
 def _add_others(summed: _Summed, numbers: tuple[int, int, int], activity: Activity) -> None:
