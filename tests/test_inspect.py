@@ -166,10 +166,11 @@ def test_every_format(shared: Path) -> None:
     """One file of each reader at least, and many of MIOpen's."""
     formats: Counter[str] = Counter()
     taken: Counter[tuple[str, str]] = Counter()
-    for folder in ("dvdt", "miopen-logs", "miopen-opencl", "ck", "tfprof"):
+    for folder in ("dvdt", "miopen-logs", "miopen-opencl", "ck", "tfprof", "rocm"):
         for path in sorted((shared / "samples" / folder).rglob("*")):
-            kind = (folder, path.name.partition(".")[2] if folder != "tfprof" else path.name)
-            if path.is_file() and path.stat().st_size < 3_000_000 and taken[kind] < (10 if "logs" in folder else 2):
+            kind = (folder, path.name if folder in ("tfprof", "rocm") else path.name.partition(".")[2])
+            largest = 300_000 if folder == "rocm" else 3_000_000
+            if path.is_file() and path.stat().st_size < largest and taken[kind] < (10 if "logs" in folder else 2):
                 taken[kind] += 1
                 formats[check(path)] += 1
     assert {reader.NAME for reader in READERS} <= set(formats)

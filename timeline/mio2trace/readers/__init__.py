@@ -9,7 +9,7 @@ import re
 from typing import NamedTuple
 
 from mio2trace.notes import InputError
-from mio2trace.readers import run_log
+from mio2trace.readers import known, run_log
 from mio2trace.readers.base import Reader
 from mio2trace.readers.ck import record as ck
 from mio2trace.readers.opencl import dvdt_json
@@ -65,8 +65,13 @@ def detect(source: Source, accepted: Accepted = ANY) -> Reader:
     if not head.strip():
         raise InputError(f"{source.name}: empty; expected {accepted.expected}")
     for reader in READERS if accepted.readers is None else accepted.readers:
-        if reader.sniff(head):
+        if reader is not run_log and reader.sniff(head):
             return reader
+    refused = known.refusal(head, source.name)
+    if refused is not None:
+        raise InputError(f"{source.name}: {refused}")
+    if accepted.readers is None and run_log.sniff(head):
+        return run_log
     if accepted.readers is not None:
         other = next((reader for reader in READERS if reader is not run_log and reader.sniff(head)), None)
         if other is not None:

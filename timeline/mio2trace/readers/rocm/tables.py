@@ -12,13 +12,14 @@ from mio2trace.notes import Notes
 
 _MOST_LINES = 64
 """Of one row: a text may have line breaks in it."""
+_LONGEST_HEADER = 60_000
 MOST_DIGITS = 19
 
 
 def header(head: bytes) -> tuple[str, ...]:
     """The names of the columns in lower case; empty where the first line is none of a table."""
     line = head.lstrip(b"\r\n").split(b"\n", 1)[0].rstrip(b"\r")
-    if b"," not in line or len(line) > 20_000:
+    if b"," not in line or len(line) > _LONGEST_HEADER:
         return ()
     names = tuple(name.strip().strip('"').lower() for name in line.decode(errors="replace").split(","))
     return names if all(names) else ()

@@ -1,0 +1,216 @@
+"""Files that are known and not read: refused in one line that names them and what to give instead."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import io
+import json
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mio2trace.conversion import convert
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers import READERS, detect, known, run_log
+from mio2trace.source import Source
+
+from tests.conftest import shared_folder
+from tests.rocm_files import samples
+
+SUMMARY, COUNTERS = "is a summary of calls or kernels", "is a table of counters"
+NOT_PROFILES = {
+    "INDEX.md": "none of its",
+    "miopen_hip_video_vae_conv3d_part1.log.gz": "records of MIOpen's log but no time",
+    "rocprofcompute_vcopy_MI100_pmc_perf.csv": COUNTERS,
+    "rocprofv1_hiptrace_mi300a.copy_stats.csv": SUMMARY,
+    "rocprofv1_hiptrace_mi300a.hip_stats.csv": SUMMARY,
+    "rocprofv1_hiptrace_mi300a.output_vec_add_gpu.csv": COUNTERS,
+    "rocprofv1_hiptrace_mi300a.stats.csv": SUMMARY,
+    "rocprofv1_stats_results.stats.csv": SUMMARY,
+    "rocprofv3_csv_decode_fetch_counter_collection.csv": COUNTERS,
+    "rocprofv3_doc_hip_api_stats.csv": SUMMARY,
+    "rocprofv3_doc_memory_allocation_trace.csv": "is a table of memory allocations",
+    "rocprofv3_doc_scratch_memory_trace.csv": "is a table of scratch memory",
+    "rocprofv3_output_json_schema.json.gz": "is a JSON schema",
+    "xplane_jax08_mi300x_conv3d.xplane.pb.gz": "is an XSpace",
+}
+
+
+def _content(path: Path) -> bytes:
+    data = path.read_bytes()
+    return gzip.decompress(data) if path.suffix == ".gz" else data
+
+
+def _rows(data: bytes) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(data.decode())))
+
+
+def _chrome(data: bytes) -> list[dict[str, Any]]:
+    events = json.loads(data)
+    found: list[dict[str, Any]] = events if isinstance(events, list) else events["traceEvents"]
+    return [event for event in found if event.get("ph") == "X"]
+
+
+def _sql(data: bytes, query: str) -> list[tuple[int, int]]:
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.deserialize(data)
+        return connection.execute(query).fetchall()
+
+
+TIMES: dict[str, Callable[[bytes], list[tuple[int, int]]]] = {
+    r"rocprofv3_.*kernel_trace.*\.csv": lambda data: [
+        (int(row["Start_Timestamp"]), int(row["End_Timestamp"])) for row in _rows(data)
+    ],
+    r"rocprofv1_stats_results\.csv": lambda data: [(int(row["BeginNs"]), int(row["EndNs"])) for row in _rows(data)],
+    r"rocprofv3_json_.*": lambda data: [
+        (row["start_timestamp"], row["end_timestamp"])
+        for row in json.loads(data)["rocprofiler-sdk-tool"][0]["buffer_records"]["kernel_dispatch"]
+    ],
+    r"rocpd_.*": lambda data: _sql(data, "SELECT start, end FROM rocpd_kernel_dispatch"),
+    r".*\.rpd\.gz": lambda data: _sql(
+        data,
+        "SELECT start, end FROM op WHERE opType = 'KernelExecution'",
+    ),
+    r"rocprofv1_.*\.db": lambda data: _sql(data, "SELECT BeginNs, EndNs FROM OPS"),
+    r"rocprofv1_.*\.json": lambda data: [
+        (int(event["args"]["BeginNs"]), int(event["args"]["EndNs"]))
+        for event in _chrome(data)
+        if int(event["pid"]) >= 6
+    ],
+    r"rpd_export_.*": lambda data: [
+        (int(event["ts"]) * 1000, (int(event["ts"]) + int(event["dur"])) * 1000)
+        for event in _chrome(data)
+        if event["args"]["desc"] == "KernelExecution"
+    ],
+}  # fmt: skip
+"""Start and end of each kernel of a file, by other means; PyTorch's are in test_kineto.py."""
+
+
+def names() -> list[str]:
+    folder = shared_folder() / "samples" / "rocm"
+    return sorted(path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith("kineto_"))
+
+
+@pytest.mark.shared
+def test_every_sample_is_converted_whole_or_refused_by_name(tmp_path: Path) -> None:
+    """Each kernel once, drawn at its own exact time: those of the picture are those of another reading of the file."""
+    converted = 0
+    assert set(NOT_PROFILES) < set(names())
+    for name in names():
+        path = samples() / "rocm" / name
+        if name in NOT_PROFILES:
+            with pytest.raises(InputError, match=f"^{re.escape(name)}: .*{NOT_PROFILES[name]}.*; expected ") as error:
+                convert(path, output=io.BytesIO())
+            assert len(str(error.value).splitlines()) == 1
+            continue
+        out = io.BytesIO()
+        convert(path, output=out, check=True)
+        converted += 1
+        reading = next((one for pattern, one in TIMES.items() if re.fullmatch(pattern, name)), None)
+        if reading is None:
+            assert "api_trace" in name, "a table that is a set with one of kernels"
+            continue
+        expected = Counter(reading(_content(path)))
+        events = json.loads(out.getvalue())["traceEvents"]
+        drawn = [event for event in events if event.get("cat") == "kernel" and event["ph"] == "X"]
+        assert len(drawn) == sum(expected.values()) > 0, name
+        first = min(start for start, _ in expected)
+        begin = min(event["ts"] for event in drawn)
+        ours = Counter(
+            (first + round((event["ts"] - begin) * 1000), first + round((event["ts"] + event["dur"] - begin) * 1000))
+            for event in drawn
+        )
+        assert ours == expected, name
+    assert converted == len(names()) - len(NOT_PROFILES) >= 11
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["renamed.log", "renamed"])
+def test_a_file_is_claimed_by_one_reader_at_most_whatever_its_name(name: str, tmp_path: Path) -> None:
+    for original in names():
+        path = tmp_path / name
+        path.write_bytes((samples() / "rocm" / original).read_bytes())
+        source = Source(str(path), 0, Notes())
+        claims = [reader for reader in READERS if reader is not run_log and reader.sniff(source.head)]
+        source.close()
+        assert len(claims) == (original not in NOT_PROFILES), original
+
+
+def _one_table(*columns: str) -> bytes:
+    return (",".join(f'"{column}"' for column in columns) + "\n").encode()
+
+
+def _database(*tables: str) -> bytes:
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        for table in tables:
+            connection.execute(f"CREATE TABLE {table} (id)")
+        return connection.serialize()
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (_one_table("Name", "Calls", "TotalDurationNs", "AverageNs", "Percentage"), "summary"),
+        (_one_table("Dispatch_ID", "GPU_ID", "Queue_ID", "PID", "TID", "Kernel_Name", "Start_Timestamp"), "rocprofv2"),
+        (_one_table("Domain", "Operation", "Kernel_Name", "Start_Timestamp", "Stop_Timestamp"), "rocprofv2"),
+        (_one_table("Domain", "Function", "Start_Timestamp", "End_Timestamp", "Correlation_ID"), "rocprofv2"),
+        (_one_table("Domain", "ROCTX_ID", "Message", "Timestamp"), "rocprofv2"),
+        (_one_table("Node_Id", "Logical_Node_Id", "Agent_Type"), "processors"),
+        (_database("CUPTI_ACTIVITY_KIND_KERNEL", "StringIds"), "Nsight Systems"),
+        (_database("songs"), "SQLite database of no profiler"),
+        (b"\x18\0\0\0\0\0\0\0abcd\x09\0\0\0\0\0\0\0\0\x1a\x0dbrain.Event:2", "TensorBoard"),
+        (b'{"$schema": "http://json-schema.org/draft-07/schema#"}', "JSON schema"),
+    ],
+    ids=str,
+)
+def test_what_is_known_is_named(data: bytes, what: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=f"^file: is an? .*{what}.*; expected "):
+        convert(path, output=io.BytesIO())
+
+
+@pytest.mark.parametrize("name", ["a.nsys-rep", "a.qdrep", "a.otf2", "a.evt.gz"])
+def test_a_binary_without_a_sign_is_named_by_its_ending(name: str) -> None:
+    assert known.refusal(b"\x01\0\x02", name) is not None
+    assert known.refusal(b"text", name) is None
+    assert known.refusal(b"\x01\0\x02", "a.log") is None
+
+
+@pytest.mark.parametrize("ending", ["json", "json.gz", "pftrace", "pftrace.gz"])
+def test_a_trace_of_our_own_is_named(ending: str, tmp_path: Path) -> None:
+    table = tmp_path / "k.csv"
+    table.write_bytes(
+        _one_table("Kind", "Kernel_Name", "Correlation_Id", "Start_Timestamp", "End_Timestamp") + b'"K","k",1,10,20\n'
+    )
+    convert(table, output=tmp_path / f"out.{ending}")
+    with pytest.raises(InputError, match="is a trace that mio2trace wrote; expected what it was made from"):
+        convert(tmp_path / f"out.{ending}", output=io.BytesIO())
+
+
+@pytest.mark.shared
+def test_a_perfetto_trace_is_named() -> None:
+    paths = sorted((samples() / "rocm-twins").glob("*/rocprofv3-pftrace/*"))
+    assert len(paths) >= 7
+    for path in paths:
+        with pytest.raises(InputError, match="is a Perfetto trace"):
+            convert(path, output=io.BytesIO())
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x0a", b"\x0a\xff", b"\x0a\x00", b"\x0a\x05\x08", b"a,b\n", b"\xff" * 40, b"{", b"[1"]
+)
+def test_what_nobody_knows_stays_unknown(data: bytes, tmp_path: Path) -> None:
+    assert known.refusal(data, "file") is None
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    source = Source(str(path), 0, Notes())
+    with contextlib.suppress(InputError):
+        assert detect(source) is run_log
+    source.close()

@@ -1,0 +1,139 @@
+"""Files that are known and not read: what each is, and what to give instead. Asked when no reader recognises a file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from mio2trace.readers.rocm.database import MAGIC
+from mio2trace.readers.rocm.tables import header
+from mio2trace.readers.tf.wire import WireError, varint
+
+_BY_NAME = {
+    (".nsys-rep", ".qdrep", ".ncu-rep"): (
+        "a report of NVIDIA's Nsight",
+        "a profile of a ROCm tool, of PyTorch, or dv/dt",
+    ),
+    (".otf2", ".def", ".evt"): (
+        "a part of an OTF2 archive",
+        "rocprofv3's database (--output-format rocpd), JSON or CSV of the same run",
+    ),
+}
+"""Endings of names, for binary files that do not tell their format."""
+_OWN_JSON = re.compile(rb'\s*\{[^\[]{0,300}?"generator"\s*:\s*"mio2trace ')
+_SCHEMA = re.compile(rb'\s*\{\s*"\$schema"\s*:')
+_PLANE = re.compile(rb"(?:\x08.)?\x12.(?:/host:|/device:|Task Environment)", re.DOTALL)
+_PACKET_FIELDS = frozenset({1, 3, 6, 8, 10, 11, 12, 13, 33, 35, 36, 41, 42, 43, 44, 50, 54, 58, 59, 60, 69, 79, 87})
+"""Of TracePacket: those that stand in the first packet of a trace."""
+
+
+_WHOLE_HEAD = 60_000
+"""Bytes: of less there is no more."""
+
+
+class Known(NamedTuple):
+    recognises: Callable[[bytes], bool]
+    what: str
+    instead: str
+
+
+def _table(*needed: str, without: str = "\n") -> Callable[[bytes], bool]:
+    """A CSV table with these columns."""
+
+    def recognises(head: bytes) -> bool:
+        columns = header(head)
+        return set(needed) <= set(columns) and without not in columns
+
+    return recognises
+
+
+def _database(*words: bytes) -> Callable[[bytes], bool]:
+    return lambda head: head.startswith(MAGIC) and any(word in head for word in words)
+
+
+def _first_message(head: bytes) -> tuple[int, int] | None:
+    """(begin, end) of the first field of a protocol buffer, if that is a message in field 1."""
+    if head[:1] != b"\x0a":
+        return None
+    try:
+        size, at = varint(head, 1, len(head))
+    except WireError:
+        return None
+    return (at, at + size) if at + size <= len(head) or len(head) >= _WHOLE_HEAD else None
+
+
+def _is_xspace(head: bytes) -> bool:
+    first = _first_message(head)
+    return first is not None and _PLANE.match(head, first[0]) is not None
+
+
+def _is_perfetto(head: bytes) -> bool:
+    """A packet with fields that Perfetto's have, and another one behind it, or the end."""
+    first = _first_message(head)
+    if first is None or first[0] == first[1] or head[first[1] : first[1] + 1] not in (b"\x0a", b""):
+        return False
+    try:
+        tag, _ = varint(head, first[0], min(first[1], len(head)))
+    except WireError:
+        return False
+    return tag >> 3 in _PACKET_FIELDS and tag & 7 in (0, 2)
+
+
+def _is_own_perfetto(head: bytes) -> bool:
+    return b"generator" in head[:400] and b"mio2trace " in head[:400] and _is_perfetto(head)
+
+
+_TRACE = (
+    "the trace of the same run: rocprofv3's database, JSON or *_kernel_trace.csv, rocprof's results.json or results.db"
+)
+_TIMES = "a run with --kernel-trace (rocprofv3) or --stats (rocprof), which records times"
+_SOURCE = "what it was made from"
+KNOWN: tuple[Known, ...] = (
+    Known(lambda head: _OWN_JSON.match(head) is not None, "a trace that mio2trace wrote", _SOURCE),
+    Known(_is_own_perfetto, "a trace that mio2trace wrote", _SOURCE),
+    Known(_table("name", "calls", "totaldurationns"), "a summary of calls or kernels without their times", _TRACE),
+    Known(_table("counter_name", "counter_value"), "a table of counters", _TRACE),
+    Known(_table("kernelname", "grd", "wgr", without="beginns"), "a table of counters without times", _TIMES),
+    Known(
+        _table("dispatch_id", "gpu_id", "kernel_name", without="queue_id"),
+        "a table of counters, merged from several runs", _TIMES,
+    ),
+    Known(_table("dispatch_id", "gpu_id", "kernel_name"), "a table of rocprofv2", _TRACE),
+    Known(_table("domain", "operation", "start_timestamp", "stop_timestamp"), "a table of rocprofv2", _TRACE),
+    Known(_table("domain", "function", "start_timestamp", without="thread_id"), "a table of rocprofv2", _TRACE),
+    Known(_table("domain", "roctx_id", "message"), "a table of rocprofv2", _TRACE),
+    Known(_table("operation", "allocation_size", "address"), "a table of memory allocations", _TRACE),
+    Known(_table("operation", "alloc_flags"), "a table of scratch memory", _TRACE),
+    Known(_table("node_id", "logical_node_id", "agent_type"), "a table of a machine's processors", _TRACE),
+    Known(lambda head: _SCHEMA.match(head) is not None, "a JSON schema, which holds no data", _TRACE),
+    Known(
+        _database(b"CUPTI_ACTIVITY", b"TARGET_INFO_NIC", b"TARGET_INFO_GPU"),
+        "a database of NVIDIA's Nsight Systems", "a profile of a ROCm tool, of PyTorch, or dv/dt",
+    ),
+    Known(_database(b""), "an SQLite database of no profiler that is known", "one of rocprofv3, rocprof or RPD"),
+    Known(
+        lambda head: b"brain.Event:" in head[:64], "an events file of TensorBoard",
+        "TensorFlow's RunMetadata or timeline of the run, or a profile of a ROCm tool",
+    ),
+    Known(
+        _is_xspace, "an XSpace of TensorFlow or JAX (.xplane.pb)",
+        "a profile of a ROCm tool, such as rocprofv3's database",
+    ),
+    Known(
+        _is_perfetto, "a Perfetto trace (.pftrace)",
+        "what a profiler records: rocprofv3's database, JSON or CSV (--output-format)",
+    ),
+)  # fmt: skip
+
+
+def refusal(head: bytes, name: str) -> str | None:
+    """What a file is that begins with ``head``, and what is expected in its place; None where nobody knows."""
+    for one in KNOWN:
+        if one.recognises(head):
+            return f"is {one.what}; expected {one.instead}"
+    if b"\0" in head:
+        for endings, (what, instead) in _BY_NAME.items():
+            if name.removesuffix(".gz").endswith(endings):
+                return f"is {what}; expected {instead}"
+    return None
