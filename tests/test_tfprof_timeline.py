@@ -276,6 +276,23 @@ def test_kernels_and_copies_are_their_nodes_layers_in_their_steps_iteration() ->
     assert levels == ["iteration 2 · forward", "conv0", "iteration 2"]
 
 
+def test_what_runs_between_kernels_of_one_pass_is_in_it() -> None:
+    """What runs between two passes, or in another step, is of its step's iteration alone."""
+    conv, back = CONVS
+    ran = [(conv, 0, 0), ("x", 1, 0), (conv, 2, 0), ("y", 3, 0), (back, 4, 0), ("z", 5, 1), (back, 6, 1)]
+    nodes: dict[str, TfNode] = {}
+    for name, at, step in ran:
+        one = node(name, (at, 1, KERNELS), step=step)
+        nodes[name] = msgspec.structs.replace(
+            one, steps=(*nodes[name].steps, *one.steps) if name in nodes else one.steps
+        )
+    _, events, _ = picture(profile_of(*nodes.values(), steps=(0, 1)))
+    assert [(event.name, event.dur_ns) for event in events if event.category == "pass"] == [
+        ("iteration 1 · forward", 3_000), ("iteration 1", 1_000), ("iteration 1 · backward", 1_000),
+        ("iteration 2", 1_000), ("iteration 2 · backward", 1_000),
+    ]  # fmt: skip
+
+
 def test_an_arrow_leads_from_an_op_to_its_kernels() -> None:
     """From its start on the host, inside its scopes; none backwards in time."""
     profile = profile_of(node("a/x", (0, 3, GPU), (4, 5, KERNELS), (9, 5, KERNELS)), node("y", (6, 2, KERNELS)))

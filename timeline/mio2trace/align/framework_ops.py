@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.net import Net, NetLayerSpec
-from mio2trace.align.links import LayerRun, Links
+from mio2trace.align.links import NONE, LayerRun, Links
 from mio2trace.evidence import RANGE
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Execution, Node, Profile
@@ -54,15 +54,29 @@ def place_by_ops(attribution: Attribution) -> None:
         return
     layers = StatedLayers(ops_in_order(profile))
     attribution.net = layers.net
-    for position in range(len(profile.activities)):
-        execution = execution_of(profile, position)
-        if execution is None:
-            continue
-        op = profile.framework.nodes[execution.node]
-        if op.layer:
+    executions = [execution_of(profile, position) for position in range(len(profile.activities))]
+    for position, execution in enumerate(executions):
+        if execution is not None and (op := profile.framework.nodes[execution.node]).layer:
             links.give_layer([position], layers.run(links, op, execution.step), RANGE)
-        else:
-            links.give_pass([position], links.pass_id("iteration", iteration_of(execution.step)))
+    _place_between(links, executions)
+
+
+def _place_between(links: Links, executions: Sequence[Execution | None]) -> None:
+    """Passes of what is of no layer: its neighbours', where both are of one; else its step's without a direction."""
+    before = NONE
+    waiting: list[tuple[int, int | None]] = []
+    for position, pass_ in enumerate([*links.pass_of, NONE]):
+        if pass_ == NONE and position < len(executions):
+            execution = executions[position]
+            if execution is not None:
+                waiting.append((position, iteration_of(execution.step)))
+            continue
+        for between, iteration in waiting:
+            if pass_ == before != NONE and links.passes[pass_].iteration == iteration:
+                links.give_pass([between], pass_)
+            else:
+                links.give_pass([between], links.pass_id("iteration", iteration))
+        waiting, before = [], pass_
 
 
 def iteration_of(step: int | None) -> int | None:
