@@ -114,6 +114,25 @@ def test_a_layer_guessed_from_order_contradicts_no_range(tmp_path: Path) -> None
     assert counts["layer_by"]["range"] == 36
 
 
+def test_a_link_by_range_is_explained(tmp_path: Path) -> None:
+    """There was nothing to choose: the profile tells the operation, or that there is none."""
+    files = [TRACES / "lenet-rocpd" / name for name in ("run.log.gz", "results.db.gz")]
+    report = mio2trace.convert(*files, output=tmp_path / "out.json", explain=["kernel 29", "kernel 31"]).report
+    at = next(number for number, line in enumerate(report) if line.startswith("kernel 29: OpTensorFwdBias"))
+    assert report[at + 1] == "  layer: conv2, iteration 1 · forward, by range"
+    assert report[at + 2] == "  operation 9, line 440: Bias fwd 2x50x8x8, by range"
+    assert report[-3].startswith("kernel 31: inner_product")
+    assert report[-1] == "  operation: none"
+
+
+@pytest.mark.parametrize("files", ["lenet-rocpd/results.db.gz", "alexnet-b1-miopen29/prof.json.gz"])
+def test_the_readme_shows_what_is_printed(files: str) -> None:
+    """Word for word."""
+    shown = (TRACES.parent / "README.md").read_text("utf-8")
+    report = mio2trace.convert(TRACES / files, (TRACES / files).with_name("run.log.gz")).report
+    assert "".join(f"    {line}\n" for line in report) in shown
+
+
 def test_no_run_tells_of_the_machine_that_it_was_measured_on() -> None:
     """Databases of ROCm hold the environment: `reduce.py` takes it out, with the names of host and user."""
     content = gzip.decompress((TRACES / "lenet-rocpd" / "results.db.gz").read_bytes())

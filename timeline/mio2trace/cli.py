@@ -165,7 +165,8 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
     "--explain",
     multiple=True,
     metavar="WHAT",
-    help="Say why something is linked as it is (repeatable): 'kernel N' (its call_index), 'operation N', 'line N'.",
+    help="Say why something is linked as it is (repeatable): 'kernel N' (its call_index or dispatch_id), "
+    "'operation N', 'line N'.",
 )
 @click.option("--summary", "summary_file", metavar="FILE", help="Write the trace's metadata object as JSON, too.")
 @click.option(
@@ -202,12 +203,12 @@ def convert(
 ) -> object:
     """Join the files of one run into a trace.
 
-    FILEs are recognised by their content and may come in any order: logs of Caffe and MIOpen, dv/dt profiles, CK
-    records and directories; plain or gzipped; - is standard input.
+    FILEs are recognised by their content and may come in any order: logs of Caffe and MIOpen; profiles of rocprofv3,
+    rocprof, RPD, PyTorch, dv/dt; CK records; directories of these; plain or gzipped; - is standard input.
 
     \b
     Examples:
-      mio2trace run.log prof.json -o out.json
+      mio2trace run.log run_results.db -o out.json
       mio2trace run.log prof.json -o out.json --without "timer marks" --summary found.json
       mio2trace prof.json -o - --host-calls none | gzip > out.json.gz
       mio2trace run.log prof.json -o out.json --iterations 2-4 --fold find,warm-up --tracks kernels

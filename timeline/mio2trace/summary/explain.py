@@ -16,19 +16,21 @@ ALTERNATIVES = 3
 
 
 def explain(alignment: Alignment, what: str) -> Iterator[str]:
-    """Lines on ``kernel N`` (its call index), ``operation N`` or ``line N`` (of the log, in an operation's entry).
+    """Lines on ``kernel N`` (call or dispatch), ``operation N`` or ``line N`` (of the log, in an operation's entry).
 
     Raises ValueError when there is no such thing.
     """
     kind, _, number = what.replace(":", " ").strip().partition(" ")
     if kind not in ("kernel", "operation", "line") or not number.strip().isdecimal():
-        raise ValueError(f"{what}: expected kernel N (its call index), operation N or line N")
+        raise ValueError(f"{what}: expected kernel N (its call_index or dispatch_id), operation N or line N")
     value = int(number)
     if kind == "kernel":
-        for position, activity in enumerate(alignment.profile.activities):
-            if activity.number == value:
-                yield from _kernel(alignment, position, activity)
-                return
+        # Copies of a profile that numbers its dispatches have numbers of their own.
+        numbered = [place for place, activity in enumerate(alignment.profile.activities) if activity.number == value]
+        numbered.sort(key=lambda place: alignment.profile.activities[place].kind != "kernel")
+        if numbered:
+            yield from _kernel(alignment, numbered[0], alignment.profile.activities[numbered[0]])
+            return
     else:
         for operation in alignment.links.operations:
             found = operation.index == value if kind == "operation" else operation.line <= value <= operation.end_line
@@ -51,9 +53,24 @@ def _kernel(alignment: Alignment, position: int, activity: Activity) -> Iterator
         layer = links.runs[run]
         doubt = ", not sure" if position in links.layer_unsure else ""
         yield f"  layer: {layer.layer}, {links.passes[layer.pass_].name}, by {links.layer_by[position]}{doubt}"
-    for stream in alignment.streams:
-        if position in stream.positions:
-            yield from _link(alignment, stream, stream.positions.index(position), position)
+    streams = [stream for stream in alignment.streams if position in stream.positions]
+    for stream in streams:
+        yield from _link(alignment, stream, stream.positions.index(position), position)
+    if not streams:
+        yield from _stated(alignment, position)
+
+
+def _stated(alignment: Alignment, position: int) -> Iterator[str]:
+    """The operation that the profile itself tells: there was nothing to choose."""
+    links = alignment.links
+    index = links.operation_of[position]
+    for operation in links.operations:
+        if operation.index == index:
+            doubt = ", not sure" if position in links.operation_unsure else ""
+            yield f"  {_named(operation)}, by {links.operation_by[position]}{doubt}"
+            return
+    if links.operations:
+        yield "  operation: none"
 
 
 def _link(alignment: Alignment, stream: Stream, number: int, position: int) -> Iterator[str]:
@@ -150,7 +167,8 @@ def _operation(alignment: Alignment, operation: Operation) -> Iterator[str]:
 
 
 def _named(operation: Operation) -> str:
-    return f"operation {operation.index}, line {operation.line}: {operation_name(operation)}"
+    line = f", line {operation.line}" if operation.line else ""
+    return f"operation {operation.index}{line}: {operation_name(operation)}"
 
 
 def _time(activity: Activity) -> str:
