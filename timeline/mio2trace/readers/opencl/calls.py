@@ -1,14 +1,14 @@
-"""dv/dt: the eleven profiled OpenCL calls, and how they fold into a `Profile` (dvdt-ck.md 1.2 .. 1.5, 2.3a).
+"""dv/dt: how the profiled OpenCL calls fold into a `Profile` (dvdt-ck.md 1.2 .. 1.5, 2.3a).
 
-Both containers, the JSON array and the text blocks, yield the call types below in call order; `ProfileFolder` follows
-handles and sticky arguments. Keys may be missing in files of other programs, so every field has a default.
+Both containers, the JSON array and the text blocks, yield the calls of `records` in call order; `ProfileFolder` follows
+handles and sticky arguments.
 """
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -28,6 +28,27 @@ from mio2trace.model.profile import (
 )
 from mio2trace.model.profile import Call as HostCall
 from mio2trace.notes import Notes
+from mio2trace.readers.opencl.records import (
+    NO_STAMPS,
+    AnyCall,
+    Began,
+    BuildProgram,
+    Call,
+    Command,
+    CreateBuffer,
+    CreateCommandQueue,
+    CreateKernel,
+    CreateKernelsInProgram,
+    CreateProgramWithBinary,
+    CreateProgramWithSource,
+    EnqueueNDRangeKernel,
+    EnqueueReadBuffer,
+    EnqueueWriteBuffer,
+    LostCall,
+    SetKernelArg,
+    Stamps,
+    TimedSetKernelArg,
+)
 
 MAX_ARGUMENTS = 1024
 MAX_INTEGER = (1 << 63) - 1
@@ -39,136 +60,6 @@ NULL = ("", "(nil)")
 LAUNCH = "clEnqueueNDRangeKernel"
 COPIES = {"read buffer": "device to host", "write buffer": "host to device"}
 TEST_BUILD_EPOCH = "1970-01-01 "
-
-
-class Began(msgspec.Struct, gc=False):
-    """The start of a call: all that is read of most."""
-
-    start: str = ""
-
-
-class Stamps(Began, gc=False):
-    end: str = ""
-
-
-NO_STAMPS = Stamps()
-
-
-class Counters(msgspec.Struct, gc=False):
-    queued: int | float | None = None
-    submit: int | float | None = None
-    start: int | float | None = None
-    end: int | float | None = None
-
-
-class _AnyCall(msgspec.Struct, tag_field="call", gc=False):
-    pass
-
-
-class _Call(_AnyCall, gc=False):
-    timestamp: Stamps | None = None
-
-
-class CreateCommandQueue(_Call, tag="clCreateCommandQueue", gc=False):
-    device: str = ""
-    queue: str = ""
-
-
-class CreateProgramWithSource(_Call, tag="clCreateProgramWithSource", gc=False):
-    program: str = ""
-    source: msgspec.Raw = msgspec.Raw(b"")
-
-
-class CreateProgramWithBinary(_Call, tag="clCreateProgramWithBinary", gc=False):
-    program: str = ""
-
-
-class BuildProgram(_Call, tag="clBuildProgram", gc=False):
-    program: str = ""
-    options: str = ""
-
-
-class CreateKernel(_Call, tag="clCreateKernel", gc=False):
-    program: str = ""
-    name: str = ""
-    kernel: str = ""
-
-
-class CreateKernelsInProgram(_Call, tag="clCreateKernelsInProgram", gc=False):
-    program: str = ""
-    num_kernels_ret: int | float = 0
-
-
-class CreateBuffer(_Call, tag="clCreateBuffer", gc=False):
-    size: int | float = 0
-    errcode: int = 0
-    buffer: str = ""
-    queue: str = ""  # where the offline parser puts the handle
-
-
-class SetKernelArg(_AnyCall, tag="clSetKernelArg", gc=False):
-    kernel: str = ""
-    arg_index: int = -1
-    arg_value: str = ""
-    errcode: Literal[0, -1] = 0  # one that failed does not decode: the caller makes it a `LostCall`
-    timestamp: Began | None = None
-
-
-class TimedSetKernelArg(SetKernelArg, tag="clSetKernelArg", gc=False):
-    """The same with the time it took, for those who draw every call."""
-
-    timestamp: Stamps | None = None
-
-
-class _Command(_Call, gc=False):
-    queue: str = ""
-    errcode: int = 0
-    profiling: Counters | None = None
-    profiling_error: int | None = msgspec.field(default=None, name="output profiling_error")
-
-
-class EnqueueNDRangeKernel(_Command, tag="clEnqueueNDRangeKernel", gc=False):
-    name: str = ""
-    kernel: str = ""
-    gwo: tuple[int, ...] = ()
-    gws: tuple[int, ...] = ()
-    lws: tuple[int, ...] = ()
-
-
-class EnqueueReadBuffer(_Command, tag="clEnqueueReadBuffer", gc=False):
-    buffer: str = ""
-    size: int | float = 0
-
-
-class EnqueueWriteBuffer(_Command, tag="clEnqueueWriteBuffer", gc=False):
-    buffer: str = ""
-    size: int | float = 0
-
-
-class LostCall(msgspec.Struct, gc=False):
-    """A call that cannot be read; ``kernel`` where it is known to concern only that one.
-
-    It may have set an argument, so those that were in force are unknown from here on.
-    """
-
-    kernel: str | None = None
-
-
-OtherCall = (
-    EnqueueNDRangeKernel
-    | CreateBuffer
-    | CreateKernel
-    | EnqueueWriteBuffer
-    | EnqueueReadBuffer
-    | BuildProgram
-    | CreateProgramWithSource
-    | CreateProgramWithBinary
-    | CreateKernelsInProgram
-    | CreateCommandQueue
-)
-Call = SetKernelArg | OtherCall
-TimedCall = TimedSetKernelArg | OtherCall
-AnyCall = Call | TimedCall | LostCall | None
 
 
 class KernelObject:
@@ -445,7 +336,7 @@ class ProfileFolder:
             )
         )
 
-    def _device_times(self, call: _Command, index: int) -> tuple[int, int, int, int] | tuple[None, None, None, None]:
+    def _device_times(self, call: Command, index: int) -> tuple[int, int, int, int] | tuple[None, None, None, None]:
         times = call.profiling
         if call.errcode not in (0, UNKNOWN_ERROR):
             self._notes.add("enqueue that failed: not drawn", f"call {index}: errcode {call.errcode}")

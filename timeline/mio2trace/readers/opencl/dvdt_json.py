@@ -22,8 +22,9 @@ from mio2trace import forked as beside
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.opencl.calls import AnyCall, Call, LostCall, ProfileFolder, TimedCall
+from mio2trace.readers.opencl.calls import ProfileFolder
 from mio2trace.readers.opencl.halves import FirstHalf, SecondHalf
+from mio2trace.readers.opencl.records import AnyCall, Call, LostCall, TimedCall
 from mio2trace.source import Source
 
 NAME = "dv/dt profile (JSON)"

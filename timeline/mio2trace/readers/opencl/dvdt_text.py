@@ -17,7 +17,8 @@ import msgspec
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.readers.base import ReadOptions
-from mio2trace.readers.opencl.calls import (
+from mio2trace.readers.opencl.calls import ProfileFolder
+from mio2trace.readers.opencl.records import (
     AnyCall,
     BuildProgram,
     Call,
@@ -32,7 +33,6 @@ from mio2trace.readers.opencl.calls import (
     EnqueueReadBuffer,
     EnqueueWriteBuffer,
     LostCall,
-    ProfileFolder,
     Stamps,
     TimedSetKernelArg,
 )

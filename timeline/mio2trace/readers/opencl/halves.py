@@ -20,12 +20,11 @@ import msgspec
 from mio2trace.model.profile import NOT_OPENCL, Activity, BufferCreated, OpenClLaunch, Program
 from mio2trace.model.profile import Call as HostCall
 from mio2trace.notes import Notes
-from mio2trace.readers.opencl.calls import (
+from mio2trace.readers.opencl.calls import KernelObject, ProfileFolder
+from mio2trace.readers.opencl.records import (
     Call,
     EnqueueNDRangeKernel,
-    KernelObject,
     LostCall,
-    ProfileFolder,
     SetKernelArg,
 )
 
