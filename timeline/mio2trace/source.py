@@ -237,7 +237,7 @@ class Source:
             size += len(block)
             if not self._has_end and self._max_input is None and size > MOST_AT_ONCE:
                 raise InputError(
-                    f"{self.name}: more than {MOST_AT_ONCE // 1_000_000} MB from a pipe; --max-input sets another limit"
+                    f"{self.name}: more than {MOST_AT_ONCE >> 20} MiB from a pipe; --max-input sets another limit"
                 )
         return b"".join(blocks)
 
@@ -255,7 +255,7 @@ class Source:
 
     def _stop(self, where: str) -> None:
         self.stopped = True
-        self.notes.add(f"more than {MOST_UNKNOWN // 1_000_000} MB {where}: read up to there", self.name)
+        self.notes.add(f"more than {MOST_UNKNOWN >> 20} MiB {where}: read up to there", self.name)
 
     def close(self) -> None:
         """Let go of the file (not of standard input)."""
