@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.planted import miopen, opencl, tensorflow
+from tests.planted import miopen, opencl, rocm, tensorflow
 
-FORMATS = opencl.FORMATS | miopen.FORMATS | tensorflow.FORMATS
+FORMATS = opencl.FORMATS | miopen.FORMATS | tensorflow.FORMATS | rocm.FORMATS

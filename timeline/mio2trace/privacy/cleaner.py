@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_args
 
 import msgspec
 
+from mio2trace.model.profile import Activity, Call
 from mio2trace.notes import OptionError
 from mio2trace.privacy.fields import SHOWN, Sort
 from mio2trace.privacy.learned import names_in
@@ -108,6 +109,8 @@ class Cleaner:
 
     def _items(self, items: tuple[msgspec.Struct, ...]) -> tuple[msgspec.Struct, ...]:
         """A tuple of records, of several types perhaps; a million that share their names cost one look at each name."""
+        if type(items[0]) is Activity:
+            items = self._calls(items)  # type: ignore[arg-type]
         dirty = {kind for kind in set(map(type, items)) if kind in SHOWN and self._is_dirty(kind, items)}
         if not dirty:
             return items
@@ -116,6 +119,26 @@ class Cleaner:
             changes = self._changes(item) if type(item) in dirty else None
             cleaned.append(msgspec.structs.replace(item, **changes) if changes else item)
         return tuple(cleaned)
+
+    def _calls(self, activities: tuple[Activity, ...]) -> tuple[Activity, ...]:
+        """Their calls' names, too; what a call launched keeps one object for it."""
+        try:
+            names = set(map(attrgetter("call.name"), activities))
+        except AttributeError:  # some have no call
+            names = {activity.call.name for activity in activities if activity.call is not None}
+        dirty = {name for name in sorted(names) if self._name(name, "name") != name}
+        if not dirty:
+            return activities
+        clean: dict[int, Call] = {}
+        found: list[Activity] = []
+        for activity in activities:
+            call = activity.call
+            if call is not None and call.name in dirty:
+                if id(call) not in clean:
+                    clean[id(call)] = msgspec.structs.replace(call, name=self._name(call.name, "name"))
+                activity = msgspec.structs.replace(activity, call=clean[id(call)])
+            found.append(activity)
+        return tuple(found)
 
     def _is_dirty(self, kind: type[msgspec.Struct], items: Iterable[msgspec.Struct]) -> bool:
         dirty = False

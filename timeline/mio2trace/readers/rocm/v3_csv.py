@@ -37,6 +37,7 @@ _KEYS = {
 _TEXT = {_KERNELS: "kernel_name", _COPIES: "", _CALLS: "function"}
 _SET = ("kernel_trace", "hip_api_trace", "hsa_api_trace", "marker_api_trace", "memory_copy_trace", "rccl_api_trace")
 _FILE = re.compile(rf"(.*?)({'|'.join(_SET)})\.csv(?:\.gz)?", re.DOTALL)
+_AGENT = re.compile(r"(?:Agent )?(\d{1,4})")
 _Process = tuple[str, int | None]
 """(guid, pid)."""
 
@@ -198,8 +199,8 @@ class _Reading:
         """An agent is ``4`` or ``Agent 4``; what the number counts depends on an option of the profiler."""
         name = self._agents.get(agent)
         if name is None:
-            number = integer(agent.rpartition(" ")[2])
-            name = self._agents[agent] = agent if number is None else f"Agent {number}"
+            number = _AGENT.fullmatch(agent)
+            name = self._agents[agent] = agent if number is None else f"Agent {number[1]}"
         return assembly.device(name, name)
 
     def copies(self, part: Source) -> None:

@@ -1,0 +1,93 @@
+"""What is private stays out of what is made of ROCm's profiles: environment, command, host, machine, paths, names."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from mio2trace.conversion import HostCalls, convert
+from mio2trace.model.profile import Activity, Call, Profile
+from mio2trace.privacy import Cleaner
+from mio2trace.writers import WRITERS
+
+from tests.canaries import CANARIES, SOME, leaks
+from tests.planted.rocm import FORMATS
+from tests.rocm_files import samples
+from tests.rocm_made import FORMS, run
+
+
+@pytest.mark.parametrize("what", SOME)
+@pytest.mark.parametrize("name", FORMATS)
+def test_no_canary_reaches_an_output(tmp_path: Path, name: str, what: str) -> None:
+    """Trace in every form, summary, report; the canary in every field, those included that nothing is made of."""
+    paths = []
+    for number, data in enumerate(FORMATS[name](CANARIES[what])):
+        assert leaks(data)
+        paths.append(tmp_path / f"in{number}")
+        paths[-1].write_bytes(data)
+    calls: tuple[HostCalls, ...] = ("all", "none")
+    for host_calls in calls:
+        out, summary = io.BytesIO(), tmp_path / "summary"
+        result = convert(
+            *paths, output=out, summary_file=summary, check=True, by_order_alone=True, host_calls=host_calls
+        )
+        assert len(json.loads(out.getvalue())["traceEvents"]) > 4
+        assert not leaks(out.getvalue())
+        assert not leaks(summary.read_bytes())
+        assert not leaks("\n".join(result.report))
+        for writer in WRITERS:
+            other = io.BytesIO()
+            writer.write(result.trace, other)
+            assert not leaks(other.getvalue()), writer.NAME
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_what_a_form_holds_beside_the_rows_is_never_shown(name: str, tmp_path: Path) -> None:
+    """A word without a form, which no rule could find: the fields themselves are not read."""
+    paths = []
+    for number, data in enumerate(FORMS[name](run(private="canary"))):
+        paths.append(tmp_path / f"in{number}")
+        paths[-1].write_bytes(data)
+    out = io.BytesIO()
+    convert(*paths, output=out, by_order_alone=True, host_calls="all")
+    assert not leaks(out.getvalue())
+
+
+@pytest.mark.shared
+def test_what_must_not_leak_of_a_twin_does_not(tmp_path: Path) -> None:
+    """Host, machine, folders, a canary in the environment, as the generator lists them."""
+    forms = ("rocpd/*.gz", "rocprofv3-csv/*_kernel_trace.csv", "rocprofv3-json/*", "rpd/*", "rocprof-v1/results.[cdj]*")
+    converted = 0
+    for twin in ("lenet-train-own-layers", "resnet-train-miopen-2threads"):
+        folder = samples() / "rocm-twins" / twin
+        private = json.loads((folder / "truth.json").read_bytes())["must_not_leak"]
+        assert len(private) > 2
+        for path in (path for pattern in forms for path in sorted(folder.glob(pattern))):
+            if "stats" in path.name:
+                continue
+            out = io.BytesIO()
+            convert(path, output=out, host_calls="all")
+            converted += 1
+            for word in private:
+                assert not re.search(rf"{re.escape(word)}(?!\w)".encode(), out.getvalue()), (path, word)
+    assert converted == 14
+
+
+def test_names_of_calls_that_launched_something_are_cleaned() -> None:
+    """What one call launched keeps one object; clean ones stay the same objects."""
+    private, plain = Call("call of /home/canary/x.so", 0, 1, 2), Call("hipLaunchKernel", 0, 3, 4)
+    made = tuple(
+        Activity(number, "kernel", "k", call=call) for number, call in enumerate((private, private, plain, None))
+    )
+    (profile,) = Cleaner().cleaned([Profile(source=0, records=4, activities=made)])
+    assert profile.activities[0].call is not None
+    assert profile.activities[0].call.name == "call of (path)"
+    assert profile.activities[1].call is profile.activities[0].call
+    assert profile.activities[2] is made[2]
+    assert profile.activities[3] is made[3]
+    (same,) = Cleaner().cleaned([Profile(source=0, records=1, activities=made[2:3])])
+    assert same.activities is not None
+    assert same.activities[0] is made[2]
