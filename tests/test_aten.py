@@ -9,8 +9,10 @@ from typing import Any
 
 import mio2trace
 import pytest
+from click.testing import CliRunner
 from mio2trace.align import Alignment
 from mio2trace.align.gradients import split
+from mio2trace.cli import cli
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Inputs
 from mio2trace.ops.aten import ROWS, operations_of
@@ -350,3 +352,19 @@ def test_what_no_name_tells_is_not_split() -> None:
     assert split([WINOGRAD] * 3, NCHW) is None
     assert split([FILL, CAST], NCHW) is None
     assert split([], NCHW) is None
+
+
+def test_a_trace_alone_has_a_table_and_driver_lines(tmp_path: Path) -> None:
+    """Without a log the ops are what the profile itself states; a profile that states none is refused as before."""
+    path, bare = tmp_path / "made.json", tmp_path / "bare.json"
+    path.write_bytes(trace())
+    bare.write_bytes(trace([made for made in rows() if made["cat"] in ("kernel", "cuda_runtime")]))
+    shown = CliRunner().invoke(cli, ["ops", "-q", "--format", "json", str(path)])
+    (line,) = json.loads(shown.stdout)
+    assert (line["api"], line["kernels"], line["kernel_ns"]) == ("aten::miopen_convolution", 2, 6_239 + 20_001)
+    shown = CliRunner().invoke(cli, ["driver", "-q", str(path)])
+    assert shown.stdout.startswith("./bin/MIOpenDriver convbfp16 -n 10 -c 64 ")
+    for command in ("ops", "driver"):
+        refused = CliRunner().invoke(cli, [command, "-q", str(bare)])
+        assert refused.exit_code == 1
+        assert "holds no line of MIOpen; expected" in refused.stderr

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.planted import miopen, opencl, rocm, tensorflow
+from tests.planted import kineto, miopen, opencl, rocm, tensorflow
 
-FORMATS = opencl.FORMATS | miopen.FORMATS | tensorflow.FORMATS | rocm.FORMATS
+FORMATS = opencl.FORMATS | miopen.FORMATS | tensorflow.FORMATS | rocm.FORMATS | kineto.FORMATS

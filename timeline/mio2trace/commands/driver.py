@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mio2trace.commands.miopen_logs import logged
+from mio2trace.commands.miopen_logs import logged, stated_by_profile
 from mio2trace.commands.options import (
     Reading,
     files_argument,
@@ -60,7 +60,10 @@ def driver(files: tuple[str, ...], form: str, reading: Reading, quiet: bool) -> 
     kernel_ns: dict[int, int] | None = None
     if any(run.alignments for run in analysis.runs) and analysis.run.alignment is not None:
         kernel_ns = dict(enumerate(analysis.run.measures[0].operations.timed_ns))
-    for name, log, found in logged(analysis):
+    stated = stated_by_profile(analysis)
+    if stated:
+        operations.append(stated)
+    for name, log, found in () if stated else logged(analysis):
         operations.append(found)
         own = log_form(log)
         if form == "log" and own is None:

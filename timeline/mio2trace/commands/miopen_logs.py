@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from mio2trace.ops.operation import Operation
 
 
+def stated_by_profile(analysis: Analysis) -> tuple[Operation, ...]:
+    """The operations that a profile's own ranges state, where its run has no MIOpen log; () where it has, or none."""
+    if not any(run.alignments for run in analysis.runs):
+        return ()
+    run = analysis.run
+    return run.alignment.links.operations if run.alignment is not None and not run.libraries else ()
+
+
 def logged(analysis: Analysis) -> Iterator[tuple[str, MiopenLog, tuple[Operation, ...]]]:
     """Name, log and operations of each file in the order given; with a profile among them, of its run alone.
 

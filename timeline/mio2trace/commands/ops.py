@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands.miopen_logs import logged
+from mio2trace.commands.miopen_logs import logged, stated_by_profile
 from mio2trace.commands.options import (
     Reading,
     columns_option,
@@ -70,6 +70,7 @@ def ops(
       mio2trace ops run.log
       mio2trace ops run.log --phase run --group-by problem
       mio2trace ops run.log prof.json --group-by problem     slowest problems: calls, mean, min, max, GFLOP/s
+      mio2trace ops trace.json.gz --group-by problem         of PyTorch's profiler: its ops
       mio2trace ops run.log --format json | jq '.[].gemm'
       mio2trace ops --coverage *.log
     """
@@ -123,9 +124,10 @@ def _timed(analysis: Analysis, phase: str) -> tuple[Table, list[str]] | None:
     if not any(run.alignments for run in analysis.runs):
         return None
     run = analysis.run
-    if run.alignment is None or not run.libraries:
+    operations = stated_by_profile(analysis) or run.operations
+    if run.alignment is None or not operations:
         raise InputError(f"{analysis.names}: holds no line of MIOpen; expected its log")
-    return op_times.table(_of_phase(run.operations, phase), run.measures[0]), lines(run.measures[:1])
+    return op_times.table(_of_phase(operations, phase), run.measures[0]), lines(run.measures[:1])
 
 
 def _of_phase(operations: Sequence[Operation], phase: str) -> list[Operation]:
