@@ -34,8 +34,7 @@ def test_no_canary_of_kineto_reaches_an_output(tmp_path: Path, what: str) -> Non
         other = io.BytesIO()
         writer.write(result.trace, other)
         assert not leaks(other.getvalue()), writer.NAME
-    for command in ("ops", "kernels", "layers"):
+    for command in ("ops", "kernels"):
         shown = CliRunner().invoke(cli, [command, "-q", str(path)])
         assert shown.exit_code == 0, shown.output
         assert not leaks(shown.output.replace(str(tmp_path), "")), command
-
