@@ -8,20 +8,19 @@ to has a limit.
 from __future__ import annotations
 
 import codecs
-import contextlib
 import hashlib
 import os
 import stat
 import sys
-import time
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from mio2trace.notes import InputError, Notes
+from mio2trace.source.decoding import GZIP_MAGIC, gunzip, joined, peek, split_keeping_cr, transcode
+from mio2trace.source.opening import has_end, opened_pipe, refuse_what_is_no_file
 
 BLOCK = 256 << 10
 """Small enough that a block and what is decoded from it stay in the processor's cache: half the time of 4 MB blocks."""
@@ -29,23 +28,13 @@ HASHED_AT_ONCE = 16
 """Blocks: each time that a thread is woken, this one waits for it."""
 MAX_UNHASHED = 3
 HEAD = 64 << 10
-GZIP_MAGIC = b"\x1f\x8b"
-MARK_BYTES = len(codecs.BOM_UTF8)
 MAX_GZIP_LAYERS = 3
 MOST_UNKNOWN = 64 << 20
 MOST_AT_ONCE = 1 << 30
 """Bytes of an input that may have no end: so many without anything known are read, so many into memory as a whole."""
-WRITER_S = 5
-"""How long a named pipe is given until somebody writes to it."""
 FREE_EXPANSION = 256 << 20
 MAX_EXPANSION = 200
 """Beyond the first 256 MB a compressed file may hold so many times its size: logs and profiles stay below 100."""
-
-
-class Decompressor(Protocol):
-    """A zlib decompression object: its type has no name."""
-
-    def decompress(self, data: bytes, max_length: int = ..., /) -> bytes: ...
 
 
 class Source:
@@ -103,9 +92,9 @@ class Source:
         else:
             try:
                 mode = os.stat(path).st_mode
-                _refuse_what_is_no_file(self.name, mode)
+                refuse_what_is_no_file(self.name, mode)
                 if stat.S_ISFIFO(mode) and os.path.exists(os.path.realpath(path)):  # not a shell's: that has no path
-                    self._file, self._first = _opened_pipe(path, self.name)
+                    self._file, self._first = opened_pipe(path, self.name, self.block_size)
                 else:
                     self._file = open(path, "rb")  # noqa: SIM115 - closed by close()
                 self._total = os.fstat(self._file.fileno()).st_size
@@ -113,7 +102,7 @@ class Source:
                 raise InputError(f"{path}: no path; expected one of a file") from None
             except OSError as error:
                 raise InputError(f"{path}: {error.strerror or error}") from None
-        self._has_end = _has_end(self._file)
+        self._has_end = has_end(self._file)
         self._pending: list[bytes] = []
         size = 0
         try:
@@ -204,7 +193,7 @@ class Source:
         """The decoded content line by line, each with its end."""
         rest: list[bytes] = []
         for block in self.blocks():
-            lines = block.splitlines(keepends=True) if b"\r" not in block else _split_keeping_cr(block)
+            lines = block.splitlines(keepends=True) if b"\r" not in block else split_keeping_cr(block)
             if rest:
                 if len(lines) == 1 and not block.endswith(b"\n"):
                     rest.append(block)
@@ -329,131 +318,16 @@ class Source:
         if self._max_input is not None:
             blocks = self._limited(blocks, packed=False)
         for _ in range(MAX_GZIP_LAYERS):
-            first, blocks = _peek(blocks)
+            first, blocks = peek(blocks)
             if not first.startswith(GZIP_MAGIC):
                 break
-            blocks = self._limited(self._gunzip(blocks))
+            blocks = self._limited(gunzip(blocks, self.block_size, self.name, lambda: self.size, self.notes))
             self._content_hash = hashlib.sha256()
-        first, blocks = _peek(blocks)
+        first, blocks = peek(blocks)
         if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            blocks = _transcode(blocks)
+            blocks = transcode(blocks)
             self._content_hash = hashlib.sha256()
         elif first.startswith(codecs.BOM_UTF8):
             self._content_hash = hashlib.sha256()
-            blocks = _chain(next(blocks)[len(codecs.BOM_UTF8) :], blocks)
+            blocks = joined(next(blocks)[len(codecs.BOM_UTF8) :], blocks)
         return filter(None, blocks)
-
-    def _gunzip(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """Members one after another, as ``gzip -d`` does; a cut or damaged end gives what is there.
-
-        Raises `InputError` when that is nothing.
-        """
-        decoder = zlib.decompressobj(31)
-        fresh, members, empty = True, 0, True
-        for block in blocks:
-            while block:
-                if fresh and members:
-                    block = block.lstrip(b"\0")  # padding of a tape or a disk
-                    if block and not block.startswith(GZIP_MAGIC[: len(block)]):
-                        self.notes.add("bytes after the end of the gzip data ignored", self.name)
-                        return
-                    if not block:
-                        break
-                fresh = False
-                while block:
-                    before = decoder.copy()
-                    try:
-                        out = decoder.decompress(block, BLOCK)
-                    except zlib.error as error:
-                        out = _up_to_the_damage(before, block)
-                        if not out and empty:
-                            raise InputError(f"{self.name}: damaged gzip data, nothing can be read: {error}") from None
-                        self.notes.add("gzip data damaged: read up to there", f"{self.name}: {error}")
-                        yield out
-                        return
-                    empty = empty and not out
-                    yield out
-                    block = decoder.unconsumed_tail
-                if decoder.eof:
-                    block = decoder.unused_data
-                    decoder, fresh, members = zlib.decompressobj(31), True, members + 1
-        if not fresh:
-            if empty and not members:
-                raise InputError(f"{self.name}: gzip data cut off after {self.size} bytes, before any content")
-            self.notes.add("gzip data cut off: read up to there", self.name)
-
-
-def _refuse_what_is_no_file(name: str, mode: int) -> None:
-    """A pipe is fine: that is how a shell hands over the output of a command."""
-    if stat.S_ISDIR(mode):
-        raise InputError(f"{name}: is a directory that holds no CK experiment; expected a file")
-    for is_it, what in ((stat.S_ISSOCK, "socket"), (stat.S_ISCHR, "device"), (stat.S_ISBLK, "device")):
-        if is_it(mode):
-            raise InputError(f"{name}: is a {what}; expected a file")
-
-
-def _has_end(file: BinaryIO) -> bool:
-    """Whether it is a regular file, or lies in memory."""
-    try:
-        return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-    except (OSError, ValueError, AttributeError):
-        return True
-
-
-def _opened_pipe(path: str, name: str) -> tuple[BinaryIO, bytes]:
-    """A named pipe and what its writer has written so far. Raises `InputError` where there is none for `WRITER_S`."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    until = time.monotonic() + WRITER_S
-    try:
-        first = b""
-        with contextlib.suppress(BlockingIOError):  # a writer that has written nothing yet
-            while not (first := os.read(handle, BLOCK)):
-                if time.monotonic() > until:
-                    raise InputError(f"{name}: is a named pipe that nobody writes to; expected a file")
-                time.sleep(0.01)
-        os.set_blocking(handle, True)
-        return open(handle, "rb"), first
-    except BaseException:
-        os.close(handle)
-        raise
-
-
-def _up_to_the_damage(decoder: Decompressor, block: bytes) -> bytes:
-    """What zlib, which gives a block or nothing, can decode of a damaged ``block``."""
-    out: list[bytes] = []
-    try:
-        for position in range(len(block)):
-            out.append(decoder.decompress(block[position : position + 1]))
-    except zlib.error:
-        pass
-    return b"".join(out)
-
-
-def _peek(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """The first bytes, at least as many as a mark at the start needs, and all blocks; however small these are."""
-    first = b""
-    for block in blocks:
-        first += block
-        if len(first) >= MARK_BYTES:
-            break
-    return first, _chain(first, blocks)
-
-
-def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    if first:
-        yield first
-    yield from rest
-
-
-def _split_keeping_cr(block: bytes) -> list[bytes]:
-    """Split at line feeds only: a lone carriage return (a progress bar) does not end a line of the file."""
-    lines = [line + b"\n" for line in block.split(b"\n")]
-    last = lines.pop()[:-1]
-    return [*lines, last] if last else lines
-
-
-def _transcode(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder("utf-16")("replace")
-    for block in blocks:
-        yield decoder.decode(block).encode()
-    yield decoder.decode(b"", final=True).encode()
