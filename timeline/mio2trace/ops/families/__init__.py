@@ -5,7 +5,6 @@ from __future__ import annotations
 from mio2trace.ops.families import (
     activation,
     batch_norm,
-    bias,
     conv,
     fusion,
     gemm,
@@ -30,7 +29,6 @@ FAMILIES: tuple[Family, ...] = (
     activation.FAMILY,
     softmax.FAMILY,
     tensor.FAMILY,
-    bias.FAMILY,
     reduction.FAMILY,
     rnn.FAMILY,
     gemm.FAMILY,

@@ -1,11 +1,11 @@
-"""Tensor arithmetic: set, scale, copy, and c = op(a, b) + beta c (miopen-log.md 5.4)."""
+"""Tensor arithmetic: set, scale, copy, c = op(a, b) + beta c (miopen-log.md 5.4), a bias as a call of its own (5.1)."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
 from mio2trace.ops import values
-from mio2trace.ops.family import Family, Line, Op, Params, Word, lengths, op
+from mio2trace.ops.family import FORWARD, WEIGHTS, Family, Line, Op, Params, Word, lengths, op
 from mio2trace.ops.options import DECIMAL, INTEGER, SCALING, SIZES
 from mio2trace.ops.problem import (
     CommandError,
@@ -109,6 +109,46 @@ class OpTensorProblem(Problem, frozen=True, kw_only=True, gc=False):
         return not entry.input or self.a in (four_lengths(entry.input), four_lengths(entry.output))
 
 
+class BiasProblem(Problem, frozen=True, kw_only=True, gc=False):
+    """The bias of a convolution: y += b, or db = sum of dy: b <1, k, 1, 1>."""
+
+    y: Shape
+    b: Shape = ()
+
+    @property
+    def primitive(self) -> str:
+        return "bias"
+
+    @property
+    def input(self) -> Shape:
+        return self.y
+
+    @property
+    def weights(self) -> Shape:
+        return self.b
+
+    @property
+    def output(self) -> Shape:
+        return self.y
+
+    def check(self) -> str:
+        if self.b and len(self.y) > 1 and product(self.b) != self.y[1]:
+            return "the bias does not have one value per channel"
+        return ""
+
+    def flop(self) -> int | None:
+        return work(self.y)
+
+    def elements_moved(self) -> int | None:
+        elements = work(self.y)
+        if elements is None:
+            return None
+        return elements * (2 if self.direction == "forward" else 1) + product(self.b)
+
+    def command(self, form: Form = "newest") -> str:
+        raise CommandError("the driver runs a bias only as part of a convolution or fusion")
+
+
 def _of_two(params: Params, op: Op) -> Problem | None:
     a, b, c = (lengths(params, name) for name in ("aDesc", "bDesc", "cDesc"))
     number = values.number(params.get("tensorOp"))
@@ -121,6 +161,11 @@ def _of_one(params: Params, op: Op) -> Problem | None:
     """``names``: the operation, then the input and the result."""
     a, c = lengths(params, op.names[1]), lengths(params, op.names[-1])
     return OpTensorProblem(op=op.names[0], a=a, c=c) if a else None
+
+
+def _of_bias(params: Params, op: Op) -> Problem | None:
+    y = lengths(params, op.names[0])
+    return BiasProblem(direction=op.direction, y=y, b=lengths(params, op.names[1])) if y else None
 
 
 def from_command(line: Line) -> OpTensorProblem | None:
@@ -142,10 +187,12 @@ FAMILY = Family(
         op("SetTensor", "settensor", None, _of_one, ("set", "yDesc")),
         op("ScaleTensor", "scaletensor", None, _of_one, ("scale", "yDesc")),
         op("TransformTensor", "transformtensor", None, _of_one, ("copy", "xDesc", "yDesc")),
+        op("ConvolutionForwardBias", "bias", FORWARD, _of_bias, ("yDesc", "bDesc")),
+        op("ConvolutionBackwardBias", "bias", WEIGHTS, _of_bias, ("dyDesc", "dbDesc")),
     ),
     words={"tensorop": Word(from_command, "optensor", SIZES | SCALING | {"o": INTEGER, "v": DECIMAL})},
     names={
         "optensor": "TensorOp", "settensor": "SetTensor", "scaletensor": "ScaleTensor",
-        "transformtensor": "TransformTensor",
+        "transformtensor": "TransformTensor", "bias": "Bias",
     },
 )  # fmt: skip
