@@ -98,13 +98,13 @@ def read_inputs(
     taken: set[str] = set()
     """Files that were read with another one."""
     for index, (path, name) in enumerate(zip(paths, names, strict=True)):
-        if path != STANDARD_INPUT and os.path.realpath(path) in taken:
-            continue
         own = Notes()
         source = Source(path, index, own, progress=progress, max_input=options.max_input)
         if path != STANDARD_INPUT:
             source.name = name
         try:
+            if source.path and os.path.realpath(source.path) in taken:
+                continue
             read.append((_read(source, path, options, cleaner), own))
             taken.update(os.path.realpath(other.path) for other in source.companions)
         finally:
