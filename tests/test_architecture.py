@@ -34,10 +34,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "summary": {"model", "align", "measures", "evidence", "trace", "notes", "ops", "kernels"},
     "memory": set(),
     "files": {"source", "readers", "privacy", "model", "notes"},
-    "runs": {"files", "align", "ops", "model", "notes"},
+    "jobs": {"align", "ops", "model", "evidence", "notes"},
+    "runs": {"files", "jobs", "align", "ops", "model", "notes"},
     "analysis": {
         "outgoing",
         "files",
+        "jobs",
         "runs",
         "readers",
         "privacy",

@@ -12,8 +12,10 @@ from typing import Literal
 import msgspec
 
 from mio2trace.align import Alignment, align
+from mio2trace.align.processes import from_start, relate_processes
 from mio2trace.evidence import EVIDENCE
 from mio2trace.files import FileOptions, FilePath, Input, Progress, read_inputs, short_names
+from mio2trace.jobs import Share, in_order, labelled, shares
 from mio2trace.measures import Measures
 from mio2trace.memory import without_garbage_collection
 from mio2trace.model.log import FrameworkLog
@@ -40,8 +42,8 @@ class AnalysisOptions(msgspec.Struct, frozen=True, kw_only=True):
     that an input may hold, decompressed. ``accepted``: formats. ``copies``: files that hold the same count each.
     ``join``: whether profiles are joined with logs; without it, no run has alignments; ``"logs"``: where
     there are any. ``without``: evidence to leave out (`mio2trace.evidence`). ``by_order_alone``: go on where clocks or
-    buffers say that files are not of one run. ``keep_reasons``: for `mio2trace.summary.explain`. ``progress``: is told
-    what was read.
+    buffers say that files are not of one run. ``from_start``: take a job's processes as begun at once.
+    ``keep_reasons``: for `mio2trace.summary.explain`. ``progress``: is told what was read.
     """
 
     host_calls: bool = False
@@ -54,6 +56,7 @@ class AnalysisOptions(msgspec.Struct, frozen=True, kw_only=True):
     join: bool | Literal["logs"] = True
     without: frozenset[str] = frozenset()
     by_order_alone: bool = False
+    from_start: bool = False
     keep_reasons: bool = False
     progress: Progress | None = None
 
@@ -65,11 +68,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a program: the inputs that tell of it, and what they tell together.
 
     ``name`` tells it from the others and holds nothing private. ``profiles``: the fullest first, it is the one that
-    the logs are joined with. ``operations_by_log``: of each of ``libraries``. ``alignments``: one for each of
-    ``profiles`` that holds anything; ``measures``: their costs, each summed when it is asked for. ``framework``: what a
-    framework's own profiles tell of the run (TensorFlow's: ``tf_profiles``), as one profile that is joined with no log.
-    ``complete``: whether it is a run by itself: a profile with its log or, where there is no profile at all, a log with
-    times.
+    the logs are joined with; those of a job's processes by rank, each joined with its own part of the logs.
+    ``operations_by_log``: of each of ``libraries``. ``alignments``: one for each of ``profiles`` that holds anything;
+    ``measures``: their costs, each summed when it is asked for; ``shares``: what of the logs each is joined with.
+    ``framework``: what a framework's own profiles tell of the run (TensorFlow's: ``tf_profiles``), as one profile that
+    is joined with no log. ``complete``: whether it is a run by itself: a profile with its log or, where there is no
+    profile at all, a log with times.
     """
 
     name: str
@@ -82,6 +86,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     alignments: tuple[Alignment, ...] = ()
     measures: tuple[Measures, ...] = ()
     framework: Measures | None = None
+    shares: tuple[Share, ...] = ()
     complete: bool = False
 
     @property
@@ -93,6 +98,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     def drawn(self) -> tuple[Measures, ...]:
         """What all that is drawn of it cost."""
         return self.measures if self.framework is None else (*self.measures, self.framework)
+
+    @property
+    def is_job(self) -> bool:
+        """Whether its profiles are of the processes of one job."""
+        return len(self.profiles) > 1 and bool(self.profiles[0].process.label)
 
     @property
     def has_times(self) -> bool:
@@ -193,29 +203,42 @@ def analyse(files: Sequence[FilePath], options: AnalysisOptions = DEFAULTS, note
 def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes: Notes, cleaner: Cleaner) -> Run:
     tf_profiles = tuple(record for file in part.inputs for record in file.records if isinstance(record, TfProfile))
     logs, calls = tuple(part.logs), part.operations
-    if len(part.libraries) > 1 and calls and part.profiles:
-        notes.add(f"{len(part.libraries)} MIOpen logs: the profile is joined with the one that has most operations")
-    profiles = [profile for profile in part.profiles if profile.activities or profile.other_calls]
     joined = options.join is True or (options.join == "logs" and bool(logs or calls or tf_profiles))
     told = executions(tf_profiles, notes) if joined else None
     beside = [] if told is None else cleaner.cleaned([told])  # kernels are named by what was no name before
+    profiles = part.held
+    is_job = part.is_job
+    if is_job:
+        profiles = in_order(profiles)
+        own = shares(profiles, part.told(profiles), options.without, notes)
+        profiles = labelled(profiles)
+    else:
+        own = [Share(logs, tuple(part.libraries), calls), *[Share()] * (len(profiles) - 1)]
+        if len(part.libraries) > 1 and calls and part.profiles:
+            notes.add(f"{len(part.libraries)} MIOpen logs: the profile is joined with the one that has most operations")
     alignments = [
         align(
             profile,
-            logs if not number else (),
+            share.logs,
             notes,
-            operations=calls if not number else (),
+            operations=share.operations,
             without=options.without,
             by_order_alone=options.by_order_alone,
             keep_reasons=options.keep_reasons,
             beside=beside if not number else (),
         )
-        for number, profile in enumerate(profiles if joined else ())
+        for number, (profile, share) in enumerate(zip(profiles, own, strict=bool(profiles)) if joined else ())
     ]
+    if is_job and alignments:
+        clocks = (from_start if options.from_start else relate_processes)(profiles)
+        alignments = [
+            msgspec.structs.replace(alignment, process_clock=clock)
+            for alignment, clock in zip(alignments, clocks, strict=True)
+        ]
     return Run(
         name=name,
         inputs=tuple(sorted(part.inputs, key=lambda file: file.source)),
-        profiles=tuple(part.profiles),
+        profiles=tuple(profiles if is_job else part.profiles),
         logs=logs,
         libraries=tuple(part.libraries),
         tf_profiles=tf_profiles,
@@ -223,6 +246,7 @@ def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes
         alignments=tuple(alignments),
         measures=tuple(map(Measures, alignments)),
         framework=Measures(align(beside[0], (), notes, without=options.without)) if beside else None,
+        shares=tuple(own),
         complete=whole,
     )
 

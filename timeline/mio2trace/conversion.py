@@ -53,6 +53,7 @@ def convert(
     repetition: int | None = None,
     tags: Sequence[str] = (),
     by_order_alone: bool = False,
+    from_start: bool = False,
     several: bool = False,
     explain: Sequence[str] = (),
     check: bool = False,
@@ -70,8 +71,9 @@ def convert(
     3``, ``layer conv1``), ``iterations`` (``2-4``), ``top``, ``min_duration`` (``10us``): which part to draw; links and
     summary are of the whole run. ``with_args``: whether slices have arguments. ``without``: kinds of evidence to leave
     out (`mio2trace.evidence`). ``repetition``: of a CK record, from 0. ``by_order_alone``: go on where the clocks
-    say that the files are not of one run. ``several``: draw files of several runs, each run as processes of its own
-    that begin at zero, where they are refused else. ``explain``: what the report gives the reasons for
+    say that the files are not of one run. ``from_start``: draw a job's processes from one zero each where nothing
+    relates their clocks, which is refused else. ``several``: draw files of several runs, each run as processes of
+    its own that begin at zero, where they are refused else. ``explain``: what the report gives the reasons for
     (`mio2trace.summary.explain`). ``keep``: private things to leave in (`mio2trace.privacy.KINDS`). ``max_input``:
     bytes that an input may hold, decompressed (default: `mio2trace.source.Source`). ``check``: verify the invariants of
     what is written. ``strict``: a problem is an error. A path as ``output`` is replaced as a whole or not at all; its
@@ -99,6 +101,7 @@ def convert(
                 max_input=max_input,
                 without=frozenset(without),
                 by_order_alone=by_order_alone,
+                from_start=from_start,
                 keep_reasons=bool(explain),
                 progress=progress,
             ),
@@ -106,6 +109,7 @@ def convert(
         notes = analysis.notes
         runs = list(analysis.runs) if several else _of_one_run(analysis)
         _require_something_to_draw(analysis, runs)
+        _require_related_clocks(runs)
         alignments = [measures.alignment for run in runs for measures in run.drawn]
         inputs = [_fact(file) for file in analysis.inputs]
         measured = [measures for run in runs for measures in run.drawn]
@@ -170,7 +174,7 @@ def _of_one_run(analysis: Analysis) -> list[Run]:
     run = analysis.run
     chosen = [run, *(other for other in analysis.runs if other is not run and other.alignments)]
     count = sum(len(each.alignments) for each in chosen)
-    if count > 1:
+    if count > 1 and (len(chosen) > 1 or not run.is_job):
         analysis.notes.add(f"{count} different profiles: the logs are joined with the one that they fit best")
     return chosen
 
@@ -188,6 +192,19 @@ def _require_something_to_draw(analysis: Analysis, runs: Sequence[Run]) -> None:
         notes.add("no kernel, copy or build in the profile: drawn without it", count=empty)
 
 
+def _require_related_clocks(runs: Sequence[Run]) -> None:
+    """Raises `InputError` where nothing tells how the clocks of a job's processes relate."""
+    for run in runs:
+        apart = [one.profile.process.label for one in run.alignments if run.is_job and one.process_clock is None]
+        if apart:
+            first, names = run.alignments[0].profile.process.label, ", ".join(apart[:3])
+            more = f" and {len(apart) - 3} more" if len(apart) > 3 else ""
+            raise InputError(
+                f"{run.name}: nothing relates the clock of {names}{more} to that of {first}: no machine that is named, "
+                "no Unix time, no collective kernels that must overlap (--align start draws each from its own start)"
+            )
+
+
 def _to_draw(runs: Sequence[Run], several: bool) -> list[RunToDraw]:
     """Each run by itself, or the first with the profiles of the others beside it."""
     drawn = [
@@ -195,7 +212,7 @@ def _to_draw(runs: Sequence[Run], several: bool) -> list[RunToDraw]:
             name=run.name,
             measures=run.drawn,
             logs=run.logs,
-            libraries=run.libraries,
+            libraries=[share.libraries for share in run.shares],
         )
         for run in runs
     ]

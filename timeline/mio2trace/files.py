@@ -21,7 +21,7 @@ import msgspec
 
 from mio2trace.notes import InputError, Notes, OptionError
 from mio2trace.privacy import Cleaner
-from mio2trace.readers import ANY, PROFILES, Accepted, detect
+from mio2trace.readers import ANY, PROFILES, Accepted, detect, run_log
 from mio2trace.readers.base import ReadOptions, Record
 from mio2trace.readers.ck import record as ck
 from mio2trace.readers.ck import times as ck_times
@@ -124,7 +124,7 @@ def read_inputs(
 
 
 def _located(path: str, options: FileOptions, notes: Notes) -> list[str]:
-    """The file itself, the point that a CK directory holds, or the profiles that lie in a directory."""
+    """The file itself, the point that a CK directory holds, or the profiles and logs that lie in a directory."""
     if path == STANDARD_INPUT or not os.path.isdir(path):
         return [path]
     if options.accepted is ANY and not options.tags and not ck.is_directory(path):
@@ -135,19 +135,25 @@ def _located(path: str, options: FileOptions, notes: Notes) -> list[str]:
 
 
 def _profiles_in(directory: str, notes: Notes) -> list[str]:
-    """The files in it and in its folders that are profiles by their content: a profiler writes one folder a host."""
+    """The files in it and in its folders that are profiles by their content: a profiler writes one folder a host; and
+    the logs beside them. Nothing where there is no profile.
+    """
     root = Path(directory)
     found: list[str] = []
+    logs: list[str] = []
     others = 0
     for path in sorted(path for pattern in ("*", "*/*") for path in root.glob(pattern) if path.is_file()):
         with contextlib.suppress(InputError), contextlib.closing(Source(str(path), 0, Notes())) as source:
             if any(reader.sniff(source.head) for reader in PROFILES):
                 found.append(str(path))
                 continue
+            if run_log.sniff(source.head) and run_log.is_log(source.head):
+                logs.append(str(path))
+                continue
         others += 1
     if found and others:
         notes.remark("file of a directory that is no profile passed over", root.name or directory, others)
-    return found
+    return found + logs if found else []
 
 
 def short_names(paths: Sequence[str]) -> list[str]:

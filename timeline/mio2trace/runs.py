@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from mio2trace.align import Relation, relation
 from mio2trace.files import STANDARD_INPUT, Input
+from mio2trace.jobs import Told, are_processes, is_of_threads, same_job, same_process_twice
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
@@ -15,8 +16,8 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.ops import operations
 from mio2trace.ops.operation import Operation
 
-_STRENGTH = {"apart": 0, "nothing": 1, "clocks": 2, "buffers": 3}
-_OWN = 4
+_STRENGTH = {"apart": 0, "nothing": 1, "clocks": 2, "buffers": 3, "threads": 4}
+_OWN = 5
 """Of a log that is in one file with the profile: no other evidence is as strong."""
 
 
@@ -58,9 +59,42 @@ class Gathered:
         return {os.path.dirname(os.path.abspath(file.path)) for file in self.inputs if file.path != STANDARD_INPUT}
 
     @property
+    def held(self) -> list[Profile]:
+        """The profiles that hold anything."""
+        return [profile for profile in self.profiles if profile.activities or profile.other_calls]
+
+    def told(self, profiles: Sequence[Profile]) -> list[Told]:
+        """What each input tells besides ``profiles``."""
+        held = {id(profile): place for place, profile in enumerate(profiles)}
+        files = []
+        for file in self.inputs:
+            libraries = tuple(record for record in file.records if isinstance(record, MiopenLog))
+            of_libraries = dict(zip(map(id, self.libraries), self.operations_by_log, strict=True))
+            files.append(
+                Told(
+                    name=file.name,
+                    logs=tuple(record for record in file.records if isinstance(record, FrameworkLog)),
+                    libraries=libraries,
+                    operations=tuple(of_libraries[id(log)] for log in libraries),
+                    held=tuple(held[id(record)] for record in file.records if id(record) in held),
+                )
+            )
+        return files
+
+    @property
+    def is_job(self) -> bool:
+        """Whether its profiles are of several processes."""
+        return are_processes(self.held)
+
+    def is_of_job(self, other: Gathered) -> bool:
+        """Whether the processes of ``other`` are of the same job, or the same."""
+        new = [one for one in other.held if not any(same_process_twice(one, mine) for mine in self.held)]
+        return bool(other.held) and (not new or same_job(self.held, new, near=bool(self.folders & other.folders)))
+
+    @property
     def has_profile(self) -> bool:
         """One that holds anything."""
-        return any(profile.activities or profile.other_calls for profile in self.profiles)
+        return bool(self.held)
 
     @property
     def has_log(self) -> bool:
@@ -100,7 +134,7 @@ def gather(
     any profile (unless ``by_order_alone``) and where nothing tells which of several logs does; not ``strict``: these
     logs are left by themselves.
     """
-    parts = _sharing_profiles(inputs, notes)
+    parts = _sharing_jobs(_sharing_profiles(inputs, notes), notes)
     with_profile = sorted((part for part in parts if part.has_profile), key=lambda part: _fullest(part.profiles[0]))
     logs = [part for part in parts if not part.has_profile and part.has_log]
     rest = [part for part in parts if not part.has_profile and not part.has_log]
@@ -147,9 +181,34 @@ def _sharing_profiles(inputs: Sequence[Input], notes: Notes) -> list[Gathered]:
     return parts
 
 
-def _most_to_tell(file: Input) -> bool:
-    """Profiles whose places in a log tell something come first, of two the first is kept."""
-    return not any(isinstance(record, Profile) and record.interleaved for record in file.records)
+def _sharing_jobs(parts: Sequence[Gathered], notes: Notes) -> list[Gathered]:
+    """Profiles of the processes of one job together; a process that two profilers recorded counts once."""
+    jobs: list[Gathered] = []
+    for part in sorted(parts, key=_kernels, reverse=True):
+        job = next((job for job in jobs if job.is_of_job(part)), None)
+        if job is None:
+            jobs.append(part)
+            continue
+        for profile in list(part.profiles):
+            if any(same_process_twice(profile, other) for other in job.profiles):
+                part.profiles.remove(profile)
+                notes.remark("process that is in two inputs: the fuller one is taken", part.names)
+        job.take(part)
+    return [part for part in parts if part in jobs]
+
+
+def _kernels(part: Gathered) -> int:
+    """Of the process that has most."""
+    return max((sum(a.kind == "kernel" for a in profile.activities) for profile in part.profiles), default=0)
+
+
+def _most_to_tell(file: Input) -> tuple[bool, bool]:
+    """Of two profiles that are alike the first is kept: one whose places in a log or whose machine tells something."""
+    profiles = [record for record in file.records if isinstance(record, Profile)]
+    return (
+        not any(profile.interleaved for profile in profiles),
+        not any(profile.clocks[0].scope for profile in profiles),
+    )
 
 
 def _outline(profile: Profile) -> object:
@@ -171,11 +230,15 @@ def _join_logs(
     if len(runs) == len(logs) == 1 and not runs[0].has_log:
         runs[0].take(logs[0])
         return []
+    if len(runs) == 1 and runs[0].is_job:  # whose of its processes each is, is found out later
+        for log in logs:
+            runs[0].take(log)
+        return []
     candidates: list[list[_Candidate]] = [[] for _ in runs]
     alone: list[Gathered] = []
     reasons: list[str] = []
     for log in logs:
-        found = [relation(run.profiles[0], log.logs, log.operations, without) for run in runs]
+        found = [_relation(run, log, without) for run in runs]
         chosen = max(range(len(runs)), key=lambda number: (*_fit(found[number], runs[number], log), -number))
         strength, same_folder, _ = _fit(found[chosen], runs[chosen], log)
         if strength:
@@ -193,6 +256,15 @@ def _join_logs(
     return alone
 
 
+def _relation(run: Gathered, log: Gathered, without: frozenset[str]) -> Relation:
+    """The closest that a log has to any of a run's processes."""
+    if run.is_job and any(is_of_threads(told, run.held) for told in log.told(())):
+        return Relation(by="threads")
+    profiles = run.held if run.is_job else run.profiles[:1]
+    relations = [relation(profile, log.logs, log.operations, without) for profile in profiles]
+    return max(relations, key=lambda one: (_STRENGTH[one.by], -one.away_ns))
+
+
 def _fit(found: Relation, run: Gathered, log: Gathered) -> tuple[int, bool, int]:
     return _STRENGTH[found.by], bool(run.folders & log.folders), -found.away_ns
 
@@ -202,6 +274,10 @@ def _chosen(run: Gathered, candidates: Sequence[_Candidate], strict: bool) -> li
 
     Raises `InputError` where two say different things and nothing tells which of them is right.
     """
+    if run.is_job:
+        for candidate in candidates:
+            run.take(candidate.log)
+        return []
     taken = [_Candidate(Gathered(run.inputs, ()), _OWN, True)] if run.has_log else []
     alone = []
     for candidate in sorted(candidates, key=lambda one: (-one.strength, not one.same_folder)):

@@ -16,6 +16,7 @@ from mio2trace.align.layers.net import Net, by_place, read_net
 from mio2trace.align.links import NONE, LayerRun, Links, Pass
 from mio2trace.align.operations.queues import of_its_threads, same_process
 from mio2trace.align.operations.stream import Stream
+from mio2trace.align.processes import ProcessClock
 from mio2trace.align.same_run import OTHER_PROCESS, Relation, relation
 from mio2trace.evidence import BUFFERS, CORRELATION, RANGE
 from mio2trace.kernels import KernelFact, find_gemms
@@ -33,6 +34,7 @@ __all__ = [
     "LogClock",
     "Net",
     "Pass",
+    "ProcessClock",
     "Relation",
     "align",
     "relation",
@@ -45,7 +47,8 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     ``links`` gives activities to layers and to the operations of the log. ``clocks`` has a clock per device number,
     none where host or device times are missing; ``log_clock`` is None when the log has no stamps, nothing in common
     with the profile, or was joined by order alone. ``logs`` holds of each log the run that the profile is of.
-    ``streams``: how the links to operations came about, where that was to be kept.
+    ``streams``: how the links to operations came about, where that was to be kept. ``process_clock``: of one of a job's
+    processes, how its clock relates to the first one's; None where nothing relates them, or there is one process.
     """
 
     profile: Profile
@@ -56,6 +59,7 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     facts: Mapping[int, KernelFact]
     logs: tuple[FrameworkLog, ...] = ()
     streams: tuple[Stream, ...] = ()
+    process_clock: ProcessClock | None = None
 
     def __repr__(self) -> str:
         in_layers, in_operations = sum(map(bool, self.links.layer_by)), sum(map(bool, self.links.operation_by))

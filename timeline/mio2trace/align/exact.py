@@ -53,6 +53,7 @@ def calls_of(profile: Profile, logged: Sequence[Operation]) -> Calls:
     ranged, places = operations_of_ranges(profile)
     of_range = [NONE] * len(profile.ranges)
     operations = list(logged)
+    behind = max((operation.index for operation in logged), default=NONE) + 1
     pairs = matches([_key(one) for one in ranged], [_key(one) for one in logged]) if logged else []
     logged_as = dict(pairs or ())
     weights_of: dict[int, int] = {}
@@ -60,7 +61,7 @@ def calls_of(profile: Profile, logged: Sequence[Operation]) -> Calls:
         if number in logged_as:
             index = operations[logged_as[number]].index
         else:
-            index = len(operations)
+            index, behind = behind, behind + 1
             operations.append(msgspec.structs.replace(operation, index=index))
         if of_range[place] == NONE:
             of_range[place] = index

@@ -26,7 +26,7 @@ class Relation(msgspec.Struct, frozen=True, kw_only=True):
     """What a log and a profile have in common. ``away_ns``: how far their clocks' landmarks lie apart; ``why`` they
     cannot be of one run, as a line for the person."""
 
-    by: Literal["apart", "nothing", "clocks", "buffers"]
+    by: Literal["apart", "nothing", "clocks", "buffers", "threads"]
     away_ns: int = 0
     why: str = ""
 

@@ -72,8 +72,10 @@ def kernels(
       mio2trace kernels run.log prof.json       the layer and the operation of each kernel, too
     """
     from mio2trace.analysis import analyse
+    from mio2trace.commands.processes import places, process_cells
     from mio2trace.notes import InputError
     from mio2trace.reports.numbers import Unit
+    from mio2trace.reports.tables import stacked
 
     if (per is not None or skip is not None) and by != "repetition":
         raise click.UsageError("--per and --skip go with --by repetition")
@@ -88,16 +90,31 @@ def kernels(
         raise InputError(f"{analysis.names}: holds no GPU profile; expected one")
     _say_of_others(analysis, run)
     said: list[str] = []
-    _say_what_it_holds(run.profiles[0], analysis.names, analysis.notes, said)
+    shown = places(run)
+    for place in shown:
+        profile = run.profiles[place]
+        of = f"{analysis.names}, {profile.process.label}" if profile.process.label else analysis.names
+        _say_what_it_holds(profile, of, analysis.notes, said)
     what = by or ("gemm" if gemm else None)
-    show(lambda: _table(run, what, per, skip or 0, Unit(unit), analysis.names, analysis.notes, said),
-         form, columns, analysis.notes, said, quiet)  # fmt: skip
+
+    def table() -> Table:
+        return stacked(
+            [
+                (
+                    process_cells(run.profiles[place]),
+                    _table(run, place, what, (per, skip or 0), Unit(unit), analysis.names, analysis.notes, said),
+                )
+                for place in shown
+            ]
+        )
+
+    show(table, form, columns, analysis.notes, said, quiet)
 
 
 def _say_of_others(analysis: Analysis, run: Run) -> None:
     """Only one profile's kernels are shown."""
     profiles = sum(len(each.profiles) for each in analysis.runs)
-    if profiles > 1:
+    if profiles > len(run.profiles) or (profiles > 1 and not run.is_job):
         which = "the logs fit best" if run.complete else "has most kernels and copies"
         analysis.notes.add(f"{profiles} profiles: the one that {which} is taken")
 
@@ -115,9 +132,9 @@ def _say_what_it_holds(profile: Profile, names: str, notes: Notes, said: list[st
 
 def _table(
     run: Run,
+    place: int,
     by: str | None,
-    per: int | None,
-    skip: int,
+    repeated: tuple[int | None, int],
     unit: Unit,
     names: str,
     notes: Notes,
@@ -126,22 +143,23 @@ def _table(
     from mio2trace.notes import InputError
     from mio2trace.reports import kernels as report
 
-    profile = run.profiles[0]
+    profile = run.profiles[place]
+    alignment = run.alignments[place] if run.is_job and run.alignments else run.alignment
     if by == "name":
         return report.by_name(profile, unit)
     if by == "repetition":
-        return report.by_repetition(_repetitions(profile, per, skip, names, notes, said), unit)
+        return report.by_repetition(_repetitions(profile, *repeated, names, notes, said), unit)
     if by == "layer":
-        if run.alignment is None or not run.alignment.net.layers:
+        if alignment is None or not any(one.net.layers for one in run.alignments):
             raise InputError(f"{names}: names no layer; expected the log of the run, too")
-        return report.by_layer(run.alignment, unit)
+        return report.by_layer(alignment, unit)
     if by in ("gemm", "bucket"):
         from mio2trace.kernels import find_gemms
 
         facts = find_gemms(profile)
         return (report.gemm_table if by == "gemm" else report.by_bucket)(profile, facts, unit)
-    if run.alignment is not None:
-        return report.joined_table(run.alignment, unit)
+    if alignment is not None:
+        return report.joined_table(alignment, unit)
     return report.enqueue_table(profile, unit)
 
 

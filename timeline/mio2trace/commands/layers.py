@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mio2trace.analysis import Run
     from mio2trace.model.log import FrameworkLog
     from mio2trace.reports.layers import Repetition
+    from mio2trace.reports.tables import Table
 
 
 @click.command(no_args_is_help=True)
@@ -59,9 +60,11 @@ def layers(
       mio2trace layers experiment/my-entry --tags alexnet
     """
     from mio2trace.analysis import analyse
+    from mio2trace.commands.processes import process_cells
     from mio2trace.notes import InputError
     from mio2trace.reports import layers as report
     from mio2trace.reports.numbers import Unit
+    from mio2trace.reports.tables import stacked
 
     if each and times:
         raise click.UsageError("--each does not go with --times")
@@ -78,15 +81,23 @@ def layers(
             raise InputError(f"{', '.join(files)}: states no time of the whole run")
         show(lambda: report.times_table(values, in_unit), form, columns, notes, said, quiet)
         return
+    processes = runs[0].measures if len(runs) == 1 and runs[0].is_job else ()
     repetitions = [one for run in runs for one in _joined(run)]
     if not any(one.log is not None and one.log.layers for one in repetitions):
         raise InputError(f"{', '.join(files)}: names no layer; expected Caffe's `time` log or a CK record")
     if each and not any(one.measures for one in repetitions):
         raise InputError(f"{', '.join(files)}: holds no GPU profile; expected that of the run for --each")
-    if len(repetitions) > 1:
+    if len(repetitions) > 1 and not processes:
         said.append(f"{len(repetitions)} repetitions")
     make = report.execution_table if each else report.layer_table
-    show(lambda: make(repetitions, in_unit), form, columns, notes, said, quiet)
+
+    def table() -> Table:
+        if not processes:
+            return make(repetitions, in_unit)
+        of = [process_cells(measures.alignment.profile) for measures in processes]
+        return stacked([(cells, make([one], in_unit)) for cells, one in zip(of, repetitions, strict=True)])
+
+    show(table, form, columns, notes, said, quiet)
 
 
 def _joined(run: Run) -> Sequence[Repetition]:
@@ -95,6 +106,8 @@ def _joined(run: Run) -> Sequence[Repetition]:
     from mio2trace.align.layers.net import by_place
     from mio2trace.reports.layers import Repetition
 
+    if run.is_job:
+        return [Repetition(_best(measures.alignment.logs), measures) for measures in run.measures]
     if run.alignment is not None:
         return [Repetition(_best(run.alignment.logs), run.measures[0])]
     best = _best(run.logs)

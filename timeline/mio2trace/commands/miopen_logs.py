@@ -18,7 +18,8 @@ def stated_by_profile(analysis: Analysis) -> tuple[Operation, ...]:
     if not any(run.alignments for run in analysis.runs):
         return ()
     run = analysis.run
-    return run.alignment.links.operations if run.alignment is not None and not run.libraries else ()
+    joined = () if run.libraries else run.alignments if run.is_job else run.alignments[:1]
+    return tuple(operation for alignment in joined for operation in alignment.links.operations)
 
 
 def logged(analysis: Analysis) -> Iterator[tuple[str, MiopenLog, tuple[Operation, ...]]]:

@@ -118,7 +118,9 @@ def ops(
 
 def _timed(analysis: Analysis, phase: str) -> tuple[Table, list[str]] | None:
     """With a profile among the files: what each operation cost. None without one."""
+    from mio2trace.commands.processes import process_cells
     from mio2trace.reports import op_times
+    from mio2trace.reports.tables import stacked
     from mio2trace.summary.operations import lines
 
     if not any(run.alignments for run in analysis.runs):
@@ -127,7 +129,13 @@ def _timed(analysis: Analysis, phase: str) -> tuple[Table, list[str]] | None:
     operations = stated_by_profile(analysis) or run.operations
     if run.alignment is None or not operations:
         raise InputError(f"{analysis.names}: holds no line of MIOpen; expected its log")
-    return op_times.table(_of_phase(operations, phase), run.measures[0]), lines(run.measures[:1])
+    if not run.is_job:
+        return op_times.table(_of_phase(operations, phase), run.measures[0]), lines(run.measures[:1])
+    tables = []
+    for share, measures in zip(run.shares, run.measures, strict=True):
+        own = share.operations or measures.alignment.links.operations
+        tables.append((process_cells(measures.alignment.profile), op_times.table(_of_phase(own, phase), measures)))
+    return stacked(tables), lines(run.measures)
 
 
 def _of_phase(operations: Sequence[Operation], phase: str) -> list[Operation]:

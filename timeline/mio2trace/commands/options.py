@@ -48,6 +48,7 @@ class Reading(NamedTuple):
     tags: tuple[str, ...] = ()
     repetition: int | None = None
     by_order_alone: bool = False
+    from_start: bool = False
     max_input: int | None = None
 
     def analysis(self, **more: Any) -> AnalysisOptions:
@@ -62,10 +63,11 @@ _READING = (
     click.option("--tags", default="", metavar="A,B", help="Tags that choose an entry in a CK directory."),
     click.option(
         "--align",
-        type=click.Choice(["auto", "order"]),
+        type=click.Choice(["auto", "order", "start"]),
         default="auto",
         show_default=True,
-        help="'order' goes on by order alone where the clocks say that the files are not of one run.",
+        help="'order' goes on by order alone where the clocks say that the files are not of one run, 'start' draws each"
+        " process of a job from its own start.",
     ),
     click.option(
         "--max-input",
@@ -85,7 +87,8 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
         *args: Any, tags: str, repetition: int | None, align: str, max_input: int | None, **rest: Any
     ) -> Any:
         chosen = tuple(tag for tag in tags.split(",") if tag)
-        return command(*args, reading=Reading(chosen, repetition, align == "order", max_input), **rest)
+        reading = Reading(chosen, repetition, align == "order", align == "start", max_input)
+        return command(*args, reading=reading, **rest)
 
     decorated: Callable[..., Any] = with_reading
     for option in reversed(_READING):

@@ -47,13 +47,13 @@ class BuildOptions(msgspec.Struct, frozen=True, kw_only=True):
 class RunToDraw(msgspec.Struct, frozen=True, kw_only=True):
     """A run with what its profiles cost, or its logs alone. ``name`` tells it from the others in the picture.
 
-    ``measures``: of a framework's own profile last.
+    ``measures``: of a framework's own profile last. ``libraries``: the MIOpen logs of each of them, or of nothing.
     """
 
     name: str = ""
     measures: Sequence[Measures] = ()
     logs: Sequence[FrameworkLog] = ()
-    libraries: Sequence[MiopenLog] = ()
+    libraries: Sequence[Sequence[MiopenLog]] = ()
 
 
 class _Profile(NamedTuple):
@@ -86,8 +86,9 @@ class _Run:
         reach: tuple[int, int] | None = None
         for number, measures in enumerate(run.measures):
             alignment = measures.alignment
+            process = alignment.profile.process.label
             of_framework = bool(alignment.profile.framework.nodes)
-            suffix = (f" of profile {number + 1}" if number and not of_framework else "") + of
+            suffix = (f" of profile {number + 1}" if number and not of_framework and not process else "") + of
             if number and of_framework:
                 beside = framework.beside(alignment, self.profiles[0].base, reach, notes)
                 if beside is None:
@@ -103,14 +104,15 @@ class _Run:
             )  # fmt: skip
             seen = host.HostSide(
                 alignment, base, side, numbers.host, options.host_calls, suffix, notes, numbers.ids,
-                () if number else run.libraries,
+                run.libraries[number] if number < len(run.libraries) else (),
             )  # fmt: skip
             numbers.host += 1
             numbers.device = side.next_process
             reach = reach or _reach((side, seen))
             rows = None
             if options.tracks:
-                rows = by_name.ByNameSide(alignment, base, side, options.tracks, numbers.device, suffix, numbers.ids)
+                name = f" of {process}{of}" if process else suffix
+                rows = by_name.ByNameSide(alignment, base, side, options.tracks, numbers.device, name, numbers.ids)
                 numbers.device += 100_000  # they are numbered when they are filled
             self.profiles.append(_Profile(alignment, base, side, seen, rows))
         self.parts: list[_Part] = [side for one in self.profiles for side in (one.device, one.host)]
@@ -149,7 +151,8 @@ class _Run:
     def clock(self) -> dict[str, object]:
         """The metadata's ``clock``."""
         if self.profiles:
-            return self.profiles[0].base.describe(self.profiles[0].alignment, self.origin)
+            first = self.profiles[0]
+            return first.base.describe(first.alignment, self.origin) | _process_clocks(self.profiles)
         return {}
 
 
@@ -240,14 +243,34 @@ def _without_args(part: Callable[[], Iterator[Event]]) -> Iterator[Event]:
             yield event
 
 
+def _process_clocks(profiles: Sequence[_Profile]) -> dict[str, object]:
+    """How the clocks of a job's processes relate to the first one's: ``offset_ns`` is added to a process's times."""
+    processes = []
+    for one in profiles:
+        process, clock = one.alignment.profile.process, one.alignment.process_clock
+        if clock is not None:
+            ids = {"rank": process.rank, "pid": process.pid}
+            processes.append(
+                {
+                    **{name: number for name, number in ids.items() if number is not None},
+                    "offset_ns": clock.shift_ns,
+                    "error_ns": clock.error_ns,
+                    "method": clock.method,
+                }
+            )
+    return {"processes": processes} if processes else {}
+
+
 _ByProfile = device.DeviceSide | host.HostSide
 _Part = device.DeviceSide | host.HostSide | by_name.ByNameSide | printed.PrintedSide
 
 
 def _beside(reach: tuple[int, int] | None, alignment: Alignment, base: TimeBase, notes: Notes) -> TimeBase:
-    """``base``, moved to where the first profile is drawn if its clock is so far from that one's that no trace can hold
-    both.
+    """``base``, moved as the clocks of a job's processes relate; else to where the first profile is drawn if its clock
+    is so far from that one's that no trace can hold both.
     """
+    if alignment.process_clock is not None and base.on_host:
+        return base.moved(alignment.process_clock.shift_ns)
     device_of = {queue.index: queue.device for queue in alignment.profile.queues}
     enqueues = alignment.profile.activities
     starts = [base.device(device_of.get(e.queue, 0), e.start_ns) for e in enqueues if e.start_ns is not None]

@@ -167,7 +167,9 @@ class DeviceSide:
             else:
                 name = f"OpenCL queue{'s' if len(queues) > 1 else ''} {', '.join(map(str, sorted(queues)))} (device)"
             process = self.process_of[device]
-            result.append(Process(id=process, name=f"{name}{self._suffix}", sort=-10 + device, description=_HELP))
+            of = self._alignment.profile.process.label
+            name = f"{of}: {name}{self._suffix}" if of else f"{name}{self._suffix}"
+            result.append(Process(id=process, name=name, sort=-10 + device, description=_HELP))
         return result
 
     def _recorded_name(self, device: int) -> str:

@@ -227,9 +227,11 @@ class HostSide:
     def processes(self) -> list[Process]:
         if not self.tracks():
             return []
-        of = self._alignment.profile.framework.name
-        name = f"Host ({of}){self._suffix}" if of else f"Host{self._suffix}"
-        return [Process(id=self._process, name=name, sort=0, description=_HELP)]
+        process, of = self._alignment.profile.process, self._alignment.profile.framework.name
+        name = f"Host {process.label}".rstrip() + (f" ({of})" if of else "")
+        if process.label and process.rank is not None and process.pid is not None:
+            name += f" (pid {process.pid})"
+        return [Process(id=self._process, name=f"{name}{self._suffix}", sort=0, description=_HELP)]
 
     def _thread_track(self, row: int) -> int:
         return self._number(self._wanted * 1000 + _THREADS + row)

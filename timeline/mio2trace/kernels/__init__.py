@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mio2trace.kernels import armcl, clblas, clblast, libdnn, miopengemm, viennacl
 from mio2trace.kernels.facts import KernelFact
-from mio2trace.kernels.names import kernel_name
+from mio2trace.kernels.names import WORK, kernel_name
 from mio2trace.kernels.rows import Context, Place, Row
 from mio2trace.model.profile import Profile
 
@@ -62,7 +62,7 @@ def role(name: str, fact: KernelFact | None) -> str:
 
 def helps(kernel_role: str) -> bool:
     """Whether a kernel of this `role` only prepares or finishes the work of another."""
-    return kernel_role not in ("", "main", "bias")
+    return kernel_role not in ("", *WORK)
 
 
 def _kind(name: str, found: dict[Row, list[Place]]) -> tuple[KernelFact | None, list[Place] | None]:

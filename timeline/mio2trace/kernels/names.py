@@ -16,7 +16,8 @@ FB, FW, FBW = (F, B), (F, W), (F, B, W)
 
 
 class KernelName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """``role`` is ``main`` for a kernel that does the work, ``bias`` for one that adds a bias, else what helper it is.
+    """``role`` is ``main`` for a kernel that does the work, ``bias`` for one that adds a bias, ``collective`` for a
+    process's part of what several do together, else what helper it is.
 
     ``miopen``: MIOpen or a library that it calls has such a kernel. Then ``primitives`` use it, empty when any may, and
     it serves ``directions``, empty when any.
@@ -41,9 +42,11 @@ class KernelName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def helps(self) -> bool:
         """Whether it only prepares or finishes the work of another."""
-        return self.role not in ("main", "bias")
+        return self.role not in WORK
 
 
+WORK = ("main", "bias", "collective")
+"""Roles of kernels that do work of their own."""
 _CONV = ("conv",)
 _GEMM_USERS = ("conv", "rnn", "mha", "gemm")
 _TENSOR = ("optensor", "bias", "settensor", "scaletensor", "transformtensor")
@@ -206,6 +209,8 @@ _OTHERS: tuple[tuple[str, str], ...] = (
     (r"gemm_transpose1x\w+", "transpose"),
     (r"gemm_ma_\w+|gemm_accumulate_biases", "bias"),
     (r"fill_image_borders_\w+", "pad"),
+    # RCCL, NCCL and Microsoft's schedules in them: one process's part of what several do together
+    (r"(?:nccl|rccl|msccl)\w+", "collective"),
     # anybody's
     (r"(?:batched_)?transpose_\w+", "transpose"),
 )

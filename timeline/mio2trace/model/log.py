@@ -49,10 +49,11 @@ class LayerTime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     direction: Direction
     printed_ns: int
     stamp: LocalTime | None = None
+    thread: int | None = None
 
 
 class LogEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A log line that says where the run is."""
+    """A log line that says where the run is. ``thread`` is the id that the line begins with."""
 
     source: int
     line: int
@@ -62,6 +63,7 @@ class LogEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     direction: Direction | None = None
     number: int | None = None
     duration_ns: int | None = None
+    thread: int | None = None
 
 
 class NetLayer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -78,7 +80,8 @@ class FrameworkLog(msgspec.Struct, frozen=True, kw_only=True):
     """All that a framework's log (or CK's digest of one) states, in the order of its lines.
 
     ``average_*_ns`` come from CK's ``time_fw_ms`` and relatives; a log states them as events. ``iterations`` is the
-    number asked for. ``facts`` are short statements about the run worth showing (device, model), never paths.
+    number asked for. ``threads`` are the ids of those that printed its lines, in
+    order. ``facts`` are short statements about the run worth showing (device, model), never paths.
     """
 
     source: int
@@ -91,3 +94,4 @@ class FrameworkLog(msgspec.Struct, frozen=True, kw_only=True):
     device_name: str = ""
     first_stamp: LocalTime | None = None
     last_stamp: LocalTime | None = None
+    threads: tuple[int, ...] = ()

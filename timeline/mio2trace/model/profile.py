@@ -21,17 +21,22 @@ class Clock(msgspec.Struct, frozen=True, gc=False):
     """What times are counted on: a device's own counter, Unix time, time since boot, or a zero that nothing tells.
 
     ``resolution_ns``: times are whole multiples of it, truncated. Two sides that share a clock need no relation.
+    ``scope``: where the clock is; processes with the same one have one clock, ``""`` is not told. It is only compared:
+    a hash of what names the machine, never that itself, and in no output.
     """
 
     kind: Literal["device", "unix", "boottime", "opaque"]
     resolution_ns: int = 1
+    scope: str = ""
 
 
 DVDT_HOST = Clock("unix", 1000)
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A process of the job. ``rank`` is None where it is not told; ``label`` is a short name, never a command line."""
+    """A process of the job. ``rank`` is None where it is not told; ``label`` is a short name, never a command line, of
+    one of several: ``rank 0``, ``pid 4711``.
+    """
 
     index: int
     pid: int | None = None
@@ -330,6 +335,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     opencl: OpenCl = OpenCl()
     framework: Framework = Framework()
     interleaved: bool = False
+
+    @property
+    def process(self) -> Process:
+        """The process that the profile is of."""
+        return self.processes[0] if self.processes else Process(index=0)
 
     def clock_of(self, device: int) -> int:
         """The clock of a device, a place in ``clocks``; a device that is not listed has one of its own."""

@@ -15,6 +15,7 @@ from mio2trace.model.profile import (
     Activity,
     BufferCreated,
     Call,
+    Clock,
     Device,
     Framework,
     Inputs,
@@ -51,6 +52,7 @@ SHOWN: dict[type[msgspec.Struct], dict[str, Sort]] = {
 what begins in a folder of the system is a path. ``name``: few distinct ones. ``text``: anything."""
 NEVER_SHOWN: dict[type[msgspec.Struct], frozenset[str]] = {
     Queue: frozenset({"handle"}),
+    Clock: frozenset({"scope"}),
     Program: frozenset({"handle", "source", "options"}),
     OpenClLaunch: frozenset({"kernel", "arguments"}),
     Inputs: frozenset({"values"}),

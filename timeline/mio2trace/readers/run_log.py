@@ -31,6 +31,7 @@ LONGEST_LINE = 64 << 20
 """Bytes; a longer one is no line of any log that we know, and is cut there: what has no end would fill the memory."""
 LONGEST_LOG_LINE = 64 << 10
 """Bytes; what Caffe and MIOpen print in one line is far shorter. Calls in JSON and programs' sources may be longer."""
+_MIOPEN = re.compile(rb"^.{0,120}?\bMIOpen(?:\((?:HIP|OpenCL)\))?: ", re.MULTILINE)
 _BINARY_SHARE = 100
 """One NUL in so many bytes makes a file binary; a crash leaves a few in a log."""
 
@@ -38,6 +39,11 @@ _BINARY_SHARE = 100
 def sniff(head: bytes) -> bool:
     """Text that is not JSON; whether it holds a line that we know shows only in reading."""
     return head.count(b"\0") * _BINARY_SHARE <= len(head) and _JSON.match(head) is None
+
+
+def is_log(head: bytes) -> bool:
+    """Whether lines of the beginning are Caffe's or MIOpen's; in a log they may come later."""
+    return GLOG_HEAD.search(head) is not None or _MIOPEN.search(head) is not None
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:

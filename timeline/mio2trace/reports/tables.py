@@ -11,7 +11,7 @@ import io
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Literal, overload
 
 import msgspec
 import orjson
@@ -80,6 +80,50 @@ def grouped(table: Table, by: Sequence[str]) -> Table:
 
 def _hashable(cell: Cell | None) -> object:
     return cell if isinstance(cell, (str, int, float, type(None))) else _text(cell)
+
+
+class _Stacked(Sequence[Row]):
+    """The rows of several tables, each with its own first cells; made when they are asked for."""
+
+    def __init__(self, parts: Sequence[tuple[Row, Sequence[Row]]]) -> None:
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return sum(len(rows) for _, rows in self._parts)
+
+    def __iter__(self) -> Iterator[Row]:
+        for first, rows in self._parts:
+            for row in rows:
+                yield {**first, **row}
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        at = index if index >= 0 else index + len(self)
+        for first, rows in self._parts:
+            if 0 <= at < len(rows):
+                return {**first, **rows[at]}
+            at -= len(rows)
+        raise IndexError(index)
+
+
+def stacked(parts: Sequence[tuple[Row, Table]]) -> Table:
+    """Tables of one kind under each other; before the columns of each stand those of the row beside it."""
+    if len(parts) == 1 and not parts[0][0]:
+        return parts[0][1]
+    first = tuple(dict.fromkeys(name for cells, _ in parts for name in cells))
+    tables = [table for _, table in parts]
+    brief = tuple(dict.fromkeys(name for table in tables for name in table.brief))
+    return Table(
+        columns=(*first, *dict.fromkeys(name for table in tables for name in table.columns)),
+        rows=_Stacked([(cells, table.rows) for cells, table in parts]),
+        objects={name: held for table in tables for name, held in table.objects.items()},
+        brief=(*first, *brief) if brief else (),
+    )
 
 
 def print_table(table: Table, form: Form) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -185,7 +185,21 @@ def _clock_lines(clock: Mapping[str, Any]) -> list[str]:
     if log:
         hours = log["offset_ns"] / 3.6e12
         parts.append(f"log is UTC{hours:+g} h")
+    parts += _process_parts(clock.get("processes", ()))
     return ["clocks: " + "; ".join(parts)]
+
+
+def _process_parts(processes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """How the clocks of a job's processes relate to the first one's; those that do alike together."""
+    alike: dict[tuple[int, int | None, str], list[str]] = {}
+    names = [f"rank {one['rank']}" if "rank" in one else f"pid {one.get('pid', '?')}" for one in processes]
+    for name, one in zip(names[1:], processes[1:], strict=True):
+        alike.setdefault((one["offset_ns"], one["error_ns"], one["method"]), []).append(name)
+    for (offset, error, method), of in alike.items():
+        which = ", ".join(of) if len(of) < 4 else f"{of[0]} to {of[-1]}"
+        moved = f" {offset / 1e9:+.6f} s" if offset else ""
+        wrong = "error not known" if error is None else f"error {error / 1000:g} us"
+        yield f"{which} as {names[0]}{moved}, {wrong} ({method})"
 
 
 def _time_lines(measured: Sequence[Measures]) -> list[str]:

@@ -43,8 +43,15 @@ def linked(measured: Sequence[Measures]) -> dict[str, Any]:
 
 
 def lines(measured: Sequence[Measures]) -> list[str]:
-    """How many kernels have an operation and by what; what lacks one, by name and share of time; what stands out."""
-    return [line for measures in measured if measures.operation_at for line in _lines(measures)]
+    """How many kernels have an operation and by what; what lacks one, by name and share of time; what stands out.
+
+    Each line begins with the process where there are several.
+    """
+    said = []
+    for measures in measured:
+        label = measures.alignment.profile.process.label
+        said += [f"{label}: {line}" if label else line for line in _lines(measures)] if measures.operation_at else []
+    return said
 
 
 def _lines(measures: Measures) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from mio2trace.align.clocks.fit import log_clock
@@ -55,6 +55,18 @@ def _run(
         first_stamp=stamps[0] if stamps else None,
         last_stamp=stamps[-1] if stamps else None,
     )
+
+
+def of_threads(log: FrameworkLog, threads: Collection[int]) -> FrameworkLog:
+    """What these threads printed, of a log that several processes wrote into."""
+    built = {layer.layer: layer for layer in log.net}
+    part = _run(
+        log,
+        [event for event in log.events if event.thread in threads],
+        [layer for layer in log.layers if layer.thread in threads],
+        built,
+    )
+    return msgspec.structs.replace(part, threads=tuple(one for one in log.threads if one in threads))
 
 
 def of_profile(profile: Profile, logs: Sequence[FrameworkLog], notes: Notes) -> list[FrameworkLog]:

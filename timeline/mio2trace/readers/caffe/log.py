@@ -18,7 +18,7 @@ from mio2trace.model.log import Direction, FrameworkLog, LayerTime, LocalTime, L
 from mio2trace.notes import Notes
 
 GLOG = re.compile(
-    rb"[IWEF](\d{4})?(\d\d)(\d\d)\s+(\d\d):(\d\d):(\d\d)\.(\d{6})\s+\d+\s+[^\s\]]+:\d+\]\s?(.*)",
+    rb"[IWEF](\d{4})?(\d\d)(\d\d)\s+(\d\d):(\d\d):(\d\d)\.(\d{6})\s+(\d+)\s+[^\s\]]+:\d+\]\s?(.*)",
     re.DOTALL,
 )
 GLOG_HEAD = re.compile(rb"[IWEF](?:\d{4})?\d{4}\s+\d\d:\d\d:\d\d\.\d{6}\s+\d+\s+[^\s\]]+:\d+\]")
@@ -127,6 +127,8 @@ class CaffeDecoder:
         self._iterations: int | None = None
         self._first: LocalTime | None = None
         self._last: LocalTime | None = None
+        self._threads: dict[bytes, int] = {}
+        self._thread: int | None = None
         self.lines = 0
 
     @property
@@ -139,7 +141,7 @@ class CaffeDecoder:
         match = GLOG.match(line) or GLOG.search(line) if b"]" in line else None
         if match is None:
             return self._in_net_text and self._net_line(line)
-        *digits, text = match.groups()
+        *digits, thread, text = match.groups()
         stamp = local_time(*digits)
         if stamp is None:
             return self._in_net_text and self._net_line(line)
@@ -147,6 +149,9 @@ class CaffeDecoder:
         self.lines += 1
         self._first = self._first or stamp
         self._last = stamp
+        self._thread = self._threads.get(thread)
+        if self._thread is None and len(thread) < 20:
+            self._thread = self._threads[thread] = int(thread)
         self._text(number, stamp, text.rstrip().decode(errors="replace"))
         return True
 
@@ -172,6 +177,7 @@ class CaffeDecoder:
             iterations=self._iterations,
             first_stamp=self._first,
             last_stamp=self._last,
+            threads=tuple(dict.fromkeys(self._threads.values())),
         )
 
     def _net_line(self, line: bytes) -> bool:
@@ -212,6 +218,7 @@ class CaffeDecoder:
                 direction=direction,
                 number=number,
                 duration_ns=duration_ns,
+                thread=self._thread,
             )
         )
 
@@ -235,6 +242,7 @@ class CaffeDecoder:
                 direction=direction,
                 printed_ns=printed,
                 stamp=stamp,
+                thread=self._thread,
             )
         )
         return True

@@ -19,6 +19,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm import database
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, sizes
+from mio2trace.readers.rocm.job import rank_in, scope_of
 from mio2trace.source import Source
 
 NAME = "rocpd database (rocprofv3)"
@@ -52,7 +53,9 @@ class _Reading:
             raise InputError(f"{source.name}: rocpd schema 4; expected schema 3, as rocprofv3 of ROCm 7 writes it")
         self._strings = self._by_id("rocpd_string", "string")
         self._processes = self._by_id("rocpd_info_process", "pid")
+        self._environments = self._by_id("rocpd_info_process", "environment")
         self._threads = self._by_id("rocpd_info_thread", "tid")
+        self._machines = self._scopes()
         self._of: dict[_Key, Assembly] = {}
 
     def profiles(self, every_call: bool) -> Iterator[Profile]:
@@ -63,6 +66,14 @@ class _Reading:
         for assembly in self._of.values():
             if not assembly.empty:
                 yield assembly.finish(every_call)
+
+    def _scopes(self) -> dict[Hashable, str]:
+        """Of each guid its machine, as a hash; none where a guid tells of several."""
+        machines: dict[Hashable, set[str]] = {}
+        if "rocpd_info_node" in self._names:
+            for guid, name in self._rows("SELECT guid, machine_id FROM rocpd_info_node"):
+                machines.setdefault(guid, set()).add(scope_of(name))
+        return {guid: found.pop() for guid, found in machines.items() if len(found) == 1}
 
     def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:
         return iter(self._connection.execute(query))
@@ -77,9 +88,12 @@ class _Reading:
         assembly = self._of.get((guid, process))
         if assembly is None:
             pid = self._processes.get((guid, process))
+            clock = Clock("boottime", scope=self._machines.get(guid, ""))
             assembly = self._of[guid, process] = Assembly(
-                self._source.index, Clock("boottime"), self._notes, self._source.name, pid if type(pid) is int else None
+                self._source.index, clock, self._notes, self._source.name, pid if type(pid) is int else None
             )
+            rank = rank_in(self._environments.get((guid, process)))
+            assembly.process = msgspec.structs.replace(assembly.process, rank=rank)
         return assembly
 
     def _thread(self, assembly: Assembly, guid: Hashable, thread: Hashable) -> int:

@@ -88,7 +88,7 @@ class _Reading:
         if assembly is None:
             assembly = self._of[pid] = Assembly(
                 self._source.index,
-                Clock("opaque"),
+                Clock("opaque", scope=f"file {self._source.index}"),  # one recorder, one machine
                 self._notes,
                 self._source.name,
                 pid if type(pid) is int else None,

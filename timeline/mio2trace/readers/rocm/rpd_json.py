@@ -87,7 +87,12 @@ class _Reading:
         assembly = self.of.get(pid)
         if assembly is None:
             assembly = self.of[pid] = Assembly(
-                self._source.index, Clock("opaque", _US), self._notes, self._source.name, pid, numbers="event_index"
+                self._source.index,
+                Clock("opaque", _US, f"file {self._source.index}"),
+                self._notes,
+                self._source.name,
+                pid,
+                numbers="event_index",
             )
         return assembly
 

@@ -41,7 +41,12 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
         assembly = of.get(row[pid_at])
         if assembly is None:
             assembly = of[row[pid_at]] = Assembly(
-                source.index, Clock("opaque"), notes, source.name, integer(row[pid_at]), numbers="event_index"
+                source.index,
+                Clock("opaque", scope=f"file {source.index}"),
+                notes,
+                source.name,
+                integer(row[pid_at]),
+                numbers="event_index",
             )
         times = assembly.times(integer(row[begin_at]), integer(row[end_at]), "kernel")
         if times is None:

@@ -78,7 +78,8 @@ class _Reading:
         assembly = self._of.get(pid)
         if assembly is None:
             assembly = self._of[pid] = Assembly(
-                self._source.index, Clock("opaque"), self._notes, self._source.name, pid if type(pid) is int else None,
+                self._source.index, Clock("opaque", scope=f"file {self._source.index}"), self._notes,
+                self._source.name, pid if type(pid) is int else None,
                 ids_apart=True, numbers="event_index",
             )  # fmt: skip
         return assembly

@@ -22,6 +22,7 @@ from mio2trace.model.profile import Clock, Profile, Range, Resources
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, sizes
+from mio2trace.readers.rocm.job import scope_of
 from mio2trace.source import Source
 
 NAME = "rocprofv3 profile (JSON)"
@@ -120,8 +121,20 @@ class _Strings(msgspec.Struct, gc=False):
     marker_api: list[_Text] = []
 
 
+class _Node(msgspec.Struct, gc=False):
+    machine_id: Any = None
+
+
 class _Metadata(msgspec.Struct, gc=False):
     pid: Any = None
+    node: msgspec.Raw = msgspec.Raw(b"{}")
+
+    @property
+    def machine(self) -> object:
+        try:
+            return msgspec.json.decode(self.node, type=_Node).machine_id
+        except msgspec.DecodeError:
+            return None
 
 
 class _Process(msgspec.Struct, gc=False):
@@ -182,7 +195,11 @@ class _Reading:
         self._place = source.name
         pid = process.metadata.pid
         self._assembly = Assembly(
-            source.index, Clock("boottime"), notes, source.name, pid if type(pid) is int else None
+            source.index,
+            Clock("boottime", scope=scope_of(process.metadata.machine)),
+            notes,
+            source.name,
+            pid if type(pid) is int else None,
         )
         self._agents = {
             _key(agent.id.handle): str(agent.product_name or agent.name or "")

@@ -162,7 +162,7 @@ class _Reading:
                 assembly.later(base)
             assembly.process = Process(index=0, pid=assembly.process.pid, rank=_rank(around))
             if not assembly.latest_ns >= _UNIX_FROM_NS:
-                assembly.clock = Clock("opaque")
+                assembly.clock = Clock("opaque", scope=f"file {self._source.index}")
         return [assembly.finish(self._everything) for assembly in assemblies]
 
     def _take(self, events: Sequence[Event]) -> None:

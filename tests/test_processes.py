@@ -1,0 +1,329 @@
+"""Processes of one job: whose each log is, how their clocks relate, what the picture and the tables call them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from mio2trace.align import NONE
+from mio2trace.align.processes import ProcessClock, relate_processes
+from mio2trace.analysis import analyse
+from mio2trace.cli import cli
+from mio2trace.conversion import Conversion, convert
+from mio2trace.jobs import Told, shares
+from mio2trace.model.log import FrameworkLog
+from mio2trace.model.profile import Activity, Call, Clock, Device, Process, Profile, Queue, Range, Thread
+from mio2trace.notes import InputError, Notes
+from mio2trace.trace import Slice
+
+from tests.conftest import shared_folder
+
+TWIN = "resnet-immediate-2ranks"
+SECOND = 1_000_000_000
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)"
+GENERIC = "ncclDevKernel_Generic(ncclDevComm*, channelMasks, ncclWork*)"
+
+
+def files_of(*patterns: str) -> list[Path]:
+    folder = shared_folder() / "samples" / "rocm-twins" / TWIN
+    return [path for pattern in patterns for path in sorted(folder.glob(pattern))]
+
+
+def job(folder: Path, *patterns: str) -> Path:
+    """A folder of the job as its tools left it."""
+    for path in files_of(*patterns):
+        shutil.copy(path, folder / path.name)
+    return folder
+
+
+TOGETHER = [
+    ("rocpd/*_results.db.gz", "run.rank?.log"),
+    ("rocpd/*_results.db.gz", "run.log"),
+    ("rocpd/merged.db.gz", "run.rank?.log"),
+    ("rocpd/merged.db.gz", "run.log"),
+    ("rocpd/merged.db.gz", "run*.log"),
+    ("rocprofv3-json/*", "run.rank?.log"),
+]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("patterns", TOGETHER)
+def test_each_processs_kernels_are_in_calls_of_its_own(patterns: tuple[str, ...], tmp_path: Path) -> None:
+    """A folder with one file a process or all in one, with a log a process or one of all: right, or not sure."""
+    truth = json.loads(files_of("truth.json")[0].read_bytes())
+    analysis = analyse([job(tmp_path, *patterns)])
+    (run,) = analysis.runs
+    assert [one.profile.process.rank for one in run.alignments] in ([0, 1], [None, None])
+    by_key = {(kernel["rank"], kernel["start"], kernel["dispatch_id"]): kernel for kernel in truth["kernels"]}
+    right = [0, 0]
+    for rank, alignment in enumerate(run.alignments):
+        links = alignment.links
+        calls = {operation.index: operation for operation in links.operations}
+        logs = {f"run.rank{rank}.log", "run.log"}
+        for position, activity in enumerate(alignment.profile.activities):
+            index = links.operation_of[position]
+            if activity.kind != "kernel":
+                continue
+            true = by_key.pop((rank, activity.start_ns, activity.number))
+            if index == NONE:
+                continue
+            (log,) = logs & {file.name for file in run.inputs if file.source == calls[index].source}
+            if calls[index].line == (true["log_line"] or {}).get(log):
+                right[rank] += 1
+            else:
+                assert position in links.operation_unsure
+    assert not by_key
+    assert min(right) >= 80
+    assert not [note for note in analysis.notes if "not joined" in note.kind]
+
+
+@pytest.mark.shared
+def test_a_folder_of_a_job_is_one_picture(tmp_path: Path) -> None:
+    """Each kernel once, in its process's device; the hosts by rank and number; clocks said, in picture and report."""
+    truth = json.loads(files_of("truth.json")[0].read_bytes())
+    result = convert(job(tmp_path, "rocpd/*_results.db.gz", "run.rank?.log"), check=True)
+    names = {process.id: process.name for process in result.trace.processes}
+    assert sorted(names.values()) == [
+        "Host rank 0 (pid 42730)", "Host rank 1 (pid 42733)",
+        "rank 0: GPU 0 (AMD Instinct MI300X)", "rank 1: GPU 0 (AMD Instinct MI300X)",
+    ]  # fmt: skip
+    place = {track.id: names[track.process] for track in result.trace.tracks}
+    events = list(result.trace.events())
+    origin = min(kernel["start"] for kernel in truth["kernels"]) - min(
+        event.start_ns for event in events if isinstance(event, Slice) and event.category == "kernel"
+    )
+    drawn = sorted(
+        (event.start_ns + origin, place[event.track][:6])
+        for event in events
+        if isinstance(event, Slice) and event.category == "kernel"
+    )
+    assert drawn == sorted((kernel["start"], f"rank {kernel['rank']}") for kernel in truth["kernels"])
+    assert result.metadata["clock"]["processes"] == [
+        {"rank": 0, "pid": 42730, "offset_ns": 0, "error_ns": 0, "method": "its own clock"},
+        {"rank": 1, "pid": 42733, "offset_ns": 0, "error_ns": 0, "method": "time since the boot of one machine"},
+    ]
+    (clocks,) = [line for line in result.report if line.startswith("clocks: ")]
+    assert "rank 1 as rank 0, error 0 us (time since the boot of one machine)" in clocks
+    assert [line[:8] for line in result.report if "operations: " in line] == ["rank 0: ", "rank 1: "]
+    written = json.dumps([result.metadata, result.report, list(names.values())])
+    assert not [word for word in truth["must_not_leak"] if word in written]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("command", ["ops", "kernels", "kernels --by name", "kernels --by layer", "layers"])
+def test_tables_say_the_rank_where_there_are_several(command: str) -> None:
+    def rows(*patterns: str) -> list[dict[str, str]]:
+        given = [*command.split(), "--format", "csv", *map(str, files_of(*patterns))]
+        result = CliRunner().invoke(cli, given)
+        assert result.exit_code == 0, result.output
+        return list(csv.DictReader(io.StringIO(result.stdout)))
+
+    several = rows("rocpd/merged.db.gz", "run.rank?.log")
+    alone = [rows(f"rocpd/4273{rank * 3}_results.db.gz", f"run.rank{rank}.log") for rank in (0, 1)]
+    assert not any("rank" in row for part in alone for row in part)
+    assert several == [{"rank": str(rank), **row} for rank, part in enumerate(alone) for row in part]
+
+
+@pytest.mark.shared
+def test_without_evidence_clocks_are_not_related() -> None:
+    """The tables name no machine: refused in one line; `--align start` draws each process from its own start."""
+    paths = files_of("rocprofv3-csv/*_kernel_trace.csv")
+    with pytest.raises(InputError, match=r"^[^\n]*nothing relates the clock of pid 42733 to that of pid 42730[^\n]*$"):
+        convert(*paths)
+    result = convert(*paths, from_start=True)
+    second = result.metadata["clock"]["processes"][1]
+    assert (second["error_ns"], second["method"]) == (None, "each from its own start: not related")
+    assert second["offset_ns"] < 0
+    assert len({process.id for process in result.trace.processes}) == 4
+    assert CliRunner().invoke(cli, ["kernels", "--by", "name", *map(str, paths)]).exit_code == 0
+
+
+@pytest.mark.shared
+def test_a_process_in_two_forms_counts_once(tmp_path: Path) -> None:
+    """All that profilers wrote of the job in one folder: its two processes, from the fullest files."""
+    for path in files_of("rocpd", "rpd", "rocprofv3-csv"):
+        shutil.copytree(path, tmp_path / path.name)
+    (run,) = analyse([tmp_path]).runs
+    assert [(one.profile.process.pid, one.profile.process.rank) for one in run.alignments] == [(42730, 0), (42733, 1)]
+    assert [sum(a.kind == "kernel" for a in one.profile.activities) for one in run.alignments] == [94, 94]
+
+
+# -- clocks of processes -----------------------------------------------------------------------------------------------
+
+
+def profile(
+    pid: int, kernels: list[tuple[str, int, int]], clock: Clock | None = None, *, called: str = "", ahead: int = 0
+) -> Profile:
+    """A process; its clock shows ``ahead`` ns more than the job's. ``called``: an annotation around each launch."""
+    activities, ranges = [], []
+    for number, (name, start, end) in enumerate(kernels):
+        call = Call("hipLaunchKernel", 0, start - 50 + ahead, start - 40 + ahead, correlation=number)
+        activities.append(
+            Activity(number, "kernel", name, start_ns=start + ahead, end_ns=end + ahead, call=call, correlation=number)
+        )
+        ranges.append(Range("annotation", called, 0, start - 60 + ahead, start - 30 + ahead))
+    return Profile(
+        source=0,
+        records=len(activities),
+        activities=tuple(activities),
+        ranges=tuple(ranges) if called else (),
+        queues=(Queue(index=0, device=0, kind="stream"),),
+        devices=(Device(index=0, clock=0),),
+        threads=(Thread(index=0, tid=pid),),
+        processes=(Process(index=0, pid=pid),),
+        clocks=(clock or Clock("opaque"),),
+    )
+
+
+def all_reduces(late: int = 0) -> list[tuple[str, int, int]]:
+    """Ten, a millisecond each; this process comes ``late`` ns into each."""
+    starts = range(SECOND, 2 * SECOND, SECOND // 10)
+    return [(ALL_REDUCE, start + late * (number % 2), start + 1_000_000) for number, start in enumerate(starts)]
+
+
+def second(first: Profile, other: Profile) -> ProcessClock | None:
+    return relate_processes([first, other])[1]
+
+
+def test_collectives_bound_the_clocks() -> None:
+    """They must overlap: the true offset lies within the error."""
+    for ahead in (0, 123_456_789, -5 * SECOND):
+        clock = second(profile(1, all_reduces()), profile(2, all_reduces(300_000), ahead=ahead))
+        assert clock is not None
+        assert clock.error_ns is not None
+        assert abs(clock.shift_ns + ahead) <= clock.error_ns <= 1_000_000
+        assert clock.method == "10 collectives overlap"
+
+
+def test_unix_time_stands_unless_collectives_contradict_it() -> None:
+    """Clocks that agree with them get a bound; those that do not are moved; without them the error is not known."""
+    unix = Clock("unix")
+    first = profile(1, all_reduces(), unix)
+    agreed = second(first, profile(2, all_reduces(300_000), unix, ahead=400_000))
+    assert agreed is not None
+    assert (agreed.shift_ns, agreed.method) == (0, "Unix time, 10 collectives overlap")
+    assert agreed.error_ns is not None
+    assert 400_000 <= agreed.error_ns <= 2_000_000
+    moved = second(first, profile(2, all_reduces(300_000), unix, ahead=30_000_000))
+    assert moved is not None
+    assert moved.error_ns is not None
+    assert abs(moved.shift_ns + 30_000_000) <= moved.error_ns
+    assert second(first, profile(2, [("gemm", SECOND, SECOND + 5)], unix)) == ProcessClock(
+        error_ns=None, method="Unix time"
+    )
+
+
+def test_a_broadcast_bounds_nothing() -> None:
+    """Its root may be done before another begins; kernels of one name are told apart by what launched them."""
+    kernels = [(GENERIC, start, end) for _, start, end in all_reduces()]
+    for called, related in (("nccl:broadcast", False), ("nccl:all_reduce", True), ("", False)):
+        clock = second(profile(1, kernels, called=called), profile(2, kernels, called=called))
+        assert (clock is not None) is related
+
+
+@pytest.mark.parametrize(
+    "others",
+    [all_reduces()[:-1], [(name, start * (1 + number), end * (1 + number)) for number, (name, start, end) in
+                          enumerate(all_reduces())]],
+)  # fmt: skip
+def test_collectives_that_are_not_the_same_relate_nothing(others: list[tuple[str, int, int]]) -> None:
+    """Another number of them, or times that no offset lets overlap."""
+    assert second(profile(1, all_reduces()), profile(2, others)) is None
+
+
+def test_one_machine_is_one_clock_and_two_are_none() -> None:
+    here, there = Clock("boottime", scope="a"), Clock("boottime", scope="b")
+    kernels = [("gemm", SECOND, SECOND + 5)]
+    assert second(profile(1, kernels, here), profile(2, kernels, here)) == ProcessClock(
+        method="time since the boot of one machine"
+    )
+    assert second(profile(1, kernels, here), profile(2, kernels, there)) is None
+    unnamed = Clock("boottime")
+    assert second(profile(1, kernels, unnamed), profile(2, kernels, unnamed)) is None
+
+
+def test_a_clock_may_be_related_through_another_process() -> None:
+    """Two on one machine, a third elsewhere that shares collectives with the second alone: errors add up."""
+    here = Clock("boottime", scope="a")
+    first = profile(1, [("gemm", SECOND, SECOND + 5)], here)
+    clocks = relate_processes([first, profile(2, all_reduces(), here), profile(3, all_reduces(), ahead=77)])
+    assert clocks[2] is not None
+    assert clocks[2].error_ns is not None
+    assert abs(clocks[2].shift_ns + 77) <= clocks[2].error_ns
+
+
+# -- whose a log is ----------------------------------------------------------------------------------------------------
+
+
+def ranked(pid: int, rank: int) -> Profile:
+    made = profile(pid, [("gemm", SECOND, SECOND + 5)])
+    return msgspec.structs.replace(made, processes=(Process(index=0, pid=pid, rank=rank),))
+
+
+def told(name: str, *threads: int) -> Told:
+    return Told(name, (FrameworkLog(source=0, threads=threads),), (), ())
+
+
+def noted(file: Told) -> set[str]:
+    notes = Notes()
+    shares([ranked(4711, 0), ranked(4712, 1)], [file], frozenset(), notes)
+    return {note.kind for note in notes}
+
+
+NOBODYS = "log that nothing gives to one of the processes: not joined"
+BY_NAME = "log given to a process by its file's name alone"
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        (told("run.log", 4712), None),
+        (told("run.rank0.log", 4712), None),
+        (told("run.rank1.log"), BY_NAME),
+        (told("4712.log"), BY_NAME),
+        (told("run.rank7.log"), NOBODYS),
+        (told("run.log"), NOBODYS),
+        (told("run.log", 99), NOBODYS),
+    ],
+)
+def test_a_log_is_a_processs_by_evidence_alone(file: Told, said: str | None) -> None:
+    """Thread ids first, the file's name where they tell nothing; else it is nobody's."""
+    assert noted(file) & {NOBODYS, BY_NAME} == ({said} if said else set())
+
+
+def names(result: Conversion) -> list[str]:
+    return [process.name for process in result.trace.processes]
+
+
+@pytest.mark.shared
+def test_ranks_of_pytorch_are_one_job(tmp_path: Path) -> None:
+    """Two of its traces: Unix time, whose error nothing bounds here; ranks are those that the files state."""
+    result = convert(*files_of("kineto/*"))
+    assert [name for name in names(result) if name.startswith("Host")] == [
+        "Host rank 0 (pid 42730)", "Host rank 1 (pid 42733)",
+    ]  # fmt: skip
+    assert result.metadata["clock"]["processes"][1]["method"] == "Unix time"
+    assert any("rank 1 as rank 0, error not known (Unix time)" in line for line in result.report)
+
+
+@pytest.mark.shared
+def test_real_ranks_are_related_by_their_all_reduces() -> None:
+    """Fifteen all-reduces of four GPUs; six broadcasts, which bound nothing, are no part of it."""
+    folder = shared_folder() / "samples" / "rocm"
+    result = convert(*(folder / f"kineto_mi300_resnet50_ddp4_rank{rank}.json.gz" for rank in (0, 1)))
+    other: dict[str, Any] = result.metadata["clock"]["processes"][1]
+    assert "15 collectives overlap" in other["method"]
+    assert abs(other["offset_ns"]) <= other["error_ns"] < 2_000_000
+    collectives = [
+        event
+        for event in result.trace.events()
+        if isinstance(event, Slice) and "collective" in (event.args.get("role"), event.shared.get("role"))
+    ]
+    assert len(collectives) == 42

@@ -1,0 +1,176 @@
+"""How the clocks of a job's processes relate: one clock, Unix time, collectives that must overlap; never a guess.
+
+A collective that gives every process what it needs of all others (all-reduce, all-gather, reduce-scatter) ends nowhere
+before it has begun everywhere: its kernels bound the difference of two clocks from both sides. A broadcast does not:
+its root may be done before the others begin.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from mio2trace.kernels.names import kernel_name
+from mio2trace.model.profile import Activity, Profile
+
+_OF_ALL = re.compile(r"all_?reduce|all_?gather|reduce_?scatter", re.IGNORECASE)
+_ANNOTATION = "nccl:"
+MOST_WRONG_NS = 1_000_000_000
+"""Unix clocks of machines that are kept in time do not differ by more."""
+LEAST = 2
+"""Collectives that relate clocks of which nothing else is known."""
+
+
+class ProcessClock(msgspec.Struct, frozen=True, kw_only=True):
+    """``shift_ns`` is added to a process's host times to get those of the job's first process.
+
+    ``error_ns``: what it may be wrong by; None where nothing bounds it. ``method``: how it was found, for a person.
+    """
+
+    shift_ns: int = 0
+    error_ns: int | None = 0
+    method: str = "its own clock"
+
+
+def relate_processes(profiles: Sequence[Profile]) -> list[ProcessClock | None]:
+    """Of each process the clock, as the first's; None where nothing relates it."""
+    clocks: list[ProcessClock | None] = [ProcessClock(), *[None] * (len(profiles) - 1)]
+    collectives = [list(_collectives(profile)) for profile in profiles]
+    waiting = list(range(1, len(profiles)))
+    sides = [0]
+    while sides and waiting:
+        side = sides.pop(0)
+        through = clocks[side]
+        assert through is not None
+        for other in list(waiting):
+            clock = _pair(profiles[side], profiles[other], collectives[side], collectives[other])
+            if clock is not None:
+                clocks[other] = _chained(through, clock) if side else clock
+                waiting.remove(other)
+                sides.append(other)
+    return clocks
+
+
+def from_start(profiles: Sequence[Profile]) -> list[ProcessClock | None]:
+    """Each process as if it had begun when the first did."""
+    begins = [begin_ns(profile) or 0 for profile in profiles]
+    method = "each from its own start: not related"
+    return [
+        ProcessClock(),
+        *(ProcessClock(shift_ns=begins[0] - begin, error_ns=None, method=method) for begin in begins[1:]),
+    ]
+
+
+def begin_ns(profile: Profile) -> int | None:
+    """When the first thing that a profile holds began, on the host's clock."""
+    return min(_moments(profile), default=None)
+
+
+def end_ns(profile: Profile) -> int | None:
+    return max(_moments(profile), default=None)
+
+
+def _moments(profile: Profile) -> Iterator[int]:
+    on_host = {device.index for device in profile.devices if device.clock == 0}
+    device_of = {queue.index: queue.device for queue in profile.queues}
+    for activity in profile.activities:
+        if activity.host_start_ns is not None:
+            yield activity.host_start_ns
+        if activity.start_ns is not None and device_of.get(activity.queue, 0) in on_host:
+            yield activity.start_ns
+            yield activity.start_ns if activity.end_ns is None else activity.end_ns
+    for call in profile.other_calls:
+        if call.start_ns is not None:
+            yield call.start_ns
+    for made in profile.ranges:
+        yield made.start_ns
+
+
+def _chained(first: ProcessClock, then: ProcessClock) -> ProcessClock:
+    error = None if first.error_ns is None or then.error_ns is None else first.error_ns + then.error_ns
+    return ProcessClock(shift_ns=first.shift_ns + then.shift_ns, error_ns=error, method=then.method)
+
+
+def _pair(
+    profile: Profile, other: Profile, collectives: Sequence[_Collective], others: Sequence[_Collective]
+) -> ProcessClock | None:
+    clock, of_other = profile.clocks[0], other.clocks[0]
+    if clock.kind == of_other.kind and clock.scope and clock.scope == of_other.scope:
+        what = "time since the boot of one machine" if clock.kind == "boottime" else "one clock"
+        return ProcessClock(method=what)
+    bounds = _bounds(collectives, others)
+    count = len(collectives)
+    if clock.kind == of_other.kind == "unix":
+        if bounds is None:
+            return ProcessClock(error_ns=None, method="Unix time")
+        least, most = bounds
+        if least <= 0 <= most:
+            return ProcessClock(error_ns=max(-least, most), method=f"Unix time, {count} collectives overlap")
+        if not -MOST_WRONG_NS <= (least + most) // 2 <= MOST_WRONG_NS:
+            return ProcessClock(error_ns=None, method="Unix time")
+    if bounds is None or count < LEAST:
+        return None
+    least, most = bounds
+    return ProcessClock(
+        shift_ns=(least + most) // 2, error_ns=(most - least + 1) // 2, method=f"{count} collectives overlap"
+    )
+
+
+_Collective = tuple[str, int, int]
+"""(which, start, end)."""
+
+
+def _bounds(collectives: Sequence[_Collective], others: Sequence[_Collective]) -> tuple[int, int] | None:
+    """Least and most that may be added to the other's times; None where the two are not the same collectives."""
+    if not collectives or [one[0] for one in collectives] != [one[0] for one in others]:
+        return None
+    pairs = list(zip(collectives, others, strict=True))
+    least = max(start - other_end for (_, start, _), (_, _, other_end) in pairs)
+    most = min(end - other_start for (_, _, end), (_, other_start, _) in pairs)
+    return (least, most) if least <= most else None
+
+
+def _collectives(profile: Profile) -> Iterator[_Collective]:
+    """The kernels of collectives that bind all, in order, on the host's clock."""
+    is_collective = {name: _is_collective(name) for name in {activity.name for activity in profile.activities}}
+    if not any(is_collective.values()):
+        return
+    on_host = {queue.index for queue in profile.queues if profile.clock_of(queue.device) == 0}
+    annotations = _Annotations(profile)
+    kernels = [
+        activity
+        for activity in profile.activities
+        if activity.kind == "kernel" and is_collective[activity.name] and activity.queue in on_host
+    ]
+    for activity in sorted(kernels, key=lambda one: one.start_ns or 0):
+        which = _OF_ALL.search(activity.name) or _OF_ALL.search(annotations.around(activity))
+        if which is not None and activity.start_ns is not None and activity.end_ns is not None:
+            yield which[0].replace("_", "").lower(), activity.start_ns, activity.end_ns
+
+
+def _is_collective(name: str) -> bool:
+    meaning = kernel_name(name)
+    return meaning is not None and meaning.role == "collective"
+
+
+class _Annotations:
+    """What PyTorch calls the collective that it launches: ``nccl:all_reduce``. RCCL's kernels may all have one name."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._of: dict[int, list[tuple[int, int, str]]] = {}
+        for made in profile.ranges:
+            if made.text.startswith(_ANNOTATION):
+                self._of.setdefault(made.thread, []).append((made.start_ns, made.end_ns, made.text))
+        for of_thread in self._of.values():
+            of_thread.sort()
+
+    def around(self, activity: Activity) -> str:
+        of_thread = self._of.get(activity.thread, [])
+        at = activity.host_start_ns
+        if at is None:
+            return ""
+        place = bisect_right(of_thread, at, key=lambda one: one[0]) - 1
+        return of_thread[place][2] if place >= 0 and at <= of_thread[place][1] else ""

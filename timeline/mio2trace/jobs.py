@@ -1,0 +1,225 @@
+"""Which profiles are of the processes of one job, and which of its logs each process wrote."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from mio2trace.align.clocks.log_runs import of_threads
+from mio2trace.align.operations.queues import same_process
+from mio2trace.align.processes import begin_ns, end_ns
+from mio2trace.evidence import BUFFERS
+from mio2trace.model.log import FrameworkLog
+from mio2trace.model.miopen import MiopenLog
+from mio2trace.model.profile import Profile
+from mio2trace.notes import Notes
+from mio2trace.ops.operation import Operation
+
+_NAME, _BUFFERS, _THREADS, _OWN = range(1, 5)
+"""How surely a log is a process's: by the file's name, buffers in common, thread ids, one file with the profile."""
+_RANK = re.compile(r"(?<![a-z])(?:rank|r)[ _.-]?(\d{1,9})(?!\d)", re.IGNORECASE)
+_NUMBER = re.compile(r"(?<!\d)\d{2,10}(?!\d)")
+_LIKE = 0.9
+"""Of a process's kernels so many are in another file of it: a form may lack some."""
+
+
+def are_processes(profiles: Sequence[Profile]) -> bool:
+    """Whether these are several, and their ids tell each from the others."""
+    return len(profiles) > 1 and len({_identity(profile) for profile in profiles}) == len(profiles)
+
+
+def _identity(profile: Profile) -> tuple[str, int | None, int | None]:
+    return profile.clocks[0].scope, profile.process.pid, profile.process.rank
+
+
+def same_job(profiles: Sequence[Profile], others: Sequence[Profile], *, near: bool) -> bool:
+    """Whether two inputs are of one job: other processes that ran at the same time on one clock; or, where no clock
+    tells, ``near``, in one folder, or of ranks of their own.
+    """
+    if not profiles or not others or not are_processes([*profiles, *others]):
+        return False
+    told = [_at_once(profile, other) for profile in profiles for other in others]
+    if False in told:
+        return False
+    ranks = [profile.process.rank for profile in (*profiles, *others)]
+    return near or True in told or (None not in ranks and len(set(ranks)) == len(ranks))
+
+
+def _at_once(profile: Profile, other: Profile) -> bool | None:
+    """Whether they ran at the same time on one machine; None where their clocks do not tell."""
+    clock, of_other = profile.clocks[0], other.clocks[0]
+    if clock.kind != of_other.kind or (clock.kind != "unix" and (not clock.scope or clock.scope != of_other.scope)):
+        return None
+    begins, ends = (begin_ns(profile), begin_ns(other)), (end_ns(profile), end_ns(other))
+    if None in begins or None in ends:
+        return None
+    overlap = min(end for end in ends if end is not None) >= max(begin for begin in begins if begin is not None)
+    if not overlap:
+        return False
+    return True if clock.scope else None
+
+
+def same_process_twice(profile: Profile, other: Profile) -> bool:
+    """Whether two files tell of one process: its id is the same, and so are the times of nearly all kernels."""
+    if profile.process.pid is None or profile.process.pid != other.process.pid:
+        return False
+    kernels = [
+        Counter((one.end_ns or 0) - (one.start_ns or 0) for one in of.activities if one.kind == "kernel")
+        for of in (profile, other)
+    ]
+    least = min(counted.total() for counted in kernels)
+    return least > 0 and (kernels[0] & kernels[1]).total() >= _LIKE * least
+
+
+def in_order(profiles: Iterable[Profile]) -> list[Profile]:
+    """The processes of a job by rank and number."""
+    unknown = 1 << 62
+    return sorted(
+        profiles,
+        key=lambda one: tuple(unknown if n is None else n for n in (one.process.rank, one.process.pid)),
+    )
+
+
+def labelled(profiles: Sequence[Profile]) -> list[Profile]:
+    """The processes of a job, each with the label that tells it from the others; ranks where all have their own."""
+    ranks = [profile.process.rank for profile in profiles]
+    if None in ranks or len(set(ranks)) < len(ranks):
+        ranks = [None] * len(ranks)
+    pids = [profile.process.pid for profile in profiles]
+    result = []
+    for number, (profile, rank, pid) in enumerate(zip(profiles, ranks, pids, strict=True)):
+        label = f"rank {rank}" if rank is not None else f"pid {pid}"
+        if rank is None and (pid is None or pids.count(pid) > 1):
+            label = f"process {number}"
+        process = msgspec.structs.replace(profile.process, rank=rank, label=label)
+        result.append(msgspec.structs.replace(profile, processes=(process, *profile.processes[1:])))
+    return result
+
+
+# -- logs ------------------------------------------------------------------------------------------------------------
+
+
+class Told(NamedTuple):
+    """What a file tells besides profiles; ``held``: the places of those profiles among the job's."""
+
+    name: str
+    logs: tuple[FrameworkLog, ...]
+    libraries: tuple[MiopenLog, ...]
+    operations: tuple[tuple[Operation, ...], ...]
+    held: tuple[int, ...] = ()
+
+    @property
+    def threads(self) -> set[int]:
+        """The ids of threads that its lines begin with."""
+        of_calls = {one.thread for operations in self.operations for one in operations}
+        return {thread for log in self.logs for thread in log.threads} | {one for one in of_calls if one is not None}
+
+
+class Share(NamedTuple):
+    """What of a job's logs is one process's."""
+
+    logs: tuple[FrameworkLog, ...] = ()
+    libraries: tuple[MiopenLog, ...] = ()
+    operations: tuple[Operation, ...] = ()
+
+
+def shares(profiles: Sequence[Profile], files: Sequence[Told], without: frozenset[str], notes: Notes) -> list[Share]:
+    """Each process's part of the logs: those that it wrote alone, and its threads' lines of those that several wrote.
+
+    A log that nothing gives to a process is nobody's. Where two tell the same, the surer one is taken.
+    """
+    files = [file for file in files if file.logs or file.libraries]
+    claims = [_claims(file, profiles, without) for file in files]
+    for file, claimed in zip(files, claims, strict=True):
+        if not claimed:
+            notes.add("log that nothing gives to one of the processes: not joined", file.name)
+        elif _NAME in claimed.values():
+            notes.remark("log given to a process by its file's name alone", file.name)
+    used: set[str] = set()
+    result = []
+    for place, profile in enumerate(profiles):
+        claimed_by_it = [(file, of, of[place]) for file, of in zip(files, claims, strict=True) if place in of]
+        result.append(_share(profile, claimed_by_it, used, notes))
+    for file, claimed in zip(files, claims, strict=True):
+        if claimed and file.name not in used:
+            notes.remark("log left out: another tells of the same calls more surely", file.name)
+    return result
+
+
+def is_of_threads(file: Told, profiles: Sequence[Profile]) -> bool:
+    """Whether a log's lines begin with ids of threads of these processes."""
+    return any(not file.threads.isdisjoint(_tids(profile)) for profile in profiles)
+
+
+def _claims(file: Told, profiles: Sequence[Profile], without: frozenset[str]) -> Mapping[int, int]:
+    """Whose a file's log is, as places among ``profiles``, and how surely."""
+    if len(file.held) == 1:
+        return {file.held[0]: _OWN}
+    threads = file.threads
+    by_threads = {place: _THREADS for place, profile in enumerate(profiles) if not threads.isdisjoint(_tids(profile))}
+    if by_threads:
+        return by_threads
+    candidates = list(range(len(profiles)))
+    if BUFFERS not in without:
+        calls = [one for operations in file.operations for one in operations]
+        same = [same_process(profile, calls) for profile in profiles]
+        if same.count(True) == 1:
+            return {same.index(True): _BUFFERS}
+        candidates = [place for place in candidates if same[place] is not False]
+    named = _named(file.name, [profiles[place] for place in candidates])
+    return {candidates[named]: _NAME} if named is not None else {}
+
+
+def _tids(profile: Profile) -> set[int]:
+    own = {thread.tid for thread in profile.threads if thread.tid is not None}
+    return own if profile.process.pid is None else own | {profile.process.pid}
+
+
+def _named(name: str, profiles: Sequence[Profile]) -> int | None:
+    """The one process whose rank or number a file's name holds."""
+    base = os.path.basename(name)
+    ranks, numbers = {int(text) for text in _RANK.findall(base)}, {int(text) for text in _NUMBER.findall(base)}
+    fitting = [
+        place
+        for place, profile in enumerate(profiles)
+        if profile.process.rank in ranks or profile.process.pid in numbers
+    ]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+_Claim = tuple[Told, Mapping[int, int], int]
+"""(file, whose it is, how surely it is this process's)."""
+
+
+def _share(profile: Profile, claimed: Sequence[_Claim], used: set[str], notes: Notes) -> Share:
+    """The surest file that tells of calls, and the surest that tells of layers; one's own before a shared one."""
+    surest = sorted(claimed, key=lambda one: (len(one[1]) > 1, -one[2], -sum(map(len, one[0].operations)), one[0].name))
+    calls = next((one for one in surest if any(one[0].operations)), None)
+    layers = next((one for one in surest if any(log.layers or log.events for log in one[0].logs)), None)
+    tids = _tids(profile)
+    share = Share()
+    if layers is not None:
+        used.add(layers[0].name)
+        logs = layers[0].logs if len(layers[1]) == 1 else tuple(of_threads(log, tids) for log in layers[0].logs)
+        share = share._replace(logs=logs)
+    if calls is not None:
+        file, whose, _ = calls
+        used.add(file.name)
+        operations = max(file.operations, key=len)
+        libraries = file.libraries
+        if len(whose) > 1:
+            nobodys = sum(one.thread is None for one in operations)
+            if nobodys:
+                notes.add("call without a thread in a log of several processes: given to none", file.name, nobodys)
+            operations = tuple(one for one in operations if one.thread in tids)
+            libraries = tuple(
+                msgspec.structs.replace(log, records=tuple(one for one in log.records if one.thread in tids))
+                for log in libraries
+            )
+        share = share._replace(operations=operations, libraries=libraries)
+    return share
