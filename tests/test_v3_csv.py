@@ -112,7 +112,10 @@ def test_any_file_of_a_set_stands_for_it_and_nothing_counts_twice(tmp_path: Path
     assert len(traces[0]["metadata"]["inputs"]) == len(files) == 4
     for trace in traces:
         notes = trace["metadata"].pop("notes")
-        assert set(notes) <= {"file of a directory that is no profile passed over", "input given twice taken once"}
+        assert set(notes) <= {
+            "file of a directory that is neither profile nor log passed over",
+            "input given twice taken once",
+        }
     assert all(trace == traces[0] for trace in traces)
     assert outputs[0] == outputs[1] == outputs[2] == outputs[3]
 

@@ -152,7 +152,7 @@ def _profiles_in(directory: str, notes: Notes) -> list[str]:
                 continue
         others += 1
     if found and others:
-        notes.remark("file of a directory that is no profile passed over", root.name or directory, others)
+        notes.remark("file of a directory that is neither profile nor log passed over", root.name or directory, others)
     return found + logs if found else []
 
 
