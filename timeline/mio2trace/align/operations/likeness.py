@@ -304,17 +304,8 @@ class Likeness:
                 points -= ANY_PRIMITIVE
         else:
             return points + WRONG_NAME, launched, False
-        if name.directions and operation.direction is not None:
-            own = primitive in name.primitives or primitive == "fusion"
-            if own and operation.direction not in name.directions:
-                return points + WRONG_NAME, launched, False
-            if (
-                kind.forward is not None
-                and primitive == "conv"
-                and len(name.directions) > 1
-                and kind.forward != (operation.direction == "forward")
-            ):
-                return points + WRONG_NAME, launched, False
+        if _of_another_direction(kind, name, operation):
+            return points + WRONG_NAME, launched, False
         if operation.gemm is not None and primitive == "conv":
             possible = None
             if kind.gemm is not None:
@@ -391,3 +382,14 @@ def _integers(arguments: Sequence[str]) -> tuple[int, ...]:
         for argument in arguments
         if len(argument) == 8 and (value := number(argument)) is not None and 3 < value < 1 << 24
     )
+
+
+def _of_another_direction(kind: KernelKind, name: KernelName, operation: Operation) -> bool:
+    """Whether the kernel's name, or for a convolution what its options state, denies the operation's direction."""
+    direction, primitive = operation.direction, operation.primitive
+    if not name.directions or direction is None:
+        return False
+    if direction not in name.directions and (primitive in name.primitives or primitive == "fusion"):
+        return True
+    stated = kind.forward if primitive == "conv" and len(name.directions) > 1 else None
+    return stated is not None and stated != (direction == "forward")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mio2trace.trace import Args, Slice
@@ -19,6 +19,18 @@ _ENDS, _GOES_ON, _LOW_14 = pb.ENDS, pb.GOES_ON, pb.LOW_14
 _14_BITS, _28_BITS, _42_BITS = 1 << 14, 1 << 28, 1 << 42
 _HALF_OF_12_BITS, _HALF_OF_20_BITS = 1 + 2**-13, 1 + 2**-21
 _END_EVENT = pb.message(tp.TRACK_EVENT, pb.integer(tp.TYPE, tp.END))
+
+
+class _Heads(dict[str, list[bytes]]):
+    """By argument: what stands before an integer, by the number of its bytes; the first is for a double."""
+
+    def __init__(self, made: Callable[[str], list[bytes]]) -> None:
+        super().__init__()
+        self._made = made
+
+    def __missing__(self, key: str) -> list[bytes]:
+        heads = self[key] = self._made(key)
+        return heads
 
 
 class Row:
@@ -43,7 +55,7 @@ class Row:
         self._new: list[bytes] = []
         self._begins: dict[tuple[int, str, str], tuple[bytes, Args, bool]] = {}
         self._begin_heads: list[dict[int, bytes]] = [{} for _ in range(11)]
-        self._numbers: dict[str, list[bytes]] = {}
+        self._numbers = _Heads(self._number_heads)
         self._reals: dict[float, bytes] = {}
         self._held: Slice | None = None
         self._begun = False
@@ -106,20 +118,16 @@ class Row:
         held = self._begins.get((id(shared), event.name, event.category))
         if held is None:
             # Each of many slices may name its own layer, or all of them the same.
-            own_colour = self._colour(shared) is None
+            own_colour = not self._colour(shared)
             held = self._begins[id(shared), event.name, event.category] = self._begin(event), shared, own_colour
         numbers, reals = self._numbers, self._reals
         pieces: list[bytes] = []
         if held[2] and event.args:
-            colour = self._colour(event.args)
-            if colour is not None:
-                pieces.append(colour)
+            pieces.append(self._colour(event.args))
         for key, value in event.args.items():
             kind = type(value)
             if kind is int and value >= 0:
-                heads = numbers.get(key)
-                if heads is None:
-                    heads = self._number_heads(key)
+                heads = numbers[key]
                 # As `protobuf.varint`, without the call: most of the time goes here.
                 if value < _14_BITS:
                     last = _ENDS[value]
@@ -136,9 +144,7 @@ class Row:
                 else:
                     pieces.append(self._annotation(key, value))
             elif kind is float and -_HUGE < value < _HUGE:
-                heads = numbers.get(key)
-                if heads is None:
-                    heads = self._number_heads(key)
+                heads = numbers[key]
                 real = reals.get(value)
                 pieces += (heads[0], self._real(value) if real is None else real)
             else:
@@ -170,19 +176,17 @@ class Row:
             pb.integer(tp.CATEGORY, self._iid(tp.CATEGORIES, cleaned(event.category))),
             pb.integer(tp.NAME, self._iid(tp.NAMES, slice_name(event.name))),
         ]
-        colour = self._colour(event.shared)
-        if colour is not None:
-            fields.append(colour)
+        fields.append(self._colour(event.shared))
         fields += (self._annotation(key, value) for key, value in event.shared.items())
         return b"".join(fields)
 
-    def _colour(self, args: Args) -> bytes | None:
-        """The field that gives one colour to all slices with the same value; None where the arguments have none."""
+    def _colour(self, args: Args) -> bytes:
+        """The field that gives one colour to all slices with the same value; empty where the arguments have none."""
         for key in self._colour_by:
             value = args.get(key)
             if value is not None:
                 return pb.integer(tp.CORRELATION, zlib.crc32(f"{key} {value}".encode(errors="replace")) >> 8 | 1)
-        return None
+        return b""
 
     def _annotation(self, key: str, value: Any) -> bytes:
         held = self._value(value)
@@ -191,12 +195,10 @@ class Row:
         return pb.message(tp.ANNOTATION, pb.integer(tp.KEY, self._iid(tp.KEYS, cleaned(key))) + held)
 
     def _number_heads(self, key: str) -> list[bytes]:
-        """What stands before an integer, by the number of its bytes; the first is for a double."""
         name = pb.integer(tp.KEY, self._iid(tp.KEYS, cleaned(key)))
         head = name + varint(tp.INT << 3)
         heads = [varint(tp.ANNOTATION << 3 | 2) + varint(len(head) + size) + head for size in range(11)]
         heads[0] = varint(tp.ANNOTATION << 3 | 2) + varint(len(name) + 9) + name + varint(tp.REAL << 3 | 1)
-        self._numbers[key] = heads
         return heads
 
     def _real(self, value: float) -> bytes:
