@@ -67,7 +67,8 @@ def cli() -> None:
 
     \b
     Examples:
-      mio2trace run.log prof.json -o out.json           a log and a dv/dt profile
+      mio2trace run.log run_results.db -o out.json      a log and what rocprofv3 recorded
+      mio2trace run.log prof.json -o out.json           ... and a dv/dt profile
       mio2trace run.log -o out.json.gz                  a log that holds the [dv/dt] blocks itself
       mio2trace tmp-ck-timer.json prof.json -o out.json CK's digest instead of the log
       mio2trace experiment/my-entry --tags alexnet -o out.json
