@@ -7,6 +7,7 @@ and text. A row whose numbers are none is left out and counted (rocm-profiles.md
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Hashable
 from typing import Any, Literal
 
@@ -220,12 +221,14 @@ class Assembly:
     def finish(self, every_call: bool) -> Profile:
         """The profile: activities as they were launched; without a launch, by the time at which they began."""
         self._ranges.sort(key=lambda made: (made.thread, made.start_ns, -made.end_ns))
-        place_of = {made.id: place for place, made in enumerate(self._ranges) if made.id is not None}
+        place_of = self._places_of_parents()
         launches: dict[int, Call] = {}
         without = 0
         activities: list[tuple[tuple[int, int], Activity]] = []
         threads_alone: dict[int, Call] = {}
-        for row in self._rows:
+        rows, self._rows = deque(self._rows), []
+        while rows:  # each is let go when it has become an activity
+            row = rows.popleft()
             call = None if row.correlation is None else self._calls.get(row.correlation)
             parent = row.range_id
             if call is not None and row.correlation is not None:
@@ -264,6 +267,15 @@ class Assembly:
             clocks=(self.clock,),
             numbers=self._numbers,
         )
+
+    def _places_of_parents(self) -> dict[int, int]:
+        """Places of the ranges that something names, by id; of the others there may be very many."""
+        wanted = set(self._parent_of_call.values()) | {row.range_id for row in self._rows}
+        if not self._ids_apart:
+            wanted |= {row.correlation for row in self._rows}
+        return {
+            made.id: place for place, made in enumerate(self._ranges) if made.id is not None and made.id in wanted
+        }
 
 
 def _moved(call: Call, by_ns: int) -> Call:

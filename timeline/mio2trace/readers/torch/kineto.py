@@ -16,7 +16,7 @@ correlation), memory events, whatever stands beside the events: a harness may pu
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -119,7 +119,7 @@ class _Reading:
         self._threads: dict[tuple[Any, Any], tuple[Assembly, int]] = {}
         self._launches: dict[int, dict[int, _Launch]] = {}
         """By process and correlation."""
-        self._gpu: list[_Gpu] = []
+        self._gpu: deque[_Gpu] = deque()
         self._flows: dict[_Place, int] | None = {}
         """None since a kernel has a correlation of its own: then all have."""
         self._inputs = InputsCache(notes, source.name)
@@ -281,7 +281,8 @@ class _Reading:
     def _activities(self) -> None:
         """Kernels, copies and fills, each in the process that launched it."""
         assemblies = list(self._of.values())
-        for row in self._gpu:
+        while self._gpu:
+            row = self._gpu.popleft()
             args = row.args
             correlation = args.correlation
             if correlation is None and self._flows and row.place is not None:
@@ -300,7 +301,7 @@ class _Reading:
                 row.kind, name, queue, row.times, correlation=correlation, grid=grid, workgroup=block,
                 size_bytes=args.size, route=route, range_id=args.external,
             )  # fmt: skip
-        self._gpu.clear()
+        self._launches.clear()
 
     # What is around
 
