@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from mio2trace.align.attribution import Attribution
+from mio2trace.align.backward import ForwardOps
 from mio2trace.align.gradients import split
 from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.links import NONE, LayerRun, Phase
@@ -110,39 +111,66 @@ class _Layers:
         self._opened = opened
         ranges = attribution.profile.ranges
         self._steps = [_step(made) for made in ranges]
-        named = [place for place, made in enumerate(ranges) if self._steps[place] is None and _is_user_range(made)]
-        if not named:
-            named = [place for place, made in enumerate(ranges) if made.text.startswith(_MODULE)]
-        self._layers = {place: _layer(ranges[place].text) for place in named}
+        self._layers = {
+            place: _layer(made)
+            for place, made in enumerate(ranges)
+            if self._steps[place] is None and (_is_user_range(made) or _is_module(made))
+        }
 
     def place(self) -> None:
+        """Each activity in the innermost layer; what an op of the backward pass launched in its forward op's."""
         ranges, opened, links = self._attribution.profile.ranges, self._opened, self._attribution.links
         own = [place if place in self._layers else NONE for place in range(len(ranges))]
         layer_of = opened.nearest(own)
+        forward = ForwardOps(self._attribution.profile)
+        gradient_of = [
+            place if own[place] == NONE and other != NONE and layer_of[other] != NONE else NONE
+            for place, other in enumerate(forward.of)
+        ]
+        innermost = opened.nearest([max(pair) for pair in zip(own, gradient_of, strict=True)])
         used: dict[int, list[int]] = {}
+        backward: dict[tuple[int, bool], _Gradient] = {}
         for position, place in enumerate(opened.range_of):
-            if place != NONE and layer_of[place] != NONE:
-                used.setdefault(layer_of[place], []).append(position)
-        in_order = sorted(used, key=lambda place: ranges[place].start_ns)
-        index_of = self._net([self._layers[place] for place in in_order])
-        for place, iteration in zip(in_order, self._iterations(in_order), strict=True):
-            made, (name, direction) = ranges[place], self._layers[place]
-            pass_ = links.pass_id("iteration", iteration, direction)
-            run = LayerRun(
-                layer=name, layer_index=index_of[name], direction=direction, pass_=pass_,
-                host_start_ns=made.start_ns, host_end_ns=made.end_ns,
-            )  # fmt: skip
+            around = innermost[place] if place != NONE else NONE
+            if around == NONE:
+                continue
+            if own[around] != NONE:
+                used.setdefault(around, []).append(position)
+                continue
+            key = layer_of[forward.of[around]], around not in forward.unsure
+            backward.setdefault(key, _Gradient()).add(position, ranges[around])
+        in_order = sorted({*used, *(place for place, _ in backward)}, key=lambda place: ranges[place].start_ns)
+        index_of = self._net([self._layers[place] for place in in_order], bool(backward))
+        iteration_of = dict(zip(in_order, self._iterations(in_order), strict=True))
+        for place in sorted(used, key=lambda place: ranges[place].start_ns):
+            name, direction = self._layers[place]
+            times = ranges[place].start_ns, ranges[place].end_ns
+            run = self._run(name, index_of[name], direction, iteration_of[place], times)
             links.give_layer(used[place], links.add_run(run), RANGE)
+        for (place, sure), gradient in sorted(backward.items(), key=lambda item: item[1].start_ns):
+            name, _ = self._layers[place]
+            times = gradient.start_ns, gradient.end_ns
+            run = self._run(name, index_of[name], "backward", iteration_of[place], times)
+            links.give_layer(gradient.positions, links.add_run(run), RANGE, sure=sure)
         self._place_between(in_order)
 
-    def _net(self, executed: Sequence[tuple[str, Direction | None]]) -> dict[str, int]:
+    def _run(
+        self, name: str, index: int, direction: Direction | None, iteration: int, times: tuple[int, int]
+    ) -> LayerRun:
+        return LayerRun(
+            layer=name, layer_index=index, direction=direction,
+            pass_=self._attribution.links.pass_id("iteration", iteration, direction),
+            host_start_ns=times[0], host_end_ns=times[1],
+        )  # fmt: skip
+
+    def _net(self, executed: Sequence[tuple[str, Direction | None]], backward: bool) -> dict[str, int]:
         """Layers by their places in the net: the log's where it names them, else in the order in which they ran."""
         index_of = {layer.layer: layer.index for layer in self._attribution.net.layers}
         new = [name for name in dict.fromkeys(name for name, _ in executed) if name not in index_of]
         first = max(index_of.values(), default=-1) + 1
         index_of |= {name: first + number for number, name in enumerate(new)}
         if new:
-            backward = any(direction == "backward" for _, direction in executed)
+            backward = backward or any(direction == "backward" for _, direction in executed)
             specs = tuple(NetLayerSpec(index=index_of[name], layer=name) for name in new)
             net = self._attribution.net
             self._attribution.net = Net(layers=(*net.layers, *specs), backward=net.backward or backward)
@@ -150,27 +178,33 @@ class _Layers:
 
     def _iterations(self, in_order: Sequence[int]) -> Iterator[int]:
         """The iteration of each execution: the enclosing step's, else a new one where the first layer comes again."""
+        ranges = self._attribution.profile.ranges
         steps = self._opened.nearest([NONE if step is None else step for step in self._steps])
+        moments = _Moments(None, self._stepped())
         iteration, first = 0, None
         for place in in_order:
             if steps[place] != NONE:
                 yield steps[place]
+                continue
+            phase = moments.of(ranges[place].start_ns)  # another thread's step
+            if phase is not None and phase[1] is not None:
+                yield phase[1]
                 continue
             if first is None or self._layers[place] == first:
                 first = self._layers[place]
                 iteration += 1
             yield iteration
 
+    def _stepped(self) -> list[tuple[int, int, int]]:
+        pairs = zip(self._attribution.profile.ranges, self._steps, strict=True)
+        return [(made.start_ns, made.end_ns, step) for made, step in pairs if step is not None]
+
     def _place_between(self, in_order: Sequence[int]) -> None:
         """Passes of what lies in no layer: its neighbours', where both are of one; else as its launch's time says."""
         profile, links = self._attribution.profile, self._attribution.links
         moments = _Moments(
             profile.ranges[in_order[0]].start_ns if in_order else None,
-            [
-                (made.start_ns, made.end_ns, step)
-                for made, step in zip(profile.ranges, self._steps, strict=True)
-                if step is not None
-            ],
+            self._stepped(),
         )
         before = NONE
         waiting: list[int] = []
@@ -187,6 +221,18 @@ class _Layers:
                 elif (phase := moments.of(at)) is not None:
                     links.give_pass([between], links.pass_id(*phase))
             waiting, before = [], pass_
+
+
+class _Gradient:
+    """What the backward pass of one execution of a layer launched, and from when to when."""
+
+    def __init__(self) -> None:
+        self.positions: list[int] = []
+        self.start_ns, self.end_ns = 1 << 63, 0
+
+    def add(self, position: int, made: Range) -> None:
+        self.positions.append(position)
+        self.start_ns, self.end_ns = min(self.start_ns, made.start_ns), max(self.end_ns, made.end_ns)
 
 
 class _Moments:
@@ -215,9 +261,16 @@ def _is_user_range(made: Range) -> bool:
     return made.kind in ("range", "annotation") and not is_library_call(made) and bool(made.text.strip())
 
 
-def _layer(text: str) -> tuple[str, Direction | None]:
-    """(name, direction): ``conv1 forward``, ``backward: conv1``; a name that says no direction has none."""
-    text = text.strip().removeprefix(_MODULE)
+def _is_module(made: Range) -> bool:
+    return made.kind == "frame" and made.text.startswith(_MODULE)
+
+
+def _layer(made: Range) -> tuple[str, Direction | None]:
+    """(name, direction): ``conv1 forward``, ``backward: conv1``; a name that says no direction has none, a module's
+    call is of the forward pass."""
+    text = made.text.strip()
+    if _is_module(made):
+        return text.removeprefix(_MODULE), "forward"
     for separator in (" ", "/", ":", ".", "_"):
         name, _, word = text.rpartition(separator)
         if name.strip(" /:._") and word.lower() in _DIRECTIONS:

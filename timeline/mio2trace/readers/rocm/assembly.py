@@ -273,9 +273,7 @@ class Assembly:
         wanted = set(self._parent_of_call.values()) | {row.range_id for row in self._rows}
         if not self._ids_apart:
             wanted |= {row.correlation for row in self._rows}
-        return {
-            made.id: place for place, made in enumerate(self._ranges) if made.id is not None and made.id in wanted
-        }
+        return {made.id: place for place, made in enumerate(self._ranges) if made.id is not None and made.id in wanted}
 
 
 def _moved(call: Call, by_ns: int) -> Call:

@@ -1,0 +1,40 @@
+"""The forward op of each op of an automatic backward pass: both carry one sequence number (rocm-profiles.md 8)."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+
+from mio2trace.align.links import NONE
+from mio2trace.model.profile import Profile
+
+_BACKWARD = re.compile(r"autograd::engine::evaluate_function: |\w+Backward\d*$")
+
+
+class ForwardOps:
+    """``of[r]`` is the range of the forward op of range r, `NONE` for what is no op of a backward pass; ``unsure``
+    holds ranges for which several threads counted up to that number, so that another op may be meant."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.of = [NONE] * len(profile.ranges)
+        self.unsure: set[int] = set()
+        backward: list[int] = []
+        forward: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for place, made in enumerate(profile.ranges):
+            if made.sequence is None or made.kind != "operator":
+                continue
+            if _BACKWARD.match(made.text):
+                backward.append(place)
+            else:
+                forward[made.sequence].append((made.start_ns, place))
+        for candidates in forward.values():
+            candidates.sort()
+        for place in backward:
+            made = profile.ranges[place]
+            candidates = forward.get(made.sequence or 0, [])
+            before = bisect_left(candidates, (made.start_ns, NONE))
+            if before:
+                self.of[place] = candidates[before - 1][1]
+                if len({profile.ranges[other].thread for _, other in candidates[:before]}) > 1:
+                    self.unsure.add(place)
