@@ -12,12 +12,12 @@ stand after all nodes: a file that was cut has none, and they are those of the e
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 from mio2trace.model.tf import Execution, NodeStep, OpMemory, Shape, TfNode, TfProfile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.tf.node_parts import attribute_text, int_pair, memory_of, shape_of, slot_shape
 from mio2trace.readers.tf.wire import CutError, Field, WireError, fields, numbers, signed, text, unexpected, varint
 from mio2trace.source import Source
 
@@ -29,9 +29,6 @@ _LAST_US = 10**17
 _LONGEST_US = 10**13
 """Times beyond these (year 5138, 115 days) are damage."""
 _ATTRIBUTES = {b"strides", b"ksize", b"dilations", b"padding", b"data_format", b"T"}
-_WORD = re.compile(r"SAME|VALID|EXPLICIT|N[A-Z]{1,4}|N[A-Z]{1,3}_VECT_[A-Z]", re.ASCII)
-"""What padding and data_format can be."""
-_TYPES = {1: "float", 2: "double", 3: "int32", 9: "int64", 10: "bool", 14: "bfloat16", 19: "half"}
 _FIELD_MASK = 7
 
 
@@ -192,52 +189,16 @@ class _Decoder:
             elif tag == 0x20:
                 node.shape.append(signed(a))
             elif tag == 0x12 or tag == 0x72:
-                key, value = self._pair(a, b)
+                key, value = int_pair(data, a, b)
                 (node.inputs if tag == 0x12 else node.sources)[key] = value
             elif tag == 0x7A:
-                slot, shape = self._slot(a, b)
+                slot, shape = slot_shape(data, a, b)
                 node.outputs[slot] = shape
             elif tag == 0x52:
                 node.trace = a, b
             elif tag >> 3 in (1, 2, 4, 5, 6, 8, 9, 10, 11, 12, 14, 15):
                 raise unexpected(tag, at)
         return node
-
-    def _pair(self, at: int, stop: int) -> tuple[int, int]:
-        """An entry of a map of integers."""
-        key = value = 0
-        for tag, a, _ in fields(self._data, at, stop):
-            if tag == 0x08:
-                key = signed(a)
-            elif tag == 0x10:
-                value = signed(a)
-            else:
-                raise unexpected(tag, at)
-        return key, value
-
-    def _slot(self, at: int, stop: int) -> tuple[int, Shape]:
-        """An entry of a map from a slot to a Tuple."""
-        slot = 0
-        shape: list[int] = []
-        for tag, a, b in fields(self._data, at, stop):
-            if tag == 0x08:
-                slot = signed(a)
-            elif tag == 0x12:
-                shape = self._tuple(a, b)
-            else:
-                raise unexpected(tag, at)
-        return slot, tuple(shape)
-
-    def _tuple(self, at: int, stop: int) -> list[int]:
-        found: list[int] = []
-        for tag, a, b in fields(self._data, at, stop):
-            if tag == 0x0A:
-                found += numbers(self._data, a, b)
-            elif tag == 0x08:
-                found.append(signed(a))
-            else:
-                raise unexpected(tag, at)
-        return found
 
     def _attribute(self, attributes: dict[str, str], at: int, stop: int) -> None:
         data = self._data
@@ -248,7 +209,7 @@ class _Decoder:
                 if key not in _ATTRIBUTES:
                     return
             elif tag == 0x12 and key:
-                value = _attribute_text(data, fields(data, a, b))
+                value = attribute_text(data, fields(data, a, b))
                 if value:
                     attributes[key.decode()] = value
 
@@ -268,7 +229,7 @@ class _Decoder:
                 if inner == 0x2A:
                     self._times(executions, c, d, accelerator=False)
                 elif inner == 0x3A:
-                    memory.append(_memory(data, c, d))
+                    memory.append(memory_of(data, c, d))
                 elif inner == 0x22:
                     self._times(executions, c, d, accelerator=True)
                 elif inner == 0x08:
@@ -295,7 +256,7 @@ class _Decoder:
                 for inner, c, d in fields(data, a, b):
                     if inner != 0x0A:
                         raise unexpected(inner, a)
-                    pairs.append(self._tuple(c, d))
+                    pairs.append(shape_of(data, c, d))
             else:
                 raise unexpected(tag, at)
         for pair in pairs:
@@ -372,43 +333,3 @@ class _Decoder:
             elif tag == 0x0A and not file:
                 file = text(self._data, a, b)
         return file, line
-
-
-def _memory(data: bytes, at: int, stop: int) -> OpMemory:
-    """ExecMemory; the memory of single outputs is left out."""
-    read = requested = peak = residual = output = in_use = 0
-    for tag, a, _ in fields(data, at, stop):
-        if tag == 0x08:
-            read = signed(a) * 1000
-        elif tag == 0x30:
-            requested = signed(a)
-        elif tag == 0x38:
-            peak = signed(a)
-        elif tag == 0x40:
-            residual = signed(a)
-        elif tag == 0x48:
-            output = signed(a)
-        elif tag == 0x50:
-            in_use = signed(a)
-        elif tag >> 3 in (1, 6, 7, 8, 9, 10):
-            raise unexpected(tag, at)
-    return OpMemory(requested, peak, residual, output, read, in_use)
-
-
-def _attribute_text(data: bytes, value: list[Field]) -> str:
-    """An AttrValue as text: ``SAME``, ``float``, ``1x2x2x1``; empty when it is something else."""
-    for tag, a, b in value:
-        if tag == 0x12:
-            word = text(data, a, b)
-            return word if _WORD.fullmatch(word) else ""
-        if tag == 0x30:
-            return _TYPES.get(a, f"type {a}")
-        if tag == 0x0A:
-            found: list[int] = []
-            for inner, c, d in fields(data, a, b):
-                if inner == 0x1A:
-                    found += numbers(data, c, d)
-                elif inner == 0x18:
-                    found.append(signed(c))
-            return "x".join(map(str, found))
-    return ""
