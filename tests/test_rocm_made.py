@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import json
 from pathlib import Path
 
 import pytest
-from mio2trace.model.profile import Profile
+from mio2trace.align.clocks.reach import within_reach
+from mio2trace.conversion import convert
+from mio2trace.model.profile import Activity, Call, Device, Profile, Range
 from mio2trace.notes import Notes
 from mio2trace.readers import detect
 from mio2trace.readers.base import ReadOptions
@@ -40,3 +44,43 @@ def test_all_that_a_form_can_hold_is_read(name: str, tmp_path: Path) -> None:
     assert set(calls) >= {*launches, "hipMalloc text"}
     if launches:
         assert [a.call and a.call.name for a in profile.activities] == launches
+
+
+@pytest.mark.parametrize("what", ["kernels", "calls", "ranges", "copies"])
+def test_a_time_days_from_the_rest_is_left_out_alone(what: str, tmp_path: Path) -> None:
+    """Host and device share a clock here: together they must stay within what a reader of JSON holds exactly."""
+    one = run()
+    rows = getattr(one, what)
+    rows.append((rows[0][0], (1 << 62) - 5, 1 << 62, 90, 7))
+    (tmp_path / "a.db").write_bytes(FORMS["ROCm rocpd"](one)[0])
+    out = io.BytesIO()
+    result = convert(tmp_path / "a.db", output=out, check=True, host_calls="all")
+    events = [event for event in json.loads(out.getvalue())["traceEvents"] if event["ph"] == "X"]
+    assert max(event["ts"] + event["dur"] for event in events) < 10_000
+    assert [note.kind for note in result.notes.problems if "far" in note.kind]
+    assert sum(event.get("cat") == "kernel" for event in events) == 2
+    assert {"conv1 forward", "hipLaunchKernel"} <= {event["name"] for event in events}
+
+
+def test_a_stream_without_a_number_is_beside_those_that_have_one(tmp_path: Path) -> None:
+    """Each lane has a name of its own."""
+    before, relu, after = FORMS["ROCm v1 events"](run())[0].partition(b',{"ph":"X","name":"relu"')
+    data = before.replace(b'"stream-id":"0"', b'"stream-id":""') + relu + after
+    (tmp_path / "results.json").write_bytes(data)
+    trace = convert(tmp_path / "results.json", output=io.BytesIO(), check=True).trace
+    names = [track.name for track in trace.tracks]
+    assert {"Stream 0: kernels", "Unknown stream: kernels"} <= set(names)
+    assert len(set(names)) == len(names)
+
+
+def test_what_is_in_a_range_that_is_left_out_is_in_none() -> None:
+    """Places of ranges move up; the others keep theirs."""
+    call = Call("hipLaunchKernel", 0, 100, 200)
+    ranges = (Range("range", "far", 0, 0, 1 << 62), Range("range", "near", 0, 50, 300))
+    made = tuple(Activity(place, "kernel", "k", start_ns=300, end_ns=400, call=call, range=place) for place in range(2))
+    near = within_reach(
+        Profile(source=0, records=4, activities=made, ranges=ranges, devices=(Device(index=0, clock=0),)), Notes()
+    )
+    assert near.ranges == ranges[1:]
+    assert [activity.range for activity in near.activities] == [None, 0]
+    assert near.activities[0].call is call

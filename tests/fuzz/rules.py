@@ -120,7 +120,9 @@ def _layers(slices: list[Drawn]) -> Iterator[str]:
     spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for drawn in slices:
         if drawn.category == "layer":
-            spans[drawn.name].append((drawn.start, drawn.start + drawn.duration))
+            # A long name is drawn cut, and stands whole beside.
+            for name in {drawn.name, str(drawn.args.get("layer", drawn.name))}:
+                spans[name].append((drawn.start, drawn.start + drawn.duration))
     for drawn in slices:
         if drawn.category not in ("kernel", "copy"):
             continue

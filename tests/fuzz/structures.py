@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.fuzz import tensorflow
+from tests.fuzz import rocm, tensorflow
 from tests.small_runs import SECOND, Program, as_json, as_text
 
 Chance = random.Random
@@ -340,6 +340,11 @@ def _tensorflow(chance: Chance) -> Case:
     return Case("TensorFlow", tensorflow.files(chance, NAMES), 0)
 
 
+def _rocm(chance: Chance) -> Case:
+    _, made, count = rocm.files(chance, NAMES)
+    return Case("ROCm", made, count)
+
+
 GENERATORS: tuple[Callable[[Chance], Case], ...] = (
-    _profile, _log_and_profile, _text_blocks, _array_in_log, _miopen, _caffe, _ck, _tensorflow,
+    _profile, _log_and_profile, _text_blocks, _array_in_log, _miopen, _caffe, _ck, _tensorflow, _rocm,
 )  # fmt: skip

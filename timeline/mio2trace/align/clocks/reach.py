@@ -24,8 +24,11 @@ _HOST = dict.fromkeys(("start_ns", "end_ns", "prepared_ns"))
 def within_reach(profile: Profile, notes: Notes) -> Profile:
     """``profile`` without the times that lie further than `FAR_NS` from the middle of their clock's; they are noted.
 
-    A command without device times is not drawn; one without host times is placed between its neighbours.
+    A command without device times is not drawn; one without host times is placed between its neighbours. Where host and
+    device share a clock, all times are looked at together, and ranges out of reach are left out.
     """
+    if any(device.clock == 0 for device in profile.devices) or (profile.ranges and not profile.devices):
+        return _on_one_clock(profile, notes)
     activities, calls = profile.activities, profile.other_calls
     device_of = {queue.index: queue.device for queue in profile.queues}
     by_device: dict[int, list[Activity]] = {}
@@ -67,6 +70,42 @@ def within_reach(profile: Profile, notes: Notes) -> Profile:
     if activities is profile.activities and calls is profile.other_calls:
         return profile
     return replace(profile, activities=activities, other_calls=calls)
+
+
+def _on_one_clock(profile: Profile, notes: Notes) -> Profile:
+    activities, ranges = profile.activities, profile.ranges
+    calls = (*profile.other_calls, *(call for one in activities if (call := one.call) is not None))
+    near = _near(
+        [*(one.start_ns for one in activities), *(call.start_ns for call in calls), *(one.start_ns for one in ranges)],
+        [*(one.end_ns for one in activities), *(call.end_ns for call in calls), *(one.end_ns for one in ranges)],
+    )
+    if near is None:
+        return profile
+    unknown = {id(call): replace(call, **_HOST) for call in calls if not _is_in(near, call.start_ns, call.end_ns)}
+    stays = [place for place, one in enumerate(ranges) if _is_in(near, one.start_ns, one.end_ns)]
+    new_place = {old: new for new, old in enumerate(stays)}
+    kept: list[Activity] = []
+    far = 0
+    for one in activities:
+        if not _is_in(near, one.queued_ns, one.start_ns, one.end_ns):
+            one = replace(one, **_DEVICE)
+            far += 1
+        if one.call is not None and id(one.call) in unknown:
+            one = replace(one, call=unknown[id(one.call)])
+        kept.append(one if one.range is None else replace(one, range=new_place.get(one.range)))
+    for what, count in (
+        ("command far in time from all others: not drawn", far),
+        ("host time far from all others: taken as unknown", len(unknown)),
+        ("range far in time from all others: left out", len(ranges) - len(stays)),
+    ):
+        if count:
+            notes.add(what, count=count)
+    return replace(
+        profile,
+        activities=tuple(kept),
+        other_calls=tuple(unknown.get(id(call), call) for call in profile.other_calls),
+        ranges=tuple(ranges[place] for place in stays),
+    )
 
 
 def middle(times: Sequence[int]) -> int:

@@ -138,11 +138,12 @@ class Assembly:
         return device.index
 
     def queue(self, device: int, number: object, kind: Literal["queue", "stream"] = "stream") -> int:
-        key = device, kind, number
+        shown = _number(number, MOST_NS)
+        key = device, kind, shown
         queue = self._queues.get(key)
         if queue is None:
-            shown = _number(number, MOST_NS)
-            queue = Queue(index=len(self._queues), device=device, kind=kind, number=shown, handle=str(number))
+            name = "unknown stream" if shown is None and kind == "stream" else ""
+            queue = Queue(index=len(self._queues), device=device, kind=kind, number=shown, handle=str(shown), name=name)
             self._queues[key] = queue
         return queue.index
 

@@ -143,7 +143,7 @@ class _Reading:
             times = assembly.times(start, end, "kernel" if kind == "kernel" else "copy")
             if times is None:
                 continue
-            lane = assembly.queue(assembly.device(gpu, f"GPU {gpu}" if type(gpu) is int else ""), queue, "queue")
+            lane = assembly.queue(assembly.device(gpu, f"device {gpu}" if type(gpu) is int else ""), queue, "queue")
             launch = launches.get(call, _UNKNOWN)
             if kind == "kernel":
                 assembly.activity(

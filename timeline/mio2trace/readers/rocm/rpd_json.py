@@ -127,7 +127,7 @@ class _Reading:
         times = self._times(assembly, event, "kernel" if kind == "kernel" else "copy")
         if times is None:
             return
-        lane = assembly.queue(assembly.device(gpu, f"GPU {gpu}"), queue, "queue")
+        lane = assembly.queue(assembly.device(gpu, f"device {gpu}"), queue, "queue")
         route = "" if kind == "kernel" else route_of(word)
         name = kernel_name(event.name) if kind == "kernel" else f"{kind} {route}".strip()
         assembly.activity(kind, name, lane, times, correlation=call, route=route)

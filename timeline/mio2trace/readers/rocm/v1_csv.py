@@ -52,11 +52,11 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
         if times is None:
             continue
         gpu, tid = integer(row[gpu_at]), integer(row[tid_at])
+        device = assembly.device(gpu, "" if gpu is None else f"device {gpu}")
         taken = (integer(row[at]) for at in (vgpr_at, accum_at, sgpr_at, lds_at, scratch_at))
         assembly.activity(
-            "kernel", kernel_name(row[name_at]),
-            assembly.queue(assembly.device(gpu, "" if gpu is None else f"GPU {gpu}"), integer(row[queue_at]), "queue"),
-            times, number=integer(row[index_at]), grid=sizes(integer(row[grid_at]), 1, 1),
+            "kernel", kernel_name(row[name_at]), assembly.queue(device, integer(row[queue_at]), "queue"), times,
+            number=integer(row[index_at]), grid=sizes(integer(row[grid_at]), 1, 1),
             workgroup=sizes(integer(row[group_at]), 1, 1), resources=Resources(*taken), line=line,
             thread=None if tid is None else assembly.thread(tid),
         )  # fmt: skip

@@ -135,7 +135,7 @@ class _Reading:
         times = assembly.times(begin, end, "kernel" if kind == "kernel" else "copy")
         if times is None:
             return
-        lane = assembly.queue(assembly.device(gpu, f"GPU {gpu}" if type(gpu) is int else ""), stream)
+        lane = assembly.queue(assembly.device(gpu, f"device {gpu}" if type(gpu) is int else ""), stream)
         route = "" if kind == "kernel" else route_of(name)
         shown = kernel_name(name) if kind == "kernel" else f"{kind} {route}".strip()
         assembly.activity(
@@ -149,7 +149,7 @@ class _Reading:
             assembly = self._assembly(pid)
             times = assembly.times(begin, end, "kernel")
             if times is not None:
-                device = assembly.device(gpu, f"GPU {gpu}" if type(gpu) is int else "")
+                device = assembly.device(gpu, f"device {gpu}" if type(gpu) is int else "")
                 assembly.activity(
                     "kernel", kernel_name(name), assembly.queue(device, queue, "queue"), times, number=index,
                     grid=sizes(grid, 1, 1), workgroup=sizes(group, 1, 1), thread=assembly.thread(tid),

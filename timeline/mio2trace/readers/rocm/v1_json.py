@@ -121,7 +121,9 @@ class _Reading:
         if times is None:
             return
         gpu, tid = number(args.get("dev-id")), number(args.get("tid"))
-        lane = assembly.queue(assembly.device(gpu, "" if gpu is None else f"GPU {gpu}"), number(args.get("stream-id")))
+        lane = assembly.queue(
+            assembly.device(gpu, "" if gpu is None else f"device {gpu}"), number(args.get("stream-id"))
+        )
         name, route = kernel_name(str(args.get("Name") or event.name)), ""
         if kind != "kernel":
             route = route_of(event.name)
