@@ -28,6 +28,10 @@ _LIKE = 0.9
 """Of a process's kernels so many are in another file of it: a form may lack some."""
 
 
+Spans = dict[int, tuple[int, int] | None]
+"""Of profiles by their identity: from when to when they reach."""
+
+
 def are_processes(profiles: Sequence[Profile]) -> bool:
     """Whether these are several, and their ids tell each from the others."""
     return len(profiles) > 1 and len({_identity(profile) for profile in profiles}) == len(profiles)
@@ -37,31 +41,37 @@ def _identity(profile: Profile) -> tuple[str, int | None, int | None]:
     return profile.clocks[0].scope, profile.process.pid, profile.process.rank
 
 
-def same_job(profiles: Sequence[Profile], others: Sequence[Profile], *, near: bool) -> bool:
+def same_job(profiles: Sequence[Profile], others: Sequence[Profile], *, near: bool, spans: Spans) -> bool:
     """Whether two inputs are of one job: other processes that ran at the same time on one clock; or, where no clock
-    tells, ``near``, in one folder, or of ranks of their own.
+    tells, ``near``, in one folder, or of ranks of their own. ``spans`` keeps what is asked for again.
     """
     if not profiles or not others or not are_processes([*profiles, *others]):
         return False
-    told = [_at_once(profile, other) for profile in profiles for other in others]
+    told = [_at_once(profile, other, spans) for profile in profiles for other in others]
     if False in told:
         return False
     ranks = [profile.process.rank for profile in (*profiles, *others)]
     return near or True in told or (None not in ranks and len(set(ranks)) == len(ranks))
 
 
-def _at_once(profile: Profile, other: Profile) -> bool | None:
+def _at_once(profile: Profile, other: Profile, spans: Spans) -> bool | None:
     """Whether they ran at the same time on one machine; None where their clocks do not tell."""
     clock, of_other = profile.clocks[0], other.clocks[0]
     if clock.kind != of_other.kind or (clock.kind != "unix" and (not clock.scope or clock.scope != of_other.scope)):
         return None
-    begins, ends = (begin_ns(profile), begin_ns(other)), (end_ns(profile), end_ns(other))
-    if None in begins or None in ends:
+    first, second = _span(profile, spans), _span(other, spans)
+    if first is None or second is None:
         return None
-    overlap = min(end for end in ends if end is not None) >= max(begin for begin in begins if begin is not None)
-    if not overlap:
+    if first[1] < second[0] or second[1] < first[0]:
         return False
     return True if clock.scope else None
+
+
+def _span(profile: Profile, spans: Spans) -> tuple[int, int] | None:
+    if id(profile) not in spans:
+        begin, end = begin_ns(profile), end_ns(profile)
+        spans[id(profile)] = None if begin is None or end is None else (begin, end)
+    return spans[id(profile)]
 
 
 def same_process_twice(profile: Profile, other: Profile) -> bool:

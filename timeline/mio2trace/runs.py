@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mio2trace.align import Relation, relation
 from mio2trace.files import STANDARD_INPUT, Input
-from mio2trace.jobs import Told, are_processes, is_of_threads, same_job, same_process_twice
+from mio2trace.jobs import Spans, Told, are_processes, is_of_threads, same_job, same_process_twice
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
@@ -86,10 +86,11 @@ class Gathered:
         """Whether its profiles are of several processes."""
         return are_processes(self.held)
 
-    def is_of_job(self, other: Gathered) -> bool:
+    def is_of_job(self, other: Gathered, spans: Spans) -> bool:
         """Whether the processes of ``other`` are of the same job, or the same."""
         new = [one for one in other.held if not any(same_process_twice(one, mine) for mine in self.held)]
-        return bool(other.held) and (not new or same_job(self.held, new, near=bool(self.folders & other.folders)))
+        near = bool(self.folders & other.folders)
+        return bool(other.held) and (not new or same_job(self.held, new, near=near, spans=spans))
 
     @property
     def has_profile(self) -> bool:
@@ -183,16 +184,19 @@ def _sharing_profiles(inputs: Sequence[Input], notes: Notes) -> list[Gathered]:
 
 def _sharing_jobs(parts: Sequence[Gathered], notes: Notes) -> list[Gathered]:
     """Profiles of the processes of one job together; a process that two profilers recorded counts once."""
+    if len(parts) < 2:
+        return list(parts)
     jobs: list[Gathered] = []
+    spans: Spans = {}
     for part in sorted(parts, key=_kernels, reverse=True):
-        job = next((job for job in jobs if job.is_of_job(part)), None)
+        job = next((job for job in jobs if job.is_of_job(part, spans)), None)
         if job is None:
             jobs.append(part)
             continue
-        for profile in list(part.profiles):
-            if any(same_process_twice(profile, other) for other in job.profiles):
-                part.profiles.remove(profile)
-                notes.remark("process that is in two inputs: the fuller one is taken", part.names)
+        new = [one for one in part.profiles if not any(same_process_twice(one, other) for other in job.profiles)]
+        if len(new) < len(part.profiles):
+            notes.remark("process that is in two inputs: the fuller one is taken", part.names)
+            part.profiles = new
         job.take(part)
     return [part for part in parts if part in jobs]
 
@@ -258,7 +262,7 @@ def _join_logs(
 
 def _relation(run: Gathered, log: Gathered, without: frozenset[str]) -> Relation:
     """The closest that a log has to any of a run's processes."""
-    if run.is_job and any(is_of_threads(told, run.held) for told in log.told(())):
+    if any(is_of_threads(told, run.held) for told in log.told(())):
         return Relation(by="threads")
     profiles = run.held if run.is_job else run.profiles[:1]
     relations = [relation(profile, log.logs, log.operations, without) for profile in profiles]
