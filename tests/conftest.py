@@ -50,13 +50,24 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture(scope="session")
-def shared() -> Path:
-    """The folder of real samples."""
+def _real_samples() -> Path:
     folder = shared_folder()
     if not (folder / "samples").is_dir():
         missing("shared", f"no real samples in {folder} (MIO2TRACE_SHARED names another folder)")
     return folder
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests that are marked as over the real samples, before their fixtures look for these."""
+    if item.get_closest_marker("shared") is not None:
+        _real_samples()
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real samples."""
+    return _real_samples()
 
 
 @pytest.fixture(scope="session")

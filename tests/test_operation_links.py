@@ -449,7 +449,6 @@ def test_the_reasoning_is_told() -> None:
 
 
 @pytest.mark.shared
-@pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("name", SETS)
 @pytest.mark.parametrize("way", [AS_RECORDED, MASKED], ids=["recorded", "masked"])
 def test_every_kernel_of_the_real_runs_is_in_its_true_call(name: str, way: str, tmp_path: Path) -> None:
@@ -465,7 +464,6 @@ def test_every_kernel_of_the_real_runs_is_in_its_true_call(name: str, way: str, 
 
 
 @pytest.mark.shared
-@pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("name", ["m121-lenet-infer", "m290-resnet-train-entries-cmd", "m290-alexnet-infer-level6-cmd"])
 def test_without_clocks_operations_carry_the_layers(name: str, tmp_path: Path) -> None:
     """By order alone, where layer lines stand between the entries: a kernel's layer is that of its operation."""
@@ -479,7 +477,6 @@ def test_without_clocks_operations_carry_the_layers(name: str, tmp_path: Path) -
 
 
 @pytest.mark.shared
-@pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("way", sorted(mutate_runs.MUTATIONS))
 def test_damaged_runs_mislead_nobody(way: str, tmp_path: Path) -> None:
     """Entries lost, a log that starts late or ends early, iterations on one side only, handles recycled: at most one
