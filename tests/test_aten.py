@@ -368,3 +368,21 @@ def test_a_trace_alone_has_a_table_and_driver_lines(tmp_path: Path) -> None:
         refused = CliRunner().invoke(cli, [command, "-q", str(bare)])
         assert refused.exit_code == 1
         assert "holds no line of MIOpen; expected" in refused.stderr
+
+
+@pytest.mark.shared
+def test_kernels_of_a_graph_are_in_no_operation() -> None:
+    """The ranges of the captured calls are not those of the launch; all others are in their true one."""
+    folder = shared_folder() / "samples" / "rocm-twins" / "alexnet-10it-graph"
+    truth = json.loads((folder / "truth.json").read_text("utf-8"))
+    alignment = aligned(folder / "kineto" / "rank0.pt.trace.json.gz")
+    offset = truth["clock"]["unix_minus_profile_ns"]
+    at = {activity.start_ns: position for position, activity in enumerate(alignment.profile.activities)}
+    linked = Counter(
+        (kernel["graph"], alignment.links.operation_of[at[kernel["start"] + offset]] >= 0)
+        for kernel in truth["kernels"]
+        if kernel.get("kineto") is not None
+    )
+    assert linked[True, True] == 0
+    assert linked[True, False] > 200
+    assert linked[False, True] > 20

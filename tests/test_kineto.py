@@ -370,6 +370,15 @@ def test_nothing_in_it_is_one_line(data: bytes, tmp_path: Path) -> None:
         read(path)
 
 
+def test_the_latest_time_of_all_is_drawn(tmp_path: Path) -> None:
+    """What takes no time at the end of 64 bits has no nanosecond behind it."""
+    last = json.dumps([row("cpu_op", "last", 542, 542, 0, 0), row("kernel", "k", 0, 0, 0, 0, correlation=1)])
+    path = tmp_path / "late.json"
+    path.write_bytes(b'{"traceEvents": ' + last.replace('"ts": 0', '"ts": 9223372036854775.807').encode() + b"}")
+    result = mio2trace.convert(path, output=tmp_path / "out.pftrace", check=True)
+    assert "last" in {event.name for event in result.trace.events() if isinstance(event, Slice)}
+
+
 def test_our_own_trace_is_not_taken_for_one(tmp_path: Path) -> None:
     """Its categories are others."""
     made, ours = tmp_path / "made.json", tmp_path / "ours.json"

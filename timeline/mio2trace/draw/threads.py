@@ -6,7 +6,9 @@ busy at once: each thread has its row, what does not nest in it goes to a second
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from mio2trace.draw.api_calls import Arrow, times_of
@@ -21,6 +23,27 @@ _HELP = "What the program and its libraries did on this thread; an arrow leads f
 
 _Item = tuple[int, int, Call | Range]
 """(start, end, what) on the axis."""
+
+_MOST = (1 << 63) - 1
+
+
+class _Row:
+    """Items of one row, in order; there may be millions, so that their times are numbers of eight bytes."""
+
+    def __init__(self) -> None:
+        self.starts, self.ends = array("q"), array("q")
+        self.whats: list[Call | Range] = []
+
+    def add(self, start: int, end: int, what: Call | Range) -> None:
+        self.starts.append(start)
+        self.ends.append(end)
+        self.whats.append(what)
+
+    def __iter__(self) -> Iterator[_Item]:
+        return zip(self.starts, self.ends, self.whats, strict=True)
+
+    def __len__(self) -> int:
+        return len(self.whats)
 
 
 class Threads:
@@ -45,23 +68,27 @@ class Threads:
                 self._launched.setdefault(id(profile.ranges[activity.range]), []).append(activity)
         others = profile.other_calls if with_calls else ()
         made = [*calls.values(), *(call for call in others if times_of(call) is not None)]
-        by_thread: dict[int, list[_Item]] = {}
-        everything: list[Call | Range] = [*profile.ranges, *made]
+        by_thread: dict[int, _Row] = {}
+        everything: Iterator[Call | Range] = chain(profile.ranges, made)
         for what in everything:
             start, end = axis.at(what.start_ns or 0), axis.at(what.end_ns or 0)
+            row = by_thread.get(what.thread)
+            if row is None:
+                row = by_thread[what.thread] = _Row()
             # what takes no time gets a nanosecond of the row: a viewer shows it, and it can be pointed at
-            by_thread.setdefault(what.thread, []).append((start, max(end, start + 1), what))
-        self._rows: list[tuple[Thread, int, list[_Item]]] = []
+            start = min(start, _MOST - 1)
+            row.add(start, min(max(end, start + 1), _MOST), what)
+        self._rows: list[tuple[Thread, int, _Row]] = []
         for thread in sorted(by_thread):
             known = profile.threads[thread] if thread < len(profile.threads) else Thread(index=thread)
-            for lane, items in enumerate(nested(by_thread[thread])):
+            for lane, items in enumerate(_nested(by_thread.pop(thread))):
                 self._rows.append((known, lane, items))
 
     def show_only(self, chosen: Chosen) -> None:
         """Draw no more than that from now on: calls of drawn activities, and what touches the time that is drawn."""
         drawn = {id(a) for a, shown in zip(self._profile.activities, chosen.drawn, strict=True) if shown}
         for number, (thread, lane, items) in enumerate(self._rows):
-            kept: list[_Item] = []
+            kept = _Row()
             for start, end, what in items:
                 clipped = chosen.clip(start, end)
                 launched = self._launched.get(id(what), ())
@@ -69,9 +96,9 @@ class Threads:
                     not chosen.longest_only and chosen.has_time(start, end) and end - start >= chosen.min_ns
                 )
                 if clipped is not None and clipped[0] < clipped[1] and wanted:
-                    kept.append((*clipped, what))
+                    kept.add(*clipped, what)
             self._rows[number] = thread, lane, kept
-        self._rows = [row for row in self._rows if row[2]]
+        self._rows = [row for row in self._rows if len(row[2])]
         self._launched = {
             key: left for key, found in self._launched.items() if (left := [a for a in found if id(a) in drawn])
         }
@@ -79,8 +106,8 @@ class Threads:
     def bounds(self) -> Iterator[int]:
         """Times that all of it lies between, among others."""
         for _, _, items in self._rows:
-            yield items[0][0]
-            yield max(end for _, end, _ in items)
+            yield items.starts[0]
+            yield max(items.ends)
 
     def tracks(self) -> list[Track]:
         tracks = []
@@ -145,22 +172,23 @@ class _Ranges:
         return Slice(track, start, dur, name, made.kind, NO_ARGS, inputs)
 
 
-def nested(items: Sequence[_Item]) -> list[list[_Item]]:
+def _nested(items: _Row) -> list[_Row]:
     """Lanes in which items nest or are disjoint, by (start, longest first); each item in the first lane that fits."""
-    lanes: list[list[_Item]] = []
+    starts, ends, whats = items.starts, items.ends, items.whats
+    lanes: list[_Row] = []
     open_ends: list[list[int]] = []
-    for item in sorted(items, key=lambda item: (item[0], -item[1])):
-        lane = _first_that_fits(item, open_ends)
+    for at in sorted(range(len(items)), key=lambda at: (starts[at] << 64) - ends[at]):
+        start, end = starts[at], ends[at]
+        lane = _first_that_fits(start, end, open_ends)
         if lane == len(lanes):
-            lanes.append([])
+            lanes.append(_Row())
             open_ends.append([])
-        lanes[lane].append(item)
-        open_ends[lane].append(item[1])
+        lanes[lane].add(start, end, whats[at])
+        open_ends[lane].append(end)
     return lanes
 
 
-def _first_that_fits(item: _Item, open_ends: Sequence[list[int]]) -> int:
-    start, end, _ = item
+def _first_that_fits(start: int, end: int, open_ends: Sequence[list[int]]) -> int:
     for lane, ends in enumerate(open_ends):
         while ends and ends[-1] <= start:
             ends.pop()
