@@ -9,7 +9,9 @@ The clock counts ns since boot, of which kind nothing tells. Not read: counters,
 
 from __future__ import annotations
 
-from mio2trace.model.profile import Clock, Resources
+from operator import itemgetter
+
+from mio2trace.model.profile import Clock, Resources, Size3
 from mio2trace.notes import Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm import tables
@@ -29,14 +31,12 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     """A profile for each process."""
     table = Table(source.lines(), "kernelname", ("beginns", "endns"), notes, source.name)
     of: dict[str, Assembly] = {}
-    (
-        index_at, name_at, gpu_at, queue_at, pid_at, tid_at, grid_at, group_at, lds_at, scratch_at, accum_at, sgpr_at,
-        begin_at, end_at,
-    ) = table.places(
-        "index", "kernelname", "gpu-id", "queue-id", "pid", "tid", "grd", "wgr", "lds", "scr", "accum_vgpr", "sgpr",
-        "beginns", "endns",
-    )  # fmt: skip
-    (vgpr_at,) = table.places("arch_vgpr" if "arch_vgpr" in table else "vgpr")
+    index_at, name_at, pid_at, begin_at, end_at = table.places("index", "kernelname", "pid", "beginns", "endns")
+    usual = itemgetter(
+        *table.places("pid", "gpu-id", "queue-id", "tid", "grd", "wgr"),
+        *table.places("arch_vgpr" if "arch_vgpr" in table else "vgpr", "accum_vgpr", "sgpr", "lds", "scr"),
+    )
+    known: dict[tuple[str, ...], tuple[int, int | None, Size3 | None, Size3 | None, Resources]] = {}
     for line, row in table.rows():
         assembly = of.get(row[pid_at])
         if assembly is None:
@@ -51,13 +51,19 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
         times = assembly.times(integer(row[begin_at]), integer(row[end_at]), "kernel")
         if times is None:
             continue
-        gpu, tid = integer(row[gpu_at]), integer(row[tid_at])
-        device = assembly.device(gpu, "" if gpu is None else f"device {gpu}")
-        taken = (integer(row[at]) for at in (vgpr_at, accum_at, sgpr_at, lds_at, scratch_at))
+        alike = usual(row)
+        told = known.get(alike)
+        if told is None:
+            numbers = tuple(map(integer, alike[1:]))
+            gpu, queue, tid, grid, group = numbers[:5]
+            device = assembly.device(gpu, "" if gpu is None else f"device {gpu}")
+            told = known[alike] = (
+                assembly.queue(device, queue, "queue"), None if tid is None else assembly.thread(tid),
+                sizes(grid, 1, 1), sizes(group, 1, 1), Resources(*numbers[5:]),
+            )  # fmt: skip
+        lane, thread, grid_size, group_size, resources = told
         assembly.activity(
-            "kernel", kernel_name(row[name_at]), assembly.queue(device, integer(row[queue_at]), "queue"), times,
-            number=integer(row[index_at]), grid=sizes(integer(row[grid_at]), 1, 1),
-            workgroup=sizes(integer(row[group_at]), 1, 1), resources=Resources(*taken), line=line,
-            thread=None if tid is None else assembly.thread(tid),
+            "kernel", kernel_name(row[name_at]), lane, times, number=integer(row[index_at]), grid=grid_size,
+            workgroup=group_size, resources=resources, line=line, thread=thread,
         )  # fmt: skip
     return [assembly.finish(options.host_calls) for assembly in of.values() if not assembly.empty]

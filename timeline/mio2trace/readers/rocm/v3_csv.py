@@ -15,7 +15,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from typing import Literal
+from operator import itemgetter
+from typing import Literal, NamedTuple
 
 from mio2trace.model.profile import Clock, Profile, Range, Resources, Size3
 from mio2trace.notes import Notes
@@ -40,6 +41,16 @@ _FILE = re.compile(rf"(.*?)({'|'.join(_SET)})\.csv(?:\.gz)?", re.DOTALL)
 _AGENT = re.compile(r"(?:Agent )?(\d{1,4})")
 _Process = tuple[str, int | None]
 """(guid, pid)."""
+
+
+class _Usual(NamedTuple):
+    """What many rows of kernels have in common."""
+
+    lane: int
+    thread: int | None
+    grid: Size3 | None
+    group: Size3 | None
+    resources: Resources
 
 
 def sniff(head: bytes) -> bool:
@@ -113,10 +124,10 @@ class _Reading:
             )
         return assembly
 
-    def _owner(self, guid: str, tid: int | None, correlation: int | None) -> _Process:
+    def _owner(self, guid: str, tid: str, correlation: int | None) -> _Process:
         """Kernels and copies do not say whose they are: the process of their call, their thread, their guid."""
         if len(self._of) > 1:
-            process = self._process_of.get((guid, tid))
+            process = self._process_of.get((guid, integer(tid)))
             made = (one for one, assembly in self._of.items() if one[0] == guid and assembly.has_call(correlation))
             process = process or next(made, None)
             if process is not None:
@@ -171,29 +182,32 @@ class _Reading:
         )  # fmt: skip
         lane_kind: Literal["queue", "stream"] = "stream" if "stream_id" in table else "queue"
         lane_at = stream_at if "stream_id" in table else queue_at
-        sizes_of: dict[tuple[str, ...], Size3 | None] = {}
-        resources_of: dict[tuple[str, ...], Resources] = {}
+        places = agent_at, lane_at, tid_at, *grids, *groups, *taken
+        usual = itemgetter(*places)
+        known: dict[tuple[Assembly, tuple[str, ...]], _Usual] = {}
         for line, row in table.rows():
-            tid, key = integer(row[tid_at]), integer(row[key_at])
-            assembly = self._assembly(self._owner(row[guid_at], tid, key))
+            key, alike = integer(row[key_at]), usual(row)
+            assembly = self._assembly(self._owner(row[guid_at], alike[2], key))
             times = assembly.times(integer(row[start_at]), integer(row[end_at]), "kernel")
             if times is None:
                 continue
-            shape = [tuple(row[at] for at in places) for places in (grids, groups)]
-            for texts in shape:
-                if texts not in sizes_of:
-                    sizes_of[texts] = sizes(*map(integer, texts))
-            texts = tuple(row[at] for at in taken)
-            resources = resources_of.get(texts)
-            if resources is None:
-                resources = resources_of[texts] = Resources(*map(integer, texts))
-            device = self._device(assembly, row[agent_at])
+            told = known.get((assembly, alike))
+            if told is None:
+                told = known[assembly, alike] = self._usual(assembly, alike, lane_kind)
             assembly.activity(
-                "kernel", kernel_name(row[name_at]), assembly.queue(device, integer(row[lane_at]), lane_kind), times,
-                number=integer(row[number_at]), correlation=key, grid=sizes_of[shape[0]],
-                workgroup=sizes_of[shape[1]], resources=resources, line=line,
-                thread=None if tid is None else assembly.thread(tid),
+                "kernel", kernel_name(row[name_at]), told.lane, times, number=integer(row[number_at]), correlation=key,
+                grid=told.grid, workgroup=told.group, resources=told.resources, line=line, thread=told.thread,
             )  # fmt: skip
+
+    def _usual(self, assembly: Assembly, texts: tuple[str, ...], kind: Literal["queue", "stream"]) -> _Usual:
+        numbers = tuple(map(integer, texts))
+        return _Usual(
+            assembly.queue(self._device(assembly, texts[0]), numbers[1], kind),
+            None if numbers[2] is None else assembly.thread(numbers[2]),
+            sizes(*numbers[3:6]),
+            sizes(*numbers[6:9]),
+            Resources(*numbers[9:]),
+        )
 
     def _device(self, assembly: Assembly, agent: str) -> int:
         """An agent is ``4`` or ``Agent 4``; what the number counts depends on an option of the profiler."""
@@ -211,7 +225,7 @@ class _Reading:
         )
         for line, row in table.rows():
             tid, key = integer(row[tid_at]), integer(row[key_at])
-            assembly = self._assembly(self._owner(row[guid_at], tid, key))
+            assembly = self._assembly(self._owner(row[guid_at], row[tid_at], key))
             times = assembly.times(integer(row[start_at]), integer(row[end_at]), "copy")
             if times is None:
                 continue
