@@ -16,8 +16,8 @@ from mio2trace.commands.inspect import inspect
 from mio2trace.commands.kernels import kernels
 from mio2trace.commands.layers import layers
 from mio2trace.commands.ops import ops
-from mio2trace.commands.options import Reading, reading_options
-from mio2trace.commands.printing import Refused
+from mio2trace.commands.options import Reading, Words, reading_options
+from mio2trace.commands.printing import Progress, Refused, is_terminal, styled
 from mio2trace.commands.query import query
 from mio2trace.commands.tfprof import tfprof
 from mio2trace.commands.view import view
@@ -82,24 +82,6 @@ def cli() -> None:
     """
 
 
-class _Words(click.ParamType):  # type: ignore[type-arg]
-    """Words with commas between them, each one of ``words``."""
-
-    name = "words"
-
-    def __init__(self, words: tuple[str, ...]) -> None:
-        self._words = words
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        found = tuple(word for part in str(value).lower().split(",") if (word := part.strip()))
-        for word in found:
-            if word not in self._words:
-                self.fail(f"{word!r} is none of {', '.join(self._words)}", param, ctx)
-        return found
-
-
 SMALLER = ("--host-calls none", "--iterations", "--from", "--to", "--top", "--min-duration", "--no-args")
 """Options of `convert` that make a trace smaller, the most useful first."""
 TRACK_WORDS = ("kernels", "operations")
@@ -125,14 +107,14 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
 )
 @click.option(
     "--tracks",
-    type=_Words(TRACK_WORDS),
+    type=Words(TRACK_WORDS),
     default="",
     metavar="WORD,...",
     help="More tracks beside the nested one: kernels (one for each name), operations (one for each type).",
 )
 @click.option(
     "--fold",
-    type=_Words(FOLD_WORDS),
+    type=Words(FOLD_WORDS),
     default="",
     metavar="WORD,...",
     help="Put on a track of its own, so that the iterations stand alone: find, set-up (find included), warm-up.",
@@ -172,7 +154,7 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
 @click.option("--summary", "summary_file", metavar="FILE", help="Write the trace's metadata object as JSON, too.")
 @click.option(
     "--keep",
-    type=_Words(KEEP_WORDS),
+    type=Words(KEEP_WORDS),
     default="",
     metavar="WORD,...",
     help=f"Leave in the trace what is taken out of it by default: {', '.join(KEEP_WORDS)}.",
@@ -218,7 +200,7 @@ def convert(
     from mio2trace import conversion
 
     _refuse_to_overwrite(files, output, summary_file)
-    progress = _Progress() if not quiet and _is_terminal() else None
+    progress = Progress() if not quiet and is_terminal() else None
     try:
         result = conversion.convert(
             *files,
@@ -247,10 +229,10 @@ def convert(
             progress.done()
     if not quiet:
         for line in result.report:
-            click.echo(_styled(visible(line)), err=True)
+            click.echo(styled(visible(line)), err=True)
         if output != "-":
             for line in _wrote(output, result, host_calls):
-                click.echo(_styled(visible(line)), err=True)
+                click.echo(styled(visible(line)), err=True)
     return result
 
 
@@ -309,38 +291,6 @@ def _is_in(target: str, file: str) -> bool:
         inside = real.startswith(os.path.join(os.path.realpath(file), ""))
         return inside and fnmatch.fnmatch(os.path.basename(real), "ckp-*.json")
     return os.path.exists(file) and os.path.samefile(target, file)
-
-
-def _is_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
-
-
-def _styled(line: str) -> str:
-    """Problems in yellow, where colour is wanted and the terminal has it."""
-    if os.environ.get("NO_COLOR") or not _is_terminal() or not line.startswith("problem"):
-        return line
-    return click.style(line, fg="yellow")
-
-
-class _Progress:
-    """How much of a large input is read, on one line of the terminal."""
-
-    def __init__(self) -> None:
-        self._shown = ""
-
-    def __call__(self, name: str, done: int, total: int) -> None:
-        if max(done, total) < 20_000_000:
-            return
-        text = f"reading {name}: {100 * done // total} %" if total else f"reading {name}: {done >> 20} MB"
-        if text != self._shown:
-            self._shown = text
-            click.echo(f"\r\x1b[2K{visible(text)}", nl=False, err=True)
-
-    def done(self) -> None:
-        """Leave no half line behind."""
-        if self._shown:
-            click.echo("\r\x1b[2K", nl=False, err=True)
-            self._shown = ""
 
 
 def main() -> None:

@@ -42,6 +42,24 @@ class Size(click.ParamType):  # type: ignore[type-arg]
         return int(match[1]) * int(1000 ** " KMGT".index(match[2].upper() or " "))
 
 
+class Words(click.ParamType):  # type: ignore[type-arg]
+    """Words with commas between them, each one of ``words``."""
+
+    name = "words"
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self._words = words
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        found = tuple(word for part in str(value).lower().split(",") if (word := part.strip()))
+        for word in found:
+            if word not in self._words:
+                self.fail(f"{word!r} is none of {', '.join(self._words)}", param, ctx)
+        return found
+
+
 class Reading(NamedTuple):
     """How inputs are read and sorted into runs: what the messages of all readers advise."""
 

@@ -1,7 +1,8 @@
-"""What a command prints: a table or lines on standard output, what was met on standard error, errors in one line."""
+"""What a command prints: tables and lines on standard output; on standard error what was met, errors and progress."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any
@@ -63,3 +64,36 @@ def show(make: Callable[[], Table], form: Any, columns: str | None, notes: Notes
                 raise click.UsageError(f"no column {error}; there are {', '.join(table.columns)}") from None
         write(print_table(table, form or ("table" if sys.stdout.isatty() else "csv")))
     say(notes, said, quiet)
+
+
+def is_terminal() -> bool:
+    """Whether standard error is one."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def styled(line: str) -> str:
+    """Problems in yellow, where colour is wanted and the terminal has it."""
+    if os.environ.get("NO_COLOR") or not is_terminal() or not line.startswith("problem"):
+        return line
+    return click.style(line, fg="yellow")
+
+
+class Progress:
+    """How much of a large input is read, on one line of the terminal."""
+
+    def __init__(self) -> None:
+        self._shown = ""
+
+    def __call__(self, name: str, done: int, total: int) -> None:
+        if max(done, total) < 20_000_000:
+            return
+        text = f"reading {name}: {100 * done // total} %" if total else f"reading {name}: {done >> 20} MB"
+        if text != self._shown:
+            self._shown = text
+            click.echo(f"\r\x1b[2K{visible(text)}", nl=False, err=True)
+
+    def done(self) -> None:
+        """Leave no half line behind."""
+        if self._shown:
+            click.echo("\r\x1b[2K", nl=False, err=True)
+            self._shown = ""
