@@ -162,7 +162,7 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
 @click.option("--check", is_flag=True, help="Verify the invariants of this very trace while writing it.")
 @click.option("--strict", is_flag=True, help="Problems are errors: nothing is written.")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
-def convert(
+def convert(  # noqa: PLR0913 - click gives each option by keyword
     files: tuple[str, ...],
     output: str,
     host_calls: Any,

@@ -37,7 +37,7 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Conversion: {counts['kernels']} kernels, {counts['copies']} copies, {size}>"
 
 
-def convert(
+def convert(  # noqa: PLR0913 - keyword-only options
     *files: str | os.PathLike[str],
     output: str | os.PathLike[str] | BinaryIO | None = None,
     host_calls: HostCalls = "enqueue",

@@ -32,7 +32,7 @@ class Attribution:
     steps find is in ``links``; ``streams`` is how those to operations came about, where ``keep_reasons``.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword-only options
         self,
         profile: Profile,
         notes: Notes,

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @columns_option
 @reading_options
 @quiet_option
-def kernels(
+def kernels(  # noqa: PLR0913 - click gives each option by keyword
     files: tuple[str, ...],
     by: str | None,
     gemm: bool,

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 @click.option("--coverage", is_flag=True, help="One row a file: how many records it holds, how many are understood.")
 @reading_options
 @quiet_option
-def ops(
+def ops(  # noqa: PLR0913 - click gives each option by keyword
     files: tuple[str, ...],
     form: Any,
     group_by: str | None,

@@ -61,7 +61,7 @@ _ONLY_WITH_TEXT = ("max_depth", "least", "order_by", "account", "start", "trim",
 @click.option("--console", is_flag=True, help="As TensorFlow prints it to a console, with its options.")
 @reading_options
 @quiet_option
-def tfprof(
+def tfprof(  # noqa: PLR0913 - click gives each option by keyword
     files: tuple[str, ...],
     form: Any,
     no_header: bool,

@@ -155,7 +155,7 @@ class Assembly:
         self._notes.add(f"{what} whose times are no numbers in order: not drawn", self._place)
         return None
 
-    def activity(
+    def activity(  # noqa: PLR0913 - keyword-only options
         self,
         kind: Kind,
         name: str,
