@@ -314,6 +314,15 @@ def test_arguments_of_other_types_are_counted(args: Any, tmp_path: Path) -> None
     assert sum(activity.kind == "kernel" for activity in profile.activities) == 3
 
 
+@pytest.mark.parametrize("value", [[1], {"a": 1}, True, None, 1 << 80, 1.5, "x"])
+def test_processes_and_threads_of_other_types_are_none(value: Any, tmp_path: Path) -> None:
+    """The rows are read all the same."""
+    for place in (3, 4, 8):
+        profile, _ = read_bytes(tmp_path, trace(damaged({"pid": value, "tid": value, "id": value}, place)))
+        assert len(profile.activities) == 5
+        assert sum(made.kind == "operator" for made in profile.ranges) == 1
+
+
 @pytest.mark.parametrize("depth", [100, 100_000])
 def test_nesting_without_end_loses_its_event_alone(depth: int, tmp_path: Path) -> None:
     """It is no reason to stop."""

@@ -200,6 +200,11 @@ def _number(text: str) -> Number:
     return Decimal(text) if len(text) < 40 and text.replace(".", "").lstrip("-").isdecimal() else float(text)
 
 
+def _plain(value: Any) -> Any:
+    """A number or text as it is; None for a list, an object and the like."""
+    return value if isinstance(value, (int, float, str, Decimal)) else None
+
+
 def _event(made: dict[str, Any]) -> Event:
     raw = _NO_ARGS
     if "args" in made:
@@ -208,7 +213,7 @@ def _event(made: dict[str, Any]) -> Event:
         except (ValueError, TypeError, RecursionError, OverflowError):
             raw = _UNREADABLE_ARGS
     ph, cat, name = (word if isinstance(word := made.get(key), str) else "" for key in ("ph", "cat", "name"))
-    pid, tid, ts, dur, number = (made.get(key) for key in ("pid", "tid", "ts", "dur", "id"))
+    pid, tid, ts, dur, number = (_plain(made.get(key)) for key in ("pid", "tid", "ts", "dur", "id"))
     return Event(ph, cat, name, pid, tid, ts, dur, number, raw)
 
 
