@@ -34,7 +34,8 @@ Spans = dict[int, tuple[int, int] | None]
 
 def are_processes(profiles: Sequence[Profile]) -> bool:
     """Whether these are several, and their ids tell each from the others."""
-    return len(profiles) > 1 and len({_identity(profile) for profile in profiles}) == len(profiles)
+    told = all(profile.process.pid is not None or profile.process.rank is not None for profile in profiles)
+    return told and len(profiles) > 1 and len({_identity(profile) for profile in profiles}) == len(profiles)
 
 
 def _identity(profile: Profile) -> tuple[str, int | None, int | None]:

@@ -103,20 +103,27 @@ def _pair(
         return ProcessClock(method=what)
     bounds = _bounds(collectives, others)
     count = len(collectives)
-    if clock.kind == of_other.kind == "unix":
-        if bounds is None:
-            return ProcessClock(error_ns=None, method="Unix time")
+    overlap = f"{count} collectives overlap"
+    is_unix = clock.kind == of_other.kind == "unix"
+    if bounds is not None and (is_unix or count >= LEAST):
         least, most = bounds
-        if least <= 0 <= most:
-            return ProcessClock(error_ns=max(-least, most), method=f"Unix time, {count} collectives overlap")
-        if not -MOST_WRONG_NS <= (least + most) // 2 <= MOST_WRONG_NS:
-            return ProcessClock(error_ns=None, method="Unix time")
-    if bounds is None or count < LEAST:
-        return None
-    least, most = bounds
-    return ProcessClock(
-        shift_ns=(least + most) // 2, error_ns=(most - least + 1) // 2, method=f"{count} collectives overlap"
-    )
+        if least <= 0 <= most:  # as they stand: clocks that have nothing to do with each other do not agree so well
+            return ProcessClock(error_ns=max(-least, most), method=f"Unix time, {overlap}" if is_unix else overlap)
+        if not is_unix or -MOST_WRONG_NS <= (least + most) // 2 <= MOST_WRONG_NS:
+            return ProcessClock(shift_ns=(least + most) // 2, error_ns=(most - least + 1) // 2, method=overlap)
+    if is_unix:
+        return ProcessClock(error_ns=None, method="Unix time")
+    told = clock.scope or of_other.scope
+    if profile.source == other.source and clock.kind == of_other.kind and not told and _overlap(profile, other):
+        return ProcessClock(error_ns=None, method="one file, which names no machine; they ran at once")
+    return None
+
+
+def _overlap(profile: Profile, other: Profile) -> bool:
+    begins, ends = (begin_ns(profile), begin_ns(other)), (end_ns(profile), end_ns(other))
+    if None in begins or None in ends:
+        return False
+    return max(begin or 0 for begin in begins) <= min(end or 0 for end in ends)
 
 
 _Collective = tuple[str, int, int]

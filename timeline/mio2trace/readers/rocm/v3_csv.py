@@ -119,8 +119,10 @@ class _Reading:
     def _assembly(self, process: _Process) -> Assembly:
         assembly = self._of.get(process)
         if assembly is None:
+            # No machine is named; a set without guids is of one, what rocpd converted may be of several.
+            clock = Clock("boottime", scope="" if process[0] else f"file {self._source.index}")
             assembly = self._of[process] = Assembly(
-                self._source.index, Clock("boottime"), self._notes, self._source.lead.name, process[1]
+                self._source.index, clock, self._notes, self._source.lead.name, process[1]
             )
         return assembly
 
