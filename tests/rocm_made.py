@@ -189,6 +189,12 @@ def v3_tables(one: Run) -> list[bytes]:
     return ["\n".join([*table, ""]).encode("utf-8", "replace") for table in tables if len(table) > 1]
 
 
+def v3_calls(one: Run) -> list[bytes]:
+    """Calls and ranges in one table."""
+    found = v3_tables(msgspec.structs.replace(one, kernels=[("k", 1, 2, 1, 7)], copies=[]))[1:]
+    return [b"".join([found[0], *(table.partition(b"\n")[2] for table in found[1:])])] if found else [b"\n"]
+
+
 def v3_object(one: Run) -> bytes:
     times = "start_timestamp", "end_timestamp"
 
@@ -292,10 +298,11 @@ FORMS: dict[str, Callable[[Run], list[bytes]]] = {
     "ROCm rocpd": lambda one: [rocpd(one)],
     "ROCm RPD": lambda one: [rpd(one)],
     "ROCm RPD events": lambda one: [rpd_events(one)],
-    "ROCm v3 tables": v3_tables,
+    "ROCm v3 kernels": lambda one: v3_tables(one)[:1],
+    "ROCm v3 calls": lambda one: v3_calls(one),
     "ROCm v3 object": lambda one: [v3_object(one)],
     "ROCm v1 table": lambda one: [v1_table(one)],
     "ROCm v1 events": lambda one: [v1_events(one)],
     "ROCm v1 database": lambda one: [v1_database(one)],
 }
-"""The files of a run in each form. Of v1's table only kernels; of v3's tables one file a kind of record."""
+"""The files of a run in each form. v1's table has kernels only; v3's are two forms: names alone make them one set."""

@@ -215,6 +215,14 @@ def test_rows_that_are_no_numbers_lose_themselves_alone(tmp_path: Path) -> None:
     assert sum(note.count for note in notes if note.problem) == 5
 
 
+def test_each_row_that_is_lost_is_counted(tmp_path: Path) -> None:
+    """Also where several follow one another, which might be lines of one text."""
+    rows = ['"K","Agent 1",7,"a",1,soon,20', '"K","Agent 1",7,"b",1,-1,20', '"K","Agent 1",7,"c",1,10,20']
+    notes = Notes()
+    assert len(of(written(tmp_path, "k.csv", KERNEL + "\n".join(rows)), notes).activities) == 1
+    assert sum(note.count for note in notes if note.problem) == 2
+
+
 def test_marks_are_instants_and_control_calls_are_calls(tmp_path: Path) -> None:
     rows = '"MARKER_CORE_API","here",7,7,1,10,10\n"MARKER_CONTROL_API","roctxProfilerPause",7,7,2,20,30\n'
     path = written(tmp_path, "m.csv", MARKERS + rows)

@@ -24,8 +24,9 @@ def files(chance: Chance, names: Sequence[str]) -> tuple[str, list[bytes], int]:
     form = chance.choice(tuple(FORMS))
     one = process(chance, names)
     made = FORMS[form](one)
-    count = len(one.kernels) + (len(one.copies) if form != "ROCm v1 table" else 0)
-    return form, made, count if len(made) == 1 else 0
+    kernels, copies = len(one.kernels), len(one.copies)
+    count = {"ROCm v1 table": kernels, "ROCm v3 kernels": kernels, "ROCm v3 calls": 0}.get(form, kernels + copies)
+    return form, made, count
 
 
 def process(chance: Chance, names: Sequence[str]) -> Run:

@@ -53,30 +53,33 @@ class Table:
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """(line, fields without their quotes and one empty text more)."""
-        pending, begun = "", 0
+        pending, begun, whole = "", 0, 0
+        least = len(self.columns) - 1
         for number, line in enumerate(self._lines, 2):
             text = line.decode(errors="replace").rstrip("\r\n")
             # A row begins as the one before it did, with a quote or without.
             fields = None if pending[:1] == '"' != text[:1] else self._fields(text)
             if fields is None and pending and number - begun < _MOST_LINES:
                 pending = f"{pending}\n{text}"
+                whole += text.count(",") >= least
                 fields = self._fields(pending)
                 if fields is not None:
                     pending = ""
                     yield begun, fields
                 continue
             if pending:
-                self._lost()
+                self._lost(whole)
                 pending = ""
             if fields is not None:
                 yield number, fields
             elif text.strip():
-                pending, begun = text, number
+                pending, begun, whole = text, number, text.count(",") >= least
         if pending:
-            self._lost()
+            self._lost(whole)
 
-    def _lost(self) -> None:
-        self._notes.add("row of a table that cannot be read passed over", self._place)
+    def _lost(self, rows: int) -> None:
+        """``rows``: lines among what is lost that have all columns; each is a row that is lost."""
+        self._notes.add("row of a table that cannot be read passed over", self._place, max(rows, 1))
 
     def _fields(self, line: str) -> list[str] | None:
         """None where it is no whole row."""
