@@ -32,7 +32,13 @@ def test_no_canary_reaches_an_output(tmp_path: Path, name: str, what: str) -> No
     for host_calls in calls:
         out, summary = io.BytesIO(), tmp_path / "summary"
         result = convert(
-            *paths, output=out, summary_file=summary, check=True, by_order_alone=True, host_calls=host_calls
+            *paths,
+            output=out,
+            summary_file=summary,
+            check=True,
+            by_order_alone=True,
+            from_start=True,
+            host_calls=host_calls,
         )
         assert len(json.loads(out.getvalue())["traceEvents"]) > 4
         assert not leaks(out.getvalue())
@@ -52,7 +58,7 @@ def test_what_a_form_holds_beside_the_rows_is_never_shown(name: str, tmp_path: P
         paths.append(tmp_path / f"in{number}")
         paths[-1].write_bytes(data)
     out = io.BytesIO()
-    convert(*paths, output=out, by_order_alone=True, host_calls="all")
+    convert(*paths, output=out, by_order_alone=True, from_start=True, host_calls="all")
     assert not leaks(out.getvalue())
 
 
