@@ -202,6 +202,17 @@ def test_a_database_of_kernels_alone(tmp_path: Path) -> None:
     assert (kernel.name, kernel.number, kernel.start_ns, kernel.end_ns) == ("k", 3, 10, 20)
 
 
+def test_a_column_whose_name_is_no_unicode_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "results.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute('CREATE TABLE OPS ("BeginNs", "EndNs", "Nxme")')
+    path.write_bytes(path.read_bytes().replace(b"Nxme", b"N\xa9me"))
+    source = Source(str(path), 0, Notes())
+    with pytest.raises(InputError, match=r"results\.db: SQLite: "):
+        v1_db.read(source, ReadOptions(), Notes())
+    source.close()
+
+
 def test_a_database_with_nothing_in_it_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "results.db"
     with contextlib.closing(sqlite3.connect(path)) as connection:

@@ -53,7 +53,7 @@ def opened(source: Source) -> Iterator[sqlite3.Connection]:
             if "interrupted" in str(error):
                 raise InputError(f"{source.name}: a query on it never ends; expected a profiler's tables") from None
             raise InputError(f"{source.name}: SQLite: {error}; expected a whole database that nothing locks") from None
-        except (sqlite3.Error, OverflowError) as error:
+        except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:  # the last of a column's name
             raise InputError(f"{source.name}: SQLite: {error}; expected a whole database") from None
 
 
