@@ -104,7 +104,7 @@ class _Run:
             )  # fmt: skip
             seen = host.HostSide(
                 alignment, base, side, numbers.host, options.host_calls, suffix, notes, numbers.ids,
-                run.libraries[number] if number < len(run.libraries) else (),
+                libraries=run.libraries[number] if number < len(run.libraries) else (),
             )  # fmt: skip
             numbers.host += 1
             numbers.device = side.next_process

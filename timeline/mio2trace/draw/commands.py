@@ -10,7 +10,7 @@ from mio2trace.align import NONE, LayerRun
 from mio2trace.draw.base import four_digits, short_name, size_text
 from mio2trace.draw.framework import Nodes, execution_args, executions_of
 from mio2trace.draw.operations import gemm_args
-from mio2trace.kernels import role
+from mio2trace.kernels import KernelFact, role
 from mio2trace.kernels.names import kernel_name
 from mio2trace.measures import Measures
 from mio2trace.model.profile import Activity, Resources
@@ -146,22 +146,7 @@ class Commands:
         self, activity: Activity, layer: LayerRun | None, position: int, whole: Operation | None
     ) -> dict[str, Any]:
         """The arguments that an activity shares with its like in other iterations."""
-        links = self._alignment.links
-        args: dict[str, Any] = {}
-        if layer is not None:
-            args["layer"] = layer.layer
-            args["layer_index"] = layer.layer_index
-            if layer.direction is not None:
-                args["direction"] = layer.direction
-            args["layer_by"] = links.layer_by[position]
-        linked = links.operation_of[position] != NONE
-        if linked:
-            args["operation_by"] = links.operation_by[position]
-        if position in links.layer_unsure or position in links.operation_unsure:
-            args["sure"] = False
-        pass_ = links.pass_of[position]
-        if pass_ != NONE and links.passes[pass_].phase == "setup":
-            args["phase"] = "setup"
+        args = self._link_args(activity, layer, position)
         if activity.queue in self._streams:
             args["stream"] = self._streams[activity.queue]
         if activity.kind != "kernel":
@@ -178,6 +163,7 @@ class Commands:
             args["lws"] = size_text(activity.workgroup)
         if activity.opencl.offset is not None:
             args["gwo"] = size_text(activity.opencl.offset)
+        linked = self._alignment.links.operation_of[position] != NONE
         name = kernel_name(activity.name) if linked else None
         fact = self._alignment.facts.get(position)
         kernel_role = role(activity.name, fact) if linked else fact.role if fact is not None else ""
@@ -185,25 +171,51 @@ class Commands:
             args["role"] = kernel_role
         if name is not None and name.algorithm in _ALGORITHMS:
             args["algorithm"] = name.algorithm
-        if fact is not None and fact.gemm is not None:
-            gemm = fact.gemm
-            args["gemm"] = {"M": gemm.m, "N": gemm.n, "K": gemm.k}
-            if gemm.batch > 1:
-                args["gemm"]["batch"] = gemm.batch
-            if fact.padded is not None:
-                m, n, k = fact.padded
-                args["padded"] = {"M": m, "N": n, "K": k}
-            args["gemm_by"] = fact.gemm_by
-            args["flop"] = gemm.flop
-        elif whole is not None:
-            if whole.gemm is not None and name is not None and name.algorithm == "Gemm":
-                args["gemm"] = gemm_args(whole.gemm)
-                args["gemm_by"] = "operation"
-            if whole.flop is not None:
-                args["flop"] = whole.flop
-            if whole.bytes_min is not None:
-                args["bytes_min"] = whole.bytes_min
+        return args | _work_args(fact, whole, is_gemm=name is not None and name.algorithm == "Gemm")
+
+    def _link_args(self, activity: Activity, layer: LayerRun | None, position: int) -> dict[str, Any]:
+        """What an activity belongs to, and by what."""
+        links = self._alignment.links
+        args: dict[str, Any] = {}
+        if layer is not None:
+            args["layer"] = layer.layer
+            args["layer_index"] = layer.layer_index
+            if layer.direction is not None:
+                args["direction"] = layer.direction
+            args["layer_by"] = links.layer_by[position]
+        linked = links.operation_of[position] != NONE
+        if linked:
+            args["operation_by"] = links.operation_by[position]
+        if position in links.layer_unsure or position in links.operation_unsure:
+            args["sure"] = False
+        pass_ = links.pass_of[position]
+        if pass_ != NONE and links.passes[pass_].phase == "setup":
+            args["phase"] = "setup"
         return args
+
+
+def _work_args(fact: KernelFact | None, whole: Operation | None, *, is_gemm: bool) -> dict[str, Any]:
+    """What a kernel computes: by its own sizes, else as the operation that it does all of."""
+    args: dict[str, Any] = {}
+    if fact is not None and fact.gemm is not None:
+        gemm = fact.gemm
+        args["gemm"] = {"M": gemm.m, "N": gemm.n, "K": gemm.k}
+        if gemm.batch > 1:
+            args["gemm"]["batch"] = gemm.batch
+        if fact.padded is not None:
+            m, n, k = fact.padded
+            args["padded"] = {"M": m, "N": n, "K": k}
+        args["gemm_by"] = fact.gemm_by
+        args["flop"] = gemm.flop
+    elif whole is not None:
+        if whole.gemm is not None and is_gemm:
+            args["gemm"] = gemm_args(whole.gemm)
+            args["gemm_by"] = "operation"
+        if whole.flop is not None:
+            args["flop"] = whole.flop
+        if whole.bytes_min is not None:
+            args["bytes_min"] = whole.bytes_min
+    return args
 
 
 def _resource_args(resources: Resources) -> dict[str, int]:

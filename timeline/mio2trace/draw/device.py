@@ -12,6 +12,7 @@ from mio2trace.draw.base import TimeBase, four_digits
 from mio2trace.draw.commands import Commands
 from mio2trace.draw.ids import Ids
 from mio2trace.draw.lanes import indistinct, packed, unbroken
+from mio2trace.draw.names import device_name, row_name
 from mio2trace.draw.operations import operation_args, source_args
 from mio2trace.draw.selection import Chosen
 from mio2trace.measures import Measures, Sums
@@ -157,39 +158,15 @@ class DeviceSide:
         devices: dict[int, set[int]] = {}
         for queue, _, _ in self._shown_lanes():
             devices.setdefault(self._device_of.get(queue, 0), set()).add(queue)
+        profile = self._alignment.profile
         result = []
         for device, queues in sorted(devices.items()):
-            recorded = self._recorded_name(device)
-            if self._device_name and len(devices) == 1 and not recorded:
-                name = f"GPU 0 ({self._device_name})"
-            elif recorded:
-                name = recorded
-            else:
-                name = f"OpenCL queue{'s' if len(queues) > 1 else ''} {', '.join(map(str, sorted(queues)))} (device)"
+            name = device_name(profile, device, queues, self._device_name if len(devices) == 1 else "")
             process = self.process_of[device]
-            of = self._alignment.profile.process.label
+            of = profile.process.label
             name = f"{of}: {name}{self._suffix}" if of else f"{name}{self._suffix}"
             result.append(Process(id=process, name=name, sort=-10 + device, description=_HELP))
         return result
-
-    def _recorded_name(self, device: int) -> str:
-        """A device as the profiler names it; empty for OpenCL's, which have no names."""
-        profile = self._alignment.profile
-        if profile.calls_wait or device >= len(profile.devices):
-            return ""
-        name = profile.devices[device].name
-        if profile.framework.nodes:  # numbered as the framework does
-            return name
-        return f"GPU {device} ({name})" if name else f"GPU {device}"
-
-    def _row_name(self, queue: int) -> tuple[str, bool]:
-        """``queue 0``; a stream by the profiler's number, or its name for it, which then is always told."""
-        for made in self._alignment.profile.queues:
-            if made.index == queue and made.name:
-                return made.name, True
-            if made.index == queue and made.kind == "stream":
-                return f"stream {queue if made.number is None else made.number}", False
-        return f"queue {queue}", False
 
     def tracks(self) -> list[Track]:
         several = len({queue for queue, _, _ in self._lanes}) > 1
@@ -198,7 +175,7 @@ class DeviceSide:
         for key in self._shown_lanes():
             queue, lane, folded = key
             what = _NO_TIME if key in self._bare else usual
-            row, is_named = self._row_name(queue)
+            row, is_named = row_name(self._alignment.profile, queue)
             name = f"{row[0].upper()}{row[1:]}: {what}" if several or is_named else what[0].upper() + what[1:]
             if folded:
                 name = f"{_FOLDED[folded]}, {row}" if several or is_named else _FOLDED[folded]

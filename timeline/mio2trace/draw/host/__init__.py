@@ -8,16 +8,16 @@ from typing import Any
 
 from mio2trace.align import Alignment, LayerRun
 from mio2trace.align.clocks.reach import LONGEST_NS
-from mio2trace.draw.api_calls import ApiCalls, Arrow, times_of
 from mio2trace.draw.base import Axis, TimeBase
-from mio2trace.draw.calls import HostSpan, call_spans
 from mio2trace.draw.device import DeviceSide
 from mio2trace.draw.framework import allocators
-from mio2trace.draw.host_layers import host_layers
+from mio2trace.draw.host.api_calls import ApiCalls, Arrow, times_of
+from mio2trace.draw.host.calls import HostSpan, call_spans
+from mio2trace.draw.host.layers import host_layers
+from mio2trace.draw.host.threads import Threads
 from mio2trace.draw.ids import Ids
 from mio2trace.draw.lanes import packed_spans
 from mio2trace.draw.selection import Chosen
-from mio2trace.draw.threads import Threads
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Activity
@@ -53,7 +53,7 @@ _Span = tuple[int, int, str, dict[str, Any]]
 class HostSide:
     """Draws the host of one profile; nothing where host times are missing or not related to the device's."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the last is keyword-only
         self,
         alignment: Alignment,
         base: TimeBase,
@@ -63,6 +63,7 @@ class HostSide:
         suffix: str,
         notes: Notes,
         ids: Ids,
+        *,
         libraries: Sequence[MiopenLog] = (),
     ) -> None:
         self._alignment = alignment

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from mio2trace.draw.api_calls import Arrow, times_of
 from mio2trace.draw.base import Axis, short_name
 from mio2trace.draw.framework import Nodes, execution_args, inputs_args
+from mio2trace.draw.host.api_calls import Arrow, times_of
 from mio2trace.draw.selection import Chosen
 from mio2trace.model.profile import Activity, Call, Profile, Range, Thread
 from mio2trace.ops.ranges import shown_text

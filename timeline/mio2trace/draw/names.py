@@ -1,0 +1,28 @@
+"""What devices and their rows are called: as the profiler names them, OpenCL's by their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from mio2trace.model.profile import Profile
+
+
+def device_name(profile: Profile, device: int, queues: Collection[int], logged: str) -> str:
+    """A device as the profiler names it; OpenCL's have no names: as the log does (``logged``), else by its queues."""
+    if profile.calls_wait or device >= len(profile.devices):
+        numbers = ", ".join(map(str, sorted(queues)))
+        return f"GPU 0 ({logged})" if logged else f"OpenCL queue{'s' if len(queues) > 1 else ''} {numbers} (device)"
+    name = profile.devices[device].name
+    if profile.framework.nodes and name:  # numbered as the framework does
+        return name
+    return f"GPU {device} ({name or logged})" if name or logged else f"GPU {device}"
+
+
+def row_name(profile: Profile, queue: int) -> tuple[str, bool]:
+    """``queue 0``; a stream by the profiler's number, or its name for it, which then is always told."""
+    for made in profile.queues:
+        if made.index == queue and made.name:
+            return made.name, True
+        if made.index == queue and made.kind == "stream":
+            return f"stream {queue if made.number is None else made.number}", False
+    return f"queue {queue}", False
