@@ -23,6 +23,7 @@ from mio2trace.trace import Process, Slice, Track
 
 Fold = Literal["find", "set-up", "warm-up"]
 """What may stand on a track of its own, so that the iterations stand alone: searches, all before the warm-up, it."""
+_OF_THE_WHOLE = ("flop", "bytes_min")
 _FOLDED = {"find": "Find", "set-up": "Set-up", "warm-up": "Warm-up"}
 
 _Lane = tuple[int, int, str]
@@ -40,9 +41,6 @@ _NO_TIME = "commands without length"
 _HELP_NO_TIME = "Kernels and copies that took no time by the device's clock, each when another of the same queue began."
 _HELP_OVERFLOW = "Kernels and copies that ran while others of the same queue did."
 _HELP_FOLDED = "What is not part of the iterations, on a track of its own as --fold asked for."
-
-
-_OF_THE_WHOLE = ("flop", "bytes_min")
 
 
 class DeviceSide:
