@@ -23,13 +23,12 @@ from random import Random
 from typing import NamedTuple
 
 import mio2trace
-from mio2trace.evidence import CORRELATION, EVIDENCE, RANGE, TIMER_MARKS
-from mio2trace.notes import InputError, OptionError
-
 from benchmarks import mutate_runs
 from benchmarks.attribution_score import Score, consistency, score
 from benchmarks.mutate_runs import CannotError, Run, masked
 from benchmarks.score import ROOT, add, emit, load
+from mio2trace.evidence import CORRELATION, EVIDENCE, RANGE, TIMER_MARKS
+from mio2trace.notes import InputError, OptionError
 
 KINDS = tuple(word for word in EVIDENCE if word not in (RANGE, CORRELATION, TIMER_MARKS))
 """The kinds of evidence that these runs can have."""

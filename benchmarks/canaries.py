@@ -31,7 +31,6 @@ sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 from mio2trace.cli import cli  # noqa: E402
 from mio2trace.conversion import convert  # noqa: E402
 from mio2trace.writers import WRITERS  # noqa: E402
-
 from tests.canaries import CANARIES, LAYERS, NAMES, leaks  # noqa: E402
 from tests.planted import FORMATS, miopen, opencl, tensorflow  # noqa: E402
 from tests.small_runs import as_json, as_text, benchmark  # noqa: E402

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from click.testing import CliRunner
+
 from mio2trace.cli import cli
 
 HARM = (

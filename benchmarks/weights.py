@@ -16,6 +16,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from benchmarks import mutate_runs
+from benchmarks.attribution import AS_RECORDED, MASKED, Way, names, partners, runs, samples
+from benchmarks.attribution_score import join_key, key_of, line_of, within
+from benchmarks.mutate_runs import CannotError, Run
+from benchmarks.score import ROOT, emit
 from mio2trace import analyse
 from mio2trace.align import NONE, Links, align
 from mio2trace.align.operations import likeness, paths, sizes, stream
@@ -25,12 +30,6 @@ from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
-
-from benchmarks import mutate_runs
-from benchmarks.attribution import AS_RECORDED, MASKED, Way, names, partners, runs, samples
-from benchmarks.attribution_score import join_key, key_of, line_of, within
-from benchmarks.mutate_runs import CannotError, Run
-from benchmarks.score import ROOT, emit
 
 HOMES: tuple[ModuleType, ...] = (likeness, paths, sizes, stream)
 """Where points are set; a later module may have taken a name from an earlier one."""

@@ -28,13 +28,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import mio2trace
 import orjson
+
+import mio2trace
+from benchmarks.grow import grow, parse_size
 from mio2trace.draw.base import four_digits
 from mio2trace.trace import CounterValue, Event, Slice, Trace
 from mio2trace.writers import WRITERS, Writer, write
-
-from benchmarks.grow import grow, parse_size
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = ("kernel", "copy")

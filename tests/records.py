@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
+
 from mio2trace.model.profile import (
     Activity,
     BufferCreated,

@@ -16,7 +16,6 @@ from mio2trace.notes import Notes
 from mio2trace.readers import detect
 from mio2trace.readers.base import Reader, ReadOptions
 from mio2trace.source import Source
-
 from tests.conftest import shared_folder
 
 

@@ -14,7 +14,6 @@ from typing import Literal
 
 from mio2trace.model.log import Direction, FrameworkLog, LayerTime, LocalTime, LogEvent, LogEventKind, NetLayer
 from mio2trace.model.profile import Activity, Profile, Queue, TimerMark
-
 from tests.records import enqueued, opencl_profile
 
 US = 1_000

@@ -10,13 +10,13 @@ from random import Random
 from typing import Any
 
 import pytest
+
 from mio2trace.conversion import Conversion, convert
 from mio2trace.draw.lanes import packed, packed_spans
 from mio2trace.model.profile import Activity
 from mio2trace.notes import InputError
 from mio2trace.trace import Slice
 from mio2trace.writers import WRITERS
-
 from tests.fuzz import law
 from tests.fuzz.times import altered
 from tests.small_runs import Program, as_json, benchmark, stamp

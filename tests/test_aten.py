@@ -7,9 +7,10 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-import mio2trace
 import pytest
 from click.testing import CliRunner
+
+import mio2trace
 from mio2trace.align import Alignment
 from mio2trace.align.gradients import split
 from mio2trace.cli import cli
@@ -18,7 +19,6 @@ from mio2trace.model.profile import Inputs
 from mio2trace.ops.aten import ROWS, operations_of
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
-
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, row, rows, trace
 

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from mio2trace.align import NONE, align
 from mio2trace.align.layers.caffe.boundaries import LINE_NS, stamps_bound
 from mio2trace.conversion import convert
@@ -22,7 +23,6 @@ from mio2trace.readers import detect
 from mio2trace.readers.base import ReadOptions
 from mio2trace.source import Source
 from mio2trace.trace import Slice
-
 from tests.conftest import shared_folder
 from tests.synthetic_run import MS, Run, make_run, random_net
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import orjson
 import pytest
+
 from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.notes import Notes
 from mio2trace.readers import detect
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.caffe.log import CaffeDecoder
 from mio2trace.source import Source
-
 from tests.conftest import shared_folder
 from tests.small_runs import kinds
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 
 import pytest
+
+from benchmarks.canaries import PARTS, cases, eaten, look
 from mio2trace.privacy import KINDS, Cleaner
 from mio2trace.privacy.fields import Sort
 from mio2trace.privacy.rules import RULES, without_private
-
-from benchmarks.canaries import PARTS, cases, eaten, look
 from tests.canaries import CANARIES, IN_MESSAGES, KEPT, LAYERS, NAMES, leaks
 from tests.planted import FORMATS
 

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from mio2trace.trace import NO_ARGS, CounterValue, Event, Flow, Process, Slice, Trace, Track
 from mio2trace.writers import by_suffix, chrome_json, suffixes
 from mio2trace.writers.two_halves import beside

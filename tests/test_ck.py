@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from mio2trace import convert
 from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.model.profile import Profile
@@ -15,7 +16,6 @@ from mio2trace.readers import READERS, detect
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.ck import record as ck
 from mio2trace.source import Source
-
 from tests.conftest import shared_folder
 from tests.small_runs import as_json, kinds, plain, read, small
 

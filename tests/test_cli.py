@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 
 import pytest
+
 from mio2trace import __version__
 from mio2trace.evidence import CORRELATION, EVIDENCE, RANGE
-
 from tests.small_runs import as_json, benchmark, small
 
 CALLS, LOG = benchmark()

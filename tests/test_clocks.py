@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from mio2trace.align import align
 from mio2trace.align.clocks.fit import QUARTER_HOUR_NS, DeviceClock, device_clocks, local_ns, log_clock
 from mio2trace.model.log import LocalTime
 from mio2trace.model.profile import Queue
 from mio2trace.notes import InputError, Notes
-
 from tests.records import changed, opencl_profile
 from tests.synthetic_run import (
     HOUR,

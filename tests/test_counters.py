@@ -7,10 +7,10 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-import mio2trace
 from hypothesis import given
-from mio2trace.trace import CounterValue, Slice, Trace
 
+import mio2trace
+from mio2trace.trace import CounterValue, Slice, Trace
 from tests.test_trace import picture, seeds, slices, tangled
 
 ALEXNET = Path(__file__).parent.parent / "traces" / "alexnet-b1-train"

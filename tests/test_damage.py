@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from mio2trace import source as source_module
 from mio2trace.conversion import Conversion, convert
 from mio2trace.notes import InputError
 from mio2trace.trace import Slice
-
 from tests.conftest import missing
 from tests.small_runs import Program, as_json, as_text, benchmark, small
 

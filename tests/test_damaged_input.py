@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from mio2trace.conversion import HostCalls, convert
 from mio2trace.notes import InputError
-
 from tests.small_runs import as_json, as_text, benchmark, small
 
 CALLS, LOG = benchmark(kernels=1)

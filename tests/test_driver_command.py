@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from mio2trace.cli import cli
 
+from mio2trace.cli import cli
 from tests.test_ops import conv_entry, entry, ops_of
 
 CONV = (

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from benchmarks.score import load, score
 from mio2trace.align import NONE, align
 from mio2trace.align.layers.caffe import durations
 from mio2trace.conversion import convert
 from mio2trace.model.profile import Activity
 from mio2trace.notes import Notes
-
-from benchmarks.score import load, score
 from tests.records import enqueued
 from tests.synthetic_run import MS, US, Kernel, Layer, Run, make_run, random_net
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.readers import detect, run_log
@@ -17,7 +18,6 @@ from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.opencl import dvdt_json
 from mio2trace.readers.opencl.dvdt_text import BlockDecoder
 from mio2trace.source import Source
-
 from tests.small_runs import Call, Program, as_json, as_text, kinds, plain, read, small, stamp
 
 SMALL = as_json(small())

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from mio2trace import forked as beside
 from mio2trace import source
 from mio2trace.model.profile import Profile
@@ -23,7 +24,6 @@ from mio2trace.readers.opencl import dvdt_json
 from mio2trace.readers.opencl.calls import ProfileFolder
 from mio2trace.readers.opencl.halves import FirstHalf, SecondHalf
 from mio2trace.source import Source
-
 from tests.small_runs import Call, Program, as_json, benchmark, kinds, read
 
 HANDLES = st.sampled_from(["0x1", "0x2", "0x3"])

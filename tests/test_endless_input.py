@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+
 from mio2trace import source
 from mio2trace.conversion import convert
 from mio2trace.notes import InputError, Notes
 from mio2trace.source import Source
-
 from tests.small_runs import as_json, benchmark, small
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")

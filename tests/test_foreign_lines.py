@@ -8,6 +8,7 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.notes import InputError, Notes
@@ -18,7 +19,6 @@ from mio2trace.readers.foreign import OtherPrograms
 from mio2trace.readers.miopen import messages as miopen_messages
 from mio2trace.readers.miopen.log import _ALL_ZERO
 from mio2trace.source import Source
-
 from tests.small_runs import benchmark
 
 CALLS, LOG = benchmark()

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from mio2trace import forked as beside
 
+from mio2trace import forked as beside
 from tests.small_runs import as_json, small
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

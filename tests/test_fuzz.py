@@ -13,13 +13,13 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from benchmarks import fuzz
 from mio2trace.align import align
 from mio2trace.conversion import HostCalls, convert
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError
 from mio2trace.trace import Slice
-
-from benchmarks import fuzz
 from tests.fuzz import cases, damage, law, looks, mutations, structures
 from tests.small_runs import as_json, benchmark
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
+from benchmarks.fuzz_logs import check, decoded, mutated
+from benchmarks.log_speed import grown
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.notes import Notes
 from mio2trace.readers import run_log
 from mio2trace.readers.base import ReadOptions
 from mio2trace.source import Source
-
-from benchmarks.fuzz_logs import check, decoded, mutated
-from benchmarks.log_speed import grown
 from tests.test_miopen_log import MIXED
 from tests.test_ops import conv_entry, entry
 

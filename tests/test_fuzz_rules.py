@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from mio2trace.trace import Trace
-from mio2trace.writers import native
 
 from benchmarks import fuzz
+from mio2trace.trace import Trace
+from mio2trace.writers import native
 from tests.fuzz import cases, crossing, law, looks, mutations, rules
 from tests.native_packets import Drawn, Picture, read_native
 from tests.small_runs import as_json, benchmark

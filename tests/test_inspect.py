@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
+
 from mio2trace.cli import cli
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime
 from mio2trace.notes import Notes
@@ -17,7 +18,6 @@ from mio2trace.readers import READERS
 from mio2trace.readers.base import ReadOptions
 from mio2trace.reports import inspect
 from mio2trace.source import Source
-
 from tests.conftest import ROOT
 from tests.small_runs import as_json, as_text, benchmark, read, small
 from tests.test_ops import conv_entry

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+
 from mio2trace.cli import cli
 from mio2trace.model.profile import Activity, Profile, Queue
 from mio2trace.reports.kernels import by_name, by_repetition, gemm_table
 from mio2trace.reports.numbers import STATISTICS, Unit, describe, deviation, mean
-
 from tests.conftest import ROOT, missing, shared_folder
 from tests.records import enqueued, opencl_profile
 

@@ -10,8 +10,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import mio2trace
 import pytest
+
+import mio2trace
 from mio2trace.model.profile import Activity, Profile, Range
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers import detect, run_log
@@ -19,7 +20,6 @@ from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.torch import event_array, kineto
 from mio2trace.source import Source
 from mio2trace.trace import Slice
-
 from tests.conftest import shared_folder
 from tests.kineto_files import BASE_NS, FIRST_US, Row, row, rows, trace
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from mio2trace.conversion import convert
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers import READERS, detect, known, run_log
 from mio2trace.source import Source
-
 from tests.conftest import shared_folder
 from tests.rocm_files import samples
 

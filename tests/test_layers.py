@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+
 from mio2trace.align import NONE, Alignment, LayerRun, Links, align
 from mio2trace.evidence import EVIDENCE
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Activity
 from mio2trace.notes import InputError, Notes
-
 from tests.records import changed, enqueued, with_opencl
 from tests.synthetic_run import MS, SECOND, START, US, Clocks, Kernel, Layer, Run, make_run, random_net
 

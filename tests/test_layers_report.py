@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+
 from mio2trace.align import Alignment, LayerRun, Links, Net
 from mio2trace.align.layers.net import NetLayerSpec
 from mio2trace.cli import cli
@@ -21,7 +22,6 @@ from mio2trace.kernels.facts import MAIN, KernelFact
 from mio2trace.measures import Measures
 from mio2trace.model.gemm import Gemm
 from mio2trace.ops.operation import Operation, Phase
-
 from tests.conftest import ROOT, shared_folder
 from tests.records import enqueued, opencl_profile
 from tests.small_runs import as_json, benchmark

@@ -6,8 +6,10 @@ import ast
 import re
 from pathlib import Path
 
-import mio2trace
 import pytest
+
+import mio2trace
+from benchmarks.weights import WAYS, weights
 from mio2trace.align import NONE, LayerRun, Links, align
 from mio2trace.align import ladder as ladder_module
 from mio2trace.align.attribution import Attribution
@@ -16,8 +18,6 @@ from mio2trace.evidence import BUFFERS, EVIDENCE, EXACT, NAME_AND_SIZES, ORDER, 
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
-
-from benchmarks.weights import WAYS, weights
 from tests.records import enqueued, opencl_profile
 
 PACKAGE = Path(mio2trace.__file__).parent

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from mio2trace.align.clocks import fit
 from mio2trace.draw.lanes import packed_alike
 

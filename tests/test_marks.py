@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+
 from mio2trace.align import NONE, Alignment, align
 from mio2trace.model.log import FrameworkLog, LogEvent
 from mio2trace.notes import Notes
-
 from tests.records import changed, with_opencl
 from tests.synthetic_run import Kernel, Layer, Run, make_run, random_net
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from mio2trace.model.log import LocalTime
 from mio2trace.model.miopen import Command, Entry, Message, MiopenLog
 from mio2trace.notes import Notes

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import mio2trace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import mio2trace
 from mio2trace.notes import InputError
 from mio2trace.trace import NO_ARGS, CounterValue, Event, Flow, Process, Slice, Trace, Track
 from mio2trace.writers import by_suffix, chrome_json
 from mio2trace.writers import native as native_form
 from mio2trace.writers.native import protobuf
-
 from tests.conftest import UI, Engine, missing, shared_folder
 from tests.native_packets import Native, classes, differences, read_json, read_native
 from tests.test_perfetto import COMMITTED, REAL, picture

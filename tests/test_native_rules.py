@@ -8,14 +8,14 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import mio2trace
 import pytest
+
+import mio2trace
 from mio2trace.cli import SMALLER, cli
 from mio2trace.notes import InputError
 from mio2trace.trace import Process, Slice, Trace, Track
 from mio2trace.writers import WRITERS, Written, write
 from mio2trace.writers.size import MANY_SLICES
-
 from tests.conftest import shared_folder
 from tests.test_native import ROOT, SETS
 

@@ -6,12 +6,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import mio2trace
 import pytest
+
+import mio2trace
 from mio2trace import readers
 from mio2trace.readers import READERS
 from mio2trace.trace import Flow, Slice, Trace
-
 from tests import made_up_format
 
 # Asynchronous, two streams, two threads, one shared clock; kernel 4 has no launch, call 6 launched nothing, call 5 two.

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+
 from mio2trace.cli import cli
 from mio2trace.ops.command import parse
 from mio2trace.readers.caffe.log import milliseconds
 from mio2trace.readers.tf.names import layer_of
 from mio2trace.reports.tfprof import short_name
-
 from tests.planted.tensorflow import view
 from tests.test_gemm import CLBLAS, gemms, kernel, miog_source, profile, program
 from tests.test_ops import entry, ops_of

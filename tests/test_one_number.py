@@ -13,9 +13,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import mio2trace
 import msgspec
 import pytest
+
+import mio2trace
 from mio2trace.align import Alignment, LayerRun
 from mio2trace.analysis import Analysis, analyse
 from mio2trace.draw import BuildOptions, RunToDraw, build
@@ -33,7 +34,6 @@ from mio2trace.reports.layers import Repetition, execution_table, layer_table
 from mio2trace.reports.numbers import Unit
 from mio2trace.reports.tables import Row
 from mio2trace.trace import Slice
-
 from tests.conftest import ROOT, Engine, shared_folder
 from tests.test_layers_report import joined
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from mio2trace import convert
-from mio2trace.cli import cli
 
 from benchmarks.attribution import names, samples
+from mio2trace import convert
+from mio2trace.cli import cli
 from tests.conftest import shared_folder
 
 FOLDER = samples(shared_folder())

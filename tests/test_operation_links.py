@@ -9,11 +9,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import mio2trace
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+import mio2trace
+from benchmarks import mutate_runs
+from benchmarks.attribution import AS_RECORDED, MASKED, Way, convert, names, partners, runs, samples
+from benchmarks.attribution_score import score
 from mio2trace.align import align
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import Timeline
@@ -28,10 +32,6 @@ from mio2trace.model.profile import Activity, BufferCreated, Profile, Queue
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Launch, Operation
 from mio2trace.summary.explain import explain
-
-from benchmarks import mutate_runs
-from benchmarks.attribution import AS_RECORDED, MASKED, Way, convert, names, partners, runs, samples
-from benchmarks.attribution_score import score
 from tests.conftest import shared_folder
 from tests.records import changed, enqueued, opencl_profile
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+
 from mio2trace.kernels.names import kernel_name, normalise
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import Command, MiopenLog, OperationDirection

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+
 from mio2trace.cli import cli
 from mio2trace.reports.ops import COLUMNS, SEED_COLUMNS
-
 from tests.test_ops import conv_entry, entry
 
 X = {"1.0": "2, 6, 9, 8", "1.2": "2, 6, 9, 8", "2.0": "{2, 6, 9, 8}, {432, 72, 8, 1}, packed, "}

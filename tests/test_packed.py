@@ -7,10 +7,11 @@ import io
 import zlib
 from pathlib import Path
 
-import mio2trace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+import mio2trace
 from mio2trace.writers import WRITERS
 from mio2trace.writers.packed import _HEAD, Packed
 

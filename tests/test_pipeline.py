@@ -9,12 +9,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import mio2trace
 import pytest
+
+import mio2trace
 from mio2trace.conversion import Conversion, convert
 from mio2trace.files import replacing
 from mio2trace.notes import InputError, OptionError
-
 from tests.small_runs import Program, as_json, as_text, benchmark, kinds, small
 
 CALLS, LOG = benchmark()

@@ -22,6 +22,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from mio2trace.conversion import HostCalls, convert
 from mio2trace.model import log, miopen, profile, tf
 from mio2trace.notes import OptionError
@@ -29,7 +30,6 @@ from mio2trace.privacy import KINDS, Cleaner
 from mio2trace.privacy.fields import A_WORD, NEVER_SHOWN, SHOWN, Sort
 from mio2trace.privacy.rules import RULES, Rule
 from mio2trace.writers import WRITERS
-
 from tests.canaries import BY_NAME, CANARIES, SOME, leaks
 from tests.planted.opencl import CALLS, DAMAGED, FORMATS, LOG, caffe, miopen_log, profile_calls
 from tests.small_runs import as_json

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+
 from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.writers import WRITERS
-
 from tests.canaries import CANARIES, SOME, leaks
 from tests.planted.kineto import files
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+
 from mio2trace.cli import cli
 from mio2trace.conversion import HostCalls, convert
 from mio2trace.writers import WRITERS
-
 from tests.canaries import CANARIES, SOME, leaks
 from tests.planted.miopen import PLANTED, RUN
 

@@ -8,11 +8,11 @@ import re
 from pathlib import Path
 
 import pytest
+
 from mio2trace.conversion import HostCalls, convert
 from mio2trace.model.profile import Activity, Call, Profile
 from mio2trace.privacy import Cleaner
 from mio2trace.writers import WRITERS
-
 from tests.canaries import CANARIES, SOME, leaks
 from tests.planted.rocm import FORMATS
 from tests.rocm_files import samples

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+
 from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.writers import WRITERS
-
 from tests.canaries import BY_NAME, CANARIES, SOME, leaks
 from tests.planted.tensorflow import FORMATS, view
 

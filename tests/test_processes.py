@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
+
 from mio2trace.align import NONE
 from mio2trace.align.processes import ProcessClock, relate_processes
 from mio2trace.analysis import analyse
@@ -23,7 +24,6 @@ from mio2trace.model.profile import Activity, Call, Clock, Device, Process, Prof
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.rocm.job import rank_in, scope_of
 from mio2trace.trace import Slice
-
 from tests.conftest import shared_folder
 
 TWIN = "resnet-immediate-2ranks"

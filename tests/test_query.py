@@ -14,12 +14,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import mio2trace
 import pytest
 from click.testing import CliRunner, Result
+
+import mio2trace
 from mio2trace.cli import cli
 from mio2trace.queries import prelude, shipped, text
-
 from tests.conftest import ROOT, Engine, missing
 from tests.perfetto_tools.tp_query import TraceProcessor, TraceProcessorError, find_node, find_web_dist
 

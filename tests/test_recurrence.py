@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from benchmarks.score import load, score
 from mio2trace.align import NONE, Links, align
 from mio2trace.conversion import convert
 from mio2trace.notes import Notes
-
-from benchmarks.score import load, score
 from tests.records import with_opencl
 from tests.synthetic_run import MS, US, Kernel, Layer, Run, make_run, random_net
 

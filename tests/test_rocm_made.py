@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from mio2trace.align.clocks.reach import within_reach
 from mio2trace.conversion import convert
 from mio2trace.model.profile import Activity, Call, Device, Profile, Range
@@ -14,7 +15,6 @@ from mio2trace.notes import Notes
 from mio2trace.readers import detect
 from mio2trace.readers.base import ReadOptions
 from mio2trace.source import Source
-
 from tests.rocm_made import FORMS, run, v3_tables
 
 

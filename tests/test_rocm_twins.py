@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from mio2trace.model.profile import Profile
 from mio2trace.readers.base import Reader
 from mio2trace.readers.rocm import rocpd, rpd, v1_csv, v1_db, v1_json, v3_csv, v3_json
-
 from tests.rocm_files import activities, read, samples, truth
 
 TWINS = (

@@ -9,13 +9,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers import detect
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.rocm import rocpd
 from mio2trace.source import Source
-
 from tests.conftest import shared_folder
 
 pytestmark = pytest.mark.shared

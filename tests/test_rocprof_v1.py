@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.rocm import v1_csv, v1_db, v1_json
 from mio2trace.source import Source
-
 from tests.rocm_files import activities, plain, read, samples, spans, sql, truth
 
 TWINS = (

@@ -8,11 +8,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.rocm import rpd
 from mio2trace.source import Source
-
 from tests.rocm_files import activities, plain, read, samples, spans, sql, truth
 
 SAMPLE = "rocm/rpd_torch_matmul.rpd.gz"

@@ -7,11 +7,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.rocm import rpd, rpd_json
 from mio2trace.source import Source
-
 from tests.rocm_files import activities, read, samples
 
 HEAD = '[ {}\n,{"name": "process_name", "ph": "M", "pid":"2","args":{"name":"GPU2"}}\n'

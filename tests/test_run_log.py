@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
@@ -16,7 +17,6 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.readers import detect, run_log
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.source import Source
-
 from tests.small_runs import Program, as_json, as_text, benchmark, kinds, plain, read, small
 
 CALLS, LOG = benchmark()

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from mio2trace.conversion import Conversion, convert
 from mio2trace.files import short_names
 from mio2trace.notes import InputError
 from mio2trace.trace import Flow, Slice
-
 from tests.conftest import ROOT
 from tests.small_runs import as_json, benchmark, kinds, small
 

@@ -7,12 +7,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import mio2trace
 import msgspec
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import mio2trace
 from mio2trace import cli, summary
 from mio2trace.align import align
 from mio2trace.conversion import Conversion
@@ -21,7 +22,6 @@ from mio2trace.draw.selection import parse_duration, parse_iterations
 from mio2trace.measures import Measures
 from mio2trace.notes import Notes, OptionError
 from mio2trace.trace import CounterValue, Event, Flow, InvariantError, Slice, Trace, checked
-
 from tests.conftest import ROOT, Engine
 from tests.test_trace import tangled
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from mio2trace.cli import cli
 
+from mio2trace.cli import cli
 from tests.fuzz.backtracking import limit
 from tests.fuzz.slow_inputs import SLOW
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from mio2trace import source as source_module
 from mio2trace.notes import InputError, Notes
 from mio2trace.source import HEAD, Source
-
 from tests.small_runs import kinds
 
 LINES = b"one\ntwo\r\nthree\rstill three\n\nlast"

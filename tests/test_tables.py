@@ -9,6 +9,7 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from mio2trace.outgoing import csv_text
 from mio2trace.reports.tables import FORMS, Cell, Form, Table, grouped, print_table
 

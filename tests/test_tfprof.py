@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from mio2trace.model.tf import Execution, Printed, TfNode, TfProfile, TfView
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers import READERS, detect, run_log
@@ -25,7 +26,6 @@ from mio2trace.reports import tfprof, tfprof_text
 from mio2trace.reports import tfprof_scope as scope
 from mio2trace.reports.tables import print_table
 from mio2trace.source import Source
-
 from tests.conftest import shared_folder
 from tests.tf_files import (
     CPU,

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+
 from mio2trace.cli import cli
 from mio2trace.model.tf import TfNode, TfProfile
 from mio2trace.reports.tfprof import COLUMNS
-
 from tests.tf_files import CPU, GPU, START_US, node, profile_proto, run_metadata
 
 CONV = "v/tower_0/cg/conv0/conv2d/Conv2D"

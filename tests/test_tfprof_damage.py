@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from mio2trace.conversion import convert
 from mio2trace.model.tf import TfProfile, TfView
 from mio2trace.notes import InputError, Notes
@@ -21,7 +22,6 @@ from mio2trace.readers.tf import step_stats_text, timeline_json, views
 from mio2trace.readers.tf.wire import WireError, fields, numbers, varint
 from mio2trace.reports import tfprof, tfprof_scope, tfprof_text
 from mio2trace.source import Source
-
 from tests.tf_files import CPU, GPU, KERNELS, START_US, node, number, profile_proto, random_profile, run_metadata, sized
 
 RECORDS = {

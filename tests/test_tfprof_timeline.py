@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from mio2trace.align import align
 from mio2trace.conversion import Conversion, convert
 from mio2trace.draw import BuildOptions, RunToDraw, build
@@ -24,7 +25,6 @@ from mio2trace.notes import InputError, Notes, OptionError
 from mio2trace.readers.tf.executions import executions
 from mio2trace.readers.tf.names import DeviceName, layer_of
 from mio2trace.trace import CounterValue, Flow, Slice, Trace, checked
-
 from tests.conftest import UI, Engine
 from tests.small_runs import Program, as_json, benchmark
 from tests.test_tfprof import ONE_STEP, SETS, sample

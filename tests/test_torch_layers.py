@@ -6,10 +6,10 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import mio2trace
 import pytest
-from mio2trace.align import Alignment
 
+import mio2trace
+from mio2trace.align import Alignment
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, Row, row, rows, trace
 

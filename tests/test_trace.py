@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from mio2trace import summary
 from mio2trace.align import NONE, Alignment, align
 from mio2trace.draw import BuildOptions, RunToDraw, build
@@ -18,7 +19,6 @@ from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Activity, BufferCreated, Call, Profile, Queue
 from mio2trace.notes import Notes
 from mio2trace.trace import CounterValue, Event, Flow, InvariantError, Process, Slice, Trace, Track, checked
-
 from tests.records import changed, with_opencl
 from tests.synthetic_run import MS, SECOND, US, Clocks, Run, make_run, random_net
 

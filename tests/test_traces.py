@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import mio2trace
 import pytest
+
+import mio2trace
 
 TRACES = Path(__file__).resolve().parent.parent / "traces"
 RUNS = sorted(folder.name for folder in TRACES.iterdir() if folder.is_dir())

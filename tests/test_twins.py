@@ -7,9 +7,9 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 import pytest
+
 from mio2trace.align import NONE, Alignment
 from mio2trace.analysis import analyse
-
 from tests.conftest import shared_folder
 
 pytestmark = pytest.mark.shared

@@ -11,13 +11,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from mio2trace.conversion import convert
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.readers import detect
 from mio2trace.readers.rocm import tables, v3_csv
 from mio2trace.source import Source
-
 from tests.rocm_files import activities, read, samples, spans, truth
 
 KERNELS = (

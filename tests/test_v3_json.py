@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.rocm import v3_json
 from mio2trace.source import Source
-
 from tests.rocm_files import activities, read, samples, truth
 
 SAMPLE = "rocm/rocprofv3_json_kernel_dispatch_a.json.gz"

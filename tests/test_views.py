@@ -7,16 +7,16 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-import mio2trace
 import msgspec
 import pytest
+
+import mio2trace
 from mio2trace.align import align
 from mio2trace.draw import BuildOptions, RunToDraw, build
 from mio2trace.measures import Measures
 from mio2trace.model.profile import Queue
 from mio2trace.notes import Notes, OptionError
 from mio2trace.trace import CounterValue, Slice, Trace
-
 from tests.conftest import Engine
 from tests.records import enqueued, opencl_profile
 from tests.test_selection import CONTAINERS, MIOPEN, TRAIN, args, by_call, convert, slices

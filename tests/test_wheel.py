@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from mio2trace import __version__
 
+from mio2trace import __version__
 from tests.conftest import missing
 
 ROOT = Path(__file__).resolve().parent.parent

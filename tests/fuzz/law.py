@@ -24,12 +24,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.fuzz_logs import check as check_log
 from mio2trace.conversion import Conversion, HostCalls, convert
 from mio2trace.notes import InputError, OptionError
 from mio2trace.trace import Trace
 from mio2trace.writers import WRITERS, chrome_json, native
-
-from benchmarks.fuzz_logs import check as check_log
 from tests.fuzz.rules import broken_rules
 from tests.native_packets import Picture, differences, order, read_json, read_native
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from click.testing import CliRunner
+
 from mio2trace import forked, source
 from mio2trace.cli import cli
 from mio2trace.readers.opencl import dvdt_json
-
 from tests.fuzz import law
 from tests.fuzz.cases import Case
 

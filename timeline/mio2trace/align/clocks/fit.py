@@ -13,6 +13,7 @@ from itertools import pairwise
 from math import ceil
 
 import msgspec
+
 from mio2trace.model.log import LocalTime
 from mio2trace.model.profile import Activity, Profile
 from mio2trace.notes import Notes

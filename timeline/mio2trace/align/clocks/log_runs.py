@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
+
 from mio2trace.align.clocks.fit import log_clock
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent, NetLayer
 from mio2trace.model.profile import Profile

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from mio2trace.model.profile import Activity, Call, Profile
 from mio2trace.notes import Notes
-from msgspec.structs import replace
 
 DAY_NS = 24 * 3600 * 10**9
 FAR_NS = 10 * DAY_NS
