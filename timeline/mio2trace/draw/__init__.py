@@ -138,8 +138,9 @@ class _Run:
             one.host.show_only(found)
         first = min((start for part in self.parts if (start := part.first_ns()) is not None), default=self.origin)
         if first - self.origin > _FAR_NS:
-            begun = [one.device.first_ns(inside=True) for one in self.profiles]
-            self.origin = min([first, *(start for start in begun if start is not None)])
+            # What holds the drawn kernels begins before them, as far back as what it holds is in the window.
+            slices = (drawn for one in self.profiles for drawn in one.device.events(self.origin))
+            self.origin = min(first, min((drawn.start_ns + self.origin for drawn in slices), default=first))
 
     def fill_rows(self) -> None:
         """By name and type, of what is drawn by now."""

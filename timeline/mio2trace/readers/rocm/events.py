@@ -39,7 +39,7 @@ class _Object(msgspec.Struct):
 _ARRAY = msgspec.json.Decoder(list[Event])
 _OBJECT = msgspec.json.Decoder(_Object)
 _ONE = msgspec.json.Decoder(Event)
-_END = re.compile(rb"\n\],?\s*(?:\"otherData\"|\}?\s*\Z)")
+_END = re.compile(rb"\n\],?+\s*+(?:\"otherData\"|\}?+\s*+\Z)")
 Rescue = Callable[[str], Event | None]
 """An event of text that is no JSON; None where it is none of the known form."""
 

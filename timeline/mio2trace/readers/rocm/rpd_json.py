@@ -29,8 +29,9 @@ _FRAMES = 2
 """The end of an arrow is so many us before that of its call."""
 _FRAME = "UserMarker frame"
 """A range drawn over what it launched; a graph as a whole has no description."""
+_LAST = '"}}'
 _EVENT = re.compile(
-    r'\{"pid":"(\d+)","tid":"(\d+)","name":"(.*)","ts":"(\d+)","dur":"(\d+)","ph":"X","args":\{"desc":"(.*)"\}\}\s*',
+    r'\{"pid":"(\d+)","tid":"(\d+)","name":"((?:(?!","ts":").)*+)","ts":"(\d+)","dur":"(\d+)","ph":"X","args":\{"desc":"(.*)',
     re.DOTALL,
 )
 
@@ -49,7 +50,8 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
 
 
 def _rescued(text: str) -> Event | None:
-    match = _EVENT.fullmatch(text)
+    text = text.rstrip()
+    match = _EVENT.match(text.removesuffix(_LAST)) if text.endswith(_LAST) else None
     if match is None:
         return None
     pid, tid, name, ts, dur, description = match.groups()
