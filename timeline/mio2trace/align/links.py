@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Literal
 
@@ -19,6 +19,11 @@ Phase = Literal["setup", "warm-up", "iteration"]
 
 NONE = -1
 """No layer, no pass, no operation."""
+
+SURE = 0.995
+"""A link is sure from this confidence on: shown with two digits, it is 1.00."""
+DOUBTED = 0.5
+"""Confidence of a link that is in doubt by an amount that nothing measures: half of such links are right."""
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -56,17 +61,20 @@ class Links:
 
     ``run_of[i]`` is a place in ``runs``, ``pass_of[i]`` one in ``passes``, ``operation_of[i]`` the index of one of
     ``operations``. ``layer_by[i]`` and ``operation_by[i]`` are the evidence, ``""`` where there is no link.
-    ``layer_unsure`` and ``operation_unsure`` hold the linked activities that may belong elsewhere. To be read by all;
-    written by the methods of this class alone.
+    ``layer_confidence`` and ``operation_confidence`` have the probability that a link is right, where it is below 1;
+    ``layer_unsure`` and ``operation_unsure`` hold the activities with one below `SURE`. To be read by all; written by
+    the methods of this class alone.
     """
 
     run_of: Sequence[int]
     pass_of: Sequence[int]
     layer_by: Sequence[Evidence | Literal[""]]
     layer_unsure: AbstractSet[int]
+    layer_confidence: Mapping[int, float]
     operation_of: Sequence[int]
     operation_by: Sequence[Evidence | Literal[""]]
     operation_unsure: AbstractSet[int]
+    operation_confidence: Mapping[int, float]
     runs: Sequence[LayerRun]
     passes: Sequence[Pass]
 
@@ -81,9 +89,12 @@ class Links:
         count = len(activities)
         self._layer, self._operation = _Column(count), _Column(count)
         self.pass_of = self._pass_of = [NONE] * count
-        self.run_of, self.layer_by, self.layer_unsure = self._layer.target, self._layer.by, self._layer.unsure
+        column = self._layer
+        self.run_of, self.layer_by, self.layer_unsure = column.target, column.by, column.unsure
+        self.layer_confidence = column.confidence
         column = self._operation
         self.operation_of, self.operation_by, self.operation_unsure = column.target, column.by, column.unsure
+        self.operation_confidence = column.confidence
 
     # -- passes and runs of layers -----------------------------------------------------------------------------------
 
@@ -103,13 +114,17 @@ class Links:
 
     # -- links -------------------------------------------------------------------------------------------------------
 
-    def give_layer(self, positions: Iterable[int], run: int, by: Evidence, *, sure: bool = True) -> None:
+    def give_layer(
+        self, positions: Iterable[int], run: int, by: Evidence, *, sure: bool = True, confidence: float = 1.0
+    ) -> None:
         """Link activities to a layer's run, and to its pass. Stronger evidence wins; a contradiction is counted."""
-        self._give(self._layer, positions, run, by, sure)
+        self._give(self._layer, positions, run, by, confidence if sure else min(confidence, DOUBTED))
 
-    def give_operation(self, positions: Iterable[int], index: int, by: Evidence, *, sure: bool = True) -> None:
+    def give_operation(
+        self, positions: Iterable[int], index: int, by: Evidence, *, sure: bool = True, confidence: float = 1.0
+    ) -> None:
         """Link activities to the operation ``index``. Stronger evidence wins; a contradiction is counted."""
-        self._give(self._operation, positions, index, by, sure)
+        self._give(self._operation, positions, index, by, confidence if sure else min(confidence, DOUBTED))
 
     def give_pass(self, positions: Iterable[int], pass_: int) -> None:
         """Put activities that are in no pass yet into one."""
@@ -117,8 +132,8 @@ class Links:
             if self._pass_of[position] == NONE:
                 self._pass_of[position] = pass_
 
-    def _give(self, column: _Column, positions: Iterable[int], target: int, by: Evidence, sure: bool) -> None:
-        targets, words, unsure = column.target, column.by, column.unsure
+    def _give(self, column: _Column, positions: Iterable[int], target: int, by: Evidence, confidence: float) -> None:
+        targets, words = column.target, column.by
         layer = column is self._layer
         pass_ = self._runs[target].pass_ if layer else NONE
         for position in positions:
@@ -131,13 +146,13 @@ class Links:
                     self.contradictions[f"{word} against {by}" if stronger else f"{by} against {word}"] += 1
                 if not stronger:
                     continue
-                unsure.discard(position)
+                column.settle(position)
             targets[position] = target
             words[position] = by
             if layer:
                 self._pass_of[position] = pass_
-            if not sure:
-                unsure.add(position)
+            if confidence < 1.0:
+                column.doubt((position,), confidence)
 
     def _is_same_layer(self, run: int, other: int) -> bool:
         a, b = self._runs[run], self._runs[other]
@@ -145,21 +160,21 @@ class Links:
 
     # -- second thoughts ---------------------------------------------------------------------------------------------
 
-    def doubt_layer(self, positions: Iterable[int]) -> None:
-        """These may be of another layer. What has none has nothing to doubt."""
-        self._layer.doubt(positions)
+    def doubt_layer(self, positions: Iterable[int], confidence: float = DOUBTED) -> None:
+        """These are at most so likely of their layer. What has none has nothing to doubt."""
+        self._layer.doubt(positions, confidence)
 
-    def doubt_operation(self, positions: Iterable[int]) -> None:
-        """These may be of another operation. What has none has nothing to doubt."""
-        self._operation.doubt(positions)
+    def doubt_operation(self, positions: Iterable[int], confidence: float = DOUBTED) -> None:
+        """These are at most so likely of their operation. What has none has nothing to doubt."""
+        self._operation.doubt(positions, confidence)
 
-    def move_layer(self, positions: Iterable[int], run: int, by: Evidence) -> None:
+    def move_layer(self, positions: Sequence[int], run: int, by: Evidence) -> None:
         """Take activities to another run, on second thoughts: they are not sure there."""
         layer, pass_ = self._layer, self._runs[run].pass_
         for position in positions:
             layer.target[position], layer.by[position] = run, by
             self._pass_of[position] = pass_
-            layer.unsure.add(position)
+        layer.doubt(positions)
 
     def move_operation(self, positions: Iterable[int], index: int) -> None:
         """Take activities to another operation for which the same speaks: their evidence and doubts stay."""
@@ -202,15 +217,25 @@ class Links:
 
 
 class _Column:
-    """One kind of link: of each activity its target, by what, and which are not sure."""
+    """One kind of link: of each activity its target, by what, its confidence below 1, and which are not sure."""
 
-    __slots__ = ("by", "target", "unsure")
+    __slots__ = ("by", "confidence", "target", "unsure")
 
     def __init__(self, count: int) -> None:
         self.target = [NONE] * count
         self.by: list[Evidence | Literal[""]] = [""] * count
+        self.confidence: dict[int, float] = {}
         self.unsure: set[int] = set()
 
-    def doubt(self, positions: Iterable[int]) -> None:
-        target = self.target
-        self.unsure.update(position for position in positions if target[position] != NONE)
+    def doubt(self, positions: Iterable[int], confidence: float = DOUBTED) -> None:
+        target, known = self.target, self.confidence
+        for position in positions:
+            if target[position] != NONE:
+                known[position] = min(known.get(position, 1.0), confidence)
+                if confidence < SURE:
+                    self.unsure.add(position)
+
+    def settle(self, position: int) -> None:
+        """Stronger evidence takes the doubts of weaker away."""
+        self.confidence.pop(position, None)
+        self.unsure.discard(position)

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from mio2trace.align import NONE, LayerRun
+from mio2trace.align import NONE, LayerRun, Links
+from mio2trace.align.links import SURE
 from mio2trace.draw.base import four_digits, short_name, size_text
 from mio2trace.draw.framework import Nodes, execution_args, executions_of
 from mio2trace.draw.operations import gemm_args
@@ -19,7 +20,9 @@ from mio2trace.trace import Slice
 
 _ALGORITHMS = frozenset(("Direct", "Winograd", "ImplicitGemm", "Gemm", "FFT", "Naive"))
 _RESOURCES = ("vgpr", "agpr", "sgpr", "lds_bytes", "scratch_bytes")
-_LINKS = ("operation_by", "layer_by", "sure", "phase", "layer", "layer_index", "direction")
+_LINKS = ("operation_by", "layer_by", "sure", "doubt", "phase", "layer", "layer_index", "direction")
+_DOUBT = {(False, False): "", (True, False): "layer", (False, True): "operation", (True, True): "both"}
+"""Which links of an activity are not sure, by (layer, operation)."""
 
 
 class Commands:
@@ -80,6 +83,8 @@ class Commands:
         index = links.operation_of[position]
         if index != NONE:
             args["operation"] = index
+        if position in links.layer_confidence or position in links.operation_confidence:
+            args |= _confidence_args(links, position)
         if activity.line:
             args["line"] = activity.line
         if activity.queued_ns is not None and activity.submit_ns is not None:
@@ -100,7 +105,7 @@ class Commands:
             -1 if layer is None else layer.layer_index,
             "" if layer is None else layer.direction,
             links.layer_by[position],
-            position in links.layer_unsure or position in links.operation_unsure,
+            (position in links.layer_unsure, position in links.operation_unsure),
             links.operation_by[position],
             "" if index == NONE else activity.name,
             None if whole is None else id(whole.problem),
@@ -186,12 +191,23 @@ class Commands:
         linked = links.operation_of[position] != NONE
         if linked:
             args["operation_by"] = links.operation_by[position]
-        if position in links.layer_unsure or position in links.operation_unsure:
+        doubt = _DOUBT[position in links.layer_unsure, position in links.operation_unsure]
+        if doubt:
             args["sure"] = False
+            args["doubt"] = doubt
         pass_ = links.pass_of[position]
         if pass_ != NONE and links.passes[pass_].phase == "setup":
             args["phase"] = "setup"
         return args
+
+
+def _confidence_args(links: Links, position: int) -> dict[str, float]:
+    """The probability that each link is right, in two digits; nothing where they say 1."""
+    both = (
+        ("layer_confidence", links.layer_confidence.get(position, 1.0)),
+        ("operation_confidence", links.operation_confidence.get(position, 1.0)),
+    )
+    return {name: round(confidence, 2) for name, confidence in both if confidence < SURE}
 
 
 def _work_args(fact: KernelFact | None, whole: Operation | None, *, is_gemm: bool) -> dict[str, Any]:

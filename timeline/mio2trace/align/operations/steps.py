@@ -78,7 +78,7 @@ def keep_operations_whole(attribution: Attribution) -> None:
         if most == NONE or len(fitted) < len(positions):
             links.doubt_operation(positions)
         else:
-            links.move_layer((p for p in fitted if links.run_of[p] != most), most, DURATIONS)
+            links.move_layer([p for p in fitted if links.run_of[p] != most], most, DURATIONS)
 
 
 def doubt_another_process(attribution: Attribution) -> None:
