@@ -14,7 +14,19 @@ from mio2trace.align import NONE, LayerRun, Links, align
 from mio2trace.align import ladder as ladder_module
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.ladder import STEPS, Step, climb
-from mio2trace.evidence import BUFFERS, EVIDENCE, EXACT, NAME_AND_SIZES, ORDER, POSITION, RECURRENCE, STRENGTH, Evidence
+from mio2trace.evidence import (
+    BUFFERS,
+    DURATIONS,
+    EVIDENCE,
+    EXACT,
+    NAME_AND_SIZES,
+    ORDER,
+    POSITION,
+    RECURRENCE,
+    STRENGTH,
+    TIMER_MARKS,
+    Evidence,
+)
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
@@ -173,3 +185,17 @@ def test_layers_of_a_warm_up_known_by_its_operations_name_their_evidence() -> No
     assert [links.iteration_of(position) for position in range(4)] == [0, 0, 1, 1]
     assert [links.runs[run].layer for run in links.run_of] == ["a", "b", "a", "b"]
     assert links.layer_by == links.operation_by == [BUFFERS] * 4
+
+
+def test_a_link_is_as_probable_as_its_least_probable_reason_says() -> None:
+    """Doubts take the least figure, below 0.995 a link is not sure, and a stronger link forgets the weaker one's."""
+    links = of_four()
+    pass_ = links.pass_id("iteration", 1, "forward")
+    runs = [links.add_run(LayerRun(layer="a", layer_index=n, direction="forward", pass_=pass_)) for n in range(2)]
+    links.give_layer([0, 1, 2], runs[0], DURATIONS, confidence=0.9)
+    links.doubt_layer([1], 0.7)
+    links.doubt_layer([1], 0.8)
+    links.give_layer([2], runs[1], TIMER_MARKS, confidence=0.999)
+    assert dict(links.layer_confidence) == {0: 0.9, 1: 0.7, 2: 0.999}
+    assert links.layer_unsure == {0, 1}
+    assert not links.operation_confidence

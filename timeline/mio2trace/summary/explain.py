@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mio2trace.align import NONE, Alignment
+from mio2trace.align.links import SURE
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.operations.windows import Windows
 from mio2trace.model.profile import Activity
@@ -51,7 +52,7 @@ def _kernel(alignment: Alignment, position: int, activity: Activity) -> Iterator
         yield f"  layer: none{where}"
     else:
         layer = links.runs[run]
-        doubt = ", not sure" if position in links.layer_unsure else ""
+        doubt = _doubt(links.layer_confidence.get(position, 1.0))
         yield f"  layer: {layer.layer}, {links.passes[layer.pass_].name}, by {links.layer_by[position]}{doubt}"
     streams = [stream for stream in alignment.streams if position in stream.positions]
     for stream in streams:
@@ -66,7 +67,7 @@ def _stated(alignment: Alignment, position: int) -> Iterator[str]:
     index = links.operation_of[position]
     for operation in links.operations:
         if operation.index == index:
-            doubt = ", not sure" if position in links.operation_unsure else ""
+            doubt = _doubt(links.operation_confidence.get(position, 1.0))
             yield f"  {_named(operation)}, by {links.operation_by[position]}{doubt}"
             return
     if links.operations:
@@ -76,7 +77,7 @@ def _stated(alignment: Alignment, position: int) -> Iterator[str]:
 def _link(alignment: Alignment, stream: Stream, number: int, position: int) -> Iterator[str]:
     links, windows, path = alignment.links, stream.windows, stream.path
     index = links.operation_of[position]
-    doubt = ", not sure" if position in links.operation_unsure else ""
+    doubt = _doubt(links.operation_confidence.get(position, 1.0))
     places = {operation.index: place for place, operation in enumerate(stream.operations)}
     if index == NONE:
         yield f"  operation: none: {_points(stream.likeness.gap(number))} for a kernel outside any{doubt}"
@@ -143,7 +144,7 @@ def _operation(alignment: Alignment, operation: Operation) -> Iterator[str]:
     owned = [position for position, index in enumerate(links.operation_of) if index == operation.index]
     for position in owned:
         activity = activities[position]
-        doubt = ", not sure" if position in links.operation_unsure else ""
+        doubt = _doubt(links.operation_confidence.get(position, 1.0))
         by = f"by {links.operation_by[position]}{doubt}"
         yield f"  {activity.kind} {activity.number}: {activity.name}{_time(activity)}, {by}"
     if owned:
@@ -175,6 +176,17 @@ def _time(activity: Activity) -> str:
     if activity.start_ns is None or activity.end_ns is None:
         return ""
     return f", {(activity.end_ns - activity.start_ns) / 1e6:.3f} ms"
+
+
+def _doubt(confidence: float) -> str:
+    return "" if confidence >= SURE else f", not sure: {percent(confidence)}"
+
+
+def percent(probability: float) -> str:
+    """A probability in words: what is not quite sure is never said to be 100 %, what is possible never 0 %."""
+    if probability < 0.01:
+        return "less than 1 %"
+    return f"{min(99, round(100 * probability))} %"
 
 
 def _points(points: float) -> str:
