@@ -19,7 +19,10 @@ from click.testing import CliRunner, Result
 
 import mio2trace
 from mio2trace.cli import cli
-from mio2trace.queries import prelude, shipped, text
+from mio2trace.queries import embedded, prelude, shipped, text
+from mio2trace.queries.answer import Answer
+from mio2trace.trace import Slice
+from mio2trace.writers import read_back
 from tests.conftest import ROOT, Engine, missing
 from tests.perfetto_tools.tp_query import TraceProcessor, TraceProcessorError, find_node, find_web_dist
 
@@ -213,6 +216,94 @@ def test_printed_times_have_slowest_layers_too(tmp_path: Path, engine: Engine) -
     assert rows[0]["kernels"] is None
 
 
+# ---- the engine that comes with Python
+
+
+def embedded_rows(answer: Answer) -> list[dict[str, Any]]:
+    return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+
+
+def drawn(*files: Path) -> list[Slice]:
+    return [event for event in mio2trace.convert(*files).trace.events() if isinstance(event, Slice)]
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("form", ["out.json", "out.pftrace.gz"])
+@pytest.mark.parametrize("name", NAMES)
+def test_both_engines_answer_alike(asked: dict[str, Any], folder: Path, form: str, name: str) -> None:
+    """Perfetto's and SQLite, row by row, from a file in either form."""
+    rows = embedded_rows(embedded.answer(read_back.slices(folder / form), QUERIES[name].sql))
+    assert len(rows) == len(asked[form][name])
+    for row, theirs in zip(rows, asked[form][name], strict=True):
+        # Versions of SQLite round a half that is none in binary to either side.
+        assert row == {
+            key: pytest.approx(value, abs=1.1e-3) if isinstance(value, float) else value
+            for key, value in theirs.items()
+        }
+
+
+def test_a_run_is_asked_without_a_trace(folder: Path) -> None:
+    """What the files of a run answer is what its trace does, in either form."""
+    files = RUN / "run.log", RUN / "prof.json.gz"
+    for name in NAMES:
+        from_run = query(*files, name, "--format", "json")
+        assert from_run.exit_code == 0, from_run.stderr
+        for form in ("out.json", "out.pftrace.gz"):
+            assert query(folder / form, name, "--format", "json").stdout == from_run.stdout, (name, form)
+
+
+def test_slices_come_back_whole(folder: Path) -> None:
+    """From each form: every slice with all of its arguments, rates with the digits that the form keeps."""
+    written = drawn(RUN / "run.log", RUN / "prof.json.gz")
+    for form in ("out.json", "out.pftrace.gz"):
+        found = sorted(read_back.slices(folder / form), key=lambda one: (one.start_ns, -one.dur_ns, one.name))
+        assert [(one.start_ns, one.dur_ns, one.name, one.category) for one in found] == sorted(
+            ((one.start_ns, one.dur_ns, one.name, one.category) for one in written),
+            key=lambda one: (one[0], -one[1], one[2]),
+        )
+        by_key = {(one.start_ns, one.dur_ns, one.name, one.category): one.args for one in found}
+        for one in written:
+            if one.category == "kernel":
+                args = by_key[one.start_ns, one.dur_ns, one.name, one.category]
+                expected = {**one.shared, **one.args}
+                assert args.keys() == expected.keys()
+                for key, value in expected.items():
+                    close = pytest.approx(value, rel=2e-4) if isinstance(value, float) else value
+                    assert args[key] == close, key
+
+
+def test_own_sql_and_what_it_may_not(folder: Path, tmp_path: Path) -> None:
+    """Views, nested arguments; other files stay closed; what only Perfetto's engine has is said."""
+    trace = folder / "out.json"
+    done = query(trace, "select max(arg!('gemm.M')) as m, count(*) as n from slice where category = 'kernel'")
+    assert done.exit_code == 0, done.stderr
+    kernels = commands(json.loads(trace.read_bytes())["traceEvents"], "kernel")
+    largest = max(one["args"].get("gemm", {}).get("M", 0) for one in kernels)
+    assert list(csv.reader(io.StringIO(done.stdout))) == [["m", "n"], [str(largest), str(len(kernels))]]
+    for sql, said in (
+        (f"with a as (select 1) attach '{tmp_path}/new.db' as x", "SQL: "),
+        (f"pragma temp_store_directory = '{tmp_path}'; select 1", "SQL: "),
+        ("select * from counter", "--perfetto"),
+        ("select nope from kernels", "no such column: nope"),
+        ("select '", "SQL: "),
+    ):
+        done = query(trace, sql)
+        assert done.exit_code == 1, sql
+        assert said in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+        assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_question_to_no_trace(tmp_path: Path) -> None:
+    """What is neither a trace of ours nor a run is refused by the readers, in one line."""
+    (tmp_path / "other.json").write_text('{"traceEvents":[]}')
+    done = query(tmp_path / "other.json", "evidence")
+    assert done.exit_code == 1
+    assert "other.json" in done.stderr
+    assert query(tmp_path / "none.json", "evidence").stderr == f"mio2trace: {tmp_path}/none.json: no such file\n"
+
+
 # ---- the command
 
 
@@ -244,7 +335,12 @@ def test_a_query_by_name_and_by_sql(folder: Path, shell: Path, asked: dict[str, 
     assert done.exit_code == 0, done.stderr
     rows = [{k: v for k, v in row.items() if v is not None} for row in asked["out.pftrace.gz"]["slowest layers"]]
     assert json.loads(done.stdout) == rows
-    done = query(folder / "out.json", "select count(*) as n, null as absent from kernels", MIO2TRACE_ENGINE=str(shell))
+    done = query(
+        folder / "out.json",
+        "select count(*) as n, null as absent from kernels",
+        "--perfetto",
+        MIO2TRACE_ENGINE=str(shell),
+    )
     assert list(csv.reader(io.StringIO(done.stdout))) == [
         ["n", "absent"],
         [str(sum(r["calls"] for r in asked["out.json"]["slowest kernels"])), ""],
@@ -305,29 +401,27 @@ def test_without_an_engine_nothing_is_fetched(folder: Path, bare: Path, monkeypa
     def never(*_: object, **__: object) -> Any:
         raise AssertionError("the package was asked")
 
-    monkeypatch.setattr("mio2trace.commands.query.ask", never)
-    done = query(folder / "out.json", "evidence")
+    monkeypatch.setattr("mio2trace.queries.perfetto.answer", never)
+    done = query(folder / "out.json", "evidence", "--perfetto")
     assert done.exit_code == 1
     assert len(done.stderr.splitlines()) == 1
     assert "--engine" in done.stderr
     assert "--download" in done.stderr
     # The official wrapper would fetch an engine: a script does not count.
     program(bare / "trace_processor_shell", b"#!/usr/bin/env python3\n")
-    assert query(folder / "out.json", "evidence").exit_code == 1
+    assert query(folder / "out.json", "evidence", "--perfetto").exit_code == 1
 
 
 def test_the_engine_is_looked_for_in_order(folder: Path, bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The option, the variable, the PATH, the package's own folder; with --download the package may fetch one."""
-    from mio2trace.reports.tables import Table
-
     taken: list[str | None] = []
 
-    def ask(trace: str, sql: str, engine: str | None) -> Table:
+    def ask(trace: str, sql: str, engine: str | None) -> Answer:
         taken.append(engine)
-        return Table(columns=("n",), rows=[])
+        return Answer(("n",), [])
 
-    monkeypatch.setattr("mio2trace.commands.query.ask", ask)
-    words = (folder / "out.json", "evidence")
+    monkeypatch.setattr("mio2trace.queries.perfetto.answer", ask)
+    words = (folder / "out.json", "evidence", "--perfetto")
     assert query(*words, "--download").exit_code == 0
     cache = bare.parent / ".local/share/perfetto/prebuilts"
     old, new = program(cache / "trace_processor_shell-1"), program(cache / "trace_processor_shell-2")

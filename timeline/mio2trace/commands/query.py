@@ -1,10 +1,11 @@
-"""``mio2trace query``: SQL on a trace, in Perfetto's own engine."""
+"""``mio2trace query``: SQL on a trace, or on a run that need not be converted first."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,44 +15,45 @@ from mio2trace.commands.printing import write
 from mio2trace.notes import InputError
 
 if TYPE_CHECKING:
-    from mio2trace.reports.tables import Table
-
-CACHE = "~/.local/share/perfetto/prebuilts"
-"""Where the perfetto package keeps the engines that it fetched."""
+    from mio2trace.queries.answer import Answer
+    from mio2trace.trace import Slice
 
 
 @click.command(no_args_is_help=True)
-@click.argument("trace", required=False, metavar="TRACE")
-@click.argument("question", required=False, metavar="[NAME|SQL]")
+@click.argument("words", nargs=-1, metavar="FILE... [NAME|SQL]")
 @click.option("--list", "list_", is_flag=True, help="The queries that come with the program.")
 @click.option("--sql", "show", metavar="NAME", help="Print the SQL of a query, with what it needs, for the viewer.")
 @format_option
-@click.option("--engine", metavar="PATH", help="The trace_processor_shell to use.")
-@click.option("--download", is_flag=True, help="Let the perfetto package fetch its engine, where none is here.")
+@click.option("--perfetto", is_flag=True, help="Ask Perfetto's own engine: any trace, all of its tables.")
+@click.option("--engine", metavar="PATH", help="The trace_processor_shell to use; means --perfetto.")
+@click.option("--download", is_flag=True, help="As --perfetto; let its package fetch an engine, where none is here.")
 def query(
-    trace: str | None,
-    question: str | None,
+    words: tuple[str, ...],
     list_: bool,
     show: str | None,
     form: Any,
+    perfetto: bool,
     engine: str | None,
     download: bool,
 ) -> None:
-    """Ask a trace: a query by its name, or any SQL.
+    """Ask a trace, or a run: a query by its name, or any SQL.
 
-    Runs in Perfetto's trace processor, through the perfetto package (pip install 'mio2trace[query]'). The engine is
-    the one named by --engine or MIO2TRACE_ENGINE, else a trace_processor_shell on the PATH, else one that the package
-    has fetched before. Nothing is fetched unless --download says so. SQL may use the views commands, kernels, layers,
-    passes and operations.
+    FILE is a trace that mio2trace wrote, or the files of a run, as for "convert". SQL may use the table slice and the
+    views commands, kernels, layers, passes and operations. Nothing else needs to be installed.
+
+    With --perfetto, SQL runs in Perfetto's trace processor, through the perfetto package (pip install
+    'mio2trace[query]'), over any trace. Its engine is the one named by --engine or MIO2TRACE_ENGINE, else a
+    trace_processor_shell on the PATH, else one that the package has fetched before. Nothing is fetched unless
+    --download says so.
 
     \b
     Examples:
       mio2trace query out.json "slowest layers"
+      mio2trace query run.log prof.json "slowest operations"
       mio2trace query out.pftrace.gz "select name, sum(dur) from kernels group by name" --format json
       mio2trace query --list
     """
     from mio2trace.queries import shipped
-    from mio2trace.reports.tables import Table
 
     queries = shipped()
     form = form or ("table" if sys.stdout.isatty() else "csv")
@@ -59,23 +61,26 @@ def query(
         from mio2trace.queries import text
 
         chosen = _named(show, queries)
-        write(
-            [
-                text().partition("-- query:")[0],
-                f"-- query: {chosen}\n-- {queries[chosen].about}\n{queries[chosen].sql};\n",
-            ]
-        )
+        about, sql = queries[chosen].about, queries[chosen].sql
+        write([text().partition("-- query:")[0], f"-- query: {chosen}\n-- {about}\n{sql};\n"])
         return
-    if list_ or (trace is not None and question is None):
-        rows = [{"query": one.name, "answers": one.about} for one in queries.values()]
-        _print(Table(columns=("query", "answers"), rows=rows), form)
+    if list_ or (len(words) == 1 and not _is_question(words[0], queries)):
+        _print(("query", "answers"), ((one.name, one.about) for one in queries.values()), form)
         return
-    if trace is None or question is None:
-        raise click.UsageError("expected a trace and a query; --list shows the queries")
+    if len(words) < 2:
+        raise click.UsageError("expected a trace, or the files of a run, and a query; --list shows the queries")
+    *files, question = words
     sql = question if _is_sql(question) else queries[_named(question, queries)].sql
-    if not os.path.isfile(trace):
-        raise InputError(f"{trace}: no such file")
-    _print(ask(trace, sql, _engine(engine, download)), form)
+    for file in files:
+        if not os.path.exists(file) and file != "-":
+            raise InputError(f"{file}: no such file")
+    if perfetto or engine or download:
+        if len(files) > 1:
+            raise click.UsageError("--perfetto asks one trace; the files of a run are asked without it")
+        answer = _ask_perfetto(files[0], sql, engine, download)
+    else:
+        answer = _ask(files, sql)
+    _print(*answer, form)
 
 
 def _is_sql(question: str) -> bool:
@@ -83,98 +88,56 @@ def _is_sql(question: str) -> bool:
     return len(words) > 1 and words[0].lower() in ("select", "with", "include", "create", "values", "pragma")
 
 
-def _named(name: str, queries: Iterable[str]) -> str:
+def _is_question(word: str, queries: Iterable[str]) -> bool:
+    return _is_sql(word) or (not os.path.exists(word) and bool(_meant(word, queries)))
+
+
+def _meant(name: str, queries: Iterable[str]) -> list[str]:
     wanted = " ".join(name.lower().replace("-", " ").replace("_", " ").split())
-    found = [one for one in queries if one == wanted] or [one for one in queries if one.startswith(wanted)]
-    if len(found) != 1:
+    return [one for one in queries if one == wanted] or [one for one in queries if one.startswith(wanted)]
+
+
+def _named(name: str, queries: Iterable[str]) -> str:
+    meant = _meant(name, queries)
+    if len(meant) != 1:
         raise click.UsageError(f"{name!r} is no query, and no SQL; there are: {', '.join(queries)}")
-    return found[0]
+    return meant[0]
 
 
-def _engine(chosen: str | None, download: bool) -> str | None:
-    """The engine's path; None lets the package fetch one, which was asked for."""
-    chosen = chosen or os.environ.get("MIO2TRACE_ENGINE")
-    if chosen:
-        if not os.access(chosen, os.X_OK) or not os.path.isfile(chosen):
-            raise InputError(f"{chosen}: is no program; expected a trace_processor_shell")
-        return os.path.abspath(chosen)
-    found = _installed()
-    if found is None and not download:
-        raise InputError(
-            "no trace processor here: name one with --engine PATH, or fetch the perfetto package's own with --download;"
-            " without one, --sql prints a query for the viewer's own page"
-        )
-    return found
+def _ask(files: Sequence[str], sql: str) -> Answer:
+    """In the engine that comes with Python: over a trace of ours, or the picture of a run."""
+    from mio2trace.memory import without_garbage_collection
+    from mio2trace.queries import embedded
+    from mio2trace.writers import read_back
+
+    with without_garbage_collection():
+        if len(files) == 1 and files[0] != "-" and os.path.isfile(files[0]) and read_back.is_ours(Path(files[0])):
+            return embedded.answer(read_back.slices(Path(files[0])), sql)
+        return embedded.answer(_drawn(files), sql)
 
 
-def _installed() -> str | None:
-    """An engine that is here already. A script of that name would fetch one: it does not count."""
-    import shutil
-    from pathlib import Path
+def _drawn(files: Sequence[str]) -> Iterator[Slice]:
+    """The slices of the picture of a run."""
+    from mio2trace.conversion import convert
+    from mio2trace.trace import Slice
 
-    on_path = shutil.which("trace_processor_shell")
-    cache = Path(CACHE).expanduser()
-    cached = sorted(cache.glob("trace_processor_shell-*"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in (*([Path(on_path)] if on_path else []), *cached):
-        try:
-            with path.open("rb") as file:
-                if os.access(path, os.X_OK) and file.read(2) != b"#!" and path.suffix != ".tmp":
-                    return str(path)
-        except OSError:
-            continue
-    return None
+    return (event for event in convert(*files).trace.events() if isinstance(event, Slice))
 
 
-def ask(trace: str, sql: str, engine: str | None) -> Table:
-    from mio2trace.queries import prelude
-    from mio2trace.reports.tables import Table
+def _ask_perfetto(trace: str, sql: str, engine: str | None, download: bool) -> Answer:
+    from mio2trace.queries import perfetto
 
-    try:
-        from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
-    except ImportError as error:
-        raise InputError(f"the perfetto package cannot be used ({error}): pip install 'mio2trace[query]'") from None
-    processor = None
-    try:
-        # What the package says on its way belongs to the person, not to the table.
-        # A name is none of the package's, which would take what is before a colon for the kind of a place.
-        with open(trace, "rb") as file, _standard_output_to_error():
-            processor = TraceProcessor(trace=file, config=TraceProcessorConfig(bin_path=engine))
-            for statement in prelude():
-                processor.query(statement)
-            found = processor.query(sql)
-        columns = tuple(found.column_names)
-        rows = [
-            {name: _cell(getattr(row, name)) for name in columns if getattr(row, name) is not None} for row in found
-        ]
-    except Exception as error:
-        raise InputError(_what_went_wrong(error, trace, engine)) from None
-    finally:
-        if processor is not None:
-            processor.close()
-    return Table(columns=columns, rows=rows)
+    return perfetto.answer(trace, sql, perfetto.engine(engine, download))
 
 
-def _what_went_wrong(error: Exception, trace: str, engine: str | None) -> str:
-    """One line: the last one says what, those before it where the engine met it."""
-    text = str(error)
-    if text.startswith("Trace processor failed to start"):
-        said = text.partition("stderr:")[2].partition("If this is a slow")[0].strip().splitlines()
-        return f"{engine}: does not start as a trace processor" + (f": {said[-1].strip()}" if said else "")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return f"{trace}: {lines[-1] if lines else type(error).__name__}"
+def _print(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: Any) -> None:
+    from mio2trace.reports.tables import Table, print_table
 
-
-def _standard_output_to_error() -> Any:
-    import contextlib
-
-    return contextlib.redirect_stdout(sys.stderr)
+    cells = [
+        {name: _cell(value) for name, value in zip(columns, row, strict=True) if value is not None} for row in rows
+    ]
+    write(print_table(Table(columns=tuple(columns), rows=cells), form))
 
 
 def _cell(value: Any) -> str | int | float:
     return value.hex() if isinstance(value, bytes) else value
-
-
-def _print(table: Table, form: Any) -> None:
-    from mio2trace.reports.tables import print_table
-
-    write(print_table(table, form))

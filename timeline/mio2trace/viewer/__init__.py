@@ -6,7 +6,6 @@ The site asks this machine for the file (perfetto-chrome-trace.md 4); a bundle o
 from __future__ import annotations
 
 import contextlib
-import gzip
 import http.server
 import importlib.util
 import json
@@ -17,11 +16,10 @@ import time
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 from mio2trace.notes import InputError
 from mio2trace.trace import Slice
-from mio2trace.writers import WRITERS
+from mio2trace.writers.read_back import opened, slices
 
 UI = "https://ui.perfetto.dev"
 PORT = 9001
@@ -33,8 +31,6 @@ _LATEST_NS = 1 << 63
 IDLE_SECONDS = 60
 """A bundle from this machine is served until the page has asked for nothing more for so long."""
 
-_GZIP = b"\x1f\x8b"
-
 
 class ViewError(InputError):
     """Why a trace cannot be shown, in one line."""
@@ -44,11 +40,8 @@ def find_trace(name: str) -> Path:
     """The path of a trace; raises `ViewError` for what is none."""
     path = Path(name)
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             head = file.read(64)
-            if head.startswith(_GZIP):
-                file.seek(0)
-                head = gzip.GzipFile(fileobj=file).read(64)
     except (OSError, EOFError) as error:
         raise ViewError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
     if not head.startswith(b"\n") and not head.lstrip().startswith((b"{", b"[")):
@@ -65,34 +58,19 @@ def find_ui() -> Path:
     return folder
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    """The trace's bytes, decompressed."""
-    with path.open("rb") as file:
-        packed = file.read(2) == _GZIP
-        file.seek(0)
-        yield gzip.GzipFile(fileobj=file) if packed else file  # type: ignore[misc]
-
-
 def slowest_layer(path: Path) -> Slice | None:
     """The layer that took longest on the device, the first of equals; in the iterations where there are any.
 
     None for a trace that is not ours, or has no layers.
     """
     best: tuple[tuple[bool, bool, int, int], Slice] | None = None
-    for writer in WRITERS:
-        try:
-            with _opened(path) as file:
-                for slice_ in writer.slices(file, "layer"):
-                    args = slice_.args
-                    counts = "kernel_ns" in args, bool(args.get("iteration")), slice_.dur_ns, -slice_.start_ns
-                    if best is None or counts > best[0]:
-                        best = counts, slice_
-        except (OSError, EOFError):
-            continue  # compressed data that is damaged: the viewer tells
-        if best is not None:
-            return best[1]
-    return None
+    with contextlib.suppress(OSError):
+        for slice_ in slices(path, "layer"):
+            args = slice_.args
+            counts = "kernel_ns" in args, bool(args.get("iteration")), slice_.dur_ns, -slice_.start_ns
+            if best is None or counts > best[0]:
+                best = counts, slice_
+    return None if best is None else best[1]
 
 
 class Server(http.server.ThreadingHTTPServer):

@@ -23,6 +23,10 @@ class Writer(Protocol):
         """How the names of its files end, without ``.gz``."""
 
     @property
+    def BEGINS(self) -> bytes:
+        """How what `write` wrote begins."""
+
+    @property
     def SLICE_BYTES(self) -> int:
         """What a slice with its arguments, and what goes with it, takes before compression: a typical number."""
 
@@ -33,8 +37,8 @@ class Writer(Protocol):
     def write(self, trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
         """Write ``trace`` to ``file``, front to back; ``to_pack``: in an order that compresses well, where it may."""
 
-    def slices(self, file: BinaryIO, category: str) -> Iterator[Slice]:
-        """The slices of a category, read back from what `write` wrote, with such arguments as tell them apart."""
+    def slices(self, file: BinaryIO, category: str | None = None) -> Iterator[Slice]:
+        """The slices of a category, or all, read back from what `write` wrote."""
 
 
 WRITERS: tuple[Writer, ...] = (chrome_json, native)

@@ -22,6 +22,7 @@ from mio2trace.writers.two_halves import beside
 NAME = "Chrome JSON"
 SUFFIXES = (".json",)
 SLICE_BYTES = 300
+BEGINS = b'{"displayTimeUnit":"ns","metadata":'
 GZIP_STRATEGY = zlib.Z_FILTERED
 
 _BATCH = 512
@@ -40,7 +41,7 @@ def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
     if to_pack:
         write_events, parts = _write_alike_together, trace.whole_parts()
     headings = ",\n".join(_headings(trace))
-    file.write(f'{{"displayTimeUnit":"ns","metadata":{_json(trace.metadata)},"traceEvents":[\n{headings}'.encode())
+    file.write(BEGINS + f'{_json(trace.metadata)},"traceEvents":[\n{headings}'.encode())
     # The first part, kernels under layers, is half of the work.
     with beside(lambda own: write_events(trace, parts[1:], own)) as rest:
         write_events(trace, parts[:1], file)
@@ -48,9 +49,9 @@ def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
     file.write(b"\n]}\n")
 
 
-def slices(file: BinaryIO, category: str) -> Iterator[Slice]:
-    """The slices of a category of a trace that `write` wrote; none of JSON that is laid out in another way."""
-    mark = f'"cat":{_json(category)}'.encode()
+def slices(file: BinaryIO, category: str | None = None) -> Iterator[Slice]:
+    """The slices of a category, or all, of a trace that `write` wrote; none of JSON that is laid out in another way."""
+    mark = b'"ph":"X"' if category is None else f'"cat":{_json(category)}'.encode()
     while line := file.readline(_LONGEST_LINE):
         if mark in line and line.endswith(b"\n"):
             try:

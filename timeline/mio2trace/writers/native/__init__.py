@@ -27,6 +27,7 @@ from mio2trace.writers.two_halves import beside
 NAME = "Perfetto, native"
 SUFFIXES = (".pftrace",)
 SLICE_BYTES = 120
+BEGINS = b"\x0a"
 GZIP_STRATEGY = zlib.Z_DEFAULT_STRATEGY
 
 _BATCH = 512
@@ -121,4 +122,4 @@ class _Writer:
         return tp.stateless(pb.message(tp.TRACK_DESCRIPTOR, b"".join(fields))), uuid
 
 
-__all__ = ["GZIP_STRATEGY", "NAME", "SLICE_BYTES", "SUFFIXES", "slices", "write"]
+__all__ = ["BEGINS", "GZIP_STRATEGY", "NAME", "SLICE_BYTES", "SUFFIXES", "slices", "write"]

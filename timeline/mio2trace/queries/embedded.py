@@ -1,0 +1,86 @@
+"""Queries in SQLite, which comes with Python: nothing is installed or fetched, and a run need not be written first."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from mio2trace.notes import InputError
+from mio2trace.queries import prelude
+from mio2trace.queries.answer import Answer
+from mio2trace.trace import NO_ARGS, Args, Slice
+
+_VIEW = re.compile(r"(?i)\bcreate\s+(?:or\s+replace\s+)?perfetto\s+(view|table)\b")
+_ARG = re.compile(r"arg!\(\s*'([^'\"]*)'\s*\)")
+_UNKNOWN = ("no such table", "no such function", "no such module")
+_SLICES = "create table read (track_id integer, ts integer, dur integer, category text, name text, args text)"
+_IN_ORDER = """
+create table slice (id integer primary key, track_id integer, ts integer, dur integer, category text, name text,
+  args text)
+"""
+_SORTED = """
+insert into slice (track_id, ts, dur, category, name, args)
+select track_id, ts, dur, category, name, args from read order by ts, dur desc, track_id, rowid
+"""
+_OPENS_FILES = (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH)
+
+
+def answer(slices: Iterable[Slice], sql: str) -> Answer:
+    """What ``sql`` answers over a table ``slice`` of ``slices`` (``ts``, ``dur`` in ns) and the views of `prelude`.
+
+    Each row of ``slice`` has an ``id`` in order of time, and its arguments as one JSON object, those inside of others
+    by their path; ``arg!('gemm.M')`` reads one. Raises `InputError` where the SQL is none, or none for this engine.
+    """
+    database = sqlite3.connect("")  # in memory while it is small, else in a file that the engine removes
+    try:
+        database.execute("pragma synchronous = off")
+        database.execute("pragma journal_mode = off")
+        database.execute(_SLICES)
+        database.executemany("insert into read values (?, ?, ?, ?, ?, ?)", _rows(slices))
+        database.execute(_IN_ORDER)
+        database.execute(_SORTED)
+        database.execute("drop table read")
+        database.execute("create index slice_by_category on slice (category)")
+        for statement in prelude():
+            if _VIEW.search(statement):
+                database.execute(translated(statement))
+        # No statement reads or writes another file.
+        database.set_authorizer(lambda action, *_: sqlite3.SQLITE_DENY if action in _OPENS_FILES else sqlite3.SQLITE_OK)
+        found = database.execute(translated(sql))
+        columns = tuple(column[0] for column in found.description or ())
+        return Answer(columns, found.fetchall())
+    except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
+        more = " (--perfetto asks Perfetto's own engine)" if str(error).startswith(_UNKNOWN) else ""
+        raise InputError(f"SQL: {error}{more}") from None
+    finally:
+        database.close()
+
+
+def translated(sql: str) -> str:
+    """SQL for Perfetto's engine, as far as it is of this program's queries, for SQLite: views, and ``arg!('key')``."""
+    return _ARG.sub(r"""json_extract(args, '$."\1"')""", _VIEW.sub(r"create \1", sql))
+
+
+def _rows(slices: Iterable[Slice]) -> Iterator[tuple[Any, ...]]:
+    shared: dict[int, tuple[Args, dict[str, Any]]] = {id(NO_ARGS): (NO_ARGS, {})}
+    for event in slices:
+        held = shared.get(id(event.shared))
+        if held is None:
+            # The mapping is kept beside what it became, so that no other can take its id.
+            held = shared[id(event.shared)] = event.shared, _flat(event.shared)
+        args = orjson.dumps(held[1] | _flat(event.args)).decode()
+        yield event.track, event.start_ns, event.dur_ns, event.category, event.name, args
+
+
+def _flat(args: Args) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in args.items():
+        if isinstance(value, Mapping):
+            flat.update((f"{key}.{inner}", each) for inner, each in value.items())
+        else:
+            flat[key] = value
+    return flat

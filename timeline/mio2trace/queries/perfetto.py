@@ -1,0 +1,82 @@
+"""Queries in Perfetto's trace processor, through the perfetto package: for every trace and all of Perfetto's tables."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+from mio2trace.notes import InputError
+from mio2trace.queries import prelude
+from mio2trace.queries.answer import Answer
+
+CACHE = "~/.local/share/perfetto/prebuilts"
+"""Where the perfetto package keeps the engines that it fetched."""
+
+
+def engine(chosen: str | None, download: bool) -> str | None:
+    """The engine's path; None lets the package fetch one, which was asked for. Raises `InputError` where none is."""
+    chosen = chosen or os.environ.get("MIO2TRACE_ENGINE")
+    if chosen:
+        if not os.access(chosen, os.X_OK) or not os.path.isfile(chosen):
+            raise InputError(f"{chosen}: is no program; expected a trace_processor_shell")
+        return os.path.abspath(chosen)
+    path = _installed()
+    if path is None and not download:
+        raise InputError(
+            "no trace processor here: name one with --engine PATH, or fetch the perfetto package's own with --download;"
+            " without --perfetto, a trace of mio2trace needs none"
+        )
+    return path
+
+
+def _installed() -> str | None:
+    """An engine that is here already. A script of that name would fetch one: it does not count."""
+    import shutil
+    from pathlib import Path
+
+    on_path = shutil.which("trace_processor_shell")
+    cache = Path(CACHE).expanduser()
+    cached = sorted(cache.glob("trace_processor_shell-*"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in (*([Path(on_path)] if on_path else []), *cached):
+        try:
+            with path.open("rb") as file:
+                if os.access(path, os.X_OK) and file.read(2) != b"#!" and path.suffix != ".tmp":
+                    return str(path)
+        except OSError:
+            continue
+    return None
+
+
+def answer(trace: str, sql: str, engine: str | None) -> Answer:
+    """What ``sql`` answers over the file ``trace``, the views of `prelude` made before. Raises `InputError`."""
+    try:
+        from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
+    except ImportError as error:
+        raise InputError(f"the perfetto package cannot be used ({error}): pip install 'mio2trace[query]'") from None
+    processor = None
+    try:
+        # What the package says on its way belongs to the person, not to the table.
+        # A name is none of the package's, which would take what is before a colon for the kind of a place.
+        with open(trace, "rb") as file, contextlib.redirect_stdout(sys.stderr):
+            processor = TraceProcessor(trace=file, config=TraceProcessorConfig(bin_path=engine))
+            for statement in prelude():
+                processor.query(statement)
+            result = processor.query(sql)
+        columns = tuple(result.column_names)
+        return Answer(columns, [tuple(getattr(row, name) for name in columns) for row in result])
+    except Exception as error:
+        raise InputError(_what_went_wrong(error, trace, engine)) from None
+    finally:
+        if processor is not None:
+            processor.close()
+
+
+def _what_went_wrong(error: Exception, trace: str, engine: str | None) -> str:
+    """One line: the last one says what, those before it where the engine met it."""
+    text = str(error)
+    if text.startswith("Trace processor failed to start"):
+        said = text.partition("stderr:")[2].partition("If this is a slow")[0].strip().splitlines()
+        return f"{engine}: does not start as a trace processor" + (f": {said[-1].strip()}" if said else "")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return f"{trace}: {lines[-1] if lines else type(error).__name__}"
