@@ -19,6 +19,18 @@ from tests.small_runs import kinds
 STAMP = "I1120 10:46:48.020552  2155 caffe.cpp:465] "
 
 
+NET = (
+    *(
+        line
+        for name in ("data", "conv1", "conv1_split", "ip1")
+        for line in (f"Creating Layer {name}", f"Setting up {name}")
+    ),
+    *(f"{name} does not need backward computation." for name in ("ip1", "conv1_split", "conv1", "data")),
+    *(f"{name}\tforward: 1 ms." for name in ("data", "conv1", "conv1_split", "ip1")),
+)
+"""The net's construction and its times, as Caffe prints them."""
+
+
 def log(*texts: str, notes: Notes | None = None, prefix: str = STAMP) -> FrameworkLog:
     """The log of lines that begin with a stamp."""
     decoder = CaffeDecoder(0, "run.log", Notes() if notes is None else notes)
@@ -222,3 +234,19 @@ def test_the_log_and_its_digest_by_ck_hold_the_same_layers(shared: Path, name: s
         assert other == one
     else:
         assert name == "squeezenet11-b1-fwd-tz", "glog with a year"
+
+
+@pytest.mark.parametrize("lost", range(len(NET)))
+def test_a_lost_line_moves_no_layer(lost: int) -> None:
+    """What one line of the net's construction no longer tells, others do: names, their order, and so their numbers."""
+    found = log(*[line for number, line in enumerate(NET) if number != lost])
+    assert [layer.layer for layer in found.net] == ["data", "conv1", "conv1_split", "ip1"]
+    assert {(layer.layer, layer.index) for layer in found.layers} <= {
+        ("data", 0), ("conv1", 1), ("conv1_split", 2), ("ip1", 3),
+    }  # fmt: skip
+
+
+def test_layers_that_are_printed_as_they_ran_are_numbered_forwards() -> None:
+    """The backward pass prints from the last layer to the first; a layer whose forward line is lost has its place."""
+    lines = ["a\tforward: 1 ms.", "c\tforward: 1 ms.", *(f"{name}\tbackward: 1 ms." for name in "cba")]
+    assert {layer.layer: layer.index for layer in log(*lines).layers} == {"a": 0, "b": 1, "c": 2}

@@ -44,14 +44,14 @@ def _run(
     """One run of ``log``, with what was printed in it; ``built`` are the log's layers by name."""
     index: dict[str, int] = {}  # a log numbers its layers by name, over all its runs
     layers = [msgspec.structs.replace(layer, index=index.setdefault(layer.layer, len(index))) for layer in printed]
-    names = [event.text for event in events if event.kind == "setting up"]
+    names = {event.text for event in events if event.kind == "setting up"} | index.keys()
     stamps = [event.stamp for event in events if event.stamp is not None]
     counts = {event.number for event in events if event.kind == "testing"}
     return msgspec.structs.replace(
         log,
         events=tuple(events),
         layers=tuple(layers),
-        net=tuple(built[name] for name in dict.fromkeys(names) if name in built),
+        net=tuple(layer for name, layer in built.items() if name in names),
         iterations=counts.pop() if len(counts) == 1 else None,
         first_stamp=stamps[0] if stamps else None,
         last_stamp=stamps[-1] if stamps else None,

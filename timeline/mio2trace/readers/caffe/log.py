@@ -14,8 +14,11 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import AnyStr
 
+import msgspec
+
 from mio2trace.model.log import Direction, FrameworkLog, LayerTime, LocalTime, LogEvent, LogEventKind, NetLayer
 from mio2trace.notes import Notes
+from mio2trace.readers.caffe.net_order import merged, oriented
 
 GLOG = re.compile(
     rb"[IWEF](\d{4})?(\d\d)(\d\d)\s+(\d\d):(\d\d):(\d\d)\.(\d{6})\s+(\d+)\s+[^\s\]]+:\d+\]\s?(.*)",
@@ -48,6 +51,8 @@ _PHRASES: tuple[tuple[str, LogEventKind], ...] = (
 )
 _BEGINNINGS = tuple(phrase for phrase, _ in _PHRASES)
 _SETTING_UP = re.compile(r"Setting up (.+)")
+_CREATING = re.compile(r"Creating [Ll]ayer (.+)")
+_BACKWARD = re.compile(r"(.+) (?:needs|does not need) backward computation\.")
 _TOP_SHAPE = re.compile(r"Top shape: ((?:[0-9]+ )+)\(")
 _NET_TEXT = "Initializing net from parameters:"
 _NET_FIELD = re.compile(rb'  (name|type): "(.*)"\s*$')
@@ -120,7 +125,9 @@ class CaffeDecoder:
         self._tops: dict[str, list[str]] = {}
         self._types: dict[str, str] = {}
         self._position: dict[str, int] = {}
-        self._index: dict[str, int] = {}  # layers are printed in net order
+        self._printed: dict[str, dict[str, None]] = {"forward": {}, "backward": {}}
+        self._created: dict[str, None] = {}
+        self._asked: dict[str, None] = {}  # whether they need a backward pass: from the last layer to the first
         self._in_net_text = False
         self._net_name = ""
         self._setting_up = ""
@@ -159,10 +166,14 @@ class CaffeDecoder:
         runs = sum(event.kind == "benchmark begins" for event in self._events)
         if runs > 1:
             self._notes.remark("log of several benchmarks, one after another", f"{self._place}: {runs}")
-        names = dict.fromkeys((*self._tops, *self._types))
+        built = [list(self._tops), list(self._created), list(self._types), list(self._asked)[::-1]]
+        order = merged([*built, list(self._printed["forward"])])
+        order = merged([order, oriented(list(self._printed["backward"]), order)])
+        index = {name: place for place, name in enumerate(order)}
+        names = order if any(built) else []
         return FrameworkLog(
             source=self._source,
-            layers=tuple(self._layers),
+            layers=tuple(msgspec.structs.replace(layer, index=index[layer.layer]) for layer in self._layers),
             events=tuple(self._events),
             net=tuple(
                 NetLayer(
@@ -228,16 +239,16 @@ class CaffeDecoder:
             return False
         printed = _nanoseconds(match[3], _UNIT_NS[match[4].lower()])
         name = match[1]
-        index = self._index.setdefault(name, len(self._index))
+        direction: Direction = "forward" if match[2].lower() == "forward" else "backward"
+        self._printed[direction][name] = None
         if printed is None:
             self._notes.add("printed layer time that cannot be", f"{self._place}:{line}: {match[3]} {match[4]}"[:80])
             return True
-        direction: Direction = "forward" if match[2].lower() == "forward" else "backward"
         self._layers.append(
             LayerTime(
                 source=self._source,
                 line=line,
-                index=index,
+                index=0,  # told by all lines together: `finish`
                 layer=name,
                 direction=direction,
                 printed_ns=printed,
@@ -288,6 +299,10 @@ class CaffeDecoder:
             self._tops[self._setting_up] = []
             self._position[self._setting_up] = line
             self._event("setting up", line, stamp, text=self._setting_up)
+        elif match := _CREATING.match(text):
+            self._created[match[1]] = None
+        elif match := _BACKWARD.match(text):
+            self._asked[match[1]] = None
         elif (match := _TOP_SHAPE.match(text)) and self._setting_up:
             self._tops[self._setting_up].append("x".join(match[1].split()))
         else:

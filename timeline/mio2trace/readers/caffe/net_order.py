@@ -1,0 +1,40 @@
+"""The order of a net's layers: a log tells it several times, and what one telling lost another has (dvdt-ck.md 2.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+
+def merged(tellings: Iterable[Sequence[str]]) -> list[str]:
+    """All names of ``tellings``, which are parts of one order: the longest one, with what others have besides.
+
+    A name goes before the one that its telling has next: where tellings leave different names out, a split of a layer's
+    output follows that layer.
+    """
+    by_length = sorted((list(dict.fromkeys(telling)) for telling in tellings), key=len, reverse=True)
+    order = by_length[0] if by_length else []
+    for telling in by_length[1:]:
+        place = {name: number for number, name in enumerate(order)}
+        before: dict[int, list[str]] = {}
+        following = len(order)
+        for name in reversed(telling):
+            if name in place:
+                following = place[name]
+            else:
+                before.setdefault(following, []).append(name)
+        if before:
+            order = [
+                name
+                for number in range(len(order) + 1)
+                for name in (*reversed(before.get(number, ())), *order[number : number + 1])
+            ]
+    return order
+
+
+def oriented(telling: Sequence[str], like: Sequence[str]) -> Sequence[str]:
+    """``telling`` as it is, or backwards where that is the order of ``like``."""
+    place = {name: number for number, name in enumerate(like)}
+    places = [place[name] for name in telling if name in place]
+    rising = sum(1 if before < after else -1 for before, after in pairwise(places))
+    return telling if rising >= 0 else telling[::-1]
