@@ -14,7 +14,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+import mio2trace
 from mio2trace.cli import cli
+from mio2trace.draw.operations import operation_args
+from mio2trace.ops import operations
 from mio2trace.reports.ops import COLUMNS, SEED_COLUMNS
 from tests.test_ops import conv_entry, entry
 
@@ -253,3 +256,15 @@ def test_the_seed_columns_of_a_real_run(shared: Path) -> None:
         rows = list(csv.DictReader(io.StringIO(run(str(folder / "run.log"), "--seed-csv").stdout)))
         assert [row["op"].removeprefix("Max").removeprefix("Avg") for row in rows] == wanted
         assert len(wanted) > 20
+
+
+def test_an_argument_that_is_not_known_is_left_out_of_the_picture(tmp_path: Path) -> None:
+    """A printed command need not tell of which API call it is."""
+    line = "12 MIOpen(HIP)   0.5: Command [] ./bin/MIOpenDriver bnorm -n 4 -c 3 -H 6 -W 8 -m 1 -F 0\n"
+    (tmp_path / "run.log").write_text(line)
+    run_ = mio2trace.analyse([tmp_path / "run.log"]).runs[0]
+    (operation,) = operations(run_.libraries[0])
+    args = operation_args(operation)
+    assert operation.api == ""
+    assert args["primitive"] == "bnorm"
+    assert all(value != "" for value in args.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from mio2trace.notes import Notes
 from mio2trace.readers import detect
 from mio2trace.readers.base import ReadOptions
 from mio2trace.source import Source
+from mio2trace.trace import Slice
 from tests.rocm_made import FORMS, run, v3_tables
 
 
@@ -84,3 +86,16 @@ def test_what_is_in_a_range_that_is_left_out_is_in_none() -> None:
     assert near.ranges == ranges[1:]
     assert [activity.range for activity in near.activities] == [None, 0]
     assert near.activities[0].call is call
+
+
+def test_calls_within_calls_go_on_in_another_row(tmp_path: Path) -> None:
+    """Hundreds of calls that begin at once nest no deeper than a viewer shows; none is lost."""
+    one = run()
+    one.calls[:] = [(f"call {number}", 10**15, 10**15 + 2000 + number, 90 + number, 7) for number in range(300)]
+    (tmp_path / "a.db").write_bytes(FORMS["ROCm rocpd"](one)[0])
+    result = convert(tmp_path / "a.db", check=True, host_calls="all")
+    rows = Counter(
+        event.track for event in result.trace.events() if isinstance(event, Slice) and event.category == "api"
+    )
+    assert sum(rows.values()) == 300
+    assert max(rows.values()) == 100

@@ -24,7 +24,8 @@ def source_args(operation: Operation) -> dict[str, Any]:
 
 def operation_args(operation: Operation) -> dict[str, Any]:
     """What the operation itself tells; its place, kernels and rate are the slice's."""
-    args: dict[str, Any] = {"api": operation.api, "primitive": operation.primitive}
+    args: dict[str, Any] = {"api": operation.api} if operation.api else {}
+    args["primitive"] = operation.primitive
     if operation.direction is not None:
         args["direction"] = operation.direction
     args["phase"] = operation.phase

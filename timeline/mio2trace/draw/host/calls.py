@@ -75,7 +75,7 @@ def _with_kernels(alignment: Alignment, calls: Mapping[int, tuple[int, int]]) ->
             args = {
                 "operation": operation.index,
                 **source_args(operation),
-                "api": operation.api,
+                **({"api": operation.api} if operation.api else {}),
                 "phase": operation.phase,
                 "host_by": HOST_BY_KERNELS,
             }

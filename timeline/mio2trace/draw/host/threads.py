@@ -25,6 +25,8 @@ _Item = tuple[int, int, Call | Range]
 """(start, end, what) on the axis."""
 
 _MOST = (1 << 63) - 1
+_DEEPEST = 100
+"""Slices in one another on a row: nobody looks further down."""
 
 
 class _Row:
@@ -192,7 +194,7 @@ def _first_that_fits(start: int, end: int, open_ends: Sequence[list[int]]) -> in
     for lane, ends in enumerate(open_ends):
         while ends and ends[-1] <= start:
             ends.pop()
-        if not ends or end <= ends[-1]:
+        if not ends or (end <= ends[-1] and len(ends) < _DEEPEST):
             return lane
     return len(open_ends)
 
