@@ -1,7 +1,7 @@
 """How many kernels end up in the MIOpen call, and in the layer, that truly launched them: one JSON line a run.
 
     python benchmarks/attribution.py [--set NAME ...] [--without EVIDENCE ...] [--masked] [--require]
-    python benchmarks/attribution.py --robust [--seeds 3]    damaged logs and profiles (benchmarks/mutate_runs.py)
+    python benchmarks/attribution.py --robust [--seeds 3]    damaged logs and profiles (benchmarks/damages/)
     python benchmarks/attribution.py --all                   as recorded, each evidence taken away, masked, damaged
 
 A line of totals follows for each way to read the sets. ``--require`` exits with 1 when a score is below what the
@@ -23,9 +23,10 @@ from random import Random
 from typing import NamedTuple
 
 import mio2trace
-from benchmarks import mutate_runs
+from benchmarks import damages
 from benchmarks.attribution_score import Score, consistency, score
-from benchmarks.mutate_runs import CannotError, Run, masked
+from benchmarks.damages.run import CannotError, Run, masked
+from benchmarks.damages.threads import another_profile, two_threads
 from benchmarks.score import ROOT, add, emit, load
 from mio2trace.evidence import CORRELATION, EVIDENCE, RANGE, TIMER_MARKS
 from mio2trace.notes import InputError, OptionError
@@ -87,14 +88,14 @@ def runs(run: Run, way: Way, partners: Sequence[Run]) -> Run:
         return run
     if way.name.startswith(MASKED):
         return masked(run, HANDLES["removed" if way.name.endswith("removed") else "same"])
-    if way.name.startswith(mutate_runs.THREADS):
+    if way.name.startswith(damages.THREADS):
         other = [run, *partners][way.seed % (1 + len(partners))]
-        return mutate_runs.two_threads(run, other, random, framework=way.name == mutate_runs.THREADS)
-    if way.name == mutate_runs.ANOTHER:
+        return two_threads(run, other, random, framework=way.name == damages.THREADS)
+    if way.name == damages.ANOTHER:
         if not partners:
             raise CannotError("there is no other run like it")
-        return mutate_runs.another_profile(run, partners[way.seed % len(partners)])
-    return mutate_runs.MUTATIONS[way.name](run, random)
+        return another_profile(run, partners[way.seed % len(partners)])
+    return damages.MUTATIONS[way.name](run, random)
 
 
 def ways(without: tuple[str, ...], *, plain: bool, each: bool, mask: bool, robust: bool, seeds: int) -> Iterator[Way]:
@@ -106,14 +107,14 @@ def ways(without: tuple[str, ...], *, plain: bool, each: bool, mask: bool, robus
         for name in (MASKED, f"{MASKED}, removed"):
             yield Way(name, tuple(dict.fromkeys((*without, "buffers"))))
     if robust:
-        for name in mutate_runs.MUTATIONS:
+        for name in damages.MUTATIONS:
             # What does not draw is the same with every seed.
-            for seed in range(1, 2 if name in mutate_runs.SEEDLESS else seeds + 1):
+            for seed in range(1, 2 if name in damages.SEEDLESS else seeds + 1):
                 yield Way(name, without, seed)
         for seed in range(seeds):
-            yield Way(mutate_runs.THREADS, without, seed)
-            yield Way(f"{mutate_runs.THREADS}, no layer lines", without, seed)
-            yield Way(mutate_runs.ANOTHER, without, seed)
+            yield Way(damages.THREADS, without, seed)
+            yield Way(f"{damages.THREADS}, no layer lines", without, seed)
+            yield Way(damages.ANOTHER, without, seed)
 
 
 def damaged(way: Way) -> bool:
@@ -125,7 +126,7 @@ def shortfalls(name: str, way: Way, result: Score) -> Iterator[str]:
     if "error" in result:
         yield str(result["error"]).splitlines()[-1]
         return
-    if "refused" in result and way.name != mutate_runs.ANOTHER:
+    if "refused" in result and way.name != damages.ANOTHER:
         yield f"refused: {result['refused']}"
     if result["missing"] or result["extra"] or result["fault_count"]:
         yield f"{result['missing']} missing, {result['extra']} extra, {result['fault_count']} faults of the trace"
@@ -183,7 +184,7 @@ def measure(folder: Path, chosen: Sequence[str], plan: Sequence[Way]) -> list[st
             emit({**head, **({"with": it.name} if it.name != name else {}), **result})
             short += [f"{name}, {way.name} ({way.seed}): {text}" for text in shortfalls(name, way, result)]
             # A foreign profile that was refused is as it should be; what comes of it by order alone is nobody's claim.
-            if "error" not in result and not (way.name == mutate_runs.ANOTHER and "refused" in result):
+            if "error" not in result and not (way.name == damages.ANOTHER and "refused" in result):
                 add(totals.setdefault((way.name, way.without), {}), result)
     for (way_name, without), total in totals.items():
         emit({"total": way_name, "without": list(without), **total})

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 Args = Mapping[str, Any]
 Score = dict[str, Any]
 
-PLACE = re.compile(r"iter(\d+) (forward|backward) (.+)", re.DOTALL)
+PLACE = re.compile(r"(?:iter(\d+)|warm-up) (forward|backward) (.+)", re.DOTALL)
 UPDATE = re.compile(r"iter(\d+) update\b.*")
 LISTED = 20
 """Disagreements shown of a set."""
@@ -96,11 +96,11 @@ def join_key(truth: Any) -> str:
 
 
 def place_of(layer: str | None) -> Place:
-    """Truth files count iterations from 0, the log and the trace from 1."""
+    """Truth files count iterations from 0, the log and the trace from 1; there 0 is the warm-up."""
     if layer is None:
         return Place("none")
     if match := PLACE.fullmatch(layer):
-        return Place("pass", match[3], match[2], int(match[1]) + 1)
+        return Place("pass", match[3], match[2], int(match[1]) + 1 if match[1] else 0)
     if match := UPDATE.fullmatch(layer):
         return Place("update", iteration=int(match[1]) + 1)
     return Place("setup", layer.removeprefix("setup "))

@@ -35,8 +35,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from benchmarks.attribution_score import score
+from benchmarks.damages.run import ENQUEUE, ITERATION, POINTER, SETTERS, Call, Run, pointer
 from benchmarks.grow import EPOCH, LOG_STAMP, iso_formatter, log_stamp_us, microseconds
-from benchmarks.mutate_runs import ENQUEUE, ITERATION, POINTER, SETTERS, Call, Run, pointer
 from benchmarks.score import ROOT, load
 
 LIMITS = {"exponent": 1.1, "log_ratio": 3.0, "peak_bytes": 3e9}

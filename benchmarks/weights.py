@@ -16,10 +16,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from benchmarks import mutate_runs
+from benchmarks import damages
 from benchmarks.attribution import AS_RECORDED, MASKED, Way, names, partners, runs, samples
 from benchmarks.attribution_score import join_key, key_of, line_of, within
-from benchmarks.mutate_runs import CannotError, Run
+from benchmarks.damages.run import CannotError, Run
 from benchmarks.score import ROOT, emit
 from mio2trace import analyse
 from mio2trace.align import NONE, Links, align
@@ -37,8 +37,8 @@ WAYS = (
     Way(AS_RECORDED),
     Way(MASKED, (BUFFERS,)),
     Way(f"{MASKED}, removed", (BUFFERS,)),
-    *(Way(name, (), seed) for seed in (1, 2, 3) for name in mutate_runs.MUTATIONS),
-    *(Way(f"{mutate_runs.THREADS}{lines}", (), seed) for seed in range(3) for lines in (", no layer lines", "")),
+    *(Way(name, (), seed) for seed in (1, 2, 3) for name in damages.MUTATIONS),
+    *(Way(f"{damages.THREADS}{lines}", (), seed) for seed in range(3) for lines in (", no layer lines", "")),
 )
 
 

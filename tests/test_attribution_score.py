@@ -13,7 +13,6 @@ from typing import Any
 import orjson
 import pytest
 
-from benchmarks import mutate_runs
 from benchmarks.attribution import AS_RECORDED, MASKED, Way, names, partners, samples, shortfalls, total_shortfalls
 from benchmarks.attribution import runs as mutated
 from benchmarks.attribution_score import (
@@ -27,19 +26,10 @@ from benchmarks.attribution_score import (
     score,
     shape_faults,
 )
+from benchmarks.damages import ANOTHER, MUTATIONS
+from benchmarks.damages.run import ENQUEUE, FRAMEWORK, POINTER, CannotError, Run, masked, pointer
+from benchmarks.damages.threads import another_profile, two_threads
 from benchmarks.grow import microseconds
-from benchmarks.mutate_runs import (
-    ANOTHER,
-    ENQUEUE,
-    MUTATIONS,
-    POINTER,
-    CannotError,
-    Run,
-    another_profile,
-    masked,
-    pointer,
-    two_threads,
-)
 from benchmarks.operations_load import grow
 from tests.conftest import shared_folder
 
@@ -614,11 +604,9 @@ def test_two_threads_keep_their_own_order_and_handles(loaded: dict[str, Run], na
     starts = [microseconds(record["timestamp"]["start"]) for record in it.profile]
     assert starts == sorted(starts)
     texts = [re.sub(rb"^471[12] ", b"", line) for line in it.log]
-    assert [line for line in texts if mutate_runs.FRAMEWORK.match(line)] == [
-        line for line in run.log if mutate_runs.FRAMEWORK.match(line)
-    ]
+    assert [line for line in texts if FRAMEWORK.match(line)] == [line for line in run.log if FRAMEWORK.match(line)]
     bare = two_threads(run, other, Random(1), framework=False)
-    assert not any(mutate_runs.FRAMEWORK.match(line) for line in bare.log)
+    assert not any(FRAMEWORK.match(line) for line in bare.log)
     assert len(bare.log) < len(it.log)
 
 

@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mio2trace
-from benchmarks import mutate_runs
+from benchmarks import damages
 from benchmarks.attribution import AS_RECORDED, MASKED, Way, convert, names, partners, runs, samples
 from benchmarks.attribution_score import score
+from benchmarks.damages.run import CannotError, Run
 from mio2trace.align import align
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import Timeline
@@ -453,7 +454,7 @@ def test_the_reasoning_is_told() -> None:
 @pytest.mark.parametrize("way", [AS_RECORDED, MASKED], ids=["recorded", "masked"])
 def test_every_kernel_of_the_real_runs_is_in_its_true_call(name: str, way: str, tmp_path: Path) -> None:
     """With all evidence, and with the log's pointers masked: all right, and in the true layers."""
-    run = mutate_runs.Run.load(FOLDER / name)
+    run = Run.load(FOLDER / name)
     chosen = Way(way, ("buffers",) if way == MASKED else (), 0)
     result = convert(runs(run, chosen, []), tmp_path, chosen.without)
     assert (result["right"], result["wrong_and_sure"]) == (result["kernels"], 0)
@@ -477,16 +478,16 @@ def test_without_clocks_operations_carry_the_layers(name: str, tmp_path: Path) -
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("way", sorted(mutate_runs.MUTATIONS))
+@pytest.mark.parametrize("way", sorted(damages.MUTATIONS))
 def test_damaged_runs_mislead_nobody(way: str, tmp_path: Path) -> None:
     """Entries lost, a log that starts late or ends early, iterations on one side only, handles recycled: at most one
     link in a thousand is wrong and calls itself sure (`benchmarks/attribution.py --robust` measures more of them)."""
-    loaded = {name: mutate_runs.Run.load(FOLDER / name) for name in SETS}
+    loaded = {name: Run.load(FOLDER / name) for name in SETS}
     kernels = wrong = layers = 0
     for name, run in loaded.items():
         try:
             damaged = runs(run, Way(way, (), 1), partners(loaded, run))
-        except mutate_runs.CannotError:
+        except CannotError:
             continue
         (tmp_path / name).mkdir()
         result = convert(damaged, tmp_path / name, ())

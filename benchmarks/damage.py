@@ -1,0 +1,254 @@
+"""What is left of the attribution when logs and profiles are damaged, and whether its confidence can be believed.
+
+    python -m benchmarks.damage [--rows TEXT] [--sets TEXT] [--seeds N] [--jobs N] [--json] [--worst] [--require]
+
+One row a damage and variant: ``handles`` (as recorded), ``hidden`` (the log's pointers masked), ``nf`` (hidden, and no
+line of a framework in the log), ``twin`` and ``twin nf`` (the same of ROCm's profiles). Of operations and of layers:
+kernels that are right, links that are wrong and sure, the mean confidence. Of wrong runs: refused, and links said with
+0.5 and more. Then, by tenth of the confidence: links, what was said of them, what is true. ``--require`` exits with 1
+where a row is below what the project promises.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from multiprocessing import Pool
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from benchmarks.damage_score import SAID_TRUE, TENTHS, Tally, tallies
+from benchmarks.damages.rows import ROWS, Row
+from benchmarks.damages.run import CannotError, Run
+from benchmarks.damages.sets import VARIANTS, every_set, variants
+from benchmarks.score import ROOT, emit
+from mio2trace import analyse
+from mio2trace.notes import InputError
+
+WRONG_AND_SURE = 0.001
+APART = 0.05
+"""How far what is true may lie from what was said, in each tenth."""
+FEWEST = 100
+"""Links that a tenth must have to be judged."""
+WORST = 12
+
+
+@dataclass
+class Result:
+    """One row in one variant, over sets and seeds."""
+
+    row: str
+    variant: str
+    cases: int = 0
+    operations: Tally = field(default_factory=Tally)
+    layers: Tally = field(default_factory=Tally)
+    refused: list[str] = field(default_factory=list)
+    crashed: list[str] = field(default_factory=list)
+
+    def take(self, other: Result) -> None:
+        self.cases += other.cases
+        self.operations.take(other.operations)
+        self.layers.take(other.layers)
+        self.refused += other.refused
+        self.crashed += other.crashed
+
+
+Case = tuple[str, str, str, int]
+"""(row, set, variant, seed)"""
+
+
+@cache
+def loaded(shared: Path) -> dict[str, dict[str, Run]]:
+    """Each variant's runs by set."""
+    of: dict[str, dict[str, Run]] = {variant: {} for variant in VARIANTS}
+    for run in every_set(shared):
+        for variant, changed in variants(run):
+            of[variant][run.name] = changed
+    return of
+
+
+def measured(shared: Path, case: Case) -> Result:
+    """One case."""
+    name, set_, variant, seed = case
+    row = next(row for row in ROWS if row.name == name)
+    runs = loaded(shared)[variant]
+    result = Result(name, variant)
+    try:
+        run = row.change(runs[set_], Random(f"{name} {seed} {set_}"), list(runs.values()))
+    except CannotError:
+        return result
+    result.cases = 1
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            analysis = analyse(run.write(Path(folder)))
+            result.operations, result.layers = tallies(run, analysis)
+        except InputError as error:
+            result.refused.append(f"{set_}: {error}".replace(folder, ""))
+            result.operations.kernels += len(run.truth["enqueues"]) * bool(run.truth["api_calls"])
+            result.layers.kernels += len(run.truth["enqueues"]) * run.has_layers
+        except Exception:  # a crash is a result, too: the next case must still be measured
+            result.crashed.append(f"{set_} {seed}: {traceback.format_exc(limit=-3)}")
+    return result
+
+
+def cases(rows: Sequence[Row], sets: str, seeds: int, shared: Path) -> Iterator[Case]:
+    runs = loaded(shared)
+    for row in rows:
+        for variant in VARIANTS:
+            for name in runs[variant]:
+                if sets in name:
+                    yield from ((row.name, name, variant, seed) for seed in range(seeds if row.draws else 1))
+
+
+def measure(todo: Sequence[Case], shared: Path, jobs: int) -> list[Result]:
+    """Results in the order of the rows; the number of processes changes nothing."""
+    results: dict[tuple[str, str], Result] = {}
+    with Pool(jobs) as pool:
+        for one in pool.imap(_Measured(shared), todo, chunksize=8):
+            results.setdefault((one.row, one.variant), Result(one.row, one.variant)).take(one)
+    return [result for result in results.values() if result.cases]
+
+
+@dataclass(frozen=True)
+class _Measured:
+    shared: Path
+
+    def __call__(self, case: Case) -> Result:
+        return measured(self.shared, case)
+
+
+def shortfalls(result: Result) -> Iterator[str]:
+    """What of a row is below the promise."""
+    row = next(row for row in ROWS if row.name == result.row)
+    head = f"{result.row}, {result.variant}"
+    yield from (f"{head}: crashed: {text.splitlines()[-1]}" for text in result.crashed)
+    for what, tally in (("operations", result.operations), ("layers", result.layers)):
+        if row.wrong:
+            if tally.believed:
+                yield f"{head}: {what}: {tally.believed} of {tally.links} links said with 0.5 and more"
+            continue
+        if tally.wrong_and_sure > WRONG_AND_SURE * tally.kernels:
+            yield f"{head}: {what}: {tally.wrong_and_sure} of {tally.kernels} wrong and sure"
+    if row.wrong:
+        return
+    yield from (f"{head}: refused: {text}" for text in result.refused[:1])
+    least = row.least.get(result.variant)
+    tally = result.operations
+    if least is not None and tally.right < least * tally.kernels:
+        yield f"{head}: {tally.right} of {tally.kernels} right ({_share(tally.right, tally.kernels)}), of {least:.1%}"
+
+
+def reliability(results: Sequence[Result]) -> tuple[Tally, Tally]:
+    """Over all rows."""
+    operations, layers = Tally(), Tally()
+    for result in results:
+        operations.take(result.operations)
+        layers.take(result.layers)
+    return operations, layers
+
+
+def unreliable(what: str, tally: Tally) -> Iterator[str]:
+    for place, (count, said, true) in enumerate(tally.bins):
+        if count < FEWEST:
+            continue
+        if place == TENTHS:
+            if true < SAID_TRUE * count:
+                yield f"{what} said with {SAID_TRUE} and more: {true / count:.2%} true"
+        elif abs(true - said) > APART * count:
+            yield f"{what} said with 0.{place}: {said / count:.1%} said, {true / count:.1%} true"
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{part / whole:.2%}" if whole else "-"
+
+
+def table(results: Sequence[Result]) -> Iterator[str]:
+    """For people."""
+    heads = ("right", "ws", "mean", "right", "ws", "mean", "refused")
+    yield f"{'damage':38}{'variant':9}{'kernels':>8}" + "".join(f"{head:>9}" for head in heads)
+    for result in results:
+        cells = []
+        for tally in (result.operations, result.layers):
+            cells += [_share(tally.right, tally.kernels), _share(tally.wrong_and_sure, tally.kernels)]
+            cells.append(f"{tally.mean:.3f}" if tally.links else "-")
+        kernels = max(result.operations.kernels, result.layers.kernels)
+        refused = f"{len(result.refused)}/{result.cases}" if result.refused else ""
+        line = f"{result.row:38}{result.variant:9}{kernels:8}" + "".join(f"{cell:>9}" for cell in cells)
+        yield f"{line}{refused:>9}{' CRASHED' * bool(result.crashed)}"
+    wrong = [result for result in results if any(row.wrong for row in ROWS if row.name == result.row)]
+    for result in wrong:
+        believed = (f"{tally.believed} of {tally.links}" for tally in (result.operations, result.layers))
+        yield f"{result.row}, {result.variant}: links said with 0.5 and more: {', '.join(believed)}"
+
+
+def reliability_table(operations: Tally, layers: Tally) -> Iterator[str]:
+    yield ""
+    yield f"{'confidence':12}" + f"{'links':>9}{'said':>9}{'true':>9}" * 2
+    for place in range(TENTHS + 1):
+        name = f">= {SAID_TRUE}" if place == TENTHS else f"{place / 10:.1f} to {(place + 1) / 10:.1f}"
+        cells = ""
+        for tally in (operations, layers):
+            count, said, true = tally.bins[place]
+            cells += f"{count:9.0f}{_share(said, count):>9}{_share(true, count):>9}"
+        yield f"{name:12}{cells}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rows", action="append", default=[], metavar="TEXT", help="rows whose name contains TEXT")
+    parser.add_argument("--sets", default="", metavar="TEXT", help="sets whose name contains TEXT")
+    parser.add_argument("--variant", action="append", default=[], choices=VARIANTS)
+    parser.add_argument("--seeds", type=int, default=1, help="draws of each damage (default 1)")
+    parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
+    parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared", help="the folder of the real samples")
+    parser.add_argument("--json", action="store_true", help="JSON lines")
+    parser.add_argument("--worst", action="store_true", help="also links that are wrong and sure, and why refused")
+    parser.add_argument("--require", action="store_true", help="exit 1 if a row is below what is promised")
+    args = parser.parse_args(argv)
+    rows = [row for row in ROWS if not args.rows or any(text in row.name for text in args.rows)]
+    todo = [
+        case for case in cases(rows, args.sets, args.seeds, args.shared) if not args.variant or case[2] in args.variant
+    ]
+    if not todo:
+        parser.error("no such row or set")
+    results = measure(todo, args.shared, args.jobs)
+    operations, layers = reliability([r for r in results if not any(row.wrong for row in rows if row.name == r.row)])
+    if args.json:
+        for result in results:
+            emit(_plain(result))
+        emit({"reliability": {"operations": operations.bins, "layers": layers.bins}})
+    else:
+        print("\n".join(table(results)))
+        print("\n".join(reliability_table(operations, layers)))
+    if args.worst:
+        for result in results:
+            for text in [
+                *result.operations.worst[:WORST],
+                *result.layers.worst[:WORST],
+                *result.refused,
+                *result.crashed,
+            ]:
+                print(f"{result.row}, {result.variant}: {text}", file=sys.stderr)
+    short = [text for result in results for text in shortfalls(result)]
+    short += [*unreliable("operations", operations), *unreliable("layers", layers)]
+    for text in short:
+        print(f"below: {text}", file=sys.stderr)
+    return 1 if short and args.require else 0
+
+
+def _plain(result: Result) -> dict[str, Any]:
+    plain = asdict(result)
+    for key in ("operations", "layers"):
+        plain[key].pop("worst")
+        plain[key]["mean"] = round(getattr(result, key).mean, 4)
+    return plain
+
+
+if __name__ == "__main__":
+    sys.exit(main())

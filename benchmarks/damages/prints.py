@@ -1,0 +1,116 @@
+"""How logs are printed and kept: lines twice, glued, cut, behind the prefixes of what collected them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+import orjson
+
+from benchmarks.damages.run import CannotError, Mutation, Piece, Run, each_line, pieces_of, with_log
+
+GLUED, TWICE = 0.02, 0.02
+WIDTH = 160
+"""Columns of a terminal that a log was copied from."""
+DAY = b"2026-11-20T"
+PREFIXES: dict[str, Callable[[int], bytes]] = {
+    "docker compose": lambda number: b"miopen-1  | ",
+    "docker logs -t": lambda number: DAY + b"11:34:%02d.%09dZ " % (number // 1000 % 60, number % 1000 * 1_000_003),
+    "kubernetes": lambda number: DAY + b"11:34:%02d.%09dZ stderr F " % (number // 1000 % 60, number % 1000 * 1_000_003),
+    "journal": lambda number: b"Nov 20 11:34:%02d node07 train[742]: " % (number // 1000 % 60),
+    "mpirun": lambda number: b"[1,0]<stderr>:",
+    "torchrun": lambda number: b"[default0]:",
+}
+
+
+def lines_of_own(run: Run) -> list[Piece]:
+    """The lines, where none of them is a profile's."""
+    if run.interleaved:
+        raise CannotError("the profile is in the log")
+    return pieces_of(run)
+
+
+def every_line_twice(run: Run, random: Random) -> Run:
+    """Two handlers of one logger."""
+    return with_log(run, [piece for piece in lines_of_own(run) for _ in range(2)])
+
+
+def some_lines_twice(run: Run, random: Random) -> Run:
+    return with_log(run, [piece for piece in lines_of_own(run) for _ in range(1 + (random.random() < TWICE))])
+
+
+def log_twice(run: Run, random: Random) -> Run:
+    """``tee -a`` into the file that standard error goes to as well."""
+    return with_log(run, lines_of_own(run) * 2)
+
+
+def glued(run: Run, random: Random) -> Run:
+    """Of some lines the end is missing: another thread's write came between."""
+    pieces: list[Piece] = []
+    for line, number in lines_of_own(run):
+        if pieces and random.random() < GLUED:
+            before, first = pieces[-1]
+            pieces[-1] = (before.rstrip(b"\r\n") + line, first)
+        else:
+            pieces.append((line, number))
+    changed = with_log(run, pieces)
+    return replace(changed, truth=_on_same_line(run, changed, pieces))
+
+
+def _on_same_line(run: Run, changed: Run, pieces: list[Piece]) -> object:
+    """The truth, where a line that hangs at another's end is where that one is."""
+    at: dict[int, int] = {}
+    for number, (_, first) in enumerate(pieces, 1):
+        until = pieces[number][1] if number < len(pieces) else len(run.log) + 1
+        at |= dict.fromkeys(range(first or 0, until or 0), number)
+    calls = [
+        {**call, **{key: at[was[key]] for key in ("log_line", "cmd_line") if was.get(key)}}
+        for call, was in zip(changed.truth["api_calls"], run.truth["api_calls"], strict=True)
+    ]
+    for call, was in zip(calls, run.truth["api_calls"], strict=True):
+        call["lines_before"], call["lines_after"] = (at.get(was[key], 0) for key in ("lines_before", "lines_after"))
+    return {**changed.truth, "api_calls": calls}
+
+
+def wrapped(run: Run, random: Random) -> Run:
+    """Copied from a terminal: long lines are several."""
+    pieces: list[Piece] = []
+    for line, number in lines_of_own(run):
+        text = line.rstrip(b"\r\n")
+        for start in range(0, max(1, len(text)), WIDTH):
+            pieces.append((text[start : start + WIDTH] + b"\n", number if not start else None))
+    changed = with_log(run, pieces)
+    return replace(changed, foreign=frozenset())
+
+
+def crlf(run: Run, random: Random) -> Run:
+    lines_of_own(run)
+    return each_line(run, lambda _, line: line.rstrip(b"\r\n") + b"\r\n")
+
+
+def coloured(run: Run, random: Random) -> Run:
+    """A terminal's colours around every line."""
+    lines_of_own(run)
+    return each_line(run, lambda _, line: b"\x1b[33m" + line.rstrip(b"\r\n") + b"\x1b[0m\n")
+
+
+def json_file(run: Run, random: Random) -> Run:
+    """Docker's own file of a container's output."""
+    lines_of_own(run)
+
+    def kept(number: int, line: bytes) -> bytes:
+        time = (DAY + b"11:34:%02d.%09dZ" % (number // 1000 % 60, number % 1000 * 1_000_003)).decode()
+        return orjson.dumps({"log": line.decode(errors="replace"), "stream": "stderr", "time": time}) + b"\n"
+
+    return each_line(run, kept)
+
+
+def prefixed(name: str) -> Mutation:
+    prefix = PREFIXES[name]
+
+    def change(run: Run, random: Random) -> Run:
+        lines_of_own(run)
+        return each_line(run, lambda number, line: prefix(number) + line)
+
+    return change

@@ -1,0 +1,108 @@
+"""One file, several processes: another program's log before, after and between, and earlier runs of the same one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+from benchmarks.damages.clocks import DAY_US, STAMP
+from benchmarks.damages.prints import lines_of_own
+from benchmarks.damages.run import FRAMEWORK, MIOPEN, CannotError, Piece, Run, with_log
+from benchmarks.damages.threads import other_pointers
+
+GAP_US = 60 * 1_000_000
+MOST = 40
+"""Lines that a process writes before the other one does."""
+
+
+def _strange(log: Sequence[bytes]) -> list[Piece]:
+    return [(line, None) for line in log]
+
+
+def log_before(run: Run, other: Run, random: Random) -> Run:
+    lines_of_own(other)
+    return with_log(run, [*_strange(other_pointers(other.log)), *lines_of_own(run)])
+
+
+def log_after(run: Run, other: Run, random: Random) -> Run:
+    lines_of_own(other)
+    return with_log(run, [*lines_of_own(run), *_strange(other_pointers(other.log))])
+
+
+def log_mixed(run: Run, other: Run, random: Random, *, ids: bool) -> Run:
+    """Two processes write into one file; a line is written whole. ``ids``: the lines say whose they are."""
+    lines_of_own(other)
+    own, strange = lines_of_own(run), _strange(other_pointers(other.log))
+    if ids:
+        own = [(_of_process(line, 4711), number) for line, number in own]
+        strange = [(_of_process(line, 4712), None) for line, _ in strange]
+    pieces: list[Piece] = []
+    sides = [own[::-1], strange[::-1]]
+    while sides[0] and sides[1]:
+        side = sides[random.random() < len(sides[1]) / (len(sides[0]) + len(sides[1]))]
+        pieces += [side.pop() for _ in range(min(len(side), random.randint(1, MOST)))]
+    return with_log(run, [*pieces, *sides[0][::-1], *sides[1][::-1]])
+
+
+def _of_process(line: bytes, process: int) -> bytes:
+    if MIOPEN.match(line):
+        return b"%d %b" % (process, line)
+    if FRAMEWORK.match(line):
+        head, _, rest = line.partition(b"]")
+        return re.sub(rb"(\.\d{6}) +\d+", rb"\g<1> %d" % process, head) + b"]" + rest
+    return line
+
+
+def earlier_run(run: Run, random: Random) -> Run:
+    """The same program ran before, into the same file: other pointers, and stamps of a while ago."""
+    return with_log(run, [*_strange(other_pointers(_moved(run.log, -1))), *lines_of_own(run)])
+
+
+def later_run(run: Run, random: Random) -> Run:
+    """The same program ran once more afterwards."""
+    return with_log(run, [*lines_of_own(run), *_strange(other_pointers(_moved(run.log, 1)))])
+
+
+def another_day(run: Run, random: Random) -> Run:
+    """The log is of the same program's run of another time of the day: nothing of it is this profile's."""
+    if not any(STAMP.search(line) for line in run.log):
+        raise CannotError("nothing tells the runs apart")
+    log = other_pointers([_later(line, 2 * 3600 * 1_000_000 + 1_234_567) for line in run.log])
+    return replace(wrong(run), log=log)
+
+
+def wrong(run: Run) -> Run:
+    """The run's profile with a log that is none of its: every link is wrong."""
+    enqueues = [{**enqueue, "api_call": None, "layer": None} for enqueue in run.truth["enqueues"]]
+    return replace(run, truth={**run.truth, "enqueues": enqueues}, wrong=True)
+
+
+def another_log(run: Run, other: Run, random: Random) -> Run:
+    """The log of one run beside the profile of another."""
+    lines_of_own(run)
+    lines_of_own(other)
+    return replace(wrong(run), name=f"{run.name} + {other.name}", log=other.log)
+
+
+def _moved(log: Sequence[bytes], way: int) -> list[bytes]:
+    """The log of a run that ended a minute before this one began, or began a minute after its end."""
+    times = [_us(match) for line in log if (match := STAMP.search(line))]
+    if not times:
+        return list(log)
+    shift = way * (max(times) - min(times) + GAP_US)
+    return [_later(line, shift) for line in log]
+
+
+def _us(match: re.Match[bytes]) -> int:
+    hours, minutes, seconds, us = map(int, match.groups()[1:])
+    return ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + us
+
+
+def _later(line: bytes, shift: int) -> bytes:
+    def stamp(match: re.Match[bytes]) -> bytes:
+        rest, us = divmod((_us(match) + shift) % DAY_US, 1_000_000)
+        return b"%b %02d:%02d:%02d.%06d" % (match[1], rest // 3600, rest // 60 % 60, rest % 60, us)
+
+    return STAMP.sub(stamp, line)

@@ -1,0 +1,126 @@
+"""The measuring of damage measures: each row's truth follows its damage, and links are counted for what they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from benchmarks.damage import Result, loaded, measured, reliability, shortfalls, unreliable
+from benchmarks.damage_score import Tally, tallies
+from benchmarks.damages import prints, processes
+from benchmarks.damages.rows import ROWS, Row
+from benchmarks.damages.run import MIOPEN, CannotError, Run, with_log
+from benchmarks.damages.sets import HANDLES, HIDDEN, TWIN
+from mio2trace import analyse
+from tests.conftest import shared_folder
+
+SMALL = "m121-lenet-infer"
+
+
+@pytest.fixture(scope="module")
+def small() -> Run:
+    return loaded(shared_folder())[HANDLES][SMALL]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_calls_line_is_its_own_under_every_damage(row: Row, small: Run) -> None:
+    """Where the truth says that an entry of a call is, the damaged log has that entry."""
+    others = list(loaded(shared_folder())[HANDLES].values())
+    runs = [small, loaded(shared_folder())[HANDLES]["m290-lenet-train-cmdonly"], others[0], others[6]]
+    seen = 0
+    for run in runs:
+        try:
+            changed = row.change(run, Random(3), others)
+        except CannotError:
+            continue
+        if changed.wrong:
+            assert {(one["api_call"], one["layer"]) for one in changed.truth["enqueues"]} == {(None, None)}
+            seen += 1
+            continue
+        for call in changed.truth["api_calls"]:
+            if call.get("log_line"):
+                line = changed.log[call["log_line"] - 1]
+                assert call["name"].encode() in line
+                assert call["log_line"] not in changed.foreign
+            if call.get("cmd_line"):
+                assert b"MIOpenDriver" in changed.log[call["cmd_line"] - 1]
+        seen += 1
+    assert seen > 0
+
+
+def test_lines_keep_their_numbers_when_others_come_between() -> None:
+    """A call's line moves, another run's lines are nobody's, and of two copies the first one counts."""
+    call = {"index": 0, "name": "miopenX", "log_line": 2, "lines_before": 1, "lines_after": 3}
+    truth = {"layers": [], "api_calls": [call], "enqueues": []}
+    run = Run("made up", [b"a\n", b"b\n", b"c\n", b"d\n"], [], truth)
+    changed = with_log(run, [(b"z\n", None), (b"a\n", 1), (b"b\n", 2), (b"b\n", 2), (b"z\n", None), (b"c\n", 3)])
+    assert changed.foreign == {1, 5}
+    assert changed.copies == {4: 3}
+    moved = changed.truth["api_calls"][0]
+    assert (moved["log_line"], moved["lines_before"], moved["lines_after"]) == (3, 2, 6)
+    again = with_log(changed, [(b"b\n", 4), (b"c\n", 6)])
+    assert again.truth["api_calls"][0]["log_line"] == 1
+
+
+@pytest.mark.shared
+def test_a_link_to_another_runs_line_is_wrong(small: Run, tmp_path: Path) -> None:
+    """All links of an analysis are right, and none of them once their lines are another's."""
+    analysis = analyse(small.write(tmp_path))
+    operations, layers = tallies(small, analysis)
+    assert (operations.right, layers.right) == (operations.kernels, layers.kernels) == (26, 26)
+    assert operations.bins[-1] == [26, 26.0, 26]
+    strange = replace(small, foreign=frozenset(range(1, len(small.log) + 1)))
+    operations, _ = tallies(strange, analysis)
+    assert (operations.right, operations.wrong_and_sure, operations.believed) == (0, 26, 26)
+    _, layers = tallies(processes.wrong(small), analysis)
+    assert layers.wrong_and_sure == layers.links > 0
+
+
+@pytest.mark.shared
+def test_a_case_is_the_same_each_time() -> None:
+    """What is drawn depends on the row, the set and the seed alone."""
+    case = ("2 % of lines lost", SMALL, HIDDEN, 1)
+    assert measured(shared_folder(), case) == measured(shared_folder(), case)
+
+
+@pytest.mark.shared
+def test_twins_are_scored_by_their_dispatches() -> None:
+    result = measured(shared_folder(), ("as recorded", "twin-lenet-cmdonly-kernel-trace-run-rocpd", TWIN, 0))
+    assert result.operations.right == result.operations.kernels == 124
+
+
+def test_what_is_below_the_promise_is_said() -> None:
+    """Wrong and sure links, too few right ones, a refusal, a crash; of wrong runs links that are believed."""
+    good = Tally(kernels=1000, right=1000, links=1000)
+    bad = Tally(kernels=1000, right=900, wrong_and_sure=2, links=1000)
+    assert list(shortfalls(Result("as recorded", HANDLES, 1, good, good))) == []
+    texts = list(shortfalls(Result("as recorded", HANDLES, 1, bad, bad, ["x: no"], ["x 0: boom"])))
+    assert len(texts) == 5
+    believed = Tally(kernels=10, links=10, believed=1)
+    assert len(list(shortfalls(Result("another run's log", HANDLES, 1, believed, Tally(), ["x: no"])))) == 1
+
+
+def test_confidence_that_is_not_true_is_said() -> None:
+    """Half true of links said with 0.9, and one in a hundred false of those said with 1."""
+    tally = Tally()
+    for number in range(200):
+        tally.add(linked=True, right=True, true=number % 2 == 0, confidence=0.9, text="")
+        tally.add(linked=True, right=True, true=number % 5 != 0, confidence=0.8, text="")
+    assert [text.split(":")[0] for text in unreliable("operations", tally)] == ["operations said with 0.9"]
+    total, _ = reliability([Result("as recorded", HANDLES, 1, tally)] * 2)
+    assert total.bins[8] == [400, pytest.approx(320), 320]
+    tally = Tally()
+    for number in range(100):
+        tally.add(linked=True, right=True, true=number > 0, confidence=1.0, text="")
+    assert len(list(unreliable("operations", tally))) == 1
+
+
+@pytest.mark.shared
+def test_prefixes_come_before_every_line(small: Run) -> None:
+    changed = prints.prefixed("kubernetes")(small, Random(1))
+    assert all(b" stderr F " in line[:50] for line in changed.log)
+    assert sum(MIOPEN.search(line) is not None for line in changed.log) > 0
