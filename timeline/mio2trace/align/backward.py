@@ -28,13 +28,20 @@ class ForwardOps:
                 backward.append(place)
             else:
                 forward[made.sequence].append((made.start_ns, place))
-        for candidates in forward.values():
+        others_from: dict[int, int] = {}
+        for number, candidates in forward.items():
             candidates.sort()
+            first = profile.ranges[candidates[0][1]].thread
+            for count, (_, place) in enumerate(candidates):
+                if profile.ranges[place].thread != first:
+                    others_from[number] = count
+                    break
         for place in backward:
             made = profile.ranges[place]
-            candidates = forward.get(made.sequence or 0, [])
+            number = made.sequence or 0
+            candidates = forward.get(number, [])
             before = bisect_left(candidates, (made.start_ns, NONE))
             if before:
                 self.of[place] = candidates[before - 1][1]
-                if len({profile.ranges[other].thread for _, other in candidates[:before]}) > 1:
+                if before > others_from.get(number, before):
                     self.unsure.add(place)

@@ -110,24 +110,28 @@ class _Layers:
         self._attribution = attribution
         self._opened = opened
         ranges = attribution.profile.ranges
-        self._steps = [_step(made) for made in ranges]
+        # of framework's ops there are very many
+        named = [place for place, made in enumerate(ranges) if made.kind != "operator"]
+        self._steps = {place: step for place in named if (step := _step(ranges[place])) is not None}
         self._layers = {
-            place: _layer(made)
-            for place, made in enumerate(ranges)
-            if self._steps[place] is None and (_is_user_range(made) or _is_module(made))
+            place: _layer(ranges[place])
+            for place in named
+            if place not in self._steps and (_is_user_range(ranges[place]) or _is_module(ranges[place]))
         }
 
     def place(self) -> None:
         """Each activity in the innermost layer; what an op of the backward pass launched in its forward op's."""
         ranges, opened, links = self._attribution.profile.ranges, self._opened, self._attribution.links
-        own = [place if place in self._layers else NONE for place in range(len(ranges))]
+        own = [NONE] * len(ranges)
+        for place in self._layers:
+            own[place] = place
         layer_of = opened.nearest(own)
         forward = ForwardOps(self._attribution.profile)
-        gradient_of = [
-            place if own[place] == NONE and other != NONE and layer_of[other] != NONE else NONE
-            for place, other in enumerate(forward.of)
-        ]
-        innermost = opened.nearest([max(pair) for pair in zip(own, gradient_of, strict=True)])
+        gradients = list(own)
+        for place, other in enumerate(forward.of):
+            if other != NONE and own[place] == NONE and layer_of[other] != NONE:
+                gradients[place] = place
+        innermost = opened.nearest(gradients)
         used: dict[int, list[int]] = {}
         backward: dict[tuple[int, bool], _Gradient] = {}
         for position, place in enumerate(opened.range_of):
@@ -179,7 +183,7 @@ class _Layers:
     def _iterations(self, in_order: Sequence[int]) -> Iterator[int]:
         """The iteration of each execution: the enclosing step's, else a new one where the first layer comes again."""
         ranges = self._attribution.profile.ranges
-        steps = self._opened.nearest([NONE if step is None else step for step in self._steps])
+        steps = self._opened.nearest([self._steps.get(place, NONE) for place in range(len(ranges))])
         moments = _Moments(None, self._stepped())
         iteration, first = 0, None
         for place in in_order:
@@ -196,8 +200,8 @@ class _Layers:
             yield iteration
 
     def _stepped(self) -> list[tuple[int, int, int]]:
-        pairs = zip(self._attribution.profile.ranges, self._steps, strict=True)
-        return [(made.start_ns, made.end_ns, step) for made, step in pairs if step is not None]
+        ranges = self._attribution.profile.ranges
+        return [(ranges[place].start_ns, ranges[place].end_ns, step) for place, step in self._steps.items()]
 
     def _place_between(self, in_order: Sequence[int]) -> None:
         """Passes of what lies in no layer: its neighbours', where both are of one; else as its launch's time says."""

@@ -32,22 +32,30 @@ class OpenRanges:
         for place, made in enumerate(ranges):
             of_thread[made.thread].append(place)
         for thread, places in of_thread.items():
-            places.sort(key=lambda place: (ranges[place].start_ns, -ranges[place].end_ns))
+            # most profiles have them in this order
+            spans = [(ranges[place].start_ns << 64) - ranges[place].end_ns for place in places]
+            if any(map(int.__gt__, spans, spans[1:])):
+                spans_of = dict(zip(places, spans, strict=True))
+                places.sort(key=spans_of.__getitem__)
             self.outermost_first += places
             self._sweep(profile, places, sorted(launched.get(thread, ())))
 
     def _sweep(self, profile: Profile, places: Sequence[int], launches: Sequence[tuple[int, int]]) -> None:
         """One thread's ranges and launches, each in order of time."""
-        ranges, at = profile.ranges, 0
+        ranges, parent_of, at, count = profile.ranges, self.parent_of, 0, len(places)
         is_open: list[int] = []
         for start, position in [*launches, (1 << 64, NONE)]:
-            while at < len(places) and ranges[places[at]].start_ns <= start:
+            while at < count:
                 place = places[at]
-                begun = ranges[place].start_ns
+                made = ranges[place]
+                begun = made.start_ns
+                if begun > start:
+                    break
                 while is_open and ranges[is_open[-1]].end_ns <= begun:
                     is_open.pop()
-                self.parent_of[place] = is_open[-1] if is_open else NONE
-                if ranges[place].kind != "mark":
+                if is_open:
+                    parent_of[place] = is_open[-1]
+                if made.kind != "mark":
                     is_open.append(place)
                 at += 1
             while is_open and ranges[is_open[-1]].end_ns <= start:
@@ -58,7 +66,10 @@ class OpenRanges:
     def nearest(self, wanted: Sequence[int]) -> list[int]:
         """Of each range the value that ``wanted`` has for it or, where that is `NONE`, for the nearest around it."""
         found = list(wanted)
+        parent_of = self.parent_of
         for place in self.outermost_first:
-            if found[place] == NONE and self.parent_of[place] != NONE:
-                found[place] = found[self.parent_of[place]]
+            if found[place] == NONE:
+                parent = parent_of[place]
+                if parent != NONE:
+                    found[place] = found[parent]
         return found

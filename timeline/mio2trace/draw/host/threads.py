@@ -72,14 +72,21 @@ class Threads:
         made = [*calls.values(), *(call for call in others if times_of(call) is not None)]
         by_thread: dict[int, _Row] = {}
         everything: Iterator[Call | Range] = chain(profile.ranges, made)
+        offset = axis.offset
         for what in everything:
-            start, end = axis.at(what.start_ns or 0), axis.at(what.end_ns or 0)
+            start, end = what.start_ns or 0, what.end_ns or 0
+            if offset is not None:
+                start, end = start - offset, end - offset
+            else:
+                start, end = axis.at(start), axis.at(end)
             row = by_thread.get(what.thread)
             if row is None:
                 row = by_thread[what.thread] = _Row()
             # what takes no time gets a nanosecond of the row: a viewer shows it, and it can be pointed at
-            start = min(start, _MOST - 1)
-            row.add(start, min(max(end, start + 1), _MOST), what)
+            if end <= start or end > _MOST:
+                start = min(start, _MOST - 1)
+                end = min(max(end, start + 1), _MOST)
+            row.add(start, end, what)
         self._rows: list[tuple[Thread, int, _Row]] = []
         for thread in sorted(by_thread):
             known = profile.threads[thread] if thread < len(profile.threads) else Thread(index=thread)
@@ -143,9 +150,10 @@ class Threads:
     def arrows(self, arrow: Arrow) -> Iterator[Flow]:
         """The arrows that `events` yields, alone."""
         for number, (_, _, items) in enumerate(self._rows):
-            for start, _, what in items:
-                for activity in self._launched.get(id(what), ()):
-                    flow = arrow(activity, self._number_of(number), start)
+            track = self._number_of(number)
+            for start, launched in zip(items.starts, map(self._launched.get, map(id, items.whats)), strict=True):
+                for activity in launched or ():
+                    flow = arrow(activity, track, start)
                     if flow is not None:
                         yield flow
 
@@ -177,10 +185,19 @@ class _Ranges:
 def _nested(items: _Row) -> list[_Row]:
     """Lanes in which items nest or are disjoint, by (start, longest first); each item in the first lane that fits."""
     starts, ends, whats = items.starts, items.ends, items.whats
-    lanes: list[_Row] = []
-    open_ends: list[list[int]] = []
-    for at in sorted(range(len(items)), key=lambda at: (starts[at] << 64) - ends[at]):
+    first = _Row()
+    lanes: list[_Row] = [first]
+    in_first: list[int] = []
+    open_ends: list[list[int]] = [in_first]
+    spans = [(start << 64) - end for start, end in zip(starts, ends, strict=True)]
+    for at in sorted(range(len(items)), key=spans.__getitem__):
         start, end = starts[at], ends[at]
+        while in_first and in_first[-1] <= start:
+            in_first.pop()
+        if not in_first or end <= in_first[-1]:  # nearly always
+            first.add(start, end, whats[at])
+            in_first.append(end)
+            continue
         lane = _first_that_fits(start, end, open_ends)
         if lane == len(lanes):
             lanes.append(_Row())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Hashable
+from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
@@ -274,7 +275,9 @@ class Assembly:
         wanted = set(self._parent_of_call.values()) | {row.range_id for row in self._rows}
         if not self._ids_apart:
             wanted |= {row.correlation for row in self._rows}
-        return {made.id: place for place, made in enumerate(self._ranges) if made.id is not None and made.id in wanted}
+        wanted.discard(None)
+        ids = map(attrgetter("id"), self._ranges)
+        return {number: place for place, number in enumerate(ids) if number in wanted}
 
 
 def _moved(call: Call, by_ns: int) -> Call:

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -31,32 +31,65 @@ _SEARCH_BACK = 1 << 14
 _LONGEST_BORDER = 1 << 10
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _NO_ARGS, _UNREADABLE_ARGS = msgspec.Raw(b"{}"), msgspec.Raw(b"null")
+NOTHING = msgspec.Raw(b"")
 Number = int | float | Decimal
+Id = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
+class Args(msgspec.Struct, frozen=True, gc=False):
+    """What is read of an event's arguments, of whatever category it is; inputs of an op as their JSON text."""
+
+    external: Id | None = msgspec.field(name="External id", default=None)
+    sequence: Id | None = msgspec.field(name="Sequence number", default=None)
+    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NOTHING)
+    types: msgspec.Raw = msgspec.field(name="Input type", default=NOTHING)
+    strides: msgspec.Raw = msgspec.field(name="Input Strides", default=NOTHING)
+    values: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=NOTHING)
+    correlation: Id | None = None
+    grid: tuple[int, int, int] | None = None
+    block: tuple[int, int, int] | None = None
+    size: Id | None = msgspec.field(name="bytes", default=None)
+    kind: Any = None
 
 
 class Event(msgspec.Struct, gc=False):
-    """One event as it stands there. ``args`` is its JSON text."""
+    """One event. Times are microseconds."""
 
     ph: str = ""
     cat: str = ""
     name: str = ""
     pid: int | str | float | None = None
     tid: int | str | float | None = None
+    ts: int | float | Decimal | None = None
+    dur: int | float | Decimal | None = None
+    id: int | str | float | None = None
+    args: Args = Args()
+
+
+class _QuickEvent(Event, gc=False):
+    """Times as doubles, which hold those of any file with a base."""
+
     ts: int | float | None = None
     dur: int | float | None = None
-    id: int | str | float | None = None
-    args: msgspec.Raw = _NO_ARGS
 
 
 class _ExactEvent(Event, gc=False):
-    """The same with times as decimal numbers: slower, and exact for any size."""
+    """Times as decimal numbers: slower, and exact for any size."""
 
-    ts: int | Decimal | None = None  # type: ignore[assignment]
-    dur: int | Decimal | None = None  # type: ignore[assignment]
+    ts: int | Decimal | None = None
+    dur: int | Decimal | None = None
 
 
-_EVENTS = msgspec.json.Decoder(list[Event])
+class _LooseEvent(_ExactEvent, gc=False):
+    """Arguments as their JSON text: those of one event may be of other types."""
+
+    args: msgspec.Raw = _NO_ARGS  # type: ignore[assignment]
+
+
+_EVENTS = msgspec.json.Decoder(list[_QuickEvent])
 _EXACT_EVENTS = msgspec.json.Decoder(list[_ExactEvent])
+_LOOSE_EVENTS = msgspec.json.Decoder(list[_LooseEvent])
+_ARGS = msgspec.json.Decoder(Args)
 
 
 class EventArray:
@@ -130,16 +163,32 @@ class EventArray:
         yield b"".join((b"[", *parts, tail, b"]")), True
 
     def _events(self, text: bytes, is_last: bool) -> Sequence[Event]:
-        if not is_last:
-            try:
-                events: Sequence[Event] = self._decoder.decode(text)
-                if self._decoder is _EVENTS and any(map(_is_inexact, events)):
-                    self._decoder = _EXACT_EVENTS
-                    events = self._decoder.decode(text)
-            except _UNREADABLE:
-                return self._one_by_one(text[1:-1], is_last)
+        if is_last:
+            return self._one_by_one(text[1:-1], is_last)
+        try:
+            events: Sequence[Event] = self._decoder.decode(text)
+            if self._decoder is _EVENTS and _has_inexact_times(events):
+                self._decoder = _EXACT_EVENTS
+                events = self._decoder.decode(text)
             return events
-        return self._one_by_one(text[1:-1], is_last)
+        except _UNREADABLE:
+            pass
+        try:
+            return [self._read_args(event) for event in _LOOSE_EVENTS.decode(text)]
+        except _UNREADABLE:
+            return self._one_by_one(text[1:-1], is_last)
+
+    def _read_args(self, event: _LooseEvent) -> Event:
+        """``event`` with its arguments read: numbers may be text; what still is none is counted and left out."""
+        try:
+            args = _ARGS.decode(event.args)
+        except _UNREADABLE:
+            try:
+                args = msgspec.json.decode(event.args, type=Args, strict=False)
+            except _UNREADABLE:
+                self._notes.add("arguments of a row that could not be read", self._place)
+                args = Args()
+        return Event(event.ph, event.cat, event.name, event.pid, event.tid, event.ts, event.dur, event.id, args)
 
     def _one_by_one(self, text: bytes, is_last: bool) -> list[Event]:
         """The events of a piece that holds the array's end or something unexpected."""
@@ -169,7 +218,7 @@ class EventArray:
                 continue
             at = _end_of_space(plain, at)
             if isinstance(made, dict):
-                events.append(_event(made))
+                events.append(self._read_args(_event(made)))
             else:
                 self._notes.add("event that could not be read", self._place)
         if is_last:
@@ -177,15 +226,14 @@ class EventArray:
         return events
 
 
-def _is_inexact(event: Event) -> bool:
-    return type(event.ts) is float and not -EXACT_BELOW < event.ts < EXACT_BELOW
+def _has_inexact_times(events: Sequence[Event]) -> bool:
+    times = [event.ts for event in events if type(event.ts) is float]
+    return bool(times) and not -EXACT_BELOW < min(times) <= max(times) < EXACT_BELOW
 
 
 def nanoseconds(value: object) -> int | None:
     """Microseconds to ns, exactly; None for what is no time."""
-    if type(value) is float:
-        if not -EXACT_BELOW < value < EXACT_BELOW:
-            return None
+    if type(value) is float and -EXACT_BELOW < value < EXACT_BELOW:
         whole = int(value)
         return whole * 1000 + round((value - whole) * 1000)
     if type(value) is int:
@@ -205,7 +253,7 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (int, float, str, Decimal)) else None
 
 
-def _event(made: dict[str, Any]) -> Event:
+def _event(made: dict[str, Any]) -> _LooseEvent:
     raw = _NO_ARGS
     if "args" in made:
         try:
@@ -214,7 +262,7 @@ def _event(made: dict[str, Any]) -> Event:
             raw = _UNREADABLE_ARGS
     ph, cat, name = (word if isinstance(word := made.get(key), str) else "" for key in ("ph", "cat", "name"))
     pid, tid, ts, dur, number = (_plain(made.get(key)) for key in ("pid", "tid", "ts", "dur", "id"))
-    return Event(ph, cat, name, pid, tid, ts, dur, number, raw)
+    return _LooseEvent(ph, cat, name, pid, tid, ts, dur, number, raw)
 
 
 def _end_of_space(text: str, at: int) -> int:

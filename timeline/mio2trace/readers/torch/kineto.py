@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
@@ -26,8 +27,8 @@ from mio2trace.model.profile import Clock, Process, Profile, Range, Size3
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, sizes
-from mio2trace.readers.torch.event_array import Event, EventArray, nanoseconds
-from mio2trace.readers.torch.inputs import Id, InputsCache
+from mio2trace.readers.torch.event_array import EXACT_BELOW, Event, EventArray, nanoseconds
+from mio2trace.readers.torch.inputs import InputsCache
 from mio2trace.source import Source
 
 NAME = "PyTorch profiler trace (Kineto)"
@@ -68,18 +69,6 @@ class _Around(msgspec.Struct):
     distributed: Any = msgspec.field(name="distributedInfo", default=None)
 
 
-class _CallArgs(msgspec.Struct, gc=False):
-    correlation: Id | None = None
-    external: Id | None = msgspec.field(name="External id", default=None)
-    grid: tuple[int, int, int] | None = None
-    block: tuple[int, int, int] | None = None
-
-
-class _GpuArgs(_CallArgs, gc=False):
-    size: Id | None = msgspec.field(name="bytes", default=None)
-    kind: str = ""
-
-
 class _Gpu(msgspec.Struct, gc=False):
     """A row of a device, until all launches are known."""
 
@@ -88,12 +77,13 @@ class _Gpu(msgspec.Struct, gc=False):
     device: int
     stream: Any
     times: tuple[int, int]
-    args: _GpuArgs
     place: _Place | None
-
-
-_CALL_ARGS = msgspec.json.Decoder(_CallArgs)
-_GPU_ARGS = msgspec.json.Decoder(_GpuArgs)
+    correlation: int | None
+    external: int | None
+    grid: Size3 | None
+    block: Size3 | None
+    size: int | None
+    route: str
 
 
 def sniff(head: bytes) -> bool:
@@ -127,7 +117,8 @@ class _Reading:
         self._unknown: Counter[str] = Counter()
         self._same: dict[Any, Any] = {}
         self._base = 0
-        self._handlers: dict[str, Callable[[Event], None]] = {
+        self._handlers: dict[str, Callable[[Event], None] | None] = {
+            **dict.fromkeys(_DERIVED),
             "cpu_op": self._op,
             "user_annotation": self._annotation,
             "python_function": self._frame,
@@ -173,11 +164,13 @@ class _Reading:
             if category == "python_function" and not self._everything and not event.name.startswith(_MODULE):
                 frames += 1
                 continue
-            handler = handlers.get(category)
+            try:
+                handler = handlers[category]
+            except KeyError:
+                self._unknown[category if len(category) < 40 else "?"] += 1
+                continue
             if handler is not None:
                 handler(event)
-            elif category not in _DERIVED:
-                self._unknown[category if len(category) < 40 else "?"] += 1
         self._frames += frames
 
     # Rows of the host
@@ -209,7 +202,13 @@ class _Reading:
         return where
 
     def _times(self, assembly: Assembly, event: Event, what: str) -> tuple[int, int] | None:
-        start, length = nanoseconds(event.ts), nanoseconds(event.dur)
+        start, length = event.ts, event.dur
+        if type(start) is float and type(length) is float and 0 <= start < EXACT_BELOW and 0 <= length < EXACT_BELOW:
+            # as `nanoseconds`, without the calls: half of all rows are ops
+            whole, micros = int(start), int(length)
+            start = self._base + whole * 1000 + round((start - whole) * 1000)
+            return assembly.times(start, start + micros * 1000 + round((length - micros) * 1000), what)
+        start, length = nanoseconds(start), nanoseconds(length)
         if start is None or length is None:
             return assembly.times(None, None, what)
         start += self._base
@@ -219,20 +218,16 @@ class _Reading:
         assembly, thread = self._where(event)
         times = self._times(assembly, event, "op")
         if times is not None:
-            args = self._inputs.args(event.args)
-            assembly.range(
-                Range(
-                    "operator", self._once(event.name), thread, *times, args.external, self._inputs.of(args),
-                    args.sequence,
-                )
-            )  # fmt: skip
+            args, name = event.args, event.name
+            inputs = self._inputs.of(args)
+            name = self._same.setdefault(name, name)
+            assembly.range(Range("operator", name, thread, times[0], times[1], args.external, inputs, args.sequence))
 
     def _annotation(self, event: Event) -> None:
         assembly, thread = self._where(event)
         times = self._times(assembly, event, "annotation")
         if times is not None:
-            args = self._inputs.args(event.args)
-            assembly.range(Range("annotation", self._once(event.name), thread, *times, args.external))
+            assembly.range(Range("annotation", self._once(event.name), thread, *times, event.args.external))
 
     def _frame(self, event: Event) -> None:
         assembly, thread = self._where(event)
@@ -245,7 +240,7 @@ class _Reading:
         times = self._times(assembly, event, "API call")
         if times is None:
             return
-        args = self._decoded(_CALL_ARGS, event)
+        args = event.args
         correlation = args.correlation
         if correlation is None and self._flows:
             correlation = self._flows.get((event.pid, event.tid, event.ts))
@@ -264,15 +259,19 @@ class _Reading:
             self._notes.add(f"{what} whose times are no numbers in order: not drawn", self._source.name)
             return
         start += self._base
-        args = self._decoded(_GPU_ARGS, event)
+        args = event.args
         place = None
         if args.correlation is None:
             place = event.pid, event.tid, event.ts
         elif what == "kernel":
-            self._flows = None
+            self._flows = self._handlers["ac2g"] = None
         self._gpu.append(
-            _Gpu(what, self._once(event.name), device or 0, _integer(event.tid), (start, start + length), args, place)
-        )
+            _Gpu(
+                what, self._once(event.name), device or 0, _integer(event.tid), (start, start + length), place,
+                args.correlation, args.external, self._once(args.grid), self._once(args.block), args.size,
+                _ROUTES.get(args.kind, "") if isinstance(args.kind, str) else "",
+            )
+        )  # fmt: skip
 
     def _flow(self, event: Event) -> None:
         if self._flows is not None and type(event.id) is int:
@@ -281,10 +280,11 @@ class _Reading:
     def _activities(self) -> None:
         """Kernels, copies and fills, each in the process that launched it."""
         assemblies = list(self._of.values())
+        work = lru_cache(maxsize=1 << 12)(_work)
+        queue_of = cache(self._queue)
         while self._gpu:
             row = self._gpu.popleft()
-            args = row.args
-            correlation = args.correlation
+            correlation = row.correlation
             if correlation is None and self._flows and row.place is not None:
                 correlation = self._flows.get(row.place)
             assembly, launch = assemblies[0], None
@@ -293,15 +293,17 @@ class _Reading:
                 if launch is not None:
                     assembly = one
                     break
-            grid, block = _work(args, launch) if row.kind == "kernel" else (None, None)
-            route = _ROUTES.get(args.kind, "")
-            name = kernel_name(row.name) if row.kind == "kernel" else f"{row.kind} {route}".strip()
-            queue = assembly.queue(assembly.device(row.device, self._same.get(("device", row.device), "")), row.stream)
+            grid, block = work(row.grid, row.block, launch) if row.kind == "kernel" else (None, None)
+            name = kernel_name(row.name) if row.kind == "kernel" else f"{row.kind} {row.route}".strip()
+            queue = queue_of(assembly, row.device, row.stream)
             assembly.activity(
                 row.kind, name, queue, row.times, correlation=correlation, grid=grid, workgroup=block,
-                size_bytes=args.size, route=route, range_id=args.external,
+                size_bytes=row.size, route=row.route, range_id=row.external,
             )  # fmt: skip
         self._launches.clear()
+
+    def _queue(self, assembly: Assembly, device: int, stream: int | None) -> int:
+        return assembly.queue(assembly.device(device, self._same.get(("device", device), "")), stream)
 
     # What is around
 
@@ -328,12 +330,6 @@ class _Reading:
         for category, count in self._unknown.most_common(5):
             self._notes.remark(f"row of category {category} not drawn", place, count)
 
-    def _decoded(self, decoder: msgspec.json.Decoder[Any], event: Event) -> Any:
-        try:
-            return decoder.decode(event.args)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return self._inputs.leniently(decoder.type, event.args)
-
     def _once(self, value: Any) -> Any:
         return self._same.setdefault(value, value)
 
@@ -357,10 +353,8 @@ def _integer(value: object) -> int | None:
     return None
 
 
-def _work(args: _GpuArgs, launch: tuple[str, Size3 | None, Size3 | None] | None) -> tuple[Size3 | None, Size3 | None]:
+def _work(grid: Size3 | None, block: Size3 | None, launch: _Launch | None) -> tuple[Size3 | None, Size3 | None]:
     """Work-items and work-group of a kernel: known only with the call that launched it (rocm-profiles.md 9)."""
-    grid = args.grid
-    block = args.block
     if launch is not None:
         grid, block = grid or launch[1], block or launch[2]
     group = None if block is None else sizes(*block)
