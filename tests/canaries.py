@@ -127,6 +127,7 @@ NAMES = (
     "DeviceGroupedConvFwdMultipleD_Xdl_CShuffle<256, 128, 256, 32, Default>",
     "std::pair<a::b, c::d>", "miopenSp3AsmConv_v21_1_3_gfx9_fp32_stride1", "kernel_3f2a9c1d4e5b6a70",
     "Op3f2a9c1d4e5b6a70.kd", "fused_7fca4a00beef", "triton__0d1d2d3de", "2.9.0.1", "3.6.0.12", "12:34:56",
+    "3x99x99x11x11x16x23x23x1xNCHWxFP32x0x0x4x4x1x1x1xFxDefault",
     "3-99-99-11x11-16-23-23-1-0x0-4x4-1x1-0-NCHW-FP32-F", "gfx906:sramecc+:xnack-", "10:46:48.020552",
     "64x3x224x224", "ConvBinWinogradRxSf3x2", "torch.nn.functional.conv2d",
     "gridwise_convolution_implicit_gemm_v4r4_nchw_kcyx_nkhw", "MIOpenConvUniBatchNormActiv", "a+b", "c++", "1e+10",

@@ -15,6 +15,7 @@ from mio2trace.commands.driver import driver
 from mio2trace.commands.inspect import inspect
 from mio2trace.commands.kernels import kernels
 from mio2trace.commands.layers import layers
+from mio2trace.commands.messages import messages
 from mio2trace.commands.ops import ops
 from mio2trace.commands.options import Reading, Words, reading_options
 from mio2trace.commands.printing import Progress, Refused, is_terminal, styled
@@ -74,6 +75,7 @@ def cli() -> None:
       mio2trace experiment/my-entry --tags alexnet -o out.json
       gunzip -c run.log.gz | mio2trace - prof.json -o out.json
       mio2trace ops run.log --group-by problem          what MIOpen computed, by frequency
+      mio2trace messages run.log                        errors, searches, workspaces, problems behind keys
       mio2trace driver run.log                          MIOpenDriver lines that run it again
       mio2trace kernels prof.json --by name             where the kernel time went
       mio2trace layers run.log prof.json                each layer: printed, host and kernel time, FLOPs
@@ -240,6 +242,7 @@ cli.add_command(ops)
 cli.add_command(driver)
 cli.add_command(kernels)
 cli.add_command(layers)
+cli.add_command(messages)
 cli.add_command(inspect)
 cli.add_command(tfprof)
 cli.add_command(view)

@@ -61,13 +61,14 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to read. ``host_calls``: keep every API call. ``tags``: choose in a CK directory. ``repetition``: of a CK
-    record, from 0; ``"every"``: each as an input of its own. ``keep``: private things to leave in
-    (`mio2trace.privacy.KINDS`). ``max_input``: bytes that an input may hold, decompressed. ``accepted``: formats.
-    ``copies``: files that hold the same count each.
+    """How to read. ``host_calls``: keep every API call. ``every_message``: keep all that a library's log says.
+    ``tags``: choose in a CK directory. ``repetition``: of a CK record, from 0; ``"every"``: each as an input of its
+    own. ``keep``: private things to leave in (`mio2trace.privacy.KINDS`). ``max_input``: bytes that an input may hold,
+    decompressed. ``accepted``: formats. ``copies``: files that hold the same count each.
     """
 
     host_calls: bool = False
+    every_message: bool = False
     tags: tuple[str, ...] = ()
     repetition: int | Literal["every"] | None = None
     keep: tuple[str, ...] = ()
@@ -208,7 +209,8 @@ def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner) -> 
             finally:
                 again.close()
     else:
-        records = reader.read(source, ReadOptions(host_calls=host_calls, repetition=repetition), notes)
+        kept = ReadOptions(host_calls=host_calls, every_message=options.every_message, repetition=repetition)
+        records = reader.read(source, kept, notes)
         found.append((records, None, MappingProxyType({})))
     source.drain()
     source.close()  # now the hashes are there

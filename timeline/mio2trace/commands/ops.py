@@ -169,7 +169,7 @@ def _operations(analysis: Analysis, phase: str, seed_csv: bool) -> tuple[Table, 
 def _coverage(files: tuple[str, ...], reading: Reading, notes: Notes) -> tuple[Table, list[str]]:
     from mio2trace.analysis import analyse
     from mio2trace.readers import A_LOG
-    from mio2trace.reports import coverage
+    from mio2trace.reports.logs import coverage
 
     rows = []
     for file in files:  # one after another: only their counts are kept

@@ -28,6 +28,7 @@ _WORD_LETTERS = re.compile(r"[a-z]{3,}")
 _LAST_WORD = re.compile(r"(?<![\w-])[\w-]++\Z")
 _DIGITS = re.compile(r"\d+")
 _LETTERS = re.compile(r"[A-Za-z]")
+_SIZES = 8
 _NOT_HEX = re.compile(r"[^0-9a-f]+")
 
 
@@ -104,10 +105,14 @@ def random(match: re.Match[str]) -> str:
     """Letters of both cases and digits without words: a key, a signature, a line of base64.
 
     Names of layers, solvers and kernels are made of words or have many ``_`` or ``/``; mangled names begin with ``_``;
-    hashes have small letters only.
+    hashes have small letters only; sizes with ``x`` between them are a library's name of a problem
+    (``3x224x224x7x7x64x112x112x16xNCHWxFP32x3x3x2x2x1x1x1xF``).
     """
     text = match[0].rstrip("=")
     if text.startswith("_") or text.islower() or text.isupper() or text.isalpha():
+        return match[0]
+    parts = text.split("x")
+    if len(parts) >= _SIZES and sum(map(str.isdigit, parts)) * 2 > len(parts):
         return match[0]
     if sum(map(text.count, "_/-")) * 10 > len(text) + 10:
         return match[0]

@@ -18,9 +18,11 @@ Records = list[Record]
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What to keep. ``host_calls``: every API call; ``repetition``: which statistical repetition of a CK record."""
+    """What to keep. ``host_calls``: every API call; ``every_message``: those of a library's log that say nothing about
+    an operation, too; ``repetition``: which statistical repetition of a CK record."""
 
     host_calls: bool = False
+    every_message: bool = False
     repetition: int | None = None
 
 

@@ -15,6 +15,7 @@ from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.caffe.log import GLOG_HEAD, CaffeDecoder
 from mio2trace.readers.foreign import MARKER, OtherPrograms
 from mio2trace.readers.miopen.log import MiopenDecoder
+from mio2trace.readers.miopen.messages import note_alarms
 from mio2trace.readers.opencl.dvdt_json import read_array
 from mio2trace.readers.opencl.dvdt_text import BlockDecoder
 from mio2trace.source import Source
@@ -68,7 +69,7 @@ class _Log:
         self._options = options
         self._notes = notes
         self._caffe = CaffeDecoder(source.index, source.name, notes)
-        self._miopen = MiopenDecoder(source.index, notes)
+        self._miopen = MiopenDecoder(source.index, notes, everything=options.every_message)
         self._blocks = BlockDecoder(source.index, source.name, options, notes)
         self._other_programs = OtherPrograms()
         self._profiles: list[Profile] = []
@@ -177,7 +178,9 @@ class _Log:
         if self._caffe.lines:
             records.append(self._caffe.finish())
         if self._miopen_lines:
-            records.append(self._miopen.finish(self._foreign))
+            library = self._miopen.finish(self._foreign)
+            note_alarms(library, place, notes)
+            records.append(library)
         return records
 
     def _log_line(self, number: int, line: bytes) -> None:

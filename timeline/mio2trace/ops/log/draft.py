@@ -190,3 +190,10 @@ def placed(operation: Operation, draft: Draft) -> Operation:
         stamp=draft.stamp,
         elapsed_ns=draft.elapsed_ns,
     )
+
+
+def of_problem(message: Message, problem: Problem, phase: Phase) -> Operation:
+    """An operation that nothing but the problem is known of, which ``message`` tells."""
+    draft = Draft(message, message.function, problem.primitive, phase, problem)
+    draft.type(problem.dtype, "key")
+    return shared(draft, message.source)

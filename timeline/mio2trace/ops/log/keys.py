@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from mio2trace.model.miopen import OperationDirection
-from mio2trace.ops.families.conv import ConvProblem
+from mio2trace.ops.families.conv import ConvProblem, output_length, transposed_length
 from mio2trace.ops.values import KEY_DTYPES, Shape, integers
 
 _DIRECTIONS: dict[str, OperationDirection] = {"F": "forward", "B": "backward-data", "W": "backward-weights"}
@@ -88,6 +88,53 @@ def network_config(text: str, direction: OperationDirection | None = None) -> Co
             direction,
             tuple(fields[at:end]),
             fields[end],
+        )
+    )
+
+
+_PERF_DB_WORDS = 3
+_PERF_DB_NUMBERS = 21
+
+
+@lru_cache(maxsize=1 << 12)
+def perf_db_values(text: str) -> ConvProblem | None:
+    """``layout,type,direction,spatial_dim,C,H,W,D,y,x,fd,K,N,p,q,pd,u,v,ud,l,j,ld,bias,groups`` of a perf-db look-up.
+
+    They are the fields of `find_db_key` without the sizes behind the window. A gradient with a stride leaves these
+    open: None.
+    """
+    fields = text.split(",")
+    words, rest = fields[:_PERF_DB_WORDS], fields[_PERF_DB_WORDS:]
+    if len(rest) != _PERF_DB_NUMBERS or not all(map(_FIELD.fullmatch, rest)) or words[2] not in _DIRECTIONS:
+        return None
+    numbers = [int(field) for field in rest]
+    rank, channels, outputs, batch, groups = numbers[0], numbers[1], numbers[8], numbers[9], numbers[20]
+    if rank not in (2, 3):
+        return None
+
+    def sizes(at: int) -> Shape:
+        height, width, depth = numbers[at : at + 3]
+        return (depth, height, width) if rank == 3 else (height, width)
+
+    lengths, window, pads, strides, dilations = map(sizes, (2, 5, 10, 13, 16))
+    direction = _DIRECTIONS[words[2]]
+    if min((*strides, *dilations, *window)) < 1 or (direction != "forward" and max(strides) > 1):
+        return None
+    behind = output_length if direction == "forward" else transposed_length
+    second = tuple(behind(*dimension) for dimension in zip(lengths, pads, strides, dilations, window, strict=True))
+    return _problem(
+        _Fields(
+            (channels, *lengths),
+            window,
+            (outputs, *second),
+            batch,
+            pads,
+            strides,
+            dilations,
+            groups,
+            direction,
+            (words[0],),
+            words[1],
         )
     )
 

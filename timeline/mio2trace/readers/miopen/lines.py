@@ -26,7 +26,11 @@ KEY = re.compile(r"[Kk]ey:? (\S+)")
 _RANGE = re.compile(rb"s_api = (\w+)((?: \| .*)?)$", re.DOTALL)
 _FUNCTION = re.compile(rb"[\w~<>]*")
 _DATE = re.compile(rb"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})")
-WORDS = (b"MIOpen", b"miopen", b"l_name = ", b"s_api = ", b" Verif", b" descr")
+WORDS = (
+    b"MIOpen", b"miopen", b"l_name = ", b"s_api = ", b" Verif", b" descr", b" Failed: ", b"Memory access fault",
+    b"(core dumped)", b"(): invalid ", b"HSA_STATUS_ERROR", b"HIP error: ", b"HIP out of memory", b": error: ",
+    b"fatal error: ", b" generated",
+)  # fmt: skip
 BEGINNINGS = (
     *PERFORMANCE, b"rnn", b"stats: ", b"GPU Kernel", b"PRNG seed", b"Warm-up: ", b"- id: ",
     b"SetTensor", b"CopyTensor", b"ScaleTensor",
@@ -36,6 +40,29 @@ DRIVER_OUTPUT = re.compile(
 )
 # Prints of some builds, "descritor" as they spell it (miopen-log.md 2.3)
 TENSOR_PRINT = re.compile(rb"^(?:(?:Set|Copy|Scale)Tensor|(?:src |dst )?(?:real|flat) descrip?tor: [\d, ]++)\s*$")
+_FAILURES: tuple[tuple[re.Pattern[bytes], str], ...] = (
+    (re.compile(rb"(?<![\w/\\])MIOpen Error: (?P<text>.*)", re.DOTALL), "error"),
+    (re.compile(rb"^(?P<text>(?:Forward|Backward) (?>[\w ]*? Failed: ).*)", re.DOTALL), "verification failed"),
+    (
+        re.compile(
+            rb"(?P<text>Memory access fault by GPU.*|\b\w++ \(core dumped\)"
+            rb"|\b(?:free|realloc|munmap_chunk)\(\): invalid \w++|HSA_STATUS_ERROR.*|HIP error: .*|HIP out of memory.*"
+            rb"|\bmiopenStatus(?!Success|_t\b)[A-Z]\w++.*)",
+            re.DOTALL,
+        ),
+        "crash",
+    ),
+    (
+        re.compile(
+            rb"(?P<text>:\d++:\d++: (?:fatal )?error: .*|^\d++ errors? generated.*"
+            rb"|^\d++ warnings? and \d++ errors? generated.*)",
+            re.DOTALL,
+        ),
+        "compiler error",
+    ),
+)
+"""Prints without a level that say that something went wrong (miopen-log.md 2.3), with their kinds. What stands before
+``text`` is another program's: a rank, a time, what the exception is."""
 CLOSE = frozenset((b"}\n", b"}\r\n", b"}"))
 NOT_KEPT = re.compile(
     r"miopen(?=\w*+\Z)"  # so that what follows a word never fails
@@ -64,6 +91,15 @@ def api_name(name: bytes) -> str:
 def is_of_interest(line: bytes) -> bool:
     """Whether a line outside of any entry may be one of ours."""
     return line.startswith(BEGINNINGS) or any(word in line for word in WORDS)
+
+
+def failure(text: bytes) -> tuple[bytes, str] | None:
+    """(text, kind) of a print without a level that says that something went wrong."""
+    for pattern, kind in _FAILURES:
+        failed = pattern.search(text)
+        if failed is not None:
+            return failed["text"].lstrip(b": "), kind
+    return None
 
 
 def debug_launches(text: bytes) -> Iterator[bytes]:

@@ -33,6 +33,7 @@ from mio2trace.readers.miopen.lines import (
     SIGNATURE,
     TENSOR_PRINT,
     debug_launches,
+    failure,
     is_of_interest,
     parse_range,
     stamp_of,
@@ -55,11 +56,14 @@ def _nothing(number: int, line: bytes) -> bool:
 
 
 class MiopenDecoder:
-    """Takes the lines of a log, yields the `MiopenLog` at the end. Memory grows with the records kept only."""
+    """Takes the lines of a log, yields the `MiopenLog` at the end. Memory grows with the records kept only.
 
-    def __init__(self, source: int, notes: Notes) -> None:
+    ``everything``: keep also the records that say nothing about an operation.
+    """
+
+    def __init__(self, source: int, notes: Notes, *, everything: bool = False) -> None:
         self._notes = notes
-        self._out = Collected(source)
+        self._out = Collected(source, everything=everything)
         self._names: set[bytes] = set()
         self._replay = Replay(self._out, self._names)
         self._texts: dict[bytes, str] = {}
@@ -319,17 +323,25 @@ class MiopenDecoder:
         """What the library and its driver print to standard output and error."""
         if text.startswith(PERFORMANCE):
             self._add_message(number, "Performance", "", text, "performance")
-        elif text.startswith(b"MIOpen Error: "):
-            self._add_message(number, "Error", "", text[14:], "error")
         elif DRIVER_OUTPUT.match(text):
             self._add_message(number, "Driver", "MIOpenDriver", text, "driver")
         elif text.startswith(b"rnn") and b" -n " in text and b" -k " in text:
-            self._out.counts["rnn command repeated on standard output"] += 1
+            self._counted(number, text, "rnn command repeated on standard output")
         elif TENSOR_PRINT.match(text):
-            self._out.counts["line tensor print"] += 1
+            self._counted(number, text, "line tensor print")
         else:
-            return False
+            failed = failure(text)
+            if failed is None:
+                return False
+            self._add_message(number, "Error", "", *failed)
         return True
+
+    def _counted(self, number: int, text: bytes, count: str) -> None:
+        """A print that tells nothing of an operation."""
+        if self._out.everything:
+            self._add_message(number, "Debug", "", text, count.removeprefix("line "))
+        else:
+            self._out.counts[count] += 1
 
     def _bare_entry(self, number: int, text: bytes, raw: bytes) -> bool:
         decoded = parse_range(text.decode(errors="replace")) if b"s_api = " in text else None
@@ -359,7 +371,7 @@ class MiopenDecoder:
             if len(self._kinds) < INTERN:
                 self._kinds[key] = kind
         self._out.counts["level " + kind] += 1
-        if kind in KEPT_KINDS:
+        if kind in KEPT_KINDS or self._out.everything:
             self._add_message(number, level.decode(), tag.decode(errors="replace"), text, kind, raw)
         elif raw and raw.startswith(self._plain):
             self._replay.learn_line(raw, "level " + kind, self._entries.thread)

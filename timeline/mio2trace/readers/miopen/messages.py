@@ -1,123 +1,325 @@
-"""What MIOpen's level lines tell: tag and text to a kind (miopen-log.md 8)."""
+"""What MIOpen's messages tell: one table, a row a kind of message.
+
+A row says how such messages are told from others, what subject they belong to, and where the format is written down
+(a section of miopen-log.md) or which of the public samples shows it (its number).
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
-# What a level line tells, by its tag. A tag with several meanings has a tuple of (text contains, kind), the first wins.
-_BY_TAG: dict[str, str | tuple[tuple[str, str], ...]] = {
-    "run": "launch",
-    "Invoke": "launch name",
-    "CallGemm": (("gemm_desc", "gemm"), ("", "gemm library")),
-    "CallGemmTimeMeasure": (("gemm_desc", "gemm"), ("", "gemm library")),
-    "CallGemmStridedBatched": (("gemm_desc", "gemm"), ("", "gemm library")),
-    "CallGemmStridedBatchedSequential": (("gemm_desc", "gemm"), ("", "gemm library")),
-    "GetInvoker": "invoker",
-    "ConvolutionForward": (("algo = ", "execution"),),
-    "ConvolutionBackwardData": (("algo = ", "execution"),),
-    "ConvolutionBackwardWeights": (("algo = ", "execution"),),
-    "ConvolutionForwardImmediate": (("solver_id = ", "immediate"),),
-    "ConvolutionBackwardImmediate": (("solver_id = ", "immediate"),),
-    "ConvolutionWrwImmediate": (("solver_id = ", "immediate"),),
-    "LogConvolutionExecution": (("Problem=", "summary"),),
-    "FillFindReturnParameters": (("Chosen Algorithm", "chosen"),),
-    "FindConvolution": (("Chosen Algorithm", "chosen"), ("Algo", "result")),
-    "EvaluateInvokers": (("Selected: ", "selected"), (": ", "benchmark")),
-    "SetAsFound1_0": "registered",
-    "Register": "invoker registered",
-    "SetValues": (("content inserted: ", "find-db insert"),),
-    "AmdRocmMetadataVersionDetect": "version",
-    "DetectAmdRocmMetadataVersion": "version",
-    "get_device_name": "device",
-    "Handle": "stream",
-    "SetStream": "stream",
-    "IsEnoughWorkspace": "workspace warning",
-    "PrepareInvoker": "prepare",
-    "GetKernels": (("key: miopenConvolution", "kernel key"), ("", "kernel cache")),
-    "GetFound1_0": "solutions",
-    "AddKernel": "kernel cache",
-    "AddKernelDumpKernelParams": "kernel cache",
-    "Monitor": "tuning",
-    "GenericSearch": "tuning",
-    "GetAllConfigs": "tuning",
-    "FindSolutionImpl": (("Starting search", "tuning"), ("Search failed", "tuning"), ("", "candidate")),
-    "SearchForAllSolutions": "candidate",
-    "Measure": "timing",
-    "impl": "database",
-    "Prepare": "database",
-    "Exec": "database",
-    "Log": "timing",
-    "ForwardGetWorkSpaceSize": "workspace",
-    "BackwardDataGetWorkSpaceSize": "workspace",
-    "BackwardWeightsGetWorkSpaceSize": "workspace",
-    "GetWorkSpaceSize": "workspace",
-}
-_BY_TEXT: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), kind)
-    for pattern, kind in (
-        (r"Chosen Algorithm: ", "chosen"),
-        (r"^requestAlgoCount = ", "search"),
-        (r"^miopen(?=\w++\s)\w+?Algo\w", "result"),
-        (r"^[\w<>-]+: .*: \S+ (?:<|>=) \S+$", "benchmark"),
-        (r"[Nn]ot applicable|: Success|: Skipped|[Nn]ot searchable|\(not searchable\)|granularity_loss", "candidate"),
-        (r"Looking for key", "key"),
-        (r"^id: \d+|Estimated WTI|Fallback path|maxSolutionCount|TunaNet|Found solution", "solutions"),
-        (r"^Executing the ", "step"),
-        (r"^ ?N=\d++ (?>.*?C=\d++ ).*?K=\d", "arguments"),
-        (r"(?<!\w)(?>\w*?MIOPEN_)\w++ ?=|^HIPRTC v|^COMgr v|HCC base|HIP_VERSION", "environment"),
-        (r" time: |Time, ms|time, ms", "timing"),
-        (r"(?i)workspace", "workspace"),
-        (
-            r"(?i)database|find-db|perf db|perf_db|\bdb\b|record|prefetch|file is|filesystem|unreadable|Contents found"
-            r"|Key match|ndirectory",
-            "database",
-        ),
-        (r"(?i)kernel|binary|compil|source|\.s\b|\.cl\b|\.cpp\b", "build"),
-        (r"(?i)descriptor|descritor", "step"),
-    )
-)
-_BY_TAG_PATTERN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), kind)
-    for pattern, kind in (
-        (r"^FindConv(?:Fwd|BwdData|BwdWeights)Algorithm$", "search"),
-        (r"Solutions|Solution$|Fallback|WTI", "solutions"),
-        (r"[Ww]ork[Ss]pace", "workspace"),
-        (r"IsApplicable|PerformanceConfig|[HE]uristic|Config|Solver|Context", "candidate"),
-        (r"Db|DB|SQLite|Record|Load|Store|Path|File|Cache|Prefetch|Validate|Filesystem|Ram", "database"),
-        (r"Build|Compile|Binary|Kernel|Program|HIPRTC|COMgr|Link|Assemble", "build"),
-        (r"Version|Mode|Env|Device|Handle|Stream|hip_mem|Policy|Tuning", "environment"),
-        (r"Tensor|Reduce", "step"),
-    )
-)
-# Messages that say something about an operation; the others are counted only.
-KEPT_KINDS = frozenset(
-    (
-        "launch", "gemm", "gemm library", "invoker", "kernel key", "execution", "immediate", "summary", "chosen",
-        "registered", "invoker registered", "find-db insert", "key", "search", "error", "warning", "driver",
-        "performance",
-    )
+import msgspec
+
+from mio2trace.model.miopen import Message, MiopenLog
+from mio2trace.notes import Notes
+
+Subject = str
+"""What a kind of message is about; `SUBJECTS` in the order in which a person wants to know."""
+
+SUBJECTS: tuple[Subject, ...] = (
+    "errors", "warnings", "search", "workspace", "problems", "calls", "launches", "databases", "builds", "environment",
+    "others",
 )  # fmt: skip
 
 
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of message.
+
+    ``tags``: functions that print it, each with what the text must hold, empty for any text. ``text``: of messages of
+    all functions, searched. ``function``: the same of the function's name, where no text decided. ``kept``: it says
+    something about an operation, or that something went wrong; the others are counted only.
+    """
+
+    name: str
+    subject: Subject
+    documented: str
+    tags: Mapping[str, str] = MappingProxyType({})
+    text: re.Pattern[str] | None = None
+    function: re.Pattern[str] | None = None
+    kept: bool = False
+
+
+def _tags(*names: str, holding: str = "") -> dict[str, str]:
+    return dict.fromkeys(names, holding)
+
+
+_GEMM_CALLS = ("CallGemm", "CallGemmTimeMeasure", "CallGemmStridedBatched", "CallGemmStridedBatchedSequential")
+
+# In the order in which they are asked: of one tag's rows the first whose words the text holds, then the texts, then the
+# functions.
+KINDS: tuple[Kind, ...] = (
+    Kind(name="error", subject="errors", documented="2.2, 2.3", kept=True),
+    Kind(
+        name="search failed",
+        subject="errors",
+        documented="samples 7, 30",
+        tags=_tags("FindSolutionImpl", holding="Search failed"),
+        kept=True,
+    ),
+    Kind(name="verification failed", subject="errors", documented="2.3; samples 20, 32", kept=True),
+    Kind(name="crash", subject="errors", documented="2.3; samples 46, 63", kept=True),
+    Kind(name="compiler error", subject="errors", documented="2.3; sample 67", kept=True),
+    Kind(name="warning", subject="warnings", documented="2.2", kept=True),
+    Kind(
+        name="workspace warning",
+        subject="warnings",
+        documented="8.3; samples 54, 56",
+        tags=_tags("IsEnoughWorkspace"),
+        kept=True,
+    ),
+    Kind(name="launch", subject="launches", documented="8.3; samples 8, 43", tags=_tags("run"), kept=True),
+    Kind(name="launch name", subject="launches", documented="sample 8", tags=_tags("Invoke")),
+    Kind(
+        name="gemm",
+        subject="launches",
+        documented="8.3; samples 20, 43",
+        tags=_tags(*_GEMM_CALLS, holding="gemm_desc"),
+        kept=True,
+    ),
+    Kind(name="gemm library", subject="launches", documented="8.3; sample 46", tags=_tags(*_GEMM_CALLS), kept=True),
+    Kind(name="invoker", subject="calls", documented="8.3, 8.4; sample 43", tags=_tags("GetInvoker"), kept=True),
+    Kind(
+        name="execution",
+        subject="calls",
+        documented="8.3; samples 20, 50",
+        tags=_tags("ConvolutionForward", "ConvolutionBackwardData", "ConvolutionBackwardWeights", holding="algo = "),
+        kept=True,
+    ),
+    Kind(
+        name="immediate",
+        subject="calls",
+        documented="8.3",
+        tags=_tags(
+            "ConvolutionForwardImmediate",
+            "ConvolutionBackwardImmediate",
+            "ConvolutionWrwImmediate",
+            holding="solver_id = ",
+        ),
+        kept=True,
+    ),
+    Kind(
+        name="summary",
+        subject="calls",
+        documented="9.1; sample 52",
+        tags=_tags("LogConvolutionExecution", holding="Problem="),
+        kept=True,
+    ),
+    Kind(name="driver", subject="calls", documented="2.3; samples 32, 38", kept=True),
+    Kind(name="performance", subject="calls", documented="9.3; sample 58", kept=True),
+    Kind(
+        name="chosen",
+        subject="search",
+        documented="8.2; samples 12, 20, 50",
+        tags=_tags("FillFindReturnParameters", "FindConvolution", holding="Chosen Algorithm"),
+        text=re.compile(r"Chosen Algorithm: "),
+        kept=True,
+    ),
+    Kind(
+        name="search",
+        subject="search",
+        documented="8.2; samples 14, 48",
+        text=re.compile(r"^requestAlgoCount = "),
+        function=re.compile(r"^FindConv(?:Fwd|BwdData|BwdWeights)Algorithm$"),
+        kept=True,
+    ),
+    Kind(
+        name="result",
+        subject="search",
+        documented="8.2; samples 12, 50",
+        tags=_tags("FindConvolution", holding="Algo"),
+        text=re.compile(r"^miopen(?=\w++\s)\w+?Algo\w"),
+    ),
+    Kind(
+        name="selected",
+        subject="search",
+        documented="8.2; sample 25",
+        tags=_tags("EvaluateInvokers", holding="Selected: "),
+    ),
+    Kind(
+        name="benchmark",
+        subject="search",
+        documented="8.2; samples 25, 71",
+        tags=_tags("EvaluateInvokers", holding=": "),
+        text=re.compile(r"^[\w<>-]+: .*: \S+ (?:<|>=) \S+$"),
+    ),
+    Kind(name="registered", subject="search", documented="8.2; sample 43", tags=_tags("SetAsFound1_0"), kept=True),
+    Kind(name="invoker registered", subject="search", documented="8.2; sample 26", tags=_tags("Register"), kept=True),
+    Kind(name="prepare", subject="search", documented="8.3; sample 71", tags=_tags("PrepareInvoker")),
+    Kind(
+        name="tuning",
+        subject="search",
+        documented="8.2; sample 30",
+        tags={**_tags("Monitor", "GenericSearch", "GetAllConfigs"), "FindSolutionImpl": "Starting search"},
+    ),
+    Kind(
+        name="candidate",
+        subject="search",
+        documented="8.2; samples 16, 19, 36",
+        tags=_tags("FindSolutionImpl", "SearchForAllSolutions"),
+        text=re.compile(r"[Nn]ot applicable|: Success|: Skipped|[Nn]ot searchable|\(not searchable\)|granularity_loss"),
+    ),
+    Kind(
+        name="find-db insert",
+        subject="problems",
+        documented="8.2, 8.5; samples 10, 12",
+        tags=_tags("SetValues", holding="content inserted: "),
+        kept=True,
+    ),
+    Kind(
+        name="kernel key",
+        subject="problems",
+        documented="8.3, 8.5; sample 20",
+        tags=_tags("GetKernels", holding="key: miopenConvolution"),
+        kept=True,
+    ),
+    Kind(
+        name="key found",
+        subject="problems",
+        documented="8.2; sample 6",
+        text=re.compile(r"^(?:Key match|Read record|Contents found)"),
+    ),
+    Kind(name="perf-db key", subject="problems", documented="samples 16, 23", tags=_tags("impl", holding="[")),
+    Kind(
+        name="key",
+        subject="problems",
+        documented="8.2, 8.5; samples 6, 14, 69",
+        text=re.compile(r"Looking for key"),
+        kept=True,
+    ),
+    Kind(
+        name="solutions",
+        subject="search",
+        documented="8.2; samples 43, 69",
+        tags=_tags("GetFound1_0"),
+        text=re.compile(r"^id: \d+|Estimated WTI|Fallback path|maxSolutionCount|TunaNet|Found solution"),
+        function=re.compile(r"Solutions|Solution$|Fallback|WTI"),
+    ),
+    Kind(name="step", subject="launches", documented="8.3", text=re.compile(r"^Executing the ")),
+    Kind(
+        name="arguments",
+        subject="launches",
+        documented="8.3; sample 71",
+        text=re.compile(r"^ ?N=\d++ (?>.*?C=\d++ ).*?K=\d"),
+    ),
+    Kind(
+        name="version",
+        subject="environment",
+        documented="8.1; sample 48",
+        tags=_tags("AmdRocmMetadataVersionDetect", "DetectAmdRocmMetadataVersion"),
+    ),
+    Kind(name="device", subject="environment", documented="8.1; sample 48", tags=_tags("get_device_name")),
+    Kind(name="stream", subject="environment", documented="8.1; sample 48", tags=_tags("Handle", "SetStream")),
+    Kind(
+        name="environment",
+        subject="environment",
+        documented="8.1; samples 36, 65",
+        text=re.compile(r"(?<!\w)(?>\w*?MIOPEN_)\w++ ?=|^HIPRTC v|^COMgr v|HCC base|HIP_VERSION"),
+    ),
+    Kind(
+        name="timing",
+        subject="databases",
+        documented="8.3; samples 26, 41",
+        tags=_tags("Measure", "Log"),
+        text=re.compile(r" time: |Time, ms|time, ms"),
+    ),
+    Kind(
+        name="workspace",
+        subject="workspace",
+        documented="8.2; samples 19, 36, 65",
+        tags=_tags(
+            "ForwardGetWorkSpaceSize",
+            "BackwardDataGetWorkSpaceSize",
+            "BackwardWeightsGetWorkSpaceSize",
+            "GetWorkSpaceSize",
+        ),
+        text=re.compile(r"(?i)workspace"),
+        function=re.compile(r"[Ww]ork[Ss]pace"),
+    ),
+    Kind(
+        name="candidate",
+        subject="search",
+        documented="8.2; samples 12, 65",
+        function=re.compile(r"IsApplicable|PerformanceConfig|[HE]uristic|Config|Solver|Context"),
+    ),
+    Kind(
+        name="database",
+        subject="databases",
+        documented="8.2; samples 16, 23, 41",
+        tags=_tags("impl", "Prepare", "Exec"),
+        text=re.compile(
+            r"(?i)database|find-db|perf db|perf_db|\bdb\b|record|prefetch|file is|filesystem|unreadable|ndirectory"
+        ),
+        function=re.compile(r"Db|DB|SQLite|Record|Load|Store|Path|File|Cache|Prefetch|Validate|Filesystem|Ram"),
+    ),
+    Kind(
+        name="kernel cache",
+        subject="builds",
+        documented="8.3; samples 8, 14",
+        tags=_tags("GetKernels", "AddKernel", "AddKernelDumpKernelParams"),
+    ),
+    Kind(
+        name="build",
+        subject="builds",
+        documented="8.3; samples 67, 71",
+        text=re.compile(r"(?i)kernel|binary|compil|source|\.s\b|\.cl\b|\.cpp\b"),
+        function=re.compile(r"Build|Compile|Binary|Kernel|Program|HIPRTC|COMgr|Link|Assemble"),
+    ),
+    Kind(
+        name="environment",
+        subject="environment",
+        documented="8.1; samples 27, 36",
+        function=re.compile(r"Version|Mode|Env|Device|Handle|Stream|hip_mem|Policy|Tuning"),
+    ),
+    Kind(
+        name="step",
+        subject="launches",
+        documented="8.3",
+        text=re.compile(r"(?i)descriptor|descritor"),
+        function=re.compile(r"Tensor|Reduce"),
+    ),
+    Kind(name="tensor print", subject="launches", documented="2.3; sample 29"),
+    Kind(name="rnn command repeated on standard output", subject="calls", documented="7.3; sample 45"),
+    Kind(name="trace", subject="others", documented="2.2; sample 23"),
+    Kind(name="other", subject="others", documented="2.2"),
+)
+
+KEPT_KINDS = frozenset(kind.name for kind in KINDS if kind.kept)
+"""Messages that say something about an operation, or that something went wrong; the others are counted only."""
+ERRORS = frozenset(kind.name for kind in KINDS if kind.subject == "errors")
+WARNINGS = frozenset(kind.name for kind in KINDS if kind.subject == "warnings")
+
+_BY_TAG: dict[str, list[tuple[str, str]]] = {}
+for _kind in KINDS:
+    for _tag, _part in _kind.tags.items():
+        _BY_TAG.setdefault(_tag, []).append((_part, _kind.name))
+_BY_TEXT = [(kind.text, kind.name) for kind in KINDS if kind.text is not None]
+_BY_FUNCTION = [(kind.function, kind.name) for kind in KINDS if kind.function is not None]
+_PRINTED_AS_WARNINGS = frozenset(("chosen", "benchmark", "tuning"))
+"""What a search does: the library prints it at the level of warnings so that it is seen."""
+
+
 def classify(level: str, function: str, text: str) -> str:
-    """What a level line tells (miopen-log.md 8); ``other`` when nothing is known about it."""
-    found = _BY_TAG.get(function)
-    if found is not None:
-        if isinstance(found, str):
-            return found
-        for part, kind in found:
-            if part in text:
-                return kind
+    """What a level line tells: a kind's name; ``other`` when nothing is known about it. Digits change nothing."""
+    tagged = next((name for part, name in _BY_TAG.get(function, ()) if part in text), "")
     if level in ("Error", "Fatal"):
-        return "error"
-    for pattern, kind in _BY_TEXT:
-        if pattern.search(text):
-            return "warning" if level == "Warning" and kind not in ("chosen", "benchmark") else kind
+        return tagged if tagged in ERRORS else "error"
+    name = tagged or next((name for pattern, name in _BY_TEXT if pattern.search(text)), "")
     if level == "Warning":
-        return "warning"
+        return name if name in WARNINGS or name in _PRINTED_AS_WARNINGS else "warning"
+    if name:
+        return name
     if level == "Trace":
         return "trace"
-    for pattern, kind in _BY_TAG_PATTERN:
-        if pattern.search(function):
-            return kind
-    return "other"
+    return next((name for pattern, name in _BY_FUNCTION if pattern.search(function)), "other")
+
+
+def note_alarms(log: MiopenLog, file: str, notes: Notes) -> None:
+    """Tell the errors and warnings that a log holds, with their lines."""
+    if not any(count.partition(" ")[2] in ERRORS | WARNINGS for count, _ in log.counts):
+        return
+    for record in log.records:
+        if isinstance(record, Message) and record.kind in ERRORS | WARNINGS:
+            word = "error" if record.kind in ERRORS else "warning"
+            notes.add(f"{word} in MIOpen's log", f"{file}:{record.line}")

@@ -67,10 +67,14 @@ Clock = Callable[[int], tuple[LocalTime | None, int | None]]
 
 
 class Collected:
-    """Records and counts so far; ``stamp`` and ``elapsed`` are those of the line being read."""
+    """Records and counts so far; ``stamp`` and ``elapsed`` are those of the line being read.
 
-    def __init__(self, source: int) -> None:
+    ``everything``: also records that say nothing about an operation are kept.
+    """
+
+    def __init__(self, source: int, *, everything: bool = False) -> None:
         self.source = source
+        self.everything = everything
         self.records: list[Entry | Command | Message] = []
         self.counts: Counter[str] = Counter()
         self.stamp: LocalTime | None = None
@@ -109,7 +113,8 @@ class Collected:
     ) -> None:
         """An entry from ``line`` to ``end``, if its like are kept."""
         self.counts["entry " + header.api] += 1
-        if not header.keep or (header.sets_type and complete and self._type_is_known(body)):
+        known = header.sets_type and complete and self._type_is_known(body)
+        if not self.everything and (not header.keep or known):
             return
         template, addresses = cut_addresses(body)
         call = self.call(header, template, end - line + 1, complete and bool(header.api))
@@ -137,6 +142,8 @@ class Collected:
 
     def is_new_key(self, key: str | None) -> bool:
         """Whether a line looks for another key than the line before: every database is asked for the same one."""
+        if self.everything:
+            return True
         if key is None or key == self.last_key:
             return False
         self.last_key = key

@@ -171,7 +171,7 @@ class Replay:
     def _entry(self, unit: Unit, digits: Sequence[bytes], number: int) -> None:
         """An entry that comes once more, with addresses of its own; a type that its tensor has already is not told."""
         out = self._out
-        if unit.shape:
+        if unit.shape and not out.everything:
             if out.types.get(unit.shape) == unit.dtype:
                 return
             out.types[unit.shape] = unit.dtype
@@ -240,7 +240,7 @@ class Replay:
             begin = len(digits)
             pieces += unit.pieces[1:]
             digits += unit.digits
-            if unit.shape:
+            if unit.shape and not self._out.everything:
                 if sets.setdefault(unit.shape, unit.dtype) != unit.dtype:
                     return  # one shape with two types: each must be kept
             elif unit.call is not None or unit.command is not None or unit.message is not None:
@@ -346,7 +346,7 @@ class Replay:
         if digits:
             unit.cut = _cutter(unit.pieces, unit.digits)
         unit.prefixed = header.prefix != NO_PREFIX
-        if header.keep:
+        if header.keep or self._out.everything:
             unit.call = self._out.call(header, template, len(inner) + 2, True)
         if header.keep and header.sets_type:
             unit.dtype, unit.shape = type_and_shape(body)

@@ -1,0 +1,303 @@
+"""``mio2trace messages``: what MIOpen's logs say, and the errors and warnings that other outputs are given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from mio2trace.analysis import AnalysisOptions, analyse
+from mio2trace.cli import cli
+from mio2trace.commands.messages import SUBJECT_WORDS
+from mio2trace.model.miopen import Message, MiopenLog
+from mio2trace.ops.log import statements
+from mio2trace.ops.log.alarms import Alarm, alarms
+from mio2trace.ops.log.keys import find_db_key, perf_db_values
+from mio2trace.ops.log.statements import Statement, state
+from mio2trace.privacy import Cleaner
+from mio2trace.readers.miopen.messages import ERRORS, KINDS, SUBJECTS, WARNINGS, classify
+
+CONFIG = "3x224x224x7x7x64x112x112x16xNCHWxFP32x3x3x2x2x1x1x1xF"
+KEY = "3-224-224-7x7-64-112-112-16-3x3-2x2-1x1-0-NCHW-FP32-F"
+PROBLEM = find_db_key(KEY)
+SEARCH = f"""\
+MIOpen(HIP): Info [FindConvFwdAlgorithm] requestAlgoCount = 1, workspace = 7375872
+MIOpen(HIP): Info2 [FindRecordUnsafe] Looking for key {KEY} in file x
+MIOpen(HIP): Info2 [SearchForAllSolutions] ConvBinWinograd3x3U: Not applicable
+MIOpen(HIP): Info2 [SearchForAllSolutions] ConvAsm1x1U: Not applicable
+MIOpen(HIP): Info [EvaluateInvokers] GemmFwdRest: : 3.13128 < 3.40282e+38
+MIOpen(HIP): Info [EvaluateInvokers] ConvDirectNaiveConvFwd: naive_conv_fwd_nchw_float_double_float: 34.9 >= 3.13128
+MIOpen: Warning [IsEnoughWorkspace] [EvaluateInvokers] Solver <C<3-4>>, workspace required: 90, provided ptr: 0 size: 8
+MIOpen(HIP): Info [FillFindReturnParameters] FW Chosen Algorithm: GemmFwdRest , 7375872, 3.13128
+MIOpen(HIP): Info2 [Unheard] of
+[rank0]: MIOpen Error: gpu-box:/src/ocl_kernel.cpp:81: Running kernel failed: 7
+[rank1]: MIOpen Error: gpu-box:/src/ocl_kernel.cpp:81: Running kernel failed: 8
+"""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    path = tmp_path / "run.log"
+    path.write_text(SEARCH)
+    return str(path)
+
+
+def read(*files: str | Path, everything: bool = False) -> tuple[list[MiopenLog], list[str]]:
+    """The logs of ``files`` and the notes on them."""
+    analysis = analyse(list(map(str, files)), AnalysisOptions(join=False, every_message=everything))
+    logs = [one for file in analysis.inputs for one in file.records if isinstance(one, MiopenLog)]
+    return logs, list(map(str, analysis.notes))
+
+
+def shown(*args: str) -> list[dict[str, Any]]:
+    done = CliRunner().invoke(cli, ["messages", *args, "--format", "json", "-q"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    rows: list[dict[str, Any]] = json.loads(done.stdout)
+    return rows
+
+
+def parts(rows: Sequence[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(row.get(name) for name in names) for row in rows]
+
+
+def test_a_search_is_shown_with_its_candidates_times_and_workspaces(log: str) -> None:
+    rows = shown(log, "--about", "search,warnings")
+    assert parts(rows, "kind", "count", "line", "solver", "outcome", "ms", "workspace_bytes", "given_bytes") == [
+        ("workspace warning", 1, 7, "C<3-4>", "too little", None, 90, 8),
+        ("search", 1, 1, None, "begins", None, None, 7375872),
+        ("candidate", 2, 3, ["ConvBinWinograd3x3U", "ConvAsm1x1U"], "not applicable", None, None, None),
+        ("benchmark", 1, 5, "GemmFwdRest", "best so far", 3.13128, None, None),
+        ("benchmark", 1, 6, "ConvDirectNaiveConvFwd", "slower", 34.9, None, None),
+        ("chosen", 1, 8, "GemmFwdRest", "chosen", 3.13128, 7375872, None),
+    ]
+    assert {row["problem"] for row in rows} == {"Conv fwd 16x3x224x224 -> 16x64x112x112 k7x7 s2 p3"}
+
+
+def test_a_key_is_shown_as_a_problem_with_its_driver_line(log: str) -> None:
+    (row,) = shown(log, "--about", "problems")
+    assert (row["key"], row["problem"]) == (KEY, "Conv fwd 16x3x224x224 -> 16x64x112x112 k7x7 s2 p3")
+    assert row["command"].startswith("./bin/MIOpenDriver conv -n 16 -c 3 -H 224 -W 224 -k 64 -y 7 -x 7 -p 3 -q 3 -u 2")
+
+
+def test_errors_come_first_and_what_is_of_no_known_kind_last(log: str) -> None:
+    rows = shown(log)
+    assert parts(rows[:1], "subject", "count", "line", "text") == [
+        ("errors", 2, 10, "gpu-box:(path):81: Running kernel failed: 7")
+    ]
+    assert parts(rows[-1:], "subject", "kind", "text") == [("others", "other", "of")]
+    assert sum(row["count"] for row in rows) == len(SEARCH.splitlines())
+
+
+def test_an_error_of_the_library_behind_the_text_of_others_is_its_own(log: str) -> None:
+    texts = (
+        "[rank0]: MIOpen Error: a", "  MIOpen Error: b", "terminate called: what():  MIOpen Error: c",
+        "\x1b[31mMIOpen Error: d", "2026-01-01 10:00:00,123 - ERROR - MIOpen Error: e",
+    )  # fmt: skip
+    Path(log).write_text(SEARCH.splitlines(True)[0] + "".join(f"{text}\nepoch 1\n" for text in texts))
+    (found,), notes = read(log)
+    assert [one.text for one in found.records if isinstance(one, Message) and one.level == "Error"] == list("abcde")
+    assert found.foreign == len(texts)
+    assert "5 x error in MIOpen's log (run.log:2, run.log:4, run.log:6, ...)" in notes
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "text"),
+    [
+        ("Backward Convolution Weights Failed: 0.9 > 2e-05", "verification failed", ""),
+        ("Memory access fault by GPU node-1 (Agent handle: 1). Reason: Page", "crash", ""),
+        ("/bin/sh: line 1: 77 Aborted (core dumped)", "crash", "Aborted (core dumped)"),
+        ("free(): invalid pointer", "crash", ""),
+        ("RuntimeError: miopenStatusUnknownError", "crash", "miopenStatusUnknownError"),
+        ("RuntimeError: HIP error: out of memory", "crash", "HIP error: out of memory"),
+        ("/tmp/x/y.hpp:151:10: fatal error: 'type_traits' file not found", "compiler error", None),
+        ("1 error generated when compiling for gfx1151.", "compiler error", ""),
+    ],
+)
+def test_what_went_wrong_without_a_level_is_an_error(log: str, line: str, kind: str, text: str | None) -> None:
+    Path(log).write_text(SEARCH.splitlines(True)[0] + f"{line}\n")
+    (found,), _ = read(log)
+    last = found.records[-1]
+    assert isinstance(last, Message)
+    assert (last.level, last.kind, last.line, found.foreign) == ("Error", kind, 2, 0)
+    assert text is None or last.text == (text or line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["epoch 1: error: 0.5", "12 files generated", "no MIOpenError: x", "miopenStatusSuccess", "It Failed: x", "x"],
+)
+def test_what_only_sounds_like_an_error_is_none(log: str, line: str) -> None:
+    Path(log).write_text(SEARCH.splitlines(True)[0] + f"{line}\n")
+    assert not alarms(read(log)[0][0])
+
+
+def test_alarms_are_counted_with_the_first_line_of_each(log: str) -> None:
+    (found,), _ = read(log)
+    assert alarms(found) == (
+        Alarm(level="error", kind="error", count=2, line=10, text="gpu-box:(path):81: Running kernel failed: 7"),
+        Alarm(
+            level="warning",
+            kind="workspace warning",
+            count=1,
+            line=7,
+            text="[EvaluateInvokers] Solver <C<3-4>>, workspace required: 90, provided ptr: 0 size: 8",
+            function="IsEnoughWorkspace",
+        ),
+    )
+
+
+def test_the_progress_of_tuning_is_no_warning(log: str) -> None:
+    Path(log).write_text(
+        "MIOpen(HIP): Warning [Monitor] 102/0/390 0.0129282, best within recent 103: 0.0129282 #92 1,8, ETA:8 sec.\n"
+        "MIOpen(HIP): Error [FindSolutionImpl] Search failed for: ConvAsm1x1U: x.hpp:555: Search failed\n"
+    )
+    (found,), notes = read(log)
+    assert [(one.kind, one.line) for one in alarms(found)] == [("search failed", 2)]
+    assert notes == ["error in MIOpen's log (run.log:2)"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "function", "text", "stated"),
+    [
+        ("result", "FindConvolution", "miopenConvolutionFwdAlgoGEMM\t3.13\t7375872",
+         Statement(algorithm="miopenConvolutionFwdAlgoGEMM", outcome="best of its algorithm", time_ms=3.13,
+                   workspace_bytes=7375872)),
+        ("selected", "EvaluateInvokers", "Selected: GemmFwdRest: : 6.8, workspce_sz = 10",
+         Statement(solvers=("GemmFwdRest",), outcome="selected", time_ms=6.8, workspace_bytes=10)),
+        ("selected", "EvaluateInvokers", "Selected: ConvDirectNaiveConvFwd: naive_conv_fwd_nchw_flo",
+         Statement(solvers=("ConvDirectNaiveConvFwd",), outcome="selected", kernels="naive_conv_fwd_nchw_flo")),
+        ("candidate", "FindSolutionImpl", "Perf Db: record not found for: ConvAsm3x3U",
+         Statement(solvers=("ConvAsm3x3U",), outcome="perf-db record not found")),
+        ("candidate", "FindSolutionImpl", "ConvOclBwdWrW2 (not searchable)",
+         Statement(solvers=("ConvOclBwdWrW2",), outcome="not searchable")),
+        ("candidate", "FindSolutionImpl", "Not searchable: ConvOclBwdWrW2",
+         Statement(solvers=("ConvOclBwdWrW2",), outcome="not searchable")),
+        ("tuning", "GetAllConfigs", "ConvAsm1x1U: Searching the best solution among 390...",
+         Statement(solvers=("ConvAsm1x1U",), outcome="tuning begins, 390 configurations")),
+        ("tuning", "GenericSearch", "Done: 390/2/390, best #92 0.0129282 1,8",
+         Statement(outcome="tuning ends, 390 configurations, 2 failed", time_ms=0.0129282)),
+        ("tuning", "GenericSearch", "Done: 0/0/0, best #0 3.40282e+38 4,4",
+         Statement(outcome="tuning ends, 0 configurations, 0 failed")),
+        ("search failed", "FindSolutionImpl", "Search failed for: ConvAsm1x1U: x.hpp:5: Search failed",
+         Statement(solvers=("ConvAsm1x1U",), outcome="search failed")),
+        ("registered", "SetAsFound1_0", f"Solver GemmFwdRest registered as find 1.0 best for A in {CONFIG}",
+         Statement(solvers=("GemmFwdRest",), algorithm="A", outcome="best, kept for later calls", problem=PROBLEM,
+                   key=CONFIG)),
+        ("invoker registered", "Register", f"Invoker registered for algorithm {CONFIG} and solver GemmFwdRest",
+         Statement(solvers=("GemmFwdRest",), outcome="compiled", problem=PROBLEM, key=CONFIG)),
+        ("invoker", "GetInvoker", f"Returning an invoker for problem {CONFIG[:-2]} and algorithm miopenConvFwd",
+         Statement(algorithm="miopenConvFwd", problem=PROBLEM, key=CONFIG[:-2])),
+        ("key found", "GetValues", f"Read record {KEY}=ConvAsmBwdWrW3x3:3,0",
+         Statement(outcome="found", problem=PROBLEM, key=KEY)),
+        ("key found", "FindRecordUnsafe", "Contents found: ConvAsmBwdWrW3x3:3,0,8",
+         Statement(solvers=("ConvAsmBwdWrW3x3",), outcome="found")),
+        ("find-db insert", "SetValues", f"{KEY}, content inserted: miopenAlgo:ConvX,0.05,12,miopenAlgo,<unused>",
+         Statement(solvers=("ConvX",), algorithm="miopenAlgo", outcome="written", time_ms=0.05, workspace_bytes=12,
+                   problem=PROBLEM, key=KEY)),
+        ("find-db insert", "SetValues", ", content inserted: ConvBinWinogradRxSf2x3:66",
+         Statement(solvers=("ConvBinWinogradRxSf2x3",), outcome="written")),
+        ("solutions", "GetSolutions", "id: 91, algo: 0, time: 3.13128, ws: 7375872, name: GemmFwdRest",
+         Statement(solvers=("GemmFwdRest",), outcome="known", time_ms=3.13128, workspace_bytes=7375872)),
+        ("solutions", "GetSolutionsFallback", "GemmFwdRest Estimated WTI = 0.36",
+         Statement(solvers=("GemmFwdRest",), outcome="estimated, 0.36 of the best possible")),
+        ("workspace", "IsApplicable", "Workspace required: 20480, limit: 2000000000",
+         Statement(workspace_bytes=20480, given_bytes=2000000000)),
+        ("workspace", "GetWorkSpaceSize", "2709504", Statement(outcome="answered", workspace_bytes=2709504)),
+        ("execution", "ConvolutionForward", "algo = 1, workspace = 5", Statement(outcome="executed", given_bytes=5)),
+        ("immediate", "ConvolutionForwardImmediate", "solver_id = GemmFwdRest, workspace = 5",
+         Statement(solvers=("GemmFwdRest",), outcome="executed", given_bytes=5)),
+        ("driver", "MIOpenDriver", "MIOpen Backward Weights Conv. Algorithm: 5, Solution: 31/ConvX",
+         Statement(solvers=("ConvX",))),
+        ("driver", "MIOpenDriver", "GPU Kernel Time Forward Conv. Elapsed: 18.4 ms (average)", Statement(time_ms=18.4)),
+        ("performance", "", '{"solution":"ConvX","solver_id":137,"workspace_bytes":0,"x":[{"time_ms":0.14}]}',
+         Statement(solvers=("ConvX",), time_ms=0.14, workspace_bytes=0)),
+    ],
+)  # fmt: skip
+def test_what_a_message_states(kind: str, function: str, text: str, stated: Statement) -> None:
+    assert kind in {kind.name for kind in KINDS}
+    if function and kind != "driver":
+        level = "Error" if kind == "search failed" else "Warning" if kind == "tuning" else "Info"
+        assert classify(level, function, text) == kind
+    assert state(Message(0, 1, "Info", function, text, kind)) == stated
+
+
+def test_the_fields_of_a_perf_db_look_up_are_those_of_the_key() -> None:
+    fields = "NCHW,FP32,F,2,3,224,224,1,7,7,1,64,16,3,3,0,2,2,0,1,1,0,0,1"
+    assert PROBLEM is not None
+    assert perf_db_values(fields.replace(",2,2,0,1,1,0,0,1", ",2,2,1,1,1,1,0,1")) == PROBLEM
+    gradient = "12-84-116-1x1-256-84-116-2-0x0-1x1-1x1-0-NCHW-FP32-B"
+    assert perf_db_values("NCHW,FP32,B,2,12,84,116,1,1,1,1,256,2,0,0,0,1,1,1,1,1,1,0,1") == find_db_key(gradient)
+    assert perf_db_values("NCHW,FP32,B,2,12,84,116,1,1,1,1,256,2,0,0,0,2,2,1,1,1,1,0,1") is None
+
+
+def test_the_table_of_kinds_is_whole() -> None:
+    """Each kind has a subject and a source; none is told that no row is of."""
+    names = {kind.name for kind in KINDS}
+    assert SUBJECT_WORDS == SUBJECTS
+    assert {kind.subject for kind in KINDS} == set(SUBJECTS)
+    assert all(kind.documented for kind in KINDS)
+    assert set(statements._READ) <= names
+    assert len({(kind.name, kind.subject) for kind in KINDS}) == len(names)
+    assert all(kind.kept for kind in KINDS if kind.name in ERRORS | WARNINGS)
+
+
+def test_the_name_of_a_problem_is_no_secret() -> None:
+    """A library writes a problem as a long word of digits, letters in capitals and ``x``."""
+    trained = "64x1x112x112x16xNCHWxNCHWxFP32xFP32xFP32xFP32xFP32xFP32x0xTrnx1x1x1x0"
+    for text in (CONFIG, trained, f"{CONFIG}xDefault"):
+        assert Cleaner().text(f"problem {text} and") == f"problem {text} and"
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_strict_fails_on_errors_and_warnings_of_the_library(log: str, tmp_path: Path, strict: bool) -> None:
+    out = tmp_path / "out.json"
+    Path(log).write_text(
+        "I1120 10:46:48.000001 1 caffe.cpp:1] Average time per layer: \n"
+        "I1120 10:46:48.000002 1 caffe.cpp:1] conv1\tforward: 1.5 ms.\n" + SEARCH
+    )
+    args = [log, "-o", str(out), *(["--strict"] if strict else [])]
+    done = CliRunner().invoke(cli, args, catch_exceptions=False)
+    assert "2 x error in MIOpen's log (run.log:12, run.log:13)" in done.stderr
+    assert "warning in MIOpen's log (run.log:9)" in done.stderr
+    assert bool(done.exit_code) == strict
+
+
+@pytest.mark.shared
+def test_every_record_of_the_posted_logs_is_shown(shared: Path) -> None:
+    files = sorted((shared / "samples" / "miopen-logs").glob("*.txt"))
+    assert len(files) > 40
+    for path in files:
+        (found,), _ = read(path, everything=True)
+        rows = shown(str(path))
+        assert rows, path.name
+        assert sum(row["count"] for row in rows) == len(found.records), path.name
+        told = sum(number for kind, number in found.counts if kind not in ("cut entry", "stray", "brace alone"))
+        assert len(found.records) == told, path.name
+
+
+@pytest.mark.shared
+def test_keys_tell_the_problems_of_the_entries_beside_them(shared: Path) -> None:
+    """In real logs that hold both: the problem of each key is that of the search whose entry stands before it."""
+    compared = 0
+    for path in sorted((shared / "samples" / "miopen-opencl").glob("*/run.log")):
+        analysis = analyse([str(path)], AnalysisOptions(every_message=True, join=False))
+        operations = [one for run in analysis.runs for one in run.operations]
+        lines = [one.line for one in operations]
+        for log in (one for file in analysis.inputs for one in file.records if isinstance(one, MiopenLog)):
+            for record in log.records:
+                if not isinstance(record, Message) or record.kind not in ("key", "find-db insert", "registered"):
+                    continue
+                problem = state(record).problem
+                before = [one for one, line in zip(operations, lines, strict=True) if line <= record.line][-1:]
+                if problem is None or not before or record.line > before[0].end_line or before[0].phase != "find":
+                    continue
+                stated, geometry = before[0], problem.geometry
+                assert (stated.input, stated.weights, stated.output) == (problem.input, problem.weights, problem.output)
+                assert (stated.pad, stated.stride) == (geometry.pad, geometry.stride)
+                assert stated.direction == problem.direction
+                compared += 1
+    assert compared > 60

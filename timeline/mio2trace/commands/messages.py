@@ -1,0 +1,77 @@
+"""``mio2trace messages``: what MIOpen's logs say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from mio2trace.commands.miopen_logs import logged
+from mio2trace.commands.options import (
+    Reading,
+    Words,
+    columns_option,
+    files_argument,
+    format_option,
+    quiet_option,
+    reading_options,
+)
+from mio2trace.commands.printing import show
+
+SUBJECT_WORDS = (
+    "errors", "warnings", "search", "workspace", "problems", "calls", "launches", "databases", "builds", "environment",
+    "others",
+)  # fmt: skip
+
+
+@click.command(no_args_is_help=True)
+@files_argument
+@format_option
+@click.option(
+    "--about",
+    type=Words(SUBJECT_WORDS),
+    default="",
+    metavar="WORD,...",
+    help=f"Only these subjects: {', '.join(SUBJECT_WORDS)}. Default: all.",
+)
+@columns_option
+@reading_options
+@quiet_option
+def messages(
+    files: tuple[str, ...],
+    form: Any,
+    about: tuple[str, ...],
+    columns: str | None,
+    reading: Reading,
+    quiet: bool,
+) -> None:
+    """What MIOpen's logs say: errors, warnings, searches, workspaces, problems behind database keys, all the rest.
+
+    A row for what differs in its numbers only, with its count and the line where it stands first; errors first. A
+    search has its candidates, with their times and what became of them, those that do not apply in one row. Keys of
+    the databases are decoded into problems, with the driver line that runs them.
+
+    \b
+    Examples:
+      mio2trace messages run.log
+      mio2trace messages run.log --about errors,warnings
+      mio2trace messages run.log --about search --format markdown
+      mio2trace messages run.log --about problems --columns problem,command
+    """
+    from mio2trace.analysis import analyse
+    from mio2trace.readers import A_LOG
+    from mio2trace.readers.miopen.messages import KINDS, SUBJECTS
+    from mio2trace.reports.logs import messages as report
+    from mio2trace.reports.tables import Table
+
+    analysis = analyse(files, reading.analysis(accepted=A_LOG, join=False, every_message=True))
+    found = list(logged(analysis))
+    whole = report.table(found, {kind.name: kind.subject for kind in KINDS}, SUBJECTS)
+    counts = report.subject_counts(whole.rows)
+    said = [f"{sum(counts.values())} records: " + ", ".join(f"{one} {counts[one]}" for one in SUBJECTS if counts[one])]
+    if about:
+        kept = [row for row in whole.rows if row["subject"] in about]
+        whole = Table(columns=whole.columns, rows=kept, brief=whole.brief)
+        if not kept:
+            said.append(f"nothing about {', '.join(about)}")
+    show(lambda: whole, form, columns, analysis.notes, said, quiet)

@@ -1,0 +1,367 @@
+"""What single messages state: solvers, times, workspaces, and the problems behind database keys (miopen-log.md 8)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+import msgspec
+
+from mio2trace.model.miopen import Message, OperationDirection
+from mio2trace.ops.command import parse
+from mio2trace.ops.log.keys import find_db_key, network_config, perf_db_values
+from mio2trace.ops.problem import Problem
+
+
+class Statement(msgspec.Struct, frozen=True, kw_only=True):
+    """What a message states of a search, a workspace, a problem; what it does not tell is None.
+
+    ``solvers``: those it is about. ``outcome``: what became of the solver, or what was looked up and whether it was
+    there, in few words. ``time_ms``: as printed. ``workspace_bytes``: what is needed; ``given_bytes``: what there is
+    for it. ``key``: as logged.
+    """
+
+    solvers: tuple[str, ...] = ()
+    algorithm: str | None = None
+    outcome: str | None = None
+    kernels: str | None = None
+    time_ms: float | None = None
+    workspace_bytes: int | None = None
+    given_bytes: int | None = None
+    direction: OperationDirection | None = None
+    problem: Problem | None = None
+    key: str | None = None
+
+
+NOTHING = Statement()
+
+_SEARCHED: Mapping[str, OperationDirection] = {
+    "FindConvFwdAlgorithm": "forward",
+    "FindConvBwdDataAlgorithm": "backward-data",
+    "FindConvBwdWeightsAlgorithm": "backward-weights",
+}
+_CHOSEN: Mapping[str, OperationDirection] = {"FW": "forward", "BWD": "backward-data", "BWrW": "backward-weights"}
+_NUMBER = r"([0-9]{1,9}(?:\.[0-9]{0,9})?(?:e[-+]?[0-9]{1,3})?)"
+_BYTES = r"([0-9]{1,18})\b"
+_SOLVER = r"([A-Za-z]\w*+(?:<[\w,-]*>)?)"
+_SEARCH = re.compile(rf"workspace = {_BYTES}")
+_CHOICE = re.compile(rf"(?<!\w)(\w++) Chosen Algorithm: (\S++) , {_BYTES}, {_NUMBER}")
+_RESULT = re.compile(rf"^(miopen\w++)\s+{_NUMBER}\s+{_BYTES}")
+_BENCHMARK = re.compile(rf"^{_SOLVER}: (.*): {_NUMBER} (<|>=) \S+$", re.DOTALL)
+_SELECTED = re.compile(rf"^Selected: {_SOLVER}: (.*?)(?:: {_NUMBER})?(?:, worksp\w*_sz = {_BYTES})?$", re.DOTALL)
+_CANDIDATE = re.compile(rf"^{_SOLVER}(?:: ([^,]*))?(?: \((.*)\))?\.?$")
+_OLD_CANDIDATE = re.compile(rf"^(Not searchable): {_SOLVER}$")
+_PREPARED = re.compile(r"^Preparing kernel: (.*)$", re.DOTALL)
+_PERF_DB = re.compile(rf"^Perf Db: (record (?:loaded|not found))(?: for)?: {_SOLVER}")
+_STARTING = re.compile(rf"^Starting search: {_SOLVER}")
+_FAILED = re.compile(rf"^Search failed for: {_SOLVER}")
+_TUNED = re.compile(rf"^{_SOLVER}: Searching the best solution among ([0-9]+)")
+_TUNING_DONE = re.compile(r"^Done: ([0-9]+)/([0-9]+)/([0-9]+), best #[0-9]+ " + _NUMBER)
+_REGISTERED = re.compile(r"Solver (\S+) registered as find 1.0 best for (\S+) in (\S+)")
+_INVOKER_REGISTERED = re.compile(r"for algorithm (\S+) and solver (\S+)")
+_INVOKER = re.compile(r"problem (\S+) and (algorithm|solver) (\S+)")
+_KEY = re.compile(r"(?:[Kk]ey:? |Key match: |Read record )([^\s=]+)")
+_INSERTED = re.compile(rf"^(\S*), content inserted: ([^:\s]+)(?::{_SOLVER}(?:,{_NUMBER},{_BYTES})?)?")
+_CONTENTS = re.compile(rf"Contents found: {_SOLVER}")
+_KERNEL_KEY = re.compile(r"key: miopenConvolution(\w+) \"([^\"]+)\"")
+_SOLUTION = re.compile(rf"id: [0-9]+,? algo: ([0-9]+), time: {_NUMBER}(?: ms)?, ws: {_BYTES}, name: {_SOLVER}")
+_ESTIMATE = re.compile(rf"^{_SOLVER} Estimated WTI = (-?[0-9.]+)")
+_REQUIRED = re.compile(
+    rf"(?:Solver <(?P<solver>[^>]*(?:<[^>]*>)?)>, )?[Ww]orkspace required: (?P<required>{_BYTES})"
+    rf"(?:, limit: (?P<limit>{_BYTES})|, provided ptr: \S+ size: (?P<size>{_BYTES}))?"
+)
+_ANSWERED = re.compile(rf"^{_BYTES}$")
+_SUMMARY = re.compile(
+    r"Problem=\"([^\"]*)\"(?: Solver=\"([^\"]*)\")?(?: Config\S*=\"[^\"]*\")?(?: Time\S*=" + _NUMBER + ")?"
+)
+_EXECUTED = re.compile(rf"(?:algo = ([0-9])|solver_id = ([^,\s]+)), workspace = {_BYTES}")
+_DRIVER_SOLUTION = re.compile(r"MIOpen (\w[\w ]*?) Conv\. Algorithm: [0-9]+, Solution: [0-9]+/(\S+)")
+_DRIVER_TIME = re.compile(rf"Elapsed: {_NUMBER} ms")
+_JSON_SOLUTION = re.compile(r'"solution":"(?:[0-9]+/)?([^"/]+)"')
+_JSON_TIME = re.compile(rf'"(?:average_time_ms|time_ms)":{_NUMBER}')
+_JSON_WORKSPACE = re.compile(rf'"workspace_bytes":{_BYTES}')
+_VALUES = re.compile(r"^\[(.*)\]$")
+
+
+def state(message: Message) -> Statement:
+    """What a message states, as far as it is known for its kind."""
+    return _state(message.kind, message.function, message.text)
+
+
+@lru_cache(maxsize=1 << 13)
+def _state(kind: str, function: str, text: str) -> Statement:
+    read = _READ.get(kind)
+    return NOTHING if read is None else read(function, text) or NOTHING
+
+
+def _bytes(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _ms(text: str | None) -> float | None:
+    """Milliseconds; what stands for "none yet" is none."""
+    value = None if text is None else float(text)
+    return None if value is None or value > 1e30 else value
+
+
+def _search(function: str, text: str) -> Statement:
+    given = _SEARCH.search(text)
+    return Statement(outcome="begins", given_bytes=_bytes(given and given[1]), direction=_SEARCHED.get(function))
+
+
+def _chosen(function: str, text: str) -> Statement | None:
+    choice = _CHOICE.search(text)
+    if choice is None:
+        return None
+    return Statement(
+        solvers=(choice[2],),
+        outcome="chosen",
+        workspace_bytes=int(choice[3]),
+        time_ms=_ms(choice[4]),
+        direction=_CHOSEN.get(choice[1]),
+    )
+
+
+def _result(function: str, text: str) -> Statement | None:
+    result = _RESULT.search(text)
+    if result is None:
+        return None
+    return Statement(
+        algorithm=result[1], outcome="best of its algorithm", time_ms=_ms(result[2]), workspace_bytes=int(result[3])
+    )
+
+
+def _benchmark(function: str, text: str) -> Statement | None:
+    measured = _BENCHMARK.search(text)
+    if measured is None:
+        return None
+    outcome = "best so far" if measured[4] == "<" else "slower"
+    return Statement(solvers=(measured[1],), outcome=outcome, kernels=measured[2] or None, time_ms=_ms(measured[3]))
+
+
+def _selected(function: str, text: str) -> Statement | None:
+    selected = _SELECTED.search(text)
+    if selected is None:
+        return None
+    return Statement(
+        solvers=(selected[1],),
+        outcome="selected",
+        kernels=selected[2] or None,
+        time_ms=_ms(selected[3]),
+        workspace_bytes=_bytes(selected[4]),
+    )
+
+
+def _candidate(function: str, text: str) -> Statement | None:
+    record = _PERF_DB.search(text)
+    if record is not None:
+        return Statement(solvers=(record[2],), outcome=f"perf-db {record[1]}")
+    required = _REQUIRED.search(text)
+    if required is not None:
+        return _workspace(function, text)
+    old = _OLD_CANDIDATE.search(text)
+    if old is not None:
+        return Statement(solvers=(old[2],), outcome=old[1].lower())
+    candidate = _CANDIDATE.search(text)
+    if candidate is None:
+        return None
+    outcome = (candidate[2] or candidate[3] or "considered").strip(" .").lower()
+    return Statement(solvers=(candidate[1],), outcome=outcome)
+
+
+def _prepare(function: str, text: str) -> Statement | None:
+    prepared = _PREPARED.search(text)
+    return None if prepared is None else Statement(outcome="prepared", kernels=prepared[1])
+
+
+def _tuning(function: str, text: str) -> Statement | None:
+    among = _TUNED.search(text)
+    if among is not None:
+        return Statement(solvers=(among[1],), outcome=f"tuning begins, {among[2]} configurations")
+    done = _TUNING_DONE.search(text)
+    if done is not None:
+        return Statement(outcome=f"tuning ends, {done[3]} configurations, {done[2]} failed", time_ms=_ms(done[4]))
+    starting = _STARTING.search(text)
+    return None if starting is None else Statement(solvers=(starting[1],), outcome="tuning begins")
+
+
+def _search_failed(function: str, text: str) -> Statement | None:
+    failed = _FAILED.search(text)
+    return None if failed is None else Statement(solvers=(failed[1],), outcome="search failed")
+
+
+def _registered(function: str, text: str) -> Statement | None:
+    registered = _REGISTERED.search(text)
+    if registered is None:
+        return None
+    problem = network_config(registered[3])
+    return Statement(
+        solvers=(registered[1],),
+        algorithm=registered[2],
+        outcome="best, kept for later calls",
+        problem=problem,
+        key=registered[3],
+    )
+
+
+def _invoker_registered(function: str, text: str) -> Statement | None:
+    registered = _INVOKER_REGISTERED.search(text)
+    if registered is None:
+        return None
+    problem = network_config(registered[1])
+    return Statement(solvers=(registered[2],), outcome="compiled", problem=problem, key=registered[1])
+
+
+def _invoker(function: str, text: str) -> Statement | None:
+    invoker = _INVOKER.search(text)
+    if invoker is None:
+        return None
+    solver = (invoker[3],) if invoker[2] == "solver" else ()
+    algorithm = invoker[3] if invoker[2] == "algorithm" else None
+    problem = network_config(invoker[1], _of_algorithm(invoker[3]))
+    return Statement(solvers=solver, algorithm=algorithm, problem=problem, key=invoker[1])
+
+
+def _of_algorithm(name: str) -> OperationDirection | None:
+    """The direction that the name of a convolution's algorithm tells."""
+    for part, direction in (("Fwd", "forward"), ("BwdData", "backward-data"), ("BwdWeights", "backward-weights")):
+        if part in name:
+            return direction  # type: ignore[return-value]
+    return None
+
+
+def _key(function: str, text: str) -> Statement | None:
+    key = _KEY.search(text)
+    if key is None:
+        return None
+    outcome = "found" if text.startswith(("Key match", "Read record")) else "looked up"
+    return Statement(outcome=outcome, problem=find_db_key(key[1]), key=key[1])
+
+
+def _inserted(function: str, text: str) -> Statement | None:
+    inserted = _INSERTED.search(text)
+    if inserted is None:
+        return None
+    key, name, solver, time, workspace = inserted.groups()
+    algorithm = name if solver is not None else None
+    return Statement(
+        solvers=(solver or name,),
+        algorithm=algorithm,
+        outcome="written",
+        time_ms=_ms(time),
+        workspace_bytes=_bytes(workspace),
+        problem=find_db_key(key) if key else None,
+        key=key or None,
+    )
+
+
+def _key_found(function: str, text: str) -> Statement | None:
+    contents = _CONTENTS.search(text)
+    return _key(function, text) if contents is None else Statement(solvers=(contents[1],), outcome="found")
+
+
+def _perf_db_key(function: str, text: str) -> Statement | None:
+    values = _VALUES.search(text)
+    if values is None:
+        return None
+    return Statement(outcome="looked up", problem=perf_db_values(values[1]), key=values[1])
+
+
+def _kernel_key(function: str, text: str) -> Statement | None:
+    key = _KERNEL_KEY.search(text)
+    if key is None:
+        return None
+    return Statement(problem=network_config(key[2], _of_algorithm(key[1])), key=key[2])
+
+
+def _solutions(function: str, text: str) -> Statement | None:
+    solution = _SOLUTION.search(text)
+    if solution is not None:
+        return Statement(
+            solvers=(solution[4],), outcome="known", time_ms=_ms(solution[2]), workspace_bytes=int(solution[3])
+        )
+    estimate = _ESTIMATE.search(text)
+    if estimate is None:
+        return None
+    return Statement(solvers=(estimate[1],), outcome=f"estimated, {estimate[2]} of the best possible")
+
+
+def _workspace(function: str, text: str) -> Statement | None:
+    required = _REQUIRED.search(text)
+    if required is None:
+        answered = _ANSWERED.search(text)
+        return None if answered is None else Statement(outcome="answered", workspace_bytes=int(answered[1]))
+    given = required["limit"] or required["size"]
+    return Statement(
+        solvers=(required["solver"],) if required["solver"] else (),
+        workspace_bytes=int(required["required"]),
+        given_bytes=_bytes(given),
+        outcome="too little" if given is not None and int(given) < int(required["required"]) else None,
+    )
+
+
+def _execution(function: str, text: str) -> Statement | None:
+    executed = _EXECUTED.search(text)
+    if executed is None:
+        return None
+    return Statement(solvers=(executed[2],) if executed[2] else (), outcome="executed", given_bytes=int(executed[3]))
+
+
+def _summary(function: str, text: str) -> Statement | None:
+    summary = _SUMMARY.search(text)
+    if summary is None:
+        return None
+    solver = summary[2] if summary[2] and summary[2] != "N/A" else ""
+    return Statement(
+        solvers=(solver,) if solver else (),
+        outcome="executed",
+        time_ms=_ms(summary[3]),
+        problem=parse(summary[1]),
+    )
+
+
+def _driver(function: str, text: str) -> Statement | None:
+    solution, elapsed = _DRIVER_SOLUTION.search(text), _DRIVER_TIME.search(text)
+    if solution is None and elapsed is None:
+        return None
+    return Statement(solvers=(solution[2],) if solution else (), time_ms=_ms(elapsed and elapsed[1]))
+
+
+def _performance(function: str, text: str) -> Statement | None:
+    solution, time = _JSON_SOLUTION.search(text), _JSON_TIME.search(text)
+    workspace = _JSON_WORKSPACE.search(text)
+    return Statement(
+        solvers=(solution[1],) if solution else (),
+        time_ms=_ms(time and time[1]),
+        workspace_bytes=_bytes(workspace and workspace[1]),
+    )
+
+
+_READ: Mapping[str, Callable[[str, str], Statement | None]] = {
+    "search": _search,
+    "search failed": _search_failed,
+    "chosen": _chosen,
+    "result": _result,
+    "benchmark": _benchmark,
+    "selected": _selected,
+    "candidate": _candidate,
+    "prepare": _prepare,
+    "tuning": _tuning,
+    "registered": _registered,
+    "invoker registered": _invoker_registered,
+    "invoker": _invoker,
+    "key": _key,
+    "find-db insert": _inserted,
+    "kernel key": _kernel_key,
+    "key found": _key_found,
+    "perf-db key": _perf_db_key,
+    "solutions": _solutions,
+    "workspace": _workspace,
+    "workspace warning": _workspace,
+    "execution": _execution,
+    "immediate": _execution,
+    "summary": _summary,
+    "driver": _driver,
+    "performance": _performance,
+}

@@ -1,0 +1,160 @@
+"""What MIOpen's logs say, as a table: errors, warnings, searches, workspaces, problems behind keys, and all the rest.
+
+A row for what differs in its numbers only, counted, with the line where it stands first: errors first, then by subject
+and line. Solvers that met the same fate in one search share a row.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from mio2trace.model.miopen import Command, Entry, Message, MiopenLog
+from mio2trace.ops.command import parse
+from mio2trace.ops.log.alarms import alarm_level, without_numbers
+from mio2trace.ops.log.draft import of_problem
+from mio2trace.ops.log.statements import Statement, state
+from mio2trace.ops.naming import problem_name
+from mio2trace.ops.operation import Operation
+from mio2trace.ops.problem import Problem
+from mio2trace.reports.tables import Cell, Row, Table
+
+COLUMNS = (
+    "subject", "kind", "count", "line", "level", "function", "solver", "outcome", "algorithm", "ms",
+    "workspace_bytes", "given_bytes", "phase", "problem", "kernels", "key", "command", "text",
+)  # fmt: skip
+"""Of every row, in order; with several files ``file`` stands before them."""
+BRIEF = (
+    "kind", "count", "line", "outcome", "solver", "ms", "workspace_bytes", "given_bytes", "problem", "text",
+)  # fmt: skip
+_FOLDED = frozenset(("candidate", "prepare"))
+"""Kinds of which a search prints a line a solver, with no number."""
+_ENTRY, _COMMAND = "entry", "command"
+OWN_SUBJECTS: Mapping[str, str] = {_ENTRY: "calls", _COMMAND: "calls"}
+"""Of the records that are no messages."""
+
+
+class _Group(msgspec.Struct):
+    """Messages that share a row."""
+
+    message: Message | Command | Entry
+    kind: str
+    statement: Statement
+    operation: Operation | None
+    count: int = 0
+    solvers: dict[str, None] = {}
+    least_ms: float | None = None
+
+
+def table(
+    logs: Sequence[tuple[str, MiopenLog, Sequence[Operation]]], subjects: Mapping[str, str], order: Sequence[str]
+) -> Table:
+    """The rows of each (file name, log, its operations). ``subjects``: of each kind of message; ``order``: theirs."""
+    several = len(logs) > 1
+    rows: list[Row] = []
+    for file, log, operations in logs:
+        own: Row = {"file": file} if several else {}
+        rows += [{**own, **row} for row in _rows(log, operations, {**subjects, **OWN_SUBJECTS}, order)]
+    first = ("file",) if several else ()
+    return Table(columns=(*first, *COLUMNS), rows=rows, brief=(*first, *BRIEF))
+
+
+def _rows(
+    log: MiopenLog, operations: Sequence[Operation], subjects: Mapping[str, str], order: Sequence[str]
+) -> list[Row]:
+    around = _Around(operations)
+    groups: dict[object, _Group] = {}
+    for record in log.records:
+        kind, statement, texts = _told(record)
+        operation = around.at(record)
+        solvers = () if kind in _FOLDED else statement.solvers
+        problem = statement.problem or (operation and (operation.phase, operation.problem))
+        key = (kind, getattr(record, "level", ""), solvers, statement.outcome, statement.algorithm, problem, texts)
+        group = groups.get(key)
+        if group is None:
+            group = groups[key] = _Group(record, kind, statement, operation, solvers={})
+        group.count += 1
+        group.solvers.update(dict.fromkeys(statement.solvers))
+        if statement.time_ms is not None:
+            group.least_ms = min(statement.time_ms, statement.time_ms if group.least_ms is None else group.least_ms)
+    place = {subject: number for number, subject in enumerate(order)}
+    found = [(place[subjects[group.kind]], group.message.line, group) for group in groups.values()]
+    found.sort(key=lambda one: one[:2])
+    return [_row(group, order[number]) for number, _, group in found]
+
+
+def _told(record: Message | Command | Entry) -> tuple[str, Statement, str]:
+    """Kind, statement, and the text that tells the record from others where the statement does not."""
+    if isinstance(record, Entry):
+        return _ENTRY, Statement(), record.api
+    if isinstance(record, Command):
+        problem = parse(record.text, record.tag)
+        return _COMMAND, Statement(problem=problem), record.tag if problem is not None else record.text
+    statement = state(record)
+    told = bool(statement.solvers or statement.problem) and alarm_level(record) is None
+    return record.kind, statement, record.function if told else f"{record.function} {without_numbers(record.text)}"
+
+
+def _row(group: _Group, subject: str) -> Row:
+    record, statement, operation = group.message, group.statement, group.operation
+    if statement.problem is not None:
+        phase = operation.phase if operation is not None else "run"
+        operation = _alone(record, statement.problem, phase)
+    solvers = list(group.solvers)
+    cells: dict[str, Cell | None] = {
+        "subject": subject,
+        "kind": group.kind,
+        "count": group.count,
+        "line": record.line,
+        "solver": solvers if len(solvers) > 1 else next(iter(solvers), None),
+        "outcome": statement.outcome,
+        "algorithm": statement.algorithm,
+        "ms": group.least_ms,
+        "workspace_bytes": statement.workspace_bytes,
+        "given_bytes": statement.given_bytes,
+        "kernels": statement.kernels,
+        "key": statement.key,
+    }
+    if isinstance(record, Message):
+        cells |= {"level": record.level, "function": record.function or None, "text": record.text or None}
+    elif isinstance(record, Command):
+        cells |= {"function": record.tag or None, "text": record.text}
+    else:
+        cells |= {"function": record.api or None, "text": record.api or None}
+    if operation is not None and operation.problem is not None:
+        cells |= {"problem": problem_name(operation), "command": operation.command}
+        cells["phase"] = operation.phase if statement.problem is None else None
+    return {key: cell for key, cell in cells.items() if cell is not None}
+
+
+def _alone(record: Message | Command | Entry, problem: Problem, phase: str) -> Operation:
+    source = Message(record.source, record.line, "", "", "")
+    return of_problem(source, problem, "find" if phase == "find" else "run")
+
+
+class _Around:
+    """The operation that was under way at a line, of the same thread."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        self._by_thread: dict[int | None, list[Operation]] = {}
+        for operation in operations:
+            self._by_thread.setdefault(operation.thread, []).append(operation)
+        self._lines = {thread: [one.line for one in own] for thread, own in self._by_thread.items()}
+
+    def at(self, record: Message | Command | Entry) -> Operation | None:
+        place = bisect_right(self._lines.get(record.thread, ()), record.line) - 1
+        if place < 0:
+            return None
+        operation = self._by_thread[record.thread][place]
+        return operation if record.line <= operation.end_line else None
+
+
+def subject_counts(rows: Sequence[Row]) -> Counter[str]:
+    """How many messages belong to each subject."""
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts[str(row["subject"])] += int(str(row["count"]))
+    return counts
