@@ -19,7 +19,7 @@ from mio2trace.commands.printing import show
 
 if TYPE_CHECKING:
     from mio2trace.analysis import Analysis, Run
-    from mio2trace.model.profile import Activity, Profile
+    from mio2trace.model.profile import Profile
     from mio2trace.notes import Notes
     from mio2trace.reports.numbers import Unit
     from mio2trace.reports.tables import Table
@@ -148,7 +148,9 @@ def _table(
     if by == "name":
         return report.by_name(profile, unit)
     if by == "repetition":
-        return report.by_repetition(_repetitions(profile, *repeated, names, notes, said), unit)
+        from mio2trace.reports.repetitions import repetitions
+
+        return report.by_repetition(repetitions(profile, *repeated, names, notes, said), unit)
     if by == "layer":
         if alignment is None or not any(one.net.layers for one in run.alignments):
             raise InputError(f"{names}: names no layer; expected the log of the run, too")
@@ -161,52 +163,3 @@ def _table(
     if alignment is not None:
         return report.joined_table(alignment, unit)
     return report.enqueue_table(profile, unit)
-
-
-def _repetitions(
-    profile: Profile, per: int | None, skip: int, names: str, notes: Notes, said: list[str]
-) -> list[list[Activity]]:
-    """The kernels of each repetition. Raises `InputError` when none is asked for and none is found."""
-    from mio2trace.kernels.names import kernel_name
-    from mio2trace.notes import InputError
-    from mio2trace.reports.kernels import kernels_of, signature
-    from mio2trace.reports.period import find_repetition
-
-    found = kernels_of(profile)
-    if per is not None:
-        repetitions = [found[start : start + per] for start in range(skip, len(found), per)]
-        odd = sum(
-            len({repetition[index].name for repetition in repetitions if index < len(repetition)}) > 1
-            for index in range(per)
-        )
-        if odd:
-            notes.add(f"the kernels do not repeat every {per}: {odd} rows mix kernels of several names")
-        if repetitions and len(repetitions[-1]) < per:
-            notes.remark(f"the last repetition has {len(repetitions[-1])} of {per} kernels")
-        return repetitions
-    repetition = find_repetition([signature(activity) for activity in found])
-    if repetition is None or 2 * repetition.covered < len(found):
-        # A program fills a buffer when it first uses it: what it then repeats is the same without.
-        meanings = {name: kernel_name(name) for name in {activity.name for activity in found}}
-        fills = {name for name, meaning in meanings.items() if meaning is not None and meaning.role == "fill"}
-        kept = [activity for activity in found if activity.name not in fills]
-        without = find_repetition([signature(activity) for activity in kept]) if len(kept) < len(found) else None
-        if without is not None and 2 * without.covered >= len(kept):
-            notes.remark(
-                "kernel that only fills a buffer left out: without them the others repeat", "", len(found) - len(kept)
-            )
-            found, repetition = kept, without
-    if repetition is None or 2 * repetition.covered < len(found):
-        longest = "nothing comes twice in a row"
-        if repetition is not None:
-            longest = f"the longest repetition takes {len(repetition.starts)} times {repetition.period}"
-        raise InputError(
-            f"{names}: its {len(found)} kernels have no period: {longest}, expected at least half of them "
-            "(--per N groups them anyway)"
-        )
-    starts = repetition.starts
-    said.append(
-        f"period: {repetition.period} kernels, {len(starts)} times, first at call {found[starts[0]].number}; "
-        f"{len(found) - repetition.covered} of {len(found)} kernels are in no repetition"
-    )
-    return [found[start : start + repetition.period] for start in starts]

@@ -26,12 +26,13 @@ from mio2trace.kernels.parts import find_parts
 from mio2trace.measures.cost import Cost, total
 from mio2trace.measures.executions import Execution, LayerKey, executions
 from mio2trace.measures.kinds import Kind, is_naive, kind_of
+from mio2trace.measures.steady import Steady
 from mio2trace.measures.sums import Sums, duration, grouped
 from mio2trace.model.profile import Activity
 from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
 
-__all__ = ["Cost", "Execution", "LayerKey", "Measures", "Sums", "duration", "total"]
+__all__ = ["Cost", "Execution", "LayerKey", "Measures", "Steady", "Sums", "duration", "total"]
 
 _SEARCHES, _TOLD, _NOT_TOLD = range(3)
 """What an operation's work is: none, in the log, not in the log."""
@@ -100,7 +101,7 @@ class Measures:
         return kinds
 
     @cached_property
-    def _naive(self) -> frozenset[int]:
+    def naive_operations(self) -> frozenset[int]:
         """Operations of which the log names a naive solver."""
         return frozenset(index for index, operation in self.operation_at.items() if is_naive(operation))
 
@@ -152,7 +153,7 @@ class Measures:
         summed = _Summed(Sums(len(self.first_of)), Sums(len(links.runs)), Sums(len(links.passes) + 1), Counter())
         operations, runs, passes, _ = summed
         kinds: dict[tuple[str, str], Kind] = {}
-        naive = self._naive
+        naive = self.naive_operations
         outside = len(links.passes)
         columns = zip(self._activities, links.operation_of, links.run_of, links.pass_of, strict=True)
         for position, (activity, index, run, pass_) in enumerate(columns):
@@ -189,22 +190,24 @@ class Measures:
 
     def _add_work(self, runs: Sums, passes: Sums) -> None:
         """Add the work at each activity where any may count."""
-        links, kinds = self._links, self._work_of
-        of_runs, of_passes = runs.flop_of_operations, passes.flop_of_operations
+        links = self._links
+        for position, _, flop, told_by in self.work():
+            passes.add_work(links.pass_of[position] % len(passes), flop, told_by)
+            run = links.run_of[position]
+            if run != NONE:
+                runs.add_work(run, flop, told_by)
+
+    def work(self) -> Iterator[tuple[int, int, int | None, str]]:
+        """Where work counts: position and operation of the activity, FLOP (None: of unknown size), what tells it."""
+        kinds = self._work_of
         for index, position in enumerate(self.first_of):
             if position != NONE and kinds[index] == _TOLD:
-                flop = self.operation_at[index].flop or 0
-                pass_, run = links.pass_of[position] % len(passes), links.run_of[position]
-                of_passes[pass_] = of_passes.get(pass_, 0) + flop
-                if run != NONE:
-                    of_runs[run] = of_runs.get(run, 0) + flop
+                yield position, index, self.operation_at[index].flop or 0, "operation"
         for position in self._not_told():
-            told, told_by = self._work_at(position, links.operation_of[position])
-            if told_by or told is None:
-                passes.add_work(links.pass_of[position] % len(passes), told, told_by)
-                run = links.run_of[position]
-                if run != NONE:
-                    runs.add_work(run, told, told_by)
+            index = self._links.operation_of[position]
+            flop, told_by = self._work_at(position, index)
+            if told_by or flop is None:
+                yield position, index, flop, told_by
 
     def _not_told(self) -> Iterator[int]:
         """Where work may count that no operation of the log tells: at GEMMs and in operations of unknown work."""
@@ -221,7 +224,7 @@ class Measures:
     def _add_parts(self, summed: _Summed, numbers: tuple[int, int, int], ns: int, kind: Kind) -> None:
         """Add the time of a kernel that helps or is naive to that part of what it belongs to."""
         index = numbers[0]
-        naive = kind.naive or index in self._naive
+        naive = kind.naive or index in self.naive_operations
         if kind.helps and index != NONE and self._work_of[index] != _SEARCHES:
             summed.helpers[self.operation_at[index].primitive, kind.role] += ns
         for sums, number in zip(summed[:3], numbers, strict=True):
@@ -244,6 +247,11 @@ class Measures:
                 sums.add_work(0, flop, told_by)
         return sums.cost(0)
 
+    @cached_property
+    def steady(self) -> Steady:
+        """What is slowest in a steady iteration: what everything that ranks asks."""
+        return Steady(self)
+
     # -- by what a person asks for -----------------------------------------------------------------------------------
 
     @cached_property
@@ -255,7 +263,7 @@ class Measures:
         """What an operation cost; work and traffic are what the log tells, none for a search."""
         operation = self.operation_at[index]
         cost = self.operations.cost(index)
-        span = self._host_spans.get(index)
+        span = self.host_span_of.get(index)
         if span is not None:
             cost = msgspec.structs.replace(cost, host_ns=span[1] - span[0], host_by="calls")
         if operation.phase != "run":
@@ -270,7 +278,8 @@ class Measures:
         )
 
     @cached_property
-    def _host_spans(self) -> Mapping[int, tuple[int, int]]:
+    def host_span_of(self) -> Mapping[int, tuple[int, int]]:
+        """Of each operation with kernels: when the host was in it."""
         return self.host_spans()
 
     @cached_property

@@ -15,11 +15,12 @@ from typing import Generic, TypeVar, overload
 from mio2trace.align import NONE, Alignment
 from mio2trace.kernels import KernelFact
 from mio2trace.kernels.parts import find_parts
+from mio2trace.measures.statistics import percent
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity, Profile, Size3
 from mio2trace.ops.naming import operation_name, problem_name
-from mio2trace.reports.numbers import STATISTICS, Unit, describe, percent
+from mio2trace.reports.numbers import STATISTICS, Unit, describe
 from mio2trace.reports.tables import Cell, Row, Table
 
 Thing = TypeVar("Thing")

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from mio2trace.measures import Cost, Execution, LayerKey, Measures, total
+from mio2trace.measures.statistics import deviation, mean, percent
 from mio2trace.model.log import FrameworkLog, LayerTime, NetLayer
-from mio2trace.reports.numbers import Unit, deviation, mean, percent
+from mio2trace.reports.numbers import Unit
 from mio2trace.reports.tables import Cell, Row, Table
 
 

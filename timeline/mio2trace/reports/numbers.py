@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import msgspec
+
+from mio2trace.measures.statistics import deviation, mean, quantile
 
 UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 """Nanoseconds in each unit that a table can be printed in."""
@@ -23,32 +24,6 @@ class Unit(msgspec.Struct, frozen=True):
     def column(self, name: str) -> str:
         """``p3_p2`` -> ``p3_p2_us``."""
         return f"{name}_{self.name}"
-
-
-def mean(values: Sequence[int]) -> float:
-    """An integer when it is one. Raises ZeroDivisionError for no value."""
-    whole, rest = divmod(sum(values), len(values))
-    return whole if not rest else sum(values) / len(values)
-
-
-def deviation(values: Sequence[int]) -> float | None:
-    """The standard deviation of a sample (n - 1), from exact integer sums; None for fewer than two values."""
-    count = len(values)
-    if count < 2:
-        return None
-    first = values[0]  # sums of small numbers: times since boot have 19 digits
-    total = sum(value - first for value in values)
-    squares = sum((value - first) ** 2 for value in values)
-    return math.sqrt((count * squares - total * total) / (count * (count - 1)))
-
-
-def quantile(ordered: Sequence[int], part: float) -> float:
-    """Between the two values around place ``part`` of (n - 1), in proportion, as numpy and pandas do by default."""
-    place = part * (len(ordered) - 1)
-    below = math.floor(place)
-    rest = place - below
-    low = ordered[below]
-    return low if not rest else low + rest * (ordered[below + 1] - low)
 
 
 STATISTICS = ("mean", "std", "min", "q25", "median", "q75", "max")
@@ -69,8 +44,3 @@ def describe(values: Sequence[int]) -> dict[str, float]:
         "q75": quantile(ordered, 0.75),
         "max": ordered[-1],
     }
-
-
-def percent(part: float, whole: float) -> float | None:
-    """None when there is no whole."""
-    return 100 * part / whole if whole else None

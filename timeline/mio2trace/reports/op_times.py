@@ -8,9 +8,9 @@ import msgspec
 
 from mio2trace.align import NONE
 from mio2trace.measures import Cost, Measures
+from mio2trace.measures.statistics import percent
 from mio2trace.ops.operation import Operation
 from mio2trace.reports import ops as report
-from mio2trace.reports.numbers import percent
 from mio2trace.reports.tables import Cell, Row, Table, grouped
 
 PLACE = ("layer", "layer_direction", "iteration")

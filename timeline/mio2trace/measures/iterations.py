@@ -1,0 +1,251 @@
+"""Which iterations of a run count: those in which it is warm and whole.
+
+Iterations are what the log or the profile names; without these, what the kernels repeat (`mio2trace.measures.period`);
+else the whole run is one. What is set up or warmed up, and what a search launches, is in none. Then, in this order:
+
+* an end that is only a part (the last iteration is the beginning of the one before, the first the end of the one
+  after) is *cut*: the profile ends in it;
+* the first of several that are left is *cold* where it launches searches, `MORE_KERNELS` times the kernels of the later
+  ones' median, or takes more than `LONGER` times their median, in its kernels or on the host, where programs are built.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Literal
+
+import msgspec
+
+from mio2trace.align import NONE, Alignment
+from mio2trace.measures.period import find_repetition
+from mio2trace.measures.statistics import median
+
+MORE_KERNELS = 1.1
+LONGER = 1.5
+REPEATED = 0.9
+"""Part of the kernel time that what repeats must cover, for its repetitions to be iterations."""
+
+Source = Literal["named", "repetition", "whole"]
+
+
+class Iteration(msgspec.Struct, frozen=True, kw_only=True):
+    """One iteration, searches left out: its kernels, their time, when the host was in it, and when the device."""
+
+    number: int
+    kernels: int = 0
+    kernel_ns: int = 0
+    host_ns: int | None = None
+    span_ns: int | None = None
+    searches: int = 0
+    """Kernels of searches that ran in it."""
+
+
+class Iterations(msgspec.Struct, frozen=True, kw_only=True):
+    """``all``: in order. ``steady``: numbers of those that count; ``cold``, ``cut``: of those that do not.
+
+    ``place_of``: of each activity the place in ``all`` of the iteration that it is part of, `NONE` where it is in none
+    or of a search. ``told_by``: ``named`` by a log or profile, a ``repetition`` of kernels, or the ``whole`` run.
+    ``rule``: a sentence that says which count.
+    """
+
+    all: tuple[Iteration, ...]
+    steady: tuple[int, ...]
+    cold: tuple[int, ...] = ()
+    cut: tuple[int, ...] = ()
+    place_of: Sequence[int]
+    told_by: Source
+    rule: str
+
+
+def iterations_of(alignment: Alignment) -> Iterations:
+    """Of a profile that is joined with its log."""
+    searches = frozenset(one.index for one in alignment.links.operations if one.phase == "find")
+    number_of, told_by = _numbered(alignment, searches)
+    numbers = sorted({number for number in number_of if number != NONE})
+    place = {number: at for at, number in enumerate(numbers)} | {NONE: NONE}
+    place_of = [place[number] for number in number_of]
+    searched: Counter[int] = Counter()
+    if searches:
+        for position, index in enumerate(alignment.links.operation_of):
+            if index in searches and place_of[position] != NONE:
+                searched[place_of[position]] += alignment.profile.activities[position].kind == "kernel"
+                place_of[position] = NONE
+    found = [
+        msgspec.structs.replace(iteration, searches=searched[at])
+        for at, iteration in enumerate(_measured(alignment, place_of, numbers))
+    ]
+    # One in which only searches ran is none.
+    steady = [at for at, iteration in enumerate(found) if iteration.kernels or len(found) == 1]
+    cut = _cut(alignment, place_of, found, steady) if told_by == "named" else []
+    steady = [at for at in steady if at not in cut]
+    cold = _cold(found, steady) if told_by != "whole" else ""
+    counted = steady[1:] if cold else steady
+    return Iterations(
+        all=tuple(found),
+        steady=tuple(found[at].number for at in counted),
+        cold=(found[steady[0]].number,) if cold else (),
+        cut=tuple(found[at].number for at in cut),
+        place_of=place_of,
+        told_by=told_by,
+        rule=_rule(found, counted, cut, cold, told_by),
+    )
+
+
+def _numbered(alignment: Alignment, searches: AbstractSet[int]) -> tuple[list[int], Source]:
+    """Of each activity the number of its iteration; without any the warm-up is one."""
+    links = alignment.links
+    kernels = Counter(
+        number
+        for number, activity in zip(links.pass_of, alignment.profile.activities, strict=True)
+        if activity.kind == "kernel"
+    )
+    for phase in ("iteration", "warm-up"):
+        numbers = [
+            NONE if one.phase != phase else 1 if one.iteration is None else one.iteration for one in links.passes
+        ]
+        if any(kernels[at] for at, number in enumerate(numbers) if number != NONE):
+            numbers.append(NONE)  # of what is in no pass
+            return [numbers[number] for number in links.pass_of], "named"
+    return _repeated(alignment, searches)
+
+
+def _repeated(alignment: Alignment, searches: AbstractSet[int]) -> tuple[list[int], Source]:
+    """Repetitions of kernels, from 1, each with what follows until the next; else all but set-up as one."""
+    activities, links = alignment.profile.activities, alignment.links
+    set_up = {at for at, one in enumerate(links.passes) if one.phase == "setup"}
+    counted = [
+        position
+        for position, (number, index) in enumerate(zip(links.pass_of, links.operation_of, strict=True))
+        if number not in set_up and index not in searches
+    ]
+    kernels = [position for position in counted if activities[position].kind == "kernel"]
+    numbers = [NONE] * len(activities)
+    repetition = find_repetition([(activities[at].name, activities[at].grid) for at in kernels])
+    if repetition is not None:
+        first, last = repetition.starts[0], repetition.starts[-1] + repetition.period
+        took = [_duration(alignment, at) for at in kernels]
+        if sum(took[first:last]) >= REPEATED * sum(took):
+            begins = [kernels[start] for start in repetition.starts]
+            ends = [*begins[1:], kernels[last] if last < len(kernels) else len(activities)]
+            inside = set(counted)
+            for number, (begin, end) in enumerate(zip(begins, ends, strict=True), 1):
+                for at in range(begin, end):
+                    numbers[at] = number if at in inside else NONE
+            return numbers, "repetition"
+    for at in counted:
+        numbers[at] = 1
+    return numbers, "whole"
+
+
+def _duration(alignment: Alignment, position: int) -> int:
+    activity = alignment.profile.activities[position]
+    return 0 if activity.start_ns is None or activity.end_ns is None else activity.end_ns - activity.start_ns
+
+
+def _measured(alignment: Alignment, place_of: Sequence[int], numbers: Sequence[int]) -> Iterator[Iteration]:
+    count = len(numbers)
+    kernels, kernel_ns = [0] * count, [0] * count
+    host: list[tuple[int, int] | None] = [None] * count
+    device: list[tuple[int, int] | None] = [None] * count
+    for place, activity in zip(place_of, alignment.profile.activities, strict=True):
+        if place == NONE:
+            continue
+        start, end = activity.start_ns, activity.end_ns
+        if activity.kind == "kernel":
+            kernels[place] += 1
+        if start is not None and end is not None:
+            if activity.kind == "kernel":
+                kernel_ns[place] += end - start
+            device[place] = _hull(device[place], start, end)
+        call = activity.call
+        if call is not None and call.start_ns is not None and call.end_ns is not None:
+            host[place] = _hull(host[place], call.start_ns, call.end_ns)
+    for at, number in enumerate(numbers):
+        yield Iteration(
+            number=number,
+            kernels=kernels[at],
+            kernel_ns=kernel_ns[at],
+            host_ns=_length(host[at]),
+            span_ns=_length(device[at]),
+        )
+
+
+def _hull(span: tuple[int, int] | None, start: int, end: int) -> tuple[int, int]:
+    if span is None:
+        return start, end
+    if start < span[0] or end > span[1]:
+        return min(span[0], start), max(span[1], end)
+    return span
+
+
+def _length(span: tuple[int, int] | None) -> int | None:
+    return None if span is None else span[1] - span[0]
+
+
+def _cut(alignment: Alignment, place_of: Sequence[int], found: Sequence[Iteration], steady: Sequence[int]) -> list[int]:
+    """Places of the first and the last where the profile holds only the end, or the beginning, of them."""
+    if len(steady) < 2:
+        return []
+    ends: dict[int, list[str]] = {at: [] for at in (*steady[:2], *steady[-2:])}
+    for place, activity in zip(place_of, alignment.profile.activities, strict=True):
+        if place in ends and activity.kind == "kernel":
+            ends[place].append(activity.name)
+    cut = []
+    last, before = ends[steady[-1]], ends[steady[-2]]
+    if len(last) < len(before) and before[: len(last)] == last:
+        cut.append(steady[-1])
+    first, after = ends[steady[0]], ends[steady[1]]
+    if steady[1] not in cut and len(first) < len(after) and after[-len(first) :] == first:
+        cut.insert(0, steady[0])
+    return cut
+
+
+def _cold(found: Sequence[Iteration], steady: Sequence[int]) -> str:
+    """Why the first of several is cold; empty where it is not."""
+    if len(steady) < 2:
+        return ""
+    first, later = found[steady[0]], [found[at] for at in steady[1:]]
+    if first.searches:
+        return "searches ran in it"
+    if first.kernel_ns > LONGER * median([one.kernel_ns for one in later]):
+        return f"its kernels took over {LONGER:g} times as long as later"
+    hosts = [one.host_ns for one in later if one.host_ns is not None]
+    if first.host_ns is not None and len(hosts) == len(later) and first.host_ns > LONGER * median(hosts):
+        return f"the host was in it over {LONGER:g} times as long as later"
+    if first.kernels > MORE_KERNELS * median([one.kernels for one in later]):
+        return "it launched kernels that later ones do not"
+    return ""
+
+
+def _rule(found: Sequence[Iteration], counted: Sequence[int], cut: Sequence[int], cold: str, told_by: Source) -> str:
+    if told_by == "whole":
+        return "the whole run as one iteration: nothing names iterations, and its kernels do not repeat"
+    if not counted:
+        return "no iteration has kernels"
+    noun = "repetition" if told_by == "repetition" else "iteration"
+    if len(found) == 1:
+        only = "the warm-up, the only pass" if found[0].number == 0 else f"{noun} {found[0].number}, the only one"
+        return f"{only}, may be cold"
+    numbers = _ranges([found[at].number for at in counted])
+    whole = f"of {len(found)} recorded" if len(counted) < len(found) else f"all {len(found)} recorded"
+    parts = [f"{noun}{'s' if len(counted) > 1 else ''} {numbers}, {whole}"]
+    if cold:
+        first = found[min(set(range(len(found))) - set(cut))].number
+        parts.append(f"{first} is cold: {cold}")
+    parts += [f"{found[at].number} is cut off by the profile's {'begin' if at == 0 else 'end'}" for at in cut]
+    if len(counted) + len(cut) + bool(cold) == len(found) == len(counted):
+        parts.append("the first is as warm as the others")
+    return "; ".join(parts)
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """``2-10``, ``1, 3-5``."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return ", ".join("-".join(map(str, part)) for part in parts)

@@ -1,0 +1,169 @@
+"""Costs of steady iterations by a key, ranked, and the sums that they are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
+from typing import Generic, TypeVar, overload
+
+import msgspec
+
+from mio2trace.measures.cost import Cost
+from mio2trace.measures.statistics import deviation, mean, median
+from mio2trace.measures.sums import Sums
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class SteadyCost(msgspec.Struct, Generic[Key], frozen=True, kw_only=True):
+    """What ``key`` cost over the steady iterations.
+
+    ``cost`` is their sum, ``per_iteration_ns`` its kernel time in each of them, ``calls`` how often it ran: executions
+    of a layer, operations, kernels of a name. ``share`` is the part of the kernel time of these iterations, 0 to 1;
+    ``cumulative_share`` that of it and all that rank before it. ``find_ns``, ``find_kernels``: searches for it, in the
+    whole run.
+    """
+
+    key: Key
+    cost: Cost
+    per_iteration_ns: tuple[int, ...]
+    calls: int
+    share: float = 0.0
+    cumulative_share: float = 0.0
+    find_ns: int = 0
+    find_kernels: int = 0
+
+    @property
+    def total_ns(self) -> int:
+        return self.cost.timed_ns
+
+    @property
+    def mean_ns(self) -> float:
+        """Kernel time of an iteration; an integer when it is one."""
+        return mean(self.per_iteration_ns) if self.per_iteration_ns else 0
+
+    @property
+    def median_ns(self) -> float:
+        return median(self.per_iteration_ns) if self.per_iteration_ns else 0
+
+    @property
+    def min_ns(self) -> int:
+        return min(self.per_iteration_ns, default=0)
+
+    @property
+    def max_ns(self) -> int:
+        return max(self.per_iteration_ns, default=0)
+
+    @property
+    def std_ns(self) -> float | None:
+        """Of a sample (n - 1); None for a single iteration."""
+        return deviation(self.per_iteration_ns)
+
+    @property
+    def host_ns(self) -> int | None:
+        """On the host, over all of these iterations: launching, compiling, waiting. None where it is not known."""
+        return self.cost.host_ns
+
+    @property
+    def calls_per_iteration(self) -> float:
+        return self.calls / len(self.per_iteration_ns) if self.per_iteration_ns else 0
+
+
+class Ranking(Sequence[SteadyCost[Key]]):
+    """Costs, most kernel time first, equals in the order in which they ran; ``total`` is of all steady kernels.
+
+    ``rest`` is what the rows do not hold of it, such as kernels in no layer; None where they hold all of it.
+    """
+
+    def __init__(
+        self, rows: Sequence[SteadyCost[Key]], total: SteadyCost[str], rest: SteadyCost[str] | None = None
+    ) -> None:
+        self.total = total
+        self.rest = rest
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> SteadyCost[Key]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[SteadyCost[Key]]: ...
+    def __getitem__(self, index: int | slice) -> SteadyCost[Key] | Sequence[SteadyCost[Key]]:
+        return self._rows[index]
+
+    def of(self, key: Key) -> SteadyCost[Key] | None:
+        """The row of ``key``, if there is one."""
+        return self._by_key.get(key)
+
+    @cached_property
+    def _by_key(self) -> Mapping[Key, SteadyCost[Key]]:
+        return {row.key: row for row in self._rows}
+
+
+class Rows(Generic[Key]):
+    """Sums by key, of steady iterations and of searches; ``samples`` holds the kernel time of each key by iteration."""
+
+    def __init__(self, keys: Sequence[Key], iterations: int) -> None:
+        self.keys = keys
+        self.iterations = iterations
+        self.sums = Sums(len(keys))
+        self.samples = [0] * (len(keys) * iterations)
+        self.calls = [0] * len(keys)
+        self.known_bytes = [0] * len(keys)
+        self.unknown_bytes = [0] * len(keys)
+        self.host_ns: list[int | None] = [None] * len(keys)
+        self.find_ns = [0] * len(keys)
+        self.find_kernels = [0] * len(keys)
+
+    def row(self, number: int, whole_ns: int) -> SteadyCost[Key]:
+        host_ns = self.host_ns[number]
+        cost = msgspec.structs.replace(
+            self.sums.cost(number),
+            known_bytes=self.known_bytes[number],
+            unknown_bytes=self.unknown_bytes[number],
+            host_ns=host_ns,
+            host_by="" if host_ns is None else "calls",
+        )
+        return SteadyCost(
+            key=self.keys[number],
+            cost=cost,
+            per_iteration_ns=tuple(self.samples[number * self.iterations : (number + 1) * self.iterations]),
+            calls=self.calls[number],
+            share=cost.timed_ns / whole_ns if whole_ns else 0.0,
+            find_ns=self.find_ns[number],
+            find_kernels=self.find_kernels[number],
+        )
+
+    def has(self, number: int) -> bool:
+        """Whether there is anything to say of it."""
+        return bool(self.sums.activities(number) or self.calls[number] or self.find_kernels[number])
+
+
+def ranked(rows: Rows[Key], whole: SteadyCost[str], rest_name: str) -> Ranking[Key]:
+    """What has anything to say, most kernel time first; ``whole`` is what shares are of."""
+    whole_ns = whole.total_ns
+    ran = [rows.row(number, whole_ns) for number in range(len(rows.keys)) if rows.has(number)]
+    ran.sort(key=lambda row: -row.total_ns)
+    in_order = []
+    before = 0
+    for row in ran:
+        before += row.total_ns
+        in_order.append(msgspec.structs.replace(row, cumulative_share=before / whole_ns if whole_ns else 0.0))
+    return Ranking(in_order, whole, _rest(in_order, whole, rest_name))
+
+
+def _rest(ran: Sequence[SteadyCost[Key]], whole: SteadyCost[str], name: str) -> SteadyCost[str] | None:
+    kernels = whole.cost.kernels - sum(row.cost.kernels for row in ran)
+    if not kernels:
+        return None
+    left = whole.total_ns - sum(row.total_ns for row in ran)
+    held = [sum(row.per_iteration_ns[at] for row in ran) for at in range(len(whole.per_iteration_ns))]
+    return SteadyCost(
+        key=name,
+        cost=Cost(kernels=kernels, timed_ns=left, untimed=whole.cost.untimed - sum(row.cost.untimed for row in ran)),
+        per_iteration_ns=tuple(ns - own for ns, own in zip(whole.per_iteration_ns, held, strict=True)),
+        calls=kernels,
+        share=left / whole.total_ns if whole.total_ns else 0.0,
+        cumulative_share=1.0 if whole.total_ns else 0.0,
+    )

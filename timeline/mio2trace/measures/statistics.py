@@ -1,0 +1,47 @@
+"""What several measurements of one thing say, from exact integers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+
+def mean(values: Sequence[int]) -> float:
+    """An integer when it is one. Raises ZeroDivisionError for no value."""
+    return part_of(sum(values), len(values))
+
+
+def part_of(whole: int, count: int) -> float:
+    """``whole / count``, an integer when it is one. Raises ZeroDivisionError where there is nothing to divide by."""
+    each, rest = divmod(whole, count)
+    return each if not rest else whole / count
+
+
+def deviation(values: Sequence[int]) -> float | None:
+    """The standard deviation of a sample (n - 1), from exact integer sums; None for fewer than two values."""
+    count = len(values)
+    if count < 2:
+        return None
+    first = values[0]  # sums of small numbers: times since boot have 19 digits
+    total = sum(value - first for value in values)
+    squares = sum((value - first) ** 2 for value in values)
+    return math.sqrt((count * squares - total * total) / (count * (count - 1)))
+
+
+def quantile(ordered: Sequence[int], part: float) -> float:
+    """Between the two values around place ``part`` of (n - 1), in proportion, as numpy and pandas do by default."""
+    place = part * (len(ordered) - 1)
+    below = math.floor(place)
+    rest = place - below
+    low = ordered[below]
+    return low if not rest else low + rest * (ordered[below + 1] - low)
+
+
+def median(values: Sequence[int]) -> float:
+    """The middle one, or the mean of the two in the middle. Raises IndexError for no value."""
+    return quantile(sorted(values), 0.5)
+
+
+def percent(part: float, whole: float) -> float | None:
+    """None when there is no whole."""
+    return 100 * part / whole if whole else None

@@ -1,0 +1,333 @@
+"""What is slowest: the kernel time of a steady iteration, by layer, operation, problem, kernel name.
+
+Everything that ranks takes its order from here. Which iterations are steady says `mio2trace.measures.iterations`;
+searches, set-up and warm-up are in none of the sums, but beside them (``find_ns``). All sums are exact integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mio2trace.align import NONE
+from mio2trace.kernels import KernelFact
+from mio2trace.measures.cost import Cost
+from mio2trace.measures.executions import LayerKey
+from mio2trace.measures.iterations import Iteration, Iterations, iterations_of
+from mio2trace.measures.kinds import Kind, kind_of
+from mio2trace.measures.ranking import Key, Ranking, Rows, SteadyCost, ranked
+from mio2trace.measures.sums import Sums, duration
+from mio2trace.ops.naming import operation_name, problem_name
+
+if TYPE_CHECKING:
+    from mio2trace.measures import Measures
+
+OperationKey = tuple[str, str]
+"""Layer (empty: none) and name of the operation."""
+
+
+class Steady:
+    """The steady iterations of one profile that is joined with its log. Summed when it is first asked for."""
+
+    def __init__(self, measures: Measures) -> None:
+        self._measures = measures
+        self._alignment = measures.alignment
+
+    # -- iterations --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def told(self) -> Iterations:
+        """All iterations, and which of them count."""
+        return iterations_of(self._alignment)
+
+    @property
+    def iterations(self) -> tuple[int, ...]:
+        """Numbers of those that count."""
+        return self.told.steady
+
+    @property
+    def all_iterations(self) -> tuple[int, ...]:
+        return tuple(one.number for one in self.told.all)
+
+    @property
+    def cold(self) -> tuple[int, ...]:
+        return self.told.cold
+
+    @property
+    def rule(self) -> str:
+        """A sentence that says which iterations count, and why."""
+        return self.told.rule
+
+    @property
+    def first(self) -> Iteration | None:
+        """The first iteration, counted or not."""
+        return next(iter(self.told.all), None)
+
+    @property
+    def first_ns(self) -> int | None:
+        """Kernel time of the first iteration, counted or not."""
+        return None if self.first is None else self.first.kernel_ns
+
+    @property
+    def samples_ns(self) -> tuple[int, ...]:
+        """Kernel time of each of `iterations`."""
+        return self.total.per_iteration_ns
+
+    @property
+    def mean_ns(self) -> float:
+        """Kernel time of a steady iteration."""
+        return self.total.mean_ns
+
+    # -- rankings ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def total(self) -> SteadyCost[str]:
+        """All kernels and copies of the steady iterations."""
+        activities = self._alignment.profile.activities
+        rows = self._summed(["total"], [0] * len(activities), (0,))
+        rows.calls = list(rows.sums.kernels)
+        rows.find_kernels = [sum(cost.kernels for cost in self._measures.searches.values())]
+        rows.find_ns = [sum(cost.timed_ns for cost in self._measures.searches.values())]
+        whole = rows.row(0, rows.sums.timed_ns[0])
+        return msgspec.structs.replace(whole, cumulative_share=whole.share)
+
+    @cached_property
+    def layers(self) -> Ranking[LayerKey]:
+        """By position in the net, name, direction."""
+        runs = self._alignment.links.runs
+        keys, row_of = _keyed((run.layer_index, run.layer, run.direction) for run in runs)
+        rows = self._summed(keys, self._alignment.links.run_of, row_of)
+        place_of_pass = self._place_of_pass
+        for number, run in enumerate(runs):
+            rows.calls[row_of[number]] += place_of_pass[run.pass_] != NONE
+        number_of = {key: number for number, key in enumerate(keys)}
+        steady = set(self.iterations)
+        for key, executions in self._measures.executions.items():
+            counted = [one.cost for one in executions if (1 if one.iteration is None else one.iteration) in steady]
+            host = [cost.host_ns for cost in counted if cost.host_ns is not None]
+            if host and len(host) == len(counted) and key in number_of:
+                rows.host_ns[number_of[key]] = sum(host)
+        self._add_searches(rows, {index: row_of[run] for index, run in self._run_of_search.items()})
+        return ranked(rows, self.total, "in no layer")
+
+    @cached_property
+    def operations(self) -> Ranking[OperationKey]:
+        """By layer and name; operations that ran in no layer have none."""
+        measures, runs = self._measures, self._alignment.links.runs
+        run_of = {index: numbers[0] for index, numbers in measures.runs_of_operation.items()}
+        run_of.update(self._run_of_search)
+
+        def key(index: int) -> OperationKey:
+            operation = msgspec.structs.replace(measures.operation_at[index], phase="run")
+            return runs[run_of[index]].layer if index in run_of else "", operation_name(operation)
+
+        return ranked(self._of_operations(key), self.total, "in no operation")
+
+    @cached_property
+    def problems(self) -> Ranking[str]:
+        """By `problem_name`: equal problems of all layers together."""
+        at = self._measures.operation_at
+        return ranked(self._of_operations(lambda index: problem_name(at[index])), self.total, "in no operation")
+
+    @cached_property
+    def kernels(self) -> Ranking[str]:
+        """By name."""
+        activities = self._alignment.profile.activities
+        numbers: dict[str, int] = {}
+        column = [
+            numbers.setdefault(activity.name, len(numbers)) if activity.kind == "kernel" else NONE
+            for activity in activities
+        ]
+        rows = self._summed(list(numbers), column, range(len(numbers)))
+        rows.calls = list(rows.sums.kernels)
+        host, unknown = [0] * len(numbers), set()
+        operation_of, is_search = self._alignment.links.operation_of, self._measures.searches
+        for position, activity in enumerate(activities):
+            number = column[position]
+            if number == NONE:
+                continue
+            if self._counted_at(position) != NONE:
+                call = activity.call
+                if call is None or call.start_ns is None or call.end_ns is None:
+                    unknown.add(number)
+                else:
+                    host[number] += call.end_ns - call.start_ns
+            elif operation_of[position] in is_search:
+                rows.find_kernels[number] += 1
+                rows.find_ns[number] += duration(activity) or 0
+        rows.host_ns = [ns if rows.calls[at] and at not in unknown else None for at, ns in enumerate(host)]
+        return ranked(rows, self.total, "")
+
+    @cached_property
+    def helpers(self) -> Ranking[str]:
+        """Kernels that only prepare or finish the work of others, by role."""
+        facts, activities = self._alignment.facts, self._alignment.profile.activities
+        kinds: dict[tuple[str, str], Kind] = {}
+        numbers: dict[str, int] = {}
+        column = [NONE] * len(activities)
+        for position, activity in enumerate(activities):
+            if activity.kind == "kernel":
+                kind = _kind(kinds, facts, position, activity.name)
+                if kind.helps:
+                    column[position] = numbers.setdefault(kind.role, len(numbers))
+        rows = self._summed(list(numbers), column, range(len(numbers)))
+        rows.calls = list(rows.sums.kernels)
+        return ranked(rows, self.total, "no helper")
+
+    @cached_property
+    def copies(self) -> Cost:
+        """Reads, writes and fills in the steady iterations."""
+        sums = Sums(1)
+        for place, activity in zip(self.told.place_of, self._alignment.profile.activities, strict=True):
+            if activity.kind != "kernel" and place != NONE and self._counts[place] != NONE:
+                sums.add(0, activity)
+        return sums.cost(0)
+
+    @cached_property
+    def idle_ns(self) -> tuple[int, ...]:
+        """Of each of `iterations`: how long nothing ran on the device between its first command and its last."""
+        spans: list[list[tuple[int, int]]] = [[] for _ in self.iterations]
+        for place, activity in zip(self.told.place_of, self._alignment.profile.activities, strict=True):
+            number = NONE if place == NONE else self._counts[place]
+            if number != NONE and activity.start_ns is not None and activity.end_ns is not None:
+                spans[number].append((activity.start_ns, activity.end_ns))
+        return tuple(map(_idle, spans))
+
+    # -- sums --------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _counts(self) -> list[int]:
+        """Of each of all iterations its place among the steady ones."""
+        place = {number: at for at, number in enumerate(self.iterations)}
+        return [place.get(one.number, NONE) for one in self.told.all]
+
+    @cached_property
+    def _place_of_pass(self) -> list[int]:
+        """Of each pass the place of its iteration among the steady ones."""
+        place = {number: at for at, number in enumerate(self.iterations)}
+        named = self.told.told_by == "named"
+        warm = {0} & place.keys()
+        return [
+            NONE
+            if one.phase == "setup" or (one.phase == "warm-up") != bool(warm)
+            else place.get(1 if one.iteration is None else one.iteration, NONE)
+            if named
+            else 0
+            for one in self._alignment.links.passes
+        ]
+
+    def _of_operations(self, key: Callable[[int], Key]) -> Rows[Key]:
+        measures = self._measures
+        keys, row_of_index = _keyed(key(index) for index in sorted(measures.operation_at))
+        row_of = [NONE] * len(measures.first_of)
+        for row, index in zip(row_of_index, sorted(measures.operation_at), strict=True):
+            row_of[index] = row
+        rows = self._summed(keys, self._alignment.links.operation_of, row_of)
+        host: dict[int, list[int | None]] = {}
+        spans = measures.host_span_of
+        for index, operation in measures.operation_at.items():
+            first = measures.first_of[index]
+            if first == NONE or operation.phase == "find" or self._counted_at(first) == NONE:
+                continue
+            rows.calls[row_of[index]] += 1
+            span = spans.get(index)
+            host.setdefault(row_of[index], []).append(None if span is None else span[1] - span[0])
+            size = operation.bytes_min
+            rows.known_bytes[row_of[index]] += size or 0
+            rows.unknown_bytes[row_of[index]] += size is None
+        for row, all_of in host.items():
+            times = [ns for ns in all_of if ns is not None]
+            rows.host_ns[row] = sum(times) if len(times) == len(all_of) else None
+        self._add_searches(rows, {index: row_of[index] for index in measures.searches})
+        return rows
+
+    @cached_property
+    def _run_of_search(self) -> Mapping[int, int]:
+        """Of each search the layer's run that it ran in, else the first that runs its problem."""
+        measures = self._measures
+        first: dict[str, int] = {}
+        for index, numbers in sorted(measures.runs_of_operation.items()):
+            if measures.operation_at[index].phase == "run":
+                first.setdefault(problem_name(measures.operation_at[index]), numbers[0])
+        runs: dict[int, int] = {}
+        for index in measures.searches:
+            own = measures.runs_of_operation.get(index)
+            run = own[0] if own else first.get(problem_name(measures.operation_at[index]))
+            if run is not None:
+                runs[index] = run
+        return runs
+
+    def _add_searches(self, rows: Rows[Key], row_of: Mapping[int, int]) -> None:
+        for index, row in row_of.items():
+            cost = self._measures.searches[index]
+            rows.find_kernels[row] += cost.kernels
+            rows.find_ns[row] += cost.timed_ns
+
+    def _counted_at(self, position: int) -> int:
+        """The place of an activity's iteration among the steady ones."""
+        place = self.told.place_of[position]
+        return NONE if place == NONE else self._counts[place]
+
+    def _summed(self, keys: Sequence[Key], column: Sequence[int], row_of: Sequence[int]) -> Rows[Key]:
+        """Sums by the row of each activity's number in ``column``."""
+        measures, facts = self._measures, self._alignment.facts
+        rows = Rows(keys, len(self.iterations))
+        sums, samples, count = rows.sums, rows.samples, rows.iterations
+        kinds: dict[tuple[str, str], Kind] = {}
+        naive, counts = measures.naive_operations, self._counts
+        operation_of = self._alignment.links.operation_of
+        unsure = self._alignment.links.layer_unsure | self._alignment.links.operation_unsure
+        columns = zip(self._alignment.profile.activities, column, self.told.place_of, strict=True)
+        for position, (activity, number, place) in enumerate(columns):
+            if number == NONE:
+                continue
+            row = row_of[number]
+            at = NONE if place == NONE else counts[place]
+            if at == NONE:
+                continue
+            sums.add(row, activity)
+            if position in unsure:
+                sums.unsure[row] += 1
+            if activity.kind == "kernel":
+                ns = duration(activity) or 0
+                samples[row * count + at] += ns
+                kind = _kind(kinds, facts, position, activity.name)
+                if kind.helps:
+                    sums.helpers_ns[row] += ns
+                if kind.role == "transpose":
+                    sums.transposes_ns[row] += ns
+                if kind.naive or operation_of[position] in naive:
+                    sums.naive_ns[row] += ns
+        for position, _, flop, told_by in measures.work():
+            if column[position] != NONE and self._counted_at(position) != NONE:
+                sums.add_work(row_of[column[position]], flop, told_by)
+        return rows
+
+
+def _keyed(keys: Iterator[Key]) -> tuple[list[Key], list[int]]:
+    """The keys, each once, in order of first appearance; of each given one its place among these."""
+    numbers: dict[Key, int] = {}
+    row_of = [numbers.setdefault(key, len(numbers)) for key in keys]
+    return list(numbers), row_of
+
+
+def _kind(kinds: dict[tuple[str, str], Kind], facts: Mapping[int, KernelFact], position: int, name: str) -> Kind:
+    fact = facts.get(position)
+    key = name, "" if fact is None else fact.role
+    kind = kinds.get(key)
+    if kind is None:
+        kind = kinds[key] = kind_of(name, fact)
+    return kind
+
+
+def _idle(spans: list[tuple[int, int]]) -> int:
+    idle = 0
+    end = None
+    for start, stop in sorted(spans):
+        if end is not None and start > end:
+            idle += start - end
+        end = stop if end is None else max(end, stop)
+    return idle
