@@ -28,6 +28,7 @@ from mio2trace.model.profile import (
 )
 from mio2trace.model.profile import Call as HostCall
 from mio2trace.notes import Notes
+from mio2trace.readers.base import kernel_name
 from mio2trace.readers.opencl.records import (
     NO_STAMPS,
     AnyCall,
@@ -277,7 +278,7 @@ class ProfileFolder:
             Activity(
                 index,
                 "kernel",
-                same(call.name, call.name),
+                same(call.name, kernel_name(call.name)),
                 line,
                 self._queue(call.queue) if queue is None else queue.index,
                 queued,
