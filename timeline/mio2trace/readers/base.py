@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Protocol
 
 import msgspec
@@ -13,6 +14,8 @@ from mio2trace.model.tf import TfProfile, TfView
 from mio2trace.notes import Notes
 from mio2trace.source import Source
 
+_CLONE = re.compile(r"(?:\.(?:kd|cold|(?:isra|constprop|part|clone|lto_priv|llvm)\.[0-9]+)| \[clone [^\]\[]{1,40}\])\Z")
+_LONGEST_CLONE, _CLONES = 60, 6
 Record = Profile | FrameworkLog | MiopenLog | TfProfile | TfView
 Records = list[Record]
 
@@ -36,3 +39,15 @@ class Reader(Protocol):
 
     def read(self, source: Source, options: ReadOptions, notes: Notes) -> Records:
         """The records of ``source``. Raises `InputError` when it cannot be used at all."""
+
+
+def kernel_name(name: str) -> str:
+    """A kernel's name without what compilers and loaders hang on it: ``.kd``, ``.isra.0``, `` [clone .kd]``."""
+    if "." not in name:
+        return name
+    for _ in range(_CLONES):
+        found = _CLONE.search(name, max(0, len(name) - _LONGEST_CLONE))
+        if not found or not found.start():
+            break
+        name = name[: found.start()]
+    return name

@@ -13,6 +13,7 @@ from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.caffe.log import GLOG_HEAD, CaffeDecoder
+from mio2trace.readers.collected import is_docker_file, plain_lines
 from mio2trace.readers.foreign import MARKER, OtherPrograms
 from mio2trace.readers.miopen.log import MiopenDecoder
 from mio2trace.readers.miopen.messages import note_alarms
@@ -39,7 +40,8 @@ _BINARY_SHARE = 100
 
 def sniff(head: bytes) -> bool:
     """Text that is not JSON; whether it holds a line that we know shows only in reading."""
-    return head.count(b"\0") * _BINARY_SHARE <= len(head) and _JSON.match(head) is None
+    is_text = head.count(b"\0") * _BINARY_SHARE <= len(head)
+    return is_text and (_JSON.match(head) is None or is_docker_file(head))
 
 
 def is_log(head: bytes) -> bool:
@@ -50,7 +52,7 @@ def is_log(head: bytes) -> bool:
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     """All that the log states. Raises `InputError` when no line of it is known."""
     log = _Log(source, options, notes)
-    numbered = _Numbered(source.blocks_while(log.known), notes)
+    numbered = _Numbered(plain_lines(source.head, source.blocks_while(log.known)), notes)
     while True:
         if numbered.uncut and not log.in_source:
             numbered.skip(log.take)

@@ -29,6 +29,7 @@ from mio2trace.model.profile import (
     Thread,
 )
 from mio2trace.notes import Notes
+from mio2trace.readers import base
 
 Kind = Literal["kernel", "copy", "fill"]
 MOST_NS = (1 << 63) - 1
@@ -291,9 +292,8 @@ def _number(value: object, limit: int) -> int | None:
 
 
 def kernel_name(name: object) -> str:
-    """A kernel's name without what the loader hung on it: ``.kd``, `` [clone .kd]`` (rocm-profiles.md 9)."""
-    text = name if isinstance(name, str) else ""
-    return text.removesuffix(" [clone .kd]").removesuffix(".kd")
+    """A kernel's name as `readers.base.kernel_name` leaves it; "" of what is no text (rocm-profiles.md 9)."""
+    return base.kernel_name(name) if isinstance(name, str) else ""
 
 
 def route_of(text: object) -> str:

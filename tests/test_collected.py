@@ -1,0 +1,131 @@
+"""Logs that a container, the journal or a launcher kept are read as those that the program printed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mio2trace import analyse
+from mio2trace.model.log import FrameworkLog
+from mio2trace.model.miopen import MiopenLog
+from mio2trace.readers.base import kernel_name
+from mio2trace.readers.collected import plain_lines
+from tests.small_runs import as_json, benchmark
+
+LOG = b"""I1120 11:34:29.509450 30462 caffe.cpp:361] Use GPU with device ID 0
+I1120 11:34:29.509858 30462 net.cpp:150] Setting up conv1
+MIOpen(OpenCL): miopenStatus_t miopenConvolutionForward(miopenHandle_t, const void *){
+alpha = 0x7ffe5cd7a8b0
+xDesc = 1, 1, 28, 28
+wDesc = 20, 1, 5, 5
+convDesc = 0, 0, 1, 1, 1, 1,
+algo = 0
+yDesc = 1, 20, 24, 24
+}
+I1120 11:34:29.609450 30462 caffe.cpp:412] conv1\tforward: 3.5 ms.
+"""
+DAY = "2026-11-20T11:34:29."
+
+
+def docker_file(number: int, line: str) -> str:
+    return json.dumps({"log": line + "\n", "stream": "stderr", "time": f"{DAY}{number:09}Z"}, separators=(",", ":"))
+
+
+COLLECTORS: dict[str, Callable[[int, str], str]] = {
+    "docker compose": lambda number, line: f"train-1  | {line}",
+    "docker logs -t": lambda number, line: f"{DAY}{number:09}Z {line}",
+    "kubernetes": lambda number, line: f"{DAY}{number:09}+02:00 stderr F {line}",
+    "journal": lambda number, line: f"Nov  2 11:34:29 node07 train[742]: {line}",
+    "mpirun": lambda number, line: f"[1,0]<stderr>:{line}",
+    "torchrun": lambda number, line: f"[default0]:{line}",
+    "srun": lambda number, line: f" 0: {line}",
+    "colours": lambda number, line: f"\x1b[33m{line}\x1b[0m",
+    "two of them": lambda number, line: f"{DAY}{number:09}Z [rank0]: {line}",
+    "docker's file": docker_file,
+}
+
+
+def records(path: Path, content: bytes) -> tuple[FrameworkLog, MiopenLog]:
+    path.write_bytes(content)
+    logs, libraries = analyse([path]).run.logs, analyse([path]).run.libraries
+    return logs[0], libraries[0]
+
+
+@pytest.mark.parametrize("collector", COLLECTORS)
+def test_a_collectors_prefix_is_no_part_of_a_line(collector: str, tmp_path: Path) -> None:
+    """Records, their lines and their times are those of the program's own log; parameters without prefix, too."""
+    change = COLLECTORS[collector]
+    lines = [change(number, line) for number, line in enumerate(LOG.decode().splitlines())]
+    expected = records(tmp_path / "plain.log", LOG)
+    assert expected[1].count("entry miopenConvolutionForward") == 1
+    assert expected[1].count("cut entry") == 0
+    assert records(tmp_path / "kept.log", "\n".join([*lines, ""]).encode()) == expected
+
+
+def test_several_processes_keep_their_lines_apart(tmp_path: Path) -> None:
+    """Two ranks in one file, line by line: each entry is whole, and its thread is its rank."""
+    one = [
+        f"MIOpen(HIP): {line}" for line in ("miopenStatus_t miopenPoolingForward(int){", "\txDesc = 1, 2, 4, 4", "}")
+    ]
+    lines = [f"[1,{rank}]<stderr>:{line}" for line in one for rank in (0, 1)]
+    path = tmp_path / "run.log"
+    path.write_text("\n".join([*lines, ""]))
+    log = analyse([path]).run.libraries[0]
+    assert [(entry.thread, entry.line) for entry in log.records] == [(0, 1), (1, 2)]
+    assert log.count("cut entry") == 0
+
+
+def test_where_lines_are_cut_into_blocks_changes_nothing() -> None:
+    """A prefix, a colour, an object may lie across two blocks; what has no end is not waited for."""
+    for change in COLLECTORS.values():
+        data = "".join(change(number, line) + "\n" for number, line in enumerate(LOG.decode().splitlines())).encode()
+        for size in (1, 7, 64, len(data)):
+            blocks = (data[at : at + size] for at in range(0, len(data), size))
+            assert b"".join(plain_lines(data, blocks)) == LOG
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            yield b"x" * (1 << 20)
+
+    head = b"[rank0]: x\n" * 9
+    assert len(next(plain_lines(head, endless()))) < 20 << 20
+
+
+@pytest.mark.parametrize("line", ["conv1 | 3.5 ms", "12: done", "[1,0]<stderr>:x", "Nov 20 11:34:29 a b: x"])
+def test_a_few_lines_like_a_collectors_stay(line: str) -> None:
+    """Another program's table in a log is no prefix."""
+    data = LOG + f"{line}\n".encode() * 5
+    assert b"".join(plain_lines(data, iter([data]))) == data
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("Op2dTensorLite.kd", "Op2dTensorLite"),
+        ("gemm [clone .kd]", "gemm"),
+        ("f.isra.0.constprop.12 [clone .kd]", "f"),
+        ("_ZN3foo3barEi.part.3.cold", "_ZN3foo3barEi"),
+        (".kd", ".kd"),
+        ("v1.2", "v1.2"),
+        ("void f<double>(double*, int) [clone .kd]", "void f<double>(double*, int)"),
+    ],
+)
+def test_what_compilers_hang_on_is_no_part_of_a_name(name: str, plain: str) -> None:
+    assert kernel_name(name) == plain
+    assert kernel_name(name + ".kd" * 40_000).startswith(plain)
+
+
+def test_kernels_with_suffixes_are_those_without(tmp_path: Path) -> None:
+    """An OpenCL profile's kernels, too: their sizes and their links go by the name."""
+    calls, _ = benchmark()
+    path = tmp_path / "prof.json"
+    path.write_bytes(as_json(calls))
+    expected = [activity.name for activity in analyse([path]).run.profiles[0].activities]
+    for call in calls:
+        if call["call"] in ("clEnqueueNDRangeKernel", "clCreateKernel"):
+            call["name"] += ".kd"
+    path.write_bytes(as_json(calls))
+    assert [activity.name for activity in analyse([path]).run.profiles[0].activities] == expected

@@ -1,0 +1,141 @@
+"""Logs as collectors keep them: a container's, the journal's or a launcher's prefix before every line, colours.
+
+    miopen-1  | MIOpen(HIP): miopenStatus_t ...             docker compose, podman-compose
+    2026-11-20T11:34:29.509450123Z stderr F MIOpen(HIP)...  docker logs -t, Kubernetes, GitHub's runners
+    Nov 20 11:34:29 node07 train[742]: MIOpen(HIP): ...     the journal, syslog
+    [1,0]<stderr>:MIOpen(HIP): ...                          mpirun --tag-output
+    [default0]:MIOpen(HIP): ...                             torchrun --tee, [rank0]: of PyTorch
+    0: MIOpen(HIP): ...                                     srun --label
+    {"log":"MIOpen(HIP): ...\\n","stream":"stderr","time":"2026-11-20T11:34:29.509450123Z"}    Docker's own file
+
+Lines stay lines, so that their numbers are those of the file. Where a prefix names several processes, MIOpen's lines
+get the number of theirs, as if MIOpen had printed a thread's id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+FORMS = tuple(
+    re.compile(rb"^(?:" + form + rb")", re.MULTILINE)
+    for form in (
+        rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (?:std(?:err|out) [FP] )?",
+        rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} (?P<who>[\w./@-]{1,64}(?:\[\d{1,10}\])?): ",
+        rb"\[(?P<who>\d{1,9},\d{1,9})\]<std(?:err|out|diag)>: ?",
+        rb"\[(?P<who>(?:default|rank)\d{1,9})\]: ?",
+        rb"(?P<who>[A-Za-z][\w.-]{0,63}) {1,64}\| ",
+        rb" {0,9}(?P<who>\d{1,6}): ",
+    )
+)
+_JSON_FILE = re.compile(rb'\{"log":"(?:[^"\\]|\\.){0,60000}","stream":"std(?:err|out)"')
+_COLOUR = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+_ESCAPE = b"\x1b"
+_MOST_LINES = 0.9
+"""What shares a prefix is a collector's; a line that was glued to another has none."""
+_FEWEST = 4
+_MOST_LOOKED_AT = 400
+_LONGEST_LINE = 16 << 20
+"""Bytes that are waited for a line's end."""
+_NESTED = 2
+"""One collector may hand on what another one kept."""
+_MIOPEN = rb"(?=(?:\S+ )?MIOpen[(:])"
+
+
+class _Line(msgspec.Struct):
+    """Of Docker's own file; a line longer than 16 KiB is several, of which only the last one has an end."""
+
+    log: str
+
+
+_decode_line = msgspec.json.Decoder(_Line).decode
+
+
+def is_docker_file(head: bytes) -> bool:
+    """Whether every line is a JSON object of Docker's."""
+    return _JSON_FILE.match(head) is not None
+
+
+def plain_lines(head: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """``blocks`` without what a collector put there; ``head`` are the first of their bytes."""
+    if is_docker_file(head):
+        lines = (part + b"\n" for part in head.split(b"\n")[:-1])
+        head = b"".join(map(_of_docker, lines))
+        blocks = (b"".join(map(_of_docker, block.splitlines(keepends=True))) for block in _whole_lines(blocks))
+    for _ in range(_NESTED):
+        form = next((form for form in FORMS if _fits(form, head)), None)
+        if form is None:
+            break
+        head, blocks = form.sub(b"", head), _without(form, _numbers(form, head), blocks)
+    return _without_colours(blocks)
+
+
+def _fits(form: re.Pattern[bytes], head: bytes) -> bool:
+    lines = [line for line in head.split(b"\n", _MOST_LOOKED_AT)[:-1] if line.strip()]
+    return len(lines) >= _FEWEST and sum(map(bool, map(form.match, lines))) >= _MOST_LINES * len(lines)
+
+
+def _numbers(form: re.Pattern[bytes], head: bytes) -> dict[bytes, int]:
+    """A number for each of several processes; none for one."""
+    if "who" not in form.groupindex:
+        return {}
+    named = dict.fromkeys(match["who"] for match in form.finditer(head))
+    last = [re.findall(rb"\d+", name)[-1:] for name in named]
+    own = {name: int(digits[0]) for name, digits in zip(named, last, strict=True) if digits}
+    if len(set(own.values())) < len(named):
+        own = {name: number for number, name in enumerate(named)}
+    return own if len(named) > 1 else {}
+
+
+def _without(form: re.Pattern[bytes], numbers: dict[bytes, int], blocks: Iterator[bytes]) -> Iterator[bytes]:
+    if not numbers:
+        yield from (form.sub(b"", block) for block in _whole_lines(blocks))
+        return
+    before_miopen = re.compile(form.pattern + _MIOPEN, re.MULTILINE)
+
+    def numbered(match: re.Match[bytes]) -> bytes:
+        return b"%d " % numbers.setdefault(match["who"], len(numbers))
+
+    yield from (form.sub(b"", before_miopen.sub(numbered, block)) for block in _whole_lines(blocks))
+
+
+def _without_colours(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    for block in blocks:
+        if _ESCAPE not in block:
+            yield block
+            continue
+        yield from (_COLOUR.sub(b"", one) for one in _whole_lines(_and(block, blocks)))
+        return
+
+
+def _and(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest
+
+
+def _whole_lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The same bytes, each piece but the last one up to a line's end."""
+    parts: list[bytes] = []
+    size = 0
+    for block in blocks:
+        end = block.rfind(b"\n") + 1
+        if not end and size < _LONGEST_LINE:
+            parts.append(block)
+            size += len(block)
+            continue
+        end = end or len(block)
+        yield b"".join([*parts, block[:end]])
+        parts = [block[end:]]
+        size = len(parts[0])
+    if any(parts):
+        yield b"".join(parts)
+
+
+def _of_docker(line: bytes) -> bytes:
+    """What a program printed; a line that is no such object stays."""
+    try:
+        return _decode_line(line).log.encode()
+    except (msgspec.MsgspecError, UnicodeError):
+        return line
