@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.align import align
-from mio2trace.align.clocks.fit import QUARTER_HOUR_NS, DeviceClock, device_clocks, local_ns, log_clock
+from mio2trace.align.clocks.fit import ZONES_NS, DeviceClock, device_clocks, local_ns, log_clock
 from mio2trace.model.log import LocalTime
 from mio2trace.model.profile import Queue
 from mio2trace.notes import InputError, Notes
@@ -155,7 +155,7 @@ def test_counters_that_do_not_fit_into_their_call_are_left_out_and_counted() -> 
     assert [note.count for note in notes.problems if "longer on the device" in note.kind] == [2]
 
 
-ZONES = range(-12 * HOUR, 14 * HOUR + 1, QUARTER_HOUR_NS)
+ZONES = ZONES_NS
 
 
 @pytest.mark.parametrize("year", [True, False])
@@ -260,13 +260,29 @@ def test_files_of_different_runs_are_refused_in_one_line(minutes: int, marks: bo
     assert ("timer marks" in found.links.layer_by) == marks
 
 
-def test_a_quarter_of_an_hour_is_taken_for_a_zone() -> None:
-    """The rule's own limit: such a shift cannot be told from a zone."""
+@pytest.mark.parametrize("minutes", [15, -30, 7 * 60 + 45])
+def test_what_is_no_zone_is_no_run_of_the_log(minutes: int) -> None:
+    """Local times are whole hours ahead of UTC, and a few others: a quarter of an hour is none."""
     rng = Random(3)
-    run = shifted(make_run(rng, random_net(rng, 5)), 15 * 60 * SECOND)
-    clock = align(run.profile, [run.log], Notes()).log_clock
-    assert clock is not None
-    assert clock.offset_ns == QUARTER_HOUR_NS
+    run = shifted(make_run(rng, random_net(rng, 5)), minutes * 60 * SECOND)
+    with pytest.raises(InputError, match="not of one run"):
+        align(run.profile, [run.log], Notes())
+
+
+@pytest.mark.parametrize("ahead", [-800 * MS, 800 * MS, 5 * 3600 * SECOND + 30 * MS])
+def test_marks_tell_how_far_a_log_is_ahead(ahead: int) -> None:
+    """A log whose clock is not the host's: said, and its layers are those of one whose clock is."""
+    rng = Random(3)
+    true = make_run(rng, random_net(rng, 5))
+    run = shifted(true, ahead)
+    notes = Notes()
+    found, expected = align(run.profile, [run.log], notes), align(true.profile, [true.log], Notes())
+    assert found.log_clock is not None
+    assert abs(found.log_clock.offset_ns - ahead) < MS
+    assert any("log's clock" in note.kind for note in notes.problems)
+    for position, place in enumerate(true.places):
+        if place is not None and place[0] > 0:
+            assert found.links.run_of[position] == expected.links.run_of[position]
 
 
 def test_a_single_enqueue_has_a_clock() -> None:

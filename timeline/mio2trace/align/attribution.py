@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
-from mio2trace.align.clocks.axis import HostTimes, Timeline, common_axis, host_times, relate_clocks
+from mio2trace.align.clocks.axis import HostTimes, Timeline, common_axis, host_times
 from mio2trace.align.clocks.fit import LogClock
+from mio2trace.align.clocks.relate import relate_clocks
+from mio2trace.align.clocks.resolution import stamp_resolution
 from mio2trace.align.layers.caffe.marks import Marked
 from mio2trace.align.layers.net import LayerKey, Net
 from mio2trace.align.links import NONE, LayerRun, Links
@@ -78,12 +80,24 @@ class Attribution:
         if self.by_order_alone:
             return None
         same_run = bool(self.same_process)
-        return relate_clocks(self.profile, self.logs, self.marked, self.notes, same_run=same_run)
+        return relate_clocks(
+            self.profile, self.logs, self.marked, self.notes, operations=self.operations, same_run=same_run
+        )
 
     @cached_property
     def times(self) -> HostTimes | None:
         """When each activity ran on the host; None where that or the log's clock is not known."""
-        return None if self.clock is None else host_times(self.profile.activities, self.notes)
+        return None if self.clock is None else self.host_times
+
+    @cached_property
+    def host_times(self) -> HostTimes | None:
+        """The same, where no log's clock is asked for."""
+        return host_times(self.profile.activities, self.notes)
+
+    @cached_property
+    def stamp_ns(self) -> int:
+        """How finely the log's lines are stamped."""
+        return stamp_resolution(self.logs)
 
     @cached_property
     def shared_axis(self) -> Timeline | None:
@@ -149,21 +163,30 @@ class Attribution:
 
     # -- runs of layers ----------------------------------------------------------------------------------------------
 
-    def give_layer(self, positions: Sequence[int], run: int, by: Evidence | None, *, sure: bool = True) -> None:
+    def give_layer(
+        self,
+        positions: Sequence[int],
+        run: int,
+        by: Evidence | None,
+        *,
+        sure: bool = True,
+        confidence: float = 1.0,
+    ) -> None:
         """Link activities to a layer's run. Without a word of its own the link rests on those to the operations.
 
         That is where the log's lines lie next to the activities because of their operations (`line_axis`): the layer is
         as well known as the operation.
         """
         if by is not None:
-            self.links.give_layer(positions, run, by, sure=sure)
+            self.links.give_layer(positions, run, by, sure=sure, confidence=confidence)
             return
-        words, unsure = self.links.operation_by, self.links.operation_unsure
+        words, likely = self.links.operation_by, self.links.operation_confidence
         for position in positions:
             word = words[position]
             if not word and self.links.run_of[position] != NONE:
                 continue  # a guess speaks against nothing
-            self.links.give_layer([position], run, word or ORDER, sure=sure and word != "" and position not in unsure)
+            least = min(confidence, likely.get(position, 1.0))
+            self.links.give_layer([position], run, word or ORDER, sure=sure and word != "", confidence=least)
 
     def add_run(self, layer_index: int, direction: Direction | None, pass_: int) -> int:
         """The number of a new run of a layer of the net; its printed time is that of iterations, not of the warm-up."""

@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from mio2trace.align.clocks.axis import relate_clocks
 from mio2trace.align.clocks.log_runs import of_profile, operations_of
+from mio2trace.align.clocks.relate import relate_clocks
 from mio2trace.align.operations.queues import same_process
 from mio2trace.evidence import BUFFERS
 from mio2trace.model.log import FrameworkLog

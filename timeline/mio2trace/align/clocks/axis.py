@@ -7,19 +7,12 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from mio2trace.align.clocks.fit import LogClock, log_clock
-from mio2trace.align.layers.caffe import boundaries
-from mio2trace.align.layers.caffe.marks import Marked
+from mio2trace.align.clocks.fit import LogClock
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION, Evidence
-from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent
+from mio2trace.model.log import LayerTime, LogEvent
 from mio2trace.model.profile import Activity, Profile
-from mio2trace.notes import InputError, Notes
+from mio2trace.notes import Notes
 
-LANDMARK_LATE_NS = 2_000_000_000
-LANDMARK_EARLY_NS = 5_000_000
-"""How far a landmark in the log may lie after (or before) its twin in the profile if both are of one run."""
-ROUGH_LATE_NS = 8 * 60 * 1_000_000_000
-"""The same where the log has no landmark but its last line."""
 DISORDER_NS = 1_000_000
 """How far activities of several threads may be recorded out of order; more than that is a clock set back."""
 
@@ -36,6 +29,7 @@ class HostTimes(msgspec.Struct, frozen=True, kw_only=True):
     ends: list[int]
     own_ends: list[int]
     unknown: frozenset[int]
+    error_ns: int = 0
 
 
 def host_times(activities: Sequence[Activity], notes: Notes) -> HostTimes | None:
@@ -148,90 +142,3 @@ def _position_is_order(profile: Profile, events: Sequence[LogEvent], clock: LogC
         notes.add("dv/dt blocks and log lines are not in order of execution (buffered): positions not used")
         return False
     return True
-
-
-def relate_clocks(
-    profile: Profile, logs: Sequence[FrameworkLog], marked: Marked | None, notes: Notes, *, same_run: bool = False
-) -> LogClock | None:
-    """The log's clock by the surest place that log and profile share; None when they share none.
-
-    ``same_run``: the buffers of both show that they are of one run, however much more one of them covers. Raises
-    `InputError` when that place shows that they are not of one run.
-    """
-    if profile.clocks[0].kind != "unix":
-        return None  # a clock that counts from the boot tells no date: nothing relates a log's stamps to it
-    landmark = _landmark(profile, logs, marked, notes)
-    if landmark is None:
-        return None
-    clock, late = landmark
-    if same_run:
-        return clock
-    if clock.residual_ns < 0 and _ends_early(profile, logs, clock):
-        notes.add("log that ends before the profile does")
-        return clock
-    if not -LANDMARK_EARLY_NS <= clock.residual_ns <= late:
-        raise InputError(
-            f"the log and the profile are not of one run: {clock.method} differ by "
-            f"{clock.residual_ns / 1e9:+.3f} s after the best whole quarter of an hour; "
-            "expected -0.005 to +{:g} s (--align order goes on by order alone)".format(late / 1e9)
-        )
-    if marked is None and _iterations_are_later(profile, logs, clock):
-        raise InputError(
-            "the log and the profile are not of one run: the log's first iteration began after the last enqueue "
-            "(--align order goes on by order alone)"
-        )
-    return clock
-
-
-def _iterations_are_later(profile: Profile, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
-    """Whether all of the log's iterations lie behind the profile: another run that ended soon after it."""
-    begins = [
-        clock.to_host(event.stamp) - event.duration_ns
-        for log in logs
-        for event in log.events
-        if event.kind == "iteration" and event.stamp is not None and event.duration_ns is not None
-    ]
-    last = next((e.host_end_ns for e in reversed(profile.activities) if e.host_end_ns is not None), None)
-    return bool(begins) and last is not None and min(begins) - LANDMARK_EARLY_NS > last
-
-
-def _ends_early(profile: Profile, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
-    """Whether the log was cut off within the profile's time: it lacks the lines that end a run."""
-    if any(event.kind in ("benchmark ends", "total", "average iteration") for log in logs for event in log.events):
-        return False
-    first = next((e.host_start_ns for e in profile.activities if e.host_start_ns is not None), None)
-    stamps = [clock.to_host(log.last_stamp) for log in logs if log.last_stamp is not None]
-    return first is not None and bool(stamps) and first <= min(stamps)
-
-
-def _landmark(
-    profile: Profile, logs: Sequence[FrameworkLog], marked: Marked | None, notes: Notes
-) -> tuple[LogClock, int] | None:
-    """A clock, and how late its landmark may come in the log."""
-    iterations = [e for log in logs for e in log.events if e.kind == "iteration" and e.stamp is not None]
-    if marked is not None and iterations:
-        by_number = {event.number: event for event in iterations}
-        for number in range(marked.iterations, 0, -1):
-            mark, event = marked.ends[number - 1], by_number.get(number)
-            if event is not None and event.stamp is not None and mark.host_ns is not None:
-                name = f"the end of iteration {number} in the log and its timer mark"
-                return log_clock(event.stamp, mark.host_ns, name), LANDMARK_LATE_NS
-    last = next((e.host_end_ns for e in reversed(profile.activities) if e.host_end_ns is not None), None)
-    if last is None:
-        return None
-    if iterations:
-        stamp = iterations[-1].stamp
-        assert stamp is not None
-        return log_clock(stamp, last, "the log's last iteration and the last enqueue"), LANDMARK_LATE_NS
-    stamped = [pair for log in logs for pair in boundaries.in_order(log.layers)]
-    if stamped:
-        bound = any(boundaries.stamps_bound(log.layers) for log in logs)
-        layer = max(stamped, key=lambda pair: pair[0])[1] if bound else min(stamped, key=lambda pair: pair[0])[1]
-        assert layer.stamp is not None
-        return log_clock(layer.stamp, last, "the log's layer lines and the last enqueue"), LANDMARK_LATE_NS
-    for log in logs:
-        if log.last_stamp is not None:
-            clock = log_clock(log.last_stamp, last, "the log's last line and the last enqueue")
-            notes.add("log without iterations or layer times: its clock is only roughly related", clock.method)
-            return clock, ROUGH_LATE_NS
-    return None

@@ -14,18 +14,28 @@ from math import ceil
 
 import msgspec
 
+from mio2trace.align.clocks.resolution import STAMP_NS
 from mio2trace.model.log import LocalTime
 from mio2trace.model.profile import Activity, Profile
 from mio2trace.notes import Notes
 
-QUARTER_HOUR_NS = 15 * 60 * 1_000_000_000
+MINUTE_NS = 60 * 1_000_000_000
+ZONES_NS = tuple(
+    sorted(
+        60 * MINUTE_NS * hours + MINUTE_NS * minutes
+        for hours, minutes in (
+            *((hours, 0) for hours in range(-12, 15)),
+            *((-10, 30), (-4, 30), (-3, 30), (3, 30), (4, 30), (5, 30), (5, 45), (6, 30), (8, 45), (9, 30), (10, 30)),
+            *((12, 45), (13, 45)),
+        )
+    )
+)
+"""How far local times are ahead of UTC: -9:30, -3:30 and -2:30 (in summer) among them."""
 DAY_NS = 24 * 3600 * 1_000_000_000
 MAX_DRIFT = 1e-3
 """A clock that drifts by more is no clock."""
 MIDDLE_OF_2000_NS = 962_000_000 * 1_000_000_000
 """For stamps without a year where only differences count: any year does, a leap year has every date."""
-STAMP_NS = 1000
-"""Host stamps are truncated to microseconds: the true time is up to this much later."""
 
 
 class Piece(msgspec.Struct, frozen=True, gc=False):
@@ -300,15 +310,17 @@ def _fit(bounds: Sequence[Bound]) -> _Fitted | None:
 
 
 class LogClock(msgspec.Struct, frozen=True, kw_only=True):
-    """The log's zone: UTC = local - offset_ns, a whole multiple of 15 minutes; ``near_ns`` finds a missing year.
+    """The log's zone: UTC = local - offset_ns; ``near_ns`` finds a missing year.
 
-    ``residual_ns`` is how far the landmark in the log lies after its twin in the profile.
+    ``residual_ns`` is how far the landmark in the log lies after its twin in the profile. Where the two clocks differ
+    by more than a zone, ``error_ns`` is how exactly that is known.
     """
 
     offset_ns: int
     near_ns: int
     residual_ns: int
     method: str
+    error_ns: int = 0
 
     def to_host(self, stamp: LocalTime) -> int:
         """Unix time in ns of a stamp of the log."""
@@ -346,5 +358,10 @@ def _epoch(year: int, month: int, day: int) -> int:
 def log_clock(stamp: LocalTime, host_ns: int, method: str) -> LogClock:
     """The zone that brings the landmark ``stamp`` nearest to ``host_ns``."""
     ahead = local_ns(stamp, host_ns) - host_ns
-    offset = round(ahead / QUARTER_HOUR_NS) * QUARTER_HOUR_NS
+    offset = nearest_zone(ahead)
     return LogClock(offset_ns=offset, near_ns=host_ns, residual_ns=ahead - offset, method=method)
+
+
+def nearest_zone(ahead_ns: int) -> int:
+    """Of the zones that there are, how far the nearest one is ahead of UTC."""
+    return min(ZONES_NS, key=lambda zone: abs(ahead_ns - zone))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.clocks.fit import STAMP_NS
+from mio2trace.align.clocks.resolution import STAMP_NS
 from mio2trace.evidence import BOUNDARY_STAMPS, DURATIONS, POSITION, RECURRENCE, Evidence
 
 _MOST_LAGS = 1 << 20

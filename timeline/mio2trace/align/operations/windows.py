@@ -14,7 +14,8 @@ from typing import Literal
 import msgspec
 
 from mio2trace.align.clocks.axis import HostTimes, Timeline
-from mio2trace.align.clocks.fit import STAMP_NS, LogClock
+from mio2trace.align.clocks.fit import LogClock
+from mio2trace.align.clocks.resolution import STAMP_NS
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION, Evidence
 from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent
 from mio2trace.model.profile import Activity

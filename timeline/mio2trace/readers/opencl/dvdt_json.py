@@ -22,13 +22,15 @@ from mio2trace import forked as beside
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.opencl.calls import ProfileFolder
 from mio2trace.readers.opencl.halves import FirstHalf, SecondHalf
 from mio2trace.readers.opencl.records import AnyCall, Call, LostCall, TimedCall
-from mio2trace.readers.opencl.repeats import BETWEEN, UNREADABLE, RepeatingFolder
 from mio2trace.source import Source
 
 NAME = "dv/dt profile (JSON)"
 
+# Inside a JSON string every quote is escaped, so this can only be the end of one object and the start of the next.
+_BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*"[\w ]+"\s*:)')
 _OPENING = re.compile(rb"\s*\[\s*")
 # A program's source may be longer than what is looked at.
 _SNIFF = re.compile(
@@ -51,6 +53,7 @@ LEAST_FOR_TWO = 16 << 20
 """Bytes: below that a second process costs more than it saves."""
 FIRST_PART = 0.54
 """Of a profile, for this process: the other one also packs what it found."""
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def sniff(head: bytes) -> bool:
@@ -62,22 +65,20 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     middle = None if options.host_calls else _middle(source)
     if middle is not None:
         return [read_in_two(source, middle, options, notes)]
-    folder = RepeatingFolder(source.index, notes, source.name, host_calls=options.host_calls)
+    folder = ProfileFolder(source.index, notes, source.name, host_calls=options.host_calls)
     return [_folded(source.blocks_while(folder.known), folder, source.name, options, notes)]
 
 
 def read_array(blocks: Iterable[bytes], source: int, place: str, options: ReadOptions, notes: Notes) -> Profile:
     """Fold an array of calls that comes in blocks of any size. ``place`` names it in notes."""
-    folder = RepeatingFolder(source, notes, place, host_calls=options.host_calls)
+    folder = ProfileFolder(source, notes, place, host_calls=options.host_calls)
     return _folded(blocks, folder, place, options, notes)
 
 
-def _folded(
-    blocks: Iterable[bytes], folder: RepeatingFolder, place: str, options: ReadOptions, notes: Notes
-) -> Profile:
+def _folded(blocks: Iterable[bytes], folder: ProfileFolder, place: str, options: ReadOptions, notes: Notes) -> Profile:
     calls = _Calls(place, options.host_calls, notes)
     for part in _parts(blocks):
-        calls.fold(part, folder)
+        folder.add(calls.of(*part))
     return folder.finish()
 
 
@@ -119,13 +120,13 @@ def read_in_two(source: Source, middle: Middle, options: ReadOptions, notes: Not
         folder = FirstHalf(source.index, notes, source.name)
         calls = _Calls(source.name, options.host_calls, notes)
         for part in _parts(source.blocks()):
-            calls.fold(part, folder)
+            folder.add(calls.of(*part))
             if part.end == middle.end:
                 source.drain()
                 half = result()
                 if half is None or not folder.join(half.read()):
                     for other in _rest_of_parts(source, middle):
-                        calls.fold(other, folder)
+                        folder.add(calls.of(*other))
                 break
     return folder.finish()
 
@@ -135,7 +136,7 @@ def second_half(source: Source, middle: Middle) -> bytes:
     folder = SecondHalf(source.index, source.name)
     calls = _Calls(source.name, False, folder.notes)
     for part in _rest_of_parts(source, middle):
-        calls.fold(part, folder)
+        folder.add(calls.of(*part))
     return folder.packed()
 
 
@@ -149,19 +150,7 @@ class _Calls:
         self._place = place
         self._notes = notes
 
-    def fold(self, part: _Part, folder: RepeatingFolder) -> None:
-        """Decode a part and fold its calls."""
-        stretches = None if part.ending is Ending.ENDLESS else folder.planned(part.text, self._decode)
-        if stretches is None:
-            folder.add(self._of(*part))
-            return
-        if part.ending is Ending.CUT:
-            self._damage.cut(part.end)
-        self._read -= folder.calls
-        folder.take(part.text, stretches, self._decode)
-        self._read += folder.calls
-
-    def _of(self, text: bytes, offset: int, ending: Ending) -> Sequence[AnyCall]:
+    def of(self, text: bytes, offset: int, ending: Ending) -> Sequence[AnyCall]:
         calls: Sequence[AnyCall]
         if ending is Ending.ENDLESS:
             limit = LONGEST_CALL >> 20
@@ -169,7 +158,7 @@ class _Calls:
             return []
         try:
             calls = self._decode(text)
-        except UNREADABLE:
+        except _UNREADABLE:
             calls = self._damage.calls(text[1:-1], offset, self._read, ending)
         else:
             if ending is Ending.CUT:
@@ -256,7 +245,7 @@ def _last_cut(block: bytes) -> tuple[int, int] | None:
     """Where the last call that ends in ``block`` ends, and where the next begins."""
     for back in (1 << 14, _SEARCH_BACK, len(block)):
         last = None
-        for found in BETWEEN.finditer(block, max(0, len(block) - back)):
+        for found in _BETWEEN.finditer(block, max(0, len(block) - back)):
             last = found
         if last:
             return last.start() + 1, last.end()
@@ -275,7 +264,7 @@ class _Damage:
         """The calls of ``part``, which begins at byte ``offset`` with call ``index``."""
         try:
             raws: list[msgspec.Raw | None] = list(_RAW_CALLS.decode(b"[" + part + b"]"))
-        except UNREADABLE as error:
+        except _UNREADABLE as error:
             raws = self._split(part, offset, ending, error)
         else:
             if ending is Ending.CUT:
@@ -288,7 +277,7 @@ class _Damage:
     def _split(self, part: bytes, offset: int, ending: Ending, error: Exception) -> list[msgspec.Raw | None]:
         """The calls of text that is no JSON, each tried by itself; None for one that is damaged."""
         raws: list[msgspec.Raw | None] = []
-        pieces = BETWEEN.split(part)
+        pieces = _BETWEEN.split(part)
         damaged = 0
         for number, piece in enumerate(pieces, 1):
             last = number == len(pieces)
@@ -328,7 +317,7 @@ class _Damage:
                 call = self._decode(bytes(raw).decode("utf-8", "replace").encode())
                 self._notes.add("text in the profile that is not UTF-8", f"[{index}]")
             return call
-        except UNREADABLE as error:
+        except _UNREADABLE as error:
             reason = str(error)
         where = f"[{index}]"
         name, kernel, errcode = (_field(raw, key) for key in ("call", "kernel", "errcode"))
@@ -363,6 +352,6 @@ def _field(raw: msgspec.Raw, key: str) -> object:
     """A field of a call that does not decode as a whole; None when there is none that can be read."""
     try:
         value: object = msgspec.json.decode(_FIELDS.decode(raw)[key])
-    except (*UNREADABLE, KeyError):
+    except (*_UNREADABLE, KeyError):
         return None
     return value

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, STAMP_NS, local_ns
+from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, local_ns
+from mio2trace.align.clocks.resolution import STAMP_NS, resolution
+from mio2trace.align.layers.caffe.intervals import LINE_NS
 from mio2trace.model.log import LayerTime
-
-LINE_NS = 20_000
-"""What printing a line may take: layer times that add up to no more than that say nothing about stamps."""
 
 
 def stamps_bound(layers: Sequence[LayerTime]) -> bool:
@@ -27,12 +26,13 @@ def stamps_bound(layers: Sequence[LayerTime]) -> bool:
     stamped = in_order(layers)
     if len(stamped) < 2 or len(stamped) < len(layers):
         return False
+    step = resolution([time for time, _ in stamped], STAMP_NS)
     room = total = 0
     for (before, _), (after, layer) in pairwise(stamped):
         total += layer.printed_ns
-        if after - before + STAMP_NS >= layer.printed_ns * 0.95:
+        if after - before + step >= layer.printed_ns * 0.95:
             room += layer.printed_ns
-    return total > LINE_NS * len(stamped) and room >= 0.8 * total
+    return total > max(LINE_NS, step) * len(stamped) and room >= 0.8 * total
 
 
 def in_order(layers: Sequence[LayerTime]) -> list[tuple[int, LayerTime]]:

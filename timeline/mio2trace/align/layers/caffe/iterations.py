@@ -10,7 +10,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.clocks.fit import STAMP_NS, LogClock
+from mio2trace.align.clocks.fit import LogClock
+from mio2trace.align.clocks.resolution import STAMP_NS
 from mio2trace.align.layers.caffe import boundaries, durations
 from mio2trace.align.layers.net import LayerKey
 from mio2trace.align.layers.recurrence import place_by_recurrence

@@ -1,19 +1,20 @@
-"""Layer lines that really bound their layers: which iteration each is of, and how far back it reaches (dvdt-ck.md 2.1).
+"""Layer lines that really bound their layers: which iteration each is of, and which activities (dvdt-ck.md 2.1).
 
-`boundaries` tells whether lines bound their layers, and cuts at them; here the log's other lines say what they end.
+`boundaries` tells whether lines bound their layers, `intervals` cuts at them; here the log's other lines say what they
+end.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from heapq import heapify, heappop, heappush
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import Timeline
 from mio2trace.align.layers.caffe.boundaries import stamps_bound
+from mio2trace.align.layers.caffe.intervals import Printed, Row, Times, rows
 from mio2trace.align.links import LayerRun
-from mio2trace.model.log import Direction, LayerTime
+from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent
 
 
 def place_by_layer_lines(attribution: Attribution) -> None:
@@ -33,113 +34,164 @@ def _place_by_lines(attribution: Attribution, axis: Timeline) -> None:
     for log in attribution.logs:
         if not stamps_bound(log.layers):
             continue
-        ends = [(place, layer) for layer in log.layers if (place := axis.layer(layer)) is not None]
-        ends.sort(key=lambda pair: pair[0])
-        iterations = _iterations_of(attribution, ends, axis)
-        _place_by_ends(attribution, axis, ends, iterations)
+        layers = [layer for layer in log.layers if axis.layer(layer) is not None]
+        if all(layer.line for layer in layers):
+            layers.sort(key=lambda layer: layer.line)
+        else:
+            layers.sort(key=lambda layer: axis.layer(layer) or 0)
+        _place(attribution, axis, log, layers)
 
 
-def _place_by_ends(
-    attribution: Attribution, axis: Timeline, ends: Sequence[tuple[int, LayerTime]], iterations: Sequence[int]
-) -> None:
-    """Give each activity to the first layer whose end is not before it.
-
-    ``ends``: (place on the axis, layer) in order; ``iterations``: of each. The first layer of a row of layers, which
-    nothing bounds from below, reaches back to `_reach_back` of its number.
-    """
-    links, when = attribution.links, axis.ends
-    reach_back = _reach_back(attribution, axis, ends, iterations)
+def _place(attribution: Attribution, axis: Timeline, log: FrameworkLog, layers: Sequence[LayerTime]) -> None:
+    """Give each activity to the layer that it ran in; of each layer line a run, also of those that nothing ran in."""
+    links = attribution.links
+    iterations = _iterations_of(attribution, axis, layers)
+    runs = []
+    for layer, iteration in zip(layers, iterations, strict=True):
+        host_end = attribution.host_time(layer)
+        runs.append(
+            links.add_run(
+                LayerRun(
+                    layer=layer.layer,
+                    layer_index=layer.index,
+                    direction=layer.direction,
+                    pass_=links.pass_id("iteration", iteration, layer.direction),
+                    printed_ns=layer.printed_ns,
+                    host_start_ns=None if host_end is None else host_end - layer.printed_ns,
+                    host_end_ns=host_end,
+                )
+            )
+        )
+    begun = _begun(attribution, layers) if axis.by_line else []
+    follows = list(_follows(attribution, layers, iterations, begun))
     queues: dict[int, list[int]] = {}
     for position, activity in enumerate(attribution.profile.activities):
         queues.setdefault(activity.queue, []).append(position)
-    # The queues by the time of the activity that each is at: an end looks only at those that it reaches
-    lines = list(queues.values())
-    done = [0] * len(lines)
-    waiting = [(when[positions[0]], line) for line, positions in enumerate(lines)]
-    heapify(waiting)
-    previous_end: int | None = None
-    for number, (end, layer) in enumerate(ends):
-        begin = reach_back(number)
-        if begin < 0:
-            begin = previous_end if previous_end is not None else end
-        host_end = attribution.host_time(layer)
-        run = links.add_run(
-            LayerRun(
-                layer=layer.layer,
-                layer_index=layer.index,
-                direction=layer.direction,
-                pass_=links.pass_id("iteration", iterations[number], layer.direction),
-                printed_ns=layer.printed_ns,
-                host_start_ns=None if host_end is None else host_end - layer.printed_ns,
-                host_end_ns=host_end,
-            )
-        )
-        reached = []
-        while waiting and waiting[0][0] <= max(begin, end):
-            reached.append(heappop(waiting)[1])
-        for line in sorted(reached):
-            positions = lines[line]
-            at, count = done[line], len(positions)
-            while at < count and when[positions[at]] <= begin:
-                at += 1
-            first = at
-            while at < count and when[positions[at]] <= end:
-                at += 1
-            done[line] = at
-            attribution.give_layer(positions[first:at], run, axis.evidence)
-            if at < count:
-                heappush(waiting, (when[positions[at]], line))
-        previous_end = end
+    for positions in queues.values():
+        given = _rows(attribution, axis, layers, follows, begun, positions)
+        for run, row in zip(runs, given, strict=True):
+            confidences = row.confidences
+            if confidences is None:
+                attribution.give_layer(positions[row.first : row.stop], run, axis.evidence)
+                continue
+            for position, confidence in zip(positions[row.first : row.stop], confidences, strict=True):
+                if confidence:
+                    attribution.give_layer([position], run, axis.evidence, confidence=confidence)
 
 
-def _iterations_of(attribution: Attribution, ends: Sequence[tuple[int, LayerTime]], axis: Timeline) -> list[int]:
-    """The iteration of each layer line: that of the ``Iteration: K`` line which follows it, else as they repeat."""
-    lines = sorted(
+def _rows(
+    attribution: Attribution,
+    axis: Timeline,
+    layers: Sequence[LayerTime],
+    follows: Sequence[bool],
+    begun: Sequence[int],
+    positions: Sequence[int],
+) -> list[Row]:
+    """Each layer's row of the activities of one queue."""
+    host = attribution.host_times
+    stops = floors = [0] * len(layers)
+    if axis.by_line:
+        lines = [axis.ends[position] for position in positions]
+        stops = [bisect_right(lines, layer.line) for layer in layers]
+        floors = [bisect_right(lines, line) for line in begun]
+        if host is None:
+            bounds = zip(map(max, floors, [0, *stops]), stops, strict=True)
+            return [Row(first=first, stop=max(first, stop)) for first, stop in bounds]
+    assert host is not None
+    times = Times(
+        begins=[host.called[position] for position in positions],
+        ends=[host.own_ends[position] for position in positions],
+        error_ns=host.error_ns,
+    )
+    printed = []
+    resolution = attribution.stamp_ns
+    for layer, floor, stop, follow in zip(layers, floors, stops, follows, strict=True):
+        if axis.by_line:
+            # Its end is between the last activity before its line and the first one behind.
+            stamp = times.ends[stop - 1] if stop else times.begins[0]
+            latest = max(stamp, times.begins[stop]) if stop < len(positions) else stamp + layer.printed_ns
+        else:
+            place = axis.layer(layer)
+            assert place is not None
+            stamp, latest = place, place + resolution
+        printed.append(Printed(stamp=stamp, latest=latest, printed_ns=layer.printed_ns, follows=follow, floor=floor))
+    return rows(printed, times)
+
+
+def _begun(attribution: Attribution, layers: Sequence[LayerTime]) -> list[int]:
+    """The line before each layer line that begins an iteration, where the log has one."""
+    source = layers[0].source if layers else None
+    starts = [
+        event.line
+        for event in attribution.events
+        if event.kind in ("testing", "benchmark begins", "iteration") and event.source == source
+    ]
+    starts = [-1, *sorted(starts)]
+    return [starts[bisect_left(starts, layer.line) - 1] for layer in layers]
+
+
+def _follows(
+    attribution: Attribution, layers: Sequence[LayerTime], iterations: Sequence[int], begun: Sequence[int]
+) -> Iterator[bool]:
+    """Whether each layer ran right after the one before it, or after the line that begins its iteration (``begun``).
+
+    That is, no layer's line between them is lost.
+    """
+    whole = attribution.net.is_whole
+    place = {key: number for number, key in enumerate(_order(attribution))}
+    before: tuple[int, int] | None = None
+    line = -1
+    for number, (layer, iteration) in enumerate(zip(layers, iterations, strict=True)):
+        at = place.get((layer.index, layer.direction), -1)
+        opens = at == 0 and number < len(begun) and begun[number] > line
+        yield whole and (opens or before == (iteration, at - 1))
+        before, line = (iteration, at), layer.line
+
+
+def _order(attribution: Attribution) -> list[tuple[int, str]]:
+    return [(layer.index, direction) for layer, direction in attribution.net.execution_order()]
+
+
+def _iterations_of(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]) -> list[int]:
+    """The iteration of each layer line: that of the ``Iteration: K`` line which follows it.
+
+    A layer that comes again, or one that runs before the last one, begins another iteration: its line is lost then.
+    """
+    by_line = all(layer.line for layer in layers)
+
+    def place_of(record: LogEvent | LayerTime) -> int | None:
+        if by_line:
+            return record.line
+        return axis.event(record) if isinstance(record, LogEvent) else axis.layer(record)
+
+    source = layers[0].source if layers else None
+    ended = sorted(
         (place, event.number)
         for event in attribution.events
-        if event.kind == "iteration" and event.number is not None and (place := axis.event(event)) is not None
-    )
-    if not lines:
-        return _count_iterations([layer for _, layer in ends])
-    numbers = [number for _, number in lines] + [lines[-1][1] + 1]  # the last one: of a run that was killed
-    return [numbers[bisect_left(lines, (end, 0))] for end, _ in ends]
-
-
-def _count_iterations(layers: Sequence[LayerTime]) -> list[int]:
-    """The iteration of each layer line, from 1: a new one begins when a layer and direction comes again."""
-    iteration = 1
-    seen: set[tuple[int, Direction]] = set()
-    result = []
+        if event.kind == "iteration" and event.number is not None and event.source == source
+        and (place := place_of(event)) is not None
+    )  # fmt: skip
+    order = {key: number for number, key in enumerate(_order(attribution))}
+    groups: list[int] = []
+    numbers: dict[int, int] = {}
+    group, last, lines_before = 0, -1, -1
     for layer in layers:
-        key = (layer.index, layer.direction)
-        if key in seen:
-            iteration += 1
-            seen.clear()
-        seen.add(key)
-        result.append(iteration)
-    return result
-
-
-def _reach_back(
-    attribution: Attribution, axis: Timeline, ends: Sequence[tuple[int, LayerTime]], iterations: Sequence[int]
-) -> Callable[[int], int]:
-    """Where the layer of an end begins when it is the first of its row; -1: at the end before it."""
-    starts = sorted(
-        place
-        for event in attribution.events
-        if event.kind in ("testing", "benchmark begins", "iteration") and (place := axis.event(event)) is not None
-    )
-
-    def reach(number: int) -> int:
-        end, layer = ends[number]
-        if number and iterations[number - 1] == iterations[number]:
-            return -1
-        floor = ends[number - 1][0] if number else -1
-        earlier = bisect_left(starts, end) - 1
-        if earlier >= 0:
-            floor = max(floor, starts[earlier])
-        if axis.by_line:
-            return floor if floor >= 0 else end
-        return max(floor, end - layer.printed_ns)
-
-    return reach
+        at = order.get((layer.index, layer.direction), last + 1)
+        before = bisect_left(ended, (place_of(layer) or 0, 0))
+        if groups and (at <= last or before != lines_before):
+            group += 1
+        last, lines_before = at, before
+        groups.append(group)
+        if before < len(ended):
+            numbers[group] = ended[before][1]
+    # Of several groups before one line, the last is the line's: those before it lost theirs.
+    for number in range(group - 1, -1, -1):
+        following = numbers.get(number + 1)
+        if following is not None and numbers.get(number, following) >= following:
+            numbers[number] = following - 1
+    iteration = min(numbers.values(), default=1) - 1
+    result = []
+    for number in range(group + 1):
+        iteration = numbers.get(number, iteration + 1)
+        result.append(max(1, iteration))
+    return [result[group] for group in groups]

@@ -1,0 +1,120 @@
+"""What is known exactly of log and profile bounds the offset of the log's clock (alignment.md).
+
+Of an event that the host stamped and that came after one stamped line of the log and before another: the offset (log
+minus host) is at least that of the line before it, at most that of the line behind. A timer mark is such an event, for
+it follows the line that ends its iteration; so are the kernels of a call whose buffers no other problem's calls have.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import msgspec
+
+from mio2trace.align.clocks.fit import local_ns
+from mio2trace.align.layers.caffe.intervals import LINE_NS
+from mio2trace.align.layers.caffe.marks import Marked
+from mio2trace.align.operations.likeness import FIRST_ADDRESS, buffers_among
+from mio2trace.kernels.names import kernel_name
+from mio2trace.model.log import FrameworkLog, LocalTime
+from mio2trace.model.profile import Profile
+from mio2trace.ops.operation import Operation
+
+MOST_STRAY = 10
+"""One bound in so many may contradict the others before nothing is believed: where lines are lost, 3 in 100 pair wrong
+calls."""
+
+
+class OffsetBound(msgspec.Struct, frozen=True, gc=False):
+    """The log's clock is ahead of the host's by ``low`` to ``high`` ns."""
+
+    low: int
+    high: int
+
+
+class StampedLines:
+    """A log's stamped lines, by line; ``step_ns`` is how finely they and the host's times are stamped."""
+
+    def __init__(self, log: FrameworkLog, near_ns: int, step_ns: int, others: Sequence[tuple[int, LocalTime]]) -> None:
+        stamps = {record.line: record.stamp for records in (log.events, log.layers) for record in records}
+        stamps |= dict(others)
+        placed = sorted(
+            (line, local_ns(stamp, near_ns)) for line, stamp in stamps.items() if stamp is not None and line
+        )
+        self._lines = [line for line, _ in placed]
+        self._times = [time for _, time in placed]
+        self._step_ns = step_ns
+
+    def bound(self, after: int, before: int, start_ns: int, end_ns: int) -> OffsetBound | None:
+        """Of what ran on the host from ``start_ns`` to ``end_ns``, after line ``after`` and before what follows line
+        ``before``.
+        """
+        first, last = bisect_right(self._lines, after) - 1, bisect_right(self._lines, before)
+        if first < 0 or last == len(self._lines):
+            return None
+        return OffsetBound(self._times[first] - start_ns - self._step_ns, self._times[last] + self._step_ns - end_ns)
+
+
+def by_marks(log: FrameworkLog, marked: Marked, lines: StampedLines) -> Iterator[OffsetBound]:
+    """An iteration's last mark is made while its line is printed: after its stamp, before the next line's."""
+    line_of = {event.number: event.line for event in log.events if event.kind == "iteration"}
+    for number, mark in enumerate(marked.ends, 1):
+        if mark.host_ns is not None and number in line_of:
+            at = mark.host_ns
+            bound = lines.bound(line_of[number], line_of[number], at + LINE_NS, at - LINE_NS)
+            if bound is not None:
+                yield bound
+
+
+def by_buffers(profile: Profile, operations: Sequence[Operation], lines: StampedLines) -> Iterator[OffsetBound]:
+    """Calls that name the same buffers are, in order, the rows of kernels that have only these: if they are as many."""
+    calls: dict[frozenset[int], list[Operation]] = {}
+    for operation in operations:
+        addresses = frozenset(address for _, address in operation.tensors if address >= FIRST_ADDRESS)
+        if addresses:
+            calls.setdefault(addresses, []).append(operation)
+    naming: dict[int, list[frozenset[int]]] = {}
+    for addresses in calls:
+        for address in addresses:
+            naming.setdefault(address, []).append(addresses)
+    of_kernels: dict[frozenset[int], frozenset[int] | None] = {}
+    owners: list[tuple[frozenset[int] | None, int]] = []
+    for position, activity in enumerate(profile.activities):
+        name = kernel_name(activity.name) if activity.kind == "kernel" else None
+        if name is None or not name.miopen:
+            continue
+        used = frozenset(address for address in buffers_among(activity.opencl.arguments) if address in naming)
+        if used not in of_kernels:
+            some = naming[next(iter(used))] if used else []
+            able = [addresses for addresses in some if used <= addresses]
+            of_kernels[used] = able[0] if len(able) == 1 else None
+        owners.append((of_kernels[used], position))
+    rows: dict[frozenset[int], list[tuple[int, int]]] = {}
+    for owner, members in groupby(owners, key=lambda pair: pair[0]):
+        if owner is not None:
+            positions = [position for _, position in members]
+            rows.setdefault(owner, []).append((positions[0], positions[-1]))
+    for owner, spans in rows.items():
+        if len(spans) != len(calls[owner]):
+            continue
+        for (first, last), operation in zip(spans, calls[owner], strict=True):
+            start, end = profile.activities[first].host_start_ns, profile.activities[last].host_end_ns
+            if start is not None and end is not None:
+                bound = lines.bound(operation.line, operation.end_line, start, end)
+                if bound is not None:
+                    yield bound
+
+
+def agreed(bounds: Sequence[OffsetBound]) -> OffsetBound | None:
+    """The offsets that all bounds allow, but for one in `MOST_STRAY`; None where there are none."""
+    lows, highs = sorted(bound.low for bound in bounds), sorted(bound.high for bound in bounds)
+    if lows[-1] <= highs[0]:
+        return OffsetBound(lows[-1], highs[0])
+    # The most bounds meet at the low end of one of them.
+    met, low = max((bisect_right(lows, low) - bisect_left(highs, low), -low) for low in lows)
+    if (len(bounds) - met) * MOST_STRAY > len(bounds):
+        return None
+    meeting = [bound for bound in bounds if bound.low <= -low <= bound.high]
+    return OffsetBound(max(bound.low for bound in meeting), min(bound.high for bound in meeting))

@@ -1,0 +1,187 @@
+"""How the log's clock relates to the host's: by what both know exactly, else by a landmark (alignment.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mio2trace.align.clocks.fit import LogClock, log_clock, nearest_zone
+from mio2trace.align.clocks.log_bounds import OffsetBound, StampedLines, agreed, by_buffers, by_marks
+from mio2trace.align.clocks.resolution import host_resolution, stamp_resolution
+from mio2trace.align.layers.caffe import boundaries
+from mio2trace.align.layers.caffe.intervals import LINE_NS
+from mio2trace.align.layers.caffe.marks import Marked
+from mio2trace.model.log import FrameworkLog
+from mio2trace.model.profile import Profile
+from mio2trace.notes import InputError, Notes
+from mio2trace.ops.operation import Operation
+
+LANDMARK_LATE_NS = 2_000_000_000
+LANDMARK_EARLY_NS = 5_000_000
+"""How far a landmark in the log may lie after (or before) its twin in the profile if both are of one run."""
+ROUGH_LATE_NS = 8 * 60 * 1_000_000_000
+"""The same where the log has no landmark but its last line."""
+
+
+def relate_clocks(
+    profile: Profile,
+    logs: Sequence[FrameworkLog],
+    marked: Marked | None,
+    notes: Notes,
+    *,
+    operations: Sequence[Operation] = (),
+    same_run: bool = False,
+) -> LogClock | None:
+    """The log's clock, by all that log and profile both know exactly, else by the surest place that they share.
+
+    None when they share none, or when what they share contradicts the stamps: a clock that stepped; then the order of
+    lines remains. ``same_run``: the buffers of both show that they are of one run, however much more one of them
+    covers. Raises `InputError` when that place shows that they are not of one run.
+    """
+    if profile.clocks[0].kind != "unix":
+        return None  # a clock that counts from the boot tells no date: nothing relates a log's stamps to it
+    landmark = _landmark(profile, logs, marked, notes)
+    if landmark is None:
+        return None
+    clock, late = landmark
+    bounds = _bounds(profile, logs, marked, operations if same_run else (), clock.near_ns)
+    if bounds:
+        exact = agreed(bounds)
+        if exact is None and same_run:
+            notes.add(
+                "the log's clock does not go with the profile's all along (it stepped): the order of lines is used"
+            )
+            return None
+        if exact is not None and (same_run or _is_near(exact)):
+            return _bounded(exact, clock, notes)
+    if same_run:
+        return clock
+    if clock.residual_ns < 0 and (_ends_early(profile, logs, clock) or _lacks_its_last_iteration(profile, logs, clock)):
+        notes.add("log that ends before the profile does")
+        return clock
+    if not -LANDMARK_EARLY_NS <= clock.residual_ns <= late:
+        raise InputError(
+            f"the log and the profile are not of one run: {clock.method} differ by "
+            f"{clock.residual_ns / 1e9:+.3f} s in the zone that fits best; "
+            "expected -0.005 to +{:g} s (--align order goes on by order alone)".format(late / 1e9)
+        )
+    if marked is None and _iterations_are_later(profile, logs, clock):
+        raise InputError(
+            "the log and the profile are not of one run: the log's first iteration began after the last enqueue "
+            "(--align order goes on by order alone)"
+        )
+    return clock
+
+
+def _bounds(
+    profile: Profile,
+    logs: Sequence[FrameworkLog],
+    marked: Marked | None,
+    operations: Sequence[Operation],
+    near_ns: int,
+) -> list[OffsetBound]:
+    step = max(stamp_resolution(logs), host_resolution(profile))
+    bounds: list[OffsetBound] = []
+    for log in logs:
+        own = [operation for operation in operations if operation.source == log.source]
+        stamps = [(operation.line, operation.stamp) for operation in own if operation.stamp is not None]
+        lines = StampedLines(log, near_ns, step, stamps)
+        if marked is not None:
+            bounds += by_marks(log, marked, lines)
+        if own:
+            bounds += by_buffers(profile, own, lines)
+    return bounds
+
+
+def _is_near(exact: OffsetBound) -> bool:
+    """Whether marks show no more than what a clock may be off: they would go with any run of the same program."""
+    away = [bound - nearest_zone(bound) for bound in (exact.low, exact.high)]
+    return all(abs(one) <= LANDMARK_LATE_NS for one in away)
+
+
+def _bounded(exact: OffsetBound, landmark: LogClock, notes: Notes) -> LogClock:
+    """The zone where it is within the bounds, else the offset between them: one of the clocks is wrong."""
+    zone = nearest_zone(exact.low)
+    for offset in (landmark.offset_ns, zone, nearest_zone(exact.high)):
+        if exact.low <= offset <= exact.high:
+            residual = landmark.residual_ns + landmark.offset_ns - offset
+            return msgspec.structs.replace(landmark, offset_ns=offset, residual_ns=residual)
+    # A line is printed right after what it tells of; what comes after it is prepared first.
+    offset = max(exact.low, exact.high - LINE_NS // 2)
+    error = max(exact.high - offset, offset - exact.low)
+    ahead = offset - nearest_zone(offset)
+    notes.add(
+        f"the log's clock is {ahead / 1e9:+.6f} s ahead of the profile's: stamps are taken for what they tell then"
+    )
+    return LogClock(
+        offset_ns=offset, near_ns=landmark.near_ns, residual_ns=ahead, error_ns=error,
+        method="what both know exactly",
+    )  # fmt: skip
+
+
+def _lacks_its_last_iteration(profile: Profile, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
+    """Whether the line that ends the last iteration is lost: others were asked for, and later lines fit the profile."""
+    last = next((e.host_end_ns for e in reversed(profile.activities) if e.host_end_ns is not None), None)
+    for log in logs:
+        numbers = {event.number for event in log.events if event.kind == "iteration"}
+        behind = max((event.line for event in log.events if event.kind == "iteration"), default=0)
+        goes_on = (log.iterations or 0) not in numbers or any(layer.line > behind for layer in log.layers)
+        stamps = [clock.to_host(line.stamp) for lines in (log.events, log.layers) for line in lines if line.stamp]
+        if last is not None and stamps and goes_on:
+            return -LANDMARK_EARLY_NS <= max(stamps) - last <= LANDMARK_LATE_NS
+    return False
+
+
+def _iterations_are_later(profile: Profile, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
+    """Whether all of the log's iterations lie behind the profile: another run that ended soon after it."""
+    begins = [
+        clock.to_host(event.stamp) - event.duration_ns
+        for log in logs
+        for event in log.events
+        if event.kind == "iteration" and event.stamp is not None and event.duration_ns is not None
+    ]
+    last = next((e.host_end_ns for e in reversed(profile.activities) if e.host_end_ns is not None), None)
+    return bool(begins) and last is not None and min(begins) - LANDMARK_EARLY_NS > last
+
+
+def _ends_early(profile: Profile, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
+    """Whether the log was cut off within the profile's time: it lacks the lines that end a run."""
+    if any(event.kind in ("benchmark ends", "total", "average iteration") for log in logs for event in log.events):
+        return False
+    first = next((e.host_start_ns for e in profile.activities if e.host_start_ns is not None), None)
+    stamps = [clock.to_host(log.last_stamp) for log in logs if log.last_stamp is not None]
+    return first is not None and bool(stamps) and first <= min(stamps)
+
+
+def _landmark(
+    profile: Profile, logs: Sequence[FrameworkLog], marked: Marked | None, notes: Notes
+) -> tuple[LogClock, int] | None:
+    """A clock, and how late its landmark may come in the log."""
+    iterations = [e for log in logs for e in log.events if e.kind == "iteration" and e.stamp is not None]
+    if marked is not None and iterations:
+        by_number = {event.number: event for event in iterations}
+        for number in range(marked.iterations, 0, -1):
+            mark, event = marked.ends[number - 1], by_number.get(number)
+            if event is not None and event.stamp is not None and mark.host_ns is not None:
+                name = f"the end of iteration {number} in the log and its timer mark"
+                return log_clock(event.stamp, mark.host_ns, name), LANDMARK_LATE_NS
+    last = next((e.host_end_ns for e in reversed(profile.activities) if e.host_end_ns is not None), None)
+    if last is None:
+        return None
+    if iterations:
+        stamp = iterations[-1].stamp
+        assert stamp is not None
+        return log_clock(stamp, last, "the log's last iteration and the last enqueue"), LANDMARK_LATE_NS
+    stamped = [pair for log in logs for pair in boundaries.in_order(log.layers)]
+    if stamped:
+        bound = any(boundaries.stamps_bound(log.layers) for log in logs)
+        layer = max(stamped, key=lambda pair: pair[0])[1] if bound else min(stamped, key=lambda pair: pair[0])[1]
+        assert layer.stamp is not None
+        return log_clock(layer.stamp, last, "the log's layer lines and the last enqueue"), LANDMARK_LATE_NS
+    for log in logs:
+        if log.last_stamp is not None:
+            clock = log_clock(log.last_stamp, last, "the log's last line and the last enqueue")
+            notes.add("log without iterations or layer times: its clock is only roughly related", clock.method)
+            return clock, ROUGH_LATE_NS
+    return None

@@ -1,0 +1,39 @@
+"""How finely times are recorded: it is in the data, whatever their form could hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mio2trace.model.log import FrameworkLog
+from mio2trace.model.profile import Profile
+
+STAMP_NS = 1000
+"""Stamps are at best truncated to microseconds: the true time is up to this much later."""
+COARSEST_NS = 1_000_000_000
+ENOUGH = 8
+"""Fewer times may all end in zeros by chance."""
+
+
+def resolution(times: Iterable[int], finest_ns: int) -> int:
+    """The power of ten, in ns, of which all ``times`` are whole multiples; ``finest_ns`` where they are too few."""
+    step = COARSEST_NS
+    count = 0
+    for time in times:
+        count += 1
+        while step > finest_ns and time % step:
+            step //= 10
+        if step <= finest_ns:
+            return finest_ns
+    return step if count >= ENOUGH else finest_ns
+
+
+def stamp_resolution(logs: Sequence[FrameworkLog]) -> int:
+    """Of the stamps of all lines: microseconds, where no coarser step fits."""
+    lines = (line for log in logs for lines in (log.events, log.layers) for line in lines)
+    return resolution((line.stamp.ns for line in lines if line.stamp is not None), STAMP_NS)
+
+
+def host_resolution(profile: Profile) -> int:
+    """Of the host's times."""
+    calls = (activity.call for activity in profile.activities)
+    return resolution((call.end_ns for call in calls if call is not None and call.end_ns is not None), STAMP_NS)

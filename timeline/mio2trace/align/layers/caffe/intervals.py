@@ -1,0 +1,251 @@
+"""Rows of activities given to layers whose end was printed: a hidden Markov model of the cuts between them.
+
+A layer that was printed as it ended lies in [end - printed, end], and its end within a stamp's resolution and the time
+that a line takes. Layers do not overlap, no activity goes on across the end of one, and between two that follow each
+other none is enqueued. A layer's state is the row of activities that it has; forward and backward sums over the states
+of all layers give the probability of each.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import exp
+
+import msgspec
+
+LINE_NS = 20_000
+"""What printing a line may take: stamps come up to 7 us after a layer's end, the next layer begins 9 us after it."""
+_SOON_NS = LINE_NS // 4
+_GAP_NS = 8 * LINE_NS
+STRAY = 1e-3
+"""How probable it is that an activity lies between two layers that follow each other: none of 2829 does."""
+BROKEN = 1e-6
+"""How probable it is that a layer's line contradicts an activity or another line: a stamp or a time is wrong then."""
+MOST_CELLS = 16
+"""A moment that is hardly known is looked at in so many parts, and so many cuts in each."""
+
+
+class Printed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A layer by its line: its end lies within [``stamp``, ``latest``] on the host's clock, or a little before.
+
+    ``floor``: the activities before that place ran before it. ``follows``: nothing else ran after these and the layer
+    before it in the list, as far as the net's order tells.
+    """
+
+    stamp: int
+    latest: int
+    printed_ns: int
+    follows: bool
+    floor: int = 0
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The activities ``first`` to ``stop`` are a layer's; ``confidences`` where they are not all 1."""
+
+    first: int
+    stop: int
+    confidences: Sequence[float] | None = None
+
+
+class _State(msgspec.Struct, frozen=True, gc=False):
+    """A layer has the activities from ``first`` to ``stop`` and ends between two times, with this weight."""
+
+    first: int
+    stop: int
+    earliest: int
+    latest: int
+    weight: float
+
+
+class Times(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """When the activities of one queue began and ended on the host, never decreasing, and how exact that is."""
+
+    begins: Sequence[int]
+    ends: Sequence[int]
+    error_ns: int = 0
+
+
+def rows(layers: Sequence[Printed], times: Times) -> list[Row]:
+    """The most probable row of each layer; an activity that is rather in none, or in another, is in none of them."""
+    bounds = _bounds(layers)
+    states = [_states(layer, *bound, times) for layer, bound in zip(layers, bounds, strict=True)]
+    given: list[Row] = []
+    for first, last in _stretches(layers, states):
+        # What comes before is cut off where it is known.
+        before = states[first - 1][0] if first else None
+        given += _solved(before, layers[first:last], states[first:last])
+    return given
+
+
+def _bounds(layers: Sequence[Printed]) -> list[tuple[int, int]]:
+    """From when to when each layer's end can be, since layers do not overlap; its own bounds where lines disagree."""
+    low: list[int] = []
+    before: int | None = None
+    for layer in layers:
+        least = (
+            layer.stamp - LINE_NS if before is None else max(layer.stamp - LINE_NS, before + layer.printed_ns - LINE_NS)
+        )
+        before = least if least <= layer.latest else layer.stamp - LINE_NS
+        low.append(before)
+    high: list[int] = []
+    after: int | None = None
+    for number in range(len(layers) - 1, -1, -1):
+        layer = layers[number]
+        most = layer.latest if after is None else min(layer.latest, after - layers[number + 1].printed_ns + LINE_NS)
+        after = most if most >= layer.stamp - LINE_NS else layer.latest
+        high.append(after)
+    high.reverse()
+    return [
+        (least, most) if least <= most else (layer.stamp - LINE_NS, layer.latest)
+        for layer, least, most in zip(layers, low, high, strict=True)
+    ]
+
+
+def _states(layer: Printed, low: int, high: int, times: Times) -> list[_State]:
+    """The rows that a layer can have whose end is from ``low`` to ``high``, each by how much of that time gives it."""
+    printed, error = layer.printed_ns, times.error_ns
+    stop = bisect_left(times.begins, low - error)
+    if stop == bisect_right(times.ends, high + error):
+        first = bisect_left(times.begins, low - printed - error)
+        if layer.floor <= first <= stop and first == bisect_right(times.ends, high - printed + error):
+            return [_State(first, stop, low, high, 1.0)]  # no cut but these, as mostly
+    states = [
+        _State(first, stop, begun + printed, until + printed, _weight(begun + printed, until + printed, layer))
+        for cell in _cells(low, high)
+        for stop, earliest, latest in _cuts(*cell, times)
+        for first, begun, until in _cuts(earliest - printed, latest - printed, times)
+        if layer.floor <= first <= stop
+    ]
+    if states:
+        return states
+    # An activity goes on across the end or the begin wherever these are: a time is wrong.
+    stop = bisect_right(times.ends, high + error)
+    first = max(layer.floor, bisect_left(times.begins, low - printed - LINE_NS - error))
+    return [_State(min(first, stop), stop, low, high, BROKEN)]
+
+
+def _cells(low: int, high: int) -> Iterator[tuple[int, int]]:
+    width = max(2 * LINE_NS, (high - low) // MOST_CELLS + 1)
+    for start in range(low, high + 1, width + 1):
+        yield start, min(start + width, high)
+
+
+def _weight(earliest: int, latest: int, layer: Printed) -> float:
+    """How probable it is that the end lies between two times: a line comes soon after it, if not at once."""
+
+    def before(time: int) -> float:
+        return _SOON_NS * exp((time - layer.stamp) / _SOON_NS) if time < layer.stamp else _SOON_NS + time - layer.stamp
+
+    return (before(latest + 1) - before(earliest)) / (_SOON_NS + 1 + layer.latest - layer.stamp)
+
+
+def _cuts(low: int, high: int, times: Times) -> Iterator[tuple[int, int, int]]:
+    """The cuts between activities that a moment from ``low`` to ``high`` can be: place, from when, until when."""
+    begins, ends, error = times.begins, times.ends, times.error_ns
+    count = len(begins)
+    least, most = bisect_left(begins, low - error), bisect_right(ends, high + error)
+    for place in range(least, most + 1, 1 + max(0, most - least) // MOST_CELLS):
+        earliest = max(low, ends[place - 1] - error) if place else low
+        latest = min(high, begins[place] + error) if place < count else high
+        if earliest <= latest:
+            yield place, earliest, latest
+
+
+def _stretches(layers: Sequence[Printed], states: Sequence[Sequence[_State]]) -> list[tuple[int, int]]:
+    """Cut where two layers are known by themselves and nothing lies between them: they say nothing of each other."""
+    cuts = [0]
+    for number, (before, after) in enumerate(pairwise(states), 1):
+        if len(before) == len(after) == 1 and _between(before[0], after[0], layers[number]) == 1:
+            cuts.append(number)
+    return [*pairwise([*cuts, len(layers)])] if layers else []
+
+
+def _solved(opening: _State | None, layers: Sequence[Printed], states: Sequence[Sequence[_State]]) -> list[Row]:
+    if len(states) == 1 and len(states[0]) == 1:
+        state = states[0][0]
+        sure = state.weight > BROKEN and _between(opening, state, layers[0]) == 1
+        return [
+            Row(first=state.first, stop=state.stop, confidences=None if sure else [0.5] * (state.stop - state.first))
+        ]
+    forward: list[list[float]] = [_scaled([state.weight * _between(opening, state, layers[0]) for state in states[0]])]
+    for layer, before, after in zip(layers[1:], states, states[1:], strict=False):
+        reached = forward[-1]
+        forward.append(
+            _scaled(
+                [
+                    state.weight
+                    * sum(weight * _between(other, state, layer) for other, weight in zip(before, reached, strict=True))
+                    for state in after
+                ]
+            )
+        )
+    backward: list[list[float]] = [[1.0] * len(states[-1])]
+    for number in range(len(states) - 2, -1, -1):
+        after, beyond, layer = states[number + 1], backward[-1], layers[number + 1]
+        backward.append(
+            _scaled(
+                [
+                    sum(
+                        state.weight * weight * _between(one, state, layer)
+                        for state, weight in zip(after, beyond, strict=True)
+                    )
+                    for one in states[number]
+                ]
+            )
+        )
+    backward.reverse()
+    shares: list[dict[int, float]] = []
+    for of_layer, ahead, behind in zip(states, forward, backward, strict=True):
+        weights = _scaled([a * b for a, b in zip(ahead, behind, strict=True)])
+        share: dict[int, float] = {}
+        for state, weight in zip(of_layer, weights, strict=True):
+            if weight > BROKEN:
+                certain = weight if state.weight > BROKEN else weight / 2
+                for place in range(state.first, state.stop):
+                    share[place] = share.get(place, 0.0) + certain
+        shares.append(share)
+    return _chosen(shares)
+
+
+def _chosen(shares: Sequence[dict[int, float]]) -> list[Row]:
+    """Each activity in the layer in which it most probably is, unless it is rather in none."""
+    best: dict[int, tuple[float, int]] = {}
+    for number, share in enumerate(shares):
+        for place, probability in share.items():
+            if probability >= 0.5 and probability > best.get(place, (0.0, 0))[0]:
+                best[place] = probability, number
+    given: list[Row] = []
+    for number, share in enumerate(shares):
+        places = sorted(place for place in share if best.get(place, (0.0, -1))[1] == number)
+        if not places:
+            given.append(Row(first=0, stop=0))
+            continue
+        first, stop = places[0], places[-1] + 1
+        confidences = [
+            min(1.0, share[place]) if best.get(place, (0.0, -1))[1] == number else 0.0 for place in range(first, stop)
+        ]
+        given.append(Row(first=first, stop=stop, confidences=confidences))
+    return given
+
+
+def _between(before: _State | None, after: _State, layer: Printed) -> float:
+    """How probable two rows are beside each other: they do not overlap, and what lies between them is in no layer."""
+    stop = layer.floor if before is None else max(before.stop, layer.floor)
+    if before is not None:
+        gap = after.latest - layer.printed_ns - before.earliest
+        if after.first < before.stop or gap < -LINE_NS:
+            return float(BROKEN**2)
+    if not layer.follows:
+        return 1.0
+    strays = float(STRAY ** min(max(0, after.first - stop), 3))
+    if before is None:
+        return strays
+    gap = after.earliest - layer.printed_ns - before.latest
+    return strays if gap <= _GAP_NS else strays * max(STRAY, exp(1 - gap / _GAP_NS))
+
+
+def _scaled(weights: list[float]) -> list[float]:
+    total = sum(weights)
+    return [weight / total for weight in weights] if total > 0 else [1 / len(weights)] * len(weights)
