@@ -10,7 +10,7 @@ import pytest
 
 from mio2trace import analyse
 from mio2trace.model.log import FrameworkLog
-from mio2trace.model.miopen import MiopenLog
+from mio2trace.model.miopen import Entry, MiopenLog
 from mio2trace.readers.base import kernel_name
 from mio2trace.readers.collected import plain_lines
 from tests.small_runs import as_json, benchmark
@@ -54,6 +54,10 @@ def records(path: Path, content: bytes) -> tuple[FrameworkLog, MiopenLog]:
     return logs[0], libraries[0]
 
 
+def entries(log: MiopenLog) -> list[tuple[int, bytes]]:
+    return [(record.line, record.body) for record in log.records if isinstance(record, Entry)]
+
+
 @pytest.mark.parametrize("collector", COLLECTORS)
 def test_a_collectors_prefix_is_no_part_of_a_line(collector: str, tmp_path: Path) -> None:
     """Records, their lines and their times are those of the program's own log; parameters without prefix, too."""
@@ -63,6 +67,27 @@ def test_a_collectors_prefix_is_no_part_of_a_line(collector: str, tmp_path: Path
     assert expected[1].count("entry miopenConvolutionForward") == 1
     assert expected[1].count("cut entry") == 0
     assert records(tmp_path / "kept.log", "\n".join([*lines, ""]).encode()) == expected
+
+
+def test_lines_printed_twice_are_lines_printed_once(tmp_path: Path) -> None:
+    """What stands in a log that two handlers wrote is what one of them wrote, at its first lines."""
+    twice = b"".join(line * 2 for line in LOG.splitlines(keepends=True))
+    (framework, library), (once, expected) = records(tmp_path / "a.log", twice), records(tmp_path / "b.log", LOG)
+    assert [(event.kind, event.text, event.line) for event in framework.events] == [
+        (event.kind, event.text, 2 * event.line - 1) for event in once.events
+    ]
+    assert entries(library) == [(2 * line - 1, body) for line, body in entries(expected)]
+    assert library.counts == expected.counts
+
+
+def test_calls_that_come_twice_stay_two(tmp_path: Path) -> None:
+    """Equal calls one after another are calls: only where all lines come in pairs, one of each is a copy."""
+    entry = (
+        b"MIOpen(HIP): miopenStatus_t miopenPoolingForward(int){\nMIOpen(HIP): \txDesc = 1, 2, 4, 4\nMIOpen(HIP): }\n"
+    )
+    path = tmp_path / "run.log"
+    path.write_bytes(entry * 9)
+    assert analyse([path]).run.libraries[0].count("entry") == 9
 
 
 def test_several_processes_keep_their_lines_apart(tmp_path: Path) -> None:
@@ -129,3 +154,35 @@ def test_kernels_with_suffixes_are_those_without(tmp_path: Path) -> None:
             call["name"] += ".kd"
     path.write_bytes(as_json(calls))
     assert [activity.name for activity in analyse([path]).run.profiles[0].activities] == expected
+
+
+GLUED = [
+    (b"conv1\n", b"conv1"),  # what follows Caffe's line is MIOpen's header
+    (b"ms.\n", b"ms."),  # what follows MIOpen's brace is Caffe's line
+    (b"){\n", b"){"),  # a header and its first parameter
+    (b"1, 1, 28, 28\n", b"1, 1, 28, 28"),
+    (b"yDesc = 1, 20, 24, 24\n", b"yDesc = 1, 20, 24, 24"),  # a parameter and the brace
+    (b"}\n", b"}"),
+    (b"ID 0\n", b"ID 0"),  # two of Caffe's
+]
+
+
+@pytest.mark.parametrize(("end", "without"), GLUED)
+def test_a_line_that_hangs_at_another_is_read(end: bytes, without: bytes, tmp_path: Path) -> None:
+    """Where a line's end is lost nothing else is: the same events, layers and parameters as before."""
+    log = LOG * 2  # the names of parameters are known the second time
+    at = log.rindex(end)
+    damaged = log[:at] + without + log[at + len(end) :]
+    one, other = records(tmp_path / "a.log", log), records(tmp_path / "b.log", damaged)
+    for framework, library in (one, other):
+        assert [(event.kind, event.text) for event in framework.events] == [("setting up", "conv1")] * 2
+        assert [(layer.layer, layer.printed_ns) for layer in framework.layers] == [("conv1", 3_500_000)] * 2
+        assert [body for _, body in entries(library)] == [body for _, body in entries(one[1])]
+        assert library.counts == one[1].counts
+
+
+def test_a_name_and_a_type_on_one_line_of_the_net_are_two(tmp_path: Path) -> None:
+    net = b'I1120 11:34:29.5 1 net.cpp:57] Initializing net from parameters:\nlayer {\n  name: "a"  type: "ReLU"\n}\n'
+    path = tmp_path / "run.log"
+    path.write_bytes(net.replace(b".5 ", b".500000 "))
+    assert [(layer.layer, layer.type) for layer in analyse([path]).run.logs[0].net] == [("a", "ReLU")]

@@ -86,7 +86,7 @@ def align(
     """
     profile = within_reach(profile, notes)
     facts = find_gemms(profile)
-    of_run = of_profile(profile, logs, notes)
+    of_run, chance = of_profile(profile, logs, notes)
     operations = of_its_threads(profile, operations_of(operations, logs, of_run))
     same = None if BUFFERS in without else same_process(profile, operations)
     if same is False:
@@ -112,6 +112,10 @@ def align(
         keep_reasons=keep_reasons,
     )
     climb(attribution)
+    if chance < 1:
+        in_doubt = range(len(profile.activities))
+        attribution.links.doubt_layer(in_doubt, chance)
+        attribution.links.doubt_operation(in_doubt, chance)
     for contradiction, count in sorted(attribution.links.contradictions.items()):
         notes.add(f"link contradicted: {contradiction}", count=count)
     return Alignment(

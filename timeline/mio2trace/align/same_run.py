@@ -36,7 +36,7 @@ def relation(
 ) -> Relation:
     """By what a log's own records and operations go with ``profile``, without joining them."""
     notes = Notes()  # joining them will say all of it
-    of_run = of_profile(profile, logs, notes)
+    of_run = of_profile(profile, logs, notes).runs
     if BUFFERS not in without:
         same = same_process(profile, operations_of(operations, logs, of_run))
         if same is not None:

@@ -8,7 +8,8 @@
     0: MIOpen(HIP): ...                                     srun --label
     {"log":"MIOpen(HIP): ...\\n","stream":"stderr","time":"2026-11-20T11:34:29.509450123Z"}    Docker's own file
 
-Lines stay lines, so that their numbers are those of the file. Where a prefix names several processes, MIOpen's lines
+Two handlers of one logger print every line twice: then every second one is empty. Lines stay lines, so that their
+numbers are those of the file. Where a prefix names several processes, MIOpen's lines
 get the number of theirs, as if MIOpen had printed a thread's id.
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 
 import msgspec
 
@@ -69,7 +71,27 @@ def plain_lines(head: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
         if form is None:
             break
         head, blocks = form.sub(b"", head), _without(form, _numbers(form, head), blocks)
-    return _without_colours(blocks)
+    return _without_colours(_once(blocks) if _is_twice(head) else blocks)
+
+
+def _is_twice(head: bytes) -> bool:
+    """Whether equal lines come in pairs, wherever one looks."""
+    counts = [len(list(same)) for _, same in groupby(head.split(b"\n", _MOST_LOOKED_AT)[:-1])][:-1]
+    return len(counts) >= _FEWEST and sum(count % 2 == 0 for count in counts) >= _MOST_LINES * len(counts)
+
+
+def _once(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Of each pair of equal lines the first one, and an empty line."""
+    before = b""
+    for block in _whole_lines(blocks):
+        lines = block.splitlines(keepends=True)
+        for number, line in enumerate(lines):
+            if line == before:
+                lines[number] = b"\n"
+                before = b""
+            else:
+                before = line
+        yield b"".join(lines)
 
 
 def _fits(form: re.Pattern[bytes], head: bytes) -> bool:

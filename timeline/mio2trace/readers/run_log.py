@@ -15,6 +15,7 @@ from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.caffe.log import GLOG_HEAD, CaffeDecoder
 from mio2trace.readers.collected import is_docker_file, plain_lines
 from mio2trace.readers.foreign import MARKER, OtherPrograms
+from mio2trace.readers.glued import glued_parts
 from mio2trace.readers.miopen.log import MiopenDecoder
 from mio2trace.readers.miopen.messages import note_alarms
 from mio2trace.readers.opencl.dvdt_json import read_array
@@ -109,7 +110,7 @@ class _Log:
             at, number = end, following + len(lines) - 1
 
     def _other(self, number: int, line: bytes) -> bool:
-        if self._cut is not None or MARKER in line or not self._caffe.feed(number, line):
+        if self._cut is not None or MARKER in line or len(glued_parts(line)) > 1 or not self._caffe.feed(number, line):
             return False
         self._others += 1
         return True
@@ -189,14 +190,22 @@ class _Log:
         if len(line) > LONGEST_LOG_LINE:
             self._too_long += 1
             return
-        if self._caffe.feed(number, line):
-            return
-        if self._miopen.feed(number, line):
-            self._miopen_lines += 1
-        elif line.strip():
+        first, *others = glued_parts(line)
+        known = self._one(number, first)
+        for part in others:
+            known |= self._one(number, part)
+        if not known and line.strip():
             self._foreign += 1
             if self._cut is not None:
                 self._rest = line
+
+    def _one(self, number: int, line: bytes) -> bool:
+        """A line that nothing is glued to; whether a decoder knows it."""
+        if self._caffe.feed(number, line):
+            return True
+        known = self._miopen.feed(number, line)
+        self._miopen_lines += known
+        return known
 
     def _hold(self, number: int, part: bytes) -> None:
         """Standard output is written in blocks of some KB, which end anywhere: a log line may come between."""

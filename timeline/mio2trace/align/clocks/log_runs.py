@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,6 +16,8 @@ from mio2trace.ops.operation import Operation
 
 _OPENERS = ("setting up", "forward begins", "benchmark begins")
 """What a run prints before its iterations; after them it can only be the next run's."""
+_OWN = ("iteration", "benchmark begins", "average begins")
+"""What one thread of a process prints, and no other one."""
 
 
 def split(log: FrameworkLog) -> list[FrameworkLog]:
@@ -70,9 +73,30 @@ def of_threads(log: FrameworkLog, threads: Collection[int]) -> FrameworkLog:
     return msgspec.structs.replace(part, threads=tuple(one for one in log.threads if one in threads))
 
 
-def of_profile(profile: Profile, logs: Sequence[FrameworkLog], notes: Notes) -> list[FrameworkLog]:
-    """Each log's run that the profile is of: the one whose end comes nearest to the end of the last activity."""
-    return [_nearest(profile, log, notes) for log in logs]
+def by_process(log: FrameworkLog) -> list[FrameworkLog]:
+    """What each process printed, of those that wrote into one file at once: each has its own iterations or layers.
+
+    Lines of threads that print neither are everybody's.
+    """
+    owners = {event.thread for event in log.events if event.kind in _OWN} | {layer.thread for layer in log.layers}
+    if len(owners) < 2 or None in owners:
+        return [log]
+    shared = {one for one in log.threads if one not in owners}
+    return [of_threads(log, {owner, *shared}) for owner in log.threads if owner in owners]
+
+
+class Chosen(NamedTuple):
+    """Of each log the run that a profile is of, and how probable that is where nothing tells."""
+
+    runs: list[FrameworkLog]
+    chance: float = 1.0
+
+
+def of_profile(profile: Profile, logs: Sequence[FrameworkLog], notes: Notes) -> Chosen:
+    """Each log's run that the profile is of: of its process, where that is told, and of several the one whose end comes
+    nearest to the end of the last activity."""
+    chosen = [_nearest(profile, log, notes) for log in logs]
+    return Chosen([run for run, _ in chosen], min((chance for _, chance in chosen), default=1.0))
 
 
 def operations_of(
@@ -82,31 +106,50 @@ def operations_of(
     for log, run in zip(logs, runs, strict=True):
         if run is log or not operations or operations[0].source != log.source:
             continue
-        begins = [one.events[0].line for one in split(log)]
+        others = {one for one in log.threads if one not in run.threads}
+        own = [one for one in operations if one.thread not in others]
+        begins = [one.events[0].line for one in split(of_threads(log, run.threads) if others else log)]
         number = begins.index(run.events[0].line)
         first = begins[number] if number else 0
         last = begins[number + 1] if number + 1 < len(begins) else None
-        return [one for one in operations if first <= one.line and (last is None or one.line < last)]
+        return [one for one in own if first <= one.line and (last is None or one.line < last)]
     return operations
 
 
-def _nearest(profile: Profile, log: FrameworkLog, notes: Notes) -> FrameworkLog:
-    runs = split(log)
+def _nearest(profile: Profile, log: FrameworkLog, notes: Notes) -> tuple[FrameworkLog, float]:
+    processes = by_process(log)
+    if len(processes) > 1:
+        tids = {thread.tid for thread in profile.threads} | {profile.process.pid}
+        own = [one for one in processes if not tids.isdisjoint(one.threads)]
+        processes = own or processes
+    runs = [run for process in processes for run in _once(split(process))]
     if len(runs) == 1:
-        return log
+        return runs[0], 1.0
     last = next((e.host_end_ns for e in reversed(profile.activities) if e.host_end_ns is not None), None)
     away = []
-    for number, run in enumerate(runs):
-        end = _end(run)
-        if end is not None and last is not None:
-            away.append((abs(log_clock(end, last, "").residual_ns), number))
+    if profile.clocks[0].kind == "unix" and last is not None:
+        ends = ((number, _end(run)) for number, run in enumerate(runs))
+        away = [(abs(log_clock(end, last, "").residual_ns), number) for number, end in ends if end is not None]
     if away:
         number = min(away)[1]
         notes.add(f"log of {len(runs)} runs: run {number + 1} ends with the profile, the others are left out")
-    else:
-        number = len(runs) - 1
-        notes.add(f"log of {len(runs)} runs and nothing to tell which is the profile's: the last one is taken")
-    return runs[number]
+        return runs[number], 1.0
+    notes.add(f"log of {len(runs)} runs and nothing to tell which is the profile's: the last one is taken, in doubt")
+    return runs[-1], 1 / len(runs)
+
+
+def _once(runs: Sequence[FrameworkLog]) -> list[FrameworkLog]:
+    """Without those that were written twice: the same stamps, line by line."""
+    told: list[FrameworkLog] = []
+    for run in runs:
+        if not any(_same_print(run, other) for other in told):
+            told.append(run)
+    return told
+
+
+def _same_print(run: FrameworkLog, other: FrameworkLog) -> bool:
+    stamps, others = ([(one.kind, one.text, one.stamp) for one in log.events] for log in (run, other))
+    return stamps == others and any(stamp is not None for *_, stamp in stamps)
 
 
 def _end(run: FrameworkLog) -> LocalTime | None:

@@ -55,7 +55,7 @@ _CREATING = re.compile(r"Creating [Ll]ayer (.+)")
 _BACKWARD = re.compile(r"(.+) (?:needs|does not need) backward computation\.")
 _TOP_SHAPE = re.compile(r"Top shape: ((?:[0-9]+ )+)\(")
 _NET_TEXT = "Initializing net from parameters:"
-_NET_FIELD = re.compile(rb'  (name|type): "(.*)"\s*$')
+_NET_FIELD = re.compile(rb'(?:^|(?<="))  (name|type): "([^"]*)"(?=\s*$|  )')  # two where a line lost its end
 _NET_LINE = re.compile(rb"\s*(?:\w+\s*[:{]|\}|$)")
 
 
@@ -194,10 +194,9 @@ class CaffeDecoder:
     def _net_line(self, line: bytes) -> bool:
         if _NET_LINE.match(line) is None:
             return False  # another program's, in between
-        match = _NET_FIELD.match(line)
-        if match:
-            value = match[2].decode(errors="replace")
-            if match[1] == b"name":
+        for field, text in _NET_FIELD.findall(line):
+            value = text.decode(errors="replace")
+            if field == b"name":
                 self._net_name = value
             else:
                 self._types.setdefault(self._net_name, value)

@@ -75,7 +75,10 @@ class Entries:
         sets_type = api.startswith("miopenSet") and "TensorDescriptor" in api and "Problem" not in api
         prefix = plain if raw and bare is None else NO_PREFIX
         header = Header(api=api, nested=nested, keep=keep, sets_type=sets_type, prefix=prefix, thread=self.thread)
-        self.begin(header, raw, bare, number)
+        entry = self.begin(header, raw, bare, number)
+        if PARAM.match(text, end + 1):  # glued to it
+            entry.bare = True
+            self.append(entry, number, text[end + 1 :].strip())
 
     def begin(self, header: Header, raw: bytes, bare: bool | None, number: int) -> Open:
         """An entry from here on; one that is under way in the thread ends without its brace."""
@@ -118,8 +121,14 @@ class Entries:
             return True
         if PARAM.match(text) and len(entry.lines) < MAX_PARAMS:
             entry.bare = True
-            names.add(text.strip().partition(b" =")[0])
-            self.append(entry, number, text.lstrip())
+            closes = text.rstrip().endswith(b"}") and b"{" not in text  # glued to it
+            if closes:
+                text = text.strip()[:-1]
+            for param in _params(text, names):
+                names.add(param.strip().partition(b" =")[0])
+                self.append(entry, number, param.lstrip())
+            if closes:
+                self.close(entry, number)
             return True
         return False
 
@@ -164,3 +173,15 @@ class Entries:
     def _finish(self, entry: Open, end: int, complete: bool) -> None:
         body = b"".join(entry.lines)
         self._out.add_entry(entry.header, entry.line, end, body, entry.stamp, entry.elapsed_ns, complete)
+
+
+def _params(text: bytes, names: set[bytes]) -> list[bytes]:
+    """A parameter's line; two, where the end of the first one is lost and ``names`` knows what stands there."""
+    second = text.find(b" = ", text.find(b" = ") + 3)
+    if second < 0:
+        return [text]
+    known = [name for name in names if text.endswith(name, 0, second) and text.find(b" = ") + 3 < second - len(name)]
+    if not known or (b"," in text[second:] and b"->" in text):
+        return [text]
+    cut = second - len(max(known, key=len))
+    return [text[:cut], *_params(text[cut:], names)]

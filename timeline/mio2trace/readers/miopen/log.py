@@ -116,7 +116,8 @@ class MiopenDecoder:
             if rest in CLOSE:
                 self._entries.close(entry, number)
                 return True
-            if rest.partition(b" = ")[0] in self._names and len(entry.lines) < MAX_PARAMS:
+            name, _, value = rest.partition(b" = ")
+            if name in self._names and len(entry.lines) < MAX_PARAMS and b" = " not in value and b"}" not in value:
                 entry.lines.append(rest)
                 entry.last = number
                 return True
@@ -189,8 +190,7 @@ class MiopenDecoder:
         self._entries.finish()
         self._replay.settle()
         counts = self._out.counts
-        stray = counts.get("stray", 0)
-        if stray:
+        if stray := counts.get("stray", 0):
             self._notes.remark("line with MIOpen's prefix of an unknown form", count=stray)
         other = counts.get("level other", 0)
         if other:

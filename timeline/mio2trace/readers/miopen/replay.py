@@ -321,6 +321,8 @@ class Replay:
         if close == b"}\n":
             if not {line.partition(b" = ")[0] for line in inner} <= self._names or PREFIX.search(text):
                 return None
+            if text.count(b" = ") > len(inner) or b"}" in text:  # glued
+                return None
             body = text
         else:
             # every line begins with the prefix, and has no second one

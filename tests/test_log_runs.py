@@ -1,0 +1,67 @@
+"""Several runs in one log: which of its lines are the profile's, and what is said where nothing tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from benchmarks.damage import loaded
+from benchmarks.damage_score import Tally, tallies
+from benchmarks.damages import prints, processes
+from benchmarks.damages.run import Run
+from benchmarks.damages.sets import HANDLES, TWIN
+from mio2trace import analyse
+from tests.conftest import shared_folder
+
+pytestmark = pytest.mark.shared
+TRAINED = "m290-resnet-train-entries-cmd"
+
+
+def run_of(name: str, variant: str = HANDLES) -> Run:
+    return loaded(shared_folder())[variant][name]
+
+
+def scored(run: Run, folder: Path) -> tuple[Tally, Tally]:
+    return tallies(run, analyse(run.write(folder)))
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("lenet-b2-fwd", "lenet-b2-viennacl-fwd"), ("m290-alexnet-infer-10it", "m290-resnet-infer-immediate-fused")],
+)
+def test_two_processes_in_one_log_are_told_apart_by_their_ids(name: str, other: str, tmp_path: Path) -> None:
+    """Their lines stand between each other's; layers and calls are those of the log alone."""
+    run = run_of(name)
+    mixed = processes.log_mixed(run, run_of(other), Random(2), ids=True)
+    operations, layers = scored(mixed, tmp_path)
+    assert layers.right == layers.kernels == len(run.truth["enqueues"])
+    assert operations.right == operations.kernels
+    assert operations.wrong_and_sure == layers.wrong_and_sure == 0
+
+
+def test_the_process_is_the_profiles_where_that_names_its_threads(tmp_path: Path) -> None:
+    """Layers of two ranks that wrote one log: no kernel is in one of the other rank's."""
+    _, layers = scored(run_of("twin-resnet-immediate-2ranks-run-rocpd", TWIN), tmp_path)
+    assert layers.wrong_and_sure == 0
+    assert layers.right >= 0.8 * layers.kernels
+
+
+def test_a_log_that_was_written_twice_is_one_run(tmp_path: Path) -> None:
+    """The same stamps again are no later run."""
+    run = run_of("lenet-b2-fwd")
+    _, layers = scored(prints.log_twice(run, Random(1)), tmp_path)
+    assert layers.right == layers.kernels
+    assert layers.mean == 1.0
+
+
+@pytest.mark.parametrize("change", [processes.earlier_run, processes.later_run])
+def test_where_nothing_tells_the_runs_apart_every_link_is_in_doubt(change: object, tmp_path: Path) -> None:
+    """A profile on a clock of its own, and a log of two runs of the program: one is as good as the other."""
+    assert callable(change)
+    run = change(run_of("twin-resnet-immediate-2ranks-run.rank0-rocpd", TWIN), Random(1))
+    for tally in scored(run, tmp_path):
+        assert tally.links > 0
+        assert tally.wrong_and_sure == 0
+        assert tally.mean <= 0.5
