@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import mio2trace
 from mio2trace.analysis import AnalysisOptions, analyse
 from mio2trace.cli import cli
 from mio2trace.commands.messages import SUBJECT_WORDS
@@ -20,7 +21,10 @@ from mio2trace.ops.log.keys import find_db_key, perf_db_values
 from mio2trace.ops.log.statements import Statement, state
 from mio2trace.privacy import Cleaner
 from mio2trace.readers.miopen.messages import ERRORS, KINDS, SUBJECTS, WARNINGS, classify
+from mio2trace.trace import Slice
+from tests.conftest import ROOT
 
+RUN = ROOT / "traces" / "alexnet-b1-miopen29"
 CONFIG = "3x224x224x7x7x64x112x112x16xNCHWxFP32x3x3x2x2x1x1x1xF"
 KEY = "3-224-224-7x7-64-112-112-16-3x3-2x2-1x1-0-NCHW-FP32-F"
 PROBLEM = find_db_key(KEY)
@@ -301,3 +305,19 @@ def test_keys_tell_the_problems_of_the_entries_beside_them(shared: Path) -> None
                 assert stated.direction == problem.direction
                 compared += 1
     assert compared > 60
+
+
+def test_errors_and_warnings_are_moments_in_the_trace() -> None:
+    """Each at a time that the lines around it bound, however long that is; with its text, line and level."""
+    result = mio2trace.convert(RUN / "run.log.gz", RUN / "prof.json.gz", check=True)
+    (track,) = [one.id for one in result.trace.tracks if one.name.startswith("MIOpen log")]
+    drawn = [event for event in result.trace.events() if isinstance(event, Slice) and event.track == track]
+    assert len(drawn) == 8
+    assert {(one.dur_ns, one.category, one.args["level"], one.args["lines"]) for one in drawn} == {
+        (0, "log", "warning", 1)
+    }
+    assert [one.args["line"] for one in drawn] == [92, 483, 770, 1002, 1235, 1509, 1739, 1970]
+    assert all(one.name == f"Warning: {one.args['text']}" and one.args["within_ns"] > 0 for one in drawn)
+    part = mio2trace.convert(RUN / "run.log.gz", RUN / "prof.json.gz", min_duration="1ms", check=True)
+    kept = [event for event in part.trace.events() if isinstance(event, Slice) and event.category == "log"]
+    assert [one.start_ns for one in kept if one.dur_ns == 0] == [one.start_ns for one in drawn]

@@ -23,7 +23,7 @@ from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Activity, Call, Clock, Device, Process, Profile, Queue, Range, Thread
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.rocm.job import rank_in, scope_of
-from mio2trace.trace import Slice
+from mio2trace.trace import Flow, Slice
 from tests.conftest import shared_folder
 
 TWIN = "resnet-immediate-2ranks"
@@ -93,8 +93,8 @@ def test_a_folder_of_a_job_is_one_picture(tmp_path: Path) -> None:
     result = convert(job(tmp_path, "rocpd/*_results.db.gz", "run.rank?.log"), output=out, check=True)
     names = {process.id: process.name for process in result.trace.processes}
     assert sorted(names.values()) == [
+        "GPU 0 of rank 0 (AMD Instinct MI300X)", "GPU 0 of rank 1 (AMD Instinct MI300X)",
         "Host rank 0 (pid 42730)", "Host rank 1 (pid 42733)",
-        "rank 0: GPU 0 (AMD Instinct MI300X)", "rank 1: GPU 0 (AMD Instinct MI300X)",
     ]  # fmt: skip
     place = {track.id: names[track.process] for track in result.trace.tracks}
     events = list(result.trace.events())
@@ -102,11 +102,13 @@ def test_a_folder_of_a_job_is_one_picture(tmp_path: Path) -> None:
         event.start_ns for event in events if isinstance(event, Slice) and event.category == "kernel"
     )
     drawn = sorted(
-        (event.start_ns + origin, place[event.track][:6])
+        (event.start_ns + origin, place[event.track][9:15])
         for event in events
         if isinstance(event, Slice) and event.category == "kernel"
     )
     assert drawn == sorted((kernel["start"], f"rank {kernel['rank']}") for kernel in truth["kernels"])
+    arrows = [event.id for event in events if isinstance(event, Flow)]
+    assert len(set(arrows)) == len(arrows) > 100
     assert result.metadata["clock"]["processes"] == [
         {"rank": 0, "pid": 42730, "offset_ns": 0, "error_ns": 0, "method": "its own clock"},
         {"rank": 1, "pid": 42733, "offset_ns": 0, "error_ns": 0, "method": "time since the boot of one machine"},

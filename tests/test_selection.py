@@ -27,6 +27,7 @@ from tests.test_trace import tangled
 
 TRACES = ROOT / "traces"
 MIOPEN = (TRACES / "alexnet-b1-miopen29" / "run.log.gz", TRACES / "alexnet-b1-miopen29" / "prof.json.gz")
+ROCPD = (TRACES / "lenet-rocpd" / "run.log.gz", TRACES / "lenet-rocpd" / "results.db.gz")
 TRAIN = (TRACES / "alexnet-b1-train" / "run.log", TRACES / "alexnet-b1-train" / "prof.json.gz")
 COMMANDS = ("kernel", "copy")
 CONTAINERS = ("pass", "layer", "operation")
@@ -119,18 +120,36 @@ def test_a_part_is_as_in_the_whole(files: tuple[Path, ...], options: dict[str, A
     assert part.metadata["clock"] == whole.metadata["clock"]
 
 
-@pytest.mark.parametrize("options", [{"top": 5}, {"iterations": "1"}, {"begin": "layer conv2", "end": "layer conv2"}])
+def arrows(trace: Trace) -> list[Flow]:
+    return [event for event in trace.events() if isinstance(event, Flow)]
+
+
+@pytest.mark.parametrize("options", [{"top": 5}, {"min_duration": "10us"}, {"begin": "1s", "end": "1.3s"}])
 def test_arrows_lose_both_ends_together(options: dict[str, Any]) -> None:
-    part = convert(MIOPEN, **options)
-    calls = {args(e)["call_index"]: e for e in slices(part.trace, "api") if "kernel" in args(e) or "Buffer" in e.name}
-    drawn = by_call(part.trace)
-    assert calls.keys() >= drawn.keys()
-    assert {call for call, event in calls.items() if event.name.startswith("clEnqueue")} == drawn.keys()
-    flows = [event for event in part.trace.events() if isinstance(event, Flow)]
-    assert len(flows) == len(drawn)
-    assert {flow.to_ns for flow in flows} == {event.start_ns for event in drawn.values()}
+    whole, part = convert(ROCPD), convert(ROCPD, **options)
+    drawn = {(event.track, event.start_ns) for event in slices(part.trace, *COMMANDS)}
+    ends = {(flow.to_track, flow.to_ns): (flow.from_track, flow.from_ns) for flow in arrows(whole.trace)}
+    assert 0 < len(drawn) < len(ends)
+    assert {(flow.to_track, flow.to_ns): (flow.from_track, flow.from_ns) for flow in arrows(part.trace)} == {
+        end: begin for end, begin in ends.items() if end in drawn
+    }
+    calls = {(event.track, event.start_ns) for event in slices(part.trace, "api")}
+    assert {(flow.from_track, flow.from_ns) for flow in arrows(part.trace)} <= calls
     assert part.trace.arrows is not None
-    assert [event for one in part.trace.arrows for event in one()] == flows
+    assert [event for one in part.trace.arrows for event in one()] == arrows(part.trace)
+
+
+def test_arrows_point_forward_from_the_end_of_a_call() -> None:
+    """As viewers draw them: a call that waits for its kernel has none."""
+    drawn = {(event.track, event.start_ns): event for event in slices(convert(ROCPD).trace, "api", *COMMANDS)}
+    flows = arrows(convert(ROCPD).trace)
+    for flow in flows:
+        call = drawn[flow.from_track, flow.from_ns]
+        assert call.start_ns + call.dur_ns <= drawn[flow.to_track, flow.to_ns].start_ns
+    waiting = [event for event in drawn.values() if event.category == "copy"]
+    assert len(flows) == len(slices(convert(ROCPD).trace, "kernel")) + 1
+    assert len(waiting) > 30
+    assert not arrows(convert(MIOPEN).trace)
 
 
 def test_the_longest_kernels_are_drawn_with_what_holds_them() -> None:

@@ -131,7 +131,7 @@ def test_searches_stand_on_a_track_of_their_own() -> None:
         if args(event)["kernels"]:
             assert names[event.track].startswith("Find: ") == (args(event)["phase"] == "find")
     assert sum(name.startswith("Find: ") for name in names.values()) == 1
-    order = [track.name for track in folded.tracks if processes(folded)[track.id].endswith("(device)")]
+    order = [track.name for track in folded.tracks if processes(folded)[track.id].startswith("Device")]
     assert order[0] == "Layers > operations > kernels", "the iterations come first"
 
 

@@ -12,7 +12,7 @@ from mio2trace.draw.base import TimeBase, four_digits
 from mio2trace.draw.commands import Commands
 from mio2trace.draw.ids import Ids
 from mio2trace.draw.lanes import indistinct, packed, unbroken
-from mio2trace.draw.names import device_name, row_name
+from mio2trace.draw.names import device_name, device_of, row_name
 from mio2trace.draw.operations import operation_args, source_args
 from mio2trace.draw.selection import Chosen
 from mio2trace.measures import Measures, Sums
@@ -161,8 +161,7 @@ class DeviceSide:
         for device, queues in sorted(devices.items()):
             name = device_name(profile, device, queues, self._device_name if len(devices) == 1 else "")
             process = self.process_of[device]
-            of = profile.process.label
-            name = f"{of}: {name}{self._suffix}" if of else f"{name}{self._suffix}"
+            name = device_of(name, profile.process.label) + self._suffix
             result.append(Process(id=process, name=name, sort=-10 + device, description=_HELP))
         return result
 

@@ -1,4 +1,7 @@
-"""What devices and their rows are called: as the profiler names them, OpenCL's by their numbers."""
+"""What devices and their rows are called: as the profiler names them, OpenCL's by their numbers.
+
+Viewers that know no order of groups sort them by name: a device's begins with ``Device`` or ``GPU``, before ``Host``.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,20 @@ def device_name(profile: Profile, device: int, queues: Collection[int], logged: 
     """A device as the profiler names it; OpenCL's have no names: as the log does (``logged``), else by its queues."""
     if profile.calls_wait or device >= len(profile.devices):
         numbers = ", ".join(map(str, sorted(queues)))
-        return f"GPU 0 ({logged})" if logged else f"OpenCL queue{'s' if len(queues) > 1 else ''} {numbers} (device)"
+        own = logged or f"OpenCL queue{'s' if len(queues) > 1 else ''} {numbers}"
+        return f"{'GPU 0' if logged else 'Device'} ({own})"
     name = profile.devices[device].name
     if profile.framework.nodes and name:  # numbered as the framework does
         return name
     return f"GPU {device} ({name or logged})" if name or logged else f"GPU {device}"
+
+
+def device_of(name: str, process: str) -> str:
+    """A device in the picture of a job: ``GPU 0 of rank 1 (AMD Instinct MI300X)``."""
+    if not process:
+        return name
+    head, bracket, rest = name.partition(" (")
+    return f"{head} of {process}{bracket}{rest}"
 
 
 def row_name(profile: Profile, queue: int) -> tuple[str, bool]:

@@ -44,7 +44,10 @@ _HELP_CALLS = (
     "Calls of MIOpen. With kernels: from its first enqueue to the end of its last. Without: it began and ended in this "
     "time, which the log's lines and calls around it bound."
 )
-_HELP_MESSAGES = "Warnings and errors of MIOpen; each came in the time that is drawn, which what is around it bounds."
+_HELP_MESSAGES = (
+    "Warnings and errors of MIOpen. One without a stamp came at this time or up to within_ns later: what is around it "
+    "bounds it."
+)
 
 _Span = tuple[int, int, str, dict[str, Any]]
 """(start, end, name, arguments), on the axis of the trace."""
@@ -159,6 +162,10 @@ class HostSide:
         chosen = self._chosen
         assert chosen is not None
         for one in row:
+            if one.start == one.end:
+                if not chosen.longest_only and chosen.has_time(one.start, one.end + 1):
+                    yield one
+                continue
             holds = one.operation in chosen.operations
             clipped = chosen.clip(one.start, one.end)
             if clipped is None or not (holds or (not chosen.longest_only and self._is_shown(one.start, one.end))):
@@ -304,27 +311,37 @@ class HostSide:
 
     def arrows(self, origin: int) -> Iterator[Flow]:
         """The arrows that `events` yields, alone."""
-        if self._api is not None:
+        if self._api is not None and not self._alignment.profile.calls_wait:
             yield from self._api.arrows(self._arrow(origin))
 
     def _arrow(self, origin: int) -> Arrow:
-        """What makes the arrow from a call on a track, which starts at a time, to what it launched."""
+        """What makes the arrow from a call on a track to what it launched.
+
+        Viewers draw an arrow from the end of a slice: there is none from a call that is not over when its activity
+        begins, as from those that wait.
+        """
         track_of, shift = self._device.track_of, self._base.shift
         device_of = {queue.index: queue.device for queue in self._alignment.profile.queues}
         indistinct = self._device.indistinct
         number = (self._process - 1) << 32  # unique over the profiles of a trace
+        if self._alignment.profile.calls_wait:
+            return _no_arrow
 
-        def arrow(activity: Activity, track: int, start: int) -> Flow | None:
+        def arrow(activity: Activity, track: int, start: int, end: int) -> Flow | None:
             nonlocal number
             if activity.start_ns is None or id(activity) in indistinct:
                 return None
             begin = activity.start_ns + shift.get(device_of.get(activity.queue, 0), 0)
-            if start > begin:
+            if end > begin:
                 return None
             number += 1
             return Flow(number, "enqueue", track, start - origin, track_of(activity), begin - origin)
 
         return arrow
+
+
+def _no_arrow(activity: Activity, track: int, start: int, end: int) -> None:
+    """From a call that waits for what it launched."""
 
 
 def _was_set_back(activities: Sequence[Activity]) -> bool:

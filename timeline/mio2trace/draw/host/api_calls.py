@@ -105,21 +105,21 @@ class ApiCalls:
                 yield Slice(track, start - origin, end - start, api, "api", args, kernel)
             else:
                 yield Slice(track, start - origin, end - start, api, "api", args)
-            flow = arrow(call, track, start)
+            flow = arrow(call, track, start, end)
             if flow is not None:
                 yield flow
 
     def arrows(self, arrow: Arrow) -> Iterator[Flow]:
         """The arrows that `events` yields, alone."""
-        for call, start, _ in self._placed():
+        for call, start, end in self._placed():
             if isinstance(call, Activity):
-                flow = arrow(call, self._track, start)
+                flow = arrow(call, self._track, start, end)
                 if flow is not None:
                     yield flow
 
 
-Arrow = Callable[[Activity, int, int], Flow | None]
-"""Makes the arrow to an activity from a call on a track that begins at a time on the axis."""
+Arrow = Callable[[Activity, int, int, int], Flow | None]
+"""Makes the arrow to an activity from a call on a track that begins and ends at times on the axis."""
 
 
 def _call(call: Activity | Call) -> Call:

@@ -14,6 +14,7 @@ from mio2trace.align import Alignment
 from mio2trace.draw.operations import operation_args, source_args
 from mio2trace.measures import Measures
 from mio2trace.model.miopen import Message, MiopenLog
+from mio2trace.ops.log.alarms import AlarmLevel, alarm_messages
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.ranges import is_library_call
@@ -64,7 +65,7 @@ def call_spans(
         spans += [] if ranged else _without_kernels(alignment, source, calls, around)
         for log in libraries:
             if log.source == source:
-                lines += _warnings(log, around)
+                lines += _alarms(log, around)
     return sorted(spans, key=lambda one: one[:2]), sorted(lines, key=lambda one: one[:2])
 
 
@@ -160,24 +161,26 @@ def _idle(start: int, end: int, operation: Operation, host_by: str) -> HostSpan:
     return HostSpan(start, end, operation_name(operation), "operation", args, operation.index)
 
 
-def _warnings(log: MiopenLog, around: _Around) -> Iterator[HostSpan]:
-    """Warnings and errors; those that nothing tells apart share a slice."""
-    together: dict[tuple[int, int], list[Message]] = {}
-    for record in log.records:
-        if not isinstance(record, Message) or record.level not in ("Warning", "Error", "Fatal"):
-            continue
-        if record.stamp is not None and around.to_host is not None:
-            at = around.to_host(record.stamp)
-            together.setdefault((at, at), []).append(record)
-        elif (span := around.message(record.line)) is not None:
-            together.setdefault(span, []).append(record)
-    for span, records in together.items():
-        first = records[0]
-        name = f"{first.level}: {first.text}".strip()
+def _alarms(log: MiopenLog, around: _Around) -> Iterator[HostSpan]:
+    """Warnings and errors, as moments: those that nothing tells apart share one, named by the gravest."""
+    together: dict[int, list[tuple[AlarmLevel, Message, int]]] = {}
+    for level, message in alarm_messages(log):
+        if message.stamp is not None and around.to_host is not None:
+            together.setdefault(around.to_host(message.stamp), []).append((level, message, 0))
+        elif (span := around.message(message.line)) is not None:
+            together.setdefault(span[0], []).append((level, message, span[1] - span[0]))
+    for at, messages in together.items():
+        level, gravest, within = min(messages, key=lambda one: one[0])  # an error before a warning
+        text = gravest.text.strip()
+        name = f"{gravest.level}: {text}".rstrip()
         if len(name) > _LONGEST:
             name = name[: _LONGEST - 3] + "..."
-        if len(records) > 1:
-            name += f" and {len(records) - 1} more"
-        args: dict[str, Any] = {"line": first.line, "lines": len(records)}
-        args["host_by"] = HOST_BY_STAMP if first.stamp is not None else HOST_BY_NEIGHBOURS
-        yield HostSpan(*span, name, "log", args, None)
+        if len(messages) > 1:
+            name += f" and {len(messages) - 1} more"
+        args: dict[str, Any] = {"level": level, "line": gravest.line, "lines": len(messages)}
+        if text:
+            args["text"] = text
+        args["host_by"] = HOST_BY_STAMP if gravest.stamp is not None else HOST_BY_NEIGHBOURS
+        if within:
+            args["within_ns"] = within
+        yield HostSpan(at, at, name, "log", args, None)

@@ -143,7 +143,7 @@ class Threads:
                 else:
                     yield Slice(track, start - origin, end - start, what.name, "api", _call_args(what, launched))
                 for activity in launched:
-                    flow = arrow(activity, track, start)
+                    flow = arrow(activity, track, start, end)
                     if flow is not None:
                         yield flow
 
@@ -151,9 +151,10 @@ class Threads:
         """The arrows that `events` yields, alone."""
         for number, (_, _, items) in enumerate(self._rows):
             track = self._number_of(number)
-            for start, launched in zip(items.starts, map(self._launched.get, map(id, items.whats)), strict=True):
+            launched_by = map(self._launched.get, map(id, items.whats))
+            for start, end, launched in zip(items.starts, items.ends, launched_by, strict=True):
                 for activity in launched or ():
-                    flow = arrow(activity, track, start)
+                    flow = arrow(activity, track, start, end)
                     if flow is not None:
                         yield flow
 
