@@ -23,6 +23,7 @@ from mio2trace.draw import BuildOptions, RunToDraw, build
 from mio2trace.kernels import find_gemms
 from mio2trace.kernels.facts import MAIN, KernelFact
 from mio2trace.measures import Measures
+from mio2trace.measures.ranking import SteadyCost
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import NOT_OPENCL, Queue
 from mio2trace.notes import Notes
@@ -30,7 +31,7 @@ from mio2trace.ops.operation import Operation, Phase
 from mio2trace.queries import prelude, shipped
 from mio2trace.reports import kernels as kernel_tables
 from mio2trace.reports import op_times
-from mio2trace.reports.layers import Repetition, execution_table, layer_table
+from mio2trace.reports.layers import Repetition, execution_table
 from mio2trace.reports.numbers import Unit
 from mio2trace.reports.tables import Row
 from mio2trace.trace import Slice
@@ -220,7 +221,7 @@ def test_each_kernel_name_and_the_whole(name: str) -> None:
 @pytest.mark.engine
 @pytest.mark.parametrize("name", [*CHOSEN, LONG])
 def test_stored_queries(name: str, tmp_path: Path, engine: Engine) -> None:
-    """``slowest layers``, ``slowest operations``, ``slowest kernels``, ``helpers by cost`` hold the tables' numbers."""
+    """Layers, operations, kernels and helpers of the stored queries: names, order and numbers are `measures`'."""
     asked = answers(name)
     mio2trace.convert(*RUNS[name], output=tmp_path / "out.json")
     processor = engine(tmp_path / "out.json")
@@ -228,34 +229,24 @@ def test_stored_queries(name: str, tmp_path: Path, engine: Engine) -> None:
         processor.query(statement)
     rows = {of: processor.query(shipped()[of].sql) for of in shipped()}
 
-    layers: dict[Key, Any] = {
-        (row["layer"], row.get("direction")): row
-        for row in layer_table([Repetition(None, asked.measures)], NS).rows
-        if row["kernels"]
-    }
-    assert {(row["layer"], row["direction"]) for row in rows["slowest layers"]} == layers.keys()
-    for row in rows["slowest layers"]:
-        of = layers[row["layer"], row["direction"]]
-        assert row["kernel_ms"] == pytest.approx(of["kernel_mean_ns"] / 1e6, abs=6e-4)
-        assert row["kernels"] == pytest.approx(of["kernels"], abs=1)
-        assert (row["gflops"] or 0) == pytest.approx(of.get("gflops", 0), abs=6e-4)
-
-    each = op_times.table([made for made in asked.analysis.run.operations if made.phase == "run"], asked.measures)
-    by_name: dict[Any, Any] = {row["name"]: row for row in op_times.summed(each, ["name"]).rows if row["kernels"]}
-    slowest = {row["operation"]: row for row in rows["slowest operations"] if row["kernels"]}
-    assert slowest.keys() == by_name.keys()
-    for named, row in slowest.items():
-        of = by_name[named]
-        assert (row["ms"], row["kernels"]) == (pytest.approx(of["kernel_ns"] / 1e6, abs=6e-4), of["kernels"])
-        assert row["mean_us"] == pytest.approx(of["mean_ns"] / 1e3, abs=6e-4)
-        assert (row["gflops"] or 0) == pytest.approx(of.get("gflops", 0), abs=6e-4)
-
-    names = {named: (cost.kernels, cost.timed_ns) for named, cost in asked.measures.names.items()}
-    assert {row["kernel"]: row["calls"] for row in rows["slowest kernels"]} == {of: n for of, (n, _) in names.items()}
-    for row in rows["slowest kernels"]:
-        assert row["ms"] == pytest.approx(names[row["kernel"]][1] / 1e6, abs=6e-4)
-    helpers = sum(row["ms"] for row in rows["helpers by cost"])
-    assert helpers == pytest.approx(asked.measures.whole.helpers_ns / 1e6, abs=6e-4 * (1 + len(names)))
+    steady = asked.measures.steady
+    by_layer = [(cost.key[1:], cost) for cost in steady.layers if cost.total_ns]
+    by_operation = [(cost.key, cost) for cost in steady.operations if cost.total_ns]
+    by_kernel = [((cost.key,), cost) for cost in steady.kernels if cost.total_ns]
+    ranked: list[tuple[str, tuple[str, ...], Sequence[tuple[tuple[str | None, ...], SteadyCost[Any]]]]] = [
+        ("slowest layers", ("layer", "direction"), by_layer),
+        ("slowest operations", ("layer", "operation"), by_operation),
+        ("slowest kernels", ("kernel",), by_kernel),
+    ]
+    for query, cells, costs in ranked:
+        assert [tuple(row[cell] or "" for cell in cells) for row in rows[query]] == [key for key, _ in costs]
+        for row, (_, cost) in zip(rows[query], costs, strict=True):
+            assert row["kernel_ms"] == pytest.approx(cost.mean_ns / 1e6, abs=6e-4)
+            assert row["share_percent"] == pytest.approx(100 * cost.share, abs=0.06)
+            if "gflops" in row:
+                assert (row["gflops"] or 0) == pytest.approx(cost.cost.gflops or 0, abs=6e-4)
+    helpers = sum(row["kernel_ms"] for row in rows["helpers by cost"])
+    assert helpers == pytest.approx(sum(row.mean_ns for row in steady.helpers) / 1e6, abs=6e-3)
 
 
 # ---- where they differed

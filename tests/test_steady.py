@@ -1,23 +1,154 @@
-"""What a steady iteration cost, and which iterations are: laws over runs that are made up for them."""
+"""What is slowest: one answer everywhere, and that of truth files and raw profiles, which this file reads by itself."""
 
 from __future__ import annotations
+
+import functools
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
 from mio2trace.analysis import analyse
+from mio2trace.conversion import convert
 from mio2trace.measures import Steady
+from mio2trace.queries import embedded, shipped
+from mio2trace.trace import Slice
+from mio2trace.viewer import slowest_layer
+from tests.conftest import shared_folder
 from tests.test_one_number import RUNS
 
+pytestmark = pytest.mark.shared
 
-def steady(name: str) -> Steady:
-    return analyse(RUNS[name]).run.measures[0].steady
+SAMPLES = shared_folder() / "samples"
+WARM = {
+    "m290-alexnet-infer-10it": set(range(2, 11)),
+    "m121-resnet-infer-2it": {2},
+    "alexnet-b3-libdnn-train-iter2": {2},
+}
+"""Iterations that count, where there are several; looked up in the logs: in the first one the host compiles."""
 
 
-@pytest.mark.shared
+class Ran(NamedTuple):
+    """A kernel of the truth: iteration from 1, layer and direction, the library's call, name, ns."""
+
+    iteration: int
+    layer: tuple[str, str]
+    call: int | None
+    name: str
+    ns: int
+
+
+def of_miopen(folder: Path) -> Iterator[Ran]:
+    truth: dict[str, Any] = json.loads((folder / "truth.json").read_bytes())
+    calls: list[dict[str, Any]] = json.loads((folder / "prof.json").read_bytes())
+    for launch in truth["enqueues"]:
+        where = "" if launch["layer"] is None else truth["layers"][launch["layer"]]["name"]
+        found = re.fullmatch(r"iter(\d+) (forward|backward) (.*)", where)
+        if found is not None:
+            times = calls[launch["prof_index"]]["profiling"]
+            ns = times["end"] - times["start"]
+            yield Ran(int(found[1]) + 1, (found[3], found[2]), launch["api_call"], launch["name"], ns)
+
+
+def of_dvdt(name: str) -> Iterator[Ran]:
+    truth: dict[str, Any] = json.loads((SAMPLES / "dvdt" / f"{name}.truth.json").read_bytes())
+    calls: list[dict[str, Any]] = json.loads((SAMPLES / "dvdt" / f"{name}.prof.json").read_bytes())
+    for launch in truth["enqueues"]:
+        layer = None if launch["l"] is None else truth["layers"][launch["l"]]
+        if not launch["name"].startswith("cl") and layer is not None and layer["pass"] != "init":
+            times = calls[launch["call_index"]]["profiling"]
+            where = layer["layer"], layer["direction"]
+            yield Ran(int(layer["pass"][4:]) + 1, where, None, launch["name"], times["end"] - times["start"])
+
+
+def of_twin(name: str, rank: int) -> Iterator[Ran]:
+    truth: dict[str, Any] = json.loads((SAMPLES / "rocm-twins" / name / "truth.json").read_bytes())
+    for kernel in truth["kernels"]:
+        layer = None if kernel["layer"] is None else truth["layers"][kernel["layer"]]
+        if kernel["rank"] == rank and not kernel["find"] and layer is not None and layer["phase"] in DIRECTIONS:
+            where = layer["layer"], layer["phase"]
+            yield Ran(layer["iteration"] + 1, where, kernel["op"], kernel["name"], kernel["end"] - kernel["start"])
+
+
+DIRECTIONS = ("forward", "backward")
+TWINS = {
+    "alexnet-level6-none": ("rocpd/*_results.db.gz", "run.hip.log"),
+    "lenet-train-own-layers": ("rocpd/*_results.db.gz", "run.hip.log"),
+    "resnet-train-miopen-2threads": ("rocpd/*_results.db.gz", "run.hip.log"),
+}
+MIOPEN = sorted(path.parent.name for path in (SAMPLES / "miopen-opencl").glob("*/prof.json"))
+DVDT = sorted(name.removesuffix(".run.log") for name in RUNS if name.endswith(".run.log"))
+
+
+@functools.lru_cache(maxsize=4)
+def steady(files: tuple[Path, ...]) -> Steady:
+    return analyse(files).run.measures[0].steady
+
+
+def is_of(found: Steady, kernels: list[Ran]) -> None:
+    """Sums by layer and by name, exactly, in order; which iterations count."""
+    assert kernels
+    layers: Counter[tuple[str, str]] = Counter()
+    names: Counter[str] = Counter()
+    for kernel in kernels:
+        layers[kernel.layer] += kernel.ns
+        names[kernel.name] += kernel.ns
+    assert {row.key[1:]: row.total_ns for row in found.layers if row.total_ns} == dict(layers)
+    assert {row.key: row.total_ns for row in found.kernels if row.total_ns} == dict(names)
+    assert (found.layers[0].key[1:], found.kernels[0].key) == (layers.most_common(1)[0][0], names.most_common(1)[0][0])
+    for at, number in enumerate(found.iterations):
+        assert found.samples_ns[at] == sum(kernel.ns for kernel in kernels if kernel.iteration == number)
+    assert found.mean_ns == pytest.approx(sum(kernel.ns for kernel in kernels) / len(found.iterations))
+
+
+@pytest.mark.parametrize("name", MIOPEN)
+def test_sums_are_those_of_truth_and_profile_with_miopen(name: str) -> None:
+    """By layer, kernel name, iteration; the operation that costs most is the call that the truth says."""
+    found = steady(RUNS[name])
+    warm = WARM.get(name, {1})
+    assert set(found.iterations) == warm
+    folder = SAMPLES / "miopen-opencl" / name
+    kernels = [kernel for kernel in of_miopen(folder) if kernel.iteration in warm]
+    is_of(found, kernels)
+    calls: Counter[tuple[int, tuple[str, str]]] = Counter()
+    for kernel in kernels:
+        if kernel.call is not None:
+            calls[kernel.call, kernel.layer] += kernel.ns
+    if len(warm) == 1:
+        (_, (layer, _)), ns = calls.most_common(1)[0]
+        assert (found.operations[0].key[0], found.operations[0].total_ns) == (layer, ns)
+
+
+@pytest.mark.parametrize("name", DVDT)
+def test_sums_are_those_of_truth_and_profile_with_caffe(name: str) -> None:
+    """By layer, kernel name, iteration, from the OpenCL profile alone."""
+    warm = WARM.get(name, {1})
+    found = steady(RUNS[f"{name}.run.log"])
+    assert set(found.iterations) == warm
+    is_of(found, [kernel for kernel in of_dvdt(name) if kernel.iteration in warm])
+
+
+def test_sums_are_those_of_truth_on_rocm() -> None:
+    """A run under rocprofv3 with ranges of its layers."""
+    name = "lenet-train-own-layers"
+    folder = SAMPLES / "rocm-twins" / name
+    found = steady(tuple(path for pattern in TWINS[name] for path in folder.glob(pattern)))
+    layers: Counter[tuple[str, str]] = Counter()
+    for kernel in of_twin(name, 0):
+        layers[kernel.layer] += kernel.ns
+    ours = {row.key[1:]: row.total_ns for row in found.layers if row.key[2] is not None}
+    assert ours == dict(layers)
+    assert found.layers[0].key[1:] == layers.most_common(1)[0][0]
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_rows_and_the_rest_are_the_whole(name: str) -> None:
     """Of every ranking the rows and what they do not hold sum up to the kernel time of the steady iterations."""
-    of = steady(name)
+    of = steady(RUNS[name])
     for ranking in (of.layers, of.operations, of.problems, of.kernels):
         rest = 0 if ranking.rest is None else ranking.rest.total_ns
         assert sum(row.total_ns for row in ranking) + rest == of.total.total_ns == sum(of.samples_ns)
@@ -25,10 +156,34 @@ def test_rows_and_the_rest_are_the_whole(name: str) -> None:
         assert [row.total_ns for row in ranking] == sorted((row.total_ns for row in ranking), reverse=True)
 
 
-@pytest.mark.shared
+@pytest.mark.parametrize("name", RUNS)
+def test_queries_and_view_name_the_same_first(name: str, tmp_path: Path) -> None:
+    """The layer, the operation and the kernel that `measures` ranks first; so does the viewer's layer."""
+    of = steady(RUNS[name])
+    trace = convert(*RUNS[name], output=tmp_path / "out.json").trace
+    slices = [event for event in trace.events() if isinstance(event, Slice)]
+    answers = {query: embedded.answer(slices, shipped()[query].sql) for query in shipped() if "slowest" in query}
+    first = {query: dict(zip(answer.columns, answer.rows[0], strict=True)) if answer.rows else {} for query, answer in
+             answers.items()}  # fmt: skip
+    kernel = first["slowest kernels"]
+    assert kernel["kernel"] == of.kernels[0].key
+    if of.told.told_by != "repetition":  # a trace has no iterations that only the kernels tell
+        assert kernel["kernel_ms"] == pytest.approx(of.kernels[0].mean_ns / 1e6, abs=1e-3)
+    if of.layers:
+        layer = first["slowest layers"]
+        assert (layer["layer"], layer["direction"]) == of.layers[0].key[1:]
+        selected = slowest_layer(tmp_path / "out.json")
+        assert selected is not None
+        assert (selected.name, selected.args.get("direction")) == of.layers[0].key[1:]
+        assert selected.args.get("iteration") in (*of.iterations, None)
+    if of.operations:
+        operation = first["slowest operations"]
+        assert (operation["layer"] or "", operation["operation"]) == of.operations[0].key
+
+
 def test_the_first_iteration_is_cold_where_the_host_compiles_in_it() -> None:
     """Ten iterations of which the first took the host a hundred times as long: nine count."""
-    of = steady("m290-alexnet-infer-10it")
+    of = steady(RUNS["m290-alexnet-infer-10it"])
     assert of.cold == (1,)
     assert of.iterations == tuple(range(2, 11))
     assert of.rule.startswith("iterations 2-10, of 10 recorded; 1 is cold: the host was in it")

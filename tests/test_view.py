@@ -50,10 +50,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", FORMS)
 def test_the_slowest_layer_is_found(folder: Path, name: str) -> None:
-    """On the device, not in the warm-up; the same whatever the form."""
+    """By its kernels, however long the host makes it; not in the warm-up; the same whatever the form."""
     events = json.loads((folder / "out.json").read_bytes())["traceEvents"]
     layers = [e for e in events if e.get("cat") == "layer" and "kernel_ns" in e["args"] and e["args"].get("iteration")]
-    expected = max(layers, key=lambda event: event["dur"])
+    expected = max(layers, key=lambda event: event["args"]["kernel_ns"])
+    assert expected["dur"] < max(event["dur"] for event in layers)
     found = slowest_layer(folder / name)
     assert found is not None
     assert (found.name, found.start_ns, found.dur_ns) == (

@@ -15,11 +15,12 @@ from mio2trace.commands.driver import driver
 from mio2trace.commands.inspect import inspect
 from mio2trace.commands.kernels import kernels
 from mio2trace.commands.layers import layers
-from mio2trace.commands.messages import messages
+from mio2trace.commands.miopen.messages import messages
 from mio2trace.commands.ops import ops
 from mio2trace.commands.options import Reading, Words, reading_options
 from mio2trace.commands.printing import Progress, Refused, is_terminal, styled
 from mio2trace.commands.query import query
+from mio2trace.commands.report import report
 from mio2trace.commands.tfprof import tfprof
 from mio2trace.commands.view import view
 from mio2trace.evidence import CORRELATION, EVIDENCE, RANGE
@@ -238,6 +239,7 @@ def convert(  # noqa: PLR0913 - click gives each option by keyword
     return result
 
 
+cli.add_command(report)
 cli.add_command(ops)
 cli.add_command(driver)
 cli.add_command(kernels)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands.miopen_logs import logged, stated_by_profile
+from mio2trace.commands.miopen.logs import logged, stated_by_profile
 from mio2trace.commands.options import (
     Reading,
     columns_option,

@@ -328,13 +328,13 @@ class DeviceSide:
     def _pass(self, track: int, device: int, number: int, positions: Sequence[int], origin: int, cut: bool) -> Slice:
         pass_ = self._alignment.links.passes[number]
         start, duration = self._span(device, positions, origin)
-        args: dict[str, Any] = {}
-        if pass_.phase == "setup":
-            args["phase"] = "setup"
+        args: dict[str, Any] = {"phase": "setup"} if pass_.phase == "setup" else {}
         if pass_.direction is not None:
             args["direction"] = pass_.direction
         if pass_.iteration is not None:
             args["iteration"] = pass_.iteration
+        if pass_.phase == "iteration" and (pass_.iteration or 1) not in self.measures.steady.iterations:
+            args["steady"] = False
         args.update(self._cost_args(self.measures.passes, number, positions, cut))
         return Slice(track, start, duration, pass_.name, "pass", args)
 

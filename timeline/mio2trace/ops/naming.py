@@ -41,13 +41,18 @@ def problem_name(operation: Operation) -> str:
     return " ".join(words)
 
 
+def primitive_name(primitive: str) -> str:
+    """``BatchNorm`` for ``bnorm``."""
+    return _NAMES.get(primitive, primitive)
+
+
 def operation_type(operation: Operation) -> str:
     """``Conv fwd``, ``Find Conv bwd weights``: what the names of like operations begin with."""
     return f"Find {_kind(operation)}" if operation.phase == "find" else _kind(operation)
 
 
 def _kind(operation: Operation) -> str:
-    kind = _NAMES.get(operation.primitive, operation.primitive)
+    kind = primitive_name(operation.primitive)
     if operation.direction is None:
         return kind
     direction = _DIRECTIONS[operation.direction]

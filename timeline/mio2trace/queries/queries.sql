@@ -29,7 +29,7 @@ select id, ts, dur, name, arg!('layer_index') as layer_index, arg!('direction') 
 from slice where category = 'layer';
 
 create or replace perfetto view passes as
-select id, ts, dur, name, arg!('direction') as direction, arg!('iteration') as iteration,
+select id, ts, dur, name, arg!('direction') as direction, arg!('iteration') as iteration, arg!('steady') as steady,
   arg!('kernels') as kernels, arg!('kernel_ns') as kernel_ns, arg!('flop') as flop,
   case when arg!('kernel_ns') is not null then 'device' else 'host' end as side
 from slice where category = 'pass';
@@ -41,46 +41,79 @@ select id, ts, dur, name, arg!('operation') as operation, arg!('primitive') as p
   arg!('flop') as flop, arg!('command') as command, arg!('goes_on') as goes_on
 from slice where category = 'operation';
 
+-- Iterations that count: warm and whole; the warm-up where nothing else ran.
+create or replace perfetto view steady_iterations as
+select distinct iteration from passes
+where side = 'device' and iteration is not null
+  and (iteration > 0 or not exists (select 1 from passes where side = 'device' and iteration > 0))
+  and iteration not in (select iteration from passes where steady is not null and iteration is not null);
+
+-- Kernels of these iterations, or of the whole run where none is known; without searches and set-up.
+create or replace perfetto view steady_kernels as
+select * from kernels
+where phase is null
+  and (operation is null or operation not in (select operation from operations where phase = 'find'))
+  and (iteration in (select iteration from steady_iterations) or not exists (select 1 from steady_iterations));
+
 -- query: slowest layers
--- Layers by their time per iteration on the device, warm-up left out; printed times where there is no profile.
-with chosen as (
-  select * from layers
-  where side = (select min(side) from layers) and (iteration is null or iteration > 0))
-select name as layer, direction,
-  count(distinct coalesce(iteration, 1)) as iterations,
-  round(sum(dur) / 1e6 / count(distinct coalesce(iteration, 1)), 3) as ms,
-  round(100.0 * sum(dur) / (select sum(dur) from chosen), 1) as percent,
-  sum(kernels) / count(distinct coalesce(iteration, 1)) as kernels,
-  round(sum(kernel_ns) / 1e6 / count(distinct coalesce(iteration, 1)), 3) as kernel_ms,
-  case when count(flop) = count(*) then round(1.0 * sum(flop) / sum(kernel_ns), 3) end as gflops
-from chosen group by layer_index, name, direction order by ms desc, min(ts);
+-- Layers by their kernel time in a steady iteration, searches left out; printed times where there is no profile.
+with steady as (select max(1, count(*)) as iterations, (select sum(dur) from steady_kernels) as ns from steady_iterations),
+  spans as (
+    select layer_index, name, direction, sum(dur) as dur, sum(flop) as flop, count(flop) = count(*) as whole
+    from layers
+    where side = 'device'
+      and (iteration in (select iteration from steady_iterations) or not exists (select 1 from steady_iterations))
+    group by layer_index, name, direction),
+  ranked as (
+    select layer_index, layer, direction, sum(dur) as ns, count(*) as kernels, min(ts) as begin
+    from steady_kernels where layer is not null group by layer_index, layer, direction)
+select layer, ranked.direction, iterations, round(ranked.ns / 1e6 / iterations, 3) as kernel_ms,
+  round(100.0 * ranked.ns / steady.ns, 1) as share_percent,
+  round(100.0 * sum(ranked.ns) over (order by ranked.ns desc, begin) / steady.ns, 1) as cumulative_percent,
+  round(1.0 * kernels / iterations, 1) as kernels, round(spans.dur / 1e6 / iterations, 3) as span_ms,
+  case when whole then round(1.0 * flop / ranked.ns, 3) end as gflops, null as printed_ms
+from ranked, steady left join spans
+  on spans.layer_index = ranked.layer_index and spans.name = ranked.layer and spans.direction is ranked.direction
+union all
+select name, direction, count(*), null, null, null, null, null, null, round(avg(coalesce(printed_ns, dur)) / 1e6, 3)
+from layers where not exists (select 1 from kernels) and (iteration is null or iteration > 0)
+group by layer_index, name, direction
+order by kernel_ms desc, printed_ms desc;
 
 -- query: slowest kernels
--- Kernels by their whole time, by name.
-select name as kernel, count(*) as calls, round(sum(dur) / 1e6, 3) as ms,
-  round(100.0 * sum(dur) / (select sum(dur) from kernels), 1) as percent,
-  round(avg(dur) / 1e3, 3) as mean_us, round(max(dur) / 1e3, 3) as longest_us,
-  count(distinct layer) as layers
-from kernels group by name order by sum(dur) desc, name;
+-- Kernels by name, by their time in a steady iteration; calls are of all of them together.
+with steady as (select max(1, count(*)) as iterations, (select sum(dur) from steady_kernels) as ns from steady_iterations)
+select name as kernel, count(*) as calls, round(sum(dur) / 1e6 / iterations, 3) as kernel_ms,
+  round(100.0 * sum(dur) / ns, 1) as share_percent, round(avg(dur) / 1e3, 3) as mean_us,
+  round(max(dur) / 1e3, 3) as longest_us, count(distinct layer) as layers
+from steady_kernels, steady group by name order by sum(dur) desc, min(ts);
 
 -- query: slowest operations
--- Operations that ran (no searches) by the kernel time under them, equal ones together; means are of those with kernels.
-select name as operation, sum(goes_on is null) as calls, round(sum(coalesce(kernel_ns, dur)) / 1e6, 3) as ms,
-  round(sum(coalesce(kernel_ns, dur)) / 1e3 / sum(goes_on is null and ifnull(kernels, 1) > 0), 3) as mean_us, sum(kernels) as kernels,
-  group_concat(distinct solver) as solvers,
-  round(1.0 * sum(case when kernel_ns > 0 then flop end) / sum(kernel_ns), 3) as gflops, min(command) as command
-from operations where ifnull(phase, 'run') <> 'find' group by name order by sum(coalesce(kernel_ns, dur)) desc, name;
+-- Operations of each layer by their kernel time in a steady iteration, searches left out.
+with steady as (select max(1, count(*)) as iterations, (select sum(dur) from steady_kernels) as ns from steady_iterations),
+  each_call as (
+    select operation, name, group_concat(distinct solver) as solvers, max(flop) as flop, min(command) as command
+    from operations where ifnull(phase, 'run') <> 'find' group by operation, name),
+  ran as (
+    select operation, layer, sum(dur) as ns, count(*) as kernels, min(ts) as begin
+    from steady_kernels where operation is not null group by operation)
+select name as operation, layer, count(*) as calls, round(sum(ran.ns) / 1e6 / iterations, 3) as kernel_ms,
+  round(100.0 * sum(ran.ns) / steady.ns, 1) as share_percent,
+  round(1.0 * sum(kernels) / iterations, 1) as kernels, max(solvers) as solver,
+  case when count(flop) = count(*) then round(1.0 * sum(flop) / sum(ran.ns), 3) end as gflops, min(command) as command
+from each_call join ran using (operation), steady group by name, layer order by sum(ran.ns) desc, min(begin);
 
 -- query: helpers by cost
--- Kernels that only prepare or finish the work of another: im2col, transposes, padding, fills, casts.
-select role, name as kernel, count(*) as calls, round(sum(dur) / 1e6, 3) as ms,
-  round(100.0 * sum(dur) / (select sum(dur) from kernels), 1) as percent, count(distinct layer) as layers
-from kernels where role not in ('main', 'bias') group by role, name order by sum(dur) desc, name;
+-- Kernels that only prepare or finish the work of another (im2col, transposes, padding, fills, casts), by their time in a steady iteration.
+with steady as (select max(1, count(*)) as iterations, (select sum(dur) from steady_kernels) as ns from steady_iterations)
+select role, name as kernel, count(*) as calls, round(sum(dur) / 1e6 / iterations, 3) as kernel_ms,
+  round(100.0 * sum(dur) / ns, 1) as share_percent, count(distinct layer) as layers
+from steady_kernels, steady where role not in ('main', 'bias') group by role, name order by sum(dur) desc, name;
 
 -- query: unattributed time
 -- Kernels and copies that no layer could be found for, by name.
 select name, category, phase, count(*) as calls, round(sum(dur) / 1e6, 3) as ms,
-  round(100.0 * sum(dur) / (select sum(dur) from commands), 1) as percent,
+  round(100.0 * sum(dur) / (select sum(dur) from commands), 1) as share_percent,
   sum(operation is not null) as with_operation
 from commands where layer is null group by name, category, phase order by sum(dur) desc, name;
 
@@ -103,10 +136,11 @@ from commands where phase in ('setup', 'find') group by name
 order by ms desc, name;
 
 -- query: gemms
--- Matrix products by size: how often, how long, how fast.
-select M, N, K, batch, name as kernel, count(*) as calls, round(sum(dur) / 1e6, 3) as ms,
+-- Matrix products by size, by their time in a steady iteration: how often, how fast.
+with steady as (select max(1, count(*)) as iterations from steady_iterations)
+select M, N, K, batch, name as kernel, count(*) as calls, round(sum(dur) / 1e6 / iterations, 3) as kernel_ms,
   round(1.0 * sum(flop) / sum(dur), 3) as gflops, group_concat(distinct layer) as layers
-from kernels where M is not null group by M, N, K, batch, name order by sum(dur) desc, M, N, K;
+from steady_kernels, steady where M is not null group by M, N, K, batch, name order by sum(dur) desc, M, N, K;
 
 -- query: copies
 -- Reads and writes of buffers: bytes and rate.

@@ -14,8 +14,10 @@ import shutil
 import threading
 import time
 import urllib.parse
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from mio2trace.notes import InputError
 from mio2trace.trace import Slice
@@ -59,18 +61,57 @@ def find_ui() -> Path:
 
 
 def slowest_layer(path: Path) -> Slice | None:
-    """The layer that took longest on the device, the first of equals; in the iterations where there are any.
+    """The layer with most kernel time in the steady iterations, searches left out: its run with most in one.
 
-    None for a trace that is not ours, or has no layers.
+    Without kernels the one with the longest time, in the iterations where there are any. None for a trace that is not
+    ours, or has no layers.
     """
-    best: tuple[tuple[bool, bool, int, int], Slice] | None = None
+    passes: list[Mapping[str, Any]] = []
+    layers: list[Slice] = []
+    searches: set[object] = set()
+    took: Counter[tuple[_LayerKey, object, object]] = Counter()
     with contextlib.suppress(OSError):
-        for slice_ in slices(path, "layer"):
+        for slice_ in slices(path):
             args = slice_.args
-            counts = "kernel_ns" in args, bool(args.get("iteration")), slice_.dur_ns, -slice_.start_ns
-            if best is None or counts > best[0]:
-                best = counts, slice_
-    return None if best is None else best[1]
+            if slice_.category == "kernel" and "layer" in args and "phase" not in args:
+                took[_key(args), args.get("iteration"), args.get("operation")] += slice_.dur_ns
+            elif slice_.category == "layer":
+                layers.append(slice_)
+            elif slice_.category == "pass":
+                passes.append(args)
+            elif slice_.category == "operation" and args.get("phase") == "find":
+                searches.add(args.get("operation"))
+    steady = _steady_iterations(passes)
+    by_layer: Counter[_LayerKey] = Counter()
+    for (layer, iteration, operation), ns in took.items():
+        if (operation is None or operation not in searches) and (not steady or iteration in steady):
+            by_layer[layer] += ns
+    if by_layer:
+        slowest = by_layer.most_common(1)[0][0]
+        counted = [one for one in layers if not steady or one.args.get("iteration") in steady]
+        runs = [one for one in counted if _key(one.args) == slowest and "kernel_ns" in one.args]
+        return max(runs, key=lambda one: (one.args["kernel_ns"], -one.start_ns), default=None)
+    return max(layers, key=_time_of, default=None)
+
+
+def _time_of(layer: Slice) -> tuple[bool, bool, int, int]:
+    args = layer.args
+    return "kernel_ns" in args, bool(args.get("iteration")), layer.dur_ns, -layer.start_ns
+
+
+_LayerKey = tuple[object, object, object]
+
+
+def _key(args: Mapping[str, Any]) -> _LayerKey:
+    return args.get("layer_index"), args.get("layer"), args.get("direction")
+
+
+def _steady_iterations(passes: Sequence[Mapping[str, Any]]) -> set[int]:
+    """Numbers of those that count: not the warm-up where anything else ran, none that is not steady."""
+    on_device = [one for one in passes if "kernel_ns" in one and one.get("iteration") is not None]
+    not_steady = {one["iteration"] for one in on_device if one.get("steady") is False}
+    numbers = {one["iteration"] for one in on_device}
+    return (numbers - {0} or numbers) - not_steady
 
 
 class Server(http.server.ThreadingHTTPServer):

@@ -89,24 +89,24 @@ class ProfileFolder:
         self._notes = notes
         self._place = place
         self._all_calls = host_calls
-        self._calls = 0
-        self._kernels: dict[str, KernelObject] = {}
+        self.calls = 0
+        self.kernels: dict[str, KernelObject] = {}
         self._queues: dict[str, Queue] = {}
         self._devices: dict[str, int] = {}
         self._programs: list[Program] = []
         self._program_of: dict[str, int] = {}
-        self._activities: list[Activity] = []
+        self.activities: list[Activity] = []
         self._other_calls: list[HostCall] = []
-        self._buffers: list[BufferCreated] = []
-        self._interned: dict[Any, Any] = {word: word for word in (LAUNCH, *COPIES, *COPIES.values())}
-        self._launches: dict[tuple[Any, ...], OpenClLaunch] = {}
+        self.buffers: list[BufferCreated] = []
+        self.interned: dict[Any, Any] = {word: word for word in (LAUNCH, *COPIES, *COPIES.values())}
+        self.launches: dict[tuple[Any, ...], OpenClLaunch] = {}
         self._seconds: dict[str, int] = {}
         self._cut_pointers = False
 
     def add(self, calls: Sequence[AnyCall], lines: Sequence[int] | None = None) -> None:
         """Take the next calls; ``None`` is one that means nothing to us. ``lines`` are their first lines."""
-        first = self._calls
-        kernels = self._kernels
+        first = self.calls
+        kernels = self.kernels
         for index, call in enumerate(calls, first):
             if type(call) is SetKernelArg or type(call) is TimedSetKernelArg:
                 # Nine of ten calls are of this kind: they leave no object behind.
@@ -126,11 +126,11 @@ class ProfileFolder:
                 self._enqueue_kernel(call, index, lines[index - first] if lines else 0)
             elif call is not None:
                 self._other(call, index, lines[index - first] if lines else 0)
-        self._calls = first + len(calls)
+        self.calls = first + len(calls)
 
     def known(self) -> object:
         """What changes with each command and each program."""
-        return len(self._activities), len(self._programs)
+        return len(self.activities), len(self._programs)
 
     def _set_first(self, kernel: KernelObject, call: SetKernelArg, index: int, line: int) -> None:
         """The first argument, or one that was not set before."""
@@ -139,7 +139,7 @@ class ProfileFolder:
             kernel.prepared = call.timestamp
         if position == 0 and call.arg_value == "00000000" and not kernel.enqueued:
             stamp = call.timestamp
-            kernel.zeros.append((index, line, self._host(stamp.start) if stamp else None))
+            kernel.zeros.append((index, line, self.host(stamp.start) if stamp else None))
         if 0 <= position < MAX_ARGUMENTS:
             if position >= len(arguments):
                 arguments.extend([kernel.blank] * (position + 1 - len(arguments)))
@@ -149,7 +149,7 @@ class ProfileFolder:
         """A kernel whose making was not seen."""
         return KernelObject()
 
-    def _program(self, handle: str) -> int | None:
+    def program(self, handle: str) -> int | None:
         """The program that has this handle now."""
         return self._program_of.get(handle)
 
@@ -159,22 +159,22 @@ class ProfileFolder:
             self._notes.remark("profile made by dv/dt's offline parser: pointers are cut, joined by order", self._place)
         return Profile(
             source=self._source,
-            records=self._calls,
-            activities=tuple(self._activities),
+            records=self.calls,
+            activities=tuple(self.activities),
             other_calls=tuple(self._other_calls),
             queues=tuple(self._queues.values()),
             devices=tuple(Device(index=number) for number in range(len(self._devices))),
             threads=(Thread(index=0),),
             processes=(Process(index=0),),
             calls_wait=True,
-            opencl=OpenCl(programs=tuple(self._programs), buffers=tuple(self._buffers), marks=self._marks()),
+            opencl=OpenCl(programs=tuple(self._programs), buffers=tuple(self.buffers), marks=self._marks()),
             interleaved=interleaved,
         )
 
     def _marks(self) -> tuple[TimerMark, ...]:
         """The most used kernel that only ever got the argument 0 = 00000000 and never ran (dvdt-ck.md 2.3a)."""
         best = max(
-            (kernel.zeros for kernel in self._kernels.values() if not kernel.enqueued and len(kernel.arguments) == 1),
+            (kernel.zeros for kernel in self.kernels.values() if not kernel.enqueued and len(kernel.arguments) == 1),
             key=len,
             default=[],
         )
@@ -184,7 +184,7 @@ class ProfileFolder:
 
     def _other(self, call: Call | LostCall, index: int, line: int) -> None:
         if isinstance(call, LostCall):
-            kernels = self._kernels.values() if call.kernel is None else [self._kernels.get(call.kernel)]
+            kernels = self.kernels.values() if call.kernel is None else [self.kernels.get(call.kernel)]
             for kernel in filter(None, kernels):
                 kernel.arguments = [""] * len(kernel.arguments)
             return
@@ -193,7 +193,7 @@ class ProfileFolder:
             return
         if isinstance(call, CreateKernel):
             # Handles are recycled and releases are not seen: a new kernel starts with no arguments.
-            self._kernels[call.kernel] = KernelObject(self._program(call.program))
+            self.kernels[call.kernel] = KernelObject(self.program(call.program))
         elif isinstance(call, CreateBuffer):
             handle = call.buffer
             if not handle and call.queue:
@@ -201,17 +201,17 @@ class ProfileFolder:
             if call.errcode not in (0, UNKNOWN_ERROR) or (handle and handle.strip("0x") in NULL):
                 self._notes.remark("buffer that could not be created", f"call {index}")
                 return
-            self._buffers.append(
+            self.buffers.append(
                 BufferCreated(
                     number=index,
                     line=line,
-                    handle=self._interned.setdefault(handle, handle),
+                    handle=self.interned.setdefault(handle, handle),
                     size_bytes=self._bytes(call.size, index),
-                    end_ns=self._host((call.timestamp or NO_STAMPS).end),
+                    end_ns=self.host((call.timestamp or NO_STAMPS).end),
                 )
             )
         elif isinstance(call, CreateCommandQueue):
-            self._queue(call.queue, call.device)
+            self.queue(call.queue, call.device)
         elif isinstance(call, (CreateProgramWithSource, CreateProgramWithBinary)):
             source = bytes(call.source) if isinstance(call, CreateProgramWithSource) else b""
             self._program_of[call.program] = len(self._programs)
@@ -220,7 +220,7 @@ class ProfileFolder:
                     index=len(self._programs),
                     number=index,
                     handle=call.program,
-                    source=self._interned.setdefault(source, source),
+                    source=self.interned.setdefault(source, source),
                 )
             )
         elif isinstance(call, BuildProgram):
@@ -240,14 +240,14 @@ class ProfileFolder:
             HostCall(
                 name,
                 0,
-                self._host(stamps.start) if stamps else None,
-                self._host(stamps.end) if isinstance(stamps, Stamps) else None,
+                self.host(stamps.start) if stamps else None,
+                self.host(stamps.end) if isinstance(stamps, Stamps) else None,
                 line,
                 index,
             )
         )
 
-    def _queue(self, handle: str, device: str = "") -> int:
+    def queue(self, handle: str, device: str = "") -> int:
         queue = self._queues.get(handle)
         if queue is None:
             # A queue made by a call that is not profiled has no known device: it may be one of its own.
@@ -256,31 +256,31 @@ class ProfileFolder:
         return queue.index
 
     def _enqueue_kernel(self, call: EnqueueNDRangeKernel, index: int, line: int) -> None:
-        kernel = self._kernels.get(call.kernel)
+        kernel = self.kernels.get(call.kernel)
         if kernel is None:
-            kernel = self._kernels[call.kernel] = self._unseen(call.kernel)
+            kernel = self.kernels[call.kernel] = self._unseen(call.kernel)
         if not kernel.enqueued:
             kernel.enqueued = True
             kernel.zeros = []
-        same = self._interned.setdefault  # what comes again is kept once
+        same = self.interned.setdefault  # what comes again is kept once
         stamps = call.timestamp or NO_STAMPS
         prepared = kernel.prepared
-        host = self._host
+        host = self.host
         gwo, gws, lws = call.gwo, call.gws, call.lws
         # one flat tuple: a million of them are hashed and compared
         key: tuple[Any, ...] = (call.kernel, kernel.program, gwo if len(gwo) == 3 else None, *kernel.arguments)
-        launch = self._launches.get(key)
+        launch = self.launches.get(key)
         if launch is None:
-            launch = self._launches[key] = OpenClLaunch(key[0], key[3:], key[1], key[2])
+            launch = self.launches[key] = OpenClLaunch(key[0], key[3:], key[1], key[2])
         queue = self._queues.get(call.queue)
         queued, submit, start, end = self._device_times(call, index)
-        self._activities.append(
+        self.activities.append(
             Activity(
                 index,
                 "kernel",
                 same(call.name, kernel_name(call.name)),
                 line,
-                self._queue(call.queue) if queue is None else queue.index,
+                self.queue(call.queue) if queue is None else queue.index,
                 queued,
                 submit,
                 start,
@@ -310,22 +310,22 @@ class ProfileFolder:
         stamps = call.timestamp or NO_STAMPS
         queued, submit, start, end = self._device_times(call, index)
         api = str(call.__struct_config__.tag)
-        self._activities.append(
+        self.activities.append(
             Activity(
                 index,
                 "copy",
-                self._interned[name],
+                self.interned[name],
                 line,
-                self._queue(call.queue),
+                self.queue(call.queue),
                 queued,
                 submit,
                 start,
                 end,
                 HostCall(
-                    self._interned.setdefault(api, api),
+                    self.interned.setdefault(api, api),
                     0,
-                    self._host(stamps.start),
-                    self._host(stamps.end),
+                    self.host(stamps.start),
+                    self.host(stamps.end),
                     line,
                     index,
                 ),
@@ -333,7 +333,7 @@ class ProfileFolder:
                 None,
                 NOT_OPENCL,
                 self._bytes(call.size, index),
-                self._interned[COPIES[name]],
+                self.interned[COPIES[name]],
             )
         )
 
@@ -362,7 +362,7 @@ class ProfileFolder:
         self._notes.add("size in bytes that cannot be", f"call {index}: {size}"[:60])
         return 0
 
-    def _host(self, text: str) -> int | None:
+    def host(self, text: str) -> int | None:
         """Unix time in ns of a stamp such as ``2018-02-09T10:36:48.553314`` (dvdt-ck.md 1.4); None without one."""
         if len(text) == 26:
             try:
@@ -372,16 +372,25 @@ class ProfileFolder:
         if not text or text.startswith(TEST_BUILD_EPOCH):
             return None  # built for timeofday: a constant, not a time
         second, fraction = text[:19], text[20:]
-        try:
-            moment = datetime.datetime.strptime(second, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=datetime.UTC)
-            base = int(moment.timestamp()) * 1_000_000_000
-            if not 0 <= base < MAX_INTEGER - 1_000_000_000:
-                raise ValueError
+        base = time_of(second)
+        if base is not None:
             self._seconds[second] = base
-            return base + (int(fraction.ljust(9, "0")[:9]) if fraction else 0)
-        except ValueError:
-            self._notes.add("host time that is not of the form 2018-02-09T10:36:48.553314", repr(text)[:40])
-            return None
+            try:
+                return base + (int(fraction.ljust(9, "0")[:9]) if fraction else 0)
+            except ValueError:
+                pass
+        self._notes.add("host time that is not of the form 2018-02-09T10:36:48.553314", repr(text)[:40])
+        return None
+
+
+def time_of(second: str) -> int | None:
+    """Unix time in ns of a second such as ``2018-02-09T10:36:48``; None where it is none, or none of this age."""
+    try:
+        moment = datetime.datetime.strptime(second, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=datetime.UTC)
+    except ValueError:
+        return None
+    base = int(moment.timestamp()) * 1_000_000_000
+    return base if 0 <= base < MAX_INTEGER - 1_000_000_000 else None
 
 
 def _count(number: int | float) -> int | None:

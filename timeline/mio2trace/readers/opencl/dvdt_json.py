@@ -22,15 +22,13 @@ from mio2trace import forked as beside
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.opencl.calls import ProfileFolder
 from mio2trace.readers.opencl.halves import FirstHalf, SecondHalf
 from mio2trace.readers.opencl.records import AnyCall, Call, LostCall, TimedCall
+from mio2trace.readers.opencl.repeats import BETWEEN, UNREADABLE, RepeatingFolder
 from mio2trace.source import Source
 
 NAME = "dv/dt profile (JSON)"
 
-# Inside a JSON string every quote is escaped, so this can only be the end of one object and the start of the next.
-_BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*"[\w ]+"\s*:)')
 _OPENING = re.compile(rb"\s*\[\s*")
 # A program's source may be longer than what is looked at.
 _SNIFF = re.compile(
@@ -53,7 +51,6 @@ LEAST_FOR_TWO = 16 << 20
 """Bytes: below that a second process costs more than it saves."""
 FIRST_PART = 0.54
 """Of a profile, for this process: the other one also packs what it found."""
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def sniff(head: bytes) -> bool:
@@ -65,20 +62,22 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     middle = None if options.host_calls else _middle(source)
     if middle is not None:
         return [read_in_two(source, middle, options, notes)]
-    folder = ProfileFolder(source.index, notes, source.name, host_calls=options.host_calls)
+    folder = RepeatingFolder(source.index, notes, source.name, host_calls=options.host_calls)
     return [_folded(source.blocks_while(folder.known), folder, source.name, options, notes)]
 
 
 def read_array(blocks: Iterable[bytes], source: int, place: str, options: ReadOptions, notes: Notes) -> Profile:
     """Fold an array of calls that comes in blocks of any size. ``place`` names it in notes."""
-    folder = ProfileFolder(source, notes, place, host_calls=options.host_calls)
+    folder = RepeatingFolder(source, notes, place, host_calls=options.host_calls)
     return _folded(blocks, folder, place, options, notes)
 
 
-def _folded(blocks: Iterable[bytes], folder: ProfileFolder, place: str, options: ReadOptions, notes: Notes) -> Profile:
+def _folded(
+    blocks: Iterable[bytes], folder: RepeatingFolder, place: str, options: ReadOptions, notes: Notes
+) -> Profile:
     calls = _Calls(place, options.host_calls, notes)
     for part in _parts(blocks):
-        folder.add(calls.of(*part))
+        calls.fold(part, folder)
     return folder.finish()
 
 
@@ -120,13 +119,13 @@ def read_in_two(source: Source, middle: Middle, options: ReadOptions, notes: Not
         folder = FirstHalf(source.index, notes, source.name)
         calls = _Calls(source.name, options.host_calls, notes)
         for part in _parts(source.blocks()):
-            folder.add(calls.of(*part))
+            calls.fold(part, folder)
             if part.end == middle.end:
                 source.drain()
                 half = result()
                 if half is None or not folder.join(half.read()):
                     for other in _rest_of_parts(source, middle):
-                        folder.add(calls.of(*other))
+                        calls.fold(other, folder)
                 break
     return folder.finish()
 
@@ -136,7 +135,7 @@ def second_half(source: Source, middle: Middle) -> bytes:
     folder = SecondHalf(source.index, source.name)
     calls = _Calls(source.name, False, folder.notes)
     for part in _rest_of_parts(source, middle):
-        folder.add(calls.of(*part))
+        calls.fold(part, folder)
     return folder.packed()
 
 
@@ -150,7 +149,19 @@ class _Calls:
         self._place = place
         self._notes = notes
 
-    def of(self, text: bytes, offset: int, ending: Ending) -> Sequence[AnyCall]:
+    def fold(self, part: _Part, folder: RepeatingFolder) -> None:
+        """Decode a part and fold its calls."""
+        stretches = None if part.ending is Ending.ENDLESS else folder.planned(part.text, self._decode)
+        if stretches is None:
+            folder.add(self._of(*part))
+            return
+        if part.ending is Ending.CUT:
+            self._damage.cut(part.end)
+        self._read -= folder.calls
+        folder.take(part.text, stretches, self._decode)
+        self._read += folder.calls
+
+    def _of(self, text: bytes, offset: int, ending: Ending) -> Sequence[AnyCall]:
         calls: Sequence[AnyCall]
         if ending is Ending.ENDLESS:
             limit = LONGEST_CALL >> 20
@@ -158,7 +169,7 @@ class _Calls:
             return []
         try:
             calls = self._decode(text)
-        except _UNREADABLE:
+        except UNREADABLE:
             calls = self._damage.calls(text[1:-1], offset, self._read, ending)
         else:
             if ending is Ending.CUT:
@@ -245,7 +256,7 @@ def _last_cut(block: bytes) -> tuple[int, int] | None:
     """Where the last call that ends in ``block`` ends, and where the next begins."""
     for back in (1 << 14, _SEARCH_BACK, len(block)):
         last = None
-        for found in _BETWEEN.finditer(block, max(0, len(block) - back)):
+        for found in BETWEEN.finditer(block, max(0, len(block) - back)):
             last = found
         if last:
             return last.start() + 1, last.end()
@@ -264,7 +275,7 @@ class _Damage:
         """The calls of ``part``, which begins at byte ``offset`` with call ``index``."""
         try:
             raws: list[msgspec.Raw | None] = list(_RAW_CALLS.decode(b"[" + part + b"]"))
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raws = self._split(part, offset, ending, error)
         else:
             if ending is Ending.CUT:
@@ -277,7 +288,7 @@ class _Damage:
     def _split(self, part: bytes, offset: int, ending: Ending, error: Exception) -> list[msgspec.Raw | None]:
         """The calls of text that is no JSON, each tried by itself; None for one that is damaged."""
         raws: list[msgspec.Raw | None] = []
-        pieces = _BETWEEN.split(part)
+        pieces = BETWEEN.split(part)
         damaged = 0
         for number, piece in enumerate(pieces, 1):
             last = number == len(pieces)
@@ -317,7 +328,7 @@ class _Damage:
                 call = self._decode(bytes(raw).decode("utf-8", "replace").encode())
                 self._notes.add("text in the profile that is not UTF-8", f"[{index}]")
             return call
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             reason = str(error)
         where = f"[{index}]"
         name, kernel, errcode = (_field(raw, key) for key in ("call", "kernel", "errcode"))
@@ -352,6 +363,6 @@ def _field(raw: msgspec.Raw, key: str) -> object:
     """A field of a call that does not decode as a whole; None when there is none that can be read."""
     try:
         value: object = msgspec.json.decode(_FIELDS.decode(raw)[key])
-    except (*_UNREADABLE, KeyError):
+    except (*UNREADABLE, KeyError):
         return None
     return value

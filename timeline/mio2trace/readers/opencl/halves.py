@@ -20,13 +20,14 @@ import msgspec
 from mio2trace.model.profile import NOT_OPENCL, Activity, BufferCreated, OpenClLaunch, Program
 from mio2trace.model.profile import Call as HostCall
 from mio2trace.notes import Notes
-from mio2trace.readers.opencl.calls import KernelObject, ProfileFolder
+from mio2trace.readers.opencl.calls import KernelObject
 from mio2trace.readers.opencl.records import (
     Call,
     EnqueueNDRangeKernel,
     LostCall,
     SetKernelArg,
 )
+from mio2trace.readers.opencl.repeats import RepeatingFolder
 
 _MARSHAL = 2
 """The last form that does not look for objects that come again: tables do that here, and faster."""
@@ -75,7 +76,7 @@ _NUMBERS = (
 _SHARED = ("kind", "name", "queue", "grid", "workgroup", "route", "call.name")
 
 
-class SecondHalf(ProfileFolder):
+class SecondHalf(RepeatingFolder):
     """Folds the calls that follow a first half."""
 
     def __init__(self, source: int, place: str) -> None:
@@ -92,25 +93,25 @@ class SecondHalf(ProfileFolder):
         """What `FirstHalf.join` takes; empty when there is anything odd."""
         if self._lost or self._cut_pointers or any(self.notes):
             return b""
-        column = {name: list(map(attrgetter(name), self._activities)) for name in (*_NUMBERS, *_SHARED)}
+        column = {name: list(map(attrgetter(name), self.activities)) for name in (*_NUMBERS, *_SHARED)}
         devices = list(self._devices)
         packed = _Packed(
-            calls=self._calls,
+            calls=self.calls,
             queues=[(queue.handle, devices[queue.device]) for queue in self._queues.values()],
             programs=[(p.number, p.handle, p.source, p.options, p.kernels) for p in self._programs],
             changes=self._changes,
             kernels=[
                 (handle, kernel.blank is None, len(kernel.arguments), kernel.enqueued, kernel.zeros)
-                for handle, kernel in self._kernels.items()
+                for handle, kernel in self.kernels.items()
             ],
-            buffers=[(b.number, b.handle, b.size_bytes, b.end_ns) for b in self._buffers],
+            buffers=[(b.number, b.handle, b.size_bytes, b.end_ns) for b in self.buffers],
             other_calls=[(c.number or 0, c.name, c.start_ns, c.end_ns) for c in self._other_calls],
             outside=list(self._outside),
             firsts=[(number, handle) for handle, number in self._firsts.items()],
             maybe=self._maybe,
             columns=[_numbers(column[name]) for name in _NUMBERS],
             shared=[_table(column[name]) for name in _SHARED],
-            states=_states([activity.opencl for activity in self._activities]),
+            states=_states([activity.opencl for activity in self.activities]),
         )
         return marshal.dumps(tuple(packed), _MARSHAL)
 
@@ -120,9 +121,12 @@ class SecondHalf(ProfileFolder):
     def _unseen(self, handle: str) -> KernelObject:
         return KernelObject(self._from_outside(True, handle), blank=None)
 
-    def _program(self, handle: str) -> int | None:
-        program = super()._program(handle)
+    def program(self, handle: str) -> int | None:
+        program = super().program(handle)
         return self._from_outside(False, handle) if program is None else program
+
+    def is_settled(self, handle: str) -> bool:
+        return handle not in self._settings
 
     def _change_program(self, handle: str, changes: dict[str, Any]) -> None:
         if handle in self._program_of:
@@ -136,12 +140,12 @@ class SecondHalf(ProfileFolder):
         if not known and call.timestamp is not None:
             # The first half may have set this argument: then it was set again, which does not count as a first.
             kernel.prepared = None
-            self._settings.setdefault(call.kernel, []).append((call.arg_index, self._host(call.timestamp.start)))
+            self._settings.setdefault(call.kernel, []).append((call.arg_index, self.host(call.timestamp.start)))
 
     def _enqueue_kernel(self, call: EnqueueNDRangeKernel, index: int, line: int) -> None:
-        number = len(self._activities)
+        number = len(self.activities)
         super()._enqueue_kernel(call, index, line)
-        if self._kernels[call.kernel].blank is None:
+        if self.kernels[call.kernel].blank is None:
             self._firsts.setdefault(call.kernel, number)
             maybe = self._settings.pop(call.kernel, None)
             if maybe is not None:
@@ -152,7 +156,7 @@ class SecondHalf(ProfileFolder):
         super()._other(call, index, line)
 
 
-class FirstHalf(ProfileFolder):
+class FirstHalf(RepeatingFolder):
     """Folds the first calls; then either `join` takes the second half, or `add` its calls."""
 
     def join(self, half: bytes) -> bool:
@@ -163,7 +167,7 @@ class FirstHalf(ProfileFolder):
         programs_before = len(self._programs)
         programs: dict[int | None, int | None] = {None: None}
         for number, (is_kernel, handle) in enumerate(packed.outside):
-            kernel = self._kernels.get(handle) if is_kernel else None
+            kernel = self.kernels.get(handle) if is_kernel else None
             made_from = kernel.program if kernel is not None else None
             programs[-1 - number] = made_from if is_kernel else self._program_of.get(handle)
         programs |= {number: programs_before + number for number in range(len(packed.programs))}
@@ -174,37 +178,37 @@ class FirstHalf(ProfileFolder):
             self._programs.append(
                 Program(
                     index=len(self._programs),
-                    number=self._calls + call,
+                    number=self.calls + call,
                     handle=handle,
-                    source=self._interned.setdefault(source, source),
+                    source=self.interned.setdefault(source, source),
                     options=options,
                     kernels=kernels,
                 )
             )
         for call, handle, size, end in packed.buffers:
-            handle = self._interned.setdefault(handle, handle)
-            call += self._calls
-            self._buffers.append(BufferCreated(number=call, handle=handle, size_bytes=size, end_ns=end))
+            handle = self.interned.setdefault(handle, handle)
+            call += self.calls
+            self.buffers.append(BufferCreated(number=call, handle=handle, size_bytes=size, end_ns=end))
         for place, name, begin, end in packed.other_calls:
-            self._other_calls.append(HostCall(name, 0, begin, end, 0, self._calls + place))
+            self._other_calls.append(HostCall(name, 0, begin, end, 0, self.calls + place))
         self._join_kernels(packed)
-        self._calls += packed.calls
+        self.calls += packed.calls
         return True
 
     def _join_enqueues(self, packed: _Packed, programs: dict[int | None, int | None]) -> None:
         numbers = {name: _listed(column) for name, column in zip(_NUMBERS, packed.columns, strict=True)}
-        before = self._calls
+        before = self.calls
         numbers["number"] = [before + number for number in numbers["number"] if number is not None]
         prepared = numbers["call.prepared_ns"]
         for number, handle, settings in packed.maybe:
-            held = len(self._kernels[handle].arguments) if handle in self._kernels else 0
+            held = len(self.kernels[handle].arguments) if handle in self.kernels else 0
             prepared[number] = next((at for argument, at in settings if argument >= held), prepared[number])
         for number, handle in packed.firsts:
-            kernel = self._kernels.get(handle)
+            kernel = self.kernels.get(handle)
             if kernel is not None and kernel.prepared is not None:
-                prepared[number] = self._host(kernel.prepared.start)
-        queues = [self._queue(handle, device) for handle, device in packed.queues]
-        same = self._interned.setdefault
+                prepared[number] = self.host(kernel.prepared.start)
+        queues = [self.queue(handle, device) for handle, device in packed.queues]
+        same = self.interned.setdefault
         column: dict[str, Iterable[Any]] = {**numbers}
         for name, (table, packed_places) in zip(_SHARED, packed.shared, strict=True):
             if name == "queue":
@@ -216,16 +220,16 @@ class FirstHalf(ProfileFolder):
         launches = [self._launch(packed, state, programs) for state in states]
         column["opencl"] = map(launches.__getitem__, array("I", packed_places))
         column["call"] = map(HostCall, *_columns(HostCall, column, "call."))
-        self._activities.extend(map(Activity, *_columns(Activity, column)))
+        self.activities.extend(map(Activity, *_columns(Activity, column)))
 
     def _launch(self, packed: _Packed, state: _State, programs: dict[int | None, int | None]) -> OpenClLaunch:
         handle, program, _, offset = state
         if not handle and program is None and not state[2]:
             return NOT_OPENCL
         key = (handle, programs[program], offset, *self._arguments(packed, state))
-        launch = self._launches.get(key)
+        launch = self.launches.get(key)
         if launch is None:
-            launch = self._launches[key] = OpenClLaunch(handle, key[3:], key[1], offset)
+            launch = self.launches[key] = OpenClLaunch(handle, key[3:], key[1], offset)
         return launch
 
     def _arguments(self, packed: _Packed, state: _State) -> tuple[str, ...]:
@@ -233,7 +237,7 @@ class FirstHalf(ProfileFolder):
         handle, program, arguments, _ = state
         if program is None or program >= 0 or not packed.outside[-1 - program][0]:
             return arguments
-        kernel = self._kernels.get(handle)
+        kernel = self.kernels.get(handle)
         held = kernel.arguments if kernel is not None else []
         full = [value if value is not None else "" for value in arguments]
         for number, value in enumerate(held):
@@ -245,11 +249,11 @@ class FirstHalf(ProfileFolder):
 
     def _join_kernels(self, packed: _Packed) -> None:
         """As far as timer marks need them: which were enqueued, and the zeros of the others."""
-        before = self._calls
+        before = self.calls
         for handle, made_before, arguments, enqueued, zeros in packed.kernels:
-            kernel = self._kernels.get(handle) if made_before else None
+            kernel = self.kernels.get(handle) if made_before else None
             if kernel is None:
-                kernel = self._kernels[handle] = KernelObject()
+                kernel = self.kernels[handle] = KernelObject()
             kernel.arguments += [""] * (arguments - len(kernel.arguments))
             kernel.enqueued = kernel.enqueued or enqueued
             if kernel.enqueued:

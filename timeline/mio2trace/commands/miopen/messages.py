@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from mio2trace.commands.miopen_logs import logged
+from mio2trace.commands.miopen.logs import logged
 from mio2trace.commands.options import (
     Reading,
     Words,

@@ -1,0 +1,124 @@
+"""Runs made up kernel by kernel, already joined: what they cost can be counted by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from mio2trace.align import Alignment, LayerRun, Links, Net
+from mio2trace.align.clocks.fit import SAME, DeviceClock, Piece
+from mio2trace.evidence import ORDER
+from mio2trace.findings import Gpu, Subject
+from mio2trace.measures import Measures
+from mio2trace.model.gemm import Gemm
+from mio2trace.model.miopen import Message
+from mio2trace.model.profile import Activity, Call, Clock, Device, Profile, Queue
+from mio2trace.ops.operation import Operation
+
+US = 1000
+MS = 1_000_000
+SETUP = -1
+OWN_CLOCK = DeviceClock(pieces=(Piece(0, 0),), error_ns=1, method="made up")
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """A command: how long it runs, how long after the one before, whether the call was before that one's end."""
+
+    name: str
+    ns: int
+    operation: int | None = None
+    layer: str = ""
+    after_ns: int = 0
+    queued: bool = False
+    graph: bool = False
+    unsure: bool = False
+    copy: bool = False
+
+
+def operation(index: int, **fields: Any) -> Operation:
+    """A forward convolution of its own shape, unless ``fields`` say otherwise."""
+    plain: dict[str, Any] = {
+        "index": index,
+        "source": 0,
+        "line": 10 * index + 1,
+        "end_line": 10 * index + 9,
+        "api": "miopenConvolutionForward",
+        "primitive": "conv",
+        "direction": "forward",
+        "input": (1, 8 + index, 9, 9),
+        "dtype": "float",
+        "command": f"./bin/MIOpenDriver conv -c {8 + index}",
+    }
+    return Operation(**(plain | fields))
+
+
+def measures(
+    iterations: Mapping[int, Sequence[Ran]],
+    operations: Sequence[Operation] = (),
+    *,
+    calls: bool = True,
+    calls_wait: bool = False,
+    device: str = "",
+    host_ns: Mapping[int, int] | None = None,
+) -> Measures:
+    """``iterations``: by number, `SETUP` what is before them. ``host_ns``: how long before an iteration's first command
+    the host is in it already. Each begins a second after the one before.
+    """
+    activities: list[Activity] = []
+    where: list[tuple[int, Ran]] = []
+    now = 0
+    for number, commands in iterations.items():
+        now += 1000 * MS
+        for place, one in enumerate(commands):
+            start = now + one.after_ns
+            launched = now - 1 if one.queued else start
+            if not place:
+                launched = start - (host_ns or {}).get(number, 0)
+            name = "hipGraphLaunch" if one.graph else "hipLaunchKernel"
+            call = Call(name, 0, launched, max(launched, start)) if calls else None
+            now = start + one.ns
+            kind: Any = "copy" if one.copy else "kernel"
+            activities.append(Activity(len(activities), kind, one.name, start_ns=start, end_ns=now, call=call))
+            where.append((number, one))
+    profile = Profile(
+        source=0,
+        records=len(activities),
+        activities=tuple(activities),
+        queues=(Queue(index=0, device=0),),
+        devices=(Device(index=0, name=device, clock=0),),
+        clocks=(Clock("boottime"), Clock("device")),
+        calls_wait=calls_wait,
+        numbers="dispatch_id",
+    )
+    links = Links(profile.activities, operations)
+    runs: dict[tuple[int, str], int] = {}
+    for position, (number, one) in enumerate(where):
+        phase: Any = "setup" if number == SETUP else "warm-up" if number == 0 else "iteration"
+        pass_ = links.pass_id(phase, None if number == SETUP else number)
+        if one.layer:
+            if (number, one.layer) not in runs:
+                run = LayerRun(layer=one.layer, layer_index=len(runs), direction=None, pass_=pass_)
+                runs[number, one.layer] = links.add_run(run)
+            links.give_layer([position], runs[number, one.layer], ORDER, sure=not one.unsure)
+        links.give_pass([position], pass_)
+        if one.operation is not None:
+            links.give_operation([position], one.operation, ORDER, sure=not one.unsure)
+    clocks = {0: OWN_CLOCK if calls_wait else SAME}
+    return Measures(Alignment(profile=profile, net=Net(), links=links, clocks=clocks, log_clock=None, facts={}))
+
+
+def subject(
+    iterations: Mapping[int, Sequence[Ran]],
+    operations: Sequence[Operation] = (),
+    *,
+    gpu: Gpu | None = None,
+    messages: Sequence[Message] = (),
+    **more: Any,
+) -> Subject:
+    return Subject(measures(iterations, operations, **more), gpu, messages)
+
+
+def gemm(m: int, n: int, k: int = 1) -> Gemm:
+    return Gemm(m, n, k)

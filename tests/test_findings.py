@@ -1,0 +1,387 @@
+"""Each finding: a run that has it, one that just has not, and its number counted by hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import orjson
+import pytest
+
+from mio2trace.findings import GPUS, RULES, Finding, Gpu, Subject, findings, gpu_of
+from mio2trace.findings.work import bound
+from mio2trace.model.miopen import Message
+from mio2trace.notes import InputError, OptionError
+from tests.conftest import ROOT
+from tests.made_up_costs import MS, SETUP, US, Ran, gemm, operation, subject
+
+DOC = (ROOT / "docs" / "findings.md").read_text("utf-8")
+
+
+def fired(of: Subject, rule: str) -> list[Finding]:
+    return [one for one in findings(of) if one.rule.id == rule]
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule, the run that has it, the one that just has not, and what is found: ns, share, count, severity."""
+
+    rule: str
+    has: Callable[[], Subject]
+    lacks: Callable[[], Subject]
+    ns: int | None
+    share: float | None
+    count: int
+    severity: str
+    scope: tuple[str, ...] = ()
+
+
+def searching(ns: int) -> Subject:
+    """Two iterations of 100 ms, the second with a search."""
+    find = operation(1, phase="find")
+    work = [Ran("work", 100 * MS, 0)]
+    return subject({1: work, 2: [*work, Ran("try", ns, 1)]}, [operation(0), find])
+
+
+def set_up(ns: int, work_ns: int) -> Subject:
+    """One search in the set-up."""
+    return subject({SETUP: [Ran("try", ns, 0)], 1: [Ran("work", work_ns)]}, [operation(0, phase="find")])
+
+
+def naive(ns: int) -> Subject:
+    """Two iterations of 200 ms, of each ``ns`` by a solver that the log calls naive."""
+    each = [Ran("mystery", ns, 0), Ran("naive_conv_fwd_nchw", 2 * ns), Ran("work", 200 * MS - 3 * ns)]
+    return subject({1: each, 2: each}, [operation(0, algorithm="Naive")])
+
+
+def with_role(name: str, ns: int, primitive: str = "conv", *, of: int = 10 * MS, whole: int = 100 * MS) -> Subject:
+    """An iteration of ``whole``, of which the operation takes ``of`` and in it the kernel ``name`` ``ns``."""
+    ran = [Ran(name, ns, 0), Ran("work", of - ns, 0), Ran("rest", whole - of)]
+    return subject({1: ran}, [operation(0, primitive=primitive)])
+
+
+def short(count: int, us: int, others: int) -> Subject:
+    """So many kernels of ``us`` and others of 100 us in each of two iterations."""
+    each = [Ran("short", us * US)] * count + [Ran("long", 100 * US)] * others
+    return subject({1: each, 2: each})
+
+
+def kinds(ns: int, *, others: int = 4, flop: int = 1000 * MS) -> Subject:
+    """Problems of 10 ms each with 1000 MFLOP, one of ``flop`` that takes ``ns``; one of another type."""
+    operations = [operation(index, flop=1000 * MS) for index in range(others)]
+    operations += [operation(others, flop=flop), operation(others + 1, flop=1000 * MS, dtype="half")]
+    ran = [Ran("work", ns if index == others else 10 * MS, index) for index in range(others + 2)]
+    return subject({1: ran}, operations)
+
+
+PEAKS = Gpu(name="made up", tflops={"float": 1.0}, bandwidth=100.0, units=8)
+"""1000 FLOP and 100 bytes a ns."""
+
+
+def under_a_roof(ns: int, *, whole: int = 1000 * US, gpu: Gpu | None = PEAKS) -> Subject:
+    """A problem of 100 us at least by its work (100 MFLOP) and 200 us by its traffic (20 MB) that takes ``ns``."""
+    own = operation(0, flop=100 * MS, bytes_min=20 * MS)
+    return subject({1: [Ran("work", ns, 0), Ran("rest", whole - ns)]}, [own], gpu=gpu)
+
+
+def small(m: int, ns: int) -> Subject:
+    """A GEMM of m x 100, which is two tiles wide, for 8 units; one that is large enough beside it."""
+    operations = [operation(0, gemm=gemm(m, 100)), operation(1, gemm=gemm(640, 640))]
+    return subject({1: [Ran("a", ns, 0), Ran("b", 100 * MS - ns, 1)]}, operations, gpu=PEAKS)
+
+
+def pausing(host: int, queue: int, **more: Any) -> Subject:
+    """Two iterations of 100 ms with pauses in ns: the host launches late, or the queue does not begin."""
+    each = [
+        Ran("a", 50 * MS - host),
+        Ran("b", 25 * MS, after_ns=host),
+        Ran("copy", 25 * MS - queue, after_ns=queue, queued=True, copy=True),
+    ]
+    return subject({1: each, 2: each}, **more)
+
+
+def cold(first_ms: int, later: int = 2) -> Subject:
+    """Iterations of 10 ms; the host is in the first for ``first_ms`` before anything runs."""
+    each = [Ran("work", 10 * MS, 0)]
+    return subject(
+        dict.fromkeys(range(1, later + 2), each), [operation(0)], host_ns={1: (first_ms - 10) * MS + 10 * MS}
+    )
+
+
+def calls_of_one(first: int, runs: int = 3) -> Subject:
+    """One iteration that poses a problem several times, the first time for ``first`` ns."""
+    operations = [operation(index, input=(1, 1, 1, 1)) for index in range(runs)]
+    ran = [Ran("work", first if not index else 10 * MS, index) for index in range(runs)]
+    return subject({1: ran}, operations, calls=False)
+
+
+def changing(fast: int, slow: int, calls: int = 10, rest: int = 0) -> Subject:
+    """A problem in one iteration: most calls ``fast``, the last two ``slow``, in ns."""
+    operations = [operation(index, input=(1, 1, 1, 1)) for index in range(calls)]
+    ran = [Ran("work", slow if index >= calls - 2 else fast, index) for index in range(calls)]
+    return subject({1: [*ran, Ran("rest", rest)]}, operations)
+
+
+def warned(kind: str) -> Subject:
+    """The log warns in the first operation's call, which takes 40 of 100 ms, and between two others."""
+    message = Message(0, 5, "Warning", "IsEnoughWorkspace", "too small", kind)
+    ran = [Ran("a", 40 * MS, 0), Ran("b", 60 * MS, 1)]
+    return subject({1: ran}, [operation(0), operation(1)], messages=[message])
+
+
+def outside(name: str, ns: int, *, operations: bool = True) -> Subject:
+    ran = [Ran("work", 100 * MS - ns, 0 if operations else None), Ran(name, ns)]
+    return subject({1: ran}, [operation(0)] if operations else [])
+
+
+def doubted(ns: int) -> Subject:
+    ran = [Ran("work", 100 * MS - ns, 0), Ran("work", ns, 0, unsure=True)]
+    return subject({1: ran, 2: ran}, [operation(0)])
+
+
+def graphs(ns: int) -> Subject:
+    return subject({1: [Ran("work", 100 * MS - ns), Ran("work", ns, graph=True)]})
+
+
+NAME = "Conv fwd 1x{}x9x9"
+CASES = [
+    # 4 ms of searches in the second of two iterations
+    Case(rule="find-in-steady-state", has=lambda: searching(4 * MS), lacks=lambda: searching(0), ns=2 * MS, share=0.02,
+         count=1, severity="low", scope=(NAME.format(9),)),
+    Case(rule="find-cost", has=lambda: set_up(110 * MS, 400 * MS), lacks=lambda: set_up(100 * MS, 100 * MS),
+         ns=110 * MS, share=110 / 510, count=1, severity="info"),
+    Case(rule="find-cost", has=lambda: set_up(101 * MS, 303 * MS), lacks=lambda: set_up(101 * MS, 404 * MS),
+         ns=101 * MS, share=0.25, count=1, severity="info"),
+    Case(rule="naive", has=lambda: naive(MS), lacks=lambda: naive(300 * US), ns=3 * MS, share=0.015, count=1,
+         severity="low", scope=(NAME.format(8),)),
+    Case(rule="layout-transposes", has=lambda: with_role("batched_transpose_16x32", 1 * MS),
+         lacks=lambda: with_role("batched_transpose_16x32", 1 * MS - 1), ns=MS, share=0.01, count=1, severity="low"),
+    Case(rule="layout-transposes", has=lambda: with_role("batched_transpose_16x32", 19 * MS, of=100 * MS),
+         lacks=lambda: with_role("batched_transpose_16x32", 19 * MS, "pool", of=100 * MS), ns=19 * MS, share=0.19,
+         count=1, severity="medium"),
+    Case(rule="layout-transposes", has=lambda: with_role("batched_transpose_16x32", 20 * MS, of=100 * MS),
+         lacks=lambda: with_role("batched_transpose_16x32", 4 * MS, of=20 * MS, whole=801 * MS), ns=20 * MS, share=0.2,
+         count=1, severity="high"),
+    Case(rule="casts", has=lambda: with_role("SubTensorOpWithCastTensor4d", 2 * MS),
+         lacks=lambda: with_role("SubTensorOpWithCastTensor4d", 2 * MS - 1), ns=2 * MS, share=0.02, count=1,
+         severity="low"),
+    Case(rule="helpers", has=lambda: with_role("Im2Col", 1 * MS), lacks=lambda: with_role("Im2Col", 1 * MS - 1),
+         ns=MS, share=0.01, count=1, severity="low", scope=("conv",)),
+    Case(rule="helpers", has=lambda: with_role("Im2Col", 5 * MS),
+         lacks=lambda: with_role("MIOpenBatchNormFwdTrainSpatialMean", 5 * MS, "bnorm"), ns=5 * MS, share=0.05, count=1,
+         severity="medium", scope=("conv",)),
+    # 40 x 9 us of 40 x 9 + 40 x 100 us
+    Case(rule="short-kernels", has=lambda: short(40, 9, 40), lacks=lambda: short(40, 9, 41), ns=360 * US,
+         share=360 / 4360, count=40, severity="medium"),
+    Case(rule="short-kernels", has=lambda: short(20, 9, 1), lacks=lambda: short(19, 9, 1), ns=180 * US, share=180 / 280,
+         count=20, severity="high"),
+    Case(rule="short-kernels", has=lambda: short(40, 9, 1), lacks=lambda: short(40, 10, 1), ns=360 * US,
+         share=360 / 460, count=40, severity="high"),
+    # 20 ms and 1 ns where its like take 10 ms; of 70 ms
+    Case(rule="slow-for-its-kind", has=lambda: kinds(20 * MS + 1), lacks=lambda: kinds(20 * MS), ns=10 * MS + 1,
+         share=10 / 70, count=1, severity="high", scope=(NAME.format(12),)),
+    # half the work in 20 ms: 5 ms would do
+    Case(rule="slow-for-its-kind", has=lambda: kinds(20 * MS, flop=500 * MS),
+         lacks=lambda: kinds(20 * MS, flop=500 * MS - 1), ns=15 * MS, share=15 / 70, count=1, severity="high",
+         scope=(NAME.format(12),)),
+    Case(rule="slow-for-its-kind", has=lambda: kinds(30 * MS), lacks=lambda: kinds(30 * MS, others=3), ns=20 * MS,
+         share=20 / 80, count=1, severity="high", scope=(NAME.format(12),)),
+    Case(rule="roofline-gap", has=lambda: under_a_roof(230 * US), lacks=lambda: under_a_roof(230 * US - 1),
+         ns=30 * US, share=0.03, count=1, severity="medium", scope=(NAME.format(8),)),
+    Case(rule="roofline-gap", has=lambda: under_a_roof(300 * US), lacks=lambda: under_a_roof(300 * US, gpu=None),
+         ns=100 * US, share=0.1, count=1, severity="high", scope=(NAME.format(8),)),
+    # 3 x 2 tiles for 8 units, 4 x 2 fill them
+    Case(rule="small-gemm", has=lambda: small(192, 2 * MS), lacks=lambda: small(193, 2 * MS), ns=2 * MS, share=0.02,
+         count=1, severity="low", scope=(NAME.format(8),)),
+    Case(rule="small-gemm", has=lambda: small(1, 1 * MS), lacks=lambda: small(1, 1 * MS - 1), ns=1 * MS, share=0.01,
+         count=1, severity="low", scope=(NAME.format(8),)),
+    Case(rule="idle", has=lambda: pausing(10 * MS, 5 * MS + 1), lacks=lambda: pausing(10 * MS, 5 * MS),
+         ns=15 * MS + 1, share=0.15 + 1e-8, count=2, severity="high"),
+    Case(rule="idle", has=lambda: pausing(20 * MS, 0), lacks=lambda: pausing(20 * MS, 0, calls_wait=True), ns=20 * MS,
+         share=0.2, count=1, severity="high"),
+    # 30 ms where 10 are usual: 20 of 30 + 2 x 10
+    Case(rule="first-iteration", has=lambda: cold(30), lacks=lambda: cold(20), ns=20 * MS, share=0.4, count=1,
+         severity="high"),
+    Case(rule="first-iteration", has=lambda: cold(30), lacks=lambda: cold(30, later=1), ns=20 * MS, share=0.4, count=1,
+         severity="high"),
+    Case(rule="first-iteration", has=lambda: calls_of_one(20 * MS + 2), lacks=lambda: calls_of_one(20 * MS),
+         ns=10 * MS + 2, share=10 / 40, count=1, severity="high", scope=("Conv fwd 1x1x1x1",)),
+    Case(rule="first-iteration", has=lambda: calls_of_one(50 * MS), lacks=lambda: calls_of_one(50 * MS, 2),
+         ns=40 * MS, share=40 / 70, count=1, severity="high", scope=("Conv fwd 1x1x1x1",)),
+    # 8 x 10 and 2 x 20 ms: mean 12, deviation 4.2 (35 %); 20 of 120 ms are above the median
+    Case(rule="unsteady", has=lambda: changing(10 * MS, 20 * MS), lacks=lambda: changing(10 * MS, 18 * MS),
+         ns=20 * MS, share=20 / 120, count=1, severity="high", scope=("Conv fwd 1x1x1x1",)),
+    Case(rule="unsteady", has=lambda: changing(10 * MS, 20 * MS, rest=2280 * MS),
+         lacks=lambda: changing(10 * MS, 20 * MS, rest=2281 * MS), ns=20 * MS, share=20 / 2400, count=1, severity="low",
+         scope=("Conv fwd 1x1x1x1",)),
+    Case(rule="unsteady", has=lambda: changing(10 * MS, 20 * MS), lacks=lambda: changing(10 * MS, 30 * MS, 9),
+         ns=20 * MS, share=20 / 120, count=1, severity="high", scope=("Conv fwd 1x1x1x1",)),
+    Case(rule="workspace", has=lambda: warned("workspace warning"), lacks=lambda: warned("warning"), ns=40 * MS,
+         share=0.4, count=1, severity="high", scope=(NAME.format(8),)),
+    Case(rule="unattributed", has=lambda: outside("mine", 5 * MS), lacks=lambda: outside("mine", 5 * MS - 1), ns=5 * MS,
+         share=0.05, count=1, severity="info", scope=("mine",)),
+    Case(rule="unattributed", has=lambda: outside("Im2Col", 50 * MS),
+         lacks=lambda: outside("Im2Col", 50 * MS, operations=False), ns=50 * MS, share=0.5, count=1, severity="high",
+         scope=("Im2Col",)),
+    Case(rule="doubt", has=lambda: doubted(1 * MS), lacks=lambda: doubted(1 * MS - 1), ns=MS, share=0.01, count=1,
+         severity="low"),
+    Case(rule="graph", has=lambda: graphs(5 * MS), lacks=lambda: graphs(5 * MS - 1), ns=5 * MS, share=0.05, count=1,
+         severity="medium"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{case.rule}-{number}" for number, case in enumerate(CASES)])
+def test_a_finding_fires_with_its_number(case: Case) -> None:
+    """The run that has it: time at stake, share, count, severity, what it is about."""
+    (one,) = fired(case.has(), case.rule)
+    assert one.found.ns == case.ns
+    assert one.found.share == pytest.approx(case.share, rel=1e-6)
+    assert (one.found.count, one.severity) == (case.count, case.severity)
+    assert one.found.scope == case.scope
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{case.rule}-{number}" for number, case in enumerate(CASES)])
+def test_a_finding_does_not_fire_just_below(case: Case) -> None:
+    """The run that just has not."""
+    assert fired(case.lacks(), case.rule) == []
+
+
+def test_every_rule_has_a_case() -> None:
+    """No row of the table is untried, and each name is one row's."""
+    assert {case.rule for case in CASES} == {rule.id for rule in RULES}
+    assert len({rule.id for rule in RULES}) == len(RULES)
+
+
+def test_the_worst_stands_first() -> None:
+    """By severity, then by the time at stake."""
+    found = findings(cold(30)) + findings(changing(10 * MS, 20 * MS))
+    assert [one.severity for one in found] == ["high", "high"]
+    both = findings(pausing(20 * MS, 0, calls=False))
+    assert [(one.rule.id, one.severity) for one in both] == [("idle", "high")]
+
+
+def test_a_pause_says_what_it_waits_for() -> None:
+    """Late launches are the host's, launched ones the queue's, without calls nothing tells."""
+    (told,) = fired(pausing(10 * MS, 6 * MS), "idle")
+    assert "10.0 % for the host to launch, 6.0 % though launched" in told.found.number
+    (untold,) = fired(pausing(10 * MS, 6 * MS, calls=False), "idle")
+    assert "16.0 % no calls tell why" in untold.found.number
+
+
+def test_a_problem_above_the_roof_is_no_finding() -> None:
+    """More than 110 % of the peak says that the peaks or the model are wrong."""
+    of = under_a_roof(180 * US)
+    limit = bound(of.problems[0], PEAKS)
+    assert limit is not None
+    assert limit.by == "memory"
+    assert limit.part == pytest.approx(200 / 180)
+    assert not limit.is_plausible
+    assert fired(of, "roofline-gap") == []
+
+
+def test_units_are_those_of_the_device_that_the_profile_names() -> None:
+    """Without --gpu the device's name is looked up; with two kinds of devices nothing is known."""
+    assert subject({1: [Ran("a", 1)]}, device="AMD Instinct MI300X").units == 304
+    assert subject({1: [Ran("a", 1)]}, device="gfx942").units is None
+
+
+# -- records, documents ----------------------------------------------------------------------------------------------
+
+
+def test_a_record_has_the_keys_of_the_documents() -> None:
+    """As `report --format json` writes it."""
+    (one,) = fired(outside("mine", 5 * MS), "unattributed")
+    record = orjson.loads(orjson.dumps(one.record()))
+    assert list(record) == ["id", "severity", "ns", "share", "count", "scope", "rule", "try", "number"]
+    assert record["id"] == "unattributed"
+    assert (record["ns"], record["share"], record["scope"]) == (5 * MS, 0.05, ["mine"])
+    assert all(f"`{key}`" in DOC for key in record)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_the_document_says_what_the_table_says(rule: Any) -> None:
+    """Heading, threshold, formula and advice of each row, word for word."""
+    _, _, rest = DOC.partition(f"\n## {rule.id}\n")
+    said = " ".join(rest.partition("\n## ")[0].split())
+    assert said == f"*{rule.title}* Fires when: {rule.fires}. Number: {rule.formula}. Try: {rule.advice}"
+
+
+def test_the_document_has_no_other_finding() -> None:
+    headings = re.findall(r"^## ([a-z-]+)$", DOC, re.MULTILINE)
+    assert headings == [rule.id for rule in RULES]
+
+
+def test_the_document_has_the_table_of_peaks() -> None:
+    """Units, peaks and source of every device."""
+    rows = {cells[0]: cells for cells in re.findall(r"^\| (\S.*?) \| (\d+) \|(.*)\|$", DOC, re.MULTILINE)}
+    assert set(rows) == set(GPUS)
+    for gpu in GPUS.values():
+        numbers = [cell.strip() for cell in rows[gpu.name][2].split("|")]
+        peaks = [f"{gpu.tflops[name]:.1f}" if name in gpu.tflops else "" for name in _TYPES]
+        assert [rows[gpu.name][1], *numbers] == [str(gpu.units), *peaks, f"{gpu.bandwidth:g}", gpu.source]
+
+
+_TYPES = ("double", "float", "half", "bfloat16", "int8")
+
+
+# -- peaks -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "tflops"),
+    [
+        ("MI300X", "half", 1307.4), ("MI300X", "float", 163.4), ("MI250X", "half", 191.5), ("MI210", "float", 45.3),
+        ("MI100", "bfloat16", 92.3), ("MI60", "float", 14.75), ("MI355X", "half", 2516.6),
+        ("RX 7900 XTX", "float", 61.4),
+    ],
+)  # fmt: skip
+def test_peaks_are_those_of_the_data_sheets(name: str, dtype: str, tflops: float) -> None:
+    """Units x clock x operations a clock gives what is printed; of the MI250X one die."""
+    assert GPUS[name].tflops[dtype] == pytest.approx(tflops, rel=1e-3)
+
+
+@pytest.mark.parametrize("text", ["MI300X", "mi300x", "AMD Instinct MI300X"])
+def test_a_gpu_is_found_by_its_name(text: str) -> None:
+    assert gpu_of(text) is GPUS["MI300X"]
+
+
+def test_a_gpu_is_read_from_a_file(tmp_path: Any) -> None:
+    """The greater of matrix and vector unit counts."""
+    path = tmp_path / "mine.json"
+    path.write_text(
+        '{"name": "mine", "mem_bw_gbps": 100, "compute_units": 7, "_note": 1,'
+        ' "max_achievable_tflops": {"matrix_fp16": 8, "vector_fp16": 2, "vector_fp32": 1.5, "sparse_x": 9}}'
+    )
+    gpu = gpu_of(str(path))
+    assert (gpu.name, gpu.tflops, gpu.bandwidth, gpu.units) == ("mine", {"half": 8.0, "float": 1.5}, 100.0, 7)
+    assert gpu.flop_per_ns("half") == 8000
+    assert gpu.flop_per_ns(None) == 1500
+    assert gpu.flop_per_ns("int8") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "as JSON"),
+        ("[]", "a JSON object"),
+        ("[" * 100_000, "as JSON"),
+        ('{"max_achievable_tflops": {"matrix_fp16": 1}}', "mem_bw_gbps"),
+        ('{"mem_bw_gbps": -1, "max_achievable_tflops": {"matrix_fp16": 1}}', "mem_bw_gbps"),
+        ('{"mem_bw_gbps": 1, "max_achievable_tflops": {"matrix_fp16": true}}', "max_achievable_tflops"),
+        ('{"mem_bw_gbps": 1, "max_achievable_tflops": 5}', "max_achievable_tflops"),
+    ],
+)
+def test_error_a_file_of_peaks_that_is_none(tmp_path: Any, text: str, says: str) -> None:
+    """One line that says what is wrong."""
+    path = tmp_path / "mine.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=says) as caught:
+        gpu_of(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_error_a_gpu_that_nobody_knows() -> None:
+    """Neither a file nor a name: the names are listed."""
+    with pytest.raises(OptionError, match="MI300X"):
+        gpu_of("GeForce")

@@ -1,0 +1,62 @@
+"""The answer in a minute: where the time of a run went, what is odd about it, what to try.
+
+`report_of` gathers it once (`content.py`); `text.py` says it in ten lines, `markdown.py` in a comment, `html.py` on a
+page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import mio2trace
+from mio2trace.analysis import Analysis, Run
+from mio2trace.answer.content import Report, Section
+from mio2trace.answer.gather import of_profile
+from mio2trace.answer.logs import of_logs
+from mio2trace.findings import Gpu, Subject
+from mio2trace.measures import Measures
+from mio2trace.model.miopen import Message, MiopenLog
+
+__all__ = ["Report", "Section", "report_of"]
+
+MOST_SECTIONS = 8
+"""Runs or processes that a report shows; the rest is counted."""
+
+
+def report_of(analysis: Analysis, runs: Sequence[Run], gpu: Gpu | None = None) -> Report:
+    """What is said of some of the analysis' runs."""
+    sections = [section for run in runs for section in _sections(run, len(runs) > 1, gpu)]
+    titles = dict.fromkeys(run.name for run in runs)
+    return Report(
+        title=", ".join(list(titles)[:3]) + (f" and {len(titles) - 3} more" if len(titles) > 3 else ""),
+        generator=f"mio2trace {mio2trace.__version__}",
+        sections=tuple(sections[:MOST_SECTIONS]),
+        left_out=max(0, len(sections) - MOST_SECTIONS),
+        inputs=tuple(
+            sorted(f"{file.format} ({file.size:,} bytes, sha256 {file.sha256[:12]})" for file in analysis.inputs)
+        ),
+        notes=tuple(str(note) for note in analysis.notes if note.problem),
+    )
+
+
+def _sections(run: Run, several: bool, gpu: Gpu | None) -> list[Section]:
+    """One for each profile that holds commands, else one for the logs."""
+    sections = []
+    measured = [measures for measures in run.drawn if measures.alignment.profile.activities]
+    for place, measures in enumerate(measured):
+        label = measures.alignment.profile.process.label or measures.alignment.profile.framework.name
+        name = ", ".join(filter(None, (run.name if several or not label else "", label)))
+        libraries = _libraries(run, measures, place)
+        sections.append(of_profile(Subject(measures, gpu, _messages(libraries)), name, libraries))
+    return sections or of_logs(run)
+
+
+def _libraries(run: Run, measures: Measures, place: int) -> Sequence[MiopenLog]:
+    """The MIOpen logs of a profile's process."""
+    if measures in run.measures and run.shares:
+        return run.shares[run.measures.index(measures)].libraries
+    return run.libraries if not place else ()
+
+
+def _messages(libraries: Sequence[MiopenLog]) -> list[Message]:
+    return [record for log in libraries for record in log.records if isinstance(record, Message)]

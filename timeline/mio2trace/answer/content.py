@@ -1,0 +1,145 @@
+"""What a report says of a run, before it is text, Markdown or a page: one `Section` for each profile or log.
+
+Every number is that of `mio2trace.measures` or of a finding; times are of one steady iteration unless named otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mio2trace.findings import Finding
+from mio2trace.findings.gpus import Gpu
+
+ROWS = 50
+"""Of a table at most; what is left out is summed in a line."""
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """Kernel time of a primitive (empty: unknown), of what does its work or of what only helps."""
+
+    primitive: str
+    helps: bool
+    ns: int
+
+
+class LayerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A layer in one direction. ``host_ns``: on the host, where known; ``parts`` add up to ``ns``."""
+
+    name: str
+    direction: str
+    ns: int
+    share: float
+    host_ns: int | None = None
+    parts: tuple[Part, ...] = ()
+
+
+class ProblemRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem. ``calls`` an iteration; ``ns`` and ``share`` are None where there is no profile. ``bound``: what
+    limits it under the roof of ``--gpu``, ``of_peak`` how near it is, ``saved_ns`` what is above the least time.
+    """
+
+    name: str
+    primitive: str
+    calls: float
+    ns: int | None
+    share: float | None
+    gflops: float | None = None
+    solver: str = ""
+    driver: str = ""
+    of_peak: float | None = None
+    bound: str = ""
+    saved_ns: int | None = None
+    intensity: float | None = None
+
+
+class OperationRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An operation in its layer (empty: none); ``calls`` an iteration."""
+
+    name: str
+    layer: str
+    calls: float
+    ns: int
+    share: float
+
+
+class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel name; ``calls`` an iteration."""
+
+    name: str
+    calls: float
+    ns: int
+    share: float
+
+
+class Duration(msgspec.Struct, frozen=True, kw_only=True):
+    """Kernels of a steady iteration that take less than ``below_ns`` and at least half of it."""
+
+    below_ns: int
+    count: float
+    ns: int
+
+
+class Thumbnail(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole run in bins of equal length: how much of each a device was busy, by what.
+
+    ``busy``: by kind (`search`, `setup`, `first`, `steady`, `copies`). ``iterations``: number, from, to, as parts of
+    the whole, whether it counts.
+    """
+
+    span_ns: int
+    busy: dict[str, list[float]]
+    iterations: tuple[tuple[int, float, float, bool], ...] = ()
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is said of one profile with its logs, or of logs alone."""
+
+    name: str
+    verdict: str
+    evidence: str = ""
+    iterations: int = 0
+    kernel_ns: int = 0
+    span_ns: int | None = None
+    idle_ns: int | None = None
+    copy_ns: int = 0
+    first: str = ""
+    searches: str = ""
+    parts: tuple[Part, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    thumbnail: Thumbnail | None = None
+    layers: tuple[LayerRow, ...] = ()
+    layers_by: str = "kernel time"
+    operations: tuple[OperationRow, ...] = ()
+    problems: tuple[ProblemRow, ...] = ()
+    kernels: tuple[KernelRow, ...] = ()
+    durations: tuple[Duration, ...] = ()
+    gpu: Gpu | None = None
+    dtypes: tuple[str, ...] = ()
+    log: tuple[tuple[str, int, str], ...] = ()
+    trust: tuple[tuple[str, str], ...] = ()
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """One page: its sections, the inputs (format, size, start of the hash), what made it."""
+
+    title: str
+    generator: str
+    sections: tuple[Section, ...]
+    inputs: tuple[str, ...]
+    left_out: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def several(self) -> bool:
+        return len(self.sections) > 1
+
+
+def cumulative(shares: Sequence[float]) -> list[float]:
+    """Of each the sum up to it."""
+    sums, so_far = [], 0.0
+    for share in shares:
+        so_far += share
+        sums.append(so_far)
+    return sums

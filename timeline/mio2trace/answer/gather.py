@@ -1,0 +1,267 @@
+"""From a run to what is said of it: a `Section` for each profile, one for logs that have none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from mio2trace.align import NONE, Alignment
+from mio2trace.align.clocks.fit import SAME
+from mio2trace.answer.content import (
+    Duration,
+    KernelRow,
+    LayerRow,
+    OperationRow,
+    Part,
+    ProblemRow,
+    Section,
+    Thumbnail,
+)
+from mio2trace.answer.logs import complaints_of
+from mio2trace.evidence import EVIDENCE
+from mio2trace.findings import Finding, Problem, Subject, findings
+from mio2trace.findings.words import count, ms, percent
+from mio2trace.findings.work import bound
+from mio2trace.measures import LayerKey
+from mio2trace.measures.makeup import Part as PartKey
+from mio2trace.model.miopen import MiopenLog
+
+BINS = 240
+"""Of the picture of a whole run."""
+SEVERE = ("high", "medium", "low")
+
+
+def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = ()) -> Section:
+    """What the kernels of a profile say, and what its MIOpen logs complain of."""
+    fired = tuple(findings(subject))
+    each, steady = subject.each, subject.steady
+    spans = subject.has_iterations and subject.span_ns and not subject.alignment.profile.calls_wait
+    return Section(
+        name=name,
+        verdict=_verdict(subject, fired),
+        evidence=_evidence(subject.alignment),
+        iterations=len(steady.iterations) if subject.has_iterations else 0,
+        kernel_ns=each(subject.total_ns),
+        span_ns=each(subject.span_ns) if spans else None,
+        idle_ns=each(subject.idle_ns) if spans else None,
+        copy_ns=each(steady.copies.copy_timed_ns),
+        first=_first(subject),
+        searches=_searches(subject),
+        parts=_parts(subject.makeup.parts, subject.count),
+        findings=fired,
+        thumbnail=_thumbnail(subject),
+        layers=tuple(_layers(subject)),
+        operations=tuple(
+            OperationRow(
+                name=row.key[1], layer=row.key[0], calls=row.calls_per_iteration, ns=each(row.total_ns), share=row.share
+            )
+            for row in steady.operations
+            if row.calls
+        ),
+        problems=tuple(_problem(subject, problem) for problem in subject.problems),
+        kernels=tuple(
+            KernelRow(name=row.key, calls=row.calls_per_iteration, ns=each(row.total_ns), share=row.share)
+            for row in steady.kernels
+            if row.calls
+        ),
+        durations=tuple(
+            Duration(below_ns=1 << bits, count=number / subject.count, ns=each(ns))
+            for bits, (number, ns) in subject.makeup.by_log2.items()
+        ),
+        gpu=subject.gpu,
+        dtypes=tuple(dict.fromkeys(problem.operation.dtype or "float" for problem in subject.problems)),
+        log=tuple(complaints_of(libraries)),
+        trust=tuple(_trust(subject)),
+    )
+
+
+def _verdict(subject: Subject, fired: Sequence[Finding]) -> str:
+    number, recorded = subject.count, len(subject.steady.told.all)
+    if not subject.measures.whole.kernels:
+        return "No kernel in the profile."
+    if subject.has_iterations:
+        of = f"{number} steady of {recorded}" if number != recorded else ""
+        iterations = of or count(number, "iteration")
+        said = f"{ms(subject.each(subject.total_ns))} of kernels an iteration ({iterations})"
+    else:
+        said = f"{ms(subject.total_ns)} of kernels, searches apart; no iterations are known"
+    return f"{said}; {_count_findings(fired)}."
+
+
+def _count_findings(fired: Sequence[Finding]) -> str:
+    real = [one for one in fired if one.severity != "info"]
+    if not real:
+        return "nothing odd found"
+    of = [f"{number} {word}" for word in SEVERE if (number := sum(one.severity == word for one in real))]
+    return f"{count(len(real), 'finding')} ({', '.join(of)})"
+
+
+def _evidence(alignment: Alignment) -> str:
+    """How many kernels have their operation and layer, and by what."""
+    links = alignment.links
+    kernels = [activity.kind == "kernel" for activity in alignment.profile.activities]
+    parts = []
+    for what, words, unsure, known in (
+        ("operation", links.operation_by, links.operation_unsure, bool(links.operations)),
+        ("layer", links.layer_by, links.layer_unsure, bool(links.runs)),
+    ):
+        if known:
+            by = Counter(word for word, kernel in zip(words, kernels, strict=True) if kernel and word)
+            evidence = ", ".join(word for word in EVIDENCE if by[word])
+            doubt = sum(kernels[position] for position in unsure)
+            parts.append(
+                f"{by.total():,} of {count(sum(kernels), 'kernel')} have their {what}"
+                + (f" ({evidence})" if evidence else "")
+                + (f", {doubt:,} in doubt" if doubt else "")
+            )
+    return "; ".join(parts) + "." if parts else "Nothing names operations or layers: kernels stand for themselves."
+
+
+def _first(subject: Subject) -> str:
+    first = subject.first_iteration
+    if first is None:
+        return ""
+    cold, usual = first
+    return f"first iteration {ms(cold)}, then {ms(usual)}"
+
+
+def _searches(subject: Subject) -> str:
+    costs = [cost for cost in subject.measures.searches.values() if cost.kernels]
+    if not costs:
+        return ""
+    ns, whole = sum(cost.timed_ns for cost in costs), subject.measures.whole.timed_ns
+    return f"{count(len(costs), 'search')} ran {ms(ns)} of kernels" + (
+        f", {percent(ns / whole)} of all kernel time" if whole else ""
+    )
+
+
+def _parts(parts: Counter[PartKey], iterations: int) -> tuple[Part, ...]:
+    """By primitive, what works before what helps, most time first."""
+    by: Counter[tuple[str, bool]] = Counter()
+    whole: Counter[str] = Counter()
+    for (primitive, _, helps), ns in parts.items():
+        by[primitive, helps] += ns
+        whole[primitive] += ns
+    order = sorted(by, key=lambda key: (-whole[key[0]], key[0], key[1]))
+    return tuple(Part(primitive=key[0], helps=key[1], ns=round(by[key] / iterations)) for key in order if by[key])
+
+
+def _layers(subject: Subject) -> Iterator[LayerRow]:
+    parts: dict[LayerKey, Counter[PartKey]] = {}
+    for (run, part), ns in subject.makeup.layers.items():
+        ran = subject.alignment.links.runs[run]
+        parts.setdefault((ran.layer_index, ran.layer, ran.direction), Counter())[part] += ns
+    for row in subject.steady.layers:
+        if row.calls:
+            _, name, direction = row.key
+            yield LayerRow(
+                name=name,
+                direction=direction or "",
+                ns=subject.each(row.total_ns),
+                share=row.share,
+                host_ns=None if row.host_ns is None else subject.each(row.host_ns),
+                parts=_parts(parts.get(row.key, Counter()), subject.count),
+            )
+
+
+def _problem(subject: Subject, problem: Problem) -> ProblemRow:
+    limit = bound(problem, subject.gpu) if subject.gpu is not None else None
+    return ProblemRow(
+        name=problem.name,
+        primitive=problem.operation.primitive,
+        calls=problem.row.calls_per_iteration,
+        ns=subject.each(problem.ns),
+        share=subject.share(problem.ns),
+        gflops=problem.gflops,
+        solver=problem.solver,
+        driver=problem.operation.command or "",
+        of_peak=None if limit is None else limit.part,
+        bound="" if limit is None else limit.by,
+        saved_ns=None if limit is None or not limit.is_plausible else subject.each(problem.ns - limit.least_ns),
+        intensity=problem.flop / problem.bytes if problem.flop and problem.bytes else None,
+    )
+
+
+def _thumbnail(subject: Subject) -> Thumbnail | None:
+    """Of the device with most commands: others have clocks of their own."""
+    alignment = subject.alignment
+    activities, links = alignment.profile.activities, alignment.links
+    clock_of = {queue.index: alignment.profile.clock_of(queue.device) for queue in alignment.profile.queues}
+    clocks = Counter(clock_of.get(activity.queue, 0) for activity in activities)
+    if not clocks:
+        return None
+    clock = max(clocks, key=lambda number: (clocks[number], -number))
+    shown = [
+        position
+        for position, activity in enumerate(activities)
+        if activity.start_ns is not None and activity.end_ns is not None and clock_of.get(activity.queue, 0) == clock
+    ]
+    if not shown:
+        return None
+    zero = min(activities[position].start_ns or 0 for position in shown)
+    span = max(activities[position].end_ns or 0 for position in shown) - zero
+    if span <= 0:
+        return None
+    found = subject.steady.told
+    kinds = ["steady" if one.number in found.steady else "first" for one in found.all]
+    searching = set(subject.measures.searches)
+    busy: dict[str, list[float]] = {}
+    ends: dict[int, list[int]] = {}
+    for position in shown:
+        activity = activities[position]
+        start, end = (activity.start_ns or 0) - zero, (activity.end_ns or 0) - zero
+        place = found.place_of[position]
+        kind = "setup" if place == NONE else kinds[place]
+        if activity.kind != "kernel":
+            kind = "copies"
+        elif links.operation_of[position] in searching:
+            kind = "search"
+        _fill(busy.setdefault(kind, [0.0] * BINS), start, end, span)
+        if place != NONE and subject.has_iterations:
+            reach = ends.setdefault(found.all[place].number, [start, end])
+            reach[0], reach[1] = min(reach[0], start), max(reach[1], end)
+    return Thumbnail(
+        span_ns=span,
+        busy=busy,
+        iterations=tuple(
+            (number, start / span, end / span, number in found.steady) for number, (start, end) in sorted(ends.items())
+        ),
+    )
+
+
+def _fill(bins: list[float], start: int, end: int, span: int) -> None:
+    """Add what of each bin lies between ``start`` and ``end``, as its part."""
+    first, last = BINS * start // span, min(BINS * end // span, BINS - 1)
+    if first >= last:
+        bins[min(first, BINS - 1)] += BINS * (end - start) / span
+        return
+    bins[first] += first + 1 - BINS * start / span
+    for number in range(first + 1, last):
+        bins[number] += 1.0
+    bins[last] += BINS * end / span - last
+
+
+def _trust(subject: Subject) -> Iterator[tuple[str, str]]:
+    """Which iterations count, evidence with counts, doubts, clocks."""
+    yield "Iterations", subject.steady.rule
+    alignment, measures = subject.alignment, subject.measures
+    for what, evidence in (("operations", measures.operation_evidence), ("layers", measures.layer_evidence)):
+        by = {word: evidence[word] for word in EVIDENCE if word in evidence}
+        if by:
+            outside = evidence.get("")
+            words = [f"{word} {cost.kernels + cost.copies:,}" for word, cost in by.items()]
+            words += [f"none {outside.kernels + outside.copies:,}"] if outside is not None else []
+            yield f"Kernels and copies in {what}, by evidence", ", ".join(words)
+    unsure = len(alignment.links.layer_unsure | alignment.links.operation_unsure)
+    if measures.operation_at or alignment.net.layers:
+        yield "In doubt", count(unsure, "link")
+    if alignment.links.contradictions:
+        yield "Contradictions", str(alignment.links.contradictions.total())
+    for device, clock in sorted(alignment.clocks.items()):
+        name = next((one.name for one in alignment.profile.devices if one.index == device and one.name), "")
+        said = (
+            "one clock for host and device" if clock == SAME else f"error {clock.error_ns / 1000:g} us ({clock.method})"
+        )
+        yield f"Clock of device {device}", f"{name}: {said}" if name else said
+    if alignment.log_clock is not None:
+        yield "Clock of the log", f"UTC{alignment.log_clock.offset_ns / 3.6e12:+g} h"

@@ -1,0 +1,91 @@
+"""What logs say without a profile: layers by printed times, operations by number; and what any log complains of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from mio2trace.analysis import Run
+from mio2trace.answer.content import LayerRow, ProblemRow, Section
+from mio2trace.findings.words import count, ms
+from mio2trace.measures.statistics import mean
+from mio2trace.model.log import FrameworkLog
+from mio2trace.model.miopen import MiopenLog
+from mio2trace.ops.log.alarms import alarms
+from mio2trace.ops.naming import problem_name
+from mio2trace.ops.operation import Operation
+
+
+def of_logs(run: Run) -> list[Section]:
+    """A section of a run without kernels; none where its logs say nothing either."""
+    printed = max(run.logs, key=lambda log: len(log.layers), default=None)
+    layers = _layers(printed) if printed is not None else []
+    operations = run.operations
+    complaints = tuple(complaints_of(run.libraries))
+    total = sum(layer.ns for layer in layers)
+    said = []
+    if layers:
+        said.append(f"{ms(total)} an iteration by the times that the log prints of {count(len(layers), 'layer')}")
+    if operations:
+        ran = [one for one in operations if one.phase == "run"]
+        problems = len(set(map(problem_name, ran)))
+        parts = [f"{count(len(ran), 'operation')} of {count(problems, 'problem')}"] if ran else []
+        parts += [count(len(operations) - len(ran), "search")] if len(ran) < len(operations) else []
+        said.append(f"{' and '.join(parts)} in the log")
+    records = sum(len(log.records) for log in run.libraries)
+    if records and not said:
+        said.append(f"{count(records, 'record')} of MIOpen's log (`mio2trace messages` lists them), no operation")
+    if not (said or complaints):
+        return []
+    return [
+        Section(
+            name=run.name,
+            verdict="; ".join(said) + "; no profile, so no times of kernels.",
+            layers=tuple(layers),
+            layers_by="the time that the log prints",
+            problems=tuple(_problems(operations)),
+            log=complaints,
+        )
+    ]
+
+
+def _layers(log: FrameworkLog) -> list[LayerRow]:
+    """Means of what was printed, most first; a time of months is none."""
+    printed: dict[tuple[int, str, str], list[int]] = {}
+    for layer in log.layers:
+        printed.setdefault((layer.index, layer.layer, layer.direction), []).append(layer.printed_ns)
+    total = sum(map(mean, printed.values())) or 1
+    rows = [
+        LayerRow(name=name, direction=direction, ns=round(mean(times)), share=mean(times) / total)
+        for (_, name, direction), times in printed.items()
+    ]
+    return sorted(rows, key=lambda row: -row.ns)
+
+
+def _problems(operations: Iterable[Operation]) -> Iterator[ProblemRow]:
+    """By number of calls: nothing tells their time."""
+    calls: Counter[str] = Counter()
+    first: dict[str, Operation] = {}
+    for operation in operations:
+        if operation.phase == "run":
+            name = problem_name(operation)
+            calls[name] += 1
+            first.setdefault(name, operation)
+    for name, number in sorted(calls.items(), key=lambda item: (-item[1], item[0])):
+        one = first[name]
+        yield ProblemRow(
+            name=name,
+            primitive=one.primitive,
+            calls=number,
+            ns=None,
+            share=None,
+            solver=one.solver or one.algorithm or "",
+            driver=one.command or "",
+        )
+
+
+def complaints_of(libraries: Sequence[MiopenLog]) -> Iterator[tuple[str, int, str]]:
+    """(``error`` or ``warning``, how often, text): errors first, then in the order of the log."""
+    found = [alarm for log in libraries for alarm in alarms(log)]
+    for alarm in sorted(found, key=lambda one: one.level):
+        yield alarm.level, alarm.count, f"{alarm.function}: {alarm.text}" if alarm.function else alarm.text

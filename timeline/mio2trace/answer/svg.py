@@ -1,0 +1,196 @@
+"""Pictures of a page: SVG that needs no script. Every mark says its number in a `<title>`; colours are the page's.
+
+Sizes are of the picture's own units; the page scales it to its width. Text of others is escaped by `Markup`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+
+class Piece(NamedTuple):
+    """A part of a bar: its class of colour, its length in ns, whether it only helps, what its tooltip says."""
+
+    colour: str
+    ns: float
+    helps: bool
+    title: str
+
+
+class Bin(NamedTuple):
+    """A column of a histogram: the label below, its height, the label above, what its tooltip says."""
+
+    label: str
+    height: float
+    above: str
+    title: str
+
+
+class Point(NamedTuple):
+    """A problem under the roofline: operations a byte, operations a ns, share of the time, colour, tooltip."""
+
+    intensity: float
+    rate: float
+    share: float
+    colour: str
+    title: str
+
+
+class Roof(NamedTuple):
+    """A device's roof for a data type: operations a ns at most, bytes a ns at most."""
+
+    label: str
+    peak: float
+    bandwidth: float
+
+
+def stacked(pieces: Sequence[Piece], whole: float, label: str, *, height: int = 10, width: int = 400) -> Markup:
+    """One bar of which ``whole`` is the full width; what helps is hatched. Slivers too thin to see are left out."""
+    marks: list[Markup] = []
+    x = 0.0
+    for piece in pieces:
+        wide = width * piece.ns / whole if whole else 0.0
+        if wide >= 0.2:
+            shape = Markup('x="{}" width="{}" height="{}"').format(_n(x), _n(wide), height)
+            hatch = Markup('<rect class="hatch" {}/>').format(shape) if piece.helps else ""
+            marks.append(
+                Markup('<g><title>{}</title><rect class="{}" {}/>{}</g>').format(
+                    piece.title, piece.colour, shape, hatch
+                )
+            )
+        x += wide
+    return Markup(
+        '<svg class="bar" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>'
+    ).format(width, height, label, _joined(marks))
+
+
+def columns(bins: Sequence[Bin], label: str) -> Markup:
+    """A histogram: a column each, with a label below and one above."""
+    wide, tall, top = 56, 150, 18
+    most = max((each.height for each in bins), default=0) or 1
+    marks: list[Markup] = []
+    for number, each in enumerate(bins):
+        height = tall * each.height / most
+        middle = wide * number + wide / 2
+        y = top + tall - height
+        column = Markup(
+            '<g><title>{}</title><rect class="column" x="{}" y="{}" width="{}" height="{}"/>'
+            '<text x="{}" y="{}">{}</text><text class="faint" x="{}" y="{}">{}</text></g>'
+        )
+        shape = wide * number + 5, _n(y), wide - 10, _n(height)
+        below = _n(middle), tall + top + 16, each.label
+        marks.append(column.format(each.title, *shape, *below, _n(middle), _n(y - 5), each.above))
+    base = Markup('<path class="axis" d="M0 {}h{}"/>').format(top + tall, wide * len(bins))
+    return Markup(
+        '<svg class="columns" viewBox="0 0 {} {}" role="img" aria-label="{}"><g class="labels">{}</g>{}</svg>'
+    ).format(max(1, wide * len(bins)), tall + top + 24, label, _joined(marks), base)
+
+
+def timeline(
+    layers: Sequence[tuple[str, Sequence[float], str]],
+    bands: Sequence[tuple[float, float, str, str]],
+    ticks: Sequence[tuple[float, str]],
+    label: str,
+) -> Markup:
+    """A run from left to right: how much of each bin is busy, by class of colour, one upon the other.
+
+    ``layers``: (colour, part of each bin from 0 to 1, tooltip). ``bands``: (from, to, text, tooltip) below it, places
+    from 0 to 1. ``ticks``: (place, text).
+    """
+    width, tall = 960, 60
+    count = max((len(parts) for _, parts, _ in layers), default=1) or 1
+    floor = [0.0] * count
+    marks: list[Markup] = []
+    for colour, parts, title in layers:
+        path: list[str] = []
+        for number, part in enumerate(parts):
+            high = tall * min(part, 1.0)
+            if high >= 0.2:
+                x = width * number / count
+                path.append(f"M{_n(x)} {_n(tall - floor[number])}v-{_n(high)}h{_n(width / count)}v{_n(high)}z")
+                floor[number] += high
+        if path:
+            marks.append(
+                Markup('<path class="{}" d="{}"><title>{}</title></path>').format(colour, "".join(path), title)
+            )
+    for start, end, text, title in bands:
+        x, wide = width * start, max(width * (end - start) - 1, 1)
+        shown = text if 7 * len(text) < wide else ""
+        marks.append(
+            Markup(
+                '<g class="band"><title>{}</title><rect x="{}" y="64" width="{}" height="14"/>'
+                '<text x="{}" y="75">{}</text></g>'
+            ).format(title, _n(x), _n(wide), _n(x + wide / 2), shown)
+        )
+    for place, text in ticks:
+        anchor = "start" if place < 0.05 else "end" if place > 0.95 else "middle"
+        marks.append(
+            Markup('<text class="faint" x="{}" y="94" style="text-anchor:{}">{}</text>').format(
+                _n(width * place), anchor, text
+            )
+        )
+    return Markup(
+        '<svg class="run" viewBox="0 0 {} 98" role="img" aria-label="{}"><path class="axis" d="M0 {}h{}"/>{}</svg>'
+    ).format(width, label, tall, width, _joined(marks))
+
+
+def roofline(points: Sequence[Point], roofs: Sequence[Roof], label: str) -> Markup:
+    """Problems by operations a byte and operations a second, both logarithmic, under their roofs."""
+    width, tall, left, top = 640, 260, 60, 10
+    xs = [point.intensity for point in points] + [roof.peak / roof.bandwidth for roof in roofs]
+    ys = [point.rate for point in points] + [roof.peak for roof in roofs]
+    x0, x1 = math.floor(math.log10(min(xs))), math.ceil(math.log10(max(xs)) + 0.3)
+    y0, y1 = math.floor(math.log10(min(ys))), math.ceil(math.log10(max(ys)) + 0.05)
+
+    def across(value: float) -> float:
+        return left + width * (math.log10(value) - x0) / (x1 - x0)
+
+    def down(value: float) -> float:
+        return top + tall * (y1 - math.log10(value)) / (y1 - y0)
+
+    marks = [_gridline(across(10.0**power), top, tall, _plain(10.0**power)) for power in range(x0, x1 + 1)]
+    for power in range(y0, y1 + 1):
+        height = _n(down(10.0**power))
+        line = Markup('<path class="grid" d="M{} {}h{}"/><text class="end" x="{}" y="{}">{}</text>')
+        marks.append(line.format(left, height, width, left - 6, height, _plain(10.0**power)))
+    for roof in roofs:
+        begin, ridge = max(10.0**x0, 10.0**y0 / roof.bandwidth), roof.peak / roof.bandwidth
+        start = f"M{_n(across(begin))} {_n(down(begin * roof.bandwidth))}"
+        path = f"{start}L{_n(across(ridge))} {_n(down(roof.peak))}H{left + width}"
+        shape = Markup('<path class="roof" d="{}"><title>{}</title></path><text class="end" x="{}" y="{}">{}</text>')
+        marks.append(shape.format(path, roof.label, left + width - 4, _n(down(roof.peak) - 5), roof.label))
+    for point in points:
+        x, y, radius = across(point.intensity), down(point.rate), 3 + 9 * math.sqrt(min(point.share, 1))
+        dot = Markup('<circle class="{}" cx="{}" cy="{}" r="{}"><title>{}</title></circle>')
+        marks.append(dot.format(point.colour, _n(x), _n(y), _n(radius), point.title))
+    axes = Markup(
+        '<text x="{}" y="{}">FLOP a byte of least traffic</text><text x="{}" y="{}" class="up">GFLOP/s</text>'
+    )
+    marks.append(axes.format(left + width / 2, top + tall + 34, 12, top + tall / 2))
+    frame = Markup(
+        '<svg class="roofline" viewBox="0 0 {} {}" role="img" aria-label="{}"><g class="labels">{}</g></svg>'
+    )
+    return frame.format(left + width + 10, top + tall + 42, label, _joined(marks))
+
+
+def _gridline(x: float, top: float, tall: float, text: str) -> Markup:
+    line = Markup('<path class="grid" d="M{} {}v{}"/><text x="{}" y="{}">{}</text>')
+    return line.format(_n(x), top, tall, _n(x), top + tall + 16, text)
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+
+def _n(value: float) -> str:
+    """A coordinate: two decimals at most, none that say nothing."""
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text in ("", "-0") else text
+
+
+def _joined(marks: Iterable[Markup]) -> Markup:
+    return Markup("").join(marks)

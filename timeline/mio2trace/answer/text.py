@@ -1,0 +1,77 @@
+"""The report in ten lines, for a terminal and the end of each conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, ProblemRow, Report, Section
+from mio2trace.findings.words import count, ms, percent
+from mio2trace.kernels.names import normalise
+from mio2trace.outgoing import visible
+
+SHOWN = 3
+NAME = 44
+"""Characters of a name: three stand in a line."""
+LABEL = 11
+
+
+def lines(report: Report) -> Iterator[str]:
+    """About ten for each section."""
+    for section in report.sections:
+        yield from _section(section, report.several)
+    if report.left_out:
+        yield f"and {report.left_out} more"
+
+
+def _section(section: Section, several: bool) -> Iterator[str]:
+    yield visible(f"{section.name}: {section.verdict}" if several else section.verdict)
+    if section.first:
+        yield _line("first", section.first.removeprefix("first "))
+    if section.searches:
+        yield _line("searches", section.searches)
+    for label, rows in (
+        ("layers", section.layers),
+        ("operations", section.operations or section.problems),
+        ("kernels", section.kernels),
+    ):
+        if rows:
+            yield _line(label, ", ".join(_row(row) for row in rows[:SHOWN]) + _more(rows))
+    for finding in section.findings[:SHOWN]:
+        yield _line(finding.severity, f"{finding.rule.title} {finding.found.number} [{finding.rule.id}]")
+    if len(section.findings) > SHOWN:
+        rest = dict.fromkeys(finding.rule.id for finding in section.findings[SHOWN:])
+        yield _line("also", ", ".join(rest))
+    if section.log:
+        yield _line("log", _complaints(section.log))
+    advice = next((finding.rule.advice for finding in section.findings if finding.severity != "info"), "")
+    if advice:
+        yield _line("try", advice)
+
+
+def _line(label: str, text: str) -> str:
+    return visible(f"{label:<{LABEL}} {text}")
+
+
+def _row(row: LayerRow | OperationRow | ProblemRow | KernelRow) -> str:
+    name = row.name
+    if isinstance(row, KernelRow):
+        name = normalise(name)
+    elif isinstance(row, LayerRow) and row.direction:
+        name = f"{name} {row.direction}"
+    cut = name if len(name) <= NAME else f"{name[: NAME - 3]}..."
+    if row.ns is None or row.share is None:
+        return f"{cut} x {row.calls:,.0f}" if not isinstance(row, LayerRow) else cut
+    return f"{cut} {percent(row.share)} ({ms(row.ns)})"
+
+
+def _more(rows: Sequence[object]) -> str:
+    return f"; {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else ""
+
+
+def _complaints(log: Sequence[tuple[str, int, str]]) -> str:
+    parts = []
+    for level in ("error", "warning"):
+        of = [(number, text) for word, number, text in log if word == level]
+        if of:
+            parts.append(f"{count(sum(number for number, _ in of), level)}: {of[0][1][:100]}")
+    return "; ".join(parts)

@@ -1,0 +1,1 @@
+"""Commands on MIOpen's logs alone."""

@@ -1,0 +1,90 @@
+"""``mio2trace report``: where the time of a run went, what is odd, what to try."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mio2trace.commands.options import Reading, files_argument, quiet_option, reading_options
+from mio2trace.commands.printing import say, write
+
+if TYPE_CHECKING:
+    from mio2trace.answer import Report
+
+FORMS = ("html", "markdown", "text", "json")
+SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", ".json": "json"}
+
+
+@click.command(no_args_is_help=True)
+@files_argument
+@click.option(
+    "-o", "--output", default="-", metavar="OUT", help="A .html, .md, .txt or .json file; - is stdout (default)."
+)
+@click.option("--format", "form", type=click.Choice(FORMS), help="Default: as OUT's name ends; text on stdout.")
+@click.option(
+    "--gpu",
+    metavar="NAME|FILE",
+    help="Peaks for the roofline: a device such as MI300X, or a JSON file with mem_bw_gbps and max_achievable_tflops.",
+)
+@reading_options
+@quiet_option
+def report(files: tuple[str, ...], output: str, form: Any, gpu: str | None, reading: Reading, quiet: bool) -> None:
+    """Where the time of a run went, what is odd about it, what to try.
+
+    Takes what `mio2trace convert` takes. HTML is one file without script that fetches nothing; Markdown fits into an
+    issue's comment; text is ten lines; JSON is the findings. Findings and their thresholds: docs/findings.md.
+
+    \b
+    Examples:
+      mio2trace report run.log run_results.db
+      mio2trace report run.log run_results.db -o report.html --gpu MI300X
+      mio2trace report run.log prof.json --format markdown | gh issue comment 123 -F -
+      mio2trace report trace.json.gz --format json | jq '.[].id'
+    """
+    from mio2trace.analysis import analyse
+    from mio2trace.answer import report_of
+    from mio2trace.findings import gpu_of
+    from mio2trace.notes import InputError, OptionError
+
+    form = form or ("text" if output == "-" else SUFFIXES.get(os.path.splitext(output)[1].lower()))
+    if form is None:
+        raise OptionError(f"{output}: expected a name that ends in {', '.join(SUFFIXES)}, or --format")
+    peaks = None if gpu is None else gpu_of(gpu)
+    analysis = analyse(files, reading.analysis())
+    made = report_of(analysis, analysis.complete or analysis.runs, peaks)
+    if not made.sections:
+        raise InputError(f"{analysis.names}: nothing to report: no kernel, layer time, operation or message")
+    text = written(made, form)
+    if output == "-":
+        write([text])
+    else:
+        from mio2trace.files import replacing
+
+        with replacing(output) as file:
+            file.write(text.encode("utf-8", "replace"))
+    said = []
+    if output != "-":
+        said = [made.sections[0].verdict] if form != "text" else []
+        said.append(f"wrote {output} ({len(text.encode('utf-8', 'replace')) / 1000:.0f} KB)")
+    say(analysis.notes, said, quiet)
+
+
+def written(made: Report, form: str) -> str:
+    """The report in one of its forms."""
+    if form == "html":
+        from mio2trace.answer.html import page
+
+        return page(made)
+    if form == "markdown":
+        from mio2trace.answer.markdown import comment
+
+        return comment(made)
+    if form == "json":
+        from mio2trace.answer.records import records
+
+        return records(made)
+    from mio2trace.answer.text import lines
+
+    return "".join(f"{line}\n" for line in lines(made))

@@ -1,0 +1,39 @@
+"""What is odd about a run and what to try: one table of rules, each with a threshold, a formula and an advice.
+
+docs/findings.md has a paragraph for each. No rule fires on what the profiler itself caused.
+"""
+
+from __future__ import annotations
+
+from mio2trace.findings import kernels, pauses, searches, trust, work
+from mio2trace.findings.gpus import GPUS, Gpu, gpu_of
+from mio2trace.findings.rule import SEVERITIES, Finding, Found, Rule, Severity, severity_of
+from mio2trace.findings.subject import Problem, Subject
+
+__all__ = [
+    "GPUS",
+    "RULES",
+    "SEVERITIES",
+    "Finding",
+    "Found",
+    "Gpu",
+    "Problem",
+    "Rule",
+    "Severity",
+    "Subject",
+    "findings",
+    "gpu_of",
+]
+
+RULES: tuple[Rule, ...] = (*searches.RULES, *kernels.RULES, *work.RULES, *pauses.RULES, *trust.RULES)
+
+
+def findings(subject: Subject) -> list[Finding]:
+    """Most severe first, then by time at stake, then in the order of the table."""
+    fired = [
+        Finding(rule=rule, severity=severity, found=found)
+        for rule in RULES
+        for found in rule.find(subject)
+        if (severity := found.severity or severity_of(found.share)) is not None
+    ]
+    return sorted(fired, key=lambda one: (SEVERITIES.index(one.severity), -(one.found.ns or 0)))

@@ -1,0 +1,157 @@
+"""Rules on what kernels do: naive solvers, layouts, casts, helpers, launches that are too short."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from mio2trace.align import NONE
+from mio2trace.findings.rule import SEVERITIES, Found, Rule, Severity, severity_of
+from mio2trace.findings.subject import Subject
+from mio2trace.findings.words import count, percent
+from mio2trace.ops.naming import problem_name
+
+OF_CONVOLUTIONS, MANY_OF_CONVOLUTIONS = 0.10, 0.20
+CASTS, HELPERS = 0.02, 0.10
+MANY_SHORT, SHORT_BY_COUNT, SHORT_BY_TIME = 20, 0.50, 0.05
+_NO_HELPERS = frozenset(("transpose", "cast", "statistics"))
+"""Roles with a rule of their own, and the means and variances of a normalisation, which are half of its work."""
+
+
+def _naive(subject: Subject) -> Iterator[Found]:
+    naive = subject.makeup.naive
+    ns = naive.total()
+    if not ns:
+        return
+    by_problem: Counter[str] = Counter()
+    drivers: dict[str, str] = {}
+    for index, time in naive.items():
+        if index != NONE:
+            operation = subject.measures.operation_at[index]
+            name = problem_name(operation)
+            by_problem[name] += time
+            if operation.command:
+                drivers[name] = operation.command
+    names = [name for name, _ in sorted(by_problem.items(), key=lambda item: (-item[1], item[0]))]
+    calls = sum(index != NONE for index in naive)
+    yield Found(
+        ns=subject.each(ns),
+        share=subject.share(ns),
+        count=calls,
+        number=f"{subject.time(ns)}, {percent(subject.share(ns))} of the kernel time, in"
+        f" {count(len(names), 'problem')}.",
+        scope=tuple(names),
+        drivers=tuple(drivers[name] for name in names if name in drivers),
+    )
+
+
+def _transposes(subject: Subject) -> Iterator[Found]:
+    parts = subject.makeup.parts
+    of_convolutions = sum(ns for (primitive, _, _), ns in parts.items() if primitive == "conv")
+    ns = sum(ns for (primitive, role, _), ns in parts.items() if primitive == "conv" and role == "transpose")
+    of_all = severity_of(subject.share(ns))
+    if ns and ns >= OF_CONVOLUTIONS * of_convolutions and of_all is not None:
+        part = ns / of_convolutions
+        of_these: Severity = "high" if part >= MANY_OF_CONVOLUTIONS else "medium"
+        yield Found(
+            ns=subject.each(ns),
+            share=subject.share(ns),
+            count=1,
+            number=f"{subject.time(ns)}, {percent(part)} of the time of convolutions.",
+            severity=max(of_all, of_these, key=SEVERITIES.index),
+        )
+
+
+def _casts(subject: Subject) -> Iterator[Found]:
+    ns = sum(ns for (_, role, _), ns in subject.makeup.parts.items() if role == "cast")
+    if ns and subject.share(ns) >= CASTS:
+        yield Found(
+            ns=subject.each(ns),
+            share=subject.share(ns),
+            count=1,
+            number=f"{subject.time(ns)}, {percent(subject.share(ns))} of the kernel time.",
+        )
+
+
+def _helpers(subject: Subject) -> Iterator[Found]:
+    of_primitive: Counter[str] = Counter()
+    of_role: Counter[tuple[str, str]] = Counter()
+    for (primitive, role, helps), ns in subject.makeup.parts.items():
+        of_primitive[primitive] += ns
+        if primitive and helps and role not in _NO_HELPERS:
+            of_role[primitive, role] += ns
+    for (primitive, role), ns in sorted(of_role.items(), key=lambda item: (-item[1], item[0])):
+        if ns >= HELPERS * of_primitive[primitive]:
+            yield Found(
+                ns=subject.each(ns),
+                share=subject.share(ns),
+                count=1,
+                number=f"{role}: {subject.time(ns)}, {percent(ns / of_primitive[primitive])} of the time"
+                f" of {primitive}, {percent(subject.share(ns))} of all.",
+                scope=(primitive,),
+            )
+
+
+def _short(subject: Subject) -> Iterator[Found]:
+    (short, ns), (everything, _) = subject.makeup.short, subject.makeup.all
+    enough = short >= MANY_SHORT * subject.count
+    if enough and short >= SHORT_BY_COUNT * everything and subject.share(ns) >= SHORT_BY_TIME:
+        per = " an iteration" if subject.has_iterations else ""
+        yield Found(
+            ns=subject.each(ns),
+            share=subject.share(ns),
+            count=subject.each(short),
+            number=f"{subject.each(short):,} of {count(subject.each(everything), 'kernel')}{per} are shorter than"
+            f" 10 us; they take {percent(subject.share(ns))} of the kernel time.",
+        )
+
+
+RULES = (
+    Rule(
+        id="naive",
+        title="Naive solvers do the work.",
+        fires="kernels of a naive solver, by the log's solver or the kernel's name, outside searches; >= 0.5 % of T",
+        formula="their time per steady iteration; share of T",
+        advice="Let Find run once (MIOPEN_FIND_MODE=NORMAL, or MIOPEN_FIND_ENFORCE=SEARCH for a tuned one) and give"
+        " it workspace; check that MIOpen's kernel database of this GPU is installed; run the driver line to"
+        " see which solvers are applicable.",
+        find=_naive,
+    ),
+    Rule(
+        id="layout-transposes",
+        title="Layouts are changed around convolutions.",
+        fires="kernels of role transpose are >= 10 % of the time of convolutions, and >= 0.5 % of T",
+        formula="their time per steady iteration; share of T; high only from 20 % of the convolutions on",
+        advice="Keep tensors in the layout that the kernels want: NHWC (PyTorch: memory_format=torch.channels_last,"
+        " PYTORCH_MIOPEN_SUGGEST_NHWC=1).",
+        find=_transposes,
+    ),
+    Rule(
+        id="casts",
+        title="Tensors are cast.",
+        fires="kernels of role cast are >= 2 % of T",
+        formula="their time per steady iteration; share of T",
+        advice="Keep one type from layer to layer; a wrw solver that accumulates in float casts its result: another"
+        " one may not (run the driver line with MIOPEN_FIND_ENFORCE=SEARCH).",
+        find=_casts,
+    ),
+    Rule(
+        id="helpers",
+        title="Kernels that only prepare or finish take much of the time.",
+        fires="kernels of one helper role (im2col, fill, copy, transform, ...) are >= 10 % of their primitive's"
+        " time, and >= 0.5 % of T",
+        formula="their time per steady iteration; share of T",
+        advice="im2col and col2im: a solver other than Gemm (more workspace, or Find again); fill: tensors that are"
+        " set to zero before each call; transform: Winograd's own, worth it where it wins.",
+        find=_helpers,
+    ),
+    Rule(
+        id="short-kernels",
+        title="Many kernels are very short.",
+        fires="kernels shorter than 10 us are >= 20 an iteration, >= 50 % of the kernels and >= 5 % of T",
+        formula="their time per steady iteration; share of T",
+        advice="Fuse (fusion plans, torch.compile), capture the iteration in a graph, or use larger batches: a"
+        " launch costs about as much as these kernels.",
+        find=_short,
+    ),
+)

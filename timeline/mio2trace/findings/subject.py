@@ -1,0 +1,192 @@
+"""What the rules ask: the kernels of steady iterations, their problems, their pauses.
+
+T is the kernel time of a steady iteration (`mio2trace.measures.steady`); shares are of T.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import msgspec
+
+from mio2trace.align import NONE
+from mio2trace.findings.gpus import Gpu, known
+from mio2trace.findings.words import ms
+from mio2trace.measures import Measures
+from mio2trace.measures.gaps import Pauses, pauses
+from mio2trace.measures.makeup import Makeup, makeup
+from mio2trace.measures.ranking import SteadyCost
+from mio2trace.measures.statistics import median
+from mio2trace.model.miopen import Message
+from mio2trace.ops.naming import problem_name
+from mio2trace.ops.operation import Operation
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem that steady iterations pose: its cost, the first call of it, the kernel time of each call in order."""
+
+    row: SteadyCost[str]
+    operation: Operation
+    samples: tuple[int, ...]
+    solver: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.row.key
+
+    @property
+    def ns(self) -> int:
+        """Of all steady iterations."""
+        return self.row.total_ns
+
+    @property
+    def flop(self) -> int | None:
+        """Of all its calls in steady iterations; None where that of one is not known."""
+        return self.row.cost.flop
+
+    @property
+    def bytes(self) -> int | None:
+        """Least traffic of the same calls."""
+        return self.row.cost.bytes
+
+    @property
+    def gflops(self) -> float | None:
+        return self.row.cost.gflops
+
+
+class Subject:
+    """One profile with its logs, looked at by the rules. ``messages``: what its MIOpen logs say."""
+
+    def __init__(self, measures: Measures, gpu: Gpu | None = None, messages: Sequence[Message] = ()) -> None:
+        self.measures = measures
+        self.alignment = measures.alignment
+        self.steady = measures.steady
+        self.gpu = gpu
+        self.messages = messages
+
+    # -- the steady iterations ---------------------------------------------------------------------------------------
+
+    @property
+    def has_iterations(self) -> bool:
+        """Whether a log, a profile or what the kernels repeat tells iterations."""
+        return self.steady.told.told_by != "whole"
+
+    @property
+    def count(self) -> int:
+        """How many iterations are steady; at least 1, to divide by."""
+        return max(1, len(self.steady.iterations))
+
+    @property
+    def total_ns(self) -> int:
+        """Kernel time of all steady iterations: T times their number."""
+        return self.steady.total.total_ns
+
+    def each(self, ns: float) -> int:
+        """Of all steady iterations to one of them."""
+        return round(ns / self.count)
+
+    def time(self, ns: float) -> str:
+        """Of all steady iterations, as words: ``1.2 ms an iteration``; without iterations ``1.2 ms``."""
+        return f"{ms(self.each(ns))} an iteration" if self.has_iterations else ms(ns)
+
+    def share(self, ns: float) -> float:
+        """Part of the kernel time of all steady iterations."""
+        return ns / self.total_ns if self.total_ns else 0.0
+
+    @cached_property
+    def stretches(self) -> list[list[int]]:
+        """Positions of the kernels and copies of each steady iteration, in order."""
+        told = self.steady.told
+        steady = set(told.steady)
+        of_place: list[list[int] | None] = [[] if one.number in steady else None for one in told.all]
+        for position, place in enumerate(told.place_of):
+            if place != NONE and (stretch := of_place[place]) is not None:
+                stretch.append(position)
+        return [stretch for stretch in of_place if stretch is not None]
+
+    @cached_property
+    def makeup(self) -> Makeup:
+        return makeup(self.measures, (position for stretch in self.stretches for position in stretch))
+
+    @cached_property
+    def span_ns(self) -> int:
+        """From the first command to the last one's end, of all steady iterations together."""
+        told = self.steady.told
+        return sum(one.span_ns or 0 for one in told.all if one.number in told.steady)
+
+    @property
+    def idle_ns(self) -> int:
+        """How much of that no command ran."""
+        return sum(self.steady.idle_ns)
+
+    @cached_property
+    def pauses(self) -> Pauses:
+        return pauses(self.alignment, self.stretches)
+
+    # -- what is in none of them -------------------------------------------------------------------------------------
+
+    @cached_property
+    def steady_searches(self) -> list[int]:
+        """Indices of searches that have kernels in a steady iteration."""
+        links, told = self.alignment.links, self.steady.told
+        if told.told_by != "named":
+            return []
+        found = []
+        for index in self.measures.searches:
+            pass_ = links.pass_of[self.measures.first_of[index]]
+            if pass_ != NONE and links.passes[pass_].iteration in told.steady:
+                found.append(index)
+        return found
+
+    @cached_property
+    def first_iteration(self) -> tuple[int, int] | None:
+        """How long a cold first iteration took, and the median of the steady ones: from the first command to the last
+        one's end, or from the first call to the last one's where that is known of all and longer. None where the first
+        is not cold."""
+        told = self.steady.told
+        cold = [one for one in told.all if one.number in told.cold]
+        steady = [one for one in told.all if one.number in told.steady]
+        if not (cold and steady):
+            return None
+        on_host = all(one.host_ns is not None for one in (*cold, *steady))
+        times = [max(one.span_ns or 0, one.host_ns or 0 if on_host else 0) for one in (*cold, *steady)]
+        return times[0], round(median(times[len(cold) :]))
+
+    # -- problems ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def problems(self) -> list[Problem]:
+        """Most time first; those that ran no kernel in steady iterations are left out."""
+        calls: dict[str, list[int]] = {}
+        operation_of = self.alignment.links.operation_of
+        indices = dict.fromkeys(operation_of[position] for stretch in self.stretches for position in stretch)
+        for index in indices:
+            if index != NONE:
+                calls.setdefault(problem_name(self.measures.operation_at[index]), []).append(index)
+        return [self._problem(row, calls[row.key]) for row in self.steady.problems if row.key in calls]
+
+    def _problem(self, row: SteadyCost[str], indices: Sequence[int]) -> Problem:
+        operations = [self.measures.operation_at[index] for index in indices]
+        solvers = dict.fromkeys(word for one in operations if (word := one.solver or one.algorithm))
+        return Problem(
+            row=row,
+            operation=operations[0],
+            samples=tuple(self.measures.operations.timed_ns[index] for index in indices),
+            solver=", ".join(solvers),
+        )
+
+    # -- the device --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def units(self) -> int | None:
+        """Compute units: the given GPU's, else of the device that the profile names."""
+        if self.gpu is not None:
+            return self.gpu.units
+        found = {gpu.units for device in self.alignment.profile.devices if (gpu := known(device.name)) is not None}
+        return found.pop() if len(found) == 1 else None
+
+
+def drivers(problems: Sequence[Problem]) -> tuple[str, ...]:
+    """MIOpenDriver lines of those that have one."""
+    return tuple(problem.operation.command for problem in problems if problem.operation.command)

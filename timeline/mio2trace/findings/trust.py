@@ -1,0 +1,127 @@
+"""Rules on what the numbers rest on: what nothing claims, what is in doubt, what a log complains of."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator
+
+from mio2trace.findings.rule import Found, Rule, severity_of
+from mio2trace.findings.subject import Subject
+from mio2trace.findings.words import count, percent
+from mio2trace.kernels.names import kernel_name, normalise
+from mio2trace.ops.naming import problem_name
+
+OUTSIDE, DOUBT, GRAPH = 0.05, 0.01, 0.05
+
+
+def _workspace(subject: Subject) -> Iterator[Found]:
+    lines = sorted(message.line for message in subject.messages if message.kind == "workspace warning")
+    operations = sorted(subject.measures.operation_at.values(), key=lambda one: one.line)
+    if not lines:
+        return
+    starts = [operation.line for operation in operations]
+    names: Counter[str] = Counter()
+    for line in lines:
+        place = bisect_right(starts, line) - 1
+        if place >= 0:
+            names[problem_name(operations[place])] += 1
+    of_problem = {problem.name: problem.ns for problem in subject.problems}
+    ns = sum(of_problem.get(name, 0) for name in names)
+    yield Found(
+        ns=subject.each(ns) if ns else None,
+        share=subject.share(ns) if ns else None,
+        count=len(lines),
+        number=f"{count(len(lines), 'warning')} that a workspace is too small"
+        + (f", of {count(len(names), 'problem')} with {percent(subject.share(ns))} of the kernel time." if ns else "."),
+        scope=tuple(sorted(names, key=lambda name: (-of_problem.get(name, 0), name))),
+        severity=None if ns else "low",
+    )
+
+
+def _unattributed(subject: Subject) -> Iterator[Found]:
+    outside = subject.makeup.outside
+    ns = sum(ns for _, ns in outside.values())
+    if not subject.measures.operation_at or subject.share(ns) < OUTSIDE:
+        return
+    names = sorted(outside, key=lambda name: (-outside[name][1], name))
+    ours = {name for name in names if (meaning := kernel_name(name)) is not None and meaning.miopen}
+    of_ours = subject.share(sum(outside[name][1] for name in ours))
+    said = f", {percent(of_ours)} by their names MIOpen's or of its libraries" if ours else ""
+    yield Found(
+        ns=subject.each(ns),
+        share=subject.share(ns),
+        count=subject.each(sum(number for number, _ in outside.values())),
+        number=f"{percent(subject.share(ns))} of the kernel time ({subject.time(ns)}) is in no operation{said}:"
+        f" {', '.join(dict.fromkeys(normalise(name)[:60] for name in names[:3]))}.",
+        scope=tuple(names),
+        severity=severity_of(of_ours) or "info",
+    )
+
+
+def _doubt(subject: Subject) -> Iterator[Found]:
+    number, ns = subject.makeup.unsure
+    per = " an iteration" if subject.has_iterations else ""
+    if number and subject.share(ns) >= DOUBT:
+        kernels = count(subject.each(number), "kernel")
+        yield Found(
+            ns=subject.each(ns),
+            share=subject.share(ns),
+            count=subject.each(number),
+            number=f"{percent(subject.share(ns))} of the kernel time ({kernels}{per})"
+            " may belong to another layer or operation.",
+        )
+
+
+def _graph(subject: Subject) -> Iterator[Found]:
+    number, ns = subject.makeup.graph
+    if number and subject.share(ns) >= GRAPH:
+        yield Found(
+            ns=subject.each(ns),
+            share=subject.share(ns),
+            count=subject.each(number),
+            number=f"Graphs launched {percent(subject.share(ns))} of the kernel time; what is in them is in no"
+            " operation.",
+        )
+
+
+RULES = (
+    Rule(
+        id="workspace",
+        title="Solvers were lost for lack of workspace.",
+        fires="the log warns that a workspace is too small (IsEnoughWorkspace)",
+        formula="number of warnings; time and share of T of the problems in whose calls they stand, low where that is"
+        " not known",
+        advice="Ask for the size (miopenConvolution*GetWorkSpaceSize, GetSolutionWorkspaceSize) and give it; PyTorch"
+        " and TensorFlow give less when memory is short.",
+        find=_workspace,
+    ),
+    Rule(
+        id="unattributed",
+        title="Part of the time is in no operation.",
+        fires="log or profile tell operations, and kernels outside of them, those of graphs apart, are >= 5 % of T",
+        formula="their time per steady iteration; share of T; severity by the share of those that by their names are"
+        " MIOpen's or its libraries', info where these are under 0.5 % of T",
+        advice="They are the program's own kernels or those of another library, or the log is incomplete: see"
+        " `mio2trace kernels`; with ROCm record MIOpen's ranges (MIOPEN_ENABLE_LOGGING_ROCTX=1).",
+        find=_unattributed,
+    ),
+    Rule(
+        id="doubt",
+        title="Part of the attribution is in doubt.",
+        fires="kernels with `sure: false` are >= 1 % of T",
+        formula="their time per steady iteration; share of T",
+        advice="Record what tells exactly: ranges (MIOPEN_ENABLE_LOGGING_ROCTX=1) or entries with buffers"
+        " (MIOPEN_ENABLE_LOGGING=1); `--explain 'kernel N'` gives the reasons.",
+        find=_doubt,
+    ),
+    Rule(
+        id="graph",
+        title="Graphs launch kernels.",
+        fires="kernels launched by a graph are >= 5 % of T",
+        formula="their time per steady iteration; share of T",
+        advice="Profile an iteration without graph capture to see layers and operations; the times of the kernels"
+        " hold.",
+        find=_graph,
+    ),
+)

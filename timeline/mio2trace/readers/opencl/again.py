@@ -1,0 +1,299 @@
+"""dv/dt: what a `Form` means: how a folder takes its calls again, with what is in the fields.
+
+Each `fold` does what `ProfileFolder.add` does with the same calls, or nothing at all: it says False where more than the
+usual has to be looked at (a kernel that was not seen, a new second, times out of order).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mio2trace.model.profile import NOT_OPENCL, Activity, BufferCreated, OpenClLaunch
+from mio2trace.model.profile import Call as HostCall
+from mio2trace.readers.opencl.calls import COPIES, LAUNCH, MAX_ARGUMENTS, MAX_INTEGER, NULL, UNKNOWN_ERROR, KernelObject
+from mio2trace.readers.opencl.forms import COUNTED, Form
+from mio2trace.readers.opencl.records import (
+    AnyCall,
+    Began,
+    Command,
+    CreateBuffer,
+    CreateKernel,
+    EnqueueNDRangeKernel,
+    EnqueueReadBuffer,
+    EnqueueWriteBuffer,
+    SetKernelArg,
+)
+
+if TYPE_CHECKING:
+    from mio2trace.readers.opencl.repeats import RepeatingFolder
+
+_Fields = Sequence[bytes]
+_GOOD = (0, UNKNOWN_ERROR)
+_ONE = b"1"
+
+
+class Meaning(Protocol):
+    def fold(self, folder: RepeatingFolder, fields: _Fields) -> bool:
+        """Take the calls again. Where False, nothing is changed and they are to be taken the usual way."""
+
+
+def timed_calls(calls: Sequence[AnyCall], first: int, stop: int) -> set[int]:
+    """Of a unit the calls of which the host's times count: of the arguments of a launch, the first."""
+    timed = {n for n in range(first, stop) if isinstance(calls[n], (Command, CreateBuffer))}
+    prepared = _prepared_at(calls, first, stop)
+    return timed if prepared is None else timed | {prepared}
+
+
+def _prepared_at(calls: Sequence[AnyCall], first: int, stop: int) -> int | None:
+    """The setting that begins a launch: of a new kernel the first, else the first of argument 0."""
+    new = isinstance(calls[first], CreateKernel)
+    settings = ((n, call) for n, call in enumerate(calls[first:stop], first) if isinstance(call, SetKernelArg))
+    return next((n for n, call in settings if new or not call.arg_index), None)
+
+
+def meaning_of(folder: RepeatingFolder, form: Form, calls: Sequence[AnyCall], first: int, stop: int) -> Meaning | None:
+    """What calls ``first`` to ``stop`` of a form mean, which were folded already; None where that is not to be used."""
+    last = calls[stop - 1]
+    if any(isinstance(call, SetKernelArg) and not 0 <= call.arg_index < MAX_ARGUMENTS for call in calls[first:stop]):
+        return None
+    if isinstance(last, Command) and (last.errcode not in _GOOD or last.profiling_error is not None):
+        return None
+    if isinstance(last, EnqueueNDRangeKernel):
+        return _Launch(folder, form, calls, first, stop)
+    if isinstance(last, SetKernelArg):
+        return _Setting(form, last, first)
+    if isinstance(last, (EnqueueReadBuffer, EnqueueWriteBuffer)) and 0 <= last.size <= MAX_INTEGER:
+        return _Copy(folder, form, last, first)
+    if isinstance(last, CreateBuffer) and last.errcode in _GOOD and 0 <= last.size <= MAX_INTEGER:
+        return _Buffer(form, last, first)
+    return None
+
+
+class _Launch:
+    """A kernel's enqueue with the settings before it; with its making, or of a kernel that was enqueued before."""
+
+    def __init__(self, folder: RepeatingFolder, form: Form, calls: Sequence[AnyCall], first: int, stop: int) -> None:
+        making, enqueue = calls[first], calls[stop - 1]
+        assert isinstance(enqueue, EnqueueNDRangeKernel)
+        self._program = making.program if isinstance(making, CreateKernel) else None
+        self._kernel = enqueue.kernel
+        self._settings: dict[int, str] = {}
+        self._words: dict[int, int] = {}
+        for number, call in enumerate(calls[first:stop], first):
+            if isinstance(call, SetKernelArg):
+                self._settings[call.arg_index] = call.arg_value
+                self._words.pop(call.arg_index, None)
+                if (number, "word") in form.places:
+                    self._words[call.arg_index] = form.places[number, "word"]
+        self._most = max(self._settings, default=-1)
+        self._all = [self._settings.get(position, "") for position in range(self._most + 1)]
+        self._sets_all = len(self._settings) == len(self._all)
+        last = stop - 1
+        self._last = last - first
+        self._start, self._end = form.places[last, "start"], form.places[last, "end"]
+        prepared = _prepared_at(calls, first, stop)
+        self._prepared = -1 if prepared is None else form.places[prepared, "start"]
+        self._times = _times_of(form, last)
+        same = folder.interned.setdefault
+        self._name = same(enqueue.name, enqueue.name)
+        self._queue = folder.queue(enqueue.queue)
+        gws, lws = enqueue.gws, enqueue.lws
+        self._grid = same(gws, gws) if len(gws) == 3 else None
+        self._group = same(lws, lws) if len(lws) == 3 and any(lws) else None
+        self._offset = enqueue.gwo if len(enqueue.gwo) == 3 else None
+        self._launches: dict[int | None, OpenClLaunch] = {}
+        """By program, where nothing else may differ."""
+
+    def fold(self, folder: RepeatingFolder, fields: _Fields) -> bool:
+        kernels, handle = folder.kernels, self._kernel
+        kernel = None
+        if self._program is None:
+            kernel = kernels.get(handle)
+            if kernel is None or not kernel.enqueued or self._most >= len(kernel.arguments):
+                return False
+            if not folder.is_settled(handle):
+                return False
+        times = self._times(fields)
+        if times is None:
+            return False
+        seconds = folder.seconds_of
+        at, until, before = self._start, self._end, self._prepared
+        began, ended, prepared = seconds[fields[at]], seconds[fields[until]], None
+        if began is None or ended is None:
+            return False
+        if kernel is not None and kernel.prepared is not None:
+            prepared = folder.host(kernel.prepared.start)
+        elif before >= 0:
+            prepared = seconds[fields[before]]
+            if prepared is None:
+                return False
+            prepared += int(fields[before + 1]) * 1000
+        number = folder.calls + self._last
+        folder.activities.append(
+            Activity(
+                number,
+                "kernel",
+                self._name,
+                0,
+                self._queue,
+                *times,
+                HostCall(
+                    LAUNCH,
+                    0,
+                    began + int(fields[at + 1]) * 1000,
+                    ended + int(fields[until + 1]) * 1000,
+                    0,
+                    number,
+                    None,
+                    prepared,
+                ),
+                self._grid,
+                self._group,
+                self._launch(folder, kernel, fields),
+            )
+        )
+        return True
+
+    def _launch(self, folder: RepeatingFolder, kernel: KernelObject | None, fields: _Fields) -> OpenClLaunch:
+        """What all launches with these arguments share; they are in force from here on."""
+        handle = self._kernel
+        whole = True
+        if kernel is None:
+            kernel = folder.kernels[handle] = KernelObject(folder.program(self._program or ""))
+            kernel.enqueued = True
+        else:
+            kernel.prepared = None
+            whole = self._sets_all and len(kernel.arguments) == len(self._all)
+        program, words = kernel.program, self._words
+        if whole:
+            kernel.arguments = arguments = self._all[:]
+            launch = self._launches.get(program)
+            if launch is not None:
+                return launch
+        else:
+            arguments = kernel.arguments
+            for position, value in self._settings.items():
+                arguments[position] = value
+        for position, place in words.items():
+            arguments[position] = str(fields[place], "ascii")
+        key: tuple[Any, ...] = (handle, program, self._offset, *arguments)
+        launch = folder.launches.get(key)
+        if launch is None:
+            launch = folder.launches[key] = OpenClLaunch(handle, key[3:], program, self._offset)
+        if whole and not words:
+            self._launches[program] = launch
+        return launch
+
+
+class _Setting:
+    """An argument that is set by itself, as timer marks are."""
+
+    def __init__(self, form: Form, call: SetKernelArg, at: int) -> None:
+        self._kernel = call.kernel
+        self._position = call.arg_index
+        self._value = call.arg_value
+        self._word = form.places.get((at, "word"))
+        self._start = form.places.get((at, "start"), 0)
+
+    def fold(self, folder: RepeatingFolder, fields: _Fields) -> bool:
+        kernel = folder.kernels.get(self._kernel)
+        position = self._position
+        if kernel is None or position >= len(kernel.arguments):
+            return False
+        value = self._value if self._word is None else str(fields[self._word], "ascii")
+        if position == 0:
+            second, micro = fields[self._start], fields[self._start + 1]
+            if not kernel.enqueued and value == "00000000":
+                base = folder.seconds_of[second]
+                if base is None:
+                    return False
+                kernel.zeros.append((folder.calls, 0, base + int(micro) * 1000))
+            if kernel.prepared is None:
+                kernel.prepared = Began(f"{second.decode()}.{micro.decode()}")
+        kernel.arguments[position] = value
+        return True
+
+
+class _Copy:
+    """A buffer that is read or written."""
+
+    def __init__(
+        self, folder: RepeatingFolder, form: Form, call: EnqueueReadBuffer | EnqueueWriteBuffer, at: int
+    ) -> None:
+        same = folder.interned.setdefault
+        name = "read buffer" if isinstance(call, EnqueueReadBuffer) else "write buffer"
+        api = str(call.__struct_config__.tag)
+        self._name, self._route, self._api = same(name, name), folder.interned[COPIES[name]], same(api, api)
+        self._queue = folder.queue(call.queue)
+        self._size = int(call.size)
+        self._start, self._end = form.places[at, "start"], form.places[at, "end"]
+        self._times = _times_of(form, at)
+
+    def fold(self, folder: RepeatingFolder, fields: _Fields) -> bool:
+        times = self._times(fields)
+        at, until = self._start, self._end
+        began, ended = folder.seconds_of[fields[at]], folder.seconds_of[fields[until]]
+        if times is None or began is None or ended is None:
+            return False
+        began += int(fields[at + 1]) * 1000
+        ended += int(fields[until + 1]) * 1000
+        number = folder.calls
+        call = HostCall(self._api, 0, began, ended, 0, number)
+        folder.activities.append(
+            Activity(
+                number,
+                "copy",
+                self._name,
+                0,
+                self._queue,
+                *times,
+                call,
+                None,
+                None,
+                NOT_OPENCL,
+                self._size,
+                self._route,
+            )
+        )
+        return True
+
+
+class _Buffer:
+    """A buffer that is created."""
+
+    def __init__(self, form: Form, call: CreateBuffer, at: int) -> None:
+        self._size = int(call.size)
+        self._handle = call.buffer
+        self._word = form.places.get((at, "word"))
+        self._end = form.places[at, "end"]
+
+    def fold(self, folder: RepeatingFolder, fields: _Fields) -> bool:
+        handle = self._handle if self._word is None else str(fields[self._word], "ascii")
+        base = folder.seconds_of[fields[self._end]]
+        if base is None or not handle or handle.strip("0x") in NULL:
+            return False
+        end = base + int(fields[self._end + 1]) * 1000
+        handle = folder.interned.setdefault(handle, handle)
+        folder.buffers.append(BufferCreated(number=folder.calls, handle=handle, size_bytes=self._size, end_ns=end))
+        return True
+
+
+def _times_of(form: Form, call: int) -> Callable[[_Fields], tuple[int, int, int, int] | None]:
+    """What reads queued, submit, start and end; it gives None where they are out of order, or no numbers of JSON."""
+    a, b, c, d = (form.places[call, role] for role in COUNTED)
+
+    def times(fields: _Fields) -> tuple[int, int, int, int] | None:
+        queued, submit, start, end = fields[a], fields[b], fields[c], fields[d]
+        if len(queued) == len(submit) == len(start) == len(end):
+            # Of one length digits are in the order of their numbers.
+            if _ONE <= queued <= submit <= start <= end:
+                return int(queued), int(submit), int(start), int(end)
+            return None
+        numbers = int(queued), int(submit), int(start), int(end)
+        first, second, third, last = numbers
+        if 0 < first <= second <= third <= last and min(queued[:1], submit[:1], start[:1], end[:1]) >= _ONE:
+            return numbers
+        return None
+
+    return times
