@@ -1,6 +1,7 @@
 """Hostile input through the whole program: the law of tests/fuzz/law.py over all readers, commands and outputs.
 
-    python benchmarks/fuzz.py [--count 50000] [--seeds 1,2,3] [--jobs 2] [--nightly] [--cli 200] [--engine 100]
+    python benchmarks/fuzz.py [--count 50000] [--seeds 1,2,3] [--kinds rocm,kineto] [--jobs 2] [--nightly] [--cli 200]
+                              [--engine 100]
 
 Files of every format, made by tests/fuzz/structures.py, pieces of real ones and what once broke the law
 (tests/fuzz/corpus): mutated in structure, crossed, swollen, damaged; each looked at in one way (tests/fuzz/looks.py).
@@ -38,8 +39,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
 from benchmarks import fuzz_outside  # noqa: E402
+from mio2trace.readers import READERS  # noqa: E402
+from mio2trace.source import HEAD  # noqa: E402
 from tests.fuzz import damage, law, looks  # noqa: E402
 from tests.fuzz.cases import Case, case  # noqa: E402
+from tests.fuzz.structures import KINDS  # noqa: E402
 
 SEEDS = ROOT / "tests" / "fuzz" / "seeds.txt"
 CORPUS = ROOT / "tests" / "fuzz" / "corpus"
@@ -49,6 +53,8 @@ NIGHTLY = 100_000
 FLOOR = 0.15
 """Seconds of processor time: start-up, and what else the machine does."""
 TIMES_THE_MEDIAN = 20
+_ROOM_OF = {"kineto": "torch", "tensorflow": "tf"}
+"""The folder of the readers of a kind, where that is not called as it."""
 _LEAST_TIMED = 1000
 """Bytes: of smaller inputs the time per byte is that of the start-up."""
 
@@ -83,8 +89,8 @@ def seeds() -> list[int]:
     return [int(line.split()[0]) for line in SEEDS.read_text().splitlines() if line and not line.startswith("#")]
 
 
-def real_files(shared: Path | None) -> list[bytes]:
-    """What cases begin with beside files that are made up: real ones, and the corpus."""
+def real_files(shared: Path | None, kinds: Sequence[str] = ()) -> list[bytes]:
+    """What cases begin with beside files that are made up: real ones, the corpus; of all kinds where none is told."""
     kept = [
         file.read_bytes()
         for folder in sorted(CORPUS.iterdir())
@@ -92,7 +98,10 @@ def real_files(shared: Path | None) -> list[bytes]:
         for file in folder.iterdir()
         if file.suffix != ".json"
     ]
-    return [*damage.real_files(shared, ROOT), *filter(None, sorted(kept))]
+    files = [*damage.real_files(shared, ROOT), *filter(None, sorted(kept))]
+    rooms = {_ROOM_OF.get(kind, kind) for kind in kinds}
+    readers = [reader for reader in READERS if reader.__name__.split(".")[2] in rooms]
+    return [data for data in files if any(reader.sniff(data[:HEAD]) for reader in readers)] if kinds else files
 
 
 def judged(one: Case, place: str) -> tuple[str, float]:
@@ -102,14 +111,14 @@ def judged(one: Case, place: str) -> tuple[str, float]:
     return verdict, law.CLOCK.seconds
 
 
-def work(seed: int, first: int, count: int, real: Sequence[bytes]) -> Result:
+def work(seed: int, first: int, count: int, real: Sequence[bytes], kinds: Sequence[str] = ()) -> Result:
     """Some cases of one seed."""
     began = time.process_time()
     found = Result({}, [], [], [], 0.0, 0)
     verdicts: Counter[str] = Counter()
     for number in range(first, first + count):
         place = f"{seed}/{number}"
-        one = case(seed, number, real)
+        one = case(seed, number, real, kinds)
         size = sum(map(len, one.files))
         try:
             verdict, seconds = judged(one, place)
@@ -133,10 +142,10 @@ def work(seed: int, first: int, count: int, real: Sequence[bytes]) -> Result:
     return found
 
 
-def part(seed: int, first: int, count: int, shared: str) -> Result:
+def part(seed: int, first: int, count: int, shared: str, kinds: Sequence[str]) -> Result:
     """`work` in a process of its own, with a limit on its memory: one that dies is a violation, too."""
     job = f"{seed},{first},{count}"
-    command = [sys.executable, __file__, "--part", job, "--shared", shared]
+    command = [sys.executable, __file__, "--part", job, "--shared", shared, "--kinds", ",".join(kinds)]
     try:
         done = subprocess.run(command, capture_output=True, timeout=3600)
     except subprocess.TimeoutExpired:
@@ -175,7 +184,7 @@ def by_fault(violations: Sequence[Violation]) -> list[tuple[int, Violation]]:
     return [(number, smallest[signature]) for signature, number in often.most_common()]
 
 
-def keep(folder: Path, one: Violation, real: Sequence[bytes]) -> Path | None:
+def keep(folder: Path, one: Violation, real: Sequence[bytes], kinds: Sequence[str]) -> Path | None:
     """Write the files of a violation's case, and what is wrong with it."""
     if not re.fullmatch(r"\d+/\d+", one.place):
         return None
@@ -183,7 +192,7 @@ def keep(folder: Path, one: Violation, real: Sequence[bytes]) -> Path | None:
     name = re.sub(r"\W+", "-", one.signature)[:80].strip("-")
     kept = folder / f"{name}-{seed}-{number}"
     kept.mkdir(parents=True, exist_ok=True)
-    for position, data in enumerate(case(seed, number, real).files):
+    for position, data in enumerate(case(seed, number, real, kinds).files):
         (kept / str(position)).write_bytes(data)
     (kept / "what.txt").write_text(f"{one.place}\n{one.signature}\n{one.text}\n", "utf-8", "replace")
     return kept
@@ -195,7 +204,7 @@ def all_parts(args: argparse.Namespace, chosen: Sequence[int]) -> list[Result]:
     known: set[str] = set()
     with ThreadPoolExecutor(args.jobs) as pool:
         jobs = [
-            pool.submit(part, seed, first, min(PART, count - first), args.shared)
+            pool.submit(part, seed, first, min(PART, count - first), args.shared, args.kinds)
             for position, seed in enumerate(chosen)
             for count in [each + (position < rest)]
             for first in range(0, count, PART)
@@ -213,6 +222,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="The law over many hostile inputs.")
     parser.add_argument("--count", type=int, default=50_000, help="cases in all (default 50000)")
     parser.add_argument("--seed", "--seeds", dest="seeds", help="numbers with commas (default: tests/fuzz/seeds.txt)")
+    parser.add_argument("--kinds", type=_kinds, default=(), help=f"some of {', '.join(KINDS)} (default: all there are)")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default 2)")
     parser.add_argument("--nightly", action="store_true", help=f"{NIGHTLY} cases of a seed that is the date")
     parser.add_argument("--cli", type=int, default=0, metavar="N", help="so many cases through the command line, too")
@@ -223,12 +233,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--shared", default=os.environ.get("MIO2TRACE_SHARED") or str(ROOT.parent / "shared"))
     args = parser.parse_args(argv)
     if args.part or args.case:
-        real = real_files(Path(args.shared))
+        real = real_files(Path(args.shared), args.kinds)
         if args.case:
-            return show(args.case, Path(args.failing), real)
+            return show(args.case, Path(args.failing), real, args.kinds)
         limit_memory()
         seed, first, count = map(int, args.part.split(","))
-        print(msgspec.json.encode(work(seed, first, count, real)).decode())
+        print(msgspec.json.encode(work(seed, first, count, real, args.kinds)).decode())
         return 0
     chosen = [int(word) for word in args.seeds.split(",")] if args.seeds else seeds()
     if args.nightly:
@@ -241,23 +251,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         real = real_files(Path(args.shared))
         violations += [Violation(*found) for found in fuzz_outside.command_line(chosen[0], args.cli, real)]
         violations += [Violation(*found) for found in fuzz_outside.engine(chosen[0], args.engine, real)]
-    real = real_files(Path(args.shared)) if violations else []
+    real = real_files(Path(args.shared), args.kinds) if violations else []
     for number, one in by_fault(violations):
-        kept = keep(Path(args.failing), one, real)
+        kept = keep(Path(args.failing), one, real, args.kinds)
         print(f"{number} x {one.signature}: {one.place}, {one.size} bytes: {one.text} ({kept})", file=sys.stderr)
     print(orjson.dumps(report(args, chosen, results, violations, time.monotonic() - began)).decode())
     return 1 if violations else 0
 
 
-def show(place: str, failing: Path, real: Sequence[bytes]) -> int:
+def _kinds(text: str) -> tuple[str, ...]:
+    kinds = tuple(filter(None, text.split(",")))
+    if unknown := set(kinds) - set(KINDS):
+        raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: none of {', '.join(KINDS)}")
+    return kinds
+
+
+def show(place: str, failing: Path, real: Sequence[bytes], kinds: Sequence[str]) -> int:
     """Judge one case and write its files."""
     seed, number = map(int, place.split("/"))
-    one = case(seed, number, real)
+    one = case(seed, number, real, kinds)
     try:
         print(one.kind, *judged(one, place))
     except law.ViolationError as error:
         found = Violation(law.signature(error), str(error), place, sum(map(len, one.files)))
-        print(one.kind, found.signature, found.text, keep(failing, found, real), sep="\n")
+        print(one.kind, found.signature, found.text, keep(failing, found, real, kinds), sep="\n")
         return 1
     return 0
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tests.fuzz import crossing, damage, law, mutations, runs, structures
 
 Chance = random.Random
-GENERATORS = (*structures.GENERATORS, runs.files)
+Generator = Callable[[Chance], structures.Case]
+GENERATORS: tuple[Generator, ...] = (*structures.GENERATORS, runs.files)
 SWOLLEN = 0.004
 """Of all cases: they take a hundred times as long as others."""
 
@@ -22,17 +23,18 @@ class Case(NamedTuple):
     enqueues: int
 
 
-def case(seed: int, number: int, real: Sequence[bytes]) -> Case:
-    """By itself: it can be made again without those before it."""
+def case(seed: int, number: int, real: Sequence[bytes], kinds: Sequence[str] = ()) -> Case:
+    """By itself: it can be made again without those before it. ``kinds``: of `structures.KINDS`; all where empty."""
     chance = random.Random(f"{seed}/{number}")
+    generators = tuple(structures.KINDS[kind] for kind in kinds) or GENERATORS
     if chance.random() < SWOLLEN:
-        one = _begun(chance, real)
+        one = _begun(chance, real, generators)
         size = chance.choice((10_000, 40_000, 100_000, 100_000, 200_000))
         return Case(f"long {one.kind}", crossing.swollen(one.files, size, chance), 0)
-    one = _begun(chance, real)
+    one = _begun(chance, real, generators)
     pick = chance.random()
     if pick < 0.15:
-        other = _begun(chance, real)
+        other = _begun(chance, real, generators)
         files = crossing.crossed(one.files, other.files, chance)
         if chance.random() < 0.3:
             files = _mutated(files, chance)
@@ -54,12 +56,12 @@ def cases(seed: int, count: int, real: Sequence[bytes]) -> Iterator[Case]:
         yield case(seed, number, real)
 
 
-def _begun(chance: Chance, real: Sequence[bytes]) -> Case:
+def _begun(chance: Chance, real: Sequence[bytes], generators: Sequence[Generator]) -> Case:
     if real and chance.random() < 0.3:
         count = chance.choice((1, 1, 1, 2))
         pieces = [damage.piece(chance.choice(real), chance) for _ in range(count)]
         return Case("real", pieces, law.intact(pieces))
-    made = chance.choice(GENERATORS)(chance)
+    made = chance.choice(generators)(chance)
     return Case(made.kind, made.files, made.enqueues)
 
 

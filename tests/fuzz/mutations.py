@@ -1,10 +1,12 @@
-"""Structure broken instead of bytes: the tree of JSON, words and lines of a log, fields of a protocol buffer."""
+"""Structure broken instead of bytes: JSON's tree, words and lines of a log, fields of a protocol buffer, tables."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import re
+import sqlite3
 from typing import Any
 
 from tests.fuzz import hostile
@@ -17,11 +19,18 @@ _RAW, _DOUBLED = "\ue001", "\ue002"
 _RAW_TOKEN = re.compile(f'"{_RAW}(.*?){_RAW}"', re.DOTALL)
 _WORD = re.compile(rb"-?\d+(?:\.\d+)?|[A-Za-z_]\w*|\s+|[^\w\s]")
 _NUMBER = re.compile(rb"\d+(?:\.\d+)?")
+_DATABASE = b"SQLite format 3\0"
+_CELLS: tuple[Any, ...] = (
+    None, "", "soon", "12", -1, 0, 1.5, (1 << 63) - 1, -(1 << 63), 1 << 62, 1e300, float("inf"), b"\xff\0", "x" * 300,
+)  # fmt: skip
 
 
 def mutated(data: bytes, chance: Chance) -> bytes:
     """``data`` with a few parts of its structure changed; by what it is: JSON, text, or fields."""
     if len(data) <= _LARGEST:
+        if data.startswith(_DATABASE):
+            with contextlib.suppress(sqlite3.Error, OverflowError):
+                return _tables(data, chance)
         if data.lstrip()[:1] in (b"[", b"{"):
             try:
                 return _json(json.loads(data), chance)
@@ -32,6 +41,47 @@ def mutated(data: bytes, chance: Chance) -> bytes:
             if message:
                 return _protobuf(message, chance)
     return _text(data, chance)
+
+
+# ---- tables of a database
+
+
+def _tables(data: bytes, chance: Chance) -> bytes:
+    """Raises `sqlite3.Error` for what is no whole database."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.deserialize(data)
+        for _ in range(chance.choice((1, 1, 2, 3, 6))):
+            _change_table(connection, chance)
+        connection.commit()
+        return connection.serialize()
+
+
+def _change_table(connection: sqlite3.Connection, chance: Chance) -> None:
+    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    table = chance.choice(sorted(tables))
+    columns = [column[1] for column in connection.execute(f'PRAGMA table_info("{table}")')]
+    column, cell = chance.choice(columns), chance.choice(_CELLS)
+    pick = chance.randrange(12)
+    if pick < 5:
+        (count,) = connection.execute(f'SELECT count(*) FROM "{table}"').fetchone()
+        where = f'(SELECT rowid FROM "{table}" ORDER BY rowid LIMIT 1 OFFSET {chance.randrange(count or 1)})'
+        connection.execute(f'UPDATE "{table}" SET "{column}" = ? WHERE rowid = {where}', (cell,))
+    elif pick == 5:
+        connection.execute(f'UPDATE "{table}" SET "{column}" = ?', (cell,))
+    elif pick == 6:
+        connection.execute(f'DELETE FROM "{table}" WHERE rowid % {chance.choice((1, 2, 3))} = 0')
+    elif pick == 7:
+        connection.execute(f'INSERT INTO "{table}" SELECT * FROM "{table}"')
+    elif pick == 8:
+        connection.execute(f'DROP TABLE "{table}"')
+    elif pick == 9:
+        connection.execute(f'ALTER TABLE "{table}" RENAME COLUMN "{column}" TO other')
+    elif pick == 10:
+        other = chance.choice(columns)
+        connection.execute(f'UPDATE "{table}" SET "{column}" = "{other}"')
+    else:
+        connection.execute(f'ALTER TABLE "{table}" RENAME TO behind_{table}')
+        connection.execute(f'CREATE VIEW "{table}" AS SELECT * FROM behind_{table}')
 
 
 # ---- JSON

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.fuzz import rocm, tensorflow
+from tests.fuzz import kineto, rocm, tensorflow
 from tests.small_runs import SECOND, Program, as_json, as_text
 
 Chance = random.Random
@@ -345,6 +345,12 @@ def _rocm(chance: Chance) -> Case:
     return Case("ROCm", made, count)
 
 
+def _kineto(chance: Chance) -> Case:
+    return Case("Kineto", *kineto.files(chance, NAMES))
+
+
 GENERATORS: tuple[Callable[[Chance], Case], ...] = (
-    _profile, _log_and_profile, _text_blocks, _array_in_log, _miopen, _caffe, _ck, _tensorflow, _rocm,
+    _profile, _log_and_profile, _text_blocks, _array_in_log, _miopen, _caffe, _ck, _tensorflow, _rocm, _kineto,
 )  # fmt: skip
+KINDS: dict[str, Callable[[Chance], Case]] = {"rocm": _rocm, "kineto": _kineto, "tensorflow": _tensorflow, "ck": _ck}
+"""Of `benchmarks/fuzz.py --kinds`."""
