@@ -100,7 +100,7 @@ def real_files(shared: Path | None, kinds: Sequence[str] = ()) -> list[bytes]:
     ]
     files = [*damage.real_files(shared, ROOT), *filter(None, sorted(kept))]
     rooms = {_ROOM_OF.get(kind, kind) for kind in kinds}
-    readers = [reader for reader in READERS if reader.__name__.split(".")[2] in rooms]
+    readers = [reader for reader in READERS if vars(reader)["__name__"].split(".")[2] in rooms]
     return [data for data in files if any(reader.sniff(data[:HEAD]) for reader in readers)] if kinds else files
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.kineto_files import FIRST_US, Row, row, trace
@@ -44,7 +44,7 @@ def _row(chance: Chance, names: Sequence[str], first: float, odd: bool) -> Row:
     dur: Any = chance.choice((0, 0.001, 1, 5.25, 900, 40_000))
     key, op = chance.randint(0, 9), chance.randint(0, 6)
     host = 542, chance.choice((542, 542, 543))
-    made = [
+    made: list[Callable[[], Row]] = [
         lambda: row("cpu_op", chance.choice((*_OPS, *_OPS, *names)), *host, at, dur, External_id=op,
                     Sequence_number=chance.randint(0, 3), **_inputs(chance)),
         lambda: row("cuda_runtime", chance.choice(_CALLS), *host, at, dur, External_id=op, correlation=key,
@@ -58,7 +58,7 @@ def _row(chance: Chance, names: Sequence[str], first: float, odd: bool) -> Row:
         lambda: {"ph": chance.choice("sf"), "cat": "ac2g", "name": "ac2g", "id": key, "pid": 2, "tid": 0, "ts": at},
         lambda: row("overhead", "Activity Buffer Request", *host, at, dur),
     ]  # fmt: skip
-    event: Row = chance.choice((*made[:3], *made))()
+    event = chance.choice((*made[:3], *made))()
     if odd and chance.random() < 0.2:
         inner = event.get("args") or event
         holder = chance.choice((event, inner))
