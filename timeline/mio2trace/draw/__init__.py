@@ -271,13 +271,14 @@ def _beside(reach: tuple[int, int] | None, alignment: Alignment, base: TimeBase,
     is so far from that one's that no trace can hold both.
     """
     if alignment.process_clock is not None and base.on_host:
-        return base.moved(alignment.process_clock.shift_ns)
-    device_of = {queue.index: queue.device for queue in alignment.profile.queues}
-    enqueues = alignment.profile.activities
-    starts = [base.device(device_of.get(e.queue, 0), e.start_ns) for e in enqueues if e.start_ns is not None]
-    if not starts:  # all that is drawn are calls
-        calls = (*(e.host_start_ns for e in enqueues), *(call.start_ns for call in alignment.profile.other_calls))
-        starts = [at for at in calls if at is not None]
+        base = base.moved(alignment.process_clock.shift_ns)
+    profile = alignment.profile
+    device_of = {queue.index: queue.device for queue in profile.queues}
+    starts = [base.device(device_of.get(e.queue, 0), e.start_ns) for e in profile.activities if e.start_ns is not None]
+    if not starts:  # all that is drawn are calls and ranges
+        made = (*(e.host_start_ns for e in profile.activities), *(one.start_ns for one in profile.other_calls))
+        hosts = (at for at in (*made, *(one.start_ns for one in profile.ranges)) if at is not None)
+        starts = [at if (placed := base.host(at)) is None else placed for at in hosts]
     if reach is None or not starts or abs(min(starts) - reach[0]) < FAR_NS:
         return base
     notes.add("profiles of clocks that are far from each other: drawn from one zero")
