@@ -85,6 +85,9 @@ class DeviceSide:
                 if self._device_of.get(lane[0], 0) == device:
                     self._tracks[lane] = track = ids.take(track + 1)
             self.next_process = track - track % 100 + 100
+        self._first_of = {
+            queue: track for (queue, number, what), track in self._tracks.items() if not number and not what
+        }
         activities = alignment.profile.activities
         self._elsewhere = {
             id(activities[position]): self._tracks[lane]
@@ -102,7 +105,7 @@ class DeviceSide:
     def track_of(self, activity: Activity) -> int:
         """The track that an activity with device times is drawn on."""
         track = self._elsewhere.get(id(activity)) if self._elsewhere else None
-        return self._tracks[activity.queue, 0, ""] if track is None else track
+        return self._first_of[activity.queue] if track is None else track
 
     def _pack(self) -> dict[_Lane, list[int]]:
         """Lane -> positions in order of start; what is folded comes last."""

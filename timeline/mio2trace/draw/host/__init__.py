@@ -321,7 +321,8 @@ class HostSide:
         begins, as from those that wait.
         """
         track_of, shift = self._device.track_of, self._base.shift
-        device_of = {queue.index: queue.device for queue in self._alignment.profile.queues}
+        shift_of = {queue.index: shift.get(queue.device, 0) for queue in self._alignment.profile.queues}
+        unknown = shift.get(0, 0)
         indistinct = self._device.indistinct
         number = (self._process - 1) << 32  # unique over the profiles of a trace
         if self._alignment.profile.calls_wait:
@@ -331,7 +332,7 @@ class HostSide:
             nonlocal number
             if activity.start_ns is None or id(activity) in indistinct:
                 return None
-            begin = activity.start_ns + shift.get(device_of.get(activity.queue, 0), 0)
+            begin = activity.start_ns + shift_of.get(activity.queue, unknown)
             if end > begin:
                 return None
             number += 1

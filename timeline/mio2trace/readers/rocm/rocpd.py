@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Hashable, Iterator
+from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
@@ -26,6 +27,8 @@ NAME = "rocpd database (rocprofv3)"
 _NEEDED = {"rocpd_kernel_dispatch", "rocpd_string", "rocpd_event"}
 _Key = tuple[Hashable, Hashable]
 """(guid, id)."""
+_Registers = tuple[int | None, int | None, int | None]
+_NO_REGISTERS: _Registers = (None, None, None)
 
 
 def sniff(head: bytes) -> bool:
@@ -103,19 +106,20 @@ class _Reading:
         if "rocpd_region" not in self._names:
             return
         marker: dict[_Key, bool] = {}
+        assembly_of, thread_of, strings = cache(self._assembly), cache(self._thread), self._strings
         for guid, process, thread, start, end, name, stack, parent, category, extra in self._rows(
             "SELECT r.guid, r.pid, r.tid, r.start, r.end, r.name_id, e.stack_id, e.parent_stack_id, e.category_id,"
             " e.extdata FROM rocpd_region r LEFT JOIN rocpd_event e ON e.id = r.event_id AND e.guid = r.guid"
         ):
-            assembly = self._assembly(guid, process)
+            assembly = assembly_of(guid, process)
             times = assembly.times(start, end, "API call or range")
             if times is None:
                 continue
+            where = thread_of(assembly, guid, thread)
             is_marker = marker.get((guid, category))
             if is_marker is None:
                 is_marker = marker[guid, category] = "MARKER" in str(self._strings.get((guid, category)))
-            said = self._strings.get((guid, name))
-            where = self._thread(assembly, guid, thread)
+            said = strings.get((guid, name))
             if is_marker:
                 kind = "mark" if times[0] == times[1] else "range"
                 text = _message(extra) or str(said or "")
@@ -142,6 +146,15 @@ class _Reading:
     def _kernels(self) -> None:
         agents = self._agents()
         symbols = self._symbols()
+        assembly_of, thread_of = cache(self._assembly), cache(self._thread)
+        # 1 and 1.0 are equal, and only one of them is a size
+        size, resources_of = lru_cache(1 << 12, typed=True)(sizes), lru_cache(1 << 12, typed=True)(_resources)
+
+        @lru_cache(None, typed=True)
+        def lane_of(assembly: Assembly, guid: Hashable, agent: Hashable, queue: object, stream: object) -> int:
+            device = assembly.device(agent, agents.get((guid, agent), ""))
+            return assembly.queue(device, queue, "queue") if stream is None else assembly.queue(device, stream)
+
         for (
             guid, process, thread, agent, kernel, dispatch, queue, stream, start, end, wx, wy, wz, gx, gy, gz, lds,
             scratch, stack,
@@ -151,21 +164,19 @@ class _Reading:
             " k.grid_size_z, k.group_segment_size, k.private_segment_size, e.stack_id FROM rocpd_kernel_dispatch k"
             " LEFT JOIN rocpd_event e ON e.id = k.event_id AND e.guid = k.guid"
         ):  # fmt: skip
-            assembly = self._assembly(guid, process)
+            assembly = assembly_of(guid, process)
             times = assembly.times(start, end, "kernel")
             if times is None:
                 continue
-            device = assembly.device(agent, agents.get((guid, agent), ""))
-            name, registers = symbols.get((guid, kernel), ("", None))
-            resources = Resources(*(registers or (None, None, None)), _size(lds), _size(scratch))
-            lane = assembly.queue(device, stream) if stream is not None else assembly.queue(device, queue, "queue")
+            name, registers = symbols.get((guid, kernel), ("", _NO_REGISTERS))
             assembly.activity(
-                "kernel", name, lane, times, number=dispatch, correlation=stack, grid=sizes(gx, gy, gz),
-                workgroup=sizes(wx, wy, wz), resources=resources,
-                thread=None if thread is None else self._thread(assembly, guid, thread),
+                "kernel", name, lane_of(assembly, guid, agent, queue, stream), times, number=dispatch,
+                correlation=stack, grid=size(gx, gy, gz), workgroup=size(wx, wy, wz),
+                resources=resources_of(registers, lds, scratch),
+                thread=None if thread is None else thread_of(assembly, guid, thread),
             )  # fmt: skip
 
-    def _symbols(self) -> dict[_Key, tuple[str, tuple[int | None, int | None, int | None]]]:
+    def _symbols(self) -> dict[_Key, tuple[str, _Registers]]:
         if "rocpd_info_kernel_symbol" not in self._names:
             return {}
         return {
@@ -217,6 +228,10 @@ def _message(extra: object) -> str:
 
 class _Extra(msgspec.Struct, gc=False):
     message: str = ""
+
+
+def _resources(registers: _Registers, lds: object, scratch: object) -> Resources:
+    return Resources(*registers, _size(lds), _size(scratch))
 
 
 def _size(value: object) -> int | None:

@@ -15,24 +15,28 @@ class Arrows:
     def __init__(self, trace: Trace) -> None:
         self.leave: dict[int, tuple[array[int], array[int]]] = {}
         self.arrive: dict[int, tuple[array[int], array[int]]] = {}
+        leave, arrive = self.leave, self.arrive
         for part in trace.parts if trace.arrows is None else trace.arrows:
             for event in part():
                 if type(event) is Flow:
-                    self._add(self.leave, event.from_track, event.from_ns, event.id)
-                    self._add(self.arrive, event.to_track, event.to_ns, event.id)
+                    number = event.id
+                    try:
+                        times, ids = leave[event.from_track]
+                    except KeyError:
+                        times, ids = leave[event.from_track] = array("q"), array("Q")
+                    times.append(event.from_ns)
+                    ids.append(number)
+                    try:
+                        times, ids = arrive[event.to_track]
+                    except KeyError:
+                        times, ids = arrive[event.to_track] = array("q"), array("Q")
+                    times.append(event.to_ns)
+                    ids.append(number)
         for ends in (self.leave, self.arrive):
             for track, (times, ids) in ends.items():
                 if any(map(int.__gt__, times, times[1:])):
                     order = sorted(range(len(times)), key=times.__getitem__)
                     ends[track] = array("q", [times[n] for n in order]), array("Q", [ids[n] for n in order])
-
-    @staticmethod
-    def _add(ends: dict[int, tuple[array[int], array[int]]], track: int, at: int, number: int) -> None:
-        held = ends.get(track)
-        if held is None:
-            held = ends[track] = array("q"), array("Q")
-        held[0].append(at)
-        held[1].append(number)
 
 
 class Ends:
