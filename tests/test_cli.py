@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from mio2trace import __version__
-from mio2trace.evidence import CORRELATION, EVIDENCE, RANGE
+from mio2trace.evidence import EVIDENCE
 from tests.small_runs import as_json, benchmark, small
 
 CALLS, LOG = benchmark()
@@ -334,7 +334,6 @@ def test_problems_are_coloured_on_a_terminal_unless_nobody_wants_it() -> None:
 
 
 def test_the_help_names_the_evidence_that_the_formats_of_today_can_give() -> None:
-    """Strongest first; two kinds belong to profiles that come later."""
+    """All, strongest first."""
     help_ = " ".join(run("convert", "--help").stdout.decode().split())
-    offered = ", ".join(word for word in EVIDENCE if word not in (RANGE, CORRELATION))
-    assert f"Ignore one kind of evidence (repeatable): {offered}." in help_
+    assert f"Ignore one kind of evidence (repeatable): {', '.join(EVIDENCE)}." in help_

@@ -287,7 +287,7 @@ def test_a_log_of_two_runs_is_two_repetitions(small_run: tuple[Path, Path], tmp_
 def test_what_cannot_be_done_is_said(small_run: tuple[Path, Path], tmp_path: Path) -> None:
     log, profile = small_run
     for args, reason in (
-        ((profile,), "names no layer; expected Caffe's `time` log or a CK record"),
+        ((profile,), "names no layer; expected Caffe's `time` log, a CK record, or a profile whose"),
         ((log, "--each"), "holds no GPU profile; expected that of the run for --each"),
         ((profile, "--times"), "states no time of the whole run"),
         ((tmp_path / "none.log",), "No such file"),

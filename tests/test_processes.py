@@ -151,6 +151,27 @@ def test_without_evidence_clocks_are_not_related() -> None:
 
 
 @pytest.mark.shared
+@pytest.mark.parametrize("form", ["results.db.gz", "results.json.gz", "results.csv"])
+def test_folders_of_ranks_are_one_job(form: str) -> None:
+    """rocprof v1 leaves a folder a rank; nothing relates the clocks, so that they are drawn when that is asked for."""
+    paths = files_of(f"rocprof-v1/rank?/{form}")
+    assert len(paths) == 2
+    with pytest.raises(InputError, match=r"^[^\n]*nothing relates the clock of pid 42733 to that of pid 42730[^\n]*$"):
+        convert(*paths)
+    names = [process.name for process in convert(*paths, from_start=True).trace.processes]
+    assert {"pid 42730", "pid 42733"} <= {name.partition(":")[0].removeprefix("Host ") for name in names}
+
+
+@pytest.mark.shared
+def test_explain_tells_of_each_process() -> None:
+    """Each numbers its own kernels; the lines say whose they are."""
+    report = convert(*files_of("rocpd/merged.db.gz"), from_start=True, explain=["kernel 1"]).report
+    told = [line for line in report if "kernel 1: " in line]
+    assert len(told) == 2
+    assert len({line.partition(":")[0] for line in told}) == 2
+
+
+@pytest.mark.shared
 def test_a_process_in_two_forms_counts_once(tmp_path: Path) -> None:
     """All that profilers wrote of the job in one folder: its two processes, from the fullest files."""
     for path in files_of("rocpd", "rpd", "rocprofv3-csv"):

@@ -23,14 +23,11 @@ from mio2trace.commands.query import query
 from mio2trace.commands.report import report
 from mio2trace.commands.tfprof import tfprof
 from mio2trace.commands.view import view
-from mio2trace.evidence import CORRELATION, EVIDENCE, RANGE
+from mio2trace.evidence import EVIDENCE
 from mio2trace.outgoing import visible
 
 if TYPE_CHECKING:
     from mio2trace import conversion
-
-EVIDENCE_WORDS = tuple(word for word in EVIDENCE if word not in (RANGE, CORRELATION))
-"""What can be left out: nothing is joined by the others so far."""
 
 
 class _DefaultToConvert(click.Group):
@@ -139,7 +136,7 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
     "--without",
     multiple=True,
     metavar="EVIDENCE",
-    help=f"Ignore one kind of evidence (repeatable): {', '.join(EVIDENCE_WORDS)}.",
+    help=f"Ignore one kind of evidence (repeatable): {', '.join(EVIDENCE)}.",
 )
 @reading_options
 @click.option(

@@ -152,10 +152,19 @@ def _reasons(alignments: Sequence[Alignment], wanted: Sequence[str]) -> Iterator
     for what in wanted:
         if not alignments:
             raise OptionError("--explain: there is no profile to explain")
-        try:
-            yield from explained(alignments[0], what)
-        except ValueError as error:
-            raise OptionError(f"--explain {error}") from None
+        error: ValueError | None = None
+        told = False
+        for alignment in alignments:  # each process numbers its own
+            try:
+                lines = list(explained(alignment, what))
+            except ValueError as refused:
+                error = refused
+                continue
+            process = alignment.profile.process.label
+            yield from (f"{process}: {line}" if process and len(alignments) > 1 else line for line in lines)
+            told = True
+        if not told:
+            raise OptionError(f"--explain {error}")
 
 
 def _fact(file: Input) -> summary.InputFact:

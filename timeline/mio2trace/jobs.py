@@ -75,6 +75,11 @@ def _span(profile: Profile, spans: Spans) -> tuple[int, int] | None:
     return spans[id(profile)]
 
 
+def is_of_rank(folder: str) -> bool:
+    """Whether a folder is named for one rank of a job."""
+    return _RANK.fullmatch(os.path.basename(folder)) is not None
+
+
 def same_process_twice(profile: Profile, other: Profile) -> bool:
     """Whether two files tell of one process: its id is the same, and so are the times of nearly all kernels."""
     if profile.process.pid is None or profile.process.pid != other.process.pid:

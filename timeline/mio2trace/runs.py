@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mio2trace.align import Relation, relation
 from mio2trace.files import STANDARD_INPUT, Input
-from mio2trace.jobs import Spans, Told, are_processes, is_of_threads, same_job, same_process_twice
+from mio2trace.jobs import Spans, Told, are_processes, is_of_rank, is_of_threads, same_job, same_process_twice
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
@@ -59,6 +59,11 @@ class Gathered:
         return {os.path.dirname(os.path.abspath(file.path)) for file in self.inputs if file.path != STANDARD_INPUT}
 
     @property
+    def folders_of_ranks(self) -> set[str]:
+        """As `folders`; for one that is named for a rank (``rank0``) what it lies in, where the others' are, too."""
+        return {os.path.dirname(path) if is_of_rank(path) else path for path in self.folders}
+
+    @property
     def held(self) -> list[Profile]:
         """The profiles that hold anything."""
         return [profile for profile in self.profiles if profile.activities or profile.other_calls]
@@ -89,7 +94,7 @@ class Gathered:
     def is_of_job(self, other: Gathered, spans: Spans) -> bool:
         """Whether the processes of ``other`` are of the same job, or the same."""
         new = [one for one in other.held if not any(same_process_twice(one, mine) for mine in self.held)]
-        near = bool(self.folders & other.folders)
+        near = bool(self.folders_of_ranks & other.folders_of_ranks)
         return bool(other.held) and (not new or same_job(self.held, new, near=near, spans=spans))
 
     @property

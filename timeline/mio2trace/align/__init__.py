@@ -95,7 +95,7 @@ def align(
         notes.add("log and profile have no buffer in common: every link to an operation is in doubt")
         without |= {BUFFERS}
     logs = [by_place(log) for log in of_run]
-    calls = Calls(tuple(operations), ()) if without >= {RANGE, CORRELATION} else calls_of(profile, operations)
+    calls = Calls(tuple(operations), ()) if without >= {RANGE, CORRELATION} else calls_of(profile, operations, notes)
     attribution = Attribution(
         profile,
         notes,

@@ -19,11 +19,13 @@ from mio2trace.align.backward import ForwardOps
 from mio2trace.align.gradients import split
 from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.links import NONE, LayerRun, Phase
+from mio2trace.align.logged_ops import is_op, logged_ops
 from mio2trace.align.open_ranges import OpenRanges
 from mio2trace.align.sequences import matches
 from mio2trace.evidence import CORRELATION, RANGE, Evidence
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Profile, Range
+from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.ranges import is_library_call, operations_of_ranges
 
@@ -45,7 +47,7 @@ class Calls(NamedTuple):
     weights_of: Mapping[int, int] = {}
 
 
-def calls_of(profile: Profile, logged: Sequence[Operation]) -> Calls:
+def calls_of(profile: Profile, logged: Sequence[Operation], notes: Notes) -> Calls:
     """The log's operations with those that the profile's ranges carry: the same calls, told twice, are one.
 
     Both are in order and say the same of a call: what corresponds is the longest common sequence. What only a range
@@ -55,8 +57,7 @@ def calls_of(profile: Profile, logged: Sequence[Operation]) -> Calls:
     of_range = [NONE] * len(profile.ranges)
     operations = list(logged)
     behind = max((operation.index for operation in logged), default=NONE) + 1
-    pairs = matches([_key(one) for one in ranged], [_key(one) for one in logged]) if logged else []
-    logged_as = dict(pairs or ())
+    logged_as = _logged_as(ranged, logged, notes) if ranged and logged else {}
     weights_of: dict[int, int] = {}
     for number, (operation, place) in enumerate(zip(ranged, places, strict=True)):
         if number in logged_as:
@@ -71,6 +72,18 @@ def calls_of(profile: Profile, logged: Sequence[Operation]) -> Calls:
     return Calls(tuple(operations), tuple(of_range), weights_of)
 
 
+def _logged_as(ranged: Sequence[Operation], logged: Sequence[Operation], notes: Notes) -> dict[int, int]:
+    """Which of the log's calls a range is, by their places."""
+    if not any(map(is_op, ranged)):
+        return dict(matches([_key(one) for one in ranged], [_key(one) for one in logged]) or ())
+    found = logged_ops(ranged, logged)
+    if found.ambiguous:
+        notes.remark("op that may be one of several calls in MIOpen's log: not joined with it", count=found.ambiguous)
+    elif not found.logged_as:
+        notes.add("no op of the profile is a call in MIOpen's log, by order and shapes: they are told side by side")
+    return found.logged_as
+
+
 def _key(operation: Operation) -> Hashable:
     return operation.api, operation.direction, operation.input, operation.weights, operation.output
 
@@ -80,6 +93,7 @@ def link_by_ranges(attribution: Attribution) -> None:
     profile, links = attribution.profile, attribution.links
     if not profile.ranges or profile.framework.nodes:  # which says itself what each op is of: `framework_ops`
         return
+    without = attribution.without
     opened = OpenRanges(profile)
     operation_of = opened.nearest(attribution.operation_of_range or [NONE] * len(profile.ranges))
     groups: dict[tuple[int, bool], list[int]] = {}
@@ -89,6 +103,8 @@ def link_by_ranges(attribution: Attribution) -> None:
             groups.setdefault((operation_of[place], by_id), []).append(position)
     for (index, by_id), positions in groups.items():
         by: Evidence = CORRELATION if by_id else RANGE
+        if by in without:
+            continue
         weights = attribution.weights_of.get(index)
         if weights is None:
             links.give_operation(positions, index, by)
@@ -100,7 +116,8 @@ def link_by_ranges(attribution: Attribution) -> None:
             continue
         links.give_operation([positions[at] for at in parts.data], index, by)
         links.give_operation([positions[at] for at in parts.weights], weights, by)
-    _Layers(attribution, opened).place()
+    if RANGE not in without:
+        _Layers(attribution, opened).place()
 
 
 class _Layers:

@@ -48,9 +48,9 @@ def layers(
 ) -> None:
     """The layers of a run, one row for each direction: printed time, host time, kernel time, FLOPs.
 
-    Takes a log alone, a log (or CK's tmp-ck-timer.json) with the profile of its run, or a CK record, whose repetitions
-    are all taken. Times are means over the benchmark iterations, with their deviation. FILEs may be gzipped; - is
-    standard input.
+    Takes a log alone, a log (or CK's tmp-ck-timer.json) with the profile of its run, a profile whose ranges or modules
+    are layers, or a CK record, whose repetitions are all taken. Times are means over the benchmark iterations, with
+    their deviation. FILEs may be gzipped; - is standard input.
 
     \b
     Examples:
@@ -83,8 +83,11 @@ def layers(
         return
     processes = runs[0].measures if len(runs) == 1 and runs[0].is_job else ()
     repetitions = [one for run in runs for one in _joined(run)]
-    if not any(one.log is not None and one.log.layers for one in repetitions):
-        raise InputError(f"{', '.join(files)}: names no layer; expected Caffe's `time` log or a CK record")
+    if not any(_names_layers(one) for one in repetitions):
+        raise InputError(
+            f"{', '.join(files)}: names no layer; expected Caffe's `time` log, a CK record, or a profile whose ranges"
+            " or modules are layers"
+        )
     if each and not any(one.measures for one in repetitions):
         raise InputError(f"{', '.join(files)}: holds no GPU profile; expected that of the run for --each")
     if len(repetitions) > 1 and not processes:
@@ -112,6 +115,12 @@ def _joined(run: Run) -> Sequence[Repetition]:
         return [Repetition(_best(run.alignment.logs), run.measures[0])]
     best = _best(run.logs)
     return [Repetition(by_place(part), None) for part in split(best)] if best is not None else []
+
+
+def _names_layers(repetition: Repetition) -> bool:
+    """Whether the log or the profile itself does."""
+    in_log = repetition.log is not None and bool(repetition.log.layers)
+    return in_log or (repetition.measures is not None and bool(repetition.measures.executions))
 
 
 def _best(logs: Sequence[FrameworkLog]) -> FrameworkLog | None:

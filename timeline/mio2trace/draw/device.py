@@ -85,9 +85,7 @@ class DeviceSide:
                 if self._device_of.get(lane[0], 0) == device:
                     self._tracks[lane] = track = ids.take(track + 1)
             self.next_process = track - track % 100 + 100
-        self._first_of = {
-            queue: track for (queue, number, what), track in self._tracks.items() if not number and not what
-        }
+        self._first_of = {queue: track for (queue, *other), track in self._tracks.items() if other == [0, ""]}
         activities = alignment.profile.activities
         self._elsewhere = {
             id(activities[position]): self._tracks[lane]
@@ -95,7 +93,6 @@ class DeviceSide:
             if lane[1] or lane[2]
             for position in positions
         }
-        # Of several that begin and end at once on a track no arrow can tell which it means.
         self.indistinct = indistinct(activities, [self._lanes[lane] for lane in self._bare])
 
     def show_only(self, chosen: Chosen) -> None:

@@ -7,7 +7,10 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from mio2trace.model.profile import Activity
+from mio2trace.trace import Track
 
 T = TypeVar("T")
 Row = TypeVar("Row")
@@ -20,6 +23,20 @@ class Lane(NamedTuple, Generic[Row]):
     number: int
     bare: bool
     positions: list[int]
+
+
+def distinct(tracks: Sequence[Track]) -> list[Track]:
+    """Tracks of one process, each with a name of its own: names come from files, which may call two things alike."""
+    taken: dict[str, int] = {}
+    named = []
+    for track in tracks:
+        name = track.name
+        while name in taken:
+            taken[name] += 1
+            name = f"{name} #{taken[name]}"
+        taken[name] = 1
+        named.append(track if name == track.name else msgspec.structs.replace(track, name=name))
+    return named
 
 
 def packed(activities: Sequence[Activity], rows: Mapping[Row, list[int]]) -> Iterator[Lane[Row]]:

@@ -17,9 +17,10 @@ def device_name(profile: Profile, device: int, queues: Collection[int], logged: 
         own = logged or f"OpenCL queue{'s' if len(queues) > 1 else ''} {numbers}"
         return f"{'GPU 0' if logged else 'Device'} ({own})"
     name = profile.devices[device].name
+    number = device if profile.devices[device].number is None else profile.devices[device].number
     if profile.framework.nodes and name:  # numbered as the framework does
         return name
-    return f"GPU {device} ({name or logged})" if name or logged else f"GPU {device}"
+    return f"GPU {number} ({name or logged})" if name or logged else f"GPU {number}"
 
 
 def device_of(name: str, process: str) -> str:

@@ -54,11 +54,12 @@ class Thread(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A device. ``clock`` is a place in the profile's clocks; 0 is the host's own."""
+    """A device. ``clock`` is a place in the profile's clocks; 0 is the host's own. ``number`` is the profiler's."""
 
     index: int
     name: str = ""
     clock: int = 1
+    number: int | None = None
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True, gc=False):

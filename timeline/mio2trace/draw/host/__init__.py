@@ -16,12 +16,13 @@ from mio2trace.draw.host.calls import HostSpan, call_spans
 from mio2trace.draw.host.layers import host_layers
 from mio2trace.draw.host.threads import Threads
 from mio2trace.draw.ids import Ids
-from mio2trace.draw.lanes import packed_spans
+from mio2trace.draw.lanes import distinct, packed_spans
 from mio2trace.draw.selection import Chosen
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Activity
 from mio2trace.notes import Notes
+from mio2trace.ops.aten import ROWS
 from mio2trace.trace import Event, Flow, Process, Slice, Track
 
 _API = 1
@@ -40,8 +41,10 @@ _HELP_LAYERS = (
     "From a layer's start to its end as the host saw it: beside its kernels, a layer that waits for the host."
 )
 _HELP_LOG = "Warm-up and iterations as the framework's log bounds them."
+_CALLED = {(True, False): "MIOpen calls", (False, True): "PyTorch ops", (True, True): "MIOpen calls and PyTorch ops"}
+"""By whether any is a call of MIOpen's, and whether any is an op."""
 _HELP_CALLS = (
-    "Calls of MIOpen. With kernels: from its first enqueue to the end of its last. Without: it began and ended in this "
+    "Operations. With kernels: from its first enqueue to the end of its last. Without: it began and ended in this "
     "time, which the log's lines and calls around it bound."
 )
 _HELP_MESSAGES = (
@@ -101,6 +104,8 @@ class HostSide:
         self._log = self._log_spans(alignment.logs) if related else []
         self._calls: list[list[HostSpan]] = []
         self._messages: list[list[HostSpan]] = []
+        apis = [operation.api for operation in alignment.links.operations]
+        self._called = _CALLED.get((any(api not in ROWS for api in apis), any(api in ROWS for api in apis)), "Calls")
         if related:
             calls, messages = call_spans(device.measures, libraries, with_kernels=calls_drawn)
             self._calls, self._messages = self._rows(calls), self._rows(messages)
@@ -263,13 +268,13 @@ class HostSide:
             tracks.append(
                 Track(id=self._number(number), process=self._process, name=label, sort=number % 10, description=help_)
             )
-        return tracks
+        return distinct(tracks)
 
     def _lanes(self) -> Iterator[tuple[int, tuple[str, int, str, Sequence[HostSpan]]]]:
         """The lanes of library calls and of the log's messages, by the number that a small trace gives their track."""
         more = self._wanted * 1000 + _MORE
         for which, name, help_, rows in (
-            (_CALLS, "MIOpen calls", _HELP_CALLS, self._calls),
+            (_CALLS, self._called, _HELP_CALLS, self._calls),
             (_MESSAGES, "MIOpen log", _HELP_MESSAGES, self._messages),
         ):
             for lane, row in enumerate(rows):

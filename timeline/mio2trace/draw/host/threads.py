@@ -121,11 +121,10 @@ class Threads:
     def tracks(self) -> list[Track]:
         tracks = []
         for number, (thread, lane, _) in enumerate(self._rows):
-            if thread.tid is None and thread.name:
-                name = thread.name
+            if thread.tid is None:
+                name = thread.name or "Thread without id"
             else:
-                name = f"Thread {thread.tid if thread.tid is not None else thread.index}"
-                name += f" {thread.name}" if thread.name else ""
+                name = f"Thread {thread.tid}" + (f" {thread.name}" if thread.name else "")
             name += f" ({lane + 1})" if lane else ""
             track = self._number_of(number)
             tracks.append(Track(id=track, process=self._process, name=name, sort=10 + number, description=_HELP))
@@ -220,7 +219,7 @@ def _first_that_fits(start: int, end: int, open_ends: Sequence[list[int]]) -> in
 def _call_args(call: Call, launched: Sequence[Activity]) -> dict[str, Any]:
     args: dict[str, Any] = {}
     if call.correlation is not None:
-        args["correlation"] = call.correlation
+        args["correlation_id"] = call.correlation
     elif call.number is not None:
         args["call_index"] = call.number
     if len(launched) == 1:

@@ -35,6 +35,7 @@ Kind = Literal["kernel", "copy", "fill"]
 MOST_NS = (1 << 63) - 1
 _KEPT = re.compile(r"Launch|Synchronize|Malloc|Free|Memcpy|Memset|ModuleLoad|WaitEvent|Barrier")
 """Calls that are worth a slice though they launched nothing that was recorded; of the others there are very many."""
+_MOST_DEVICES = 1 << 16
 ROUTES = {
     "HOSTTODEVICE": "host to device",
     "DEVICETOHOST": "device to host",
@@ -133,10 +134,13 @@ class Assembly:
             thread = self._threads[number] = Thread(index=len(self._threads), tid=number, name=name)
         return thread.index
 
-    def device(self, key: Hashable, name: str = "") -> int:
+    def device(self, key: Hashable, name: str = "", number: object = None) -> int:
+        """The index of a device; ``number`` as HIP counts them, where that is told."""
         device = self._devices.get(key)
         if device is None:
-            device = self._devices[key] = Device(index=len(self._devices), name=name, clock=0)
+            device = self._devices[key] = Device(
+                index=len(self._devices), name=name, clock=0, number=_number(number, _MOST_DEVICES)
+            )
         return device.index
 
     def queue(self, device: int, number: object, kind: Literal["queue", "stream"] = "stream") -> int:

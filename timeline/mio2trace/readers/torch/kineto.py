@@ -303,7 +303,7 @@ class _Reading:
         self._launches.clear()
 
     def _queue(self, assembly: Assembly, device: int, stream: int | None) -> int:
-        return assembly.queue(assembly.device(device, self._same.get(("device", device), "")), stream)
+        return assembly.queue(assembly.device(device, self._same.get(("device", device), ""), device), stream)
 
     # What is around
 
