@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Sequence
@@ -96,7 +97,7 @@ def test_halves_of_a_repeated_run_make_the_whole(steps: list[tuple[Any, ...]], m
         text = as_json(part)
         for piece in dvdt_json._parts([text[at : at + BLOCK] for at in range(0, len(text), BLOCK)]):
             decoder.fold(piece, folder)
-    assert halves[0].join(halves[1].packed())
+    assert halves[0].join(io.BytesIO(halves[1].packed()))
     assert halves[0].finish() == whole
 
 

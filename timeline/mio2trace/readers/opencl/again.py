@@ -101,7 +101,7 @@ class _Launch:
         gws, lws = enqueue.gws, enqueue.lws
         self._grid = same(gws, gws) if len(gws) == 3 else None
         self._group = same(lws, lws) if len(lws) == 3 and any(lws) else None
-        self._offset = enqueue.gwo if len(enqueue.gwo) == 3 else None
+        self._offset = same(enqueue.gwo, enqueue.gwo) if len(enqueue.gwo) == 3 else None
         self._launches: dict[int | None, OpenClLaunch] = {}
         """By program, where nothing else may differ."""
 

@@ -268,7 +268,8 @@ class ProfileFolder:
         host = self.host
         gwo, gws, lws = call.gwo, call.gws, call.lws
         # one flat tuple: a million of them are hashed and compared
-        key: tuple[Any, ...] = (call.kernel, kernel.program, gwo if len(gwo) == 3 else None, *kernel.arguments)
+        offset = same(gwo, gwo) if len(gwo) == 3 else None
+        key: tuple[Any, ...] = (call.kernel, kernel.program, offset, *kernel.arguments)
         launch = self.launches.get(key)
         if launch is None:
             launch = self.launches[key] = OpenClLaunch(key[0], key[3:], key[1], key[2])

@@ -123,7 +123,7 @@ def read_in_two(source: Source, middle: Middle, options: ReadOptions, notes: Not
             if part.end == middle.end:
                 source.drain()
                 half = result()
-                if half is None or not folder.join(half.read()):
+                if half is None or not folder.join(half):
                     for other in _rest_of_parts(source, middle):
                         calls.fold(other, folder)
                 break

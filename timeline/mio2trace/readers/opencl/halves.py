@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Hashable, Iterable
 from itertools import repeat
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 
@@ -90,9 +90,9 @@ class SecondHalf(RepeatingFolder):
         self._maybe: list[tuple[int, str, _Maybe]] = []
 
     def packed(self) -> bytes:
-        """What `FirstHalf.join` takes; empty when there is anything odd."""
+        """What `FirstHalf.join` takes: nothing where there is anything odd."""
         if self._lost or self._cut_pointers or any(self.notes):
-            return b""
+            return marshal.dumps(None, _MARSHAL)
         column = {name: list(map(attrgetter(name), self.activities)) for name in (*_NUMBERS, *_SHARED)}
         devices = list(self._devices)
         packed = _Packed(
@@ -159,11 +159,14 @@ class SecondHalf(RepeatingFolder):
 class FirstHalf(RepeatingFolder):
     """Folds the first calls; then either `join` takes the second half, or `add` its calls."""
 
-    def join(self, half: bytes) -> bool:
+    def join(self, half: BinaryIO) -> bool:
         """Whether the second half could be taken; then it ends the profile. Nothing is changed where it could not."""
-        if not half or self._cut_pointers:
+        if self._cut_pointers:
             return False
-        packed = _Packed(*marshal.loads(half))  # noqa: S302 - written by our own child
+        found = marshal.load(half)  # noqa: S302 - written by our own child
+        if found is None:
+            return False
+        packed = _Packed(*found)
         programs_before = len(self._programs)
         programs: dict[int | None, int | None] = {None: None}
         for number, (is_kernel, handle) in enumerate(packed.outside):
@@ -196,10 +199,14 @@ class FirstHalf(RepeatingFolder):
         return True
 
     def _join_enqueues(self, packed: _Packed, programs: dict[int | None, int | None]) -> None:
-        numbers = {name: _listed(column) for name, column in zip(_NUMBERS, packed.columns, strict=True)}
+        column: dict[str, Iterable[Any]] = {
+            name: array("q", numbers) if isinstance(numbers, bytes) else numbers
+            for name, numbers in zip(_NUMBERS, packed.columns, strict=True)
+        }
         before = self.calls
-        numbers["number"] = [before + number for number in numbers["number"] if number is not None]
-        prepared = numbers["call.prepared_ns"]
+        # A call's number is its activity's: the same object for both.
+        column["number"] = [before + number for number in column["number"]]
+        prepared = column["call.prepared_ns"] = list(column["call.prepared_ns"])
         for number, handle, settings in packed.maybe:
             held = len(self.kernels[handle].arguments) if handle in self.kernels else 0
             prepared[number] = next((at for argument, at in settings if argument >= held), prepared[number])
@@ -209,7 +216,6 @@ class FirstHalf(RepeatingFolder):
                 prepared[number] = self.host(kernel.prepared.start)
         queues = [self.queue(handle, device) for handle, device in packed.queues]
         same = self.interned.setdefault
-        column: dict[str, Iterable[Any]] = {**numbers}
         for name, (table, packed_places) in zip(_SHARED, packed.shared, strict=True):
             if name == "queue":
                 table = [queues[queue] for queue in table]
@@ -226,7 +232,8 @@ class FirstHalf(RepeatingFolder):
         handle, program, _, offset = state
         if not handle and program is None and not state[2]:
             return NOT_OPENCL
-        key = (handle, programs[program], offset, *self._arguments(packed, state))
+        offset = self.interned.setdefault(offset, offset)
+        key: tuple[Any, ...] = (handle, programs[program], offset, *self._arguments(packed, state))
         launch = self.launches.get(key)
         if launch is None:
             launch = self.launches[key] = OpenClLaunch(handle, key[3:], key[1], offset)
@@ -265,10 +272,6 @@ class FirstHalf(RepeatingFolder):
 def _numbers(values: list[int | None]) -> bytes | list[int | None]:
     """64-bit integers in the machine's own form; as they are where one is missing."""
     return values if None in values else array("q", values).tobytes()  # type: ignore[type-var]
-
-
-def _listed(values: bytes | list[int | None]) -> list[int | None]:
-    return list(array("q", values)) if isinstance(values, bytes) else values
 
 
 def _table(values: list[_H]) -> tuple[list[_H], bytes]:
