@@ -14,6 +14,8 @@ from mio2trace.notes import InputError
 from mio2trace.source import Source
 
 MAGIC = b"SQLite format 3\0"
+_JOURNALS = ("-wal", "-journal")
+"""Beside a database whose writer goes on or was killed: rows not yet moved into it; pages that must be moved back."""
 STEPS_AT_ONCE = 100_000
 LEAST_STEPS, STEPS_PER_BYTE = 400_000_000, 500
 """A view may be an endless recursion: so many steps of SQLite's machine are allowed, by the size of the file."""
@@ -32,8 +34,8 @@ def opened(source: Source) -> Iterator[sqlite3.Connection]:
     """
     with contextlib.ExitStack() as stack:
         path = source.plain_path
-        journal = f"{path}-wal"
-        if path and not (os.path.isfile(journal) and os.path.getsize(journal)):
+        journals = [end for end in _JOURNALS if path and _holds_anything(f"{path}{end}")]
+        if path and not journals:
             uri = f"file:{quote(os.path.abspath(path))}?mode=ro&immutable=1"
         else:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mio2trace-"))
@@ -41,9 +43,9 @@ def opened(source: Source) -> Iterator[sqlite3.Connection]:
             with open(copy, "wb") as file:
                 for block in source.blocks():
                     file.write(block)
-            if path:  # rows that were not yet moved into the file itself are rows, too
+            for end in journals:
                 with contextlib.suppress(OSError):
-                    shutil.copyfile(journal, f"{copy}-wal")
+                    shutil.copyfile(f"{path}{end}", f"{copy}{end}")
             uri = f"file:{quote(copy)}"
         try:
             connection = stack.enter_context(contextlib.closing(sqlite3.connect(uri, uri=True)))
@@ -55,6 +57,10 @@ def opened(source: Source) -> Iterator[sqlite3.Connection]:
             raise InputError(f"{source.name}: SQLite: {error}; expected a whole database that nothing locks") from None
         except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:  # the last of a column's name
             raise InputError(f"{source.name}: SQLite: {error}; expected a whole database") from None
+
+
+def _holds_anything(path: str) -> bool:
+    return os.path.isfile(path) and os.path.getsize(path) > 0
 
 
 def _distrust(connection: sqlite3.Connection, source: Source) -> None:
