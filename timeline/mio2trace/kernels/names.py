@@ -160,7 +160,7 @@ _MIOPEN: tuple[_Row, ...] = (
     (r"LSTMFwdHidUpdate", ("rnn",), (F,), None, "main"),
     (r"LSTMBwdHidUpdate", ("rnn",), (B,), None, "main"),
     (r"CTCLossGPU", ("ctc",), (F,), None, "main"),
-    (r"InitKernelState", ("dropout",), (), None, "fill"),
+    (r"InitKernelState", ("dropoutstates",), (), None, "main"),
     (r"Dropout", ("dropout",), (), None, "main"),
     (r"gridwise_generic_reduc\w*_prepare", ("reduce",), (), None, "prepare"),
     (r"gridwise_generic_reduc", ("reduce",), (), None, "main"),

@@ -21,17 +21,17 @@ from itertools import groupby
 
 import msgspec
 
-FORMS = tuple(
-    re.compile(rb"^(?:" + form + rb")", re.MULTILINE)
-    for form in (
-        rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (?:std(?:err|out) [FP] )?",
-        rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} (?P<who>[\w./@-]{1,64}(?:\[\d{1,10}\])?): ",
-        rb"\[(?P<who>\d{1,9},\d{1,9})\]<std(?:err|out|diag)>: ?",
-        rb"\[(?P<who>(?:default|rank)\d{1,9})\]: ?",
-        rb"(?P<who>[A-Za-z][\w.-]{0,63}) {1,64}\| ",
-        rb" {0,9}(?P<who>\d{1,6}): ",
-    )
+_FORMS = (
+    rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (?:std(?:err|out) [FP] )?",
+    rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} (?P<who>[\w./@-]{1,64}(?:\[\d{1,10}\])?): ",
+    rb"\[(?P<who>\d{1,9},\d{1,9})\]<std(?:err|out|diag)>: ?",
+    rb"\[(?P<who>(?:default|rank)\d{1,9})\]: ?",
+    rb"(?P<who>[A-Za-z][\w.-]{0,63}) {1,64}\| ",
+    rb" {0,9}(?P<who>\d{1,6}): ",
 )
+FORMS = tuple(re.compile(rb"^(?:" + form + rb")", re.MULTILINE) for form in _FORMS)
+_BEFORE_MIOPEN = {form.pattern: re.compile(form.pattern + rb"(?=(?:\S+ )?MIOpen[(:])", re.MULTILINE) for form in FORMS}
+_DIGITS = re.compile(rb"\d+")
 _JSON_FILE = re.compile(rb'\{"log":"(?:[^"\\]|\\.){0,60000}","stream":"std(?:err|out)"')
 _COLOUR = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 _ESCAPE = b"\x1b"
@@ -43,7 +43,6 @@ _LONGEST_LINE = 16 << 20
 """Bytes that are waited for a line's end."""
 _NESTED = 2
 """One collector may hand on what another one kept."""
-_MIOPEN = rb"(?=(?:\S+ )?MIOpen[(:])"
 
 
 class _Line(msgspec.Struct):
@@ -104,7 +103,7 @@ def _numbers(form: re.Pattern[bytes], head: bytes) -> dict[bytes, int]:
     if "who" not in form.groupindex:
         return {}
     named = dict.fromkeys(match["who"] for match in form.finditer(head))
-    last = [re.findall(rb"\d+", name)[-1:] for name in named]
+    last = [_DIGITS.findall(name)[-1:] for name in named]
     own = {name: int(digits[0]) for name, digits in zip(named, last, strict=True) if digits}
     if len(set(own.values())) < len(named):
         own = {name: number for number, name in enumerate(named)}
@@ -115,7 +114,7 @@ def _without(form: re.Pattern[bytes], numbers: dict[bytes, int], blocks: Iterato
     if not numbers:
         yield from (form.sub(b"", block) for block in _whole_lines(blocks))
         return
-    before_miopen = re.compile(form.pattern + _MIOPEN, re.MULTILINE)
+    before_miopen = _BEFORE_MIOPEN[form.pattern]
 
     def numbered(match: re.Match[bytes]) -> bytes:
         return b"%d " % numbers.setdefault(match["who"], len(numbers))

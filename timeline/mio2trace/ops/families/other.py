@@ -30,6 +30,11 @@ def from_entry(params: Params, op: Op) -> Problem | None:
     )
 
 
+def from_states(params: Params, op: Op) -> Problem:
+    """Setting a dropout descriptor fills the states of its random numbers: a kernel without a shape."""
+    return GenericProblem(direction=None, kind=op.primitive)
+
+
 def from_command(line: Line) -> GenericProblem:
     """Its shape where the common flags tell it; the rest as printed."""
     x = line.shape
@@ -48,6 +53,7 @@ _WORDS = (
 )  # fmt: skip
 FAMILY = Family(
     ops=(
+        op("SetDropoutDescriptor", "dropoutstates", None, from_states),
         op("DropoutForward", "dropout", FORWARD, from_entry, ("xDesc", "yDesc")),
         op("DropoutBackward", "dropout", DATA, from_entry, ("dxDesc", "dyDesc")),
         op("GLUForward", "glu", FORWARD, from_entry, ("inputDesc", "outputDesc")),
@@ -68,6 +74,6 @@ FAMILY = Family(
         op("TransformersAdamWWithOutput", "adam", None, from_entry, ("paramInDesc", "paramDesc")),
     ),
     words={word: Word(from_command, word) for word in _WORDS},
-    names={"dropout": "Dropout", "mha": "MHA"},
+    names={"dropout": "Dropout", "dropoutstates": "Dropout states", "mha": "MHA"},
     find_2=(("Mha", "mha"),),
 )

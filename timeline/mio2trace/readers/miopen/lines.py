@@ -69,7 +69,7 @@ NOT_KEPT = re.compile(
     r"(?:Destroy\w*|Get\w*|Query\w*|EnableProfiling|\w*GetWorkSpaceSize\w*|\w*WorkSpaceSize|\w*WorkspaceSize\w*"
     r"|Create\w*Descriptor\w*|CreateOperatorArgs|Create(?:WithStream)?|Derive\w*|SetStream|SetAllocator"
     r"|\w*SolutionCount\w*|(?:Load|Save)Solution|Init\w*Descriptor"
-    r"|Set\w*(?:Pooling|Activation|LRN|RNN|Dropout|CTC|Convolution|ReduceTensor)\w*)"
+    r"|Set(?!DropoutDescriptor)\w*(?:Pooling|Activation|LRN|RNN|Dropout|CTC|Convolution|ReduceTensor)\w*)"
 )
 """Calls that say nothing about an operation."""
 
