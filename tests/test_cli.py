@@ -59,9 +59,11 @@ def test_a_log_and_a_profile_become_a_trace() -> None:
     result = run("run.log", "prof.json", "-o", "out.json")
     assert (result.returncode, result.stdout) == (0, b"")
     lines = result.stderr.decode().splitlines()
-    assert len(lines) <= 7
+    assert len(lines) <= 10
     assert "run.log: run log (Caffe, MIOpen, dv/dt blocks): 2 layers printed, 1 iteration" in lines
-    assert any(line.startswith("layers: 8 of 8 kernels and copies attributed (timer marks") for line in lines)
+    assert lines[2].endswith("of kernels an iteration (1 iteration); nothing odd found.")
+    assert any(line.startswith("layers      conv1 forward 50.0 %") for line in lines)
+    assert not any(line.startswith("layers: ") for line in lines)
     assert re.fullmatch(
         r"wrote out\.json \(0\.\d MB, \d+ bytes a kernel\): open it at https://ui\.perfetto\.dev", lines[-1]
     )
@@ -110,7 +112,16 @@ def test_standard_output_gets_the_trace_alone() -> None:
     result = run("run.log", "prof.json", "-o", "-")
     assert result.stdout == Path("out.json").read_bytes()
     assert b"wrote" not in result.stderr
-    assert b"layers: 8 of 8" in result.stderr
+    assert b"of kernels an iteration" in result.stderr
+
+
+def test_verbose_says_what_the_links_rest_on() -> None:
+    """Evidence, clocks and sums stand between the inputs and the answer."""
+    lines = run("run.log", "prof.json", "-o", "out.json", "-v").stderr.decode().splitlines()
+    (layers,) = [n for n, line in enumerate(lines) if line.startswith("layers: 8 of 8 kernels and copies attributed")]
+    (answer,) = [n for n, line in enumerate(lines) if "of kernels an iteration" in line]
+    assert 2 <= layers < answer
+    assert any(line.startswith("clocks: ") for line in lines)
 
 
 def test_the_suffix_compresses_alike_each_time() -> None:

@@ -130,8 +130,8 @@ def test_a_link_by_range_is_explained(tmp_path: Path) -> None:
 def test_the_readme_shows_what_is_printed(files: str) -> None:
     """Word for word."""
     shown = (TRACES.parent / "README.md").read_text("utf-8")
-    report = mio2trace.convert(TRACES / files, (TRACES / files).with_name("run.log.gz")).report
-    assert "".join(f"    {line}\n" for line in report) in shown
+    said = mio2trace.convert(TRACES / files, (TRACES / files).with_name("run.log.gz")).said()
+    assert "".join(f"    {line}\n" for line in said) in shown
 
 
 def test_no_run_tells_of_the_machine_that_it_was_measured_on() -> None:

@@ -161,6 +161,7 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
 )
 @click.option("--check", is_flag=True, help="Verify the invariants of this very trace while writing it.")
 @click.option("--strict", is_flag=True, help="Problems are errors: nothing is written.")
+@click.option("-v", "--verbose", is_flag=True, help="Say what the links rest on, too: evidence, clocks, sums.")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 def convert(  # noqa: PLR0913 - click gives each option by keyword
     files: tuple[str, ...],
@@ -182,6 +183,7 @@ def convert(  # noqa: PLR0913 - click gives each option by keyword
     keep: tuple[str, ...],
     check: bool,
     strict: bool,
+    verbose: bool,
     quiet: bool,
 ) -> object:
     """Join the files of one run into a trace.
@@ -228,7 +230,7 @@ def convert(  # noqa: PLR0913 - click gives each option by keyword
         if progress is not None:
             progress.done()
     if not quiet:
-        for line in result.report:
+        for line in result.said(verbose):
             click.echo(styled(visible(line)), err=True)
         if output != "-":
             for line in _wrote(output, result, host_calls):

@@ -13,6 +13,8 @@ import mio2trace
 from mio2trace import summary
 from mio2trace.align import Alignment
 from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse
+from mio2trace.answer import report_of
+from mio2trace.answer.text import lines
 from mio2trace.draw import BuildOptions, Fold, HostCalls, RunToDraw, Selection, Tracks, build
 from mio2trace.files import Input, Progress, replacing, standard_output
 from mio2trace.memory import without_garbage_collection
@@ -23,13 +25,37 @@ from mio2trace.writers import Writer, Written, by_suffix, suffixes, write
 
 
 class Conversion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a conversion made: the trace, its metadata, the notes, the lines of the report, the size of the output."""
+    """What a conversion made: the trace, its metadata, the notes, lines about it, the size of the output.
+
+    ``analysis``: what it drew, and ``runs`` those of it. ``account``: what each input was taken for, what the links
+    rest on, notes. ``reasons``: what ``explain`` asked for.
+    """
 
     trace: Trace
     metadata: dict[str, Any]
     notes: Notes
-    report: list[str]
+    analysis: Analysis
+    runs: tuple[Run, ...]
+    account: summary.Account
+    reasons: list[str]
     written: Written | None = None
+
+    @property
+    def report(self) -> list[str]:
+        """All lines but the answer."""
+        return [*self.account.inputs, *self.account.evidence, *self.account.notes, *self.reasons]
+
+    @property
+    def answer(self) -> list[str]:
+        """Where the time went, what is odd, what to try: `mio2trace report` in lines. Made when asked for."""
+        with without_garbage_collection():
+            return list(lines(report_of(self.analysis, self.runs)))
+
+    def said(self, verbose: bool = False) -> list[str]:
+        """What the command line prints: the answer between inputs and notes, with ``verbose`` what it rests on, too."""
+        account = self.account
+        evidence = account.evidence if verbose else []
+        return [*account.inputs, *evidence, *self.answer, *account.notes, *self.reasons]
 
     def __repr__(self) -> str:
         counts = self.metadata["attribution"]
@@ -133,11 +159,20 @@ def convert(  # noqa: PLR0913 - keyword-only options
         trace=trace,
         metadata=facts,
         notes=notes,
-        report=[
-            analysis.cleaner.text(line)
-            for line in [*summary.report(inputs, measured, facts, notes), *_reasons(alignments, explain)]
-        ],
+        analysis=analysis,
+        runs=tuple(runs),
+        account=_clean(summary.account(inputs, measured, facts, notes), analysis),
+        reasons=[analysis.cleaner.text(line) for line in _reasons(alignments, explain)],
         written=written,
+    )
+
+
+def _clean(account: summary.Account, analysis: Analysis) -> summary.Account:
+    clean = analysis.cleaner.text
+    return summary.Account(
+        inputs=[*map(clean, account.inputs)],
+        evidence=[*map(clean, account.evidence)],
+        notes=[*map(clean, account.notes)],
     )
 
 

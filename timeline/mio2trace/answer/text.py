@@ -9,6 +9,8 @@ from mio2trace.findings.words import count, ms, percent
 from mio2trace.kernels.names import normalise
 from mio2trace.outgoing import visible
 
+FULL = 2
+"""Sections that have all their lines; of others there is the first."""
 SHOWN = 3
 NAME = 44
 """Characters of a name: three stand in a line."""
@@ -16,9 +18,12 @@ LABEL = 11
 
 
 def lines(report: Report) -> Iterator[str]:
-    """About ten for each section."""
-    for section in report.sections:
-        yield from _section(section, report.several)
+    """About ten for a section."""
+    for number, section in enumerate(report.sections):
+        if number < FULL:
+            yield from _section(section, report.several)
+        else:
+            yield visible(f"{section.name}: {section.verdict}")
     if report.left_out:
         yield f"and {report.left_out} more"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mio2trace.commands.options import Reading, files_argument, quiet_option, reading_options
-from mio2trace.commands.printing import say, write
+from mio2trace.commands.printing import say, tell, write
 
 if TYPE_CHECKING:
     from mio2trace.answer import Report
@@ -45,6 +45,7 @@ def report(files: tuple[str, ...], output: str, form: Any, gpu: str | None, read
     """
     from mio2trace.analysis import analyse
     from mio2trace.answer import report_of
+    from mio2trace.answer.text import FULL
     from mio2trace.findings import gpu_of
     from mio2trace.notes import InputError, OptionError
 
@@ -64,11 +65,12 @@ def report(files: tuple[str, ...], output: str, form: Any, gpu: str | None, read
 
         with replacing(output) as file:
             file.write(text.encode("utf-8", "replace"))
-    said = []
-    if output != "-":
-        said = [made.sections[0].verdict] if form != "text" else []
-        said.append(f"wrote {output} ({len(text.encode('utf-8', 'replace')) / 1000:.0f} KB)")
-    say(analysis.notes, said, quiet)
+    if output != "-" and not quiet:
+        for section in made.sections[:FULL] if form != "text" else ():
+            tell(section.verdict)
+    say(analysis.notes, [], quiet)
+    if output != "-" and not quiet:
+        tell(f"wrote {output} ({len(text.encode('utf-8', 'replace')) / 1000:.0f} KB)")
 
 
 def written(made: Report, form: str) -> str:

@@ -118,11 +118,19 @@ def notes_object(notes: Notes) -> dict[str, int]:
     return {note.kind: note.count for note in sorted(notes, key=lambda note: note.kind)}
 
 
-def report(
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines for stderr: what each input was taken for; what the links rest on, clocks, sums; what was met."""
+
+    inputs: list[str]
+    evidence: list[str]
+    notes: list[str]
+
+
+def account(
     inputs: Sequence[InputFact], measured: Sequence[Measures], summary: Mapping[str, Any], notes: Notes
-) -> list[str]:
-    """The few lines for stderr."""
-    lines = [f"{fact.name}: {fact.format}: {fact.holds}" for fact in inputs]
+) -> Account:
+    """What a conversion did."""
+    lines: list[str] = []
     measured = [each for each in measured if each.alignment.profile.activities or not _is_framework(each)]
     if measured:
         named = any(measures.alignment.net.layers for measures in measured)
@@ -130,8 +138,11 @@ def report(
         lines += _clock_lines(summary["clock"])
         lines += operations.lines(measured)
         lines += _time_lines(measured)
-    lines += [f"{'problem' if note.problem else 'note'}: {note}" for note in notes]
-    return lines
+    return Account(
+        inputs=[f"{fact.name}: {fact.format}: {fact.holds}" for fact in inputs],
+        evidence=lines,
+        notes=[f"{'problem' if note.problem else 'note'}: {note}" for note in notes],
+    )
 
 
 def _is_framework(measures: Measures) -> bool:
