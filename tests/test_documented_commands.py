@@ -135,11 +135,14 @@ def test_a_documented_command_runs(desk: Path, page: str, command: str) -> None:
             inputs = "profile.tfprof" if page == "tfprof.md" else "run.log prof.json"
             first = run(desk, f"mio2trace {inputs} -o {made[0]} -q", folder)
             assert first.returncode == 0, first.stderr
+    if "base.json" in alone and "--save" not in alone and not (folder / "base.json").exists():
+        first = run(desk, "mio2trace compare run.log,run_results.db --save base.json -q", folder)
+        assert first.returncode == 0, first.stderr
     before = set(folder.iterdir())
     done = run(desk, alone, folder)
     assert done.returncode == 0, (alone, done.stderr)
     assert "Traceback" not in done.stderr
-    assert done.stdout.strip() or set(folder.iterdir()) - before or " -o " in alone, alone
+    assert done.stdout.strip() or set(folder.iterdir()) - before or " -o " in alone or " --save " in alone, alone
     if " -o " in alone:
         written = re.search(r" -o (\S+)", alone)
         assert written is not None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mio2trace.align import Alignment
     from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse
+    from mio2trace.comparing import Comparison, compare
     from mio2trace.conversion import Conversion, convert
     from mio2trace.files import Input
     from mio2trace.notes import InputError, Note, Notes, OptionError
@@ -24,6 +25,7 @@ __all__ = [
     "Alignment",
     "Analysis",
     "AnalysisOptions",
+    "Comparison",
     "Conversion",
     "Input",
     "InputError",
@@ -33,12 +35,14 @@ __all__ = [
     "Run",
     "__version__",
     "analyse",
+    "compare",
     "convert",
 ]
 _ROOMS = {
     "Alignment": "align",
     "Analysis": "analysis",
     "AnalysisOptions": "analysis",
+    "Comparison": "comparing",
     "Conversion": "conversion",
     "Input": "files",
     "InputError": "notes",
@@ -47,6 +51,7 @@ _ROOMS = {
     "OptionError": "notes",
     "Run": "analysis",
     "analyse": "analysis",
+    "compare": "comparing",
     "convert": "conversion",
 }
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mio2trace.commands.compare import compare
 from mio2trace.commands.driver import driver
 from mio2trace.commands.inspect import inspect
 from mio2trace.commands.kernels import kernels
@@ -244,6 +245,7 @@ cli.add_command(driver)
 cli.add_command(kernels)
 cli.add_command(layers)
 cli.add_command(messages)
+cli.add_command(compare)
 cli.add_command(inspect)
 cli.add_command(tfprof)
 cli.add_command(view)

@@ -137,7 +137,7 @@ def _located(path: str, options: FileOptions, notes: Notes) -> list[str]:
 
 def _profiles_in(directory: str, notes: Notes) -> list[str]:
     """The files in it and in its folders that are profiles by their content: a profiler writes one folder a host; and
-    the logs beside them. Nothing where there is no profile.
+    the logs beside them, which may hold a profile themselves.
     """
     root = Path(directory)
     found: list[str] = []
@@ -154,7 +154,7 @@ def _profiles_in(directory: str, notes: Notes) -> list[str]:
         others += 1
     if found and others:
         notes.remark("file of a directory that is neither profile nor log passed over", root.name or directory, others)
-    return found + logs if found else []
+    return found + logs
 
 
 def short_names(paths: Sequence[str]) -> list[str]:

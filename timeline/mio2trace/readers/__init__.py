@@ -39,7 +39,7 @@ READERS: tuple[Reader, ...] = (
 )
 """At most one of them recognises a file, but for `run_log`, the last: it takes any text that is no other's."""
 
-PROFILES: tuple[Reader, ...] = (rocpd, rpd, rpd_json, v3_csv, v3_json, v1_csv, v1_db, v1_json, kineto)
+PROFILES: tuple[Reader, ...] = (dvdt_json, rocpd, rpd, rpd_json, v3_csv, v3_json, v1_csv, v1_db, v1_json, kineto)
 """Those whose files a directory stands for."""
 _KEYS = re.compile(rb'"([^"\\]{1,40})"\s*:')
 

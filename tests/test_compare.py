@@ -1,0 +1,463 @@
+"""Two runs side by side: matching by what is computed, verdicts by runs, causes, gates, bases."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mio2trace.analysis import AnalysisOptions, analyse
+from mio2trace.cli import cli
+from mio2trace.comparing import Comparison, Part, RunRecord, Side, compare
+from mio2trace.comparing import base as bases
+from mio2trace.comparing.collect import collect
+from mio2trace.comparing.record import Inside, condensed
+from mio2trace.comparing.statistics import verdict
+from mio2trace.notes import Notes
+from tests.conftest import ROOT
+
+ALEXNET = ROOT / "traces" / "alexnet-b1-miopen29"
+FILES = [ALEXNET / "run.log.gz", ALEXNET / "prof.json.gz"]
+CAFFE = ROOT / "traces" / "alexnet-b1-train"
+BETWEEN, WITHIN = 0.025, 0.03
+"""Scatter between runs and within them that was measured on real GPUs."""
+
+
+@pytest.fixture(scope="module")
+def record() -> RunRecord:
+    """A real run: AlexNet by MIOpen, with operations and layers."""
+    made = collect(analyse(FILES).run, Notes())
+    assert made is not None
+    return made
+
+
+@pytest.fixture(scope="module")
+def without_log() -> RunRecord:
+    """The same without its log: kernels by name."""
+    made = collect(analyse(FILES[1:]).run, Notes())
+    assert made is not None
+    return made
+
+
+Change = Callable[[Part], Part | None]
+
+
+def noisy(record: RunRecord, runs: int, seed: int, change: Change = lambda part: part, **more: object) -> Side:
+    """Runs of a side as a GPU scatters them, with a change of some of their parts."""
+    random = Random(seed)
+    made = []
+    for number in range(runs):
+        parts = []
+        whole = [0.0] * 5
+        for part in record.parts:
+            own = change(part)
+            if own is None:
+                continue
+            speed = 1 + random.gauss(0, BETWEEN)
+            samples = [max(1, round(own.mean_ns * speed * (1 + random.gauss(0, WITHIN)))) for _ in range(5)]
+            parts.append(
+                msgspec.structs.replace(own, samples_ns=condensed(samples), mean_ns=sum(samples) / len(samples))
+            )
+            if own.kind != "layer":
+                whole = [before + ns for before, ns in zip(whole, samples, strict=True)]
+        made.append(
+            msgspec.structs.replace(
+                record,
+                name=f"run {number}",
+                parts=tuple(parts),
+                samples_ns=tuple(sorted(whole)),
+                mean_ns=sum(whole) / 5,
+                **more,
+            )
+        )
+    return Side(name=f"side {seed}", runs=tuple(made))
+
+
+def slower(name: str, factor: float) -> Change:
+    def change(part: Part) -> Part:
+        return msgspec.structs.replace(part, mean_ns=part.mean_ns * factor) if part.name == name else part
+
+    return change
+
+
+def largest(record: RunRecord, kind: str = "problem") -> Part:
+    return max((part for part in record.parts if part.kind == kind), key=lambda part: part.mean_ns)
+
+
+def said(comparison: Comparison, *kinds: str) -> dict[str, tuple[str, str]]:
+    """Name, verdict and cause of all that is said to have changed."""
+    return {
+        row.name: (row.word, row.cause)
+        for row in comparison.rows
+        if row.kind in kinds and (row.word not in ("~", "maybe slower", "maybe faster") or row.cause)
+    }
+
+
+# ---- records
+
+
+def test_the_parts_add_up(record: RunRecord, without_log: RunRecord) -> None:
+    """Problems and what is outside of any hold every nanosecond of a steady iteration, and the profile's own sum."""
+    for made in (record, without_log):
+        assert sum(part.mean_ns for part in made.parts if part.kind != "layer") == pytest.approx(made.mean_ns, abs=1)
+    steady = analyse(FILES).run.measures[0].steady
+    assert record.mean_ns == steady.mean_ns
+    assert {part.name for part in record.parts if part.kind == "problem"} == {
+        row.key for row in steady.problems if row.cost.kernels
+    }
+    assert not [part for part in without_log.parts if part.kind == "problem"]
+
+
+def test_many_samples_are_quantiles_with_the_exact_median() -> None:
+    assert condensed([3, 1, 2]) == (1, 2, 3)
+    assert condensed(range(101)) == (0, 12.5, 25, 37.5, 50, 62.5, 75, 87.5, 100)
+
+
+# ---- verdicts
+
+
+@given(
+    st.lists(st.lists(st.integers(1, 10**9), min_size=1, max_size=9), min_size=1, max_size=6),
+    st.lists(st.lists(st.integers(1, 10**9), min_size=1, max_size=9), min_size=1, max_size=6),
+)
+def test_the_other_way_round_the_other_verdict(a: list[list[int]], b: list[list[int]]) -> None:
+    """Slower one way is faster the other way; the same side twice has not changed; few runs decide nothing."""
+    opposite = {"slower": "faster", "faster": "slower", "maybe slower": "maybe faster", "maybe faster": "maybe slower"}
+    there, back = verdict(a, b), verdict(b, a)
+    if not {there.word, back.word} & {"~"}:
+        assert there.word == opposite[back.word]
+    assert verdict(a, a).word == "~"
+    if min(len(a), len(b)) < 3:
+        assert there.word not in ("slower", "faster")
+
+
+def test_three_runs_decide_ten_percent_and_five_runs_five() -> None:
+    def runs(*medians: int) -> list[list[int]]:
+        return [[median] for median in medians]
+
+    assert verdict(runs(100, 101, 102), runs(112, 113, 114)).word == "slower"
+    assert verdict(runs(112, 113, 114), runs(100, 101, 102)).word == "faster"
+    few = verdict(runs(100, 101, 102), runs(108, 108, 109))
+    assert (few.word, few.runs_needed) == ("maybe slower", 5)
+    assert verdict(runs(*[100] * 5), runs(*[107] * 5)).word == "slower"
+    assert verdict(runs(*[100] * 5), runs(*[104] * 5)).word == "~"
+    assert verdict(runs(100, 101, 102), runs(102, 130, 140)).word == "~"  # they touch
+    one = verdict(runs(100), runs(200))
+    assert (one.word, one.ratio, one.low, one.high, one.runs_needed) == ("maybe slower", 2, 2, 2, 3)
+    assert verdict([[0]], [[5]]).ratio is None
+
+
+# ---- made-up changes in a real run
+
+
+def unchanged(record: RunRecord) -> Comparison:
+    return Comparison(noisy(record, 3, 1), noisy(record, 3, 2))
+
+
+def test_nothing_changed(record: RunRecord) -> None:
+    comparison = unchanged(record)
+    assert said(comparison, "problem", "kernel", "layer") == {}
+    assert comparison.failures(0.05, 0.10) == ()
+
+
+def test_a_problem_that_is_slower(record: RunRecord) -> None:
+    name = largest(record).name
+    comparison = Comparison(noisy(record, 5, 1), noisy(record, 5, 2, slower(name, 1.15)))
+    assert said(comparison, "problem", "kernel") == {name: ("slower", "")}
+    assert [failure.name for failure in comparison.failures(None, 0.05)] == [name]
+
+
+def test_a_solver_that_was_replaced_by_a_naive_one(record: RunRecord) -> None:
+    name = largest(record).name
+
+    def change(part: Part) -> Part:
+        if part.name != name:
+            return part
+        naive = (Inside(name="naive_conv_fwd_nchw", role="main", count=part.calls, naive=True),)
+        return msgspec.structs.replace(
+            part, mean_ns=part.mean_ns * 2.4, solvers=("ConvDirectNaiveConvFwd",), kernels=naive
+        )
+
+    comparison = Comparison(noisy(record, 3, 1), noisy(record, 3, 2, change))
+    ((row, (word, cause)),) = said(comparison, "problem", "kernel").items()
+    assert (row, word) == (name, "slower")
+    assert cause.startswith("solver ")
+    assert "-> ConvDirectNaiveConvFwd; naive now" in cause
+
+
+def test_transposes_that_were_added(record: RunRecord) -> None:
+    name = largest(record).name
+
+    def change(part: Part) -> Part:
+        if part.name != name:
+            return part
+        more = Inside(name="batched_transpose_32x32_dword", role="transpose", count=2 * part.calls, ns=5)
+        return msgspec.structs.replace(part, mean_ns=part.mean_ns * 1.3, kernels=(*part.kernels, more))
+
+    comparison = Comparison(noisy(record, 3, 1), noisy(record, 3, 2, change))
+    assert said(comparison, "problem", "kernel") == {name: ("slower", "+2 transposes")}
+
+
+def test_a_layer_that_was_inserted(record: RunRecord) -> None:
+    """Even where all that follow got another number in their name."""
+    layers = sorted((part for part in record.parts if part.kind == "layer"), key=lambda part: part.place)
+    at = layers[3].place
+    new = msgspec.structs.replace(layers[3], name="extra forward", like="forward lrn Nx7x7x7", place=at)
+
+    def shifted(part: Part) -> Part:
+        if part.kind != "layer" or part.place < at:
+            return part
+        return msgspec.structs.replace(part, place=part.place + 1, name=f"{part.name} (moved)")
+
+    with_new = msgspec.structs.replace(record, parts=(*map(shifted, record.parts), new))
+    comparison = Comparison(noisy(record, 3, 1), noisy(with_new, 3, 2))
+    words = said(comparison, "layer")
+    assert words.pop("extra forward") == ("only in B", "")
+    assert {word for word, _ in words.values()} <= {"~", "maybe slower", "maybe faster"}
+    by_structure = {part.name: f"{part.name} (moved)" for part in layers if part.place >= at and part.like}
+    assert {name: cause for name, (_, cause) in words.items() if name in by_structure} == {
+        name: f"renamed: {new_name}" for name, new_name in by_structure.items()
+    }
+
+
+def test_kernels_that_were_renamed(without_log: RunRecord, record: RunRecord) -> None:
+    """Without a log by their place; inside of a problem they are no change of it."""
+    name = largest(without_log, "kernel").name
+
+    def change(part: Part) -> Part:
+        if part.name == name and part.kind == "kernel":
+            inside = tuple(msgspec.structs.replace(one, name="new_name") for one in part.kernels)
+            return msgspec.structs.replace(part, name="new_name", kernels=inside)
+        return part
+
+    comparison = Comparison(noisy(without_log, 3, 1), noisy(without_log, 3, 2, change))
+    small = [part for part in without_log.parts if part.kind == "kernel" and part.name != name]
+    if sum(part.mean_ns for part in small) >= without_log.mean_ns / 2:
+        assert said(comparison, "kernel") == {name: ("~", "renamed: new_name")}
+    else:  # most of the time has no name in common: nothing is guessed
+        assert said(comparison, "kernel") == {name: ("only in A", ""), "new_name": ("only in B", "")}
+
+    def inside(part: Part) -> Part:
+        return msgspec.structs.replace(
+            part, kernels=tuple(msgspec.structs.replace(one, name=f"{one.name}_v2") for one in part.kernels)
+        )
+
+    with_log = Comparison(noisy(record, 3, 1), noisy(record, 3, 2, inside))
+    words = said(with_log, "problem")
+    assert {word for word, _ in words.values()} == {"~"}
+    assert all("_v2" in cause for _, cause in words.values())
+
+
+def test_another_batch_is_not_judged(record: RunRecord) -> None:
+    def change(part: Part) -> Part:
+        if part.kind != "problem":
+            return part
+        words = [f"64{word[1:]}" if word.startswith("1x") else word for word in part.name.split()]
+        return msgspec.structs.replace(part, name=" ".join(words), mean_ns=part.mean_ns * 40)
+
+    comparison = Comparison(noisy(record, 3, 1), noisy(record, 3, 2, change))
+    problems = [row for row in comparison.rows if row.kind == "problem"]
+    assert {row.word for row in problems} == {"other size"}
+    assert all(row.cause.startswith("another batch: ") for row in problems)
+
+
+def test_searches_on_one_side_are_apart(record: RunRecord) -> None:
+    a, b = noisy(record, 3, 1, find_ns=0), noisy(record, 3, 2, find_ns=10**9)
+    (row,) = (row for row in Comparison(a, b).once if row.name == "searches")
+    assert (row.a_ns, row.b_ns, row.word) == (0, 10**9, "only in B")
+    assert said(Comparison(a, b), "problem", "kernel", "layer") == {}
+
+
+def test_one_more_iteration_changes_nothing(shared: Path) -> None:
+    """Times are of an iteration, whatever their number."""
+    folder = shared / "samples" / "miopen-opencl" / "m290-alexnet-infer-10it"
+    run = analyse([folder / "run.log", folder / "prof.json"]).run
+    made = collect(run, Notes())
+    assert made is not None
+    assert len(made.samples_ns) > 3
+    shorter = msgspec.structs.replace(
+        made,
+        iterations=made.iterations - 1,
+        samples_ns=made.samples_ns[:-1],
+        parts=tuple(msgspec.structs.replace(part, samples_ns=part.samples_ns[:-1]) for part in made.parts),
+    )
+    comparison = Comparison(Side(name="a", runs=(made,)), Side(name="b", runs=(shorter,)))
+    assert {row.word for row in comparison.rows} <= {"~", "maybe faster"}
+    assert not [row for row in comparison.rows if row.cause]
+
+
+# ---- real pairs
+
+
+def ck_records(shared: Path) -> list[Path]:
+    """Those of GPUs: a Mali T860 and a Tegra X1; what was measured on CPUs flips by half between processes."""
+    folders = ("ck-caffe-firefly-rk3399", "ck-caffe-nvidia-tx1")
+    return sorted(path for name in folders for path in (shared / "samples" / "ck" / name).rglob("ckp-*.0001.json"))
+
+
+def test_no_false_alarm_on_unchanged_gpus(shared: Path) -> None:
+    """Every ordered pair of repetitions of real GPU records passes the gate of 5 %; parts need more runs."""
+    pairs = 0
+    for path in ck_records(shared):
+        runs = [collect(run, Notes()) for run in analyse([path], AnalysisOptions(repetition="every")).runs]
+        records = [run for run in runs if run is not None]
+        assert len(records) == 3
+        for first in records:
+            for second in records:
+                if first is second:
+                    continue
+                pairs += 1
+                comparison = Comparison(Side(name="a", runs=(first,)), Side(name="b", runs=(second,)))
+                assert comparison.failures(0.05, None) == (), path
+                with pytest.raises(ValueError, match="1 run a side cannot decide on problems"):
+                    comparison.failures(None, 0.10)
+                assert not {row.word for row in comparison.rows} & {"slower", "faster"}
+    assert pairs == 42
+
+
+def test_two_versions_of_miopen(shared: Path) -> None:
+    """The same net by 2.9.0 and 1.2.1: each problem is matched, or what is computed in its layer instead is said."""
+    sets = shared / "samples" / "miopen-opencl"
+    comparison = compare(sets / "m290-alexnet-infer-10it", sets / "m121-alexnet-infer-interleaved")
+    problems = [row for row in comparison.rows if row.kind == "problem"]
+    assert len(problems) > 20
+    alone = [row for row in problems if row.word in ("only in A", "only in B")]
+    assert len(alone) == 4
+    assert all(": there " in row.cause for row in alone)
+    layers = [row for row in comparison.rows if row.kind == "layer"]
+    assert {row.word for row in layers} <= {"~", "maybe slower", "maybe faster"}
+
+
+def test_a_run_and_itself_and_its_base(tmp_path: Path, record: RunRecord) -> None:
+    for other in (FILES, None):
+        if other is None:
+            path = tmp_path / "base.json"
+            done = run("--save", path, ",".join(map(str, FILES)))
+            assert done.exit_code == 0, done.stderr
+            assert path.stat().st_size <= bases.LARGEST
+            other = [path]
+        comparison = compare(FILES, other)
+        rows = (*comparison.rows, *comparison.once, comparison.iteration)
+        assert {row.word for row in rows} == {"~"}
+        assert {(row.a_ns, row.ratio) for row in rows} == {(row.b_ns, 1.0) for row in rows}
+        assert not [row for row in rows if row.cause]
+
+
+def test_a_large_base_keeps_its_size_and_its_sum(tmp_path: Path, record: RunRecord) -> None:
+    many = [
+        msgspec.structs.replace(
+            part, name=f"{part.name} {copy}", mean_ns=part.mean_ns / (copy + 1), samples_ns=(part.mean_ns / (copy + 1),)
+        )
+        for copy in range(40)
+        for part in record.parts
+        if part.kind == "problem"
+    ]
+    whole = sum(part.mean_ns for part in many)
+    big = Side(
+        name="big", runs=(msgspec.structs.replace(record, parts=tuple(many), mean_ns=whole, samples_ns=(whole,)),)
+    )
+    path = tmp_path / "base.json"
+    path.write_bytes(bases.text(big, "mio2trace"))
+    assert path.stat().st_size <= bases.LARGEST
+    kept = bases.read(path)
+    assert sum(part.mean_ns for part in kept.runs[0].parts) + kept.runs[0].others_ns == pytest.approx(whole)
+    comparison = Comparison(big, kept)
+    assert {row.word for row in comparison.rows} == {"~"}
+    (others,) = (row for row in comparison.rows if row.name == "(smaller parts together)")
+    assert others.ratio == pytest.approx(1, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"mio2trace_base":1', "no base of mio2trace"),
+        ('{"mio2trace_base":2,"generator":"x","side":"x","runs":[]}', "base of version 2; expected 1"),
+        ('{"mio2trace_base":1,"generator":"x","side":"x","runs":[]}', "a base without runs"),
+    ],
+)
+def test_a_base_that_is_none_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "base.json").write_text(text)
+    done = run(tmp_path / "base.json", tmp_path / "base.json")
+    assert done.exit_code == 1
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+# ---- the command
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(cli, ["compare", *map(str, words)])
+
+
+@pytest.fixture
+def folders(tmp_path: Path, record: RunRecord) -> Sequence[Path]:
+    """Bases of three sides: as it is, the same again, 30 % slower in its largest problem."""
+    made = []
+    for name, side in {
+        "good": noisy(record, 3, 1),
+        "same": noisy(record, 3, 2),
+        "bad": noisy(record, 3, 3, slower(largest(record).name, 1.6)),
+    }.items():
+        made.append(tmp_path / f"{name}.json")
+        made[-1].write_bytes(bases.text(side, "mio2trace"))
+    return made
+
+
+def test_gates(folders: Sequence[Path], record: RunRecord) -> None:
+    """0, 3 for a regression, 2 where it cannot be decided."""
+    good, same, bad = folders
+    assert run(good, same, "--fail-above", "5%", "--fail-above", "problem:10%").exit_code == 0
+    done = run(good, bad, "--fail-above", "5%", "--fail-above", "problem:10%")
+    assert done.exit_code == 3
+    assert f"slower: {largest(record).name}: 1." in done.stderr
+    assert run(bad, good, "--fail-above", "5%", "--fail-above", "problem:10%").exit_code == 0
+    one = ",".join(map(str, FILES))
+    done = run(one, one, "--fail-above", "problem:10%")
+    assert done.exit_code == 2
+    assert "1 run a side cannot decide on problems; 3 would" in done.stderr
+    done = run(good, one, "--fail-above", "0%")
+    assert "tripwire" in done.stderr or done.exit_code == 0
+    for wrong in ("5", "layer:5%", "x%", "nan%", "-1%"):
+        assert run(good, same, "--fail-above", wrong).exit_code == 2
+
+
+def test_forms_and_many_sides(folders: Sequence[Path]) -> None:
+    """Two sides are rows with verdicts, more are a column each."""
+    good, same, bad = folders
+    rows = json.loads(run(good, bad, "--format", "json").stdout)
+    assert {row["part"] for row in rows} >= {"problem", "layer", "iteration"}
+    assert rows[-1]["name"] == "an iteration"
+    assert sum(row["a_ms"] for row in rows if row["part"] in ("problem", "kernel")) == pytest.approx(
+        rows[-1]["a_ms"], rel=0.02
+    )
+    wide = json.loads(run(good, same, bad, "--format", "json").stdout)
+    assert {"side 1_ms", "side 2_ms", "side 3_ms", "ratio"} <= wide[0].keys()
+    assert wide[0]["verdict"] == "slower"
+    assert run(good).exit_code == 2
+    assert run(good, same, "--columns", "nope").exit_code == 2
+    done = run(good, ROOT / "LICENSE")
+    assert done.exit_code == 1
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_profile_is_not_compared_with_printed_times() -> None:
+    done = run(CAFFE / "run.log", f"{CAFFE / 'run.log'},{CAFFE / 'prof.json.gz'}")
+    assert done.exit_code == 1
+    assert "printed layer times" in done.stderr
+
+
+def test_a_folder_of_runs_is_a_side_of_several(tmp_path: Path) -> None:
+    for name in ("alexnet-b1-miopen29", "lenet-rocpd"):
+        shutil.copytree(ROOT / "traces" / name, tmp_path / "all" / name)
+    comparison = compare(tmp_path / "all", tmp_path / "all")
+    assert [run.name for run in comparison.a.runs] == ["alexnet-b1-miopen29", "lenet-rocpd"]
+    assert comparison.iteration.runs == (2, 2)

@@ -1,0 +1,138 @@
+"""``mio2trace compare``: two or more sides, what changed, and a gate for continuous integration."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from mio2trace.commands.options import Reading, columns_option, format_option, quiet_option, reading_options
+from mio2trace.commands.printing import say, tell, write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mio2trace.comparing.comparison import Comparison
+
+REGRESSION = 3
+"""Exit code where a limit is passed."""
+
+
+class Limits(NamedTuple):
+    """What the iteration and each of its parts may grow by, 0.05 for 5 %."""
+
+    total: float | None = None
+    problem: float | None = None
+
+
+class _Limit(click.ParamType):  # type: ignore[type-arg]
+    name = "limit"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, float]:
+        if isinstance(value, tuple):
+            return value
+        what, _, number = str(value).rpartition(":")
+        try:
+            part = float(number.removesuffix("%")) / 100
+            if what not in ("", "total", "problem") or not number.endswith("%") or not 0 <= part < 1e6:
+                raise ValueError
+        except ValueError:
+            self.fail(f"{value!r}: expected 5% (of an iteration), or problem:10% (of each of its parts)", param, ctx)
+        return what or "total", part
+
+
+@click.command(no_args_is_help=True)
+@click.argument("sides", nargs=-1, required=True, metavar="A B [C ...]")
+@click.option(
+    "--fail-above",
+    "limits",
+    type=_Limit(),
+    multiple=True,
+    metavar="LIMIT",
+    help="Exit with 3 where an iteration of the last side takes so much longer than of the first: 5%, problem:10%.",
+)
+@click.option("--save", metavar="FILE", help="Keep the one side given as a base, to compare with later.")
+@format_option
+@columns_option
+@reading_options
+@quiet_option
+def compare(
+    sides: tuple[str, ...],
+    limits: tuple[tuple[str, float], ...],
+    save: str | None,
+    form: Any,
+    columns: str | None,
+    reading: Reading,
+    quiet: bool,
+) -> None:
+    """Which part of an iteration became slower, whether that is real, and why.
+
+    A side is a file, several of one run with commas between them, a folder of a run or of several, a CK record with its
+    repetitions, or what --save kept. The more runs a side, the more is decided: of one run each nothing is more than
+    "maybe", with 3 a change of 10 % is, with 5 one of 5 %.
+
+    Parts are matched by what they compute: problems, then layers by their place in the net; kernels are the cause
+    inside of a problem, or parts where there is no log. Times are of a steady iteration; searches, a cold first
+    iteration and the building of programs are compared apart.
+
+    \b
+    Examples:
+      mio2trace compare rocm-6.4/ rocm-7.0/
+      mio2trace compare old.log,old_results.db new.log,new_results.db --format markdown
+      mio2trace compare good/ --save base.json
+      mio2trace compare base.json nightly/ --fail-above 5% --fail-above problem:10%
+      mio2trace compare rocm-6.3/ rocm-6.4/ rocm-7.0/
+    """
+    from mio2trace.comparing import Comparison, side
+    from mio2trace.comparing.tables import pivot, table
+    from mio2trace.notes import Notes
+    from mio2trace.reports.tables import print_table
+
+    if save is None and len(sides) < 2:
+        raise click.UsageError("expected two sides or more; --save keeps one")
+    if save is not None and len(sides) > 1:
+        raise click.UsageError(f"--save keeps one side, not {len(sides)}")
+    notes = Notes()
+    options = reading.analysis(repetition="every" if reading.repetition is None else reading.repetition)
+    read = [side(files.split(","), options, notes) for files in sides]
+    if save is not None:
+        import mio2trace
+        from mio2trace.comparing.base import text
+        from mio2trace.files import replacing
+
+        with replacing(save) as file:
+            file.write(text(read[0], f"mio2trace {mio2trace.__version__}"))
+        say(notes, [f"{read[0].name}: {len(read[0].runs)} run(s) kept in {save}"], quiet)
+        return
+    comparisons = [Comparison(read[0], other) for other in read[1:]]
+    made = table(comparisons[0]) if len(comparisons) == 1 else pivot(comparisons)
+    if columns:
+        try:
+            made = made.chosen(columns.split(","))
+        except KeyError as error:
+            raise click.UsageError(f"no column {error}; there are {', '.join(made.columns)}") from None
+    form = form or ("table" if sys.stdout.isatty() else "csv")
+    write(print_table(made, form))
+    said = [line for one in comparisons for line in _lines(one, several=len(comparisons) > 1)]
+    say(notes, said, quiet)
+    _gate(comparisons[-1], limits)
+
+
+def _lines(comparison: Comparison, several: bool) -> Sequence[str]:
+    name = f"{comparison.b.name}: " if several else ""
+    return [name + line for line in comparison.summary]
+
+
+def _gate(comparison: Comparison, limits: Sequence[tuple[str, float]]) -> None:
+    """Say which limits are passed, and end with `REGRESSION`."""
+    wanted = Limits(**dict(limits))
+    try:
+        failures = comparison.failures(wanted.total, wanted.problem)
+    except ValueError as error:
+        raise click.UsageError(f"--fail-above problem: {error}") from None
+    for failure in failures:
+        said = f"{failure.name}: {failure.ratio:.3f} of the first side, more than {1 + failure.limit:.3f}"
+        tell(f"slower: {said}" + ("" if failure.decided else " (a tripwire: fewer than 3 runs a side decide nothing)"))
+    if failures:
+        raise click.exceptions.Exit(REGRESSION)

@@ -1,0 +1,38 @@
+"""Two runs side by side: which part of an iteration became slower, whether that is real, and why.
+
+from mio2trace.comparing import compare
+compare("rocm-6.4", ["new/run.log", "new/prof.json"]).table
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from mio2trace.analysis import AnalysisOptions
+from mio2trace.comparing.comparison import Compared, Comparison, Failure, Side
+from mio2trace.comparing.record import Part, RunRecord
+from mio2trace.comparing.sides import OPTIONS, side
+from mio2trace.comparing.statistics import Verdict
+from mio2trace.notes import Notes
+
+SideSource = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Side
+
+
+def compare(a: SideSource, b: SideSource, options: AnalysisOptions = OPTIONS, notes: Notes | None = None) -> Comparison:
+    """``b`` against ``a``: each a file or folder, several files of one run, or a `Side`.
+
+    Raises `mio2trace.InputError` with one line that says what is wrong with an input.
+    """
+    told = Notes() if notes is None else notes
+    of_a, of_b = (one if isinstance(one, Side) else side(_paths(one), options, told) for one in (a, b))
+    return Comparison(of_a, of_b)
+
+
+def _paths(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    if isinstance(source, (str, os.PathLike)):
+        return [os.fspath(source)]
+    return [os.fspath(one) for one in source]
+
+
+__all__ = ["Compared", "Comparison", "Failure", "Part", "RunRecord", "Side", "Verdict", "compare", "side"]

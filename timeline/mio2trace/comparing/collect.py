@@ -1,0 +1,224 @@
+"""A run that is analysed becomes a record to compare; all numbers are those of `mio2trace.measures`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from mio2trace.analysis import Run
+from mio2trace.comparing.record import Facts, Inside, Part, RunRecord, condensed
+from mio2trace.measures import Measures
+from mio2trace.measures.executions import LayerKey
+from mio2trace.measures.inside import KernelsInside, kernels_inside
+from mio2trace.measures.statistics import mean
+from mio2trace.model.log import FrameworkLog
+from mio2trace.notes import Notes
+from mio2trace.ops.naming import problem_name
+from mio2trace.ops.operation import Operation
+
+_SHAPE = re.compile(r"(?<![\w.])\d+((?:x\d+)+)(?![\w.])")
+_BUILDS = ("clBuildProgram", "clCompileProgram", "clLinkProgram", "hipModuleLoad", "hiprtcCompileProgram")
+_VERSION = re.compile(r"\b\d+\.\d+\.\d+\b")
+_MOST_INSIDE = 8
+"""Kernel names of a problem that are kept, the longest: they are its cause, not its sum."""
+
+
+def collect(run: Run, notes: Notes) -> RunRecord | None:
+    """What is to be compared of a run; None where it has neither kernels nor printed layers."""
+    if run.measures and run.measures[0].steady.samples_ns and run.measures[0].steady.total.cost.kernels:
+        if len(run.measures) > 1:
+            notes.add(f"{run.name}: {len(run.measures)} profiles or ranks: the first is compared", problem=False)
+        return _of_kernels(run, run.measures[0])
+    return _of_printed(run)
+
+
+# -- kernels ---------------------------------------------------------------------------------------------------------
+
+
+def _of_kernels(run: Run, measures: Measures) -> RunRecord:
+    steady = measures.steady
+    inside = kernels_inside(measures)
+    count = len(steady.iterations)
+    parts = [*_problems(measures, inside, count), *_outside(inside, count), *_layers(run, measures, count)]
+    builds = [
+        call.end_ns - call.start_ns
+        for call in measures.alignment.profile.other_calls
+        if call.name.startswith(_BUILDS) and call.start_ns is not None and call.end_ns is not None
+    ]
+    return RunRecord(
+        name=run.name,
+        iterations=count,
+        samples_ns=condensed(steady.samples_ns),
+        mean_ns=steady.mean_ns,
+        first_ns=steady.first_ns if len(steady.all_iterations) > 1 else None,
+        find_ns=steady.total.find_ns,
+        build_ns=sum(builds),
+        parts=tuple(parts),
+        facts=_facts(run),
+    )
+
+
+def _problems(measures: Measures, inside: Mapping[tuple[str, str], KernelsInside], count: int) -> Iterator[Part]:
+    told: dict[str, Operation] = {}
+    layers = _layers_of_problems(measures)
+    solvers: dict[str, dict[str, None]] = {}
+    for operation in measures.operation_at.values():
+        if operation.phase == "run":
+            name = problem_name(operation)
+            told.setdefault(name, operation)
+            named = operation.solver or operation.algorithm
+            if named:
+                solvers.setdefault(name, {})[named] = None
+    kernels: dict[str, list[tuple[str, KernelsInside]]] = {}
+    for (problem, name), one in inside.items():
+        kernels.setdefault(problem, []).append((name, one))
+    places = {problem: place for place, problem in enumerate(kernels)}
+    for row in measures.steady.problems:
+        if not row.cost.kernels:
+            continue
+        longest = sorted(kernels.get(row.key, ()), key=lambda one: -one[1].total_ns)[:_MOST_INSIDE]
+        yield Part(
+            kind="problem",
+            name=row.key,
+            samples_ns=condensed(row.per_iteration_ns),
+            mean_ns=row.mean_ns,
+            calls=row.calls_per_iteration,
+            place=places.get(row.key, len(places)),
+            like=_but_batch(row.key),
+            layers=tuple(layers.get(row.key, ())),
+            solvers=tuple(solvers.get(row.key, ())),
+            command=told[row.key].command or "" if row.key in told else "",
+            kernels=tuple(
+                Inside(name=name, role=one.role, count=one.count / count, ns=one.total_ns / count, naive=one.naive)
+                for name, one in longest
+            ),
+        )
+
+
+def _layers_of_problems(measures: Measures) -> dict[str, dict[str, None]]:
+    links = measures.alignment.links
+    layers: dict[str, dict[str, None]] = {}
+    for index, numbers in measures.runs_of_operation.items():
+        operation = measures.operation_at[index]
+        if operation.phase == "run":
+            layers.setdefault(problem_name(operation), {}).update((links.runs[at].layer, None) for at in numbers)
+    return layers
+
+
+def _outside(inside: Mapping[tuple[str, str], KernelsInside], count: int) -> Iterator[Part]:
+    """Kernels in no operation: without a log, all."""
+    outside = [(name, one) for (problem, name), one in inside.items() if not problem]
+    for place, (name, one) in enumerate(outside):
+        yield Part(
+            kind="kernel",
+            name=name,
+            samples_ns=condensed(one.per_iteration_ns),
+            mean_ns=mean(one.per_iteration_ns),
+            calls=one.count / count,
+            place=place,
+            kernels=(Inside(name=name, role=one.role, count=one.count / count, naive=one.naive),),
+        )
+
+
+def _layers(run: Run, measures: Measures, count: int) -> Iterator[Part]:
+    like = _structure(run.logs)
+    links = measures.alignment.links
+    for index, numbers in sorted(measures.runs_of_operation.items()):
+        operation = measures.operation_at[index]
+        ran = links.runs[numbers[0]]
+        if operation.phase == "run" and operation.primitive:
+            shape = "x".join(map(str, operation.output))
+            like.setdefault((ran.layer_index, ran.layer, ran.direction), f"{operation.primitive} {_but_batch(shape)}")
+    rows = sorted(measures.steady.layers, key=lambda row: _in_net(row.key))
+    for place, row in enumerate(rows):
+        if not row.cost.kernels:
+            continue
+        _, name, direction = row.key
+        yield Part(
+            kind="layer",
+            name=f"{name} {direction}" if direction else name,
+            samples_ns=condensed(row.per_iteration_ns),
+            mean_ns=row.mean_ns,
+            calls=row.calls / count,
+            place=place,
+            like=f"{direction or ''} {like[row.key]}" if row.key in like else "",
+        )
+
+
+def _in_net(key: LayerKey) -> tuple[bool, int, str]:
+    index, name, direction = key
+    return direction == "backward", index, name
+
+
+def _structure(logs: Sequence[FrameworkLog]) -> dict[LayerKey, str]:
+    """Type and output of each layer, where a log prints the net."""
+    like: dict[LayerKey, str] = {}
+    for log in logs:
+        types = {
+            layer.layer: _but_batch(f"{layer.type} {' '.join(layer.tops)}")
+            for layer in log.net
+            if layer.type or layer.tops
+        }
+        for layer in log.layers:
+            if layer.layer in types:
+                like[layer.index, layer.layer, layer.direction] = types[layer.layer]
+    return like
+
+
+def _but_batch(text: str) -> str:
+    """The first number of each shape as a letter."""
+    return _SHAPE.sub(r"N\1", text)
+
+
+# -- printed times ---------------------------------------------------------------------------------------------------
+
+
+def _of_printed(run: Run) -> RunRecord | None:
+    printed: dict[LayerKey, list[int]] = {}
+    for log in run.logs:
+        for layer in log.layers:
+            printed.setdefault((layer.index, layer.layer, layer.direction), []).append(layer.printed_ns)
+    if not printed:
+        return None
+    like = _structure(run.logs)
+    count = min(map(len, printed.values()))
+    whole = [sum(values[at] for values in printed.values()) for at in range(count)]
+    parts = [
+        Part(
+            kind="layer",
+            name=f"{name} {direction}" if direction else name,
+            samples_ns=condensed(values),
+            mean_ns=mean(values),
+            calls=1,
+            place=place,
+            like=f"{direction or ''} {like[index, name, direction]}" if (index, name, direction) in like else "",
+        )
+        for place, ((index, name, direction), values) in enumerate(
+            sorted(printed.items(), key=lambda item: _in_net(item[0]))
+        )
+    ]
+    return RunRecord(
+        name=run.name,
+        told_by="printed",
+        iterations=count,
+        samples_ns=condensed(whole),
+        mean_ns=sum(part.mean_ns for part in parts),
+        parts=tuple(parts),
+        facts=_facts(run),
+    )
+
+
+def _facts(run: Run) -> Facts:
+    devices = [device.name for profile in run.profiles for device in profile.devices if device.name]
+    devices += [log.device_name for log in run.logs if log.device_name]
+    versions = [
+        found[0]
+        for log in run.libraries
+        for record in log.records
+        if getattr(record, "kind", "") == "version" and (found := _VERSION.search(getattr(record, "text", "")))
+    ]
+    return Facts(
+        device=devices[0] if devices else "",
+        miopen=versions[0] if versions else "",
+        inputs=tuple(sorted((file.format, file.sha256) for file in run.inputs)),
+    )

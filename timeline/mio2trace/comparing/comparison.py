@@ -1,0 +1,274 @@
+"""Two sides, part by part: verdicts, causes, what only one of them has, and what a gate makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import takewhile
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+
+from mio2trace.comparing.cause import cause
+from mio2trace.comparing.match import How, Pair, matched
+from mio2trace.comparing.record import Facts, Kind, Part, RunRecord
+from mio2trace.comparing.statistics import FEWEST, Verdict, Word, median, separated, verdict
+from mio2trace.notes import InputError
+
+if TYPE_CHECKING:
+    from mio2trace.reports.tables import Table
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs of one kind: the same program on the same machine with the same versions."""
+
+    name: str
+    runs: tuple[RunRecord, ...]
+
+    @property
+    def facts(self) -> Facts:
+        return self.runs[0].facts
+
+    @property
+    def samples(self) -> tuple[tuple[float, ...], ...]:
+        return tuple(run.samples_ns for run in self.runs)
+
+
+class Compared(NamedTuple):
+    """A part of an iteration on both sides, times in ns: None on a side that lacks it.
+
+    ``share`` is its part of the longer iteration. ``other_size``: it does not compute the same, and is not judged.
+    """
+
+    kind: Kind | Literal["iteration", "once"]
+    name: str
+    a_ns: float | None
+    b_ns: float | None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    word: Word | Literal["only in A", "only in B", "other size"] = "~"
+    cause: str = ""
+    how: How = ""
+    runs: tuple[int, int] = (0, 0)
+    share: float = 0.0
+    command: str = ""
+    runs_needed: int = 0
+
+    @property
+    def more_ns(self) -> float:
+        """How much longer it takes on the second side."""
+        return (self.b_ns or 0) - (self.a_ns or 0)
+
+
+class Failure(NamedTuple):
+    """A limit that was passed: the part, by what ratio, the limit, and whether enough runs say so."""
+
+    name: str
+    ratio: float
+    limit: float
+    decided: bool
+
+
+class Comparison:
+    """Side ``b`` against side ``a``."""
+
+    def __init__(self, a: Side, b: Side) -> None:
+        kinds = {run.told_by for side in (a, b) for run in side.runs}
+        if len(kinds) > 1:
+            raise InputError(
+                f"{a.name}, {b.name}: one has a GPU profile, the other only printed layer times; expected both alike"
+            )
+        self.a, self.b = a, b
+
+    @cached_property
+    def iteration(self) -> Compared:
+        """All of a steady iteration."""
+        return self._judged("iteration", "an iteration", self.a.samples, self.b.samples)
+
+    @cached_property
+    def rows(self) -> tuple[Compared, ...]:
+        """Every part of both sides, once; the largest change first, parts of one kind together."""
+        pairs = list(matched(self.a.runs, self.b.runs))
+        instead = _instead(pairs)
+        rows = self._with_others([self._row(pair, instead) for pair in pairs])
+        order = {"problem": 0, "kernel": 1, "layer": 2}
+        return tuple(sorted(rows, key=lambda row: (order[row.kind], -abs(row.more_ns))))
+
+    def _with_others(self, rows: list[Compared]) -> list[Compared]:
+        """Where a base keeps no small parts: those of the other side together, beside what the base says of its own."""
+        of_a, of_b = (sum(run.others_ns for run in side.runs) / len(side.runs) for side in (self.a, self.b))
+        if not of_a and not of_b:
+            return rows
+        small = [
+            row
+            for row in rows
+            if (of_a and row.word == "only in B" and row.more_ns <= self._least(self.a, row.kind))
+            or (of_b and row.word == "only in A" and -row.more_ns <= self._least(self.b, row.kind))
+        ]
+        kept = [row for row in rows if row not in small]
+        others_a = of_a + sum(row.a_ns or 0 for row in small if row.kind != "layer")
+        others_b = of_b + sum(row.b_ns or 0 for row in small if row.kind != "layer")
+        ratio = others_b / others_a if others_a and others_b else None
+        return [*kept, Compared("kernel", "(smaller parts together)", others_a, others_b, ratio)]
+
+    @staticmethod
+    def _least(side: Side, kind: str) -> float:
+        return max((min((p.mean_ns for p in run.parts if p.kind == kind), default=0) for run in side.runs), default=0)
+
+    @cached_property
+    def once(self) -> tuple[Compared, ...]:
+        """What does not recur: a cold first iteration, searches, the building of programs; where a side has it."""
+        rows = []
+        for name, field in (
+            ("first iteration", "first_ns"),
+            ("searches", "find_ns"),
+            ("building programs", "build_ns"),
+        ):
+            of_a, of_b = ([getattr(run, field) or 0 for run in side.runs] for side in (self.a, self.b))
+            # A run of one iteration has no first one.
+            if (any(of_a) or any(of_b)) and (name != "first iteration" or (all(of_a) and all(of_b))):
+                rows.append(self._judged("once", name, [(one,) for one in of_a], [(one,) for one in of_b]))
+        return tuple(rows)
+
+    def _judged(
+        self,
+        kind: Literal["iteration", "once"],
+        name: str,
+        a: Sequence[Sequence[float]],
+        b: Sequence[Sequence[float]],
+    ) -> Compared:
+        said = verdict(a, b)
+        word: Word | Literal["only in A", "only in B"] = said.word
+        if not said.a_ns or not said.b_ns:
+            word = "~" if said.a_ns == said.b_ns else "only in B" if not said.a_ns else "only in A"
+        return Compared(
+            kind, name, said.a_ns, said.b_ns, said.ratio, said.low, said.high, word,
+            runs=(len(a), len(b)), share=1.0 if kind == "iteration" else 0.0, runs_needed=said.runs_needed,
+        )  # fmt: skip
+
+    def _row(self, pair: Pair, instead: Mapping[int, str]) -> Compared:
+        part = pair.first.part
+        longest = max(self.iteration.a_ns or 0, self.iteration.b_ns or 0)
+        a, b = pair.a, pair.b
+        share = max(one.mean_ns for one in (a, b) if one is not None) / longest if longest else 0.0
+        runs = (0 if a is None else len(a.samples), 0 if b is None else len(b.samples))
+        if a is None or b is None:
+            ns = median([*map(median, pair.first.samples)])
+            return Compared(
+                part.kind, part.name, None if a is None else ns, None if b is None else ns,
+                word="only in B" if a is None else "only in A", cause=instead.get(id(part), ""), runs=runs, share=share,
+                command=part.command,
+            )  # fmt: skip
+        said: Verdict = verdict(a.samples, b.samples)
+        return Compared(
+            part.kind, part.name, said.a_ns, said.b_ns, said.ratio, said.low, said.high,
+            "other size" if pair.how == "batch" else said.word, cause(pair), pair.how, runs, share, part.command,
+            0 if pair.how == "batch" else said.runs_needed,
+        )  # fmt: skip
+
+    # -- what a person reads -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def differs(self) -> tuple[str, ...]:
+        """What is another about the sides but for times: versions, device, files that are the same."""
+        said = []
+        for name, of_a, of_b in (
+            ("device", self.a.facts.device, self.b.facts.device),
+            ("MIOpen", self.a.facts.miopen, self.b.facts.miopen),
+        ):
+            if of_a != of_b:
+                said.append(f"{name} {of_a or 'not told'} -> {of_b or 'not told'}")
+        same = {one for run in self.a.runs for one in run.facts.inputs} & {
+            one for run in self.b.runs for one in run.facts.inputs
+        }
+        if same:
+            said.append(f"{len(same)} input file{'s are' if len(same) > 1 else ' is'} the same on both sides")
+        return tuple(said)
+
+    @cached_property
+    def summary(self) -> tuple[str, ...]:
+        """Lines: what differs, the iteration, how many parts changed, what is open and how many runs decide it."""
+        return tuple(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        if self.differs:
+            yield f"differs: {', '.join(self.differs)}"
+        whole = self.iteration
+        if whole.ratio is not None:
+            yield f"an iteration: {_ms(whole.a_ns)} -> {_ms(whole.b_ns)} ms, {whole.ratio:.3f}, {whole.word}"
+        judged = [row for row in self.rows if row.word not in ("only in A", "only in B", "other size")]
+        counts = {word: sum(row.word == word for row in judged) for word in ("slower", "faster")}
+        maybe = [row for row in judged if row.runs_needed]
+        alone = [row for row in self.rows if row.word in ("only in A", "only in B")]
+        yield (
+            f"{len(judged)} parts on both sides: {counts['slower']} slower, {counts['faster']} faster, "
+            f"{len(judged) - sum(counts.values()) - len(maybe)} unchanged; {len(alone)} on one side only"
+        )
+        if maybe:
+            needed = max(row.runs_needed for row in maybe)
+            fewest = min(len(self.a.runs), len(self.b.runs))
+            yield f"{len(maybe)} not decided by {_count(fewest)} a side: {needed} runs a side would decide"
+
+    @property
+    def table(self) -> Table:
+        """A row a part, the iteration last."""
+        from mio2trace.comparing.tables import table
+
+        return table(self)
+
+    # -- gates -------------------------------------------------------------------------------------------------------
+
+    def failures(self, total: float | None, problem: float | None) -> tuple[Failure, ...]:
+        """Limits that were passed: ``total`` of the iteration, ``problem`` of each of its parts, 0.05 for 5 %.
+
+        With fewer than `FEWEST` runs a side the total is a tripwire, a failure that is not ``decided``; parts cannot be
+        judged. Raises ValueError for ``problem`` then.
+        """
+        fewest = min(len(self.a.runs), len(self.b.runs))
+        found = []
+        whole = self.iteration
+        if total is not None and whole.ratio is not None and whole.ratio > 1 + total:
+            decided = fewest >= FEWEST
+            if not decided or separated(self.a.samples, self.b.samples):
+                found.append(Failure(whole.name, whole.ratio, total, decided))
+        if problem is not None:
+            if fewest < FEWEST:
+                raise ValueError(f"{_count(fewest)} a side cannot decide on problems; {FEWEST} would")
+            found += [
+                Failure(row.name, row.ratio, problem, decided=True)
+                for row in self.rows
+                if row.word == "slower" and row.ratio is not None and row.ratio > 1 + problem
+            ]
+        return tuple(found)
+
+
+def _instead(pairs: Sequence[Pair]) -> dict[int, str]:
+    """Of problems that one side lacks, by the part's identity: what it computes in their layer."""
+    alone = [pair for pair in pairs if (pair.a is None) != (pair.b is None) and pair.first.part.kind == "problem"]
+    by_layer: dict[tuple[bool, str], list[Part]] = {}
+    for pair in alone:
+        for layer in pair.first.part.layers:
+            by_layer.setdefault((pair.a is None, layer), []).append(pair.first.part)
+    said = {}
+    for pair in alone:
+        part = pair.first.part
+        for layer in part.layers:
+            others = [other for other in by_layer.get((pair.a is not None, layer), ()) if _kind(other) == _kind(part)]
+            if len(others) == 1:
+                said[id(part)] = f"{layer}: there {others[0].name}"
+                break
+    return said
+
+
+def _kind(part: Part) -> str:
+    """Primitive and direction: what a problem's name has before its shapes."""
+    return " ".join(takewhile(lambda word: not word[0].isdigit(), part.name.split()))
+
+
+def _count(runs: int) -> str:
+    return "1 run" if runs == 1 else f"{runs} runs"
+
+
+def _ms(ns: float | None) -> str:
+    return "-" if ns is None else f"{ns / 1e6:.3f}"

@@ -1,0 +1,75 @@
+"""Comparisons as tables: two sides part by part, or many beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mio2trace.comparing.comparison import Compared, Comparison
+from mio2trace.reports.tables import Cell, Row, Table
+
+COLUMNS = (
+    "part", "name", "runs", "a_ms", "b_ms", "more_ms", "ratio", "low", "high", "share_percent", "verdict", "cause",
+    "matched_by", "command",
+)  # fmt: skip
+"""``ratio`` is B / A of medians, ``low`` to ``high`` 95 % of what it may be; ``share_percent`` is of an iteration."""
+BRIEF = ("part", "name", "runs", "a_ms", "b_ms", "ratio", "low", "high", "verdict", "cause")
+
+
+def table(comparison: Comparison) -> Table:
+    """A row a part; then what does not recur, and the iteration."""
+    compared = (*comparison.rows, *comparison.once, comparison.iteration)
+    return Table(columns=COLUMNS, rows=[_row(one) for one in compared], brief=BRIEF)
+
+
+def _row(one: Compared) -> Row:
+    cells: dict[str, Cell | None] = {
+        "part": one.kind,
+        "name": one.name,
+        "runs": f"{one.runs[0]}+{one.runs[1]}",
+        "a_ms": _ms(one.a_ns),
+        "b_ms": _ms(one.b_ns),
+        "more_ms": _ms(one.more_ns),
+        "ratio": _rounded(one.ratio),
+        "low": _rounded(one.low),
+        "high": _rounded(one.high),
+        "share_percent": round(100 * one.share, 2) if one.share else None,
+        "verdict": one.word,
+        "cause": one.cause or None,
+        "matched_by": one.how or None,
+        "command": one.command or None,
+    }
+    return {name: cell for name, cell in cells.items() if cell is not None}
+
+
+def pivot(comparisons: Sequence[Comparison]) -> Table:
+    """Many sides: each part's time on each, and its ratio from the first to the last; all compared with the first."""
+    names = _distinct([comparisons[0].a.name, *(one.b.name for one in comparisons)])
+    rows: dict[tuple[str, str], dict[str, Cell]] = {}
+    for name, comparison in zip(names[1:], comparisons, strict=True):
+        for one in (*comparison.rows, *comparison.once, comparison.iteration):
+            row = rows.setdefault((one.kind, one.name), {"part": one.kind, "name": one.name})
+            for column, ns in ((f"{names[0]}_ms", one.a_ns), (f"{name}_ms", one.b_ns)):
+                ms = _ms(ns)
+                if ms is not None:
+                    row[column] = ms
+            if comparison is comparisons[-1]:
+                ratio = _rounded(one.ratio)
+                row |= {"verdict": one.word} | ({} if ratio is None else {"ratio": ratio})
+                row |= {"cause": one.cause} if one.cause else {}
+    last = [row for row in rows.values() if row["part"] in ("once", "iteration")]
+    others = [row for row in rows.values() if row["part"] not in ("once", "iteration")]
+    columns = ("part", "name", *(f"{name}_ms" for name in names), "ratio", "verdict", "cause")
+    return Table(columns=columns, rows=[*others, *last])
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """The names, numbered where two are the same."""
+    return [name if names.count(name) == 1 else f"{name}#{number}" for number, name in enumerate(names, 1)]
+
+
+def _ms(ns: float | None) -> float | None:
+    return None if ns is None else round(ns / 1e6, 6)
+
+
+def _rounded(ratio: float | None) -> float | None:
+    return None if ratio is None else round(ratio, 4)
