@@ -39,6 +39,9 @@ COLLECTORS: dict[str, Callable[[int, str], str]] = {
     "docker logs -t": lambda number, line: f"{DAY}{number:09}Z {line}",
     "kubernetes": lambda number, line: f"{DAY}{number:09}+02:00 stderr F {line}",
     "journal": lambda number, line: f"Nov  2 11:34:29 node07 train[742]: {line}",
+    "ts": lambda number, line: f"Nov 20 11:34:29 {line}",
+    "Jenkins": lambda number, line: f"[2026-11-20T11:34:29.{number:03}Z] {line}",
+    "a date": lambda number, line: f"2026-11-20 11:34:29,{number:03} {line}",
     "mpirun": lambda number, line: f"[1,0]<stderr>:{line}",
     "torchrun": lambda number, line: f"[default0]:{line}",
     "srun": lambda number, line: f" 0: {line}",
@@ -154,6 +157,16 @@ def test_kernels_with_suffixes_are_those_without(tmp_path: Path) -> None:
             call["name"] += ".kd"
     path.write_bytes(as_json(calls))
     assert [activity.name for activity in analyse([path]).run.profiles[0].activities] == expected
+
+
+def test_a_log_without_miopens_prefix_tells_the_same(tmp_path: Path) -> None:
+    """Entries and commands are known by what they are."""
+    command = b"MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 2 -c 1 -H 28 -W 28 -k 20 -F 1\n"
+    log = LOG.replace(b"}\n", b"}\n" + command)
+    _, library = records(tmp_path / "a.log", log)
+    _, bare = records(tmp_path / "b.log", log.replace(b"MIOpen(OpenCL): ", b"").replace(b"MIOpen(HIP): ", b""))
+    assert library.count("command conv") == 1
+    assert bare == library
 
 
 GLUED = [

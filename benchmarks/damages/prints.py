@@ -8,7 +8,7 @@ from random import Random
 
 import orjson
 
-from benchmarks.damages.run import CannotError, Mutation, Piece, Run, each_line, pieces_of, with_log
+from benchmarks.damages.run import MIOPEN, CannotError, Mutation, Piece, Run, each_line, pieces_of, with_log
 
 GLUED, TWICE = 0.02, 0.02
 WIDTH = 160
@@ -19,6 +19,8 @@ PREFIXES: dict[str, Callable[[int], bytes]] = {
     "docker logs -t": lambda number: DAY + b"11:34:%02d.%09dZ " % (number // 1000 % 60, number % 1000 * 1_000_003),
     "kubernetes": lambda number: DAY + b"11:34:%02d.%09dZ stderr F " % (number // 1000 % 60, number % 1000 * 1_000_003),
     "journal": lambda number: b"Nov 20 11:34:%02d node07 train[742]: " % (number // 1000 % 60),
+    "ts": lambda number: b"Nov 20 11:34:%02d " % (number // 1000 % 60),
+    "Jenkins": lambda number: b"[" + DAY + b"11:34:%02d.%03dZ] " % (number // 1000 % 60, number % 1000),
     "mpirun": lambda number: b"[1,0]<stderr>:",
     "torchrun": lambda number: b"[default0]:",
 }
@@ -82,6 +84,12 @@ def wrapped(run: Run, random: Random) -> Run:
             pieces.append((text[start : start + WIDTH] + b"\n", number if not start else None))
     changed = with_log(run, pieces)
     return replace(changed, foreign=frozenset())
+
+
+def prefix_lost(run: Run, random: Random) -> Run:
+    """Somebody filtered MIOpen's own prefix away."""
+    lines_of_own(run)
+    return each_line(run, lambda _, line: MIOPEN.sub(b"", line, count=1) if MIOPEN.match(line) else line)
 
 
 def crlf(run: Run, random: Random) -> Run:

@@ -67,8 +67,8 @@ def later_run(run: Run, random: Random) -> Run:
 
 def another_day(run: Run, random: Random) -> Run:
     """The log is of the same program's run of another time of the day: nothing of it is this profile's."""
-    if not any(STAMP.search(line) for line in run.log):
-        raise CannotError("nothing tells the runs apart")
+    if run.files or not any(STAMP.search(line) for line in run.log):
+        raise CannotError("nothing tells the runs apart: no stamps, or no date in the profile")
     log = other_pointers([_later(line, 2 * 3600 * 1_000_000 + 1_234_567) for line in run.log])
     return replace(wrong(run), log=log)
 

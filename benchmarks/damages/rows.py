@@ -100,6 +100,7 @@ ROWS: tuple[Row, ...] = (
     _row("whole log twice", prints.log_twice, WHOLE, draws=False),
     _row("2 % of lines glued", prints.glued, WHOLE),
     _row("long lines wrapped", prints.wrapped, WHOLE, draws=False),
+    _row("MIOpen's prefix lost", prints.prefix_lost, MOST_RIGHT, draws=False),
     _row("CRLF", prints.crlf, MOST_RIGHT, draws=False),
     _row("colours", prints.coloured, MOST_RIGHT, draws=False),
     *(_row(f"prefix of {name}", prints.prefixed(name), MOST_RIGHT, draws=False) for name in prints.PREFIXES),

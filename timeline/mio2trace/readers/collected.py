@@ -2,7 +2,8 @@
 
     miopen-1  | MIOpen(HIP): miopenStatus_t ...             docker compose, podman-compose
     2026-11-20T11:34:29.509450123Z stderr F MIOpen(HIP)...  docker logs -t, Kubernetes, GitHub's runners
-    Nov 20 11:34:29 node07 train[742]: MIOpen(HIP): ...     the journal, syslog
+    [2026-11-20T11:34:29.509Z] MIOpen(HIP): ...             Jenkins; with blanks for the T and the brackets, others
+    Nov 20 11:34:29 node07 train[742]: MIOpen(HIP): ...     the journal, syslog; without host and program, ts
     [1,0]<stderr>:MIOpen(HIP): ...                          mpirun --tag-output
     [default0]:MIOpen(HIP): ...                             torchrun --tee, [rank0]: of PyTorch
     0: MIOpen(HIP): ...                                     srun --label
@@ -22,8 +23,9 @@ from itertools import groupby
 import msgspec
 
 _FORMS = (
-    rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) (?:std(?:err|out) [FP] )?",
+    rb"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]? (?:std(?:err|out) [FP] )?",
     rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} (?P<who>[\w./@-]{1,64}(?:\[\d{1,10}\])?): ",
+    rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d ",
     rb"\[(?P<who>\d{1,9},\d{1,9})\]<std(?:err|out|diag)>: ?",
     rb"\[(?P<who>(?:default|rank)\d{1,9})\]: ?",
     rb"(?P<who>[A-Za-z][\w.-]{0,63}) {1,64}\| ",

@@ -16,7 +16,11 @@ PREFIX = re.compile(
 ANSI = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 LEVEL = re.compile(rb"(?:\w+ )?(Error|Warning|Info2?|Trace|Fatal) \[([^\]]*)\](?: (.*))?$", re.DOTALL)
 COMMAND = re.compile(rb"Command \[([^\]]*)\]\s+(?:\S*/)?MIOpenDriver(?:\.exe)?:?\s+(\S.*)$", re.DOTALL)
-OLD_COMMAND = re.compile(rb"(?:^|[\s:])(miopen\w+): (?:\S*/)?MIOpenDriver(?:\.exe)?:? +(\S.*)$", re.DOTALL)
+OLD_COMMAND = re.compile(  # or a later one that lost its prefix
+    rb"(?:(?:^|[\s:])(?P<by>miopen\w+):|^Command \[(?P<tag>[^\]]*)\]) "
+    rb"(?:\S*/)?MIOpenDriver(?:\.exe)?:? +(?P<text>\S.*)$",
+    re.DOTALL,
+)
 BARE_COMMAND = re.compile(rb"^[\s>$#`]*+(?:\S*/)?MIOpenDriver(?:\.exe)?:? +([A-Za-z]\w*(?: .*)?)$", re.DOTALL)
 SIGNATURE = re.compile(rb"\s*(?:(?:miopenStatus_t|const\s+char|void|bool|auto|int|size_t)[\s*&]|(?:miopen|std)::)")
 PARAM = re.compile(rb"\s*(?:[A-Za-z_][\w.>()\[\]-]*|\".*?\"|name \+ .*?) =(?:\s|$)")

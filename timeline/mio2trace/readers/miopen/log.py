@@ -306,8 +306,8 @@ class MiopenDecoder:
     def _bare_command(self, number: int, text: bytes, raw: bytes) -> bool:
         found = OLD_COMMAND.search(text)
         if found:
-            tag, command = found[1].decode(), found[2].strip().decode(errors="replace")
-            self._command(number, tag, command, None, raw)
+            tag, command = found["by"] or found["tag"], found["text"].strip().decode(errors="replace")
+            self._command(number, tag.decode(errors="replace"), command, None, raw)
             return True
         found = BARE_COMMAND.match(text)
         if found:
