@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from mio2trace.outgoing import visible
 
@@ -22,14 +21,19 @@ class OptionError(ValueError):
     """An option of the call is none, or goes with no other."""
 
 
-@dataclass(slots=True)
 class Note:
     """One kind of problem: how often, and the first few places."""
 
-    kind: str
-    count: int = 0
-    places: list[str] = field(default_factory=list)
-    problem: bool = True
+    __slots__ = ("count", "kind", "places", "problem")
+
+    def __init__(self, kind: str, count: int = 0, places: list[str] | None = None, problem: bool = True) -> None:
+        self.kind = kind
+        self.count = count
+        self.places = [] if places is None else places
+        self.problem = problem
+
+    def __repr__(self) -> str:
+        return f"<Note: {self}>"
 
     def __str__(self) -> str:
         where = f" ({', '.join(self.places)}{', ...' if self.count > len(self.places) else ''})" if self.places else ""

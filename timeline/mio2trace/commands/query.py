@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -106,6 +105,8 @@ def _named(name: str, queries: Iterable[str]) -> str:
 
 def _ask(files: Sequence[str], sql: str) -> Answer:
     """In the engine that comes with Python: over a trace of ours, or the picture of a run."""
+    from pathlib import Path
+
     from mio2trace.memory import without_garbage_collection
     from mio2trace.queries import embedded
     from mio2trace.writers import read_back

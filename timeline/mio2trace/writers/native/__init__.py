@@ -1,28 +1,16 @@
 """Perfetto's native form: protobuf packets, encoded here (perfetto-chrome-trace.md 3).
 
-A track is a packet sequence of its own: it has its own table of interned texts, and its own defaults, so that a packet
-carries what is new in it. A slice is two packets, its begin and its end. The first track counts time from packet to
-packet, counters that come among its slices with it; a file holds one clock snapshot at most, so the others' times are
-whole. Process groups are root tracks, their tracks ordered children; slices that agree in `Trace.colour_by` share a
-correlation id, hence a colour.
+Its tables take time and memory to make: they are loaded when the form is used.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
-from typing import BinaryIO
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, BinaryIO
 
-from mio2trace.trace import CounterValue, Flow, Part, Slice, Trace
-from mio2trace.writers.native import packets as tp
-from mio2trace.writers.native import protobuf as pb
-from mio2trace.writers.native.arrows import Arrows, ends_of
-from mio2trace.writers.native.headings import headings, placed
-from mio2trace.writers.native.protobuf import varint
-from mio2trace.writers.native.reader import slices
-from mio2trace.writers.native.rows import Row, short
-from mio2trace.writers.text import cleaned
-from mio2trace.writers.two_halves import beside
+if TYPE_CHECKING:
+    from mio2trace.trace import Slice, Trace
 
 NAME = "Perfetto, native"
 SUFFIXES = (".pftrace",)
@@ -30,96 +18,19 @@ SLICE_BYTES = 120
 BEGINS = b"\x0a"
 GZIP_STRATEGY = zlib.Z_DEFAULT_STRATEGY
 
-_BATCH = 512
-_COUNTER_RANK = 10_000
-"""Counters stand below the tracks of their process."""
-_BY_ITSELF = pb.integer(tp.SEQUENCE, tp.NOBODYS) + b"\x40"
-_REAL_SAMPLE = varint(tp.COUNTER_REAL << 3 | 1)
-
 
 def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
     """Write ``trace`` packet by packet. Memory is that of the interned texts, the arrows and what it shares.
 
     The same ``to_pack`` or not: packets count on those before them.
     """
-    arrows = Arrows(trace)
-    parts = trace.whole_parts()
-    with beside(lambda own: _Writer(trace, arrows).events(parts[-1:], own)) as rest:
-        file.write(b"".join(headings(trace)))
-        _Writer(trace, arrows).events(parts[:-1], file)
-        rest(file)
+    from mio2trace.writers.native.encoder import write
+
+    write(trace, file)
 
 
-class _Writer:
-    """Encodes events; each track's state is its own."""
+def slices(file: BinaryIO, category: str | None = None) -> Iterator[Slice]:
+    """The slices of a category, or all, each when it ends. What is no packet ends the reading without a word."""
+    from mio2trace.writers.native.reader import slices
 
-    def __init__(self, trace: Trace, arrows: Arrows) -> None:
-        uuids = tp.uuids(trace)
-        self._groups = {process: uuid for (process, track), uuid in uuids.items() if track is None}
-        self._help = trace.counter_descriptions
-        self._rows = {
-            track.id: Row(
-                tp.NOBODYS + 1 + number,
-                uuids[track.process, track.id],
-                number == 0,
-                trace.colour_by,
-                ends_of(arrows, track.id),
-            )
-            for number, track in enumerate(trace.tracks)
-        }
-        self._counters: dict[tuple[int, str, str], bytes] = {}
-
-    def events(self, parts: Iterable[Part], file: BinaryIO) -> None:
-        out: list[bytes] = []
-        track = row = None
-        for part in parts:
-            for event in part():
-                if isinstance(event, Flow):
-                    continue
-                place = event.track
-                if place != track:
-                    # Tracks come one after another, so the same bytes come of them however parts are divided.
-                    if row is not None:
-                        row.finish(out)
-                    track, row = place, None if place is None else self._rows[place]
-                if type(event) is Slice:
-                    assert row is not None
-                    row.slice(event, out)
-                elif type(event) is CounterValue:
-                    sample = self._sample(event, out)
-                    if row is None:
-                        body = b"\x5a" + varint(len(sample)) + sample + _BY_ITSELF + varint(event.time_ns)
-                        out.append(pb.message(tp.PACKET, body))
-                    else:
-                        row.counter(event.time_ns, sample, out)
-                if len(out) >= _BATCH:
-                    file.write(b"".join(out))
-                    out.clear()
-        if row is not None:
-            row.finish(out)
-        file.write(b"".join(out))
-
-    def _sample(self, event: CounterValue, out: list[bytes]) -> bytes:
-        """The event that sets a counter, whose descriptor is written before its first."""
-        key = (event.process, event.name, event.unit)
-        head = self._counters.get(key)
-        if head is None:
-            new, uuid = self._declare(event)
-            out.append(new)
-            head = self._counters[key] = pb.integer(tp.TYPE, tp.COUNTER) + pb.integer(tp.TRACK_UUID, uuid)
-        value = event.value
-        if isinstance(value, int):
-            return head + pb.integer(tp.COUNTER_INTEGER, value)
-        return head + _REAL_SAMPLE + short(value)
-
-    def _declare(self, event: CounterValue) -> tuple[bytes, int]:
-        """A counter's descriptor, and its uuid: the same whoever writes it."""
-        unit = cleaned(event.unit)
-        name = f"{cleaned(event.name)} {unit}".strip()
-        uuid = (event.process + 1) << 32 | zlib.crc32(name.encode())
-        fields = [pb.integer(1, uuid), pb.text(2, name), pb.integer(5, self._groups.get(event.process, 0))]
-        fields += [pb.message(8, pb.text(6, unit)), *placed(_COUNTER_RANK, self._help.get(event.name, ""))]
-        return tp.stateless(pb.message(tp.TRACK_DESCRIPTOR, b"".join(fields))), uuid
-
-
-__all__ = ["BEGINS", "GZIP_STRATEGY", "NAME", "SLICE_BYTES", "SUFFIXES", "slices", "write"]
+    return slices(file, category)
