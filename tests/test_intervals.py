@@ -15,6 +15,7 @@ from mio2trace.align import NONE, Links, align
 from mio2trace.align.layers.caffe.intervals import Printed, Times, rows
 from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent
 from mio2trace.notes import Notes
+from tests.records import changed
 from tests.synthetic_run import MS, Run, make_run, random_net
 
 _Line = TypeVar("_Line", LayerTime, LogEvent)
@@ -108,3 +109,23 @@ def test_an_activity_that_two_layers_may_have_is_as_probable_as_the_time_that_gi
     assert first.confidences is None or min(first.confidences) >= 0.5
     assert second.confidences is not None
     assert all(0.5 <= confidence < 1 for confidence in second.confidences)
+
+
+@given(seeds, st.sampled_from([MS, 10 * MS]))
+def test_host_times_in_milliseconds_are_as_good_as_the_devices_clock(rng: Random, step: int) -> None:
+    """Their resolution is seen in them; within it, the device's times tell."""
+    run = boundary_run(rng, 2)
+    activities = tuple(
+        changed(one, host_start_ns=one.host_start_ns // step * step, host_end_ns=one.host_end_ns // step * step)
+        for one in run.profile.activities
+        if one.host_start_ns is not None and one.host_end_ns is not None
+    )
+    profile = msgspec.structs.replace(run.profile, activities=activities)
+    notes = Notes()
+    found = align(profile, [run.log], notes, without=frozenset({"recurrence"}))
+    right, wrong = judged(run, found.links)
+    assert wrong == 0
+    if step == MS:
+        assert right >= 0.8 * sum(place is not None and place[0] > 0 for place in run.places)
+    assert found.profile is profile, "what is drawn is what was recorded"
+    assert any("whole multiples" in note.kind for note in notes.problems)

@@ -10,6 +10,7 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.fit import DeviceClock, LogClock, device_clocks
 from mio2trace.align.clocks.log_runs import of_profile, operations_of
 from mio2trace.align.clocks.reach import within_reach
+from mio2trace.align.clocks.sharpen import sharpened
 from mio2trace.align.exact import Calls, calls_of
 from mio2trace.align.ladder import climb
 from mio2trace.align.layers.net import Net, by_place, read_net
@@ -96,9 +97,11 @@ def align(
         without |= {BUFFERS}
     logs = [by_place(log) for log in of_run]
     calls = Calls(tuple(operations), ()) if without >= {RANGE, CORRELATION} else calls_of(profile, operations, notes)
+    sharp, error_ns = sharpened(profile, notes)
     attribution = Attribution(
-        profile,
+        sharp,
         notes,
+        host_error_ns=error_ns,
         logs=logs,
         operations=calls.operations,
         operation_of_range=calls.of_range,

@@ -32,6 +32,7 @@ class Attribution:
     ``facts`` are by position; ``without`` are the kinds of evidence to leave out. ``same_process``: whether the buffers
     of log and profile say so; None where they do not tell. ``marked`` is None until the timer marks are read. What the
     steps find is in ``links``; ``streams`` is how those to operations came about, where ``keep_reasons``.
+    ``host_error_ns``: how exact host times are, where they were not recorded to the microsecond.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only options
@@ -50,8 +51,10 @@ class Attribution:
         same_process: bool | None = None,
         by_order_alone: bool = False,
         keep_reasons: bool = False,
+        host_error_ns: int = 0,
     ) -> None:
         self.profile = profile
+        self.host_error_ns = host_error_ns
         self.notes = notes
         self.logs = logs
         self.operations = operations
@@ -92,7 +95,7 @@ class Attribution:
     @cached_property
     def host_times(self) -> HostTimes | None:
         """The same, where no log's clock is asked for."""
-        return host_times(self.profile.activities, self.notes)
+        return host_times(self.profile.activities, self.notes, self.host_error_ns)
 
     @cached_property
     def stamp_ns(self) -> int:

@@ -32,7 +32,7 @@ class HostTimes(msgspec.Struct, frozen=True, kw_only=True):
     error_ns: int = 0
 
 
-def host_times(activities: Sequence[Activity], notes: Notes) -> HostTimes | None:
+def host_times(activities: Sequence[Activity], notes: Notes, error_ns: int = 0) -> HostTimes | None:
     """None where the host's clock tells no order: no times at all, or it was set back during the run."""
     calls = (activity.call for activity in activities if activity.call is not None)
     first = next((call.start_ns for call in calls if call.start_ns is not None and call.end_ns is not None), None)
@@ -48,7 +48,7 @@ def host_times(activities: Sequence[Activity], notes: Notes) -> HostTimes | None
             began = start = end
         else:
             host_start, host_end = call.start_ns, call.end_ns
-            if host_start < start - DISORDER_NS or host_end < host_start:
+            if host_start < start - DISORDER_NS - error_ns or host_end < host_start:
                 notes.add("host clock was set back during the run: stamps tell no layers")
                 return None
             prepared = call.prepared_ns or host_start
@@ -69,7 +69,9 @@ def host_times(activities: Sequence[Activity], notes: Notes) -> HostTimes | None
             own = max(own, end if activity.host_end_ns is None else activity.host_end_ns)
             latest[activity.queue] = own
             own_ends.append(own)
-    return HostTimes(begins=begins, called=called, ends=ends, own_ends=own_ends, unknown=frozenset(unknown))
+    return HostTimes(
+        begins=begins, called=called, ends=ends, own_ends=own_ends, unknown=frozenset(unknown), error_ns=error_ns
+    )
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from math import ceil
 
 import msgspec
 
-from mio2trace.align.clocks.resolution import STAMP_NS
+from mio2trace.align.clocks.resolution import host_resolution
 from mio2trace.model.log import LocalTime
 from mio2trace.model.profile import Activity, Profile
 from mio2trace.notes import Notes
@@ -70,6 +70,13 @@ class DeviceClock(msgspec.Struct, frozen=True, kw_only=True):
             piece = pieces[max(position, 0)]
         return host_ns - piece.offset_ns - piece.drift_ppb * (host_ns - piece.host_ns) // 1_000_000_000
 
+    def to_host(self, device_ns: int) -> int:
+        """The host's time of a device time: of the piece that it falls into."""
+        near = device_ns
+        for _ in range(2 if len(self.pieces) > 1 or self.drift_ppb else 1):
+            near += device_ns - self.to_device(near)
+        return near
+
 
 SAME = DeviceClock(pieces=(Piece(0, 0),), error_ns=0, method="one clock")
 """Of a device whose times are on the host's clock."""
@@ -98,6 +105,7 @@ def device_clocks(profile: Profile, notes: Notes) -> dict[int, DeviceClock]:
     device_of = {queue.index: queue.device for queue in profile.queues}
     bounds: dict[int, _Tight] = {}
     impossible = 0
+    step = host_resolution(profile)
     for activity in profile.activities:
         queued, end = activity.queued_ns, activity.end_ns
         call = activity.call
@@ -106,14 +114,14 @@ def device_clocks(profile: Profile, notes: Notes) -> dict[int, DeviceClock]:
         start, done = call.start_ns, call.end_ns
         if start is None or done is None:
             continue
-        done += STAMP_NS
+        done += step
         lower, upper = start - queued, done - end
         if lower > upper and lower - upper > MAX_DRIFT * (done - start):
             impossible += 1  # garbage counters, or the wall clock was set back during the call
             continue
         tight = bounds.get(device_of.get(activity.queue, 0))
         if tight is None:
-            tight = bounds[device_of.get(activity.queue, 0)] = _Tight(start, lower, upper)
+            tight = bounds[device_of.get(activity.queue, 0)] = _Tight(start, lower, upper, step)
         if lower > tight.lower:
             tight.lower = lower
         if upper < tight.upper:
@@ -127,22 +135,22 @@ def device_clocks(profile: Profile, notes: Notes) -> dict[int, DeviceClock]:
 class _Tight:
     """The tightest bounds of a device's activities. Mostly one offset fits them all, and no others are looked at."""
 
-    __slots__ = ("activities", "lower", "start", "upper")
+    __slots__ = ("activities", "lower", "start", "step", "upper")
 
-    def __init__(self, start: int, lower: int, upper: int) -> None:
+    def __init__(self, start: int, lower: int, upper: int, step: int) -> None:
         self.activities: list[Activity] = []
-        self.start, self.lower, self.upper = start, lower, upper
+        self.start, self.lower, self.upper, self.step = start, lower, upper, step
 
     def clock(self, notes: Notes) -> DeviceClock:
         if self.lower <= self.upper:
             return fit_device_clock([Bound(self.start, self.lower, self.start, self.upper)], notes)
-        return fit_device_clock([_bound(activity) for activity in self.activities], notes)
+        return fit_device_clock([_bound(activity, self.step) for activity in self.activities], notes)
 
 
-def _bound(activity: Activity) -> Bound:
+def _bound(activity: Activity, step: int) -> Bound:
     assert activity.queued_ns is not None and activity.end_ns is not None
     assert activity.host_start_ns is not None and activity.host_end_ns is not None
-    start, done = activity.host_start_ns, activity.host_end_ns + STAMP_NS
+    start, done = activity.host_start_ns, activity.host_end_ns + step
     return Bound(start, start - activity.queued_ns, done, done - activity.end_ns)
 
 
