@@ -111,7 +111,7 @@ def test_an_activity_that_two_layers_may_have_is_as_probable_as_the_time_that_gi
     assert all(0.5 <= confidence < 1 for confidence in second.confidences)
 
 
-@given(seeds, st.sampled_from([MS, 10 * MS]))
+@given(seeds, st.sampled_from([MS, 1000 * MS]))
 def test_host_times_in_milliseconds_are_as_good_as_the_devices_clock(rng: Random, step: int) -> None:
     """Their resolution is seen in them; within it, the device's times tell."""
     run = boundary_run(rng, 2)

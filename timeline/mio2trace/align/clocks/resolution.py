@@ -15,13 +15,13 @@ ENOUGH = 8
 
 
 def resolution(times: Iterable[int], finest_ns: int) -> int:
-    """The power of ten, in ns, of which all ``times`` are whole multiples; ``finest_ns`` where they are too few."""
+    """A second, a millisecond, ... in ns: of which all ``times`` are whole multiples; ``finest_ns`` where they are few."""
     step = COARSEST_NS
     count = 0
     for time in times:
         count += 1
         while step > finest_ns and time % step:
-            step //= 10
+            step //= 1000
         if step <= finest_ns:
             return finest_ns
     return step if count >= ENOUGH else finest_ns
