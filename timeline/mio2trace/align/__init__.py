@@ -97,11 +97,12 @@ def align(
         without |= {BUFFERS}
     logs = [by_place(log) for log in of_run]
     calls = Calls(tuple(operations), ()) if without >= {RANGE, CORRELATION} else calls_of(profile, operations, notes)
-    sharp, error_ns = sharpened(profile, notes)
+    sharp, error_ns, step_ns = sharpened(profile, notes)
     attribution = Attribution(
         sharp,
         notes,
         host_error_ns=error_ns,
+        host_step_ns=step_ns,
         logs=logs,
         operations=calls.operations,
         operation_of_range=calls.of_range,

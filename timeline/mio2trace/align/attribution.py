@@ -32,7 +32,7 @@ class Attribution:
     ``facts`` are by position; ``without`` are the kinds of evidence to leave out. ``same_process``: whether the buffers
     of log and profile say so; None where they do not tell. ``marked`` is None until the timer marks are read. What the
     steps find is in ``links``; ``streams`` is how those to operations came about, where ``keep_reasons``.
-    ``host_error_ns``: how exact host times are, where they were not recorded to the microsecond.
+    ``host_error_ns``: how exact host times are that were recorded in steps of ``host_step_ns``; 0: to the microsecond.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only options
@@ -52,9 +52,11 @@ class Attribution:
         by_order_alone: bool = False,
         keep_reasons: bool = False,
         host_error_ns: int = 0,
+        host_step_ns: int = 0,
     ) -> None:
         self.profile = profile
         self.host_error_ns = host_error_ns
+        self.host_step_ns = host_step_ns
         self.notes = notes
         self.logs = logs
         self.operations = operations
@@ -84,8 +86,9 @@ class Attribution:
             return None
         same_run = bool(self.same_process)
         return relate_clocks(
-            self.profile, self.logs, self.marked, self.notes, operations=self.operations, same_run=same_run
-        )
+            self.profile, self.logs, self.marked, self.notes,
+            operations=self.operations, same_run=same_run, host_step_ns=self.host_step_ns,
+        )  # fmt: skip
 
     @cached_property
     def times(self) -> HostTimes | None:

@@ -8,7 +8,7 @@ import msgspec
 
 from mio2trace.align.clocks.fit import LogClock, log_clock, nearest_zone
 from mio2trace.align.clocks.log_bounds import OffsetBound, StampedLines, agreed, by_buffers, by_marks
-from mio2trace.align.clocks.resolution import host_resolution, stamp_resolution
+from mio2trace.align.clocks.resolution import STAMP_NS, host_resolution, stamp_resolution
 from mio2trace.align.layers.caffe import boundaries
 from mio2trace.align.layers.caffe.intervals import LINE_NS
 from mio2trace.align.layers.caffe.marks import Marked
@@ -32,12 +32,14 @@ def relate_clocks(
     *,
     operations: Sequence[Operation] = (),
     same_run: bool = False,
+    host_step_ns: int = 0,
 ) -> LogClock | None:
     """The log's clock, by all that log and profile both know exactly, else by the surest place that they share.
 
     None when they share none, or when what they share contradicts the stamps: a clock that stepped; then the order of
     lines remains. ``same_run``: the buffers of both show that they are of one run, however much more one of them
-    covers. Raises `InputError` when that place shows that they are not of one run.
+    covers; ``host_step_ns``: how coarse host times are. Raises `InputError` when that place shows that they are not of
+    one run.
     """
     if profile.clocks[0].kind != "unix":
         return None  # a clock that counts from the boot tells no date: nothing relates a log's stamps to it
@@ -45,7 +47,9 @@ def relate_clocks(
     if landmark is None:
         return None
     clock, late = landmark
-    bounds = _bounds(profile, logs, marked, operations if same_run else (), clock.near_ns)
+    step = max(stamp_resolution(logs), host_resolution(profile), host_step_ns)
+    early = LANDMARK_EARLY_NS + (step if step > STAMP_NS else 0)
+    bounds = _bounds(profile, logs, marked, operations if same_run else (), clock.near_ns, step)
     if bounds:
         exact = agreed(bounds)
         if exact is None and same_run:
@@ -60,13 +64,13 @@ def relate_clocks(
     if clock.residual_ns < 0 and (_ends_early(profile, logs, clock) or _lacks_its_last_iteration(profile, logs, clock)):
         notes.add("log that ends before the profile does")
         return clock
-    if not -LANDMARK_EARLY_NS <= clock.residual_ns <= late:
+    if not -early <= clock.residual_ns <= late:
         raise InputError(
             f"the log and the profile are not of one run: {clock.method} differ by "
             f"{clock.residual_ns / 1e9:+.3f} s in the zone that fits best; "
             "expected -0.005 to +{:g} s (--align order goes on by order alone)".format(late / 1e9)
         )
-    if marked is None and _iterations_are_later(profile, logs, clock):
+    if marked is None and step <= STAMP_NS and _iterations_are_later(profile, logs, clock):
         raise InputError(
             "the log and the profile are not of one run: the log's first iteration began after the last enqueue "
             "(--align order goes on by order alone)"
@@ -80,13 +84,13 @@ def _bounds(
     marked: Marked | None,
     operations: Sequence[Operation],
     near_ns: int,
+    step_ns: int,
 ) -> list[OffsetBound]:
-    step = max(stamp_resolution(logs), host_resolution(profile))
     bounds: list[OffsetBound] = []
     for log in logs:
         own = [operation for operation in operations if operation.source == log.source]
         stamps = [(operation.line, operation.stamp) for operation in own if operation.stamp is not None]
-        lines = StampedLines(log, near_ns, step, stamps)
+        lines = StampedLines(log, near_ns, step_ns, stamps)
         if marked is not None:
             bounds += by_marks(log, marked, lines)
         if own:

@@ -15,7 +15,7 @@ ENOUGH = 8
 
 
 def resolution(times: Iterable[int], finest_ns: int) -> int:
-    """A second, a millisecond, ... in ns: of which all ``times`` are whole multiples; ``finest_ns`` where they are few."""
+    """A second, millisecond, ... in ns of which all ``times`` are whole multiples; ``finest_ns`` where they are few."""
     step = COARSEST_NS
     count = 0
     for time in times:

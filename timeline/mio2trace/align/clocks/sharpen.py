@@ -10,20 +10,21 @@ from mio2trace.model.profile import Activity, Call, Profile
 from mio2trace.notes import Notes
 
 
-def sharpened(profile: Profile, notes: Notes) -> tuple[Profile, int]:
-    """``profile`` with host times as its devices' clocks have them, within their resolution, and their error in ns.
+def sharpened(profile: Profile, notes: Notes) -> tuple[Profile, int, int]:
+    """``profile`` with host times as its devices' clocks have them, within their resolution, their error and the
+    step in which they were recorded, in ns.
 
     A call that waits begins before its command is queued and ends after that has ended. Nothing changes where host
     times are exact to the microsecond; where devices have no times of their own the error is the resolution.
     """
     step = host_resolution(profile)
     if step <= STAMP_NS:
-        return profile, 0
+        return profile, 0, 0
     clocks = device_clocks(profile, Notes())  # joining says all of it
     clocks = {device: clock for device, clock in clocks.items() if clock is not SAME}
     notes.add(f"host times are whole multiples of {step / 1e6:g} ms: placed within them as the device's clock tells")
     if not clocks:
-        return profile, step
+        return profile, step, step
     device_of = {queue.index: queue.device for queue in profile.queues}
     activities: list[Activity] = []
     last = 0
@@ -46,7 +47,7 @@ def sharpened(profile: Profile, notes: Notes) -> tuple[Profile, int]:
         last = done
         activities.append(replace(activity, call=_at(call, start, done, prepared)))
     error = max(clock.error_ns for clock in clocks.values())
-    return replace(profile, activities=tuple(activities)), min(error, step)
+    return replace(profile, activities=tuple(activities)), min(error, step), step
 
 
 def _at(call: Call, start: int, end: int, prepared: int | None) -> Call:

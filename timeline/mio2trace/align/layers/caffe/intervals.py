@@ -23,8 +23,9 @@ STRAY = 1e-3
 """How probable it is that an activity lies between two layers that follow each other: none of 2829 does."""
 BROKEN = 1e-6
 """How probable it is that a layer's line contradicts an activity or another line: a stamp or a time is wrong then."""
+MOST_STATES = 64
 MOST_CELLS = 16
-"""A moment that is hardly known is looked at in so many parts, and so many cuts in each."""
+"""A moment that is hardly known is looked at in so many parts, and so many cuts in each; all that is thinned out."""
 
 
 class Printed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -119,7 +120,7 @@ def _states(layer: Printed, low: int, high: int, times: Times) -> list[_State]:
         if layer.floor <= first <= stop
     ]
     if states:
-        return states
+        return states[:: 1 + len(states) // MOST_STATES]
     # An activity goes on across the end or the begin wherever these are: a time is wrong.
     stop = bisect_right(times.ends, high + error)
     first = max(layer.floor, bisect_left(times.begins, low - printed - LINE_NS - error))
