@@ -26,7 +26,7 @@ from tests.small_runs import Program, as_json, as_text, benchmark, read, small
 
 
 def run(*args: str, stdin: bytes = b"") -> Result:
-    return CliRunner().invoke(cli, ["kernels", *args], input=stdin, catch_exceptions=False)
+    return CliRunner().invoke(cli, ["kernels", "--raw", *args], input=stdin, catch_exceptions=False)
 
 
 def rows(done: Result) -> list[dict[str, str]]:

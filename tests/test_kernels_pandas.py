@@ -73,7 +73,7 @@ def expected_enqueues(pandas: Any, path: Path) -> Any:
 
 
 def printed(pandas: Any, path: Path, *args: str) -> Any:
-    done = CliRunner().invoke(cli, ["kernels", str(path), *args], catch_exceptions=False)
+    done = CliRunner().invoke(cli, ["kernels", str(path), "--raw", *args], catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
     return pandas.read_csv(io.StringIO(done.stdout), keep_default_na=False, na_values=[""])
 

@@ -35,6 +35,8 @@ LOGS = sorted(
     if "clblast" not in path.name  # no layers there
 )
 
+IN_ORDER = ("--sort", "layer_index:up,direction:down")
+"""As the net runs, forward before backward, and as `caffe time` prints."""
 _LINE = re.compile(r"\]\s+(\S.*?)\t(forward|backward): (\S+) ms\.")
 
 
@@ -71,12 +73,11 @@ def test_printed_times_are_the_logs(path: Path) -> None:
     for files in ([path], [path, profile] if profile else []):
         if not files:
             continue
-        found = [(row["layer"], row["direction"], int(row["printed_ns"])) for row in rows(run(*files))]
+        in_order = rows(run(*files, *IN_ORDER))
+        found = [(row["layer"], row["direction"], int(row["printed_ns"])) for row in in_order]
         assert found == expected
         indexes = list(dict.fromkeys(name for name, _, _ in expected))
-        assert [int(row["layer_index"]) for row in rows(run(*files))] == [
-            indexes.index(name) for name, _, _ in expected
-        ]
+        assert [int(row["layer_index"]) for row in in_order] == [indexes.index(name) for name, _, _ in expected]
 
 
 @pytest.mark.parametrize(
@@ -139,8 +140,8 @@ def test_means_and_deviations_over_iterations(pandas: Any, shared: Path, name: s
         of_layer.setdefault(enqueue["l"], []).append(enqueue["call_index"])
     records = []
     for number, layer in enumerate(truth["layers"]):
-        if layer["pass"] == "init":
-            continue
+        if layer["pass"] == "init" or (name == "alexnet-b3-libdnn-train-iter2" and layer["pass"] == "iter0"):
+            continue  # the warm-up, and the first iteration of several, in which the host compiles
         ran = [calls[index] for index in of_layer.get(number, [])]
         kernels = [call for call in ran if call["call"] == "clEnqueueNDRangeKernel"]
         records.append(
@@ -169,13 +170,13 @@ def test_means_and_deviations_over_iterations(pandas: Any, shared: Path, name: s
         for column in ("kernels", "copies"):
             assert float(row[column]) == expected[column].mean()
         for column in ("kernel", "copy"):
-            assert float(row[f"{column}_mean_ns"]) == pytest.approx(expected[column].mean(), rel=1e-12)
+            assert float(row[f"{column}_ns"]) == pytest.approx(expected[column].mean(), rel=1e-12)
         # The marks lie within the truth's own stamps, which are whole microseconds, and around the kernels.
-        host = float(row["host_mean_ns"])
+        host = float(row["host_ns"])
         assert (expected["kernel"] + expected["copy"]).mean() <= host + 1000
         assert host <= expected["span"].mean() + 1000
         far += host < expected["span"].mean() - 300_000
-        assert float(row["launch_overhead_mean_ns"]) == pytest.approx(
+        assert float(row["launch_overhead_ns"]) == pytest.approx(
             host - (expected["kernel"] + expected["copy"]).mean(), abs=1e-3
         )
         if iterations > 1:
@@ -192,11 +193,11 @@ def test_each_execution_adds_up_to_the_means(pandas: Any, shared: Path) -> None:
     assert sorted(each["iteration"].unique()) == [0, 1, 2]
     assert (each["repetition"] == 0).all()
     means = pandas.read_csv(io.StringIO(run(*files).stdout)).set_index(["layer_index", "direction"])
-    groups = each[each["iteration"] > 0].groupby(["layer_index", "direction"])
+    groups = each[each["iteration"] == 2].groupby(["layer_index", "direction"])
     assert len(groups) == len(means)
     for column in ("host", "kernel", "launch_overhead"):
-        assert means[f"{column}_mean_ns"].to_dict() == pytest.approx(groups[f"{column}_ns"].mean().to_dict())
-        assert means[f"{column}_std_ns"].to_dict() == pytest.approx(groups[f"{column}_ns"].std().to_dict())
+        assert means[f"{column}_ns"].to_dict() == pytest.approx(groups[f"{column}_ns"].mean().to_dict())
+        assert means[f"{column}_std_ns"].isna().all()
     flop = groups["flop"].mean().dropna()
     assert means["flop"].dropna().to_dict() == flop.to_dict()
     assert len(flop) == 10  # five convolutions, both directions; the inner products ran on the host
@@ -213,7 +214,7 @@ def test_flop_of_alexnets_convolutions() -> None:
     assert found["conv1", "forward"]["flop_by"] == "gemm"
     assert found["relu1", "forward"]["flop"] == found["relu1", "forward"]["gflops"] == ""
     conv1 = found["conv1", "forward"]
-    assert float(conv1["gflops"]) == pytest.approx(float(conv1["flop"]) / float(conv1["kernel_mean_ns"]))
+    assert float(conv1["gflops"]) == pytest.approx(float(conv1["flop"]) / float(conv1["kernel_ns"]))
     assert conv1["layer_by"] == "timer marks 3"
     assert (conv1["type"], conv1["output"]) == ("", "1x96x55x55") or conv1["type"] == "Convolution"
 
@@ -236,7 +237,7 @@ def test_the_warm_up_is_in_no_mean(small_run: tuple[Path, Path]) -> None:
         ("conv1", "3", "2"),
         ("ip1", "3", "2"),
     ]
-    assert [row["kernel_mean_ns"] for row in found] == ["94000", "94000"]
+    assert [row["kernel_ns"] for row in found] == ["94000", "94000"]
     assert [row["kernel_std_ns"] for row in found] == ["0.0", "0.0"]
     assert [row["host_by"] for row in found] == ["bounds", "bounds"]
     each = rows(run(*small_run, "--each"))
@@ -248,7 +249,7 @@ def test_the_warm_up_is_in_no_mean(small_run: tuple[Path, Path]) -> None:
 
 
 def test_a_log_alone_has_printed_times_only(small_run: tuple[Path, Path]) -> None:
-    found = rows(run(small_run[0]))
+    found = rows(run(small_run[0], *IN_ORDER))
     assert [(row["layer"], row["direction"], row["printed_ns"]) for row in found] == [
         ("conv1", "forward", "120000"), ("conv1", "backward", "0"),
         ("ip1", "forward", "120000"), ("ip1", "backward", "0"),
@@ -267,7 +268,7 @@ def test_the_log_and_its_digest_count_once(small_run: tuple[Path, Path], tmp_pat
     digest.write_text(json.dumps({"per_layer_info": entries, "time_fw_ms": 0.24}))
     both = rows(run(*small_run, digest))
     assert [row["printed_count"] for row in both] == ["1"] * 4
-    alone = rows(run(digest, small_run[1]))
+    alone = rows(run(digest, small_run[1], *IN_ORDER))
     assert [row["printed_ns"] for row in alone] == ["120000", "0", "120000", "0"]
     assert [row["kernels"] for row in alone if row["direction"] == "forward"] == ["2", "2"]
 

@@ -53,14 +53,14 @@ def test_times_are_those_of_the_true_kernels(name: str) -> None:
     count: Counter[int] = Counter()
     time: Counter[int] = Counter()
     transposes: Counter[int] = Counter()
-    whole = 0
     for line, kernel, ns in kernels(name):
-        whole += ns
         if line is not None:
             count[line] += 1
             time[line] += ns
             transposes[line] += ns if kernel.startswith("transpose_") else 0
-    for row in rows("ops", *files):
+    each = rows("ops", *files, "--each")
+    whole = sum(row.get("kernel_ns", 0) for row in each)
+    for row in each:
         line = row["line"]
         assert row["kernels"] == count[line]
         assert row.get("kernel_ns", 0) == time[line]
@@ -70,7 +70,7 @@ def test_times_are_those_of_the_true_kernels(name: str) -> None:
             assert row["gflops"] == pytest.approx(row["flop"] / time[line])
         else:
             assert "gflops" not in row
-    assert sum(row.get("kernel_ns", 0) for row in rows("ops", *files)) == sum(time.values())
+    assert whole == sum(time.values())
 
 
 @pytest.mark.shared
@@ -78,7 +78,7 @@ def test_times_are_those_of_the_true_kernels(name: str) -> None:
 def test_an_operation_has_one_name(name: str) -> None:
     """Its slices on device and host, in rows by name too, are called what the table calls it."""
     files = FOLDER / name / "run.log", FOLDER / name / "prof.json"
-    names = {row["operation"]: row["name"] for row in rows("ops", *map(str, files))}
+    names = {row["operation"]: row["name"] for row in rows("ops", *map(str, files), "--each")}
     out = io.BytesIO()
     convert(*files, output=out, tracks=("operations",))
     named = [
@@ -93,32 +93,38 @@ def test_an_operation_has_one_name(name: str) -> None:
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["m290-alexnet-infer-10it", "m290-resnet-infer-immediate-fused"])
 def test_groups_sum_their_operations(name: str) -> None:
-    """Calls, sum, mean, least, most, rate, helpers' share; most time first."""
+    """Of steady iterations: calls, mean, rate, helpers; most time first; each search beside what it is for."""
     files = str(FOLDER / name / "run.log"), str(FOLDER / name / "prof.json")
+    iterations = range(2, 11) if "10it" in name else (1,)
     each: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows("ops", *files, "--phase", "run"):
-        each[row["problem"]].append(row)
-    groups = rows("ops", *files, "--phase", "run", "--group-by", "problem")
+    searched: Counter[str] = Counter()
+    for row in rows("ops", *files, "--each"):
+        if row["phase"] == "find":
+            searched[row["problem"]] += row.get("kernel_ns", 0)
+        elif row["kernels"] and row["iteration"] in iterations:
+            each[row["problem"]].append(row)
+    groups = rows("ops", *files, "--group-by", "problem")
     assert {group["problem"] for group in groups} == each.keys()
-    times = [group.get("kernel_ns", 0) for group in groups]
+    times = [group["kernel_ns"] for group in groups]
     assert times == sorted(times, reverse=True)
+    whole = sum(ns for _, _, ns in kernels(name)) if len(iterations) == 1 else 190118541
     for group in groups:
         members = each[group["problem"]]
-        ran = [row["kernel_ns"] for row in members if "kernel_ns" in row]
-        assert group["count"] == len(members)
-        assert (group["kernel_ns"], group["min_ns"], group["max_ns"]) == (sum(ran), min(ran), max(ran))
-        assert group["mean_ns"] == pytest.approx(sum(ran) / len(ran))
-        assert group["share_percent"] == pytest.approx(sum(row["share_percent"] for row in members))
+        ran = sum(row["kernel_ns"] for row in members)
+        assert group["calls"] == len(members) / len(iterations)
+        assert group["kernel_ns"] == pytest.approx(ran / len(iterations))
+        assert group["share_percent"] == pytest.approx(100 * ran / whole)
         if "gflops" in group:
-            assert group["gflops"] == pytest.approx(sum(row["flop"] for row in members) / sum(ran))
+            assert group["gflops"] == pytest.approx(sum(row["flop"] for row in members) / ran)
         helpers = sum(row.get("helpers_ns", 0) for row in members)
-        assert group.get("helpers_percent", 0) == pytest.approx(100 * helpers / sum(ran))
+        assert group.get("helpers_ns", 0) == pytest.approx(helpers / len(iterations))
+        assert group.get("find_ns", 0) == searched[group["problem"]]
 
 
 @pytest.mark.shared
 def test_the_interleaved_log_needs_no_second_file_and_order_does_not_matter() -> None:
     """A log that holds its profile has times; the profile may come first."""
-    alone = rows("ops", str(FOLDER / "m121-alexnet-infer-interleaved" / "run.log"))
+    alone = rows("ops", str(FOLDER / "m121-alexnet-infer-interleaved" / "run.log"), "--each")
     assert sum(row["kernels"] for row in alone) == 58
     files = [str(FOLDER / "m121-lenet-infer" / file) for file in ("run.log", "prof.json")]
     assert run("ops", *files, "--format", "csv") == run("ops", *reversed(files), "--format", "csv")
@@ -131,21 +137,20 @@ def test_a_log_alone_has_no_columns_of_time() -> None:
 
 
 @pytest.mark.shared
-def test_driver_lines_tell_the_time_in_the_run() -> None:
-    """The sum over the calls that a command stands for."""
+def test_driver_lines_tell_the_time_of_an_iteration() -> None:
+    """Of a steady one, over the calls that a command stands for; the command that takes most first."""
     name = "m290-alexnet-infer-10it"
     files = str(FOLDER / name / "run.log"), str(FOLDER / name / "prof.json")
-    expected: Counter[str] = Counter()
-    for row in rows("ops", *files, "--phase", "run"):
-        if "command" in row:
-            expected[row["command"]] += row.get("kernel_ns", 0)
-    shown = {}
-    for line in run("driver", *files).splitlines():
-        command, _, comment = line.partition(" # ")
-        if "ms in the run" in comment:
-            shown[command] = comment.rpartition(", ")[2]
-    assert shown == {command: f"{ns / 1e6:.3f} ms in the run" for command, ns in expected.items()}
-    assert "ms in the run" not in run("driver", files[0])
+    expected = [
+        (row["command"], f"{row['kernel_ns'] / 1e6:.3f} ms in a steady iteration")
+        for row in rows("ops", *files, "--group-by", "command")
+        if "command" in row
+    ]
+    assert len(expected) > 5
+    lines = [line.partition(" # ") for line in run("driver", *files).splitlines()]
+    shown = [(command, comment.rpartition(", ")[2]) for command, _, comment in lines if " ms " in comment]
+    assert shown == expected
+    assert " ms " not in run("driver", files[0])
 
 
 def test_a_profile_without_a_log_is_one_clear_line(tmp_path: Path) -> None:

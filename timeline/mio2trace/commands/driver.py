@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 def driver(files: tuple[str, ...], form: str, reading: Reading, quiet: bool) -> None:
     """MIOpenDriver lines that run the operations of MIOpen logs again.
 
-    Each command once, most frequent first; the comment at its end tells how many calls ran it, and with the profile of
-    the run how long their kernels took. Searches are not
+    Each command once, most frequent first; with the profile of the run the one first that takes most kernel time. The
+    comment at its end tells how many calls ran it, and their kernels' time in a steady iteration. Searches are not
     counted as calls. Operations that the driver cannot express are listed on stderr with the reason, and so is a logged
     command that holds more than known options and plain values: it is never offered.
 
@@ -57,9 +57,9 @@ def driver(files: tuple[str, ...], form: str, reading: Reading, quiet: bool) -> 
     notes = analysis.notes
     operations: list[Sequence[Operation]] = []
     version: Form | None = None
-    kernel_ns: dict[int, int] | None = None
+    kernel_ns: dict[int, float] | None = None
     if any(run.alignments for run in analysis.runs) and analysis.run.alignment is not None:
-        kernel_ns = dict(enumerate(analysis.run.measures[0].operations.timed_ns))
+        kernel_ns = analysis.run.measures[0].steady.of_operations()
     stated = stated_by_profile(analysis)
     if stated:
         operations.append(stated)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from mio2trace.commands.options import (
+    Printing,
     Reading,
-    columns_option,
     files_argument,
-    format_option,
     quiet_option,
     reading_options,
-    unit_option,
+    table_options,
 )
 from mio2trace.commands.printing import show
 
@@ -38,9 +37,10 @@ if TYPE_CHECKING:
 @click.option(
     "--skip", type=click.IntRange(min=0), metavar="N", help="With --per: kernels before the first repetition."
 )
-@unit_option
-@format_option
-@columns_option
+@click.option(
+    "--raw", is_flag=True, help="The notebook's names (t1_t0, p3_p2, p0_ns, ...), and --by name of all kernels."
+)
+@table_options
 @reading_options
 @quiet_option
 def kernels(  # noqa: PLR0913 - click gives each option by keyword
@@ -49,21 +49,20 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
     gemm: bool,
     per: int | None,
     skip: int | None,
-    unit: str,
-    form: Any,
-    columns: str | None,
+    raw: bool,
+    printing: Printing,
     reading: Reading,
     quiet: bool,
 ) -> None:
     """The kernels of a profile, one row each, or summed.
 
-    p0 to p3 are the device's times (queued, submitted, started, ended), t0 and t1 the host's before and after the call:
-    p3_p2 is the kernel's own time. --by layer needs the log of the run, too. FILEs may be gzipped; - is standard
-    input.
+    kernel is a kernel's own time, host that of the call that launched it. --by name ranks by the kernel time of a
+    steady iteration; searches stand apart (find). --by layer needs the log of the run, too. FILEs may be gzipped; - is
+    standard input.
 
     \b
     Examples:
-      mio2trace kernels prof.json --unit us
+      mio2trace kernels prof.json --sort kernel --top 20
       mio2trace kernels prof.json --by name
       mio2trace kernels prof.json --by repetition
       mio2trace kernels prof.json --gemm --format json
@@ -74,8 +73,8 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
     from mio2trace.analysis import analyse
     from mio2trace.commands.processes import places, process_cells
     from mio2trace.notes import InputError
-    from mio2trace.reports.numbers import Unit
-    from mio2trace.reports.tables import stacked
+    from mio2trace.reports.tables import renamed, stacked
+    from mio2trace.reports.tables.columns import spoken
 
     if (per is not None or skip is not None) and by != "repetition":
         raise click.UsageError("--per and --skip go with --by repetition")
@@ -83,7 +82,8 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
         raise click.UsageError("--skip goes with --per")
     if gemm and by not in (None, "bucket"):
         raise click.UsageError(f"--gemm does not go with --by {by}")
-    join: bool | Literal["logs"] = by == "layer" or ("logs" if by is None and not gemm else False)
+    ranked = by == "name" and not raw
+    join: bool | Literal["logs"] = by == "layer" or ranked or ("logs" if by is None and not gemm else False)
     analysis = analyse(files, reading.analysis(join=join))
     run = analysis.run
     if not run.profiles:
@@ -95,20 +95,20 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
         profile = run.profiles[place]
         of = f"{analysis.names}, {profile.process.label}" if profile.process.label else analysis.names
         _say_what_it_holds(profile, of, analysis.notes, said)
-    what = by or ("gemm" if gemm else None)
+    what = "steady" if ranked else by or ("gemm" if gemm else None)
+    unit = printing.unit_of_time()
 
     def table() -> Table:
-        return stacked(
-            [
-                (
-                    process_cells(run.profiles[place]),
-                    _table(run, place, what, (per, skip or 0), Unit(unit), analysis.names, analysis.notes, said),
-                )
-                for place in shown
-            ]
-        )
+        parts = [
+            (
+                process_cells(run.profiles[place]),
+                _table(run, place, what, (per, skip or 0), unit, analysis.names, analysis.notes, said),
+            )
+            for place in shown
+        ]
+        return stacked(parts) if raw else renamed(stacked(parts), spoken)
 
-    show(table, form, columns, analysis.notes, said, quiet)
+    show(table, printing, analysis.notes, said, quiet)
 
 
 def _say_of_others(analysis: Analysis, run: Run) -> None:
@@ -145,7 +145,13 @@ def _table(
 
     profile = run.profiles[place]
     alignment = run.alignments[place] if run.is_job and run.alignments else run.alignment
-    if by == "name":
+    if by == "steady" and run.measures:
+        from mio2trace.reports.steady import kernel_table
+
+        measures = run.measures[place]
+        said.append(f"steady: {measures.steady.rule}")
+        return kernel_table(measures, unit)
+    if by in ("name", "steady"):
         return report.by_name(profile, unit)
     if by == "repetition":
         from mio2trace.reports.repetitions import repetitions

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from mio2trace.commands.options import (
+    Printing,
     Reading,
-    columns_option,
     files_argument,
-    format_option,
     quiet_option,
     reading_options,
-    unit_option,
+    table_options,
 )
 from mio2trace.commands.printing import show
 
@@ -31,30 +30,27 @@ if TYPE_CHECKING:
     "--each", is_flag=True, help="One row for each time that a layer ran, the warm-up (iteration 0) included."
 )
 @click.option("--times", is_flag=True, help="The whole run instead: forward, backward, total, with mean and deviation.")
-@unit_option
-@format_option
-@columns_option
+@table_options
 @reading_options
 @quiet_option
 def layers(
     files: tuple[str, ...],
     each: bool,
     times: bool,
-    unit: str,
-    form: Any,
-    columns: str | None,
+    printing: Printing,
     reading: Reading,
     quiet: bool,
 ) -> None:
-    """The layers of a run, one row for each direction: printed time, host time, kernel time, FLOPs.
+    """The layers of a run, slowest first: kernel time of a steady iteration, host time, printed time, FLOPs.
 
     Takes a log alone, a log (or CK's tmp-ck-timer.json) with the profile of its run, a profile whose ranges or modules
-    are layers, or a CK record, whose repetitions are all taken. Times are means over the benchmark iterations, with
-    their deviation. FILEs may be gzipped; - is standard input.
+    are layers, or a CK record, whose repetitions are all taken. Times are means over the steady iterations; searches
+    stand apart (find). FILEs may be gzipped; - is standard input.
 
     \b
     Examples:
-      mio2trace layers run.log prof.json --unit ms
+      mio2trace layers run.log prof.json
+      mio2trace layers run.log prof.json --sort layer_index --where "kernel_ms>0.1"
       mio2trace layers run.log prof.json --each --format csv
       mio2trace layers ckp-041dbee61c949c9a.0001.json --times
       mio2trace layers experiment/my-entry --tags alexnet
@@ -63,7 +59,6 @@ def layers(
     from mio2trace.commands.processes import process_cells
     from mio2trace.notes import InputError
     from mio2trace.reports import layers as report
-    from mio2trace.reports.numbers import Unit
     from mio2trace.reports.tables import stacked
 
     if each and times:
@@ -72,14 +67,14 @@ def layers(
     analysis = analyse(files, reading.analysis(repetition=every, join=not times))
     notes = analysis.notes
     said: list[str] = []
-    in_unit = Unit(unit)
+    unit = printing.unit_of_time()
     repeated = any(file.repetition is not None for file in analysis.inputs)
     runs = analysis.runs if repeated else (analysis.run,)
     if times:
         values = [_times(run) for run in runs]
         if not any(values):
             raise InputError(f"{', '.join(files)}: states no time of the whole run")
-        show(lambda: report.times_table(values, in_unit), form, columns, notes, said, quiet)
+        show(lambda: report.times_table(values, unit), printing, notes, said, quiet)
         return
     processes = runs[0].measures if len(runs) == 1 and runs[0].is_job else ()
     repetitions = [one for run in runs for one in _joined(run)]
@@ -92,15 +87,19 @@ def layers(
         raise InputError(f"{', '.join(files)}: holds no GPU profile; expected that of the run for --each")
     if len(repetitions) > 1 and not processes:
         said.append(f"{len(repetitions)} repetitions")
+    if not each:
+        for one in repetitions:
+            if one.measures is not None:
+                said.append(f"steady: {one.measures.steady.rule}")
     make = report.execution_table if each else report.layer_table
 
     def table() -> Table:
         if not processes:
-            return make(repetitions, in_unit)
+            return make(repetitions, unit)
         of = [process_cells(measures.alignment.profile) for measures in processes]
-        return stacked([(cells, make([one], in_unit)) for cells, one in zip(of, repetitions, strict=True)])
+        return stacked([(cells, make([one], unit)) for cells, one in zip(of, repetitions, strict=True)])
 
-    show(table, form, columns, notes, said, quiet)
+    show(table, printing, notes, said, quiet)
 
 
 def _joined(run: Run) -> Sequence[Repetition]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from mio2trace.commands.miopen.logs import logged, stated_by_profile
 from mio2trace.commands.options import (
+    Printing,
     Reading,
-    columns_option,
+    complete_columns,
     files_argument,
-    format_option,
     quiet_option,
     reading_options,
+    table_options,
 )
-from mio2trace.commands.printing import say, write
+from mio2trace.commands.printing import show
 from mio2trace.notes import InputError
 
 if TYPE_CHECKING:
@@ -25,18 +25,19 @@ if TYPE_CHECKING:
     from mio2trace.analysis import Analysis
     from mio2trace.notes import Notes
     from mio2trace.ops.operation import Operation
+    from mio2trace.reports.numbers import Unit
     from mio2trace.reports.tables import Table
 
 
 @click.command(no_args_is_help=True)
 @files_argument
-@format_option
 @click.option(
     "--group-by",
     metavar="COLUMN,...",
-    help="One row for all operations that agree in these columns, with their count, most frequent first.",
+    help="One row for all operations that agree in these columns: with the profile slowest first, else most frequent.",
+    shell_complete=complete_columns,
 )
-@columns_option
+@click.option("--each", is_flag=True, help="With the profile: one row for each call, in the order of the log.")
 @click.option(
     "--phase",
     type=click.Choice(["all", "run", "find"]),
@@ -46,30 +47,33 @@ if TYPE_CHECKING:
 )
 @click.option("--seed-csv", is_flag=True, help="Forward convolutions, poolings, training batch norms: nine columns.")
 @click.option("--coverage", is_flag=True, help="One row a file: how many records it holds, how many are understood.")
+@table_options
 @reading_options
 @quiet_option
 def ops(  # noqa: PLR0913 - click gives each option by keyword
     files: tuple[str, ...],
-    form: Any,
     group_by: str | None,
-    columns: str | None,
+    each: bool,
     phase: str,
     seed_csv: bool,
     coverage: bool,
+    printing: Printing,
     reading: Reading,
     quiet: bool,
 ) -> None:
-    """The operations of MIOpen logs, one row each; with the profile of the run also what each one cost.
+    """The operations of MIOpen logs, one row each; with the profile of the run slowest first, by layer.
 
     A row has the keys of the trace's operation slices: shapes from the forward point of view (N,C,[D,]H,W and
-    K,C/g,[D,]y,x), the equivalent GEMM M, N, K, flop, bytes_min, the driver command. FILEs may hold other lines, too,
-    and may be gzipped; - is standard input.
+    K,C/g,[D,]y,x), the equivalent GEMM M, N, K, flop, bytes_min, the driver command. With the profile it stands for all
+    calls of an operation in a layer: kernel time of a steady iteration, searches apart (find). FILEs may hold other
+    lines, too, and may be gzipped; - is standard input.
 
     \b
     Examples:
       mio2trace ops run.log
       mio2trace ops run.log --phase run --group-by problem
-      mio2trace ops run.log prof.json --group-by problem     slowest problems: calls, mean, min, max, GFLOP/s
+      mio2trace ops run.log prof.json                        slowest operations of each layer
+      mio2trace ops run.log prof.json --group-by problem     slowest problems: calls, times, GFLOP/s
       mio2trace ops trace.json.gz --group-by problem         of PyTorch's profiler: its ops
       mio2trace ops run.log --format json | jq '.[].gemm'
       mio2trace ops --coverage *.log
@@ -77,46 +81,40 @@ def ops(  # noqa: PLR0913 - click gives each option by keyword
     from mio2trace.analysis import analyse
     from mio2trace.notes import Notes
     from mio2trace.readers import A_LOG
-    from mio2trace.reports.tables import print_table
 
     given = [name for name, value in (("--seed-csv", seed_csv), ("--coverage", coverage)) if value]
+    against = [("--group-by", group_by), ("--each", each), ("--columns", printing.columns)]
     if seed_csv:
-        given += [
-            name for name, value in (("--format", form), ("--group-by", group_by), ("--columns", columns)) if value
-        ]
+        given += [name for name, value in (("--format", printing.form), *against) if value]
     elif coverage:
-        given += [name for name, value in (("--group-by", group_by), ("--columns", columns)) if value]
+        given += [name for name, value in against if value]
     if len(given) > 1:
         raise click.UsageError(f"{given[0]} does not go with {given[1]}")
+    if each and group_by:
+        raise click.UsageError("--each does not go with --group-by")
     notes = Notes()
     if coverage:
         table, said = _coverage(files, reading, notes)
-    else:
-        options = reading.analysis(accepted=A_LOG, join=not seed_csv)
-        analysis = analyse(files, options, notes)
-        timed = None if seed_csv else _timed(analysis, phase)
-        table, said = timed or _operations(analysis, phase, seed_csv)
+        show(lambda: table, printing, notes, said, quiet)
+        return
+    analysis = analyse(files, reading.analysis(accepted=A_LOG, join=not seed_csv), notes)
+    by = tuple(group_by.split(",")) if group_by else ()
     try:
-        if group_by and "kernel_ns" in table.columns:
-            from mio2trace.reports.op_times import summed
-
-            table = summed(table, group_by.split(","))
-        elif group_by:
-            from mio2trace.reports.tables import grouped
-
-            table = grouped(table, group_by.split(","))
-        if columns:
-            table = table.chosen(columns.split(","))
+        timed = None if seed_csv else _timed(analysis, phase, by, each, printing.unit_of_time())
+        table, said = timed or _operations(analysis, phase, by, seed_csv)
     except KeyError as error:
-        raise click.UsageError(f"no column {error}; there are {', '.join(table.columns)}") from None
-    if seed_csv:
-        form = "csv"
-    form = form or ("table" if sys.stdout.isatty() else "csv")
-    write(print_table(table, form))
-    say(notes, said, quiet)
+        raise click.UsageError(f"no column {error}; there are {', '.join(_group_columns())}") from None
+    show(lambda: table, printing._replace(form="csv") if seed_csv else printing, notes, said, quiet)
 
 
-def _timed(analysis: Analysis, phase: str) -> tuple[Table, list[str]] | None:
+def _group_columns() -> tuple[str, ...]:
+    from mio2trace.reports import op_times
+    from mio2trace.reports.ops import COLUMNS
+
+    return (*COLUMNS, *op_times.PLACE)
+
+
+def _timed(analysis: Analysis, phase: str, by: Sequence[str], each: bool, unit: Unit) -> tuple[Table, list[str]] | None:
     """With a profile among the files: what each operation cost. None without one."""
     from mio2trace.commands.processes import process_cells
     from mio2trace.reports import op_times
@@ -129,21 +127,38 @@ def _timed(analysis: Analysis, phase: str) -> tuple[Table, list[str]] | None:
     operations = stated_by_profile(analysis) or run.operations
     if run.alignment is None or not operations:
         raise InputError(f"{analysis.names}: holds no line of MIOpen; expected its log")
+
+    def table(of: Sequence[Operation], place: int) -> Table:
+        measures = run.measures[place]
+        if not each and phase != "find":
+            joined = [one for one in of if one.index in measures.operation_at]
+            return op_times.steady_table(joined, measures, by, unit)
+        made = op_times.table(_of_phase(of, phase), measures, unit)
+        return op_times.summed(made, by, unit) if by else made
+
+    ran = run.measures if run.is_job else run.measures[:1]
+    said = lines(ran)
+    if not each and phase != "find":
+        said += [f"steady: {measures.steady.rule}" for measures in ran]
     if not run.is_job:
-        return op_times.table(_of_phase(operations, phase), run.measures[0]), lines(run.measures[:1])
-    tables = []
-    for share, measures in zip(run.shares, run.measures, strict=True):
-        own = share.operations or measures.alignment.links.operations
-        tables.append((process_cells(measures.alignment.profile), op_times.table(_of_phase(own, phase), measures)))
-    return stacked(tables), lines(run.measures)
+        return table(operations, 0), said
+    tables = [
+        (
+            process_cells(measures.alignment.profile),
+            table(share.operations or measures.alignment.links.operations, place),
+        )
+        for place, (share, measures) in enumerate(zip(run.shares, run.measures, strict=True))
+    ]
+    return stacked(tables), said
 
 
 def _of_phase(operations: Sequence[Operation], phase: str) -> list[Operation]:
     return [one for one in operations if phase in ("all", one.phase)]
 
 
-def _operations(analysis: Analysis, phase: str, seed_csv: bool) -> tuple[Table, list[str]]:
+def _operations(analysis: Analysis, phase: str, by: Sequence[str], seed_csv: bool) -> tuple[Table, list[str]]:
     from mio2trace.reports import ops as report
+    from mio2trace.reports.tables import grouped
 
     found = []
     said = []
@@ -157,7 +172,8 @@ def _operations(analysis: Analysis, phase: str, seed_csv: bool) -> tuple[Table, 
                 notes.add(doubt, f"{name}:{one.line}", problem=False)
         found.append((name, kept))
     if not seed_csv:
-        return report.table(found), said
+        table = report.table(found)
+        return grouped(table, by) if by else table, said
     all_of_them = [one for _, operations in found for one in operations]
     table = report.seed_table(all_of_them)
     missing = sum(map(report.is_seed_operation, all_of_them)) - len(table.rows)

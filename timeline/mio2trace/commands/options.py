@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 if TYPE_CHECKING:
     from mio2trace.analysis import AnalysisOptions
+    from mio2trace.reports.numbers import Unit
+    from mio2trace.reports.tables import Form
+    from mio2trace.reports.tables.selecting import TableSelection
 
 FORMS = ("table", "csv", "json", "jsonl", "markdown")
 
@@ -18,14 +23,6 @@ files_argument = click.argument("files", nargs=-1, required=True, metavar="FILE.
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 format_option = click.option(
     "--format", "form", type=click.Choice(FORMS), help="Default: table on a terminal, csv otherwise."
-)
-columns_option = click.option("--columns", metavar="COLUMN,...", help="Only these columns, in this order.")
-unit_option = click.option(
-    "--unit",
-    type=click.Choice(["ns", "us", "ms", "s"]),
-    default="ns",
-    show_default=True,
-    help="Unit of the times; the names of their columns end in it.",
 )
 _SIZE = re.compile(r"(\d{1,15})\s*([KMGT]?)B?", re.IGNORECASE | re.ASCII)
 
@@ -58,6 +55,126 @@ class Words(click.ParamType):  # type: ignore[type-arg]
             if word not in self._words:
                 self.fail(f"{word!r} is none of {', '.join(self._words)}", param, ctx)
         return found
+
+
+class Printing(NamedTuple):
+    """How a table is printed: what of it, in which form and unit of time, where to."""
+
+    form: str | None = None
+    columns: str | None = None
+    sort: str | None = None
+    top: int | None = None
+    where: tuple[str, ...] = ()
+    unit: str | None = None
+    path: str | None = None
+
+    def printed_as(self) -> Form:
+        """The form that is asked for, by name or by the suffix of the file; else the one that fits the output."""
+        if self.form is not None:
+            return self.form  # type: ignore[return-value]
+        if self.path is not None and self.path != "-":
+            return _SUFFIXES.get(os.path.splitext(self.path)[1].lower(), "csv")
+        return "table" if sys.stdout.isatty() else "csv"
+
+    def unit_of_time(self) -> Unit:
+        """The one that is asked for; else milliseconds for a person, whole nanoseconds for a program."""
+        from mio2trace.reports.numbers import Unit
+
+        return Unit(self.unit or ("ms" if self.printed_as() in ("table", "markdown") else "ns"))
+
+    def selection(self) -> TableSelection:
+        """What of the table is asked for."""
+        from mio2trace.reports.tables.selecting import TableSelection
+
+        return TableSelection(columns=_names(self.columns), sort=_names(self.sort), top=self.top, where=self.where)
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",")) if text else ()
+
+
+_SUFFIXES: dict[str, Form] = {
+    ".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".md": "markdown", ".txt": "table",
+}  # fmt: skip
+
+
+def complete_columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of columns, without a unit, behind the last comma."""
+    from mio2trace.reports.tables.columns import COLUMNS
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in COLUMNS if name.startswith(last)]
+
+
+columns_option = click.option(
+    "--columns", metavar="COLUMN,...", help="Only these columns, in this order.", shell_complete=complete_columns
+)
+_unit_option = click.option(
+    "--unit",
+    type=click.Choice(["ns", "us", "ms", "s"]),
+    help="Unit of the times; the names of their columns end in it. Default: ms for a person, ns for a program.",
+)
+_PRINTING = (
+    format_option,
+    click.option(
+        "-o",
+        "--output",
+        "path",
+        metavar="OUT",
+        help="Write it there: .csv, .json, .jsonl, .md or .txt say the form. Default: standard output.",
+    ),
+    columns_option,
+    click.option(
+        "--sort",
+        metavar="COLUMN,...",
+        help="Order of the rows: numbers most first, texts from a to z; COLUMN:up and COLUMN:down say it.",
+        shell_complete=complete_columns,
+    ),
+    click.option("--top", type=click.IntRange(min=1), metavar="N", help="The first N rows only."),
+    click.option(
+        "--where",
+        multiple=True,
+        metavar="CONDITION",
+        help="Only rows with this, such as 'kernel_ms>1', 'layer=conv1', 'name~gemm' (repeatable: all of them).",
+        shell_complete=complete_columns,
+    ),
+)
+
+
+def printing_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of `Printing` but the unit, which the command gets as ``printing``."""
+    return _with_printing(command, _PRINTING)
+
+
+def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of `Printing`, which the command gets as ``printing``."""
+    return _with_printing(command, (_unit_option, *_PRINTING))
+
+
+def _with_printing(command: Callable[..., Any], options: Sequence[Callable[..., Any]]) -> Callable[..., Any]:
+    @functools.wraps(command)
+    def with_printing(*args: Any, **rest: Any) -> Any:
+        printing = Printing(**{name: rest.pop(name) for name in Printing._fields if name in rest})
+        _refuse_to_overwrite(rest.get("files") or (), printing.path)
+        return command(*args, printing=printing, **rest)
+
+    decorated: Callable[..., Any] = with_printing
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated
+
+
+def _refuse_to_overwrite(files: Sequence[str], path: str | None) -> None:
+    """Raises `click.UsageError` where the output is one of the inputs."""
+    if path in (None, "-"):
+        return
+    for file in files:
+        try:
+            same = os.path.samefile(file, path)
+        except (OSError, ValueError):
+            continue  # one that is not there is not overwritten
+        if same:
+            raise click.UsageError(f"{path} is an input, too")
 
 
 class Reading(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import click
 from mio2trace.outgoing import visible
 
 if TYPE_CHECKING:
+    from mio2trace.commands.options import Printing
     from mio2trace.notes import Notes
     from mio2trace.reports.tables import Table
 
@@ -50,20 +52,50 @@ def say(notes: Notes, lines: Sequence[str], quiet: bool) -> None:
         tell(cleaner.text(line))
 
 
-def show(make: Callable[[], Table], form: Any, columns: str | None, notes: Notes, said: list[str], quiet: bool) -> None:
-    """Print the table that ``make`` makes on standard output, ``said`` and the notes on standard error."""
+def show(make: Callable[[], Table], printing: Printing, notes: Notes, said: list[str], quiet: bool) -> None:
+    """Print what is asked for of the table that ``make`` makes; on standard error ``said``, the notes, and why there is
+    no row where there is none."""
     from mio2trace.memory import without_garbage_collection
     from mio2trace.reports.tables import print_table
+    from mio2trace.reports.tables.person import left_out
+    from mio2trace.reports.tables.selecting import SelectionError, select
 
+    form = printing.printed_as()
     with without_garbage_collection():
-        table = make()
-        if columns:
-            try:
-                table = table.chosen(columns.split(","))
-            except KeyError as error:
-                raise click.UsageError(f"no column {error}; there are {', '.join(table.columns)}") from None
-        write(print_table(table, form or ("table" if sys.stdout.isatty() else "csv")))
+        whole = make()
+        try:
+            table = select(whole, printing.selection())
+        except SelectionError as error:
+            raise click.UsageError(str(error)) from None
+        width = line_width() if printing.path in (None, "-") else None
+        _put(print_table(table, form, width), printing.path)
+        if not len(table.rows):
+            said = [*said, f"no row: {table.empty}" if table.empty else "no row"]
+        elif len(table.rows) < len(whole.rows):
+            said = [*said, f"{len(table.rows)} of {len(whole.rows)} rows"]
+        missing = left_out(table, width) if form == "table" else []
+    if missing:
+        said = [*said, f"no room for {', '.join(missing)} (--columns chooses, --format csv has all)"]
     say(notes, said, quiet)
+
+
+def _put(pieces: Iterable[str], path: str | None) -> None:
+    """Standard output, or a file that is replaced as a whole. Raises `InputError` where it cannot be written."""
+    from mio2trace.files import replacing
+
+    if path in (None, "-"):
+        write(pieces)
+        return
+    with replacing(path) as out:
+        for piece in pieces:
+            out.write(piece.encode())
+
+
+def line_width() -> int | None:
+    """Characters of a line on standard output: the terminal's, or what ``COLUMNS`` says; None: as long as it gets."""
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit():
+        return None
+    return shutil.get_terminal_size().columns
 
 
 def is_terminal() -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands.options import format_option
-from mio2trace.commands.printing import write
+from mio2trace.commands.options import Printing, printing_options
+from mio2trace.commands.printing import show, write
 from mio2trace.notes import InputError
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 @click.argument("words", nargs=-1, metavar="FILE... [NAME|SQL]")
 @click.option("--list", "list_", is_flag=True, help="The queries that come with the program.")
 @click.option("--sql", "show", metavar="NAME", help="Print the SQL of a query, with what it needs, for the viewer.")
-@format_option
+@printing_options
 @click.option("--perfetto", is_flag=True, help="Ask Perfetto's own engine: any trace, all of its tables.")
 @click.option("--engine", metavar="PATH", help="The trace_processor_shell to use; means --perfetto.")
 @click.option("--download", is_flag=True, help="As --perfetto; let its package fetch an engine, where none is here.")
@@ -30,7 +29,7 @@ def query(
     words: tuple[str, ...],
     list_: bool,
     show: str | None,
-    form: Any,
+    printing: Printing,
     perfetto: bool,
     engine: str | None,
     download: bool,
@@ -55,7 +54,6 @@ def query(
     from mio2trace.queries import shipped
 
     queries = shipped()
-    form = form or ("table" if sys.stdout.isatty() else "csv")
     if show is not None:
         from mio2trace.queries import text
 
@@ -64,7 +62,7 @@ def query(
         write([text().partition("-- query:")[0], f"-- query: {chosen}\n-- {about}\n{sql};\n"])
         return
     if list_ or (len(words) == 1 and not _is_question(words[0], queries)):
-        _print(("query", "answers"), ((one.name, one.about) for one in queries.values()), form)
+        _print(("query", "answers"), ((one.name, one.about) for one in queries.values()), printing)
         return
     if len(words) < 2:
         raise click.UsageError("expected a trace, or the files of a run, and a query; --list shows the queries")
@@ -79,7 +77,7 @@ def query(
         answer = _ask_perfetto(files[0], sql, engine, download)
     else:
         answer = _ask(files, sql)
-    _print(*answer, form)
+    _print(*answer, printing)
 
 
 def _is_sql(question: str) -> bool:
@@ -131,13 +129,14 @@ def _ask_perfetto(trace: str, sql: str, engine: str | None, download: bool) -> A
     return perfetto.answer(trace, sql, perfetto.engine(engine, download))
 
 
-def _print(columns: Sequence[str], rows: Iterable[Sequence[Any]], form: Any) -> None:
-    from mio2trace.reports.tables import Table, print_table
+def _print(columns: Sequence[str], rows: Iterable[Sequence[Any]], printing: Printing) -> None:
+    from mio2trace.notes import Notes
+    from mio2trace.reports.tables import Table
 
     cells = [
         {name: _cell(value) for name, value in zip(columns, row, strict=True) if value is not None} for row in rows
     ]
-    write(print_table(Table(columns=tuple(columns), rows=cells), form))
+    show(lambda: Table(columns=tuple(columns), rows=cells), printing, Notes(), [], False)
 
 
 def _cell(value: Any) -> str | int | float:

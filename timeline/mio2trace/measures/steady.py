@@ -56,6 +56,10 @@ class Steady:
     def cold(self) -> tuple[int, ...]:
         return self.told.cold
 
+    def has(self, iteration: int | None) -> bool:
+        """Whether the iteration of this number counts; the only one may have none."""
+        return (1 if iteration is None else iteration) in self.iterations
+
     @property
     def rule(self) -> str:
         """A sentence that says which iterations count, and why."""
@@ -116,21 +120,30 @@ class Steady:
     @cached_property
     def operations(self) -> Ranking[OperationKey]:
         """By layer and name; operations that ran in no layer have none."""
-        measures, runs = self._measures, self._alignment.links.runs
-        run_of = {index: numbers[0] for index, numbers in measures.runs_of_operation.items()}
-        run_of.update(self._run_of_search)
+        return self.by_operation(self.operation_key)
 
-        def key(index: int) -> OperationKey:
-            operation = msgspec.structs.replace(measures.operation_at[index], phase="run")
-            return runs[run_of[index]].layer if index in run_of else "", operation_name(operation)
+    def operation_key(self, index: int) -> OperationKey:
+        """What `operations` has an operation under: a search is one of the layer that runs its problem."""
+        run = self._run_of_operation.get(index)
+        operation = self._measures.operation_at[index]
+        if operation.phase == "find":
+            operation = msgspec.structs.replace(operation, phase="run")
+        return "" if run is None else self._alignment.links.runs[run].layer, operation_name(operation)
 
+    def by_operation(self, key: Callable[[int], Key]) -> Ranking[Key]:
+        """By what ``key`` says of an operation's index."""
         return ranked(self._of_operations(key), self.total, "in no operation")
+
+    @cached_property
+    def _run_of_operation(self) -> Mapping[int, int]:
+        first = {index: numbers[0] for index, numbers in self._measures.runs_of_operation.items()}
+        return {**first, **self._run_of_search}
 
     @cached_property
     def problems(self) -> Ranking[str]:
         """By `problem_name`: equal problems of all layers together."""
         at = self._measures.operation_at
-        return ranked(self._of_operations(lambda index: problem_name(at[index])), self.total, "in no operation")
+        return self.by_operation(lambda index: problem_name(at[index]))
 
     @cached_property
     def kernels(self) -> Ranking[str]:
@@ -195,6 +208,11 @@ class Steady:
             if number != NONE and activity.start_ns is not None and activity.end_ns is not None:
                 spans[number].append((activity.start_ns, activity.end_ns))
         return tuple(map(_idle, spans))
+
+    def of_operations(self) -> dict[int, float]:
+        """By index of those that ran in the steady iterations: kernel time, divided by how many these are."""
+        ran = self.by_operation(lambda index: index)
+        return {cost.key: cost.mean_ns for cost in ran if cost.calls}
 
     # -- sums --------------------------------------------------------------------------------------------------------
 

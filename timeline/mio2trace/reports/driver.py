@@ -1,4 +1,4 @@
-"""A log's operations as MIOpenDriver lines: each once, counted, most frequent first (miopen-log.md 7)."""
+"""A log's operations as MIOpenDriver lines: each once, counted, slowest first, else most frequent (miopen-log.md 7)."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ DriverForm = Literal["today", "log"]
 class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One command. ``calls`` executed it, ``searches`` are find calls, which launch candidates and no operation.
 
-    ``kernel_ns`` is what the kernels of the calls took in the run, None where no profile tells.
+    ``kernel_ns`` is what the kernels of the calls take in a steady iteration, None where no profile tells.
     """
 
     command: str
     calls: int
     searches: int
-    kernel_ns: int | None = None
+    kernel_ns: float | None = None
 
     def __str__(self) -> str:
         """For a shell: the count and the time are a comment."""
         if not self.calls:
             return f"{self.command} # searched {_times(self.searches)}, not run"
-        time = "" if self.kernel_ns is None else f", {self.kernel_ns / 1e6:.3f} ms in the run"
+        time = "" if self.kernel_ns is None else f", {self.kernel_ns / 1e6:.3f} ms in a steady iteration"
         return f"{self.command} # {self.calls} {'call' if self.calls == 1 else 'calls'}{time}"
 
 
@@ -57,13 +57,13 @@ def _times(number: int) -> str:
 
 
 def lines(
-    operations: Iterable[Operation], form: Form = "newest", kernel_ns: Mapping[int, int] | None = None
+    operations: Iterable[Operation], form: Form = "newest", kernel_ns: Mapping[int, float] | None = None
 ) -> tuple[list[Line], list[Refused]]:
-    """The commands in a version's form, most frequent first, then in log order; and what has none.
+    """The commands in a version's form, slowest first, then most frequent, then in log order; and what has none.
 
-    ``kernel_ns`` is the time of each operation's kernels by its index, where a profile tells.
+    ``kernel_ns`` is what each operation adds to the time of a steady iteration, by its index, where a profile tells.
     """
-    time: Counter[str] = Counter()
+    time: dict[str, float] = {}
     calls: Counter[str] = Counter()
     searches: Counter[str] = Counter()
     refused: Counter[tuple[str, str]] = Counter()
@@ -88,17 +88,17 @@ def lines(
             order.setdefault(command)
             (searches if operation.phase == "find" else calls)[command] += 1
             if kernel_ns is not None and operation.phase == "run":
-                time[command] += kernel_ns.get(operation.index, 0)
+                time[command] = time.get(command, 0) + kernel_ns.get(operation.index, 0)
     found = [
         Line(
             command=command,
             calls=calls[command],
             searches=searches[command],
-            kernel_ns=None if kernel_ns is None else time[command],
+            kernel_ns=None if kernel_ns is None else time.get(command, 0),
         )
         for command in order
     ]
-    found.sort(key=lambda line: (-line.calls, -line.searches))
+    found.sort(key=lambda line: (-(line.kernel_ns or 0), -line.calls, -line.searches))
     return found, [
         Refused(primitive=what[0], reason=what[1], count=count, text=texts[what])
         for what, count in refused.most_common()

@@ -211,6 +211,7 @@ def signature(activity: Activity) -> tuple[str, Size3 | None, Size3 | None]:
 GEMM = ("M", "N", "K", "batch")
 PADDED = ("padded_M", "padded_N", "padded_K")
 BUCKET = ("bucket_M", "bucket_N", "bucket_K")
+_NO_GEMM = "of no kernel the sizes of a GEMM are known"
 _OBJECTS = {"gemm": GEMM, "padded": PADDED, "bucket": BUCKET}
 
 
@@ -271,6 +272,7 @@ def gemm_table(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) ->
         rows=rows,
         objects=_OBJECTS,
         brief=(*shown, *BUCKET),
+        empty=_NO_GEMM,
     )
 
 
@@ -302,7 +304,7 @@ def by_bucket(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) -> 
                 cells["gflops"] = flop[bucket] / time[bucket]
         rows.append(cells)
     columns = (*BUCKET, "count", unit.column("p3_p2_sum"), "share_percent", "flop", "gflops")
-    return Table(columns=columns, rows=rows, objects={"bucket": BUCKET})
+    return Table(columns=columns, rows=rows, objects={"bucket": BUCKET}, empty=_NO_GEMM)
 
 
 def nearest_power(size: int) -> int:

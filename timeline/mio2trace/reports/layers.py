@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mio2trace.measures import Cost, Execution, LayerKey, Measures, total
+from mio2trace.measures import Cost, Execution, LayerKey, Measures, Steady, total
+from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import deviation, mean, percent
 from mio2trace.model.log import FrameworkLog, LayerTime, NetLayer
 from mio2trace.reports.numbers import Unit
+from mio2trace.reports.steady import cost_cells
 from mio2trace.reports.tables import Cell, Row, Table
 
 
@@ -37,56 +39,93 @@ def _printed(repetitions: Sequence[Repetition]) -> dict[LayerKey, list[int]]:
 
 _FIRST = ("layer_index", "layer", "direction", "type", "output")
 _LAST = ("flop", "gflops", "flop_by", "host_by", "layer_by", "unsure")
+_TIMES = ("kernel", "kernel_median", "kernel_min", "kernel_max", "kernel_std")
+_HOST = ("host", "host_std", "launch_overhead", "launch_overhead_std")
 
 
 def layer_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
-    """One row a layer and direction, in the order of the log's lines, over all benchmark iterations of all repetitions.
+    """One row a layer and direction, most kernel time first, over the steady iterations of all repetitions.
 
-    ``printed`` is what the log or record prints, the mean where it does so several times (``printed_count``). ``host``,
-    ``kernel`` and ``launch_overhead`` are means and deviations over ``iterations`` executions (without the warm-up,
-    unless there is nothing else), ``kernels`` and ``copies`` means. ``gflops`` is flop over all of the kernel time.
+    ``kernel`` is its kernel time in a steady iteration (`mio2trace.measures.steady`), ``find`` that of searches for it,
+    ``host`` and ``launch_overhead`` means over the executions in these iterations. ``printed`` is what the log or
+    record prints, the mean where it does so several times (``printed_count``); it ranks where there is no profile.
     """
     printed = _printed(repetitions)
     ran: dict[LayerKey, list[Execution]] = {}
+    costs: dict[LayerKey, list[SteadyCost[LayerKey]]] = {}
+    steady = [repetition.measures.steady for repetition in repetitions if repetition.measures is not None]
     for repetition in repetitions:
         if repetition.measures is not None:
             for key, all_of in repetition.measures.executions.items():
-                ran.setdefault(key, []).extend(all_of)
-    benchmark = any(one.iteration for found in ran.values() for one in found)
+                ran.setdefault(key, []).extend(one for one in all_of if repetition.measures.steady.has(one.iteration))
+            for cost in repetition.measures.steady.layers:
+                costs.setdefault(cost.key, []).append(cost)
     built = {layer.layer: layer for r in repetitions if r.log is not None for layer in r.log.net}
-    whole = sum(map(mean, printed.values()))
+    whole_printed = sum(map(mean, printed.values()))
+    iterations = sum(len(of.iterations) for of in steady)
+    whole_ns = sum(of.total.total_ns for of in steady)
+    keys = _in_order(printed, {**dict.fromkeys(ran), **dict.fromkeys(costs)})
+    keys.sort(key=lambda key: -sum(cost.total_ns for cost in costs.get(key, ())))
+    if not whole_ns:
+        keys.sort(key=lambda key: -mean(printed[key]) if key in printed else 0)
     rows: list[Row] = []
-    for key in _in_order(printed, ran):
-        cells = _name_cells(key, built)
-        values = printed.get(key)
-        if values:
-            cells[unit.column("printed")] = unit.of(mean(values))
-            share = percent(mean(values), whole)
-            if share is not None:
-                cells["printed_share_percent"] = share
-            cells["printed_count"] = len(values)
-            std = deviation(values)
-            if std is not None:
-                cells |= {
-                    unit.column("printed_std"): unit.of(std),
-                    unit.column("printed_min"): unit.of(min(values)),
-                    unit.column("printed_max"): unit.of(max(values)),
-                }
-        counted = [one for one in ran.get(key, ()) if not benchmark or one.iteration]
-        if counted:
-            cells |= _mean_cells(counted, unit)
+    before = 0
+    for key in keys:
+        cells = _name_cells(key, built) | _printed_cells(printed.get(key, ()), whole_printed, unit)
+        if ran.get(key):
+            cells |= _host_cells(ran[key], unit)
+        if key in costs and (costs[key][0].cost.kernels or ran.get(key)):
+            before += sum(cost.total_ns for cost in costs[key])
+            cells |= cost_cells(costs[key], iterations, unit)
+            if whole_ns:
+                cells["cumulative_percent"] = 100 * before / whole_ns
+                cells["share_percent"] = 100 * sum(cost.total_ns for cost in costs[key]) / whole_ns
+        elif ran.get(key):
+            cells |= {"iterations": iterations, "kernels": 0, "copies": 0, unit.column("kernel"): 0}
         rows.append(cells)
-    printed_names = ("printed", "printed_std", "printed_min", "printed_max")
-    measured = [f"{name}{word}" for name in ("host", "kernel", "launch_overhead") for word in ("_mean", "_std")]
+    printed_names = tuple(map(unit.column, ("printed", "printed_std", "printed_min", "printed_max")))
+    times = tuple(map(unit.column, _TIMES))
+    host, find = tuple(map(unit.column, _HOST)), (unit.column("find"), "find_kernels")
     columns = (
-        *_FIRST, *map(unit.column, printed_names), "printed_share_percent", "printed_count", "iterations", "kernels",
-        "copies", *map(unit.column, measured), unit.column("copy_mean"), *_LAST,
+        *_FIRST, *times[:1], "share_percent", "cumulative_percent", *times[1:], "iterations", "kernels", *find, *host,
+        "copies", unit.column("copy"), *printed_names, "printed_share_percent", "printed_count", *_LAST,
     )  # fmt: skip
     brief = (
-        *_FIRST[:3], *map(unit.column, printed_names[:2]), "printed_share_percent", "iterations", "kernels",
-        *map(unit.column, measured), "flop", "gflops", "unsure",
+        *_FIRST[1:3], *times[:1], "share_percent", "cumulative_percent", *times[1:], "kernels", "gflops", *find[:1],
+        host[0], host[2], *printed_names[:2], "printed_share_percent", "unsure",
     )  # fmt: skip
-    return Table(columns=columns, rows=rows, brief=brief)
+    below = tuple(_ends(steady, "layer", iterations, unit)) if whole_ns else ()
+    return Table(columns=columns, rows=rows, brief=brief, ends=below)
+
+
+def _ends(steady: Sequence[Steady], name: str, iterations: int, unit: Unit) -> Iterator[Row]:
+    """What is in no layer, and all of it."""
+    rests = [of.layers.rest for of in steady if of.layers.rest is not None]
+    whole_ns = sum(of.total.total_ns for of in steady)
+    for label, costs in (("in no layer", rests), ("total", [of.total for of in steady])):
+        if costs:
+            share = 100 * sum(cost.total_ns for cost in costs) / whole_ns
+            cells = {name: label, "share_percent": share, **cost_cells(costs, iterations, unit)}
+            for absent in ("copies", "gflops", unit.column("host")):
+                cells.pop(absent, None)
+            yield cells
+
+
+def _printed_cells(values: Sequence[int], whole: float, unit: Unit) -> dict[str, Cell]:
+    if not values:
+        return {}
+    cells: dict[str, Cell] = {unit.column("printed"): unit.of(mean(values)), "printed_count": len(values)}
+    share = percent(mean(values), whole)
+    if share is not None:
+        cells["printed_share_percent"] = share
+    std = deviation(values)
+    if std is not None:
+        cells |= {
+            unit.column("printed_std"): unit.of(std),
+            unit.column("printed_min"): unit.of(min(values)),
+            unit.column("printed_max"): unit.of(max(values)),
+        }
+    return cells
 
 
 def execution_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
@@ -145,21 +184,19 @@ def _times(cost: Cost) -> Iterator[tuple[str, int | None]]:
     yield "copy", cost.copy_ns
 
 
-def _mean_cells(ran: Sequence[Execution], unit: Unit) -> dict[str, Cell]:
-    cells: dict[str, Cell] = {
-        "iterations": len(ran),
-        "kernels": mean([execution.cost.kernels for execution in ran]),
-        "copies": mean([execution.cost.copies for execution in ran]),
-    }
+def _host_cells(ran: Sequence[Execution], unit: Unit) -> dict[str, Cell]:
+    """Means over executions where all of them tell, and what else these have in common."""
+    cells: dict[str, Cell] = {}
     columns: dict[str, list[int | None]] = {}
     for execution in ran:
         for name, ns in _times(execution.cost):
-            columns.setdefault(name, []).append(ns)
+            if name != "kernel":
+                columns.setdefault(name, []).append(ns)
     for name, values in columns.items():
         measured = [ns for ns in values if ns is not None]
         if len(measured) != len(values):
             continue  # a mean over some of them would not be that of the layer
-        cells[unit.column(f"{name}_mean")] = unit.of(mean(measured))
+        cells[unit.column(name)] = unit.of(mean(measured))
         std = deviation(measured)
         if std is not None and name != "copy":
             cells[unit.column(f"{name}_std")] = unit.of(std)

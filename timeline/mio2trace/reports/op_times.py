@@ -8,38 +8,113 @@ import msgspec
 
 from mio2trace.align import NONE
 from mio2trace.measures import Cost, Measures
-from mio2trace.measures.statistics import percent
 from mio2trace.ops.operation import Operation
 from mio2trace.reports import ops as report
-from mio2trace.reports.tables import Cell, Row, Table, grouped
+from mio2trace.reports.numbers import Unit
+from mio2trace.reports.steady import cost_columns, ends, ranked_rows
+from mio2trace.reports.tables import Cell, Row, Table, cell_text, grouped
 
 PLACE = ("layer", "layer_direction", "iteration")
 """Columns of where an operation ran: the layer, whether in its forward or backward pass, in which iteration."""
-EACH = ("kernels", "kernel_ns", "share_percent", "gflops", "helpers_ns", "transposes_ns", "sure")
-"""Columns of an operation: ``helpers_ns`` is part of ``kernel_ns`` (im2col, fills, transposes, ...), ``transposes_ns``
-part of that; ``share_percent`` is of all kernels in the profile; ``sure`` is false when a link is not."""
+EACH = ("kernel", "share_percent", "kernels", "gflops", "helpers", "transposes", "sure")
+"""Columns of an operation: ``helpers`` is part of ``kernel`` (im2col, fills, transposes, ...), ``transposes`` part of
+that; ``share_percent`` is of the operations of the table; ``sure`` is false when a link is not."""
+_TIMES = ("kernel", "helpers", "transposes", "mean", "min", "max")
 SUMMED = (
-    "kernels", "kernel_ns", "mean_ns", "min_ns", "max_ns", "share_percent", "gflops", "helpers_percent",
-    "transposes_percent",
+    "kernels", "kernel", "mean", "min", "max", "share_percent", "gflops", "helpers_percent", "transposes_percent",
 )  # fmt: skip
-"""Columns of a group; means, least and most are of its operations that have kernels, shares of its ``kernel_ns``."""
+"""Columns of a group; means, least and most are of its operations that have kernels, shares of its ``kernel``."""
+NS = Unit("ns")
 
 
-def table(operations: Iterable[Operation], measures: Measures) -> Table:
+def _named(names: Iterable[str], unit: Unit) -> tuple[str, ...]:
+    return tuple(unit.column(name) if name in _TIMES else name for name in names)
+
+
+def table(operations: Iterable[Operation], measures: Measures, unit: Unit = NS) -> Table:
     """One row an operation, in log order, with what it cost."""
-    whole = measures.whole.timed_ns
-    rows: list[Row] = []
+    whole = 0
+    times: list[int | None] = []
+    rows: list[dict[str, Cell]] = []
     for operation in operations:
         cells = report.row(operation)
         cells["kernels"] = 0
         if operation.index in measures.operation_at and measures.first_of[operation.index] != NONE:
-            cells |= _cells(measures.of_operation(operation.index), whole)
+            cost = measures.of_operation(operation.index)
+            cells |= _cells(cost, unit)
             cells |= _place(measures, operation.index)
+            whole += cost.timed_ns
+            times.append(cost.kernel_ns)
+        else:
+            times.append(None)
         rows.append(cells)
+    for row, ns in zip(rows, times, strict=True):
+        if ns is not None and whole:
+            row["share_percent"] = 100 * ns / whole
     plain = report.table([("", ())])
-    brief = [name for name in report.BRIEF if name not in ("doubts", "flop", "bytes_min", "batch")]
+    left = ("doubts", "flop", "bytes_min", "batch", "operation", "line")
+    brief = [name for name in report.BRIEF if name not in left]
+    each = _named(EACH, unit)
     return msgspec.structs.replace(
-        plain, columns=(*plain.columns, *PLACE, *EACH), rows=rows, brief=(*brief, "layer", *EACH, "doubts")
+        plain,
+        columns=(*plain.columns, *PLACE, *each),
+        rows=rows,
+        brief=("operation", "line", "layer", *each[:2], *brief, *each[2:], "doubts"),
+        empty="the log has no operation",
+    )
+
+
+def steady_table(operations: Sequence[Operation], measures: Measures, by: Sequence[str], unit: Unit) -> Table:
+    """One row for all operations that agree in ``by`` (none: in layer and name), by their time in a steady iteration.
+
+    Searches are no calls: their time stands in ``find``. A row has the cells that all of its operations share. Raises
+    KeyError with the first column that is not there.
+    """
+    plain = report.table([("", ())])
+    for name in by:
+        if name not in (*plain.columns, *PLACE):
+            raise KeyError(name)
+    steady = measures.steady
+    own = {one.index: {**report.row(one), **_place(measures, one.index)} for one in operations}
+    searched = {"name", "phase"}  # in which a search differs from what it is for
+
+    def key(index: int) -> tuple[str, ...]:
+        if not by:
+            return steady.operation_key(index)
+        return tuple(
+            steady.operation_key(index)[1] if name in searched - {"phase"} else cell_text(own[index].get(name))
+            for name in by
+        )
+
+    shared: dict[tuple[str, ...], dict[str, Cell]] = {}
+    for one in operations:
+        if one.phase == "run":
+            cells = own[one.index]
+            before = shared.setdefault(key(one.index), cells)
+            if before is not cells:
+                shared[key(one.index)] = {name: cell for name, cell in before.items() if cells.get(name) == cell}
+    ranking = steady.by_operation(key)
+    first = tuple(by) or ("layer", "name")
+    names: dict[tuple[str, ...], Row] = {}
+    for cost in ranking:
+        texts = {name: text for name, text in zip(first, cost.key, strict=True) if text}
+        names[cost.key] = {**texts, **shared.get(cost.key, {})} if cost.key in shared else texts
+    rows = [row for row in ranked_rows(ranking, names, unit) if "phase" not in by or row.get("phase") != "find"]
+    costs = cost_columns(unit)
+    columns = (*first, *costs, *(name for name in (*plain.columns, *PLACE) if name not in (*first, *costs)))
+    brief = (
+        *first, *costs[:3], "calls", "gflops",
+        *(name for name in ("solver", "algorithm", "dtype") if name not in first),
+        *costs[3:7], unit.column("find"), unit.column("host"), unit.column("helpers"), unit.column("transposes"),
+        "kernels", "unsure",
+    )  # fmt: skip
+    return msgspec.structs.replace(
+        plain,
+        columns=columns,
+        rows=rows,
+        brief=brief,
+        ends=ends(ranking, first[0], unit) if rows else (),
+        empty="no operation has kernels",
     )
 
 
@@ -61,39 +136,42 @@ def _place(measures: Measures, index: int) -> dict[str, Cell]:
     return cells if iterations or iteration is None else {**cells, "iteration": iteration}
 
 
-def _cells(cost: Cost, whole: int) -> dict[str, Cell]:
+def _cells(cost: Cost, unit: Unit) -> dict[str, Cell]:
     cells: dict[str, Cell | None] = {
         "kernels": cost.kernels,
-        "kernel_ns": cost.kernel_ns,
-        "share_percent": percent(cost.kernel_ns, whole) if cost.kernel_ns is not None else None,
+        unit.column("kernel"): None if cost.kernel_ns is None else unit.of(cost.kernel_ns),
         "gflops": cost.gflops,
-        "helpers_ns": cost.helpers_ns or None,
-        "transposes_ns": cost.transposes_ns or None,
+        unit.column("helpers"): unit.of(cost.helpers_ns) or None,
+        unit.column("transposes"): unit.of(cost.transposes_ns) or None,
         "sure": None if cost.sure else "false",
     }
     return {name: cell for name, cell in cells.items() if cell is not None}
 
 
-def summed(each: Table, by: Sequence[str]) -> Table:
+def summed(each: Table, by: Sequence[str], unit: Unit = NS) -> Table:
     """One row for all rows of `table` that agree in ``by``, most time first: calls, sum, mean, least and most.
 
     Raises KeyError with the first column that is not there.
     """
-    together = grouped(msgspec.structs.replace(each, columns=tuple(c for c in each.columns if c not in EACH)), by)
+    own_columns = _named(EACH, unit)
+    together = grouped(
+        msgspec.structs.replace(each, columns=tuple(c for c in each.columns if c not in own_columns)), by
+    )
     parts: dict[tuple[str, ...], list[Row]] = {}
     for row in each.rows:
         parts.setdefault(_key(row, by), []).append(row)
     rows: list[Row] = []
     for group in together.rows:
-        own = {name: cell for name, cell in group.items() if name not in EACH}
-        rows.append({**own, **_sums(parts[_key(group, by)])})
-    rows.sort(key=lambda row: -_number(row.get("kernel_ns")))
+        own = {name: cell for name, cell in group.items() if name not in own_columns}
+        rows.append({**own, **_sums(parts[_key(group, by)], unit)})
+    rows.sort(key=lambda row: -_number(row.get(unit.column("kernel"))))
     first = ("count", *by)
+    named = _named(SUMMED, unit)
     return msgspec.structs.replace(
         together,
-        columns=(*first, *SUMMED, *(name for name in together.columns if name not in first)),
+        columns=(*first, *named, *(name for name in together.columns if name not in first)),
         rows=rows,
-        brief=(*first, *SUMMED, *(name for name in ("algorithm", "solver") if name not in by)),
+        brief=(*first, *named, *(name for name in ("algorithm", "solver") if name not in by)),
     )
 
 
@@ -101,24 +179,25 @@ def _key(row: Row, by: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(row.get(name, "")) for name in by)
 
 
-def _sums(rows: Sequence[Row]) -> Mapping[str, Cell]:
-    ran = [int(_number(row["kernel_ns"])) for row in rows if "kernel_ns" in row]
+def _sums(rows: Sequence[Row], unit: Unit) -> Mapping[str, Cell]:
+    kernel = unit.column("kernel")
+    ran = [_number(row[kernel]) for row in rows if kernel in row]
     if not ran:
         return {"kernels": 0}
     total = sum(ran)
     sums: dict[str, Cell] = {
         "kernels": int(sum(_number(row.get("kernels")) for row in rows)),
-        "kernel_ns": total,
-        "mean_ns": total / len(ran),
-        "min_ns": min(ran),
-        "max_ns": max(ran),
+        kernel: total,
+        unit.column("mean"): total / len(ran),
+        unit.column("min"): min(ran),
+        unit.column("max"): max(ran),
         "share_percent": sum(_number(row.get("share_percent")) for row in rows),
     }
-    work = sum(_number(row.get("gflops")) * _number(row.get("kernel_ns")) for row in rows)
+    work = sum(_number(row.get("gflops")) * _number(row.get(kernel)) for row in rows)
     if work and total:
         sums["gflops"] = work / total
     for name in ("helpers", "transposes"):
-        part = sum(_number(row.get(f"{name}_ns")) for row in rows)
+        part = sum(_number(row.get(unit.column(name))) for row in rows)
         if part:
             sums[f"{name}_percent"] = 100 * part / total
     return sums

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from mio2trace.commands.miopen.logs import logged
 from mio2trace.commands.options import (
+    Printing,
     Reading,
     Words,
-    columns_option,
     files_argument,
-    format_option,
+    printing_options,
     quiet_option,
     reading_options,
 )
@@ -26,7 +24,6 @@ SUBJECT_WORDS = (
 
 @click.command(no_args_is_help=True)
 @files_argument
-@format_option
 @click.option(
     "--about",
     type=Words(SUBJECT_WORDS),
@@ -34,14 +31,13 @@ SUBJECT_WORDS = (
     metavar="WORD,...",
     help=f"Only these subjects: {', '.join(SUBJECT_WORDS)}. Default: all.",
 )
-@columns_option
+@printing_options
 @reading_options
 @quiet_option
 def messages(
     files: tuple[str, ...],
-    form: Any,
     about: tuple[str, ...],
-    columns: str | None,
+    printing: Printing,
     reading: Reading,
     quiet: bool,
 ) -> None:
@@ -71,7 +67,5 @@ def messages(
     said = [f"{sum(counts.values())} records: " + ", ".join(f"{one} {counts[one]}" for one in SUBJECTS if counts[one])]
     if about:
         kept = [row for row in whole.rows if row["subject"] in about]
-        whole = Table(columns=whole.columns, rows=kept, brief=whole.brief)
-        if not kept:
-            said.append(f"nothing about {', '.join(about)}")
-    show(lambda: whole, form, columns, analysis.notes, said, quiet)
+        whole = Table(columns=whole.columns, rows=kept, brief=whole.brief, empty=f"nothing about {', '.join(about)}")
+    show(lambda: whole, printing, analysis.notes, said, quiet)

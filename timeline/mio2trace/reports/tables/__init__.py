@@ -1,7 +1,7 @@
 """A table of named columns, printed for a person (text, Markdown) or for a program (CSV, JSON, JSON lines).
 
 A cell is text, a number, a list of either or a mapping of names to numbers; what is unknown is not there. Programs get
-every column and every digit, a person the columns of ``brief`` that say something, with six significant digits.
+every column and every digit, a person what `mio2trace.reports.tables.person` makes of it.
 """
 
 from __future__ import annotations
@@ -9,35 +9,34 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, overload
 
 import msgspec
 import orjson
 
-from mio2trace.outgoing import csv_text, json_text, markdown_text, shortened, visible
+from mio2trace.outgoing import csv_text, json_text
 
 Cell = str | int | float | Sequence[str] | Sequence[int] | Sequence[float] | Mapping[str, int]
 Row = Mapping[str, Cell]
 Form = Literal["table", "csv", "json", "jsonl", "markdown"]
 FORMS: tuple[Form, ...] = ("table", "csv", "json", "jsonl", "markdown")
 
-_WIDEST = 100
-"""Characters of a cell that a person gets to see in the text form."""
-
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
     """``columns`` in order; each row holds some of them.
 
     ``objects`` are columns that JSON holds together as one object: ``{"gemm": ("M", "N", "K")}`` stands where the
-    first of them does. ``brief``: the columns for a person, all when empty.
+    first of them does. ``brief``: the columns for a person, all when empty. ``ends``: rows for a person alone, such as
+    the total, below the others. ``empty``: why there is no row, where there is none.
     """
 
     columns: tuple[str, ...]
     rows: Sequence[Row]
     objects: Mapping[str, tuple[str, ...]] = {}
     brief: tuple[str, ...] = ()
+    ends: Sequence[Row] = ()
+    empty: str = ""
 
     def chosen(self, names: Sequence[str]) -> Table:
         """The same table with only these columns, in this order. Raises KeyError with the first that is not there."""
@@ -45,6 +44,41 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
             if name not in self.columns:
                 raise KeyError(name)
         return msgspec.structs.replace(self, columns=tuple(names), brief=tuple(names))
+
+
+class _Renamed(Sequence[Row]):
+    """Rows with other names of their cells; made when they are asked for."""
+
+    def __init__(self, rows: Sequence[Row], names: Mapping[str, str]) -> None:
+        self._rows = rows
+        self._names = names
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+        if isinstance(index, slice):
+            return _Renamed(self._rows[index], self._names)
+        names = self._names
+        return {names.get(name, name): cell for name, cell in self._rows[index].items()}
+
+
+def renamed(table: Table, name_of: Callable[[str], str]) -> Table:
+    """The same table with the columns called what ``name_of`` says."""
+    names = {name: name_of(name) for name in table.columns if name_of(name) != name}
+    if not names:
+        return table
+    return msgspec.structs.replace(
+        table,
+        columns=tuple(names.get(name, name) for name in table.columns),
+        rows=_Renamed(table.rows, names),
+        brief=tuple(names.get(name, name) for name in table.brief),
+        ends=_Renamed(table.ends, names),
+    )
 
 
 def grouped(table: Table, by: Sequence[str]) -> Table:
@@ -79,7 +113,7 @@ def grouped(table: Table, by: Sequence[str]) -> Table:
 
 
 def _hashable(cell: Cell | None) -> object:
-    return cell if isinstance(cell, (str, int, float, type(None))) else _text(cell)
+    return cell if isinstance(cell, (str, int, float, type(None))) else cell_text(cell)
 
 
 class _Stacked(Sequence[Row]):
@@ -123,15 +157,25 @@ def stacked(parts: Sequence[tuple[Row, Table]]) -> Table:
         rows=_Stacked([(cells, table.rows) for cells, table in parts]),
         objects={name: held for table in tables for name, held in table.objects.items()},
         brief=(*first, *brief) if brief else (),
+        ends=[{**cells, **row} for cells, table in parts for row in table.ends],
+        empty=next((table.empty for table in tables if table.empty), ""),
     )
 
 
-def print_table(table: Table, form: Form) -> Iterator[str]:
-    """The table in pieces of text, each with its line end. The same table gives the same text."""
+def print_table(table: Table, form: Form, width: int | None = None) -> Iterator[str]:
+    """The table in pieces of text, each with its line end. The same table gives the same text.
+
+    ``width``: characters that a line of the text form may have.
+    """
+    if form in ("table", "markdown"):
+        from mio2trace.reports.tables import person
+
+        return person.aligned(table, width) if form == "table" else person.markdown(table)
     return _PRINTERS[form](table)
 
 
-def _text(cell: Cell | None) -> str:
+def cell_text(cell: Cell | None) -> str:
+    """As one text, with every digit."""
     if cell is None:
         return ""
     if isinstance(cell, str):
@@ -141,17 +185,6 @@ def _text(cell: Cell | None) -> str:
     if isinstance(cell, Sequence):
         return "; ".join(map(str, cell))
     return str(cell)
-
-
-def _shown(cell: Cell | None) -> str:
-    """As `_text`, for a person: fractions with six significant digits, the whole part with all of its own."""
-    if isinstance(cell, float) and math.isfinite(cell):
-        size = math.floor(math.log10(abs(cell))) if cell else 0
-        text = f"{cell:.{max(0, 5 - size)}f}" if size > -5 else f"{cell:.6g}"
-        return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
-    if isinstance(cell, Sequence) and not isinstance(cell, str):
-        return "; ".join(part if isinstance(part, str) else _shown(part) for part in cell)
-    return _text(cell)
 
 
 def _csv(table: Table) -> Iterator[str]:
@@ -169,7 +202,7 @@ def _csv(table: Table) -> Iterator[str]:
 
 
 def _csv_text(cell: Cell | None) -> str:
-    return str(cell) if isinstance(cell, (int, float)) else csv_text(_text(cell))
+    return str(cell) if isinstance(cell, (int, float)) else csv_text(cell_text(cell))
 
 
 def _object(table: Table, row: Row) -> dict[str, object]:
@@ -211,40 +244,4 @@ def _json_lines(table: Table) -> Iterator[str]:
         yield _dumps(_object(table, row)) + "\n"
 
 
-def _for_a_person(table: Table) -> tuple[list[str], list[list[str]], list[bool]]:
-    """Header, cells and whether a column is of numbers; columns without a value are left out."""
-    names = [
-        name
-        for name in table.brief or table.columns
-        if not table.rows or any(_text(row.get(name)) for row in table.rows)
-    ]
-    rows = [[_shown(row.get(name)) for name in names] for row in table.rows]
-    numbers = [
-        bool(table.rows) and all(isinstance(row.get(name), (int, float, type(None))) for row in table.rows)
-        for name in names
-    ]
-    return names, rows, numbers
-
-
-def _aligned(table: Table) -> Iterator[str]:
-    names, rows, numbers = _for_a_person(table)
-    names = list(map(visible, names))
-    cut = [[shortened(visible(cell), _WIDEST) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(names, *cut, strict=True)]
-    for row in (names, *cut):
-        cells = (
-            cell.rjust(width) if number else cell.ljust(width)
-            for cell, width, number in zip(row, widths, numbers, strict=True)
-        )
-        yield "  ".join(cells).rstrip() + "\n"
-
-
-def _markdown(table: Table) -> Iterator[str]:
-    names, rows, numbers = _for_a_person(table)
-    yield "| " + " | ".join(map(markdown_text, names)) + " |\n"
-    yield "|" + "|".join("---:" if number else "---" for number in numbers) + "|\n"
-    for row in rows:
-        yield "| " + " | ".join(map(markdown_text, row)) + " |\n"
-
-
-_PRINTERS = {"table": _aligned, "csv": _csv, "json": _json, "jsonl": _json_lines, "markdown": _markdown}
+_PRINTERS = {"csv": _csv, "json": _json, "jsonl": _json_lines}

@@ -1,0 +1,100 @@
+"""Cells of what a steady iteration cost, and the table of kernels by name: the same in every table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mio2trace.measures import Measures, total
+from mio2trace.measures.ranking import Key, Ranking, SteadyCost
+from mio2trace.measures.statistics import deviation, mean, median, part_of
+from mio2trace.reports.numbers import Unit
+from mio2trace.reports.tables import Cell, Row, Table
+
+COST = ("kernel", "kernel_median", "kernel_min", "kernel_max", "kernel_std")
+"""Times of a steady iteration."""
+
+
+def cost_columns(unit: Unit) -> tuple[str, ...]:
+    """The columns of `ranked_rows` but those that say what a row is of, in order."""
+    first, *others = map(unit.column, COST)
+    return (
+        first, "share_percent", "cumulative_percent", *others, "calls", "kernels", "gflops", unit.column("find"),
+        "find_kernels", unit.column("host"), unit.column("helpers"), unit.column("transposes"), "flop", "bytes_min",
+        "iterations", "unsure",
+    )  # fmt: skip
+
+
+def cost_cells(costs: Sequence[SteadyCost[Any]], iterations: int, unit: Unit) -> dict[str, Cell]:
+    """Of one thing in one or several runs: its kernel time in a steady iteration, and what else it cost there.
+
+    ``iterations``: how many there are, in all of the runs.
+    """
+    samples = [ns for cost in costs for ns in cost.per_iteration_ns]
+    samples += [0] * (iterations - len(samples))  # it is in no iteration of the others
+    whole = total(cost.cost for cost in costs)
+    cells: dict[str, Cell | None] = {"iterations": iterations}
+    if samples and not whole.untimed:
+        std = deviation(samples)
+        cells |= {
+            unit.column("kernel"): unit.of(mean(samples)),
+            unit.column("kernel_median"): unit.of(median(samples)) if std is not None else None,
+            unit.column("kernel_min"): unit.of(min(samples)) if std is not None else None,
+            unit.column("kernel_max"): unit.of(max(samples)) if std is not None else None,
+            unit.column("kernel_std"): None if std is None else unit.of(std),
+            unit.column("helpers"): unit.of(part_of(whole.helpers_ns, iterations)) or None,
+            unit.column("transposes"): unit.of(part_of(whole.transposes_ns, iterations)) or None,
+            "gflops": whole.gflops,
+        }
+    if iterations:
+        cells |= {
+            "calls": part_of(sum(cost.calls for cost in costs), iterations),
+            "kernels": part_of(whole.kernels, iterations),
+            "copies": part_of(whole.copies, iterations),
+            "flop": None if whole.flop is None else part_of(whole.flop, iterations),
+            "bytes_min": None if whole.bytes is None else part_of(whole.bytes, iterations),
+            unit.column("host"): None if whole.host_ns is None else unit.of(part_of(whole.host_ns, iterations)),
+        }
+    searches = sum(cost.find_kernels for cost in costs)
+    if searches:
+        cells |= {unit.column("find"): unit.of(sum(cost.find_ns for cost in costs)), "find_kernels": searches}
+    cells["unsure"] = whole.unsure or None
+    return {name: cell for name, cell in cells.items() if cell is not None}
+
+
+def ranked_rows(ranking: Ranking[Key], names: Mapping[Key, Row], unit: Unit) -> list[Row]:
+    """A row for each of ``ranking``, which begins with the cells ``names`` of its key."""
+    iterations = len(ranking.total.per_iteration_ns)
+    return [{**names[cost.key], **_shares(cost), **cost_cells([cost], iterations, unit)} for cost in ranking]
+
+
+def ends(ranking: Ranking[Key], name: str, unit: Unit) -> list[Row]:
+    """Below the rows: what they do not hold, and the total, named in the column ``name``."""
+    iterations = len(ranking.total.per_iteration_ns)
+    below: list[Row] = []
+    for label, cost in (("" if ranking.rest is None else ranking.rest.key, ranking.rest), ("total", ranking.total)):
+        if cost is not None:
+            cells = cost_cells([cost], iterations, unit)
+            for absent in ("gflops", "calls", unit.column("host")):
+                cells.pop(absent, None)
+            below.append({name: label, "share_percent": 100 * cost.share, **cells})
+    return below
+
+
+def _shares(cost: SteadyCost[Key]) -> dict[str, Cell]:
+    if not cost.cumulative_share:
+        return {}
+    return {"share_percent": 100 * cost.share, "cumulative_percent": 100 * cost.cumulative_share}
+
+
+def kernel_table(measures: Measures, unit: Unit) -> Table:
+    """One row a kernel name, most time in a steady iteration first; searches, set-up and warm-up beside (``find``)."""
+    ranking = measures.steady.kernels
+    rows = ranked_rows(ranking, {cost.key: {"name": cost.key} for cost in ranking}, unit)
+    columns = ("name", *(name for name in cost_columns(unit) if name not in ("kernels", "bytes_min")))
+    first, *others = map(unit.column, COST)
+    brief = (
+        "name", first, "share_percent", "cumulative_percent", "calls", *others, "gflops", unit.column("find"),
+        unit.column("host"),
+    )  # fmt: skip
+    return Table(columns=columns, rows=rows, brief=brief, ends=ends(ranking, "name", unit) if rows else ())

@@ -1,0 +1,137 @@
+"""A table for a person: the columns that say something, numbers in line, no line longer than the terminal.
+
+The digits of a column are those of its largest number, `DIGITS` of them, so that the points stand under each other.
+Where a line would be longer than the terminal, texts are cut first, the widest down to `NARROWEST` or `NARROWEST_NAME`;
+then columns go, the least important first (`.columns`), of equals the one further right; a single one is cut.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from mio2trace.outgoing import markdown_text, shortened, visible
+from mio2trace.reports.tables import Cell, Row, Table, cell_text
+from mio2trace.reports.tables.columns import rank_of
+
+DIGITS = 5
+NARROWEST = 16
+"""Characters of a text that stay before a column is left out."""
+NARROWEST_NAME = 40
+"""The same of what a row is of."""
+_MOST_DECIMALS = 6
+_BETWEEN = "  "
+
+
+class _Column(NamedTuple):
+    name: str
+    cells: list[str]
+    is_number: bool
+
+    @property
+    def width(self) -> int:
+        return max(map(len, (self.name, *self.cells)))
+
+
+def aligned(table: Table, width: int | None = None) -> Iterator[str]:
+    """Lines of text; none is longer than ``width``."""
+    columns = [
+        _Column(visible(column.name), list(map(visible, column.cells)), column.is_number) for column in _columns(table)
+    ]
+    kept, widths = _fitted(columns, width)
+    if not kept:
+        yield "\n" * (1 + len(table.rows))
+        return
+    for line in zip(*([column.name, *column.cells] for column in kept), strict=True):
+        cells = (
+            cell.rjust(size) if column.is_number else shortened(cell, size).ljust(size)
+            for cell, size, column in zip(line, widths, kept, strict=True)
+        )
+        text = _BETWEEN.join(cells).rstrip()
+        yield (text if width is None else shortened(text, max(width, 3))) + "\n"
+
+
+def left_out(table: Table, width: int | None) -> list[str]:
+    """Columns that `aligned` has no room for."""
+    columns = _columns(table)
+    kept = {column.name for column in _fitted(columns, width)[0]}
+    return [column.name for column in columns if column.name not in kept]
+
+
+def markdown(table: Table) -> Iterator[str]:
+    """As GitHub takes it."""
+    columns = _columns(table)
+    yield "| " + " | ".join(markdown_text(column.name) for column in columns) + " |\n"
+    yield "|" + "|".join("---:" if column.is_number else "---" for column in columns) + "|\n"
+    for line in zip(*(column.cells for column in columns), strict=True) if columns else [()] * len(table.rows):
+        yield "| " + " | ".join(map(markdown_text, line)) + " |\n"
+
+
+def _columns(table: Table) -> list[_Column]:
+    """Those that say something, with their cells as they are shown."""
+    rows: list[Row] = [*table.rows, *table.ends]
+    columns = []
+    for name in table.brief or table.columns:
+        cells = [row.get(name) for row in rows]
+        if rows and not any(map(cell_text, cells)):
+            continue
+        is_number = bool(rows) and all(isinstance(cell, (int, float, type(None))) for cell in cells)
+        columns.append(_Column(name, _percents(cells) if name.endswith("_percent") else _shown(cells), is_number))
+    return columns
+
+
+def _shown(cells: Sequence[Cell | None]) -> list[str]:
+    """The cells of a column; its fractions with as many decimals as its largest number bears."""
+    fractions = [cell for cell in cells if isinstance(cell, float) and math.isfinite(cell)]
+    numbers = [abs(cell) for cell in cells if isinstance(cell, (int, float)) and math.isfinite(cell)]
+    if not fractions:
+        return [_text(cell) for cell in cells]
+    largest = max(numbers)
+    whole = math.floor(math.log10(largest)) + 1 if largest else 1
+    decimals = min(max(0, DIGITS - whole), _MOST_DECIMALS)
+    exact = max((len(repr(one).partition(".")[2]) if "e" not in repr(one) else decimals) for one in fractions)
+    decimals = min(decimals, exact)
+    return [f"{cell:.{decimals}f}" if isinstance(cell, (int, float)) else _text(cell) for cell in cells]
+
+
+def _percents(cells: Sequence[Cell | None]) -> list[str]:
+    return [f"{cell:.1f}" if isinstance(cell, (int, float)) else _text(cell) for cell in cells]
+
+
+def _text(cell: Cell | None) -> str:
+    if isinstance(cell, Sequence) and not isinstance(cell, str):
+        return "; ".join(part if isinstance(part, str) else f"{part:.{DIGITS}g}" for part in cell)
+    return cell_text(cell)
+
+
+def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[list[_Column], list[int]]:
+    """The columns that there is room for, and how wide each is."""
+    kept = list(columns)
+    widths = [column.width for column in kept]
+    if width is None:
+        return kept, widths
+    while len(kept) > 1 and _length([_least(column) for column in kept]) > width:
+        worst = max(range(len(kept)), key=lambda at: (rank_of(kept[at].name), at))
+        del kept[worst], widths[worst]
+    over = _length(widths) - width
+    while over > 0:
+        texts = [at for at, column in enumerate(kept) if widths[at] > _least(column)]
+        if not texts:
+            break
+        widest = max(texts, key=lambda at: (widths[at], at))
+        others = max((widths[at] for at in texts if at != widest), default=0)
+        least = max(_least(kept[widest]), min(others, widths[widest] - 1))
+        cut = min(over, widths[widest] - least)
+        widths[widest] -= cut
+        over -= cut
+    return kept, widths
+
+
+def _least(column: _Column) -> int:
+    least = NARROWEST if rank_of(column.name) else NARROWEST_NAME
+    return column.width if column.is_number else min(column.width, max(least, len(column.name)))
+
+
+def _length(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_BETWEEN) * (len(widths) - 1)
