@@ -298,6 +298,15 @@ def conv_entry(**more: object) -> str:
     return entry("ConvolutionForward", **(params | more))
 
 
+def test_work_that_no_device_does_is_not_known() -> None:
+    """A length of 10^16 in a log is no length: the sum of such work would be no number of a trace."""
+    o = one(
+        conv_entry(yDesc=f"10000000000000000, {Y}, {{300, 30, 6, 1}}, packed, ", wDesc="10, 3, 3, 31000000000000000")
+    )
+    assert o.flop is None
+    assert o.bytes_min is None
+
+
 def test_a_grouped_convolution_in_full() -> None:
     o = one(conv_entry())
     assert (o.input, o.weights, o.output) == ((2, 6, 9, 8), (10, 3, 3, 3), (2, 10, 5, 6))

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.align import align
+from mio2trace.align.framework_ops import iteration_of
 from mio2trace.conversion import Conversion, convert
 from mio2trace.draw import BuildOptions, RunToDraw, build
 from mio2trace.measures import Measures
@@ -582,3 +583,8 @@ def test_a_part_of_the_kernels_is_chosen_as_of_any_profile(tmp_path: Path) -> No
     path.write_bytes(ops_at((CONVS[0], START_US, START_US + 5), device=CPU))
     with pytest.raises(OptionError, match="no GPU profile to choose from"):
         converted(path, iterations="2")
+
+
+def test_a_step_that_cannot_be_is_no_iteration() -> None:
+    """What is a number of 64 bits there has no successor."""
+    assert [iteration_of(step) for step in (None, -1, 0, 7, (1 << 63) - 1)] == [None, None, 1, 8, None]

@@ -14,6 +14,9 @@ from mio2trace.evidence import RANGE
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Execution, Node, Profile
 
+_MOST_STEPS = 1 << 53
+"""A step of this number is none; as the next larger ones it has no place in JSON."""
+
 
 class StatedLayers:
     """The layers that ops name, numbered as they first ran: forward ones, then what has only a backward pass."""
@@ -81,7 +84,7 @@ def _place_between(links: Links, executions: Sequence[Execution | None]) -> None
 
 def iteration_of(step: int | None) -> int | None:
     """Step 0 is iteration 1; None where the step is not told, or comes before."""
-    return None if step is None or step < 0 else step + 1
+    return None if step is None or not 0 <= step < _MOST_STEPS else step + 1
 
 
 def execution_of(profile: Profile, position: int) -> Execution | None:

@@ -80,6 +80,10 @@ class Draft:
             self.dtype, self.dtype_by = dtype, by
 
 
+_MOST_WORK = 1 << 53
+"""FLOPs and bytes of one operation: no device does so many, and sums of them still are numbers of 64 bits."""
+
+
 class _Meaning(msgspec.Struct, frozen=True):
     """What follows from a problem alone; computed once for each."""
 
@@ -97,7 +101,10 @@ def _meaning(problem: Problem) -> _Meaning:
         command, reason = driver_line(problem), ""
     except CommandError as error:
         command, reason = None, str(error)
-    return _Meaning(problem.gemm(), problem.flop(), problem.bytes_min(), command, reason, problem.check())
+    flop, bytes_min = (
+        None if size is None or size > _MOST_WORK else size for size in (problem.flop(), problem.bytes_min())
+    )
+    return _Meaning(problem.gemm(), flop, bytes_min, command, reason, problem.check())
 
 
 def _nothing_told(draft: Draft) -> str:
