@@ -17,7 +17,9 @@ def device_name(profile: Profile, device: int, queues: Collection[int], logged: 
         own = logged or f"OpenCL queue{'s' if len(queues) > 1 else ''} {numbers}"
         return f"{'GPU 0' if logged else 'Device'} ({own})"
     name = profile.devices[device].name
-    number = device if profile.devices[device].number is None else profile.devices[device].number
+    number: int | str | None = profile.devices[device].number
+    if number is None:  # one that the profiler does not number, among others that it does, is none of those
+        number = device if all(one.number is None for one in profile.devices) else f"without number {device}"
     if profile.framework.nodes and name:  # numbered as the framework does
         return name
     return f"GPU {number} ({name or logged})" if name or logged else f"GPU {number}"

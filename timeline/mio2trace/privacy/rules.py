@@ -102,7 +102,7 @@ def _rule(
 RULES: tuple[Rule, ...] = (
     _rule(
         "key block", "secrets", "-----begin",
-        r"-----BEGIN [^\n-]{1,40}-----(?:[^-]++|-(?!----END))*+(?:-----END [^\n-]{1,40}-----)?+", "(secret)",
+        r"-----BEGIN[ _][^\n-]{1,40}-----(?:[^-]++|-(?!----END))*+(?:-----END[ _][^\n-]{1,40}-----)?+", "(secret)",
     ),
     _rule(
         "URL", "hosts", "://",
@@ -156,7 +156,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "serial number after its word", "devices", "serial machine unique asset uuid guid imei s/n sn:",
-        rf"(?<![A-Za-z0-9]){_SERIAL_WORD}\.?+(?:\s*+[:=#]\s*+|(?<=number|serial|ial no|al no\.)\s++)[\"']?"
+        rf"(?<![A-Za-z0-9]){_SERIAL_WORD}\.?+(?:[\s_]*+[:=#][\s_]*+|(?<=number|serial|ial no|al no\.)\s++)[\"']?"
         r"(?=[A-Za-z-]{0,40}+\d)[\w-]{4,}+",
         decide.serial, flags=re.IGNORECASE,
     ),
@@ -194,7 +194,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "telephone number", "users", "",
-        r"(?<![\w.)+-])\+\d{1,3}(?:[ .()/-]{1,2}\d{1,8}){2,5}(?!\w|\.\w)|(?<![\w.)+-])\+\d{9,15}+(?!\w|\.\w)"
+        r"(?<![\w.)+-])\+\d{1,3}(?:[ _.()/-]{1,2}\d{1,8}){2,5}(?!\w|\.\w)|(?<![\w.)+-])\+\d{9,15}+(?!\w|\.\w)"
         r"|(?<![\w.-])(?:\(\d{3}\) ?|\d{3}[ -])\d{3}-\d{4}(?![\w-])|(?<![\w.-])0\d{2,4}[ /-]\d{6,8}(?!\w|\.\w)",
         decide.telephone, shapes="+0|000-0000|0 000000|0/000000|0-000000",
     ),

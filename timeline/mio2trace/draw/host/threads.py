@@ -194,7 +194,7 @@ def _nested(items: _Row) -> list[_Row]:
         start, end = starts[at], ends[at]
         while in_first and in_first[-1] <= start:
             in_first.pop()
-        if not in_first or end <= in_first[-1]:  # nearly always
+        if not in_first or (end <= in_first[-1] and len(in_first) < _DEEPEST):  # nearly always
             first.add(start, end, whats[at])
             in_first.append(end)
             continue

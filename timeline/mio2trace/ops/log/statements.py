@@ -68,7 +68,7 @@ _KERNEL_KEY = re.compile(r"key: miopenConvolution(\w+) \"([^\"]+)\"")
 _SOLUTION = re.compile(rf"id: [0-9]+,? algo: ([0-9]+), time: {_NUMBER}(?: ms)?, ws: {_BYTES}, name: {_SOLVER}")
 _ESTIMATE = re.compile(rf"^{_SOLVER} Estimated WTI = (-?[0-9.]+)")
 _REQUIRED = re.compile(
-    rf"(?:Solver <(?P<solver>[^>]*(?:<[^>]*>)?)>, )?[Ww]orkspace required: (?P<required>{_BYTES})"
+    rf"(?:Solver <(?P<solver>[^<>]*+(?:<[^<>]*+>)?+)>, )?[Ww]orkspace required: (?P<required>{_BYTES})"
     rf"(?:, limit: (?P<limit>{_BYTES})|, provided ptr: \S+ size: (?P<size>{_BYTES}))?"
 )
 _ANSWERED = re.compile(rf"^{_BYTES}$")
@@ -76,7 +76,7 @@ _SUMMARY = re.compile(
     r"Problem=\"([^\"]*)\"(?: Solver=\"([^\"]*)\")?(?: Config\S*=\"[^\"]*\")?(?: Time\S*=" + _NUMBER + ")?"
 )
 _EXECUTED = re.compile(rf"(?:algo = ([0-9])|solver_id = ([^,\s]+)), workspace = {_BYTES}")
-_DRIVER_SOLUTION = re.compile(r"MIOpen (\w[\w ]*?) Conv\. Algorithm: [0-9]+, Solution: [0-9]+/(\S+)")
+_DRIVER_SOLUTION = re.compile(r" Conv\. Algorithm: [0-9]++, Solution: [0-9]++/(\S+)")
 _DRIVER_TIME = re.compile(rf"Elapsed: {_NUMBER} ms")
 _JSON_SOLUTION = re.compile(r'"solution":"(?:[0-9]+/)?([^"/]+)"')
 _JSON_TIME = re.compile(rf'"(?:average_time_ms|time_ms)":{_NUMBER}')
@@ -325,7 +325,7 @@ def _driver(function: str, text: str) -> Statement | None:
     solution, elapsed = _DRIVER_SOLUTION.search(text), _DRIVER_TIME.search(text)
     if solution is None and elapsed is None:
         return None
-    return Statement(solvers=(solution[2],) if solution else (), time_ms=_ms(elapsed and elapsed[1]))
+    return Statement(solvers=(solution[1],) if solution else (), time_ms=_ms(elapsed and elapsed[1]))
 
 
 def _performance(function: str, text: str) -> Statement | None:
