@@ -30,6 +30,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
 from mio2trace.cli import cli  # noqa: E402
 from mio2trace.conversion import convert  # noqa: E402
+from mio2trace.readers.base import kernel_name  # noqa: E402
 from mio2trace.writers import WRITERS  # noqa: E402
 from tests.canaries import CANARIES, LAYERS, NAMES, leaks  # noqa: E402
 from tests.planted import FORMATS, miopen, opencl, tensorflow  # noqa: E402
@@ -126,8 +127,9 @@ def _named() -> Iterator[tuple[str, list[bytes], list[str]]]:
         call = dict(kernels[-1])
         call["name"] = name
         named.append(call)
-    yield "dv/dt JSON: kernel", [as_json(named)], everywhere
-    yield "dv/dt text: kernel", [as_text(named)], [name for name in everywhere if "," not in name]
+    shown = [kernel_name(name) for name in everywhere]
+    yield "dv/dt JSON: kernel", [as_json(named)], shown
+    yield "dv/dt text: kernel", [as_text(named)], [name for name in shown if "," not in name]
     plain = [name for name in (*everywhere, *LAYERS) if not set(name) & set(" \t<>")]
     stamp = log.splitlines()[0].split("]")[0]
     printed = [f"{stamp}] {name:>10}\t{way}: 0.05 ms." for way in ("forward", "backward") for name in plain]

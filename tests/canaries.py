@@ -33,6 +33,8 @@ CANARIES = {
     "a MAC address with dots": "cafe.ca4a.7a11",
     "a SID": "S-1-5-21-3623811015-3361044348-30300820-1013",
     "a telephone": "+49 170 5557734",
+    "a telephone in a name": "+49_170_5557734",
+    "a serial number in a name": "S/N:_0CANARY4711",
     "a telephone without blanks": "+491705557734",
     "a telephone in brackets": "(555) 555-7734",
     "a telephone with dashes": "555-557-7341",

@@ -122,6 +122,16 @@ def test_a_gpu_has_the_number_that_hip_gives_it(tmp_path: Path) -> None:
     assert "GPU 2 (AMD Instinct MI300X)" in names
 
 
+def test_a_gpu_without_a_number_is_not_drawn_as_another(tmp_path: Path) -> None:
+    """What the profiler does not number is none of those that it does."""
+    events = rows()
+    events[8]["pid"] = -1
+    profile = tmp_path / "trace.json"
+    profile.write_bytes(trace(events))
+    names = [process.name for process in convert(profile).trace.processes]
+    assert {"GPU 2 (AMD Instinct MI300X)", "GPU without number 1"} <= set(names)
+
+
 def test_calls_and_kernels_name_their_correlation_alike(tmp_path: Path) -> None:
     """`correlation_id`, in both; SQL joins them by it."""
     profile = tmp_path / "trace.json"
