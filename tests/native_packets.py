@@ -115,9 +115,9 @@ def read_native(data: bytes) -> Native:
     assert set(arrive) <= set(leave), "an arrow without a tail"
     arrows = sorted((number, leave[number], arrive[number]) for number in arrive)
     rows = sorted(
-        (_parent(descriptors, d), d.name)
+        _place(descriptors, d)
         for d in descriptors.values()
-        if d.HasField("parent_uuid") and not d.HasField("counter")
+        if (d.HasField("parent_uuid") or GROUP_AND_ROW in d.name) and not d.HasField("counter")
     )
     return Native(
         Picture(sorted(slices, key=order), arrows, sorted(samples), rows),
@@ -128,8 +128,17 @@ def read_native(data: bytes) -> Native:
     )
 
 
-def _parent(descriptors: Mapping[int, Any], descriptor: Any) -> str:
-    return str(descriptors[descriptor.parent_uuid].name)
+GROUP_AND_ROW = ": "
+"""Between the names of a process and of its main track, which are one."""
+
+
+def _place(descriptors: Mapping[int, Any], descriptor: Any) -> tuple[str, str]:
+    """(process, track): of a group with slices of its own as if it were two."""
+    name = str(descriptor.name)
+    if not descriptor.HasField("parent_uuid"):
+        process, _, row = name.partition(GROUP_AND_ROW)
+        return process, row
+    return str(descriptors[descriptor.parent_uuid].name).partition(GROUP_AND_ROW)[0], name
 
 
 def _walk(events: list[tuple[int, int, Any, _State]], descriptors: Mapping[int, Any]) -> tuple[Any, ...]:
@@ -145,7 +154,7 @@ def _walk(events: list[tuple[int, int, Any, _State]], descriptors: Mapping[int, 
         assert not needs or packet.sequence_flags & NEEDS
         uuid = event.track_uuid if event.HasField("track_uuid") else state.track
         descriptor = descriptors[uuid]
-        place = _parent(descriptors, descriptor), descriptor.name
+        place = _place(descriptors, descriptor)
         if event.type == event.TYPE_COUNTER:
             value = event.double_counter_value if event.HasField("double_counter_value") else event.counter_value
             samples.append((*place, at, float(value)))

@@ -459,17 +459,17 @@ def test_there_are_sets() -> None:
 
 @pytest.mark.browser
 def test_the_ui_opens_it(tmp_path: Path, ui: UI) -> None:
-    """No error shown; tracks lie under their process, in order; details and arrows are there."""
+    """No error shown; devices come first, with what they ran in sight before anything is opened; details are there."""
     (name, files) = next(iter(COMMITTED.items()))
     mio2trace.convert(*files, output=tmp_path / f"{name}.pftrace.gz")
     page = ui(tmp_path / f"{name}.pftrace.gz")
+    groups = [text for depth, text in page.tracks() if depth == 0 and not text.startswith("System")]
+    assert groups[0].partition(" (")[0] in ("Device", "GPU 0")
+    assert "ayers > " in groups[0]
+    assert groups[-1].startswith("Host")
+    page.screenshot(tmp_path / "closed.png")
+    assert picture(tmp_path / "closed.png")[2] > 60, "rows of more than one colour"
     page.expand()
-    tracks = page.tracks()
-    device = next(at for at, (depth, text) in enumerate(tracks) if depth == 0 and ("queue" in text or "GPU" in text))
-    assert next(text for depth, text in tracks[device + 1 :] if depth == 1) in (
-        "Layers > kernels",
-        "Layers > operations > kernels",
-    )
     kernel = page.query("select name from slice where category = 'kernel' order by dur desc limit 1")[0]["name"]
     page.select(kernel)
     assert "layer_by" in page.details() or "operation_by" in page.details()
@@ -478,3 +478,48 @@ def test_the_ui_opens_it(tmp_path: Path, ui: UI) -> None:
     width, height, rows = picture(tmp_path / "out.png")
     assert (width, height) == (1600, 1000)
     assert rows > 100
+
+
+def _recorded(data: bytes) -> tuple[int, int] | None:
+    """The time that a viewer takes for that of the recording, which it opens with."""
+    trace = classes().Trace()
+    trace.ParseFromString(data)
+    events = [packet for packet in trace.packet if packet.HasField("service_event")]
+    if not events:
+        return None
+    begins, ends = events
+    assert begins.service_event.tracing_started
+    assert ends.service_event.tracing_disabled
+    return begins.timestamp, ends.timestamp
+
+
+def test_a_trace_opens_at_a_steady_iteration(tmp_path: Path) -> None:
+    """With the first that counts, though set-up and searches are most of the run; where nothing tells one, with all."""
+    run = ROOT / "traces" / "alexnet-b1-train"
+    trace = mio2trace.convert(run / "run.log", run / "prof.json.gz").trace
+    passes = [event for event in trace.events() if isinstance(event, Slice) and event.category == "pass"]
+    counted = [one for one in passes if one.args.get("iteration") == 1 and "kernel_ns" in one.args]
+    assert len(counted) >= 2
+    start, end = min(one.start_ns for one in counted), max(one.start_ns + one.dur_ns for one in counted)
+    recorded = _recorded(native(trace))
+    assert recorded is not None
+    assert 0 < start - recorded[0] <= (end - start) // 40 + 1
+    assert 0 <= recorded[1] - end <= (end - start) // 40 + 1
+    part = mio2trace.convert(run / "run.log", run / "prof.json.gz", iterations="0").trace
+    assert _recorded(native(part)) is None
+    assert _recorded(native(mio2trace.convert(run / "prof.json.gz").trace)) is None
+
+
+def test_a_device_shows_what_it_ran_before_its_group_is_opened() -> None:
+    """The row on which most ran is the group itself; of the host the layers' row, else its calls."""
+    run = ROOT / "traces" / "alexnet-b1-train"
+    trace = mio2trace.convert(run / "run.log", run / "prof.json.gz").trace
+    found = read_native(native(trace))
+    roots = [one for one in found.descriptors.values() if not one.HasField("parent_uuid")]
+    assert [one.name for one in roots] == [
+        "Device (OpenCL queue 0): Layers > kernels", "Host: Layers on the host",
+    ]  # fmt: skip
+    rows = {(process.name, track.name) for process in trace.processes for track in trace.tracks
+            if track.process == process.id}  # fmt: skip
+    assert set(found.picture.tracks) == rows
+    assert len([track for track in trace.tracks if track.main]) == 2

@@ -26,13 +26,17 @@ class Process(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Track(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A row of nested slices. ``id`` is unique over the trace and differs from its process's."""
+    """A row of nested slices. ``id`` is unique over the trace and differs from its process's.
+
+    ``main``: the one of its process that a viewer should show first, if it shows only one.
+    """
 
     id: int
     process: int
     name: str
     sort: int = 0
     description: str = ""
+    main: bool = False
 
 
 NO_ARGS: Args = MappingProxyType({})
@@ -91,7 +95,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     order of time. A writer may write them where it likes.
     ``arrows``: what yields all flows, for a writer that must know them before the slices; None: any part may.
     ``colour_by``: slices that agree in the first of these arguments that they have belong together, and look so where
-    the form can show it. ``counter_descriptions``: help texts by the counter's name. ``left_out`` kernels and copies,
+    the form can show it. ``counter_descriptions``: help texts by the counter's name. ``in_view``: from when to when a
+    viewer should show it first, where the form can say so. ``left_out`` kernels and copies,
     of ``left_out_ns`` in all, were not wanted in it.
     """
 
@@ -103,6 +108,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     arrows: tuple[Part, ...] | None = None
     colour_by: tuple[str, ...] = ("layer",)
     counter_descriptions: Mapping[str, str] = MappingProxyType({})
+    in_view: tuple[int, int] | None = None
     left_out: int = 0
     left_out_ns: int = 0
 

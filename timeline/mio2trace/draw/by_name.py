@@ -94,7 +94,7 @@ class ByNameSide:
             if kind == "operations":
                 if index != NONE:
                     operation, row = operations[index], self._device.inside(row)
-                    name, _ = self._device.shown(operation)
+                    name, _ = self._device.containers.shown(operation)
                     span = [self._base.device(device, at or 0)
                             for at in (activities[row[0]].start_ns, activities[row[-1]].end_ns)]  # fmt: skip
                     shown = _Shown(span[0], span[1], name, {"operation": index, **self._layer(row[0])})

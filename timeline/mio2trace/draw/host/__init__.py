@@ -6,6 +6,8 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from mio2trace.align import Alignment, LayerRun
 from mio2trace.align.clocks.reach import LONGEST_NS
 from mio2trace.draw.base import Axis, TimeBase
@@ -268,6 +270,10 @@ class HostSide:
             tracks.append(
                 Track(id=self._number(number), process=self._process, name=label, sort=number % 10, description=help_)
             )
+        if len(tracks) > 1:
+            # What waits for the host shows beside its layers, else its calls.
+            main = next((n for n, one in enumerate(tracks) if one.id == self._track(_LAYERS) and self._runs), 0)
+            tracks[main] = msgspec.structs.replace(tracks[main], main=True)
         return distinct(tracks)
 
     def _lanes(self) -> Iterator[tuple[int, tuple[str, int, str, Sequence[HostSpan]]]]:

@@ -26,17 +26,28 @@ def headings(trace: Trace) -> Iterator[bytes]:
     attributes = b"".join(pb.message(1, one) for one in _attributes(trace.metadata))
     if attributes:
         yield tp.stateless(pb.message(tp.ATTRIBUTES, attributes))
+    if trace.in_view is not None:
+        # A viewer opens with the time in which the trace was recorded, as far as it is told.
+        for event, at in zip((tp.TRACING_STARTED, tp.TRACING_DISABLED), trace.in_view, strict=True):
+            yield tp.stateless(pb.message(tp.SERVICE_EVENT, pb.integer(event, 1)), pb.integer(tp.TIMESTAMP, at))
     uuids = tp.uuids(trace)
+    main = {track.process: track for track in trace.tracks if track.main}
     for process in sorted(trace.processes, key=lambda one: (one.sort, one.id)):
-        yield tp.stateless(pb.message(tp.TRACK_DESCRIPTOR, _group(process, uuids[process.id, None])))
+        group = _group(process, main.get(process.id), uuids[process.id, None])
+        yield tp.stateless(pb.message(tp.TRACK_DESCRIPTOR, group))
     for track in trace.tracks:
-        parent = uuids.get((track.process, None), 0)
-        yield tp.stateless(pb.message(tp.TRACK_DESCRIPTOR, _row(track, uuids[track.process, track.id], parent)))
+        if not track.main:
+            parent = uuids.get((track.process, None), 0)
+            yield tp.stateless(pb.message(tp.TRACK_DESCRIPTOR, _row(track, uuids[track.process, track.id], parent)))
 
 
-def _group(process: Process, uuid: int) -> bytes:
-    fields = [pb.integer(1, uuid), pb.text(2, cleaned(process.name)), pb.integer(11, tp.EXPLICIT_ORDER)]
-    return b"".join([*fields, *placed(process.sort, process.description)])
+def _group(process: Process, main: Track | None, uuid: int) -> bytes:
+    """A process; with the slices of its main track it has the names of both."""
+    name, help_ = process.name, process.description
+    if main is not None:
+        name, help_ = f"{name}: {main.name}", f"{help_} {main.description}".strip()
+    fields = [pb.integer(1, uuid), pb.text(2, cleaned(name)), pb.integer(11, tp.EXPLICIT_ORDER)]
+    return b"".join([*fields, *placed(process.sort, help_)])
 
 
 def _row(track: Track, uuid: int, parent: int) -> bytes:

@@ -7,7 +7,8 @@ from mio2trace.writers.native import protobuf as pb
 
 PACKET = 1
 CLOCK_SNAPSHOT, TIMESTAMP, SEQUENCE, TRACK_EVENT, INTERNED, FLAGS = 6, 8, 10, 11, 12, 13
-CLOCK_ID, DEFAULTS, TRACK_DESCRIPTOR, ATTRIBUTES = 58, 59, 60, 126
+CLOCK_ID, DEFAULTS, TRACK_DESCRIPTOR, SERVICE_EVENT, ATTRIBUTES = 58, 59, 60, 69, 126
+TRACING_STARTED, TRACING_DISABLED = 2, 5
 STATE_CLEARED, NEEDS_STATE = 1, 2
 CATEGORY, ANNOTATION, TYPE, NAME, TRACK_UUID = 3, 4, 9, 10, 11
 COUNTER_INTEGER, COUNTER_REAL, FLOW, FLOW_ENDS, CORRELATION = 30, 44, 47, 48, 52
@@ -34,7 +35,11 @@ def stateless(*fields: bytes) -> bytes:
 
 
 def uuids(trace: Trace) -> dict[tuple[int, int | None], int]:
-    """Of a process (p, None) and of a track (p, t): from 1, in the order of the trace."""
+    """Of a process (p, None) and of a track (p, t): from 1, in the order of the trace.
+
+    A process and its main track are one: a group with slices of its own shows them before it is opened.
+    """
     keys: list[tuple[int, int | None]] = [(process.id, None) for process in trace.processes]
-    keys += [(track.process, track.id) for track in trace.tracks]
-    return {key: number for number, key in enumerate(keys, 1)}
+    keys += [(track.process, track.id) for track in trace.tracks if not track.main]
+    numbers = {key: number for number, key in enumerate(keys, 1)}
+    return numbers | {(track.process, track.id): numbers[track.process, None] for track in trace.tracks if track.main}

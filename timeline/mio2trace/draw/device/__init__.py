@@ -5,25 +5,22 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, Literal
+from typing import Literal
 
 from mio2trace.align import NONE
-from mio2trace.draw.base import TimeBase, four_digits
-from mio2trace.draw.commands import Commands
+from mio2trace.draw.base import TimeBase
+from mio2trace.draw.device.commands import Commands
+from mio2trace.draw.device.containers import Containers
 from mio2trace.draw.ids import Ids
 from mio2trace.draw.lanes import indistinct, packed, unbroken
 from mio2trace.draw.names import device_name, device_of, row_name
-from mio2trace.draw.operations import operation_args, source_args
 from mio2trace.draw.selection import Chosen
-from mio2trace.measures import Measures, Sums
+from mio2trace.measures import Measures
 from mio2trace.model.profile import Activity
-from mio2trace.ops.naming import operation_name
-from mio2trace.ops.operation import Operation
 from mio2trace.trace import Process, Slice, Track
 
 Fold = Literal["find", "set-up", "warm-up"]
 """What may stand on a track of its own, so that the iterations stand alone: searches, all before the warm-up, it."""
-_OF_THE_WHOLE = ("flop", "bytes_min")
 _FOLDED = {"find": "Find", "set-up": "Set-up", "warm-up": "Warm-up"}
 
 _Lane = tuple[int, int, str]
@@ -69,10 +66,8 @@ class DeviceSide:
         self._suffix = suffix
         self._device_name = device_name
         self._device_of = {queue.index: queue.device for queue in alignment.profile.queues}
-        self._shared: dict[object, dict[str, Any]] = {}
         self._operations = measures.operation_at
-        self._names: dict[object, tuple[object, str, dict[str, Any]]] = {}
-        self._outputs = {layer.index: layer.output for layer in alignment.net.layers}
+        self.containers = Containers(measures, base)
         self.commands = Commands(measures)
         self._bare: set[_Lane] = set()
         self._lanes = self._pack()
@@ -186,9 +181,20 @@ class DeviceSide:
                     name=f"{name} ({lane + 1})" if lane and key not in self._bare else name,
                     sort=track,
                     description=_HELP_NO_TIME if key in self._bare else help_,
+                    main=key in self._main,
                 )
             )
         return result
+
+    @functools.cached_property
+    def _main(self) -> set[_Lane]:
+        """Of each device the lane on which most ran."""
+        most: dict[int, _Lane] = {}
+        for lane in self._shown_lanes():
+            if lane[1:] == (0, ""):
+                device = self._device_of.get(lane[0], 0)
+                most[device] = max(most.get(device, lane), lane, key=lambda one: len(self._lanes[one]))
+        return set(most.values())
 
     def counter_track(self, process: int) -> int | None:
         """The track beside whose slices a device's counters belong: its first that is drawn."""
@@ -265,11 +271,11 @@ class DeviceSide:
         for pass_, *in_pass in unbroken(links.pass_of, positions, 0, len(positions)):
             first, last, cut = self._narrowed(positions, *in_pass)
             if pass_ != NONE and self._is_shown(positions, first, last):
-                yield self._pass(track, device, pass_, positions[first:last], origin, cut)
+                yield self.containers.of_pass(track, device, pass_, positions[first:last], origin, cut)
             for run, *in_run in unbroken(links.run_of, positions, *in_pass):
                 begin, end, cut = self._narrowed(positions, *in_run)
                 if run != NONE and self._is_shown(positions, begin, end):
-                    yield self._layer(track, device, run, positions[begin:end], origin, cut)
+                    yield self.containers.of_layer(track, device, run, positions[begin:end], origin, cut)
                 if operation_of is None:
                     for position in positions[begin:end]:
                         if drawn is None or drawn[position]:
@@ -278,7 +284,7 @@ class DeviceSide:
                 for index, *in_operation in unbroken(operation_of, positions, *in_run):
                     opened, closed, cut = self._narrowed(positions, *in_operation)
                     if index != NONE and self._is_shown(positions, opened, closed):
-                        yield self._operation(track, device, index, positions[opened:closed], origin, cut)
+                        yield self.containers.of_operation(track, device, index, positions[opened:closed], origin, cut)
                     for position in positions[opened:closed]:
                         if drawn is None or drawn[position]:
                             yield self.commands.slice(track, shift, position)
@@ -299,101 +305,3 @@ class DeviceSide:
         activities = self._alignment.profile.activities
         start, end = activities[positions[first]].start_ns, activities[positions[last - 1]].end_ns
         return self._chosen.holds(positions[first:last], start or 0, end or 0)
-
-    def _span(self, device: int, positions: Sequence[int], origin: int) -> tuple[int, int]:
-        activities = self._alignment.profile.activities
-        start, end = activities[positions[0]].start_ns, activities[positions[-1]].end_ns
-        assert start is not None and end is not None
-        return self._base.device(device, start) - origin, end - start
-
-    def _cost_args(self, sums: Sums, number: int, positions: Sequence[int], cut: bool) -> dict[str, Any]:
-        """What a container cost, or the part of it that is in this row of its activities, drawn themselves or not.
-
-        Work is not told of what is cut, nor of a part where that of the whole is not known.
-        """
-        kernels, kernel_ns, flop = sums.kernels[number], sums.timed_ns[number], sums.flop(number)
-        if sums.activities(number) != len(positions):
-            part = self.measures.of(positions)
-            kernels, kernel_ns, flop = part.kernels, part.timed_ns, None if flop is None else part.known_flop
-        args: dict[str, Any] = {"kernels": kernels}
-        if cut:
-            args["cut"] = True
-        elif flop is not None:
-            args["flop"] = flop
-        args["kernel_ns"] = kernel_ns
-        if flop and kernel_ns and not cut:
-            args["gflops"] = four_digits(flop / kernel_ns)
-        return args
-
-    def _pass(self, track: int, device: int, number: int, positions: Sequence[int], origin: int, cut: bool) -> Slice:
-        pass_ = self._alignment.links.passes[number]
-        start, duration = self._span(device, positions, origin)
-        args: dict[str, Any] = {"phase": "setup"} if pass_.phase == "setup" else {}
-        if pass_.direction is not None:
-            args["direction"] = pass_.direction
-        if pass_.iteration is not None:
-            args["iteration"] = pass_.iteration
-        if pass_.phase == "iteration" and (pass_.iteration or 1) not in self.measures.steady.iterations:
-            args["steady"] = False
-        args.update(self._cost_args(self.measures.passes, number, positions, cut))
-        return Slice(track, start, duration, pass_.name, "pass", args)
-
-    def _layer(self, track: int, device: int, number: int, positions: Sequence[int], origin: int, cut: bool) -> Slice:
-        links = self._alignment.links
-        run = links.runs[number]
-        start, duration = self._span(device, positions, origin)
-        args = self._cost_args(self.measures.runs, number, positions, cut)
-        iteration = links.passes[run.pass_].iteration
-        if iteration is not None:
-            args["iteration"] = iteration
-        key = (run.layer_index, run.direction, run.printed_ns)
-        shared = self._shared.get(key)
-        if shared is None:
-            shared = {} if run.printed_ns is None else {"printed_ns": run.printed_ns}
-            output = self._outputs.get(run.layer_index)
-            if output:
-                shared["output"] = output
-            # The kernels that follow begin their own with the same.
-            shared |= {"layer": run.layer, "layer_index": run.layer_index}
-            if run.direction is not None:
-                shared["direction"] = run.direction
-            self._shared[key] = shared
-        return Slice(track, start, duration, run.layer, "layer", args, shared)
-
-    def _operation(
-        self, track: int, device: int, index: int, positions: Sequence[int], origin: int, cut: bool
-    ) -> Slice:
-        operation = self._operations[index]
-        start, duration = self._span(device, positions, origin)
-        sums = self.measures.operations
-        name, shared = self.shown(operation)
-        args: dict[str, Any] = {"operation": index, **source_args(operation)}
-        whole_ns = sums.timed_ns[index]
-        kernels, kernel_ns, goes_on = sums.kernels[index], whole_ns, False
-        if sums.activities(index) != len(positions):
-            part = self.measures.of(positions)
-            kernels, kernel_ns = part.kernels, part.timed_ns
-            goes_on = self.measures.first_of[index] not in positions
-        if cut:
-            args["cut"] = True
-        elif goes_on:
-            # What an operation does counts once, where it begins.
-            args["goes_on"] = True
-            shared = {key: value for key, value in shared.items() if key not in _OF_THE_WHOLE}
-        elif operation.phase == "run" and operation.flop and whole_ns and not sums.untimed.get(index):
-            args["gflops"] = four_digits(operation.flop / whole_ns)
-        args["kernels"] = kernels
-        args["kernel_ns"] = kernel_ns
-        return Slice(track, start, duration, name, "operation", args, shared)
-
-    def shown(self, operation: Operation) -> tuple[str, dict[str, Any]]:
-        """The name and the arguments that an operation shares with its like."""
-        key = (
-            id(operation.problem), operation.api, operation.phase, operation.algorithm, operation.solver,
-            operation.workspace_bytes, operation.dtype, operation.command, operation.primitive, operation.direction,
-        )  # fmt: skip
-        found = self._names.get(key)
-        if found is None:
-            # The problem is kept: its identity stands for it.
-            found = self._names[key] = operation.problem, operation_name(operation), operation_args(operation)
-        return found[1], found[2]

@@ -1,0 +1,126 @@
+"""What holds commands: passes, layers, operations as slices over unbroken rows (trace-contract.md 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mio2trace.draw.base import TimeBase, four_digits
+from mio2trace.draw.operations import operation_args, source_args
+from mio2trace.measures import Measures, Sums
+from mio2trace.ops.naming import operation_name
+from mio2trace.ops.operation import Operation
+from mio2trace.trace import Slice
+
+_OF_THE_WHOLE = ("flop", "bytes_min")
+
+
+class Containers:
+    """Makes the slices of a profile's passes, layers and operations; what equal ones share is one object."""
+
+    def __init__(self, measures: Measures, base: TimeBase) -> None:
+        self.measures = measures
+        self._alignment = measures.alignment
+        self._base = base
+        self._operations = measures.operation_at
+        self._shared: dict[object, dict[str, Any]] = {}
+        self._names: dict[object, tuple[object, str, dict[str, Any]]] = {}
+        self._outputs = {layer.index: layer.output for layer in measures.alignment.net.layers}
+
+    def _span(self, device: int, positions: Sequence[int], origin: int) -> tuple[int, int]:
+        activities = self._alignment.profile.activities
+        start, end = activities[positions[0]].start_ns, activities[positions[-1]].end_ns
+        assert start is not None and end is not None
+        return self._base.device(device, start) - origin, end - start
+
+    def _cost_args(self, sums: Sums, number: int, positions: Sequence[int], cut: bool) -> dict[str, Any]:
+        """What a container cost, or the part of it that is in this row of its activities, drawn themselves or not.
+
+        Work is not told of what is cut, nor of a part where that of the whole is not known.
+        """
+        kernels, kernel_ns, flop = sums.kernels[number], sums.timed_ns[number], sums.flop(number)
+        if sums.activities(number) != len(positions):
+            part = self.measures.of(positions)
+            kernels, kernel_ns, flop = part.kernels, part.timed_ns, None if flop is None else part.known_flop
+        args: dict[str, Any] = {"kernels": kernels}
+        if cut:
+            args["cut"] = True
+        elif flop is not None:
+            args["flop"] = flop
+        args["kernel_ns"] = kernel_ns
+        if flop and kernel_ns and not cut:
+            args["gflops"] = four_digits(flop / kernel_ns)
+        return args
+
+    def of_pass(self, track: int, device: int, number: int, positions: Sequence[int], origin: int, cut: bool) -> Slice:
+        pass_ = self._alignment.links.passes[number]
+        start, duration = self._span(device, positions, origin)
+        args: dict[str, Any] = {"phase": "setup"} if pass_.phase == "setup" else {}
+        if pass_.direction is not None:
+            args["direction"] = pass_.direction
+        if pass_.iteration is not None:
+            args["iteration"] = pass_.iteration
+        if pass_.phase == "iteration" and (pass_.iteration or 1) not in self.measures.steady.iterations:
+            args["steady"] = False
+        args.update(self._cost_args(self.measures.passes, number, positions, cut))
+        return Slice(track, start, duration, pass_.name, "pass", args)
+
+    def of_layer(self, track: int, device: int, number: int, positions: Sequence[int], origin: int, cut: bool) -> Slice:
+        links = self._alignment.links
+        run = links.runs[number]
+        start, duration = self._span(device, positions, origin)
+        args = self._cost_args(self.measures.runs, number, positions, cut)
+        iteration = links.passes[run.pass_].iteration
+        if iteration is not None:
+            args["iteration"] = iteration
+        key = (run.layer_index, run.direction, run.printed_ns)
+        shared = self._shared.get(key)
+        if shared is None:
+            shared = {} if run.printed_ns is None else {"printed_ns": run.printed_ns}
+            output = self._outputs.get(run.layer_index)
+            if output:
+                shared["output"] = output
+            # The kernels that follow begin their own with the same.
+            shared |= {"layer": run.layer, "layer_index": run.layer_index}
+            if run.direction is not None:
+                shared["direction"] = run.direction
+            self._shared[key] = shared
+        return Slice(track, start, duration, run.layer, "layer", args, shared)
+
+    def of_operation(
+        self, track: int, device: int, index: int, positions: Sequence[int], origin: int, cut: bool
+    ) -> Slice:
+        operation = self._operations[index]
+        start, duration = self._span(device, positions, origin)
+        sums = self.measures.operations
+        name, shared = self.shown(operation)
+        args: dict[str, Any] = {"operation": index, **source_args(operation)}
+        whole_ns = sums.timed_ns[index]
+        kernels, kernel_ns, goes_on = sums.kernels[index], whole_ns, False
+        if sums.activities(index) != len(positions):
+            part = self.measures.of(positions)
+            kernels, kernel_ns = part.kernels, part.timed_ns
+            goes_on = self.measures.first_of[index] not in positions
+        if cut:
+            args["cut"] = True
+        elif goes_on:
+            # What an operation does counts once, where it begins.
+            args["goes_on"] = True
+            shared = {key: value for key, value in shared.items() if key not in _OF_THE_WHOLE}
+        elif operation.phase == "run" and operation.flop and whole_ns and not sums.untimed.get(index):
+            args["gflops"] = four_digits(operation.flop / whole_ns)
+        args["kernels"] = kernels
+        args["kernel_ns"] = kernel_ns
+        return Slice(track, start, duration, name, "operation", args, shared)
+
+    def shown(self, operation: Operation) -> tuple[str, dict[str, Any]]:
+        """The name and the arguments that an operation shares with its like."""
+        key = (
+            id(operation.problem), operation.api, operation.phase, operation.algorithm, operation.solver,
+            operation.workspace_bytes, operation.dtype, operation.command, operation.primitive, operation.direction,
+        )  # fmt: skip
+        found = self._names.get(key)
+        if found is None:
+            # The problem is kept: its identity stands for it.
+            found = self._names[key] = operation.problem, operation_name(operation), operation_args(operation)
+        return found[1], found[2]
