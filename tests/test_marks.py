@@ -206,6 +206,8 @@ def test_times_at_the_marks_that_are_not_the_printed_ones_are_told_of() -> None:
     found = align(run.profile, [replaced(run, layers=layers)], notes, without=MARKS_ONLY)
     check_exact(run, found)
     assert any("differ from the printed ones" in note.kind for note in notes.problems)
+    links = found.links
+    assert links.layer_unsure == {p for p, word in enumerate(links.layer_by) if word == "timer marks"}
 
 
 @pytest.mark.parametrize("iterations", [1, 2])

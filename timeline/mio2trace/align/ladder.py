@@ -13,7 +13,12 @@ from mio2trace.align.layers.caffe.iterations import place_by_durations, place_la
 from mio2trace.align.layers.caffe.layer_lines import place_by_layer_lines, place_by_lines_of_operations
 from mio2trace.align.layers.caffe.warm_up import place_before_iterations
 from mio2trace.align.layers.host_ops import place_by_host_ops
-from mio2trace.align.layers.outside_times import doubt_between_layers, doubt_between_passes, doubt_other_queues
+from mio2trace.align.layers.outside_times import (
+    doubt_between_layers,
+    doubt_between_passes,
+    doubt_by_clock,
+    doubt_other_queues,
+)
 from mio2trace.align.operations.steps import doubt_another_process, keep_operations_whole, link_operations
 from mio2trace.evidence import (
     BOUNDARY_STAMPS,
@@ -46,7 +51,9 @@ def place_by_marks(attribution: Attribution) -> None:
     grammar = marks.read_marks(cuts, net, attribution.iterations(), printed, notes)
     if grammar is not None:
         attribution.marked = marks.place_by_marks(attribution.links, cuts, net, *grammar)
-        marks.check(cuts, net, attribution.marked, notes)
+        if not marks.check(cuts, net, attribution.marked, notes):
+            links = attribution.links
+            links.doubt_layer(position for position, word in enumerate(links.layer_by) if word == TIMER_MARKS)
 
 
 STEPS: tuple[Step, ...] = (
@@ -61,6 +68,7 @@ STEPS: tuple[Step, ...] = (
     Step((), place_by_lines_of_operations),
     Step((DURATIONS,), place_by_durations),
     Step((), doubt_between_layers),
+    Step((), doubt_by_clock),
     # Likeness goes on from what is placed, doubts included.
     Step((), place_before_iterations),
     Step((RECURRENCE,), place_later_iterations),

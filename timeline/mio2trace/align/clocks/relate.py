@@ -75,7 +75,8 @@ def relate_clocks(
             "the log and the profile are not of one run: the log's first iteration began after the last enqueue "
             "(--align order goes on by order alone)"
         )
-    return clock
+    # Nothing tells whether the host was busy until the line came, or the clocks differ by that.
+    return clock if clock.residual_ns <= early else msgspec.structs.replace(clock, error_ns=clock.residual_ns)
 
 
 def _bounds(

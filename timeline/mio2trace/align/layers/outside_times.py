@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from mio2trace.align.attribution import Attribution
+from mio2trace.align.clocks.relate import LANDMARK_EARLY_NS
 from mio2trace.align.clocks.resolution import STAMP_NS
 from mio2trace.evidence import BOUNDARY_STAMPS, DURATIONS, POSITION, RECURRENCE, Evidence
 
@@ -25,6 +26,14 @@ def doubt_between_passes(attribution: Attribution) -> None:
     """What likeness labelled, bounded by stamps alone, may be of the pass beside it if it has no host times."""
     if attribution.axis is not None and not attribution.axis.by_line:
         _doubt_without_times(attribution, (RECURRENCE,), attribution.links.pass_of)
+
+
+def doubt_by_clock(attribution: Attribution) -> None:
+    """What times placed is in doubt where the log's clock may be off by more than a landmark is."""
+    clock = attribution.clock
+    if clock is not None and clock.error_ns > LANDMARK_EARLY_NS:
+        words = attribution.links.layer_by
+        attribution.links.doubt_layer(p for p, word in enumerate(words) if word in (BOUNDARY_STAMPS, DURATIONS))
 
 
 def _doubt_without_times(attribution: Attribution, evidence: Sequence[Evidence], groups: Sequence[int]) -> None:

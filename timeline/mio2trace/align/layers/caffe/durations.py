@@ -69,9 +69,15 @@ class _Columns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fit(
-    activities: Sequence[Activity], windows: Sequence[Window], order: Sequence[tuple[NetLayerSpec, Direction]]
+    activities: Sequence[Activity],
+    windows: Sequence[Window],
+    order: Sequence[tuple[NetLayerSpec, Direction]],
+    error_ns: int = 0,
 ) -> Cut | None:
-    """Cut the windows' activities into the layers of ``order``; None where nothing is to fit or it does not fit."""
+    """Cut the windows' activities into the layers of ``order``; None where nothing is to fit or it does not fit.
+
+    ``error_ns``: how exact host times are.
+    """
     windows = [window for window in windows if window.positions]
     if not windows or not order:
         return None
@@ -81,7 +87,7 @@ def fit(
     printed = [layer.printed_ns(direction) or 0 for layer, direction in order]
     length = sum(window.end_ns - window.start_ns for window in windows) // len(windows)
     slack = max(0, length - sum(printed))
-    cuts = _best_cuts(columns, printed, slack)
+    cuts = _best_cuts(columns, printed, slack, DOUBT_NS + 2 * error_ns)
     if cuts is None:
         return None
     positions, unsure, misfit = cuts
@@ -175,7 +181,9 @@ def _latest(columns: _Columns, first: int, last: int, printed: int, reach: int) 
     return max(0, ends[first] - begin), max(begin, min(starts[first], ends[first]))
 
 
-def _best_cuts(columns: _Columns, printed: Sequence[int], slack: int) -> tuple[list[int], set[int], float] | None:
+def _best_cuts(
+    columns: _Columns, printed: Sequence[int], slack: int, doubt_ns: int
+) -> tuple[list[int], set[int], float] | None:
     """For every layer the number of columns that end with it; the columns of which that is in doubt; the misfit.
 
     A column is in doubt when the best answer that puts it into another layer costs hardly more.
@@ -205,7 +213,7 @@ def _best_cuts(columns: _Columns, printed: Sequence[int], slack: int) -> tuple[l
         _, _, before, place = reached[answer[-1]][place]
         answer.append(before)
     answer = answer[-2::-1]
-    unsure = _doubtful(columns, printed, candidates, forward, answer, total * CLOSE + DOUBT_NS)
+    unsure = _doubtful(columns, printed, candidates, forward, answer, total * CLOSE + doubt_ns)
     return answer, unsure, total
 
 

@@ -7,7 +7,7 @@ b; trace-contract.md 3). Only iterations that nothing stronger placed are placed
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.fit import LogClock
@@ -28,7 +28,7 @@ def place_by_durations(attribution: Attribution) -> None:
     order = net.execution_order()
     if any(layer.forward_ns is None and layer.backward_ns is None for layer in net.layers):
         return
-    cut = durations.fit(attribution.profile.activities, windows, order)
+    cut = durations.fit(attribution.profile.activities, windows, order, attribution.host_error_ns)
     if cut is None:
         if order and any(window.positions for window in windows):
             attribution.notes.add("printed layer times do not fit the enqueues of the iterations: not used")
@@ -46,6 +46,7 @@ def place_by_durations(attribution: Attribution) -> None:
                 pass_ = links.pass_id("iteration", window.iteration, direction)
                 run = runs[window.iteration, number] = attribution.add_run(layer.index, direction, pass_)
             links.give_layer([position], run, DURATIONS, sure=sure and whole)
+        links.doubt_layer(_at_the_ends(attribution, window))
 
 
 def place_later_iterations(attribution: Attribution) -> None:
@@ -68,6 +69,24 @@ def place_later_iterations(attribution: Attribution) -> None:
             return runs[key]
 
         place_by_recurrence(attribution, reference, window.positions, run_for, attribution.unlaunched())
+
+
+def _at_the_ends(attribution: Attribution, window: durations.Window) -> Iterator[int]:
+    """What coarse times may have put into an iteration, or into the one beside it."""
+    coarse, times = _coarse(attribution), attribution.times
+    if not coarse or times is None:
+        return
+    for position in window.positions:
+        after = times.begins[position] - window.start_ns - coarse
+        before = window.end_ns - times.ends[position]
+        if min(after, before) <= coarse + durations.TOLERANCE_NS:
+            yield position
+
+
+def _coarse(attribution: Attribution) -> int:
+    """By how much an iteration's bounds may be off because stamps or host times are coarse."""
+    step = max(attribution.stamp_ns, attribution.host_step_ns)
+    return step if step > STAMP_NS else 0
 
 
 def _are_all_iterations(attribution: Attribution, windows: Sequence[durations.Window]) -> bool:
@@ -107,12 +126,15 @@ def _windows(attribution: Attribution) -> list[durations.Window]:
         if event.kind in ("testing", "benchmark begins", "iteration") and event.stamp
     )
     windows = []
+    coarse = _coarse(attribution)
     for number, start, end in spans:
         # X is read after the stamp: the iteration began a little before stamp - X, but after the line before.
         earlier = bisect_left(stamps, end) - 1
         start = max(start - durations.TOLERANCE_NS, stamps[earlier]) if earlier >= 0 else start
+        start -= coarse
         first = bisect_left(begins, start)
         # What the iteration ran has ended when its line is stamped; stamps are truncated.
+        end += coarse
         last = bisect_right(ends, end + STAMP_NS)
         windows.append(
             durations.Window(iteration=number, start_ns=start, end_ns=end, positions=range(first, max(first, last)))

@@ -215,8 +215,8 @@ def place_by_marks(links: Links, cuts: Cuts, net: Net, grammar: Grammar, iterati
     return Marked(grammar=grammar, iterations=iterations, ends=ends)
 
 
-def check(cuts: Cuts, net: Net, marked: Marked, notes: Notes) -> None:
-    """Say where the marks do not agree with what else is known: log and profile may not be of one run."""
+def check(cuts: Cuts, net: Net, marked: Marked, notes: Notes) -> bool:
+    """Whether the marks agree with the printed times; where they do not, log and profile may not be of one run."""
     off, total = _off_printed(cuts.marks, net, marked.grammar, marked.iterations)
     if FAR * off > total:
         far = f" by {100 * off // total} %" if total else ", which are all 0"
@@ -224,3 +224,4 @@ def check(cuts: Cuts, net: Net, marked: Marked, notes: Notes) -> None:
     between = enqueued_between(cuts, net, marked.grammar, marked.iterations)
     if between and marked.grammar.layers:
         notes.add("kernel or copy between the timer marks of two layers", count=between)
+    return FAR * off <= total
