@@ -10,7 +10,7 @@ import pytest
 from benchmarks.damage import loaded
 from benchmarks.damage_score import Tally, tallies
 from benchmarks.damages import prints, processes
-from benchmarks.damages.run import Run
+from benchmarks.damages.run import Run, with_lines
 from benchmarks.damages.sets import HANDLES, TWIN
 from mio2trace import analyse
 from tests.conftest import shared_folder
@@ -65,3 +65,14 @@ def test_where_nothing_tells_the_runs_apart_every_link_is_in_doubt(change: objec
         assert tally.links > 0
         assert tally.wrong_and_sure == 0
         assert tally.mean <= 0.5
+
+
+def test_a_process_of_which_only_layers_are_left_has_its_calls(tmp_path: Path) -> None:
+    """Two processes, one of which lost all lines but those of its layers."""
+    run = run_of("m290-alexnet-infer-10it")
+    mixed = processes.log_mixed(run, run_of("m290-resnet-infer-immediate-fused"), Random(2), ids=True)
+    told = [b"] Setting up", b"Iteration", b"Benchmark", b"Testing", b"Average", b"Total", b"caffe.cpp:361]"]
+    bare = with_lines(mixed, [b" 4711 " not in line or not any(word in line for word in told) for line in mixed.log])
+    operations, layers = scored(bare, tmp_path)
+    assert operations.links > 0
+    assert layers.wrong_and_sure == 0

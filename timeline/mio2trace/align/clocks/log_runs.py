@@ -108,7 +108,10 @@ def operations_of(
             continue
         others = {one for one in log.threads if one not in run.threads}
         own = [one for one in operations if one.thread not in others]
-        begins = [one.events[0].line for one in split(of_threads(log, run.threads) if others else log)]
+        if not run.events:
+            return own
+        of_process = of_threads(log, run.threads) if others else log
+        begins = [one.events[0].line for one in split(of_process)]
         number = begins.index(run.events[0].line)
         first = begins[number] if number else 0
         last = begins[number + 1] if number + 1 < len(begins) else None
@@ -154,4 +157,6 @@ def _same_print(run: FrameworkLog, other: FrameworkLog) -> bool:
 
 def _end(run: FrameworkLog) -> LocalTime | None:
     stamps = [event.stamp for event in run.events if event.kind == "iteration" and event.stamp is not None]
+    if not stamps and run.layers and run.layers[-1].line > (run.events[-1].line if run.events else 0):
+        stamps = [layer.stamp for layer in run.layers if layer.stamp is not None]
     return stamps[-1] if stamps else run.last_stamp
