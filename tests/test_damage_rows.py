@@ -11,6 +11,7 @@ import pytest
 from benchmarks.damage import Result, loaded, measured, reliability, shortfalls, unreliable
 from benchmarks.damage_score import Tally, tallies
 from benchmarks.damages import prints, processes
+from benchmarks.damages.clocks import STAMP
 from benchmarks.damages.rows import ROWS, Row
 from benchmarks.damages.run import MIOPEN, CannotError, Run, with_log
 from benchmarks.damages.sets import HANDLES, HIDDEN, TWIN
@@ -124,3 +125,14 @@ def test_prefixes_come_before_every_line(small: Run) -> None:
     changed = prints.prefixed("kubernetes")(small, Random(1))
     assert all(b" stderr F " in line[:50] for line in changed.log)
     assert sum(MIOPEN.search(line) is not None for line in changed.log) > 0
+
+
+@pytest.mark.shared
+def test_another_run_of_a_program_prints_the_same_with_other_times(small: Run) -> None:
+    """Later by the gap, each step and each printed time a few per cent off, in order."""
+    again = processes.rerun(small.log, Random(1), way=1)
+    assert len(again) == len(small.log)
+    assert again != small.log
+    stamps = [match[0] for line in again if (match := STAMP.search(line))]
+    assert stamps == sorted(stamps)
+    assert stamps[0] > max(match[0] for match in map(STAMP.search, small.log) if match is not None)

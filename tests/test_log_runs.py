@@ -61,10 +61,11 @@ def test_where_nothing_tells_the_runs_apart_every_link_is_in_doubt(change: objec
     """A profile on a clock of its own, and a log of two runs of the program: one is as good as the other."""
     assert callable(change)
     run = change(run_of("twin-resnet-immediate-2ranks-run.rank0-rocpd", TWIN), Random(1))
-    for tally in scored(run, tmp_path):
-        assert tally.links > 0
-        assert tally.wrong_and_sure == 0
-        assert tally.mean <= 0.5
+    operations, layers = scored(run, tmp_path)
+    assert operations.links > 0
+    assert operations.wrong_and_sure == layers.wrong_and_sure == 0
+    assert operations.said <= operations.links / 2
+    assert layers.said <= layers.links / 2
 
 
 def test_a_process_of_which_only_layers_are_left_has_its_calls(tmp_path: Path) -> None:

@@ -13,6 +13,9 @@ from benchmarks.damages.run import FRAMEWORK, MIOPEN, CannotError, Piece, Run, w
 from benchmarks.damages.threads import other_pointers
 
 GAP_US = 60 * 1_000_000
+APART = (0.93, 1.07)
+"""What a run's times are of those of another run of the program."""
+PRINTED = re.compile(rb"\d+(?:\.\d+)?(?= ms\b)")
 MOST = 40
 """Lines that a process writes before the other one does."""
 
@@ -56,21 +59,36 @@ def _of_process(line: bytes, process: int) -> bytes:
 
 
 def earlier_run(run: Run, random: Random) -> Run:
-    """The same program ran before, into the same file: other pointers, and stamps of a while ago."""
-    return with_log(run, [*_strange(other_pointers(_moved(run.log, -1))), *lines_of_own(run)])
+    """The same program ran before, into the same file: other pointers, other times, and stamps of a while ago."""
+    return with_log(run, [*_strange(rerun(run.log, random, way=-1)), *lines_of_own(run)])
 
 
 def later_run(run: Run, random: Random) -> Run:
     """The same program ran once more afterwards."""
-    return with_log(run, [*lines_of_own(run), *_strange(other_pointers(_moved(run.log, 1)))])
+    return with_log(run, [*lines_of_own(run), *_strange(rerun(run.log, random, way=1))])
 
 
 def another_day(run: Run, random: Random) -> Run:
-    """The log is of the same program's run of another time of the day: nothing of it is this profile's."""
+    """The log is of the same program's run at another time of the day: nothing of it is this profile's."""
     if run.files or not any(STAMP.search(line) for line in run.log):
         raise CannotError("nothing tells the runs apart: no stamps, or no date in the profile")
-    log = other_pointers([_later(line, 2 * 3600 * 1_000_000 + 1_234_567) for line in run.log])
-    return replace(wrong(run), log=log)
+    return replace(wrong(run), log=rerun(run.log, random, way=1, gap_us=2 * 3600 * 1_000_000 + 1_234_567))
+
+
+def rerun(log: Sequence[bytes], random: Random, *, way: int, gap_us: int = GAP_US) -> list[bytes]:
+    """What the same program prints another time, before or after: buffers lie elsewhere, everything takes a little
+    more or less time."""
+    times = [_us(match) for line in log if (match := STAMP.search(line))]
+    shift = way * (max(times) - min(times) + gap_us) if times else 0
+    lines: list[bytes] = []
+    before, now = times[0] if times else 0, (times[0] if times else 0) + shift
+    for line in log:
+        if match := STAMP.search(line):
+            now += round((_us(match) - before) * random.uniform(*APART))
+            before = _us(match)
+            line = _later(line, now - before)
+        lines.append(PRINTED.sub(lambda one: b"%g" % (float(one[0]) * random.uniform(*APART)), line))
+    return other_pointers(lines)
 
 
 def wrong(run: Run) -> Run:
@@ -84,15 +102,6 @@ def another_log(run: Run, other: Run, random: Random) -> Run:
     lines_of_own(run)
     lines_of_own(other)
     return replace(wrong(run), name=f"{run.name} + {other.name}", log=other.log)
-
-
-def _moved(log: Sequence[bytes], way: int) -> list[bytes]:
-    """The log of a run that ended a minute before this one began, or began a minute after its end."""
-    times = [_us(match) for line in log if (match := STAMP.search(line))]
-    if not times:
-        return list(log)
-    shift = way * (max(times) - min(times) + GAP_US)
-    return [_later(line, shift) for line in log]
 
 
 def _us(match: re.Match[bytes]) -> int:
