@@ -283,6 +283,8 @@ def _beside(reach: tuple[int, int] | None, alignment: Alignment, base: TimeBase,
     """
     if alignment.process_clock is not None and base.on_host:
         base = base.moved(alignment.process_clock.shift_ns)
+    if reach is None:
+        return base
     profile = alignment.profile
     device_of = {queue.index: queue.device for queue in profile.queues}
     starts = [base.device(device_of.get(e.queue, 0), e.start_ns) for e in profile.activities if e.start_ns is not None]
@@ -290,7 +292,7 @@ def _beside(reach: tuple[int, int] | None, alignment: Alignment, base: TimeBase,
         made = (*(e.host_start_ns for e in profile.activities), *(one.start_ns for one in profile.other_calls))
         hosts = (at for at in (*made, *(one.start_ns for one in profile.ranges)) if at is not None)
         starts = [at if (placed := base.host(at)) is None else placed for at in hosts]
-    if reach is None or not starts or abs(min(starts) - reach[0]) < FAR_NS:
+    if not starts or abs(min(starts) - reach[0]) < FAR_NS:
         return base
     notes.add("profiles of clocks that are far from each other: drawn from one zero")
     return base.moved(reach[0] - min(starts))

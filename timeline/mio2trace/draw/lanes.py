@@ -39,6 +39,18 @@ def distinct(tracks: Sequence[Track]) -> list[Track]:
     return named
 
 
+def by_queue(activities: Sequence[Activity]) -> dict[int, list[int]]:
+    """Queue -> positions of its activities with times, in order."""
+    timed = [position for position, activity in enumerate(activities) if activity.start_ns is not None]
+    queues = {activity.queue for activity in activities}
+    if len(queues) == 1:
+        return {queues.pop(): timed} if timed else {}
+    rows: dict[int, list[int]] = {}
+    for position in timed:
+        rows.setdefault(activities[position].queue, []).append(position)
+    return rows
+
+
 def packed(activities: Sequence[Activity], rows: Mapping[Row, list[int]]) -> Iterator[Lane[Row]]:
     """The lanes of each row of positions; beyond 0 only where it overlaps.
 

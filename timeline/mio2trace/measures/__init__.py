@@ -155,6 +155,9 @@ class Measures:
         kinds: dict[tuple[str, str], Kind] = {}
         naive = self.naive_operations
         outside = len(links.passes)
+        # A run may have a million kernels: nothing is looked up that stays.
+        in_pass, pass_ns, in_run, run_ns = passes.kernels, passes.timed_ns, runs.kernels, runs.timed_ns
+        fact_at = facts.get if facts else None
         columns = zip(self._activities, links.operation_of, links.run_of, links.pass_of, strict=True)
         for position, (activity, index, run, pass_) in enumerate(columns):
             if pass_ == NONE:
@@ -162,15 +165,15 @@ class Measures:
             start, end = activity.start_ns, activity.end_ns
             if activity.kind == "kernel" and start is not None and end is not None:
                 ns = end - start
-                passes.kernels[pass_] += 1
-                passes.timed_ns[pass_] += ns
+                in_pass[pass_] += 1
+                pass_ns[pass_] += ns
                 if run != NONE:
-                    runs.kernels[run] += 1
-                    runs.timed_ns[run] += ns
+                    in_run[run] += 1
+                    run_ns[run] += ns
                 if index != NONE:
                     operations.kernels[index] += 1
                     operations.timed_ns[index] += ns
-                fact = facts.get(position)
+                fact = None if fact_at is None else fact_at(position)
                 key = activity.name, "" if fact is None else fact.role
                 kind = kinds.get(key)
                 if kind is None:

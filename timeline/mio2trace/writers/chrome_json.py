@@ -108,28 +108,32 @@ class _Events:
 
     def __init__(self, trace: Trace) -> None:
         self._places = {track.id: f'"pid":{track.process},"tid":{track.id}' for track in trace.tracks}
-        self._labels: dict[tuple[str, str], str] = {}
         self._flows: dict[str, str] = {}
         self._counters: dict[tuple[int, str, str], str] = {}
         self._shared: dict[int, tuple[Args, str]] = {}
+        self._heads: dict[tuple[int, str, str, int], tuple[str, str]] = {}
+
+    def _head(self, event: Slice) -> tuple[str, str]:
+        """What is printed of slices with this name, track and shared arguments: where these are all; before more."""
+        same = event.shared
+        held = self._shared.get(id(same))
+        if held is None:
+            # The mapping is kept beside its text, so that no other can take its id.
+            held = self._shared[id(same)] = (same, _json(same)[:-1] if same else "{")
+        label = f'"name":{_json(slice_name(event.name))},"cat":{_json(event.category)},"args":'
+        head = f',\n{{"ph":"X",{self._places[event.track]},{label}{held[1]}'
+        return head, f"{head}," if same else head
 
     def text(self, event: Slice | CounterValue | Flow) -> str:
         if type(event) is Slice:
-            label = self._labels.get((event.name, event.category))
-            if label is None:
-                label = f',"name":{_json(slice_name(event.name))},"cat":{_json(event.category)},"args":'
-                self._labels[event.name, event.category] = label
+            place = (id(event.shared), event.name, event.category, event.track)
+            heads = self._heads.get(place)
+            if heads is None:
+                heads = self._heads[place] = self._head(event)
             args = _json(event.args)
-            same = event.shared
-            if same:
-                held = self._shared.get(id(same))
-                if held is None:
-                    # The mapping is kept beside its text, so that no other can take its id.
-                    held = self._shared[id(same)] = (same, _json(same)[:-1])
-                args = f"{held[1]},{args[1:]}" if len(args) > 2 else held[1] + "}"
             start, duration = event.start_ns, event.dur_ns
             return (
-                f',\n{{"ph":"X",{self._places[event.track]}{label}{args},"ts":{start // 1000}{_DECIMALS[start % 1000]},'
+                f'{heads[len(args) > 2]}{args[1:]},"ts":{start // 1000}{_DECIMALS[start % 1000]},'
                 f'"dur":{duration // 1000}{_DECIMALS[duration % 1000]}}}'
             )
         if type(event) is Flow:

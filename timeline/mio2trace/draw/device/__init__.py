@@ -12,7 +12,7 @@ from mio2trace.draw.base import TimeBase
 from mio2trace.draw.device.commands import Commands
 from mio2trace.draw.device.containers import Containers
 from mio2trace.draw.ids import Ids
-from mio2trace.draw.lanes import indistinct, packed, unbroken
+from mio2trace.draw.lanes import by_queue, indistinct, packed, unbroken
 from mio2trace.draw.names import device_name, device_of, row_name
 from mio2trace.draw.selection import Chosen
 from mio2trace.measures import Measures
@@ -102,10 +102,11 @@ class DeviceSide:
     def _pack(self) -> dict[_Lane, list[int]]:
         """Lane -> positions in order of start; what is folded comes last."""
         rows: dict[tuple[str, int], list[int]] = {}
-        for position, activity in enumerate(self._alignment.profile.activities):
-            if activity.start_ns is not None:
-                folded = self._folded(position) if self._fold else ""
-                rows.setdefault((folded, activity.queue), []).append(position)
+        for queue, positions in by_queue(self._alignment.profile.activities).items():
+            for position in positions if self._fold else ():
+                rows.setdefault((self._folded(position), queue), []).append(position)
+            if not self._fold:
+                rows["", queue] = positions
         order = ["", *_FOLDED]
         ordered = {row: rows[row] for row in sorted(rows, key=lambda row: (order.index(row[0]), row[1]))}
         lanes: dict[_Lane, list[int]] = {}

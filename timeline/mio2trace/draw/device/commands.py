@@ -31,6 +31,8 @@ class Commands:
     def __init__(self, measures: Measures) -> None:
         self._measures = measures
         self._alignment = alignment = measures.alignment
+        self._links, self._facts = alignment.links, alignment.facts
+        self._activities = alignment.profile.activities
         self._operations = measures.operation_at
         self._stands_for = alignment.links.only_main()
         self._parts = self._gemm_parts()
@@ -64,12 +66,13 @@ class Commands:
         return spans_of
 
     def slice(self, track: int, shift: int, position: int) -> Slice:
-        links = self._alignment.links
-        activity = self._alignment.profile.activities[position]
+        links = self._links
+        activity = self._activities[position]
         start, end = activity.start_ns, activity.end_ns
         assert start is not None and end is not None
         # Whatever is the same in every iteration stands before this: a compressor takes all of it at once.
-        args = self._own(activity)
+        own = self._numbers == "call_index"
+        args: dict[str, Any] = {"call_index": activity.number} if own else self._own(activity)
         execution = self._executions.get(position) if self._executions else None
         if execution is not None:
             args |= execution_args(execution)
@@ -90,8 +93,8 @@ class Commands:
         if activity.queued_ns is not None and activity.submit_ns is not None:
             args["queued_ns"] = activity.queued_ns + shift
             args["submit_ns"] = activity.submit_ns + shift
-        fact = self._alignment.facts.get(position)
-        whole = self._operations.get(self._stands_for.get(position, NONE))
+        fact = self._facts.get(position)
+        whole = self._operations.get(self._stands_for.get(position, NONE)) if self._stands_for else None
         if end > start:
             if fact is not None and fact.gemm is not None:
                 parts = self._parts.get(position)
@@ -134,8 +137,6 @@ class Commands:
 
     def _own(self, activity: Activity) -> dict[str, Any]:
         """What is an activity's alone, whatever it belongs to."""
-        if self._numbers == "call_index":
-            return {"call_index": activity.number}
         args: dict[str, Any] = {}
         if activity.kind == "kernel" or self._numbers != "dispatch_id":
             args[self._numbers] = activity.number
