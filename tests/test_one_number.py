@@ -115,7 +115,7 @@ def test_each_time_that_a_layer_ran(name: str) -> None:
     log = max(asked.analysis.run.logs, key=lambda log: len(log.layers), default=None)
     repetitions = [Repetition(log, asked.measures)]
     assert sums(execution_table(repetitions, NS).rows, key, "kernels", "kernel_ns") == true
-    by_layer = kernel_tables.by_layer(asked.measures.alignment, NS).rows
+    by_layer = kernel_tables.by_layer(asked.measures, NS).rows
     assert sums([row for row in by_layer if "layer" in row], key, "count", "p3_p2_sum_ns") == true
     measured = {
         (layer[0], layer[2], ran.iteration): (ran.cost.kernels, ran.cost.kernel_ns)

@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from click.testing import CliRunner
 
 from mio2trace.analysis import analyse
+from mio2trace.answer import report_of
+from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.measures import Steady
 from mio2trace.queries import embedded, shipped
@@ -179,6 +182,37 @@ def test_queries_and_view_name_the_same_first(name: str, tmp_path: Path) -> None
     if of.operations:
         operation = first["slowest operations"]
         assert (operation["layer"] or "", operation["operation"]) == of.operations[0].key
+
+
+def table(*args: str | Path) -> list[dict[str, Any]]:
+    done = CliRunner().invoke(cli, [*map(str, args), "--format", "json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    rows: list[dict[str, Any]] = json.loads(done.stdout)
+    return rows
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_tables_and_report_name_the_same_first(name: str) -> None:
+    """The layer, the operation and the kernel that `measures` ranks first, with the same time and share."""
+    of = steady(RUNS[name])
+    (section,) = report_of(found := analyse(RUNS[name]), [found.run]).sections
+    kernel = table("kernels", "--by", "name", *RUNS[name])[0]
+    assert (kernel["name"], kernel["kernel_ns"]) == (of.kernels[0].key, pytest.approx(of.kernels[0].mean_ns))
+    assert kernel["share_percent"] == pytest.approx(100 * of.kernels[0].share)
+    assert section.kernels[0].name == of.kernels[0].key
+    if of.layers:
+        layer = table("layers", *RUNS[name])[0]
+        assert (layer["layer"], layer.get("direction")) == of.layers[0].key[1:]
+        assert layer["kernel_ns"] == pytest.approx(of.layers[0].mean_ns)
+        assert of.layers[0].key[1] in section.layers[0].name
+    if of.operations:
+        operation = table("ops", *RUNS[name])[0]
+        assert (operation.get("layer", ""), operation["name"]) == of.operations[0].key
+        assert operation["kernel_ns"] == pytest.approx(of.operations[0].mean_ns)
+        problem = table("ops", "--group-by", "problem", *RUNS[name])[0]
+        assert (problem["problem"], problem["kernel_ns"]) == (
+            of.problems[0].key, pytest.approx(of.problems[0].mean_ns),
+        )  # fmt: skip
 
 
 def test_the_first_iteration_is_cold_where_the_host_compiles_in_it() -> None:

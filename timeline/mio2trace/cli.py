@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +19,7 @@ from mio2trace.commands.kernels import kernels
 from mio2trace.commands.layers import layers
 from mio2trace.commands.miopen.messages import messages
 from mio2trace.commands.ops import ops
-from mio2trace.commands.options import Reading, Words, reading_options
+from mio2trace.commands.options import Reading, Words, complete_files, files_argument, reading_options
 from mio2trace.commands.printing import Progress, Refused, is_terminal, styled
 from mio2trace.commands.query import query
 from mio2trace.commands.report import report
@@ -28,6 +29,8 @@ from mio2trace.evidence import EVIDENCE
 from mio2trace.outgoing import visible
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from mio2trace import conversion
 
 
@@ -36,8 +39,14 @@ class _DefaultToConvert(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in ("--help", "-h", "--version"):
+            if not ctx.resilient_parsing:
+                _refuse_a_mistyped_command(args[0], self.commands)
             args = ["convert", *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands, and files, which need none."""
+        return [*super().shell_complete(ctx, incomplete), *complete_files(ctx, None, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Where errors become exit codes: 1 for an input that cannot be used, 2 for an option that is none."""
@@ -91,7 +100,7 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
 
 
 @cli.command(no_args_is_help=True)
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@files_argument
 @click.option(
     "-o",
     "--output",
@@ -250,6 +259,13 @@ cli.add_command(inspect)
 cli.add_command(tfprof)
 cli.add_command(view)
 cli.add_command(query)
+
+
+def _refuse_a_mistyped_command(word: str, commands: Iterable[str]) -> None:
+    """Raises `click.UsageError` for what is no file, and nearly a command."""
+    near = difflib.get_close_matches(word, commands, 1, 0.75)
+    if near and not os.path.lexists(word.replace("\0", "")):
+        raise click.UsageError(f"no command and no file {word!r}; did you mean {near[0]!r}?")
 
 
 def _wrote(output: str, result: conversion.Conversion, host_calls: str) -> Iterator[str]:

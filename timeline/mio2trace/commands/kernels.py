@@ -160,7 +160,7 @@ def _table(
     if by == "layer":
         if alignment is None or not any(one.net.layers for one in run.alignments):
             raise InputError(f"{names}: names no layer; expected the log of the run, too")
-        return report.by_layer(alignment, unit)
+        return report.by_layer(run.measures[place], unit)
     if by in ("gemm", "bucket"):
         from mio2trace.kernels import find_gemms
 

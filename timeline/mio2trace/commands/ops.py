@@ -184,13 +184,17 @@ def _operations(analysis: Analysis, phase: str, by: Sequence[str], seed_csv: boo
 
 def _coverage(files: tuple[str, ...], reading: Reading, notes: Notes) -> tuple[Table, list[str]]:
     from mio2trace.analysis import analyse
+    from mio2trace.files import STANDARD_INPUT, short_names
     from mio2trace.readers import A_LOG
     from mio2trace.reports.logs import coverage
 
     rows = []
-    for file in files:  # one after another: only their counts are kept
+    for file, short in zip(files, short_names(files), strict=True):  # one after another: only their counts are kept
         analysis = analyse([file], reading.analysis(accepted=A_LOG, join=False), notes)
-        rows += [coverage.row(name, log, operations, log.foreign) for name, log, operations in logged(analysis)]
+        rows += [
+            coverage.row(name if file == STANDARD_INPUT or short in name else short, log, operations, log.foreign)
+            for name, log, operations in logged(analysis)
+        ]
     totals = {
         key: sum(int(str(row[key])) for row in rows)
         for key in coverage.COLUMNS

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from mio2trace.analysis import AnalysisOptions
     from mio2trace.reports.numbers import Unit
     from mio2trace.reports.tables import Form
@@ -19,7 +21,15 @@ if TYPE_CHECKING:
 
 FORMS = ("table", "csv", "json", "jsonl", "markdown")
 
-files_argument = click.argument("files", nargs=-1, required=True, metavar="FILE...")
+
+def complete_files(ctx: click.Context, param: click.Parameter | None, incomplete: str) -> list[CompletionItem]:
+    """The shell's own names of files."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+files_argument = click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=complete_files)
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 format_option = click.option(
     "--format", "form", type=click.Choice(FORMS), help="Default: table on a terminal, csv otherwise."

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands.options import Printing, printing_options
+from mio2trace.commands.options import Printing, complete_files, printing_options
 from mio2trace.commands.printing import show, write
 from mio2trace.notes import InputError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from mio2trace.queries.answer import Answer
     from mio2trace.trace import Slice
 
 
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Files, then the queries, whose words a dash may join."""
+    from click.shell_completion import CompletionItem
+
+    from mio2trace.queries import shipped
+
+    names = [name.replace(" ", "-") for name in shipped()]
+    found = [CompletionItem(name) for name in names if ctx.params.get("words") and name.startswith(incomplete)]
+    return [*found, *complete_files(ctx, param, incomplete)]
+
+
 @click.command(no_args_is_help=True)
-@click.argument("words", nargs=-1, metavar="FILE... [NAME|SQL]")
+@click.argument("words", nargs=-1, metavar="FILE... [NAME|SQL]", shell_complete=_complete)
 @click.option("--list", "list_", is_flag=True, help="The queries that come with the program.")
 @click.option("--sql", "show", metavar="NAME", help="Print the SQL of a query, with what it needs, for the viewer.")
 @printing_options
@@ -97,7 +111,9 @@ def _meant(name: str, queries: Iterable[str]) -> list[str]:
 def _named(name: str, queries: Iterable[str]) -> str:
     meant = _meant(name, queries)
     if len(meant) != 1:
-        raise click.UsageError(f"{name!r} is no query, and no SQL; there are: {', '.join(queries)}")
+        near = difflib.get_close_matches(name, list(queries), 1)
+        hint = f"; did you mean {near[0]!r}?" if near and not meant else ""
+        raise click.UsageError(f"{name!r} is no query, and no SQL{hint}; there are: {', '.join(queries)}")
     return meant[0]
 
 

@@ -81,9 +81,9 @@ group by layer_index, name, direction
 order by kernel_ms desc, printed_ms desc;
 
 -- query: slowest kernels
--- Kernels by name, by their time in a steady iteration; calls are of all of them together.
+-- Kernels by name, by their time in a steady iteration, and how often each is called in one.
 with steady as (select max(1, count(*)) as iterations, (select sum(dur) from steady_kernels) as ns from steady_iterations)
-select name as kernel, count(*) as calls, round(sum(dur) / 1e6 / iterations, 3) as kernel_ms,
+select name as kernel, round(1.0 * count(*) / iterations, 2) as calls, round(sum(dur) / 1e6 / iterations, 3) as kernel_ms,
   round(100.0 * sum(dur) / ns, 1) as share_percent, round(avg(dur) / 1e3, 3) as mean_us,
   round(max(dur) / 1e3, 3) as longest_us, count(distinct layer) as layers
 from steady_kernels, steady group by name order by sum(dur) desc, min(ts);
@@ -97,7 +97,7 @@ with steady as (select max(1, count(*)) as iterations, (select sum(dur) from ste
   ran as (
     select operation, layer, sum(dur) as ns, count(*) as kernels, min(ts) as begin
     from steady_kernels where operation is not null group by operation)
-select name as operation, layer, count(*) as calls, round(sum(ran.ns) / 1e6 / iterations, 3) as kernel_ms,
+select name as operation, layer, round(1.0 * count(*) / iterations, 2) as calls, round(sum(ran.ns) / 1e6 / iterations, 3) as kernel_ms,
   round(100.0 * sum(ran.ns) / steady.ns, 1) as share_percent,
   round(1.0 * sum(kernels) / iterations, 1) as kernels, max(solvers) as solver,
   case when count(flop) = count(*) then round(1.0 * sum(flop) / sum(ran.ns), 3) end as gflops, min(command) as command
@@ -106,7 +106,7 @@ from each_call join ran using (operation), steady group by name, layer order by 
 -- query: helpers by cost
 -- Kernels that only prepare or finish the work of another (im2col, transposes, padding, fills, casts), by their time in a steady iteration.
 with steady as (select max(1, count(*)) as iterations, (select sum(dur) from steady_kernels) as ns from steady_iterations)
-select role, name as kernel, count(*) as calls, round(sum(dur) / 1e6 / iterations, 3) as kernel_ms,
+select role, name as kernel, round(1.0 * count(*) / iterations, 2) as calls, round(sum(dur) / 1e6 / iterations, 3) as kernel_ms,
   round(100.0 * sum(dur) / ns, 1) as share_percent, count(distinct layer) as layers
 from steady_kernels, steady where role not in ('main', 'bias') group by role, name order by sum(dur) desc, name;
 
@@ -138,7 +138,7 @@ order by ms desc, name;
 -- query: gemms
 -- Matrix products by size, by their time in a steady iteration: how often, how fast.
 with steady as (select max(1, count(*)) as iterations from steady_iterations)
-select M, N, K, batch, name as kernel, count(*) as calls, round(sum(dur) / 1e6 / iterations, 3) as kernel_ms,
+select M, N, K, batch, name as kernel, round(1.0 * count(*) / iterations, 2) as calls, round(sum(dur) / 1e6 / iterations, 3) as kernel_ms,
   round(1.0 * sum(flop) / sum(dur), 3) as gflops, group_concat(distinct layer) as layers
 from steady_kernels, steady where M is not null group by M, N, K, batch, name order by sum(dur) desc, M, N, K;
 

@@ -15,6 +15,7 @@ from typing import Generic, TypeVar, overload
 from mio2trace.align import NONE, Alignment
 from mio2trace.kernels import KernelFact
 from mio2trace.kernels.parts import find_parts
+from mio2trace.measures import Measures, duration
 from mio2trace.measures.statistics import percent
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import Direction
@@ -222,7 +223,7 @@ class _Product:
         self.activities = activities
         self.fact = fact
         self.gemm = gemm
-        times = [quantities(activity).get("p3_p2") for activity in activities]
+        times = [duration(activity) for activity in activities]
         known = [ns for ns in times if ns is not None]
         self.ns = sum(known) if len(known) == len(times) else None
 
@@ -320,12 +321,13 @@ def nearest_power(size: int) -> int:
 # -- by layer --------------------------------------------------------------------------------------------------------
 
 
-def by_layer(alignment: Alignment, unit: Unit) -> Table:
+def by_layer(measures: Measures, unit: Unit) -> Table:
     """One row for each time that a layer ran, in order of first kernels; rows without a layer hold what is in none.
 
     ``names`` counts its kernels by name, ``layer_by`` by the evidence that puts them there, ``unsure`` those whose link
     is in doubt. ``iteration`` 0 is the warm-up.
     """
+    alignment = measures.alignment
     links = alignment.links
     groups: dict[tuple[int, tuple[int, str, Direction | None] | None], list[int]] = {}
     for position, activity in enumerate(alignment.profile.activities):
@@ -334,7 +336,7 @@ def by_layer(alignment: Alignment, unit: Unit) -> Table:
             run = None if number == NONE else links.runs[number]
             layer = None if run is None else (run.layer_index, run.layer, run.direction)
             groups.setdefault((links.pass_of[position], layer), []).append(position)
-    whole = sum(quantities(activity).get("p3_p2", 0) for activity in kernels_of(alignment.profile))
+    whole = measures.whole.timed_ns
     rows: list[Row] = []
     for (number, layer), positions in groups.items():
         pass_ = None if number == NONE else links.passes[number]
@@ -349,7 +351,7 @@ def by_layer(alignment: Alignment, unit: Unit) -> Table:
             cells["layer_index"], cells["layer"] = layer[:2]
             if layer[2] is not None:
                 cells["direction"] = layer[2]
-        rows.append({**cells, **_of_positions(alignment, positions, whole, unit)})
+        rows.append({**cells, **_of_positions(measures, positions, whole, unit)})
     shown = ("pass", "layer_index", "layer", "count", unit.column("p3_p2_sum"), "share_percent", "names", "layer_by")
     columns = (
         "pass", "iteration", "direction", *shown[1:6], *_sum_columns(unit), "first_call_index", "last_call_index",
@@ -358,13 +360,16 @@ def by_layer(alignment: Alignment, unit: Unit) -> Table:
     return Table(columns=columns, rows=rows, brief=(*shown, "unsure"))
 
 
-def _of_positions(alignment: Alignment, positions: Sequence[int], whole: int, unit: Unit) -> dict[str, Cell]:
+def _of_positions(measures: Measures, positions: Sequence[int], whole: int, unit: Unit) -> dict[str, Cell]:
     """What the kernels at ``positions`` have together."""
-    links = alignment.links
+    alignment, links = measures.alignment, measures.alignment.links
     activities = [alignment.profile.activities[position] for position in positions]
     sums: Counter[str] = Counter()
     for activity in activities:
         sums.update(quantities(activity))
+    cost = measures.of(positions)
+    if cost.untimed < cost.kernels:
+        sums["p3_p2"] = cost.timed_ns
     cells = _sums(sums, whole, unit)
     cells["first_call_index"] = activities[0].number
     cells["last_call_index"] = activities[-1].number

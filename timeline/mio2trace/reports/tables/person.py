@@ -90,7 +90,7 @@ def _shown(cells: Sequence[Cell | None]) -> list[str]:
     largest = max(numbers)
     whole = math.floor(math.log10(largest)) + 1 if largest else 1
     decimals = min(max(0, DIGITS - whole), _MOST_DECIMALS)
-    exact = max((len(repr(one).partition(".")[2]) if "e" not in repr(one) else decimals) for one in fractions)
+    exact = max(0 if one.is_integer() else len(repr(one).partition(".")[2]) or decimals for one in fractions)
     decimals = min(decimals, exact)
     return [f"{cell:.{decimals}f}" if isinstance(cell, (int, float)) else _text(cell) for cell in cells]
 

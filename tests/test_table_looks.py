@@ -1,0 +1,192 @@
+"""How tables look in a terminal: a snapshot of each at three widths, no line longer; selecting, sorting, writing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mio2trace.cli import cli
+from tests.conftest import ROOT, Golden
+
+RUN = ROOT / "traces" / "alexnet-b1-miopen29"
+FILES = (str(RUN / "run.log.gz"), str(RUN / "prof.json.gz"))
+TABLES = {
+    "layers": ("layers", *FILES),
+    "layers-each": ("layers", "--each", *FILES),
+    "layers-log": ("layers", FILES[0]),
+    "layers-times": ("layers", "--times", FILES[0]),
+    "kernels": ("kernels", *FILES),
+    "kernels-raw": ("kernels", "--raw", *FILES),
+    "kernels-name": ("kernels", "--by", "name", *FILES),
+    "kernels-layer": ("kernels", "--by", "layer", *FILES),
+    "kernels-repetition": ("kernels", "--by", "repetition", "--per", "29", *FILES),
+    "ops": ("ops", *FILES),
+    "ops-problem": ("ops", "--group-by", "problem", *FILES),
+    "ops-each": ("ops", "--each", *FILES),
+    "ops-find": ("ops", "--phase", "find", *FILES),
+    "ops-log": ("ops", FILES[0]),
+    "ops-coverage": ("ops", "--coverage", FILES[0]),
+    "query-layers": ("query", *FILES, "slowest layers"),
+    "query-operations": ("query", *FILES, "slowest operations"),
+    "query-kernels": ("query", *FILES, "slowest kernels"),
+    "messages": ("messages", FILES[0]),
+}
+SHOWN = 8
+"""Rows of each snapshot."""
+
+
+def run(*args: str, width: int | None = None) -> Result:
+    done = CliRunner(env={"COLUMNS": "" if width is None else str(width)}).invoke(cli, args, catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+@pytest.mark.parametrize("name", TABLES)
+def test_no_line_is_longer_than_the_terminal(name: str, width: int, golden: Golden) -> None:
+    """Of the whole table; its first rows look as they did."""
+    whole = run(*TABLES[name], "--format", "table", width=width).stdout
+    assert max(map(len, whole.splitlines())) <= width
+    first = run(*TABLES[name], "--format", "table", "--top", str(SHOWN), width=width).stdout
+    assert max(map(len, first.splitlines())) <= width
+    golden(ROOT / "tests" / "looks" / f"{name}.{width}.txt", first.encode())
+
+
+@pytest.mark.parametrize("width", [1, 10, 40])
+@pytest.mark.parametrize("name", ["layers", "kernels", "ops"])
+def test_a_terminal_that_is_too_narrow_gets_what_fits(name: str, width: int) -> None:
+    """At least three characters of one column."""
+    lines = run(*TABLES[name], "--format", "table", width=width).stdout.splitlines()
+    assert max(map(len, lines)) <= max(width, 3)
+
+
+def cells(*args: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(run(*args, "--format", "csv").stdout)))
+
+
+def test_rows_that_meet_conditions() -> None:
+    """Numbers in any unit of time, texts whole or in part; all conditions hold; why there is none is said."""
+    whole = cells("layers", *FILES)
+    assert [row["layer"] for row in cells("layers", *FILES, "--where", "kernel_ms>1")] == [
+        row["layer"] for row in whole if float(row["kernel_ns"] or 0) > 1_000_000
+    ]
+    few = cells("layers", *FILES, "--where", "kernel_us<1000", "--where", "layer~pool", "--where", "kernels>=1")
+    assert {row["layer"] for row in few} == {"pool1", "pool2", "pool5"}
+    assert {row["layer"] for row in cells("layers", *FILES, "--where", "layer=conv2")} == {"conv2"}
+    others = cells("layers", *FILES, "--where", "layer!=conv2")
+    assert 0 < len(others) == sum(row["layer"] != "conv2" for row in whole)
+    done = run("layers", *FILES, "--where", "layer=nothing")
+    assert "no row: none of" in done.stderr
+    assert "has layer=nothing" in done.stderr
+
+
+def test_order_and_number_of_rows() -> None:
+    """Most first, texts from a to z, or as said; cells that are not known last."""
+    by_host = [float(row["host_ns"]) for row in cells("layers", *FILES, "--sort", "host", "--top", "5")]
+    assert len(by_host) == 5
+    assert by_host == sorted(by_host, reverse=True)
+    names = [row["layer"] for row in cells("layers", *FILES, "--sort", "layer")]
+    assert names == sorted(names)
+    assert [row["layer"] for row in cells("layers", *FILES, "--sort", "layer:down")] == names[::-1]
+    rates = [row["gflops"] for row in cells("layers", *FILES, "--sort", "gflops:up")]
+    known = [float(rate) for rate in rates if rate]
+    assert known == sorted(known)
+    assert rates[len(known) :] == [""] * (len(rates) - len(known))
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--where", "kernel"), "expected a column, one of"),
+        (("--where", "kernel>fast"), "'fast' is no number"),
+        (("--where", "kernal>1"), "did you mean kernel?"),
+        (("--sort", "layer:sideways"), "expected layer:up or layer:down"),
+        (("--columns", "nothing"), "no column 'nothing'; there are layer_index"),
+    ],
+)
+def test_what_cannot_be_selected_is_one_line(args: tuple[str, ...], said: str) -> None:
+    """With exit code 2."""
+    done = CliRunner().invoke(cli, ["layers", *FILES, *args])
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+def test_a_file_in_the_form_that_its_name_says(tmp_path: Path) -> None:
+    """CSV, JSON, Markdown, text; never over an input."""
+    for name, begins in (("a.csv", "layer_index,"), ("a.json", "["), ("a.md", "| layer"), ("a.txt", "layer")):
+        run("layers", *FILES, "-o", str(tmp_path / name))
+        assert (tmp_path / name).read_text().startswith(begins)
+    assert run("layers", *FILES, "--format", "csv").stdout == (tmp_path / "a.csv").read_text()
+    log = tmp_path / "run.log.gz"
+    log.write_bytes(Path(FILES[0]).read_bytes())
+    done = CliRunner().invoke(cli, ["layers", str(log), "-o", str(log)])
+    assert (done.exit_code, "is an input, too" in done.stderr) == (2, True)
+
+
+def test_a_person_gets_milliseconds_and_a_total_a_program_neither() -> None:
+    """The unit is in the names of both."""
+    table = run("layers", *FILES, "--format", "table").stdout
+    assert "kernel_ms" in table.splitlines()[0]
+    assert table.splitlines()[-1].startswith("total")
+    rows = json.loads(run("layers", *FILES, "--format", "json").stdout)
+    assert all("kernel_ns" in row and row["layer"] != "total" for row in rows if row.get("kernels"))
+    shares = [row["share_percent"] for row in rows if "share_percent" in row]
+    assert sum(shares) == pytest.approx(100)
+    assert rows[len(shares) - 1]["cumulative_percent"] == pytest.approx(100)
+
+
+@pytest.mark.parametrize(("word", "meant"), [("kernel", "kernels"), ("lyers", "layers"), ("qurey", "query")])
+def test_a_mistyped_command_is_recognised(word: str, meant: str) -> None:
+    """It is no file that is not there."""
+    done = CliRunner().invoke(cli, [word, FILES[1]])
+    assert done.exit_code == 2
+    assert f"did you mean {meant!r}?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("layers", "--sort", "kernel_m"), "plain,kernel_median"),
+        (("ops", "--group-by", "layer,prob"), "plain,layer,problem"),
+        (("query", "out.json", "slowest-l"), "plain,slowest-layers"),
+        (("lay",), "plain,layers"),
+        (("run.log", "pro"), "file,pro"),
+        (("kernels", "pro"), "file,pro"),
+    ],
+)
+def test_completion_of_columns_queries_commands_files(words: tuple[str, ...], expected: str) -> None:
+    """What the shell is told for the last word."""
+    asked = {
+        "COMP_WORDS": " ".join(("mio2trace", *words)),
+        "COMP_CWORD": str(len(words)),
+        "_MIO2TRACE_COMPLETE": "bash_complete",
+    }
+    code = "from mio2trace.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True, check=False
+    )
+    assert expected in done.stdout.splitlines()
+
+
+def test_files_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+    """By as much of their folders as that needs."""
+    for folder in ("A", "B"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "run.log.gz").write_bytes(Path(FILES[0]).read_bytes())
+    logs = [str(tmp_path / folder / "run.log.gz") for folder in ("A", "B")]
+    assert [row["file"] for row in cells("ops", "--coverage", *logs)] == ["A/run.log.gz", "B/run.log.gz"]
+
+
+def test_a_table_without_a_row_says_why() -> None:
+    """Of GEMMs where there are none of known sizes."""
+    done = run("kernels", "--gemm", *FILES, "--format", "csv")
+    assert done.stdout.count("\n") == 1
+    assert "no row: of no kernel the sizes of a GEMM are known" in done.stderr
