@@ -158,10 +158,10 @@ def _measured(alignment: Alignment, place_of: Sequence[int], numbers: Sequence[i
         if start is not None and end is not None:
             if activity.kind == "kernel":
                 kernel_ns[place] += end - start
-            device[place] = _hull(device[place], start, end)
+            device[place] = hull(device[place], start, end)
         call = activity.call
         if call is not None and call.start_ns is not None and call.end_ns is not None:
-            host[place] = _hull(host[place], call.start_ns, call.end_ns)
+            host[place] = hull(host[place], call.start_ns, call.end_ns)
     for at, number in enumerate(numbers):
         yield Iteration(
             number=number,
@@ -172,7 +172,8 @@ def _measured(alignment: Alignment, place_of: Sequence[int], numbers: Sequence[i
         )
 
 
-def _hull(span: tuple[int, int] | None, start: int, end: int) -> tuple[int, int]:
+def hull(span: tuple[int, int] | None, start: int, end: int) -> tuple[int, int]:
+    """A span that holds another one, too."""
     if span is None:
         return start, end
     if start < span[0] or end > span[1]:

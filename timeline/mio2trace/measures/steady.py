@@ -16,7 +16,7 @@ from mio2trace.align import NONE
 from mio2trace.kernels import KernelFact
 from mio2trace.measures.cost import Cost
 from mio2trace.measures.executions import LayerKey
-from mio2trace.measures.iterations import Iteration, Iterations, iterations_of
+from mio2trace.measures.iterations import Iteration, Iterations, hull, iterations_of
 from mio2trace.measures.kinds import Kind, kind_of
 from mio2trace.measures.ranking import Key, Ranking, Rows, SteadyCost, ranked
 from mio2trace.measures.sums import Sums, duration
@@ -58,7 +58,11 @@ class Steady:
 
     def has(self, iteration: int | None) -> bool:
         """Whether the iteration of this number counts; the only one may have none."""
-        return (1 if iteration is None else iteration) in self.iterations
+        return (1 if iteration is None else iteration) in self._numbers
+
+    @cached_property
+    def _numbers(self) -> frozenset[int]:
+        return frozenset(self.iterations)
 
     @property
     def rule(self) -> str:
@@ -107,15 +111,30 @@ class Steady:
         place_of_pass = self._place_of_pass
         for number, run in enumerate(runs):
             rows.calls[row_of[number]] += place_of_pass[run.pass_] != NONE
-        number_of = {key: number for number, key in enumerate(keys)}
-        steady = set(self.iterations)
-        for key, executions in self._measures.executions.items():
-            counted = [one.cost for one in executions if (1 if one.iteration is None else one.iteration) in steady]
-            host = [cost.host_ns for cost in counted if cost.host_ns is not None]
-            if host and len(host) == len(counted) and key in number_of:
-                rows.host_ns[number_of[key]] = sum(host)
+        for (_, row), (start, end) in self._on_host(row_of).items():
+            rows.host_ns[row] = (rows.host_ns[row] or 0) + end - start
         self._add_searches(rows, {index: row_of[run] for index, run in self._run_of_search.items()})
         return ranked(rows, self.total, "in no layer")
+
+    def _on_host(self, row_of: Sequence[int]) -> Mapping[tuple[int, int], tuple[int, int]]:
+        """By pass and row of a layer: when the host was in it, by bounds, else from its first call to the last's end."""
+        links, place_of_pass = self._alignment.links, self._place_of_pass
+        activities = self._alignment.profile.activities
+        spans: dict[tuple[int, int], tuple[int, int]] = {}
+        bounds: dict[tuple[int, int], tuple[int, int]] = {}
+        for number, run in enumerate(links.runs):
+            if place_of_pass[run.pass_] != NONE and run.host_start_ns is not None and run.host_end_ns is not None:
+                key = run.pass_, row_of[number]
+                bounds[key] = hull(bounds.get(key), run.host_start_ns, run.host_end_ns)
+        for position, number in enumerate(links.run_of):
+            call = None if number == NONE else activities[position].call
+            if call is None or self._counted_at(position) == NONE:
+                continue
+            start = call.prepared_ns or call.start_ns
+            if start is not None and call.end_ns is not None:
+                key = links.pass_of[position], row_of[number]
+                spans[key] = hull(spans.get(key), start, call.end_ns)
+        return spans | bounds
 
     @cached_property
     def operations(self) -> Ranking[OperationKey]:

@@ -22,6 +22,7 @@ NARROWEST_NAME = 40
 """The same of what a row is of."""
 _MOST_DECIMALS = 6
 _BETWEEN = "  "
+_KERNELS = ("name", "kernel")
 
 
 class _Column(NamedTuple):
@@ -45,11 +46,19 @@ def aligned(table: Table, width: int | None = None) -> Iterator[str]:
         return
     for line in zip(*([column.name, *column.cells] for column in kept), strict=True):
         cells = (
-            cell.rjust(size) if column.is_number else shortened(cell, size).ljust(size)
+            cell.rjust(size) if column.is_number else _cut(column.name, cell, size).ljust(size)
             for cell, size, column in zip(line, widths, kept, strict=True)
         )
         text = _BETWEEN.join(cells).rstrip()
         yield (text if width is None else shortened(text, max(width, 3))) + "\n"
+
+
+def _cut(column: str, text: str, size: int) -> str:
+    """A text of at most so many characters; names of kernels begin alike, and keep their ends, too."""
+    if len(text) <= size or column not in _KERNELS:
+        return shortened(text, size)
+    end = (size - 3) // 3
+    return f"{text[: size - 3 - end]}...{text[len(text) - end :]}"
 
 
 def left_out(table: Table, width: int | None) -> list[str]:
