@@ -117,7 +117,7 @@ class Steady:
         return ranked(rows, self.total, "in no layer")
 
     def _on_host(self, row_of: Sequence[int]) -> Mapping[tuple[int, int], tuple[int, int]]:
-        """By pass and row of a layer: when the host was in it, by bounds, else from its first call to the last's end."""
+        """By pass and row of a layer: when the host was in it, by bounds, else from first call to last end."""
         links, place_of_pass = self._alignment.links, self._place_of_pass
         activities = self._alignment.profile.activities
         spans: dict[tuple[int, int], tuple[int, int]] = {}
