@@ -190,6 +190,8 @@ class _Log:
         if len(line) > LONGEST_LOG_LINE:
             self._too_long += 1
             return
+        if line == b"\n":
+            return  # no record begins, ends or goes on with it
         first, *others = glued_parts(line)
         known = self._one(number, first)
         for part in others:

@@ -27,6 +27,9 @@ _BETWEEN = re.compile(rb"\}\s*,\s*(?=\{\s*" + _FIRST_KEYS.encode() + b")")
 _NEXT = re.compile(r"\{\s*" + _FIRST_KEYS)
 _OPENING = re.compile(rb'"traceEvents"\s*:\s*\[')
 _SPACE = re.compile(r"[\s,]*")
+_MOST_FAILED = 16
+"""Events of a piece that may be looked for up to its end; then each ends, at the latest, where another may begin: a text
+without an end would be read again for every event behind it."""
 _SEARCH_BACK = 1 << 14
 _LONGEST_BORDER = 1 << 10
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -199,16 +202,23 @@ class EventArray:
             self._notes.add("text in the trace that is not UTF-8", self._place)
         decoder = json.JSONDecoder(strict=False, parse_float=_number)
         events: list[Event] = []
+        failed = 0
         at = _end_of_space(plain, 0)
         while at < len(plain):
             if plain[at] == "]":
                 self._closed = True
                 self._after = plain[at + 1 :].encode()
                 return events
+            following = _NEXT.search(plain, at + 1) if failed > _MOST_FAILED else None
             try:
-                made, at = decoder.raw_decode(plain, at)
+                if following is None:
+                    made, at = decoder.raw_decode(plain, at)
+                else:
+                    made, end = decoder.raw_decode(plain[at : following.start()])
+                    at += end
             except (ValueError, RecursionError):
-                following = _NEXT.search(plain, at + 1)
+                failed += 1
+                following = following or _NEXT.search(plain, at + 1)
                 if following is None:
                     if not is_last:
                         self._notes.add("event that could not be read", self._place)
