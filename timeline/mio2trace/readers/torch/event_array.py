@@ -28,7 +28,7 @@ _NEXT = re.compile(r"\{\s*" + _FIRST_KEYS)
 _OPENING = re.compile(rb'"traceEvents"\s*:\s*\[')
 _SPACE = re.compile(r"[\s,]*")
 _MOST_FAILED = 16
-"""Events of a piece that may be looked for up to its end; then each ends, at the latest, where another may begin: a text
+"""Events of a piece that may be looked for up to its end; then each ends where another may begin, at the latest: a text
 without an end would be read again for every event behind it."""
 _SEARCH_BACK = 1 << 14
 _LONGEST_BORDER = 1 << 10
