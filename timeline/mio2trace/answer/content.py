@@ -73,6 +73,14 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     share: float
 
 
+class Rest(msgspec.Struct, frozen=True, kw_only=True):
+    """Kernel time that is in no row: ``in no layer``, ``in no operation``."""
+
+    name: str
+    ns: int
+    share: float
+
+
 class Duration(msgspec.Struct, frozen=True, kw_only=True):
     """Kernels of a steady iteration that take less than ``below_ns`` and at least half of it."""
 
@@ -111,8 +119,10 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     thumbnail: Thumbnail | None = None
     layers: tuple[LayerRow, ...] = ()
     layers_by: str = "kernel time"
+    no_layer: Rest | None = None
     operations: tuple[OperationRow, ...] = ()
     problems: tuple[ProblemRow, ...] = ()
+    no_operation: Rest | None = None
     kernels: tuple[KernelRow, ...] = ()
     durations: tuple[Duration, ...] = ()
     gpu: Gpu | None = None

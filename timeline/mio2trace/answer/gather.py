@@ -14,6 +14,7 @@ from mio2trace.answer.content import (
     OperationRow,
     Part,
     ProblemRow,
+    Rest,
     Section,
     Thumbnail,
 )
@@ -24,6 +25,7 @@ from mio2trace.findings.words import count, ms, percent
 from mio2trace.findings.work import bound
 from mio2trace.measures import LayerKey
 from mio2trace.measures.makeup import Part as PartKey
+from mio2trace.measures.ranking import SteadyCost
 from mio2trace.model.miopen import MiopenLog
 
 BINS = 240
@@ -51,6 +53,7 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = ())
         findings=fired,
         thumbnail=_thumbnail(subject),
         layers=tuple(_layers(subject)),
+        no_layer=_rest(subject, steady.layers.rest),
         operations=tuple(
             OperationRow(
                 name=row.key[1], layer=row.key[0], calls=row.calls_per_iteration, ns=each(row.total_ns), share=row.share
@@ -59,6 +62,7 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = ())
             if row.calls
         ),
         problems=tuple(_problem(subject, problem) for problem in subject.problems),
+        no_operation=_rest(subject, steady.problems.rest),
         kernels=tuple(
             KernelRow(name=row.key, calls=row.calls_per_iteration, ns=each(row.total_ns), share=row.share)
             for row in steady.kernels
@@ -73,6 +77,10 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = ())
         log=tuple(complaints_of(libraries)),
         trust=tuple(_trust(subject)),
     )
+
+
+def _rest(subject: Subject, rest: SteadyCost[str] | None) -> Rest | None:
+    return None if rest is None else Rest(name=rest.key, ns=subject.each(rest.total_ns), share=rest.share)
 
 
 def _verdict(subject: Subject, fired: Sequence[Finding]) -> str:

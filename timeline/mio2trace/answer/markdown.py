@@ -3,41 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from mio2trace.answer.content import KernelRow, LayerRow, ProblemRow, Report, Section, cumulative
+from mio2trace.answer.content import KernelRow, LayerRow, ProblemRow, Report, Rest, Section, cumulative
 from mio2trace.findings import Finding
-from mio2trace.findings.words import count, percent
+from mio2trace.findings.words import count, ms, percent
 from mio2trace.kernels.names import normalise
 from mio2trace.ops.naming import primitive_name
 from mio2trace.outgoing import markdown_text, shortened, visible
 
 LIMIT = 60_000
 """GitHub takes 65,536 characters in a comment."""
-ROWS, NAME, DRIVERS = 10, 100, 20
+
+
+class Room(NamedTuple):
+    """How much is shown: rows of a table, findings and driver lines, characters of a name."""
+
+    rows: int
+    findings: int
+    name: int
+
+
+ROOMS = (Room(10, 20, 100), Room(8, 10, 60), Room(5, 6, 40), Room(3, 3, 20))
+"""Tried until the first sections are small enough; then sections are left out."""
 
 
 def comment(report: Report) -> str:
-    """Sections until `LIMIT` is reached; the first is always there."""
-    footer = f"\n<sub>{_cell(report.generator)}: {_cell('; '.join(report.inputs)[:2000])}</sub>\n"
-    text = f"## {_cell(shortened(report.title, NAME))}\n"
-    left = report.left_out
-    for number, section in enumerate(report.sections):
-        lines = "".join(f"{line}\n" for line in _section(section, report.several))
-        if number and len(text) + len(lines) + len(footer) > LIMIT - 100:
-            left += len(report.sections) - number
+    """All sections, or the first ones; the first is always there."""
+    footer = f"\n<sub>{_cell(shortened(f'{report.generator}: ' + '; '.join(report.inputs), 800))}</sub>\n"
+    for room in ROOMS:
+        head = f"## {_cell(shortened(report.title, room.name))}\n"
+        sections = ["".join(f"{line}\n" for line in _section(one, report.several, room)) for one in report.sections]
+        left = LIMIT - 100 - len(head) - len(footer)
+        if sum(map(len, sections)) <= left or room is ROOMS[-1]:
             break
-        text += lines
-    if left:
-        text += f"\n{count(left, 'run')} more.\n"
-    return text + footer
+    shown = [
+        text for number, text in enumerate(sections) if not number or sum(map(len, sections[: number + 1])) <= left
+    ]
+    missing = len(report.sections) - len(shown) + report.left_out
+    more = f"\n{count(missing, 'run')} more.\n" if missing else ""
+    return f"{head}{''.join(shown)}{more}{footer}"
 
 
-def _section(section: Section, several: bool) -> Iterator[str]:
+def _section(section: Section, several: bool, room: Room) -> Iterator[str]:
     if several:
-        yield f"\n### {_cell(shortened(section.name, NAME))}"
-    yield f"\n**{_cell(section.verdict)}**"
+        yield f"\n### {_cell(shortened(section.name, room.name))}"
+    yield f"\n**{_cell(shortened(section.verdict, 400))}**"
     yield ""
-    yield _cell(" ".join(filter(None, (section.evidence, _sentence(section.first), _sentence(section.searches)))))
+    said = " ".join(filter(None, (section.evidence, _sentence(section.first), _sentence(section.searches))))
+    yield _cell(shortened(said, 600))
     if section.parts:
         whole = section.kernel_ns or 1
         parts = [
@@ -47,56 +61,53 @@ def _section(section: Section, several: bool) -> Iterator[str]:
             if part.ns >= 0.005 * whole
         ]
         yield f"\nKernel time: {_cell(', '.join(parts))}."
-    yield from _findings(section.findings)
+    yield from _findings(section.findings, room)
     if section.log:
-        yield from _table(
-            "What the log complains of",
-            ("level", "times", "text"),
-            [(level, f"{number:,}", shortened(text, 2 * NAME)) for level, number, text in section.log[:ROWS]],
-        )
+        log = [(level, f"{number:,}", shortened(text, 2 * room.name)) for level, number, text in section.log]
+        yield from _table("What the log complains of", ("level", "times", "text"), log[: room.rows])
     each = "an iteration" if section.iterations else "in all"
-    yield from _layers(section.layers, f"Layers ({section.layers_by}, {each})")
-    yield from _problems(section.problems, f"Problems ({each})")
-    yield from _kernels(section.kernels, f"Kernels ({each})")
-    drivers = [visible(row.driver) for row in section.problems[:DRIVERS] if row.driver]
+    yield from _layers(section.layers, f"Layers ({section.layers_by}, {each})", room)
+    yield from _rest(section.no_layer, section.layers)
+    yield from _problems(section.problems, f"Problems ({each})", room)
+    yield from _rest(section.no_operation, section.problems)
+    yield from _kernels(section.kernels, f"Kernels ({each})", room)
+    drivers = [shortened(visible(row.driver), 5 * room.name) for row in section.problems[: room.findings] if row.driver]
     if drivers:
         yield from _details("MIOpenDriver lines", ["```sh", *(driver.replace("```", "") for driver in drivers), "```"])
     if section.trust:
-        yield from _details(
-            "How far to trust it",
-            [f"* {_cell(label)}: {_cell(shortened(value, 400))}" for label, value in section.trust],
-        )
+        trust = [f"* {_cell(label)}: {_cell(shortened(value, 3 * room.name))}" for label, value in section.trust]
+        yield from _details("How far to trust it", trust)
 
 
-def _findings(findings: Sequence[Finding]) -> Iterator[str]:
+def _findings(findings: Sequence[Finding], room: Room) -> Iterator[str]:
     if findings:
         yield "\n#### What is odd, what to try\n"
-    for finding in findings[:DRIVERS]:
+    for finding in findings[: room.findings]:
         rule = finding.rule
         yield (
-            f"* **{finding.severity}: {_cell(rule.title)}** {_cell(shortened(finding.found.number, 600))}"
+            f"* **{finding.severity}: {_cell(rule.title)}** {_cell(shortened(finding.found.number, 5 * room.name))}"
             f" *Try:* {_cell(rule.advice)} (`{rule.id}`)"
         )
-    if len(findings) > DRIVERS:
-        yield f"* {len(findings) - DRIVERS} more"
+    if len(findings) > room.findings:
+        yield f"* {len(findings) - room.findings} more"
 
 
-def _layers(rows: Sequence[LayerRow], head: str) -> Iterator[str]:
-    shown = rows[:ROWS]
+def _layers(rows: Sequence[LayerRow], head: str, room: Room) -> Iterator[str]:
+    shown = rows[: room.rows]
     so_far = cumulative([row.share for row in shown])
     cells = [
-        (shortened(row.name, NAME), row.direction, f"{row.ns / 1e6:,.3f}", _share(row.share), _share(each))
+        (shortened(row.name, room.name), row.direction, f"{row.ns / 1e6:,.3f}", _share(row.share), _share(each))
         for row, each in zip(shown, so_far, strict=True)
     ]
-    yield from _table(_of(head, rows), ("layer", "direction", "ms", "%", "cumulative %"), cells)
+    yield from _table(_of(head, rows, room), ("layer", "direction", "ms", "%", "cumulative %"), cells)
 
 
-def _problems(rows: Sequence[ProblemRow], head: str) -> Iterator[str]:
-    shown = rows[:ROWS]
+def _problems(rows: Sequence[ProblemRow], head: str, room: Room) -> Iterator[str]:
+    shown = rows[: room.rows]
     so_far = cumulative([row.share or 0 for row in shown])
     cells = [
         (
-            shortened(row.name, NAME),
+            shortened(row.name, room.name),
             f"{row.calls:,.4g}",
             "" if row.ns is None else f"{row.ns / 1e6:,.3f}",
             "" if row.share is None else _share(row.share),
@@ -107,19 +118,24 @@ def _problems(rows: Sequence[ProblemRow], head: str) -> Iterator[str]:
         for row, each in zip(shown, so_far, strict=True)
     ]
     heads = ("problem", "calls", "ms", "%", "cumulative %", "GFLOP/s", "solver")
-    yield from _table(_of(head, rows), heads, cells)
+    yield from _table(_of(head, rows, room), heads, cells)
 
 
-def _kernels(rows: Sequence[KernelRow], head: str) -> Iterator[str]:
+def _kernels(rows: Sequence[KernelRow], head: str, room: Room) -> Iterator[str]:
     cells = [
-        (shortened(normalise(row.name), NAME), f"{row.calls:,.4g}", f"{row.ns / 1e6:,.3f}", _share(row.share))
-        for row in rows[:ROWS]
+        (shortened(normalise(row.name), room.name), f"{row.calls:,.4g}", f"{row.ns / 1e6:,.3f}", _share(row.share))
+        for row in rows[: room.rows]
     ]
-    yield from _table(_of(head, rows), ("kernel", "calls", "ms", "%"), cells)
+    yield from _table(_of(head, rows, room), ("kernel", "calls", "ms", "%"), cells)
 
 
-def _of(head: str, rows: Sequence[object]) -> str:
-    return f"{head}, {ROWS} of {len(rows):,}" if len(rows) > ROWS else head
+def _rest(rest: Rest | None, rows: Sequence[object]) -> Iterator[str]:
+    if rest is not None and rows:
+        yield f"\n{rest.name[0].upper()}{rest.name[1:]}: {ms(rest.ns)}, {percent(rest.share)}."
+
+
+def _of(head: str, rows: Sequence[object], room: Room) -> str:
+    return f"{head}, {room.rows} of {len(rows):,}" if len(rows) > room.rows else head
 
 
 def _share(share: float) -> str:

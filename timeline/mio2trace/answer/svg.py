@@ -111,7 +111,7 @@ def timeline(
             high = tall * min(part, 1.0)
             if high >= 0.2:
                 x = width * number / count
-                path.append(f"M{_n(x)} {_n(tall - floor[number])}v-{_n(high)}h{_n(width / count)}v{_n(high)}z")
+                path.append(f"M{_n(x)} {_n(tall - floor[number])}v-{_n(high)}h{_n(width / count)}v{_n(high)}")
                 floor[number] += high
         if path:
             marks.append(
@@ -140,7 +140,7 @@ def timeline(
 
 def roofline(points: Sequence[Point], roofs: Sequence[Roof], label: str) -> Markup:
     """Problems by operations a byte and operations a second, both logarithmic, under their roofs."""
-    width, tall, left, top = 640, 260, 60, 10
+    width, tall, left, top = 640, 260, 76, 14
     xs = [point.intensity for point in points] + [roof.peak / roof.bandwidth for roof in roofs]
     ys = [point.rate for point in points] + [roof.peak for roof in roofs]
     x0, x1 = math.floor(math.log10(min(xs))), math.ceil(math.log10(max(xs)) + 0.3)
@@ -156,7 +156,7 @@ def roofline(points: Sequence[Point], roofs: Sequence[Roof], label: str) -> Mark
     for power in range(y0, y1 + 1):
         height = _n(down(10.0**power))
         line = Markup('<path class="grid" d="M{} {}h{}"/><text class="end" x="{}" y="{}">{}</text>')
-        marks.append(line.format(left, height, width, left - 6, height, _plain(10.0**power)))
+        marks.append(line.format(left, height, width, left - 6, height, _plain(10.0**power / 1000)))
     for roof in roofs:
         begin, ridge = max(10.0**x0, 10.0**y0 / roof.bandwidth), roof.peak / roof.bandwidth
         start = f"M{_n(across(begin))} {_n(down(begin * roof.bandwidth))}"
@@ -168,13 +168,13 @@ def roofline(points: Sequence[Point], roofs: Sequence[Roof], label: str) -> Mark
         dot = Markup('<circle class="{}" cx="{}" cy="{}" r="{}"><title>{}</title></circle>')
         marks.append(dot.format(point.colour, _n(x), _n(y), _n(radius), point.title))
     axes = Markup(
-        '<text x="{}" y="{}">FLOP a byte of least traffic</text><text x="{}" y="{}" class="up">GFLOP/s</text>'
+        '<text x="{}" y="{}">FLOP a byte of least traffic</text><text x="{}" y="{}" class="up">TFLOP/s</text>'
     )
     marks.append(axes.format(left + width / 2, top + tall + 34, 12, top + tall / 2))
     frame = Markup(
         '<svg class="roofline" viewBox="0 0 {} {}" role="img" aria-label="{}"><g class="labels">{}</g></svg>'
     )
-    return frame.format(left + width + 10, top + tall + 42, label, _joined(marks))
+    return frame.format(left + width + 30, top + tall + 42, label, _joined(marks))
 
 
 def _gridline(x: float, top: float, tall: float, text: str) -> Markup:

@@ -15,6 +15,8 @@ SHOWN = 3
 NAME = 44
 """Characters of a name: three stand in a line."""
 LABEL = 11
+LEAST = 0.01
+"""Share of the kernel time in no layer, or no operation, that is worth a word."""
 
 
 def lines(report: Report) -> Iterator[str]:
@@ -34,13 +36,18 @@ def _section(section: Section, several: bool) -> Iterator[str]:
         yield _line("first", section.first.removeprefix("first "))
     if section.searches:
         yield _line("searches", section.searches)
-    for label, rows in (
-        ("layers", section.layers),
-        ("operations", section.operations or section.problems),
-        ("kernels", section.kernels),
+    for label, rows, without in (
+        ("layers", section.layers, section.no_layer),
+        ("operations", section.operations or section.problems, section.no_operation),
+        ("kernels", section.kernels, None),
     ):
         if rows:
-            yield _line(label, ", ".join(_row(row) for row in rows[:SHOWN]) + _more(rows))
+            said = [", ".join(_row(row) for row in rows[:SHOWN])]
+            said += [f"{len(rows) - SHOWN:,} more"] if len(rows) > SHOWN else []
+            said += (
+                [f"{percent(without.share)} {without.name}"] if without is not None and without.share > LEAST else []
+            )
+            yield _line(label, "; ".join(said))
     for finding in section.findings[:SHOWN]:
         yield _line(finding.severity, f"{finding.rule.title} {finding.found.number} [{finding.rule.id}]")
     if len(section.findings) > SHOWN:
@@ -67,10 +74,6 @@ def _row(row: LayerRow | OperationRow | ProblemRow | KernelRow) -> str:
     if row.ns is None or row.share is None:
         return f"{cut} x {row.calls:,.0f}" if not isinstance(row, LayerRow) else cut
     return f"{cut} {percent(row.share)} ({ms(row.ns)})"
-
-
-def _more(rows: Sequence[object]) -> str:
-    return f"; {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else ""
 
 
 def _complaints(log: Sequence[tuple[str, int, str]]) -> str:

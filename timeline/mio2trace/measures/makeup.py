@@ -20,7 +20,7 @@ SHORT_NS = 10_000
 """A kernel that is shorter is short: launching one costs a host about as much."""
 
 Part = tuple[str, str, bool]
-"""Primitive (the operation's; else the kernel's own, ``gemm``, or empty), role, whether that only helps."""
+"""Primitive (the operation's; else the kernel's own, ``gemm``, ``collective``, or empty), role, whether it helps."""
 
 
 class Makeup(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,8 +72,7 @@ def makeup(measures: Measures, positions: Iterable[int]) -> Makeup:
         kernel = kinds.get(key)
         if kernel is None:
             meaning = kernel_name(activity.name)
-            own = (meaning.primitive if meaning is not None else None) or ("gemm" if _is_gemm(fact, meaning) else "")
-            kernel = kinds[key] = _Kernel(kind_of(activity.name, fact), own)
+            kernel = kinds[key] = _Kernel(kind_of(activity.name, fact), _primitive(fact, meaning))
         part = primitive_of.get(index) or kernel.primitive, kernel.kind.role, kernel.kind.helps
         parts[part] += ns
         run = run_of[position]
@@ -109,5 +108,11 @@ def _add(pair: list[int], ns: int) -> None:
     pair[1] += ns
 
 
-def _is_gemm(fact: KernelFact | None, meaning: KernelName | None) -> bool:
-    return (fact is not None and fact.gemm is not None) or (meaning is not None and meaning.algorithm == "Gemm")
+def _primitive(fact: KernelFact | None, meaning: KernelName | None) -> str:
+    """What a kernel of no operation is of."""
+    if meaning is not None and meaning.primitive:
+        return meaning.primitive
+    if meaning is not None and meaning.role == "collective":
+        return "collective"
+    is_gemm = (fact is not None and fact.gemm is not None) or (meaning is not None and meaning.algorithm == "Gemm")
+    return "gemm" if is_gemm else ""

@@ -1,0 +1,307 @@
+"""The page of `mio2trace report`: valid, accessible, alone, small; whatever the run holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import html5lib
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from mio2trace.answer.content import (
+    Duration,
+    KernelRow,
+    LayerRow,
+    OperationRow,
+    Part,
+    ProblemRow,
+    Report,
+    Rest,
+    Section,
+    Thumbnail,
+)
+from mio2trace.answer.html import LIMIT, page
+from mio2trace.answer.markdown import LIMIT as MARKDOWN_LIMIT
+from mio2trace.answer.markdown import comment
+from mio2trace.cli import cli
+from mio2trace.findings import GPUS, RULES, Finding, Found
+from tests.conftest import ROOT, missing, shared_folder
+from tests.perfetto_tools.perfetto_ui import find_chromium
+
+ANSWER = ROOT / "timeline" / "mio2trace" / "answer"
+TRACES = ROOT / "traces"
+LENET = [TRACES / "lenet-rocpd" / name for name in ("run.log.gz", "results.db.gz")]
+ALEXNET = [TRACES / "alexnet-b1-miopen29" / name for name in ("run.log.gz", "prof.json.gz")]
+
+
+def made(*words: str | Path) -> str:
+    done = CliRunner().invoke(cli, ["report", *map(str, words), "--format", "html", "-q"])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def hostile(length: int = 4000) -> str:
+    """A name that is markup, steers, is in many scripts and long."""
+    return "</title><script>alert(1)</script>\"'&<b>\x1b[31m\u202e漢字" * (length // 40)
+
+
+def large(sections: int = 1, *, name: str = "", log: int = 200) -> Report:
+    """A report with far more of everything than is shown."""
+    parts = tuple(
+        Part(primitive=word, helps=helps, ns=10**6) for word in ("conv", "bnorm", "") for helps in (True, False)
+    )
+    found = Found(
+        ns=10**6, share=0.2, count=5, number=f"5 {name}.", scope=(name,) * 500, drivers=(f"driver {name}",) * 99
+    )
+    section = Section(
+        name=f"run {name}",
+        verdict=f"1 ms {name[:400]}",
+        iterations=9,
+        kernel_ns=10**9,
+        span_ns=2 * 10**9,
+        idle_ns=10**9,
+        copy_ns=10**6,
+        first="first iteration 6,734 ms, then 55 ms",
+        searches="5 searches ran 3 ms of kernels",
+        parts=parts,
+        findings=tuple(Finding(rule=rule, severity="high", found=found) for rule in RULES * 3),
+        thumbnail=Thumbnail(
+            span_ns=10**10,
+            busy={kind: [0.123456] * 240 for kind in ("search", "setup", "first", "steady", "copies")},
+            iterations=tuple((n, n / 50, (n + 0.9) / 50, n > 0) for n in range(50)),
+        ),
+        layers=tuple(
+            LayerRow(name=f"{name}{n}", direction="forward", ns=10**6, share=0.001, host_ns=5, parts=parts)
+            for n in range(1000)
+        ),
+        no_layer=Rest(name="in no layer", ns=10**6, share=0.3),
+        operations=tuple(OperationRow(name=name, layer="", calls=1, ns=10, share=0.1) for _ in range(1000)),
+        problems=tuple(
+            ProblemRow(
+                name=f"{name}{n}", primitive="conv", calls=2.5, ns=10**6, share=0.001, gflops=123.456, solver=name,
+                driver=f"driver {name}", of_peak=0.5, bound="memory", saved_ns=5, intensity=10.0**n if n < 9 else 1.0,
+            )
+            for n in range(1000)
+        ),
+        kernels=tuple(KernelRow(name=f"{name}{n}", calls=100, ns=10**6, share=0.001) for n in range(1000)),
+        durations=tuple(Duration(below_ns=1 << bits, count=10, ns=10**5) for bits in range(1, 36)),
+        gpu=GPUS["MI300X"],
+        dtypes=("float", "half"),
+        log=tuple(("error", 5, f"{name}{n}") for n in range(log)),
+        trust=(("Iterations", name),),
+    )  # fmt: skip
+    several = [msgspec.structs.replace(section, name=f"rank {number} {name}") for number in range(sections)]
+    return Report(title=name or "run", generator="mio2trace 0", sections=tuple(several), inputs=("log",) * 99)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "rocpd": lambda: made(*LENET, "--gpu", "MI300X"),
+    "dv/dt": lambda: made(*ALEXNET),
+    "log alone": lambda: made(ALEXNET[0]),
+    "hostile": lambda: page(large(name=hostile())),
+    "several": lambda: page(large(8, name="conv")),
+}
+
+
+@pytest.fixture(scope="module", params=PAGES)
+def text(request: pytest.FixtureRequest) -> str:
+    """A page of each kind."""
+    return str(PAGES[request.param]())
+
+
+# -- what is written -------------------------------------------------------------------------------------------------
+
+
+def test_the_page_is_valid_html(text: str) -> None:
+    """A strict parser of HTML 5 finds nothing wrong."""
+    html5lib.HTMLParser(strict=True).parse(text)
+
+
+def test_error_html_that_is_not_valid() -> None:
+    """The strict parser can fail."""
+    with pytest.raises(html5lib.html5parser.ParseError):
+        html5lib.HTMLParser(strict=True).parse(PAGES["rocpd"]().replace("</table>", "</tabel>", 1))
+
+
+def test_the_page_asks_for_nothing_and_runs_nothing(text: str) -> None:
+    """No script, no handler, no address but places in it; the policy forbids the rest."""
+    tree = html5lib.parse(text, namespaceHTMLElements=False)
+    tags = {str(element.tag).rpartition("}")[2] for element in tree.iter()}
+    assert not tags & {"script", "img", "iframe", "object", "embed", "video", "audio", "form", "foreignObject", "base"}
+    for element in tree.iter():
+        for key, value in element.attrib.items():
+            assert not str(key).lower().startswith("on"), (element.tag, key)
+            if str(key).rpartition("}")[2] in ("href", "src", "action", "data"):
+                assert value.startswith("#") or value == "data:,", value
+    style = "".join(tree.find(".//style").itertext())
+    assert re.findall(r"url\(([^)]*)\)", style) == ["#hatch"]
+    assert "@import" not in style
+    assert "default-src 'none'" in text
+
+
+def test_the_page_can_be_read_by_all(text: str) -> None:
+    """Language, one first heading, no level left out, heads of tables with scope, pictures with a name, ids once."""
+    tree = html5lib.parse(text, namespaceHTMLElements=False)
+    assert tree.attrib["lang"] == "en"
+    levels = [int(element.tag[1]) for element in tree.iter() if re.fullmatch(r"h[1-6]", str(element.tag))]
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert all(element.attrib.get("scope") for element in tree.iter("th"))
+    assert all(element.find("caption") is not None for element in tree.iter("table"))
+    pictures = [one for one in tree.iter() if str(one.tag).endswith("svg") and one.attrib.get("aria-hidden") != "true"]
+    assert all(one.attrib["role"] == "img" and one.attrib["aria-label"] for one in pictures)
+    ids = [element.attrib["id"] for element in tree.iter() if "id" in element.attrib]
+    assert len(set(ids)) == len(ids)
+    links = [element.attrib["href"][1:] for element in tree.iter("a")]
+    assert links
+    assert set(links) <= set(ids)
+
+
+@pytest.mark.parametrize("sections", [1, 8])
+@pytest.mark.parametrize("name", ["conv", hostile(), "&" * 2000])
+def test_the_page_is_small_for_any_run(name: str, sections: int) -> None:
+    """At most 150 KB, whatever is in it; something of each table is shown."""
+    text = page(large(sections, name=name))
+    assert len(text.encode()) <= LIMIT == 150_000
+    shown = text.count("<article") or 1
+    assert text.count("<table>") >= 3 * shown
+    assert shown == sections or f"{sections - shown} run" in text
+
+
+@pytest.mark.parametrize("sections", [1, 3, 8])
+@pytest.mark.parametrize("name", ["conv", hostile(), "x" * 5000, "|`*" * 2000])
+def test_markdown_fits_into_a_comment(name: str, sections: int) -> None:
+    """Fewer than 60,000 characters, with the first run's tables whole."""
+    text = comment(large(sections, name=name))
+    assert len(text) < MARKDOWN_LIMIT == 60_000
+    assert text.count("| --- |") >= 3
+
+
+def test_markdown_has_no_markup_of_others() -> None:
+    """A name cannot open an element, a link or a table's cell."""
+    text, blocks = re.subn(
+        r"^```sh\n.*?^```$", "", comment(large(name="<img src=x> [a](http://b) | `c` ```")), flags=re.M | re.S
+    )
+    assert blocks == 1
+    assert "<img" not in text
+    assert re.search(r"(?<!\\)\]\(", text) is None
+    for line in text.splitlines():
+        if line.startswith("|"):
+            assert len(re.findall(r"(?<!\\)\|", line)) in (4, 5, 6, 8), line
+
+
+def _colours(block: str) -> dict[str, tuple[int, int, int]]:
+    found: dict[str, tuple[int, int, int]] = {}
+    for name, value in re.findall(r"--(\w+):#([0-9a-f]{3,6})\b", block):
+        digits = "".join(2 * digit for digit in value) if len(value) == 3 else value
+        found[name] = (int(digits[:2], 16), int(digits[2:4], 16), int(digits[4:], 16))
+    return found
+
+
+def _contrast(one: tuple[int, int, int], other: tuple[int, int, int]) -> float:
+    """As WCAG 2 computes it."""
+
+    def luminance(colour: tuple[int, int, int]) -> float:
+        linear = [part / 3294.6 if part <= 10 else ((part / 255 + 0.055) / 1.055) ** 2.4 for part in colour]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_colours_can_be_told_from_the_paper(dark: bool) -> None:
+    """4.5 for text, also on shade; 3 for what is drawn; in light and dark."""
+    light, _, rest = (ANSWER / "page.css").read_text("utf-8").partition("@media(prefers-color-scheme:dark)")
+    colours = _colours(light) | (_colours(rest.partition("}}")[0]) if dark else {})
+    for name in ("ink", "faint", "link", "high", "medium", "low", "info"):
+        assert _contrast(colours[name], colours["paper"]) >= 4.5, name
+        assert _contrast(colours[name], colours["shade"]) >= 4.5, name
+    for name in ("conv", "gemm", "bnorm", "pool", "activ", "rnn", "softmax", "tensor", "other", "collective", "copies",
+                 "search"):  # fmt: skip
+        assert _contrast(colours[name], colours["paper"]) >= 3, name
+
+
+def test_each_class_of_colour_is_in_the_style() -> None:
+    """What a mark is coloured by has a colour."""
+    style = (ANSWER / "page.css").read_text("utf-8")
+    classes = set(re.findall(r'<(?:rect|path|circle) class="(\w+)"', "".join(build() for build in PAGES.values())))
+    assert classes
+    assert {name for name in classes if f".{name}{{" not in style and f".{name}," not in style} <= {"band"}
+
+
+# -- in a browser ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """Without a network."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        missing("browser", "no browser driver: pip install playwright")
+    binary = find_chromium()
+    if binary is None:
+        missing("browser", "no browser: install chromium, or set CHROMIUM")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=binary, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_is_accessible_and_alone(chromium: Any, text: str, tmp_path: Path, scheme: str) -> None:
+    """Without a network: nothing is asked for, nothing complained of, axe finds no violation, nothing sticks out."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    path = tmp_path / "report.html"
+    path.write_text(text, "utf-8")
+    asked: list[str] = []
+    said: list[str] = []
+    context = chromium.new_context(
+        color_scheme=scheme, offline=True, bypass_csp=True, viewport={"width": 1000, "height": 800}
+    )
+    opened = context.new_page()
+    opened.on("request", lambda request: asked.append(request.url))
+    opened.on("console", lambda message: said.append(message.text))
+    opened.on("pageerror", lambda error: said.append(str(error)))
+    opened.goto(path.as_uri())
+    for width in (1000, 420):
+        opened.set_viewport_size({"width": width, "height": 800})
+        assert opened.evaluate("document.documentElement.scrollWidth") <= width
+    found = Axe().run(opened)
+    violations = [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found.response["violations"]]
+    context.close()
+    assert violations == []
+    assert asked == [path.as_uri()]
+    assert said == []
+
+
+@pytest.mark.browser
+def test_axe_can_find_something(chromium: Any, tmp_path: Path) -> None:
+    """The accessibility checker can fail."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    path = tmp_path / "report.html"
+    path.write_text(PAGES["dv/dt"]().replace('lang="en"', "").replace("--faint:#57606a", "--faint:#c0c0c0"), "utf-8")
+    context = chromium.new_context(offline=True, bypass_csp=True)
+    opened = context.new_page()
+    opened.goto(path.as_uri())
+    found = {one["id"] for one in Axe().run(opened).response["violations"]}
+    context.close()
+    assert found >= {"html-has-lang", "color-contrast"}
+
+
+@pytest.mark.shared
+def test_processes_of_a_job_have_a_section_each() -> None:
+    """Named by rank, with headings one level down."""
+    job = shared_folder() / "samples" / "rocm-twins" / "resnet-immediate-2ranks"
+    text = made(*sorted(job.glob("run.rank*.log")), *sorted((job / "rocpd").glob("4*.db.gz")))
+    assert re.findall(r"<h2[^>]*>(.*?)</h2>", text) == ["rank 0", "rank 1"]
+    assert len(text.encode()) <= LIMIT
