@@ -15,8 +15,8 @@ def glued_parts(line: bytes) -> list[bytes]:
     MIOpen's decoder cuts its own. What stands before the first may be a prefix, or the rest of anything.
     """
     first = line.find(_END)
-    if first < 0 or (b"MIOpen(" not in line and line.find(_END, first + 2) < 0 and GLOG_HEAD.match(line)):
-        return [line]
+    if first < 0 or (line[1:2].isdigit() and line.find(_END, first + 2) < 0 and b"MIOpen(" not in line):
+        return [line]  # one head at most, and it is where the line begins
     heads = [head.start() for head in GLOG_HEAD.finditer(line)]
     if not heads or (len(heads) == 1 and not heads[0] and b"MIOpen(" not in line):
         return [line]
