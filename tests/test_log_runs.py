@@ -10,8 +10,8 @@ import pytest
 from benchmarks.damage import loaded
 from benchmarks.damage_score import Tally, tallies
 from benchmarks.damages import prints, processes
-from benchmarks.damages.run import Run, with_lines
-from benchmarks.damages.sets import HANDLES, TWIN
+from benchmarks.damages.run import Mutation, Run, with_lines
+from benchmarks.damages.sets import HANDLES, NO_FRAMEWORK, TWIN, without_framework
 from mio2trace import analyse
 from tests.conftest import shared_folder
 
@@ -57,15 +57,40 @@ def test_a_log_that_was_written_twice_is_one_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [processes.earlier_run, processes.later_run])
-def test_where_nothing_tells_the_runs_apart_every_link_is_in_doubt(change: object, tmp_path: Path) -> None:
+def test_where_nothing_tells_the_runs_apart_every_link_is_in_doubt(change: Mutation, tmp_path: Path) -> None:
     """A profile on a clock of its own, and a log of two runs of the program: one is as good as the other."""
-    assert callable(change)
     run = change(run_of("twin-resnet-immediate-2ranks-run.rank0-rocpd", TWIN), Random(1))
     operations, layers = scored(run, tmp_path)
     assert operations.links > 0
     assert operations.wrong_and_sure == layers.wrong_and_sure == 0
     assert operations.said <= operations.links / 2
     assert layers.said <= layers.links / 2
+
+
+@pytest.mark.parametrize("change", [processes.earlier_run, processes.later_run])
+@pytest.mark.parametrize(("variant", "doubted"), [(HANDLES, False), (NO_FRAMEWORK, True)])
+def test_of_runs_that_only_miopen_logged_buffers_tell_the_profiles(
+    change: Mutation, variant: str, doubted: bool, tmp_path: Path
+) -> None:
+    """The same program twice in one log without a framework's lines; where pointers are hidden all is in doubt."""
+    run = without_framework(run_of("m290-resnet-infer-immediate-fused", variant))
+    operations, _ = scored(change(run, Random(1)), tmp_path)
+    assert operations.links > 0
+    assert operations.wrong_and_sure == 0
+    if doubted:
+        assert operations.said <= operations.links / 2
+    else:
+        assert operations.right == operations.kernels
+
+
+def test_iterations_are_no_runs(tmp_path: Path) -> None:
+    """What comes again in the profile, too, is one run of the program."""
+    run = run_of("m290-alexnet-infer-10it", NO_FRAMEWORK)
+    setup = next(layer["lines_before"] for layer in run.truth["layers"] if layer["name"].startswith("iter0"))
+    bare = with_lines(run, [line >= setup for line in range(len(run.log))])
+    operations, _ = scored(bare, tmp_path)
+    assert operations.links > 200
+    assert operations.right == operations.kernels
 
 
 def test_a_process_of_which_only_layers_are_left_has_its_calls(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from mio2trace.align.operations.queues import of_its_threads, same_process
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.processes import ProcessClock
 from mio2trace.align.same_run import OTHER_PROCESS, Relation, relation
+from mio2trace.align.several_runs import run_of_profile
 from mio2trace.evidence import BUFFERS, CORRELATION, RANGE
 from mio2trace.kernels import KernelFact, find_gemms
 from mio2trace.model.log import FrameworkLog
@@ -89,6 +90,8 @@ def align(
     facts = find_gemms(profile)
     of_run, chance = of_profile(profile, logs, notes)
     operations = of_its_threads(profile, operations_of(operations, logs, of_run))
+    if not any(log.events or log.layers for log in of_run):
+        operations, chance = run_of_profile(profile, operations, notes)
     same = None if BUFFERS in without else same_process(profile, operations)
     if same is False:
         if not by_order_alone:

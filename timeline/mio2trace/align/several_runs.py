@@ -1,0 +1,91 @@
+"""MIOpen's log alone, of a program that ran several times into one file: which of its runs is the profile's.
+
+A run begins with calls that no other place of it has in that order (its searches, its first iteration); where they come
+again, and the calls after them are those of before, the program ran again. A profile with as many iterations as one of
+these runs holds one of them. Buffers tell which; nothing else does, as the kernels are those of every one of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
+
+from mio2trace.align.operations.queues import same_process
+from mio2trace.model.profile import Activity, Profile
+from mio2trace.notes import Notes
+from mio2trace.ops.operation import Operation
+
+Item = TypeVar("Item")
+BEGINNING = 8
+"""Calls, or kernels, that tell where a run begins; one of them may be lost."""
+MORE = 1.5
+"""So many times the iterations of one run are more than those of one."""
+ALIKE = 0.9
+"""Part of a run's calls that another run of the program has as well."""
+
+
+def run_of_profile(
+    profile: Profile, operations: Sequence[Operation], notes: Notes
+) -> tuple[Sequence[Operation], float]:
+    """The operations of the profile's run, and how probable it is that they are: 1 where there is one, or buffers tell.
+
+    Of several of which nothing tells it is the last one.
+    """
+    starts = _starts(operations, _problem)
+    if len(starts) < 2:
+        return operations, 1.0
+    runs = [operations[begin:end] for begin, end in zip(starts, [*starts[1:], len(operations)], strict=True)]
+    kernels = [activity for activity in profile.activities if activity.kind == "kernel"]
+    if _ends(kernels, _launch) >= MORE * _ends(runs[0], _problem):
+        return operations, 1.0  # more comes again in the profile than in one of them: they are its iterations
+    same = [same_process(profile, run) for run in runs]
+    left = [run for run, told in zip(runs, same, strict=True) if told is not False]
+    if same.count(True) == 1:
+        left = [runs[same.index(True)]]
+    if not left:
+        return operations, 1.0
+    if len(left) > 1:
+        notes.add(
+            f"log of {len(runs)} runs and nothing to tell which is the profile's: the last one is taken, in doubt"
+        )
+    return left[-1], 1 / len(left)
+
+
+def _problem(operation: Operation) -> Hashable:
+    return operation.api, operation.phase, operation.problem
+
+
+def _launch(activity: Activity) -> Hashable:
+    return activity.name, activity.grid
+
+
+def _starts(items: Sequence[Item], key: Callable[[Item], Hashable]) -> list[int]:
+    """Where what the row begins with comes again, and all that follows with it; (0,) where it does not."""
+    starts = _places(items, key)
+    if len(starts) < 2:
+        return [0]
+    counts = [Counter(map(key, items[begin:end])) for begin, end in zip(starts, [*starts[1:], len(items)], strict=True)]
+    whole = counts[0]
+    alike = all((whole & other).total() >= ALIKE * max(whole.total(), other.total()) for other in counts[1:])
+    return starts if alike else [0]
+
+
+def _ends(items: Sequence[Item], key: Callable[[Item], Hashable]) -> int:
+    """How often what the row ends with is in it: once for each iteration."""
+    return max(1, len(_places(items[::-1], key)))
+
+
+def _places(items: Sequence[Item], key: Callable[[Item], Hashable]) -> list[int]:
+    """Where what the row begins with stands in it."""
+    if len(items) < 2 * BEGINNING:
+        return [0]
+    first = [key(item) for item in items[:BEGINNING]]
+    places = [0]
+    for place in range(BEGINNING, len(items) - BEGINNING + 1):
+        if key(items[place]) != first[0] and key(items[place + 1]) != first[1]:
+            continue
+        here = [key(item) for item in items[place : place + BEGINNING]]
+        if sum(a == b for a, b in zip(first, here, strict=True)) >= BEGINNING - 1:
+            places.append(place)
+    return places
