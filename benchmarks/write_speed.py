@@ -32,7 +32,7 @@ import orjson
 
 import mio2trace
 from benchmarks.grow import grow, parse_size
-from mio2trace.draw.base import four_digits
+from mio2trace.draw.base import three_digits
 from mio2trace.trace import CounterValue, Event, Slice, Trace
 from mio2trace.writers import WRITERS, Writer, write
 
@@ -148,7 +148,7 @@ class Repeated:
                 if "kernel_ns" in args:
                     args["kernel_ns"] = sum(length for _, length in times[first : last + 1])
                     if "gflops" in args:
-                        args["gflops"] = four_digits(one.args["gflops"] * one.args["kernel_ns"] / args["kernel_ns"])
+                        args["gflops"] = three_digits(one.args["gflops"] * one.args["kernel_ns"] / args["kernel_ns"])
                 yield Slice(one.track, start, duration, one.name, one.category, args, one.shared)
                 continue
             start, duration = times[position]
@@ -160,7 +160,7 @@ class Repeated:
                 args["submit_ns"] = max(0, queued) + round(waited * chance.uniform(1 - self.jitter, 1 + self.jitter))
                 args["queued_ns"] = max(0, queued)
             if "gflops" in args:
-                args["gflops"] = four_digits(one.args["gflops"] * one.dur_ns / duration)
+                args["gflops"] = three_digits(one.args["gflops"] * one.dur_ns / duration)
             yield Slice(one.track, start, duration, one.name, one.category, args, one.shared)
 
     def _counters(self, times: list[tuple[int, int]]) -> Iterator[CounterValue]:
@@ -171,7 +171,7 @@ class Repeated:
             time = start + (round(since * duration / before) if since < before else duration + since - before)
             time = min(time, times[at + 1][0] if at + 1 < len(times) else start + duration)
             rate = isinstance(one.value, float) and one.unit.endswith("/s")
-            value = four_digits(one.value * before / duration) if rate else one.value
+            value = three_digits(one.value * before / duration) if rate else one.value
             yield CounterValue(one.process, one.name, one.unit, time, value, one.track)
 
 

@@ -242,11 +242,11 @@ def order(drawn: Drawn) -> tuple[Any, ...]:
 def differences(one: Any, other: Any, place: str = "", share: float = 6e-6) -> list[str]:
     """Where two pictures differ, but for what the forms differ in: a fraction's last digits, ``share`` of it at most.
 
-    Chrome JSON has six digits, the native form one part in two million; of four digits one part in eight thousand.
+    Chrome JSON has six digits, the native form one part in two million; three digits are exact in both.
     """
     if isinstance(one, float) and isinstance(other, float):
-        if any(value == float(f"{value:.4g}") for value in (one, other)):
-            share = max(share, 2**-13 * (1 + 1e-9))
+        if any(value == float(f"{value:.3g}") for value in (one, other)):
+            return [] if one == other else [f"{place}: {one} {other}"]
         return [] if abs(one - other) <= share * max(abs(one), abs(other)) else [f"{place}: {one} {other}"]
     if type(one) is not type(other):
         return [f"{place}: {one!r} {other!r}"]

@@ -39,6 +39,8 @@ class Track(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     main: bool = False
 
 
+OWN_FIRST = frozenset(("pass", "layer", "operation"))
+"""Categories of slices whose own arguments - share, rate, time - are what a reader asks for first."""
 NO_ARGS: Args = MappingProxyType({})
 
 

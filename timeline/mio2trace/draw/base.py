@@ -156,9 +156,9 @@ def _begins(alignment: Alignment, device_of: Mapping[int, int]) -> dict[int, int
     return begins
 
 
-def four_digits(rate: float) -> float:
-    """A rate as it is shown: its time is no more exact than that, and every digit takes room a million times."""
-    return float(f"{rate:.4g}")
+def three_digits(rate: float) -> float:
+    """A rate as it is shown: what a person reads; every digit takes room a million times. Tables have all of them."""
+    return float(f"{rate:.3g}")
 
 
 def six_digits(value: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mio2trace.align import Alignment
-from mio2trace.draw.base import TimeBase, four_digits, six_digits
+from mio2trace.draw.base import TimeBase, six_digits, three_digits
 from mio2trace.draw.device import DeviceSide
 from mio2trace.trace import CounterValue
 
@@ -43,7 +43,7 @@ def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -
         process = side.process_of[device]
         track = side.counter_track(process)
         for (start, end, rate), following in zip(found, [*found[1:], None], strict=True):
-            yield CounterValue(process, "GEMM", "GFLOP/s", start - origin, four_digits(rate), track)
+            yield CounterValue(process, "GEMM", "GFLOP/s", start - origin, three_digits(rate), track)
             if following is None or (following[0] - end) * _PAUSE > end - start:
                 yield CounterValue(process, "GEMM", "GFLOP/s", end - origin, 0, track)
 

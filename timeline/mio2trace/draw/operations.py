@@ -23,12 +23,10 @@ def source_args(operation: Operation) -> dict[str, Any]:
 
 
 def operation_args(operation: Operation) -> dict[str, Any]:
-    """What the operation itself tells; its place, kernels and rate are the slice's."""
-    args: dict[str, Any] = {"api": operation.api} if operation.api else {}
-    args["primitive"] = operation.primitive
-    if operation.direction is not None:
-        args["direction"] = operation.direction
-    args["phase"] = operation.phase
+    """What the operation itself tells, what is asked for most first; its place, kernels and rate are the slice's."""
+    args: dict[str, Any] = {"solver": operation.solver} if operation.solver else {}
+    if operation.algorithm:
+        args["algorithm"] = operation.algorithm
     for key, shape in (
         ("input", operation.input),
         ("weights", operation.weights),
@@ -46,8 +44,6 @@ def operation_args(operation: Operation) -> dict[str, Any]:
         ("dtype", operation.dtype),
         ("dtype_by", None if operation.dtype_by == "command" else operation.dtype_by),
         ("layout", operation.layout),
-        ("algorithm", operation.algorithm),
-        ("solver", operation.solver),
         ("workspace_bytes", operation.workspace_bytes),
         ("flop", operation.flop if operation.phase == "run" else None),
         ("bytes_min", operation.bytes_min if operation.phase == "run" else None),
@@ -57,4 +53,10 @@ def operation_args(operation: Operation) -> dict[str, Any]:
             args[key] = value
     if operation.gemm is not None:
         args["gemm"] = gemm_args(operation.gemm)
+    if operation.api:
+        args["api"] = operation.api
+    args["primitive"] = operation.primitive
+    if operation.direction is not None:
+        args["direction"] = operation.direction
+    args["phase"] = operation.phase
     return args

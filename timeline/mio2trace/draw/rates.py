@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.draw.base import TimeBase, four_digits
+from mio2trace.draw.base import TimeBase, three_digits
 from mio2trace.draw.device import DeviceSide
 from mio2trace.draw.selection import Chosen
 from mio2trace.trace import CounterValue
@@ -93,7 +93,7 @@ def _steps(changes: Sequence[tuple[int, int, float]]) -> Iterator[tuple[int, flo
             since = at
         elif following is not None and following - at < at - since:
             continue
-        value = four_digits(max(rate, 0.0))
+        value = three_digits(max(rate, 0.0))
         if value != shown:
             yield at, value
             shown = value

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from mio2trace.trace import Args, CounterValue, Flow, Part, Slice, Trace
+from mio2trace.trace import OWN_FIRST, Args, CounterValue, Flow, Part, Slice, Trace
 from mio2trace.writers.text import cleaned, slice_name
 from mio2trace.writers.two_halves import beside
 
@@ -111,18 +111,23 @@ class _Events:
         self._flows: dict[str, str] = {}
         self._counters: dict[tuple[int, str, str], str] = {}
         self._shared: dict[int, tuple[Args, str]] = {}
-        self._heads: dict[tuple[int, str, str, int], tuple[str, str]] = {}
+        self._heads: dict[tuple[int, str, str, int], tuple[str, str, str]] = {}
 
-    def _head(self, event: Slice) -> tuple[str, str]:
-        """What is printed of slices with this name, track and shared arguments: where these are all; before more."""
+    def _head(self, event: Slice) -> tuple[str, str, str]:
+        """What is printed of slices with this name, track and shared arguments: where these are all; before their own
+        arguments; behind these, where they come first.
+        """
         same = event.shared
         held = self._shared.get(id(same))
         if held is None:
             # The mapping is kept beside its text, so that no other can take its id.
             held = self._shared[id(same)] = (same, _json(same)[:-1] if same else "{")
         label = f'"name":{_json(slice_name(event.name))},"cat":{_json(event.category)},"args":'
-        head = f',\n{{"ph":"X",{self._places[event.track]},{label}{held[1]}'
-        return head, f"{head}," if same else head
+        label = f',\n{{"ph":"X",{self._places[event.track]},{label}'
+        head = label + held[1]
+        if same and event.category in OWN_FIRST:
+            return head, label + "{", f",{held[1][1:]}}}"
+        return head, f"{head}," if same else head, ""
 
     def text(self, event: Slice | CounterValue | Flow) -> str:
         if type(event) is Slice:
@@ -131,9 +136,12 @@ class _Events:
             if heads is None:
                 heads = self._heads[place] = self._head(event)
             args = _json(event.args)
+            own = args[1:]
+            if heads[2] and len(args) > 2:
+                own = own[:-1] + heads[2]
             start, duration = event.start_ns, event.dur_ns
             return (
-                f'{heads[len(args) > 2]}{args[1:]},"ts":{start // 1000}{_DECIMALS[start % 1000]},'
+                f'{heads[len(args) > 2]}{own},"ts":{start // 1000}{_DECIMALS[start % 1000]},'
                 f'"dur":{duration // 1000}{_DECIMALS[duration % 1000]}}}'
             )
         if type(event) is Flow:

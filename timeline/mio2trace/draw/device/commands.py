@@ -8,13 +8,14 @@ import msgspec
 
 from mio2trace.align import NONE, LayerRun, Links
 from mio2trace.align.links import SURE
-from mio2trace.draw.base import four_digits, short_name, size_text
+from mio2trace.draw.base import short_name, size_text, three_digits
 from mio2trace.draw.framework import Nodes, execution_args, executions_of
 from mio2trace.draw.operations import gemm_args
 from mio2trace.kernels import KernelFact, role
 from mio2trace.kernels.names import kernel_name
 from mio2trace.measures import Measures
 from mio2trace.model.profile import Activity, Resources
+from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
 from mio2trace.trace import Slice
 
@@ -36,6 +37,8 @@ class Commands:
         self._operations = measures.operation_at
         self._stands_for = alignment.links.only_main()
         self._parts = self._gemm_parts()
+        self._names: dict[object, tuple[object, dict[str, str]]] = {}
+        self._named_at: dict[int, dict[str, str]] = {NONE: {}}
         self._shared: dict[object, dict[str, Any]] = {}
         profile = alignment.profile
         self._numbers = profile.numbers
@@ -70,9 +73,14 @@ class Commands:
         activity = self._activities[position]
         start, end = activity.start_ns, activity.end_ns
         assert start is not None and end is not None
+        fact = self._facts.get(position)
+        whole = self._operations.get(self._stands_for.get(position, NONE)) if self._stands_for else None
         # Whatever is the same in every iteration stands before this: a compressor takes all of it at once.
-        own = self._numbers == "call_index"
-        args: dict[str, Any] = {"call_index": activity.number} if own else self._own(activity)
+        args = self._rate(position, end - start, fact, whole) if fact or whole else {}
+        if self._numbers == "call_index":
+            args["call_index"] = activity.number
+        else:
+            args |= self._own(activity)
         execution = self._executions.get(position) if self._executions else None
         if execution is not None:
             args |= execution_args(execution)
@@ -93,16 +101,9 @@ class Commands:
         if activity.queued_ns is not None and activity.submit_ns is not None:
             args["queued_ns"] = activity.queued_ns + shift
             args["submit_ns"] = activity.submit_ns + shift
-        fact = self._facts.get(position)
-        whole = self._operations.get(self._stands_for.get(position, NONE)) if self._stands_for else None
-        if end > start:
-            if fact is not None and fact.gemm is not None:
-                parts = self._parts.get(position)
-                args["gflops"] = four_digits(fact.gemm.flop / (parts[1] if parts is not None else end - start))
-                if parts is not None:
-                    args["gemm_kernels"] = parts[0]
-            elif whole is not None and whole.flop:
-                args["gflops"] = four_digits(whole.flop / (end - start))
+        named = self._named_at.get(index)
+        if named is None:
+            named = self._named(index)
         # Sizes and facts are interned: their identity tells them apart, and is quick to compare.
         key = (
             -1 if layer is None else layer.layer_index,
@@ -112,6 +113,7 @@ class Commands:
             links.operation_by[position],
             "" if index == NONE else activity.name,
             None if whole is None else id(whole.problem),
+            id(named),
             NONE if layer is not None else pass_,
             id(activity.grid),
             id(activity.workgroup),
@@ -125,7 +127,7 @@ class Commands:
         )
         shared = self._shared.get(key)
         if shared is None:
-            shared = self._args(activity, layer, position, whole)
+            shared = named | self._args(activity, layer, position, whole)
             if execution is not None:
                 shared |= self._nodes.args(execution)
             shared = self._shared[key] = _links_last(shared)
@@ -134,6 +136,31 @@ class Commands:
         else:
             name, category = activity.name, "copy"
         return Slice(track, start + shift, end - start, name, category, args, shared)
+
+    def _rate(self, position: int, ns: int, fact: KernelFact | None, whole: Operation | None) -> dict[str, Any]:
+        """What a kernel achieved; of a GEMM of several what all of them did."""
+        if ns <= 0:
+            return {}
+        if fact is not None and fact.gemm is not None:
+            parts = self._parts.get(position)
+            if parts is None:
+                return {"gflops": three_digits(fact.gemm.flop / ns)}
+            return {"gflops": three_digits(fact.gemm.flop / parts[1]), "gemm_kernels": parts[0]}
+        return {"gflops": three_digits(whole.flop / ns)} if whole is not None and whole.flop else {}
+
+    def _named(self, index: int) -> dict[str, str]:
+        """What a reader wants to know first of a kernel: which operation it is for, and who solved that."""
+        operation = self._operations[index]
+        key = id(operation.problem), operation.primitive, operation.direction, operation.phase, operation.solver
+        named = self._names.get(key)
+        if named is None:
+            made = {"operation_name": operation_name(operation)}
+            if operation.solver:
+                made["solver"] = operation.solver
+            # The problem is kept: its identity stands for it.
+            named = self._names[key] = operation.problem, made
+        self._named_at[index] = named[1]
+        return named[1]
 
     def _own(self, activity: Activity) -> dict[str, Any]:
         """What is an activity's alone, whatever it belongs to."""

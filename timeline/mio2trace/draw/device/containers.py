@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
-from mio2trace.draw.base import TimeBase, four_digits
+from mio2trace.align import NONE
+from mio2trace.draw.base import TimeBase, three_digits
 from mio2trace.draw.operations import operation_args, source_args
 from mio2trace.measures import Measures, Sums
 from mio2trace.ops.naming import operation_name
@@ -42,34 +45,52 @@ class Containers:
         if sums.activities(number) != len(positions):
             part = self.measures.of(positions)
             kernels, kernel_ns, flop = part.kernels, part.timed_ns, None if flop is None else part.known_flop
-        args: dict[str, Any] = {"kernels": kernels}
+        args: dict[str, Any] = {}
+        if flop and kernel_ns and not cut:
+            args["gflops"] = three_digits(flop / kernel_ns)
+        args["kernel_ns"] = kernel_ns
+        args["kernels"] = kernels
         if cut:
             args["cut"] = True
         elif flop is not None:
             args["flop"] = flop
-        args["kernel_ns"] = kernel_ns
-        if flop and kernel_ns and not cut:
-            args["gflops"] = four_digits(flop / kernel_ns)
         return args
+
+    def _share(self, pass_: int, kernel_ns: int, cut: bool) -> dict[str, float]:
+        """``share_percent``: of the kernel time of the iteration; nothing outside of iterations, or of a part."""
+        whole = self._iteration_ns[pass_] if pass_ != NONE and not cut else 0
+        return {"share_percent": three_digits(100 * kernel_ns / whole)} if whole else {}
+
+    @cached_property
+    def _iteration_ns(self) -> list[int]:
+        """Of each pass the kernel time of its iteration, both directions together; 0 for set-up."""
+        passes, timed_ns = self._alignment.links.passes, self.measures.passes.timed_ns
+        sums: Counter[object] = Counter()
+        for one, ns in zip(passes, timed_ns, strict=False):
+            sums[one.phase, one.iteration] += ns
+        return [0 if one.phase == "setup" else sums[one.phase, one.iteration] for one in passes]
 
     def of_pass(self, track: int, device: int, number: int, positions: Sequence[int], origin: int, cut: bool) -> Slice:
         pass_ = self._alignment.links.passes[number]
         start, duration = self._span(device, positions, origin)
-        args: dict[str, Any] = {"phase": "setup"} if pass_.phase == "setup" else {}
+        cost = self._cost_args(self.measures.passes, number, positions, cut)
+        args: dict[str, Any] = self._share(number, cost["kernel_ns"], cut) | cost
+        if pass_.phase == "setup":
+            args["phase"] = "setup"
         if pass_.direction is not None:
             args["direction"] = pass_.direction
         if pass_.iteration is not None:
             args["iteration"] = pass_.iteration
         if pass_.phase == "iteration" and (pass_.iteration or 1) not in self.measures.steady.iterations:
             args["steady"] = False
-        args.update(self._cost_args(self.measures.passes, number, positions, cut))
         return Slice(track, start, duration, pass_.name, "pass", args)
 
     def of_layer(self, track: int, device: int, number: int, positions: Sequence[int], origin: int, cut: bool) -> Slice:
         links = self._alignment.links
         run = links.runs[number]
         start, duration = self._span(device, positions, origin)
-        args = self._cost_args(self.measures.runs, number, positions, cut)
+        cost = self._cost_args(self.measures.runs, number, positions, cut)
+        args: dict[str, Any] = self._share(run.pass_, cost["kernel_ns"], cut) | cost
         iteration = links.passes[run.pass_].iteration
         if iteration is not None:
             args["iteration"] = iteration
@@ -94,13 +115,14 @@ class Containers:
         start, duration = self._span(device, positions, origin)
         sums = self.measures.operations
         name, shared = self.shown(operation)
-        args: dict[str, Any] = {"operation": index, **source_args(operation)}
         whole_ns = sums.timed_ns[index]
         kernels, kernel_ns, goes_on = sums.kernels[index], whole_ns, False
         if sums.activities(index) != len(positions):
             part = self.measures.of(positions)
             kernels, kernel_ns = part.kernels, part.timed_ns
             goes_on = self.measures.first_of[index] not in positions
+        pass_ = self._alignment.links.pass_of[positions[0]]
+        args: dict[str, Any] = {} if operation.phase == "find" else self._share(pass_, kernel_ns, cut)
         if cut:
             args["cut"] = True
         elif goes_on:
@@ -108,9 +130,8 @@ class Containers:
             args["goes_on"] = True
             shared = {key: value for key, value in shared.items() if key not in _OF_THE_WHOLE}
         elif operation.phase == "run" and operation.flop and whole_ns and not sums.untimed.get(index):
-            args["gflops"] = four_digits(operation.flop / whole_ns)
-        args["kernels"] = kernels
-        args["kernel_ns"] = kernel_ns
+            args["gflops"] = three_digits(operation.flop / whole_ns)
+        args |= {"kernel_ns": kernel_ns, "kernels": kernels, "operation": index, **source_args(operation)}
         return Slice(track, start, duration, name, "operation", args, shared)
 
     def shown(self, operation: Operation) -> tuple[str, dict[str, Any]]:

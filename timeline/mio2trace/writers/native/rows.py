@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from mio2trace.trace import Args, Slice
+from mio2trace.trace import OWN_FIRST, Args, Slice
 from mio2trace.writers.native import packets as tp
 from mio2trace.writers.native import protobuf as pb
 from mio2trace.writers.native.arrows import Ends
@@ -17,7 +17,7 @@ _HUGE = 1e308
 _MOST_REALS = 1 << 14
 _ENDS, _GOES_ON, _LOW_14 = pb.ENDS, pb.GOES_ON, pb.LOW_14
 _14_BITS, _28_BITS, _42_BITS = 1 << 14, 1 << 28, 1 << 42
-_HALF_OF_12_BITS, _HALF_OF_20_BITS = 1 + 2**-13, 1 + 2**-21
+_HALF_OF_20_BITS = 1 + 2**-21
 _END_EVENT = pb.message(tp.TRACK_EVENT, pb.integer(tp.TYPE, tp.END))
 
 
@@ -53,7 +53,7 @@ class Row:
         self._interned: dict[tuple[int, str], int] = {}
         self._counts: dict[int, int] = {}
         self._new: list[bytes] = []
-        self._begins: dict[tuple[int, str, str], tuple[bytes, Args, bool]] = {}
+        self._begins: dict[tuple[int, str, str], tuple[bytes, Args, bool, bytes]] = {}
         self._begin_heads: list[dict[int, bytes]] = [{} for _ in range(11)]
         self._numbers = _Heads(self._number_heads)
         self._reals: dict[float, bytes] = {}
@@ -119,7 +119,8 @@ class Row:
         if held is None:
             # Each of many slices may name its own layer, or all of them the same.
             own_colour = not self._colour(shared)
-            held = self._begins[id(shared), event.name, event.category] = self._begin(event), shared, own_colour
+            begin, rest = self._begin(event)
+            held = self._begins[id(shared), event.name, event.category] = begin, shared, own_colour, rest
         numbers, reals = self._numbers, self._reals
         pieces: list[bytes] = []
         if held[2] and event.args:
@@ -149,6 +150,7 @@ class Row:
                 pieces += (heads[0], self._real(value) if real is None else real)
             else:
                 pieces.append(self._annotation(key, value))
+        pieces.append(held[3])
         for ends in self._ends:
             pieces.append(ends.take(start, following))
         if self._new:
@@ -169,16 +171,18 @@ class Row:
             head = heads_by_size[size] = b"\x0a" + varint(all_of_it) + b"\x5a" + length
         out += (head, common, own, self._tail, time)
 
-    def _begin(self, event: Slice) -> bytes:
-        """What a slice has in common with its like: name, category, colour, shared arguments."""
+    def _begin(self, event: Slice) -> tuple[bytes, bytes]:
+        """What a slice has in common with its like: name, category, colour; and shared arguments, before its own ones
+        or behind them.
+        """
         fields = [
             pb.integer(tp.TYPE, tp.BEGIN),
             pb.integer(tp.CATEGORY, self._iid(tp.CATEGORIES, cleaned(event.category))),
             pb.integer(tp.NAME, self._iid(tp.NAMES, slice_name(event.name))),
         ]
-        fields.append(self._colour(event.shared))
-        fields += (self._annotation(key, value) for key, value in event.shared.items())
-        return b"".join(fields)
+        begin = b"".join([*fields, self._colour(event.shared)])
+        shared = b"".join(self._annotation(key, value) for key, value in event.shared.items())
+        return (begin, shared) if event.category in OWN_FIRST else (begin + shared, b"")
 
     def _colour(self, args: Args) -> bytes:
         """The field that gives one colour to all slices with the same value; empty where the arguments have none."""
@@ -202,7 +206,7 @@ class Row:
         return heads
 
     def _real(self, value: float) -> bytes:
-        """A rate, kept: with four digits many are the same."""
+        """A rate, kept: with three digits many are the same."""
         if len(self._reals) == _MOST_REALS:
             self._reals.clear()
         packed = short(value)
@@ -260,13 +264,12 @@ class Row:
 
 
 def short(value: float) -> bytes:
-    """A double of a rate or a share: to one part in two million, of a rate of four digits to one in eight thousand.
+    """A double of a rate or a share: as it is when three digits tell it, so that a viewer shows no more, else to one
+    part in two million.
 
     The rest would be digits that nobody measured, and that do not compress.
     """
-    if not 1e-300 < abs(value) < 1e300:
+    if not 1e-300 < abs(value) < 1e300 or float(f"{value:.3g}") == value:
         return double(value)
     # Half of what is cut off is added before; what needs no more bits than are left is exact.
-    if float(f"{value:.4g}") == value:
-        return bytes(5) + double(value * _HALF_OF_12_BITS)[5:]
     return bytes(4) + double(value * _HALF_OF_20_BITS)[4:]
