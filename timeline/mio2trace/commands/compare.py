@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from mio2trace.commands.options import Reading, columns_option, format_option, quiet_option, reading_options
-from mio2trace.commands.printing import say, tell, write
+from mio2trace.commands.options import Printing, Reading, printing_options, quiet_option, reading_options
+from mio2trace.commands.printing import say, show, tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,16 +52,14 @@ class _Limit(click.ParamType):  # type: ignore[type-arg]
     help="Exit with 3 where an iteration of the last side takes so much longer than of the first: 5%, problem:10%.",
 )
 @click.option("--save", metavar="FILE", help="Keep the one side given as a base, to compare with later.")
-@format_option
-@columns_option
+@printing_options
 @reading_options
 @quiet_option
 def compare(
     sides: tuple[str, ...],
     limits: tuple[tuple[str, float], ...],
     save: str | None,
-    form: Any,
-    columns: str | None,
+    printing: Printing,
     reading: Reading,
     quiet: bool,
 ) -> None:
@@ -87,7 +84,6 @@ def compare(
     from mio2trace.comparing import Comparison, side
     from mio2trace.comparing.tables import pivot, table
     from mio2trace.notes import Notes
-    from mio2trace.reports.tables import print_table
 
     if save is None and len(sides) < 2:
         raise click.UsageError("expected two sides or more; --save keeps one")
@@ -107,15 +103,8 @@ def compare(
         return
     comparisons = [Comparison(read[0], other) for other in read[1:]]
     made = table(comparisons[0]) if len(comparisons) == 1 else pivot(comparisons)
-    if columns:
-        try:
-            made = made.chosen(columns.split(","))
-        except KeyError as error:
-            raise click.UsageError(f"no column {error}; there are {', '.join(made.columns)}") from None
-    form = form or ("table" if sys.stdout.isatty() else "csv")
-    write(print_table(made, form))
     said = [line for one in comparisons for line in _lines(one, several=len(comparisons) > 1)]
-    say(notes, said, quiet)
+    show(lambda: made, printing, notes, said, quiet)
     _gate(comparisons[-1], limits)
 
 

@@ -52,9 +52,17 @@ def say(notes: Notes, lines: Sequence[str], quiet: bool) -> None:
         tell(cleaner.text(line))
 
 
-def show(make: Callable[[], Table], printing: Printing, notes: Notes, said: list[str], quiet: bool) -> None:
+def show(
+    make: Callable[[], Table],
+    printing: Printing,
+    notes: Notes,
+    said: list[str],
+    quiet: bool,
+    *,
+    header: bool = True,
+) -> None:
     """Print what is asked for of the table that ``make`` makes; on standard error ``said``, the notes, and why there is
-    no row where there is none."""
+    no row where there is none. Without ``header`` the first line is left out."""
     from mio2trace.memory import without_garbage_collection
     from mio2trace.reports.tables import print_table
     from mio2trace.reports.tables.person import left_out
@@ -68,7 +76,8 @@ def show(make: Callable[[], Table], printing: Printing, notes: Notes, said: list
         except SelectionError as error:
             raise click.UsageError(str(error)) from None
         width = line_width() if printing.path in (None, "-") else None
-        _put(print_table(table, form, width), printing.path)
+        pieces = print_table(table, form, width)
+        _put(pieces if header else "".join(pieces).splitlines(keepends=True)[1:], printing.path)
         if not len(table.rows):
             said = [*said, f"no row: {table.empty}" if table.empty else "no row"]
         elif len(table.rows) < len(whole.rows):

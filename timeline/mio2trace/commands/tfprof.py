@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mio2trace.commands.options import (
+    Printing,
     Reading,
     files_argument,
-    format_option,
+    printing_options,
     quiet_option,
     reading_options,
 )
 from mio2trace.commands.printing import say, write
+from mio2trace.commands.printing import show as show_table
 
 if TYPE_CHECKING:
     from mio2trace.model.tf import TfProfile, TfView
     from mio2trace.notes import Notes
+    from mio2trace.reports.tables import Table
     from mio2trace.reports.tfprof import Units
     from mio2trace.reports.tfprof_scope import ScopeOptions
 
@@ -32,7 +34,6 @@ _ONLY_WITH_TEXT = ("max_depth", "least", "order_by", "account", "start", "trim",
 
 @click.command(no_args_is_help=True)
 @files_argument
-@format_option
 @click.option("--no-header", is_flag=True, help="Leave out the line of column names (csv and table).")
 @click.option(
     "--steps",
@@ -59,16 +60,17 @@ _ONLY_WITH_TEXT = ("max_depth", "least", "order_by", "account", "start", "trim",
 @click.option("--hide", multiple=True, metavar="REGEX", help="Rows to leave out (repeatable).")
 @click.option("--displayed-only", is_flag=True, help="Totals count shown rows only.")
 @click.option("--console", is_flag=True, help="As TensorFlow prints it to a console, with its options.")
+@printing_options
 @reading_options
 @quiet_option
 def tfprof(  # noqa: PLR0913 - click gives each option by keyword
     files: tuple[str, ...],
-    form: Any,
     no_header: bool,
     steps: str | None,
     show: tuple[str, ...],
     notebook_units: bool,
     text: bool,
+    printing: Printing,
     reading: Reading,
     quiet: bool,
     **view: Any,
@@ -93,27 +95,24 @@ def tfprof(  # noqa: PLR0913 - click gives each option by keyword
     used = [f"--{'min' if name == 'least' else name.replace('_', '-')}" for name in _ONLY_WITH_TEXT if view[name]]
     if used and not text:
         raise click.UsageError(f"{used[0]} goes with --text")
-    against = [
-        name
-        for name, given in (("--format", form), ("--no-header", no_header), ("--notebook-units", notebook_units))
-        if given
-    ]
+    given = {"--format": printing.form, "--no-header": no_header, "--notebook-units": notebook_units}
+    given |= {f"--{name}": getattr(printing, name) for name in ("columns", "sort", "top", "where")}
+    against = [name for name, value in {**given, "--output": printing.path}.items() if value]
     if text and against:
         raise click.UsageError(f"--text does not go with {against[0]}")
-    if no_header and form in ("json", "jsonl", "markdown"):
-        raise click.UsageError(f"--no-header does not go with --format {form}")
+    if no_header and printing.printed_as() not in ("csv", "table"):
+        raise click.UsageError(f"--no-header does not go with --format {printing.printed_as()}")
     for expression in (*show, *view["account"], *view["start"], *view["trim"], *view["hide"]):
         _check_expression(expression)
     wanted = _steps(steps, text)
     notes = Notes()
     profile, views = _read(files, reading, notes)
     if text:
-        said = _print_views(profile, files, wanted, _view_options(show, view), notes, view["console"])
-    else:
-        form = form or ("table" if sys.stdout.isatty() else "csv")
-        units: Units = "notebook" if notebook_units else "exact"
-        said = _print_table(profile, views, wanted, show, units, form, no_header, notes)
-    say(notes, said, quiet)
+        _print_views(profile, files, wanted, _view_options(show, view), notes, view["console"])
+        say(notes, [], quiet)
+        return
+    table, said = _table(profile, views, wanted, show, "notebook" if notebook_units else "exact", notes)
+    show_table(lambda: table, printing, notes, said, quiet, header=not no_header)
 
 
 def _check_expression(expression: str) -> None:
@@ -211,7 +210,7 @@ def _print_views(
     options: ScopeOptions,
     notes: Notes,
     console: bool,
-) -> list[str]:
+) -> None:
     import msgspec
 
     from mio2trace.notes import InputError
@@ -229,21 +228,17 @@ def _print_views(
     for step in steps:
         chosen = msgspec.structs.replace(options, step=step)
         write(text(tree.rows(chosen), chosen, banner=console))
-    return []
 
 
-def _print_table(
+def _table(
     profile: TfProfile | None,
     views: list[TfView],
     wanted: list[range | None] | None,
     show: tuple[str, ...],
     units: Units,
-    form: Any,
-    no_header: bool,
     notes: Notes,
-) -> list[str]:
+) -> tuple[Table, list[str]]:
     from mio2trace.reports import tfprof as report
-    from mio2trace.reports.tables import print_table
 
     op_view = False
     if profile is not None:
@@ -269,10 +264,4 @@ def _print_table(
         notes.remark(kind, place)
     if not series:
         notes.add("no row is shown: no name matches (--show '.*' shows all)")
-    pieces = print_table(report.table(series, op_view=op_view), form)
-    if no_header:
-        lines = "".join(pieces).splitlines(keepends=True)
-        write(lines[1:])
-    else:
-        write(pieces)
-    return [f"{said}; {len(series)} rows"]
+    return report.table(series, op_view=op_view), [f"{said}; {len(series)} rows"]
