@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from pathlib import Path
 from random import Random
 
+import pytest
 from hypothesis import given
 
 import mio2trace
+from mio2trace.draw.base import highest_shown
 from mio2trace.trace import CounterValue, Slice, Trace
 from tests.test_trace import picture, seeds, slices, tangled
 
@@ -67,3 +70,13 @@ def test_buffers_change_with_each_value() -> None:
     found = [one for one in alexnet().events() if isinstance(one, CounterValue) and one.name == "OpenCL buffers"]
     assert found
     assert all(one.value != other.value for one, other in itertools.pairwise(found))
+
+
+@pytest.mark.parametrize(("rates", "highest"), [
+    ([1.0] * 19 + [1000.0], 4.0),
+    ([1.0] * 18 + [1000.0], math.inf),
+    ([float(rate) for rate in range(1, 101)], 380.0),
+])  # fmt: skip
+def test_one_outlier_does_not_flatten_the_axis(rates: list[float], highest: float) -> None:
+    """Far above nearly all others a rate is drawn at the end of the axis; of few rates none is far from all."""
+    assert highest_shown(rates) == highest

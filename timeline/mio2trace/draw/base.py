@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +15,9 @@ from mio2trace.align.clocks.fit import SAME
 from mio2trace.align.clocks.reach import FAR_NS
 from mio2trace.model.profile import Size3
 from mio2trace.notes import Notes
+
+_FEW_RATES = 20
+_FAR_ABOVE = 4
 
 
 class TimeBase(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,6 +163,16 @@ def _begins(alignment: Alignment, device_of: Mapping[int, int]) -> dict[int, int
 def three_digits(rate: float) -> float:
     """A rate as it is shown: what a person reads; every digit takes room a million times. Tables have all of them."""
     return float(f"{rate:.3g}")
+
+
+def highest_shown(rates: Sequence[float]) -> float:
+    """Where the axis of a counter of rates ends: an outlier, far above what 95 % of them stay below, is drawn there.
+
+    A viewer's axis reaches to the highest value: one kernel that the clock hardly saw would flatten all others.
+    """
+    if len(rates) < _FEW_RATES:
+        return math.inf
+    return _FAR_ABOVE * sorted(rates)[(len(rates) * 95 - 1) // 100]
 
 
 def six_digits(value: float) -> float:

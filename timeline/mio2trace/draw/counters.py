@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mio2trace.align import Alignment
-from mio2trace.draw.base import TimeBase, six_digits, three_digits
+from mio2trace.draw.base import TimeBase, highest_shown, six_digits, three_digits
 from mio2trace.draw.device import DeviceSide
 from mio2trace.trace import CounterValue
 
@@ -40,10 +40,11 @@ def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -
             rates.setdefault(device, []).append((start, until, fact.gemm.flop / duration))
     for device, found in sorted(rates.items()):
         found.sort()
+        highest = highest_shown([rate for _, _, rate in found])
         process = side.process_of[device]
         track = side.counter_track(process)
         for (start, end, rate), following in zip(found, [*found[1:], None], strict=True):
-            yield CounterValue(process, "GEMM", "GFLOP/s", start - origin, three_digits(rate), track)
+            yield CounterValue(process, "GEMM", "GFLOP/s", start - origin, three_digits(min(rate, highest)), track)
             if following is None or (following[0] - end) * _PAUSE > end - start:
                 yield CounterValue(process, "GEMM", "GFLOP/s", end - origin, 0, track)
 

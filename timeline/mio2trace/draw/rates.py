@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.draw.base import TimeBase, three_digits
+from mio2trace.draw.base import TimeBase, highest_shown, three_digits
 from mio2trace.draw.device import DeviceSide
 from mio2trace.draw.selection import Chosen
 from mio2trace.trace import CounterValue
@@ -13,13 +13,15 @@ from mio2trace.trace import CounterValue
 RATE = "Operations"
 TRAFFIC = "Memory traffic"
 BUSY = "Device busy"
+_OUTLIERS = " What is far above 95 % of the rates is drawn at four times these: its slice has the rate."
 DESCRIPTIONS = {
     RATE: "Floating-point operations of a library operation over the time of its kernels; pauses shorter than what came"
-    " before are not drawn.",
+    " before are not drawn." + _OUTLIERS,
     TRAFFIC: "Bytes that an operation must at least read and write (each tensor once) or a copy moves, over the time of"
-    " its kernels. What runs outside operations is not in it; pauses shorter than what came before are not drawn.",
+    " its kernels. What runs outside operations is not in it; pauses shorter than what came before are not drawn."
+    + _OUTLIERS,
     BUSY: "Share of the time in which the device ran any command, over stretches of equally many commands of one pass.",
-    "GEMM": "What the matrix products achieve: 2 M N K batch over the time of their kernels.",
+    "GEMM": "What the matrix products achieve: 2 M N K batch over the time of their kernels." + _OUTLIERS,
     "OpenCL buffers": "Bytes of buffers created. Releases are not profiled: a handle that comes again was released.",
 }
 
@@ -56,12 +58,33 @@ def _rates(
     origin: int,
 ) -> Iterator[CounterValue]:
     """The ``amount`` of each operation over the time of its kernels; of bytes, copies have theirs, too."""
-    activities = alignment.profile.activities
-    changes: dict[int, list[tuple[int, int, float]]] = {}
     if not amount:
         return
+    spans = _achieved(name == TRAFFIC, amount, alignment, base, side, rows)
+    for device, found in sorted(spans.items()):
+        highest = highest_shown([rate for _, _, rate in found])
+        changes: list[tuple[int, int, float]] = []
+        for start, end, rate in found:
+            changes += ((start, 1, min(rate, highest)), (end, -1, -min(rate, highest)))
+        process = side.process_of[device]
+        track = side.counter_track(process)
+        for at, value in _steps(sorted(changes)):
+            yield CounterValue(process, name, unit, at - origin, value, track)
+
+
+def _achieved(
+    with_copies: bool,
+    amount: Mapping[int, int],
+    alignment: Alignment,
+    base: TimeBase,
+    side: DeviceSide,
+    rows: Sequence[_Row],
+) -> dict[int, list[tuple[int, int, float]]]:
+    """Of each device (start, end, rate) of what worked on it."""
+    activities = alignment.profile.activities
+    spans: dict[int, list[tuple[int, int, float]]] = {}
     for device, index, row, _ in rows:
-        if index == NONE and name != TRAFFIC:
+        if index == NONE and not with_copies:
             continue
         for positions in [row] if index != NONE else [[position] for position in row]:
             times = [(activities[p].start_ns or 0, activities[p].end_ns or 0) for p in positions]
@@ -72,12 +95,8 @@ def _rates(
             size = amount.get(index) if index != NONE else activities[positions[0]].size_bytes
             if size and ran:
                 start, end = base.device(device, times[0][0]), base.device(device, times[-1][1])
-                changes.setdefault(device, []).extend(((start, 1, size / ran), (end, -1, -size / ran)))
-    for device, found in sorted(changes.items()):
-        process = side.process_of[device]
-        track = side.counter_track(process)
-        for at, value in _steps(sorted(found)):
-            yield CounterValue(process, name, unit, at - origin, value, track)
+                spans.setdefault(device, []).append((start, end, size / ran))
+    return spans
 
 
 def _steps(changes: Sequence[tuple[int, int, float]]) -> Iterator[tuple[int, float]]:
