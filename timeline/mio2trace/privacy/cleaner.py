@@ -143,10 +143,11 @@ class Cleaner:
     def _is_dirty(self, kind: type[msgspec.Struct], items: Iterable[msgspec.Struct]) -> bool:
         dirty = False
         for field, sort in SHOWN[kind].items():
-            if sort == "text":
-                dirty = True  # each is another: looked at one by one
-                continue
             values = set(map(attrgetter(field), filter(lambda item: type(item) is kind, items)))
+            if sort == "text":
+                # where nearly each is another they are looked at one by one
+                dirty = dirty or len(values) > _REMEMBERED or any(self._value(one, sort) != one for one in values)
+                continue
             # In order: which name gets a number must not depend on how strings are hashed.
             for value in sorted(values):
                 if self._value(value, sort) != value:
