@@ -18,6 +18,7 @@ from tests.conftest import ROOT, Golden
 
 RUN = ROOT / "traces" / "alexnet-b1-miopen29"
 FILES = (str(RUN / "run.log.gz"), str(RUN / "prof.json.gz"))
+TRAIN = tuple(str(path) for path in sorted((ROOT / "traces" / "alexnet-b1-train").glob("[pr][ru][on]*")))
 TABLES = {
     "layers": ("layers", *FILES),
     "layers-each": ("layers", "--each", *FILES),
@@ -38,6 +39,9 @@ TABLES = {
     "query-operations": ("query", *FILES, "slowest operations"),
     "query-kernels": ("query", *FILES, "slowest kernels"),
     "messages": ("messages", FILES[0]),
+    "train-layers": ("layers", *TRAIN),
+    "train-kernels-gemm": ("kernels", "--gemm", *TRAIN),
+    "train-kernels-bucket": ("kernels", "--by", "bucket", *TRAIN),
 }
 SHOWN = 8
 """Rows of each snapshot."""
@@ -58,6 +62,14 @@ def test_no_line_is_longer_than_the_terminal(name: str, width: int, golden: Gold
     first = run(*TABLES[name], "--format", "table", "--top", str(SHOWN), width=width).stdout
     assert max(map(len, first.splitlines())) <= width
     golden(ROOT / "tests" / "looks" / f"{name}.{width}.txt", first.encode())
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_comparison_keeps_its_verdict(width: int) -> None:
+    """Where other columns go."""
+    lines = run("compare", ",".join(FILES), ",".join(FILES), "--format", "table", width=width).stdout.splitlines()
+    assert max(map(len, lines)) <= width
+    assert {"ratio", "verdict"} <= set(lines[0].split())
 
 
 @pytest.mark.parametrize("width", [1, 10, 40])

@@ -82,7 +82,7 @@ def show(
             said = [*said, f"no row: {table.empty}" if table.empty else "no row"]
         elif len(table.rows) < len(whole.rows):
             said = [*said, f"{len(table.rows)} of {len(whole.rows)} rows"]
-        missing = left_out(table, width) if form == "table" else []
+        missing = left_out(table, width) if form == "table" and width is not None else []
     if missing:
         said = [*said, f"no room for {', '.join(missing)} (--columns chooses, --format csv has all)"]
     say(notes, said, quiet)

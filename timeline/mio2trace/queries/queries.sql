@@ -173,8 +173,10 @@ select round((ts - queued_ns) / 1e3, 3) as wait_us, round(dur / 1e3, 3) as run_u
 from commands where queued_ns is not null order by ts - queued_ns desc, ts limit 30;
 
 -- query: launch bound
--- Layers whose span is much longer than their kernels: the host is the brake. By lost time per iteration.
+-- Layers whose span is much longer than their kernels: the host is the brake. By lost time in a steady iteration.
 select name as layer, direction, round(avg(dur) / 1e6, 3) as span_ms, round(avg(kernel_ns) / 1e6, 3) as kernel_ms,
   round(avg(dur - kernel_ns) / 1e6, 3) as idle_ms, round(100.0 * sum(kernel_ns) / sum(dur), 1) as busy_percent
-from layers where kernel_ns is not null and (iteration is null or iteration > 0)
+from layers
+where kernel_ns is not null
+  and (iteration in (select iteration from steady_iterations) or not exists (select 1 from steady_iterations))
 group by layer_index, name, direction order by avg(dur - kernel_ns) desc, min(ts);

@@ -80,6 +80,15 @@ _COLUMNS = (
     Column("printed", "time", 2, "what the log prints for the layer"),
     Column("printed_std", "time", 7, "its deviation, where it is printed several times"),
     Column("printed_share_percent", "percent", 5, "of all that is printed"),
+    # a comparison
+    Column("part", "text", 3, "what is compared: problem, layer, kernel, ..."),
+    Column("runs", "text", 4, "runs of each side"),
+    Column("a", "time", 1, "of the first side"),
+    Column("b", "time", 1, "of the other side"),
+    Column("ratio", "rate", 1, "of the other side to the first"),
+    Column("low", "rate", 5, "least ratio that the runs allow"),
+    Column("high", "rate", 5, "largest ratio that the runs allow"),
+    Column("verdict", "text", 0, "whether it is slower, faster, or the same"),
     # how an operation ran
     Column("solver", "text", 3, "the solver, as the log says"),
     Column("algorithm", "text", 4, "the algorithm, as the log says"),
