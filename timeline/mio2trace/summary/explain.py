@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import exp
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.links import SURE
+from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.operations.windows import Windows
 from mio2trace.model.profile import Activity
@@ -14,6 +16,9 @@ from mio2trace.ops.operation import Operation
 
 ALTERNATIVES = 3
 """How many other operations are told."""
+LEAST, CERTAIN = 0.005, 0.9995
+"""Probabilities that are said as 0 and as 100 %."""
+MOST_NATS = 40.0
 
 
 def explain(alignment: Alignment, what: str) -> Iterator[str]:
@@ -75,55 +80,78 @@ def _stated(alignment: Alignment, position: int) -> Iterator[str]:
 
 
 def _link(alignment: Alignment, stream: Stream, number: int, position: int) -> Iterator[str]:
-    links, windows, path = alignment.links, stream.windows, stream.path
+    links, posterior = alignment.links, stream.posterior
     index = links.operation_of[position]
     doubt = _doubt(links.operation_confidence.get(position, 1.0))
     places = {operation.index: place for place, operation in enumerate(stream.operations)}
     if index == NONE:
-        yield f"  operation: none: {_points(stream.likeness.gap(number))} for a kernel outside any{doubt}"
+        yield "  operation: none"
     else:
         operation = stream.operations[places[index]]
         yield f"  {_named(operation)}, by {links.operation_by[position]}{doubt}"
         yield f"    {_reasons(stream, number, places[index])}"
-    if path is not None and path.margin:
-        yield f"  with this one elsewhere, the best way to attribute all is {path.margin[number]:.1f} points worse"
-    yield f"  {_window(stream, windows, number)}"
-    near = places.get(index, min(windows.last[number], len(stream.operations) - 1))
-    around = [
-        place
-        for place in range(max(windows.first[number], near - 20), min(windows.last[number], near + 20) + 1)
-        if place != places.get(index)
-    ]
-    around.sort(key=lambda place: (-stream.likeness.fit(number, place).points, abs(place - near)))
-    for place in around[:ALTERNATIVES]:
-        yield f"  else: {_named(stream.operations[place])}: {_reasons(stream, number, place)}"
+    if posterior is not None:
+        yield f"  {_odds(stream, posterior, number)}"
+    yield f"  {_window(stream, stream.windows, number)}"
+    if posterior is not None:
+        for place, probability in posterior.others[number][:ALTERNATIVES]:
+            if place != NONE:
+                reasons = _reasons(stream, number, place)
+                yield f"  else: {_named(stream.operations[place])}, {percent(probability)}: {reasons}"
+
+
+def _odds(stream: Stream, posterior: Posterior, number: int) -> str:
+    """``91 %: the next best is operation 3, 7 %; the log lost this call, 2 %``."""
+    place = posterior.operation[number]
+    confidence = posterior.confidence[number]
+    parts = [
+        f"the next best is operation {stream.operations[other].index}, {percent(probability)}"
+        for other, probability in posterior.others[number]
+        if other != NONE
+    ][:1]
+    lost = posterior.gone[number]
+    if place != NONE and lost >= LEAST:
+        parts.append(f"the log lost this call, {percent(lost)}")
+    what = "" if place != NONE else "the log lost its call: " if lost > confidence / 2 else "outside any call: "
+    said = "100 %" if confidence >= CERTAIN else percent(confidence)
+    return f"{what}{said}" + (f": {'; '.join(parts)}" if parts else "")
 
 
 def _reasons(stream: Stream, number: int, place: int) -> str:
-    likeness = stream.likeness
-    fit = likeness.fit(number, place)
+    likelihood = stream.likelihood
+    fit = likelihood.fit(number, place)
     operation = stream.operations[place]
     parts = []
-    shared = likeness.handles(number) & likeness.pointers[place]
+    handles, pointers = likelihood.kernels.named[number], likelihood.pointers[place]
+    shared = handles & pointers
     if shared:
         names = [name for name, address in operation.tensors if address in shared]
         parts.append(f"has its {', '.join(dict.fromkeys(names))}")
-    others = likeness.handles(number) - likeness.pointers[place]
+    others = handles - pointers
     if others:
         parts.append(f"{len(others)} of its buffers are other operations'")
     if fit.launched:
         parts.append("name and size are on a launch line")
-    kind = likeness.kind(number)
+    kind = likelihood.kernels.kind(number)
     if kind.name is None:
         parts.append("its name is none that MIOpen is known to have")
-    elif fit.named:
-        of = "/".join(kind.name.primitives) or "any primitive"
-        parts.append(f"named like a kernel of {of} ({'/'.join(kind.name.directions) or 'any direction'})")
     else:
-        parts.append(f"named like a kernel of {'/'.join(kind.name.primitives) or 'any primitive'}, not of this")
+        of = "/".join(kind.name.primitives) or "any primitive"
+        directions = "/".join(kind.directions) or "any direction"
+        parts.append(
+            f"named like a kernel of {of} ({directions})" if fit.named else f"named like a kernel of {of}, not of this"
+        )
     if kind.gemm is not None:
         parts.append(f"GEMM {kind.gemm.m}x{kind.gemm.n}x{kind.gemm.k}")
-    return f"{'; '.join(parts)}: {_points(fit.points)}"
+    return f"{'; '.join(parts)}: {_times(fit.nats)}"
+
+
+def _times(nats: float) -> str:
+    """A likelihood ratio in words."""
+    if abs(nats) < 0.05:
+        return "as likely as anywhere"
+    factor = exp(min(abs(nats), MOST_NATS))
+    return f"{factor:.3g} times as likely as anywhere" if nats > 0 else f"{factor:.3g} times less likely than anywhere"
 
 
 def _window(stream: Stream, windows: Windows, number: int) -> str:
@@ -158,7 +186,7 @@ def _operation(alignment: Alignment, operation: Operation) -> Iterator[str]:
                 for number in range(len(stream.positions))
                 if stream.windows.first[number] <= place <= stream.windows.last[number]
             ]
-            possible.sort(key=lambda number: (-stream.likeness.fit(number, place).points, number))
+            possible.sort(key=lambda number: (-stream.likelihood.fit(number, place).nats, number))
             for number in possible[:ALTERNATIVES]:
                 activity = activities[stream.positions[number]]
                 held = links.operation_of[stream.positions[number]]
@@ -187,7 +215,3 @@ def percent(probability: float) -> str:
     if probability < 0.01:
         return "less than 1 %"
     return f"{min(99, round(100 * probability))} %"
-
-
-def _points(points: float) -> str:
-    return f"{points:+.1f} points"

@@ -16,7 +16,7 @@ import msgspec
 from mio2trace.align.clocks.fit import local_ns
 from mio2trace.align.layers.caffe.intervals import LINE_NS
 from mio2trace.align.layers.caffe.marks import Marked
-from mio2trace.align.operations.likeness import FIRST_ADDRESS, buffers_among
+from mio2trace.align.operations.kinds import FIRST_ADDRESS, buffers_among
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.model.profile import Profile
@@ -87,7 +87,6 @@ def by_buffers(profile: Profile, operations: Sequence[Operation], lines: Stamped
             continue
         used = frozenset(address for address in buffers_among(activity.opencl.arguments) if address in naming)
         if used not in of_kernels:
-            # Of weights every iteration's calls have the address, of what it makes anew its own.
             some = min((naming[address] for address in used), key=len, default=[])
             able = [addresses for addresses in some if used <= addresses]
             of_kernels[used] = able[0] if len(able) == 1 else None

@@ -8,8 +8,6 @@ from math import prod
 from mio2trace.model.gemm import Gemm
 from mio2trace.ops.operation import Operation
 
-# What each point decides: docs/alignment.md.
-RIGHT_SIZES, WRONG_SIZES = 1.5, -1.5
 _LARGEST_TILE = 256
 """Elements of the result that one work item of MIOpenGEMM computes at most, padding included."""
 
@@ -20,10 +18,11 @@ def is_part(gemm: Gemm, operation: Operation) -> bool:
     Row-major libraries compute the transpose, so M and N may change places. Forward and backward data have the images
     in N, backward weights in K; what is batched in one is a row of GEMMs in another (miopen-log.md 6, 11.1).
     """
-    return any({gemm.m, gemm.n} == {m, n} and gemm.k == k for m, n, k in _parts(operation))
+    return any({gemm.m, gemm.n} == {m, n} and gemm.k == k for m, n, k in parts(operation))
 
 
-def _parts(operation: Operation) -> Iterator[tuple[int, int, int]]:
+def parts(operation: Operation) -> Iterator[tuple[int, int, int]]:
+    """The (M, N, K) that a convolution may be computed by."""
     whole = operation.gemm
     if whole is None:
         return
@@ -44,24 +43,19 @@ def may_be_part(name: str, work_items: int, operation: Operation) -> bool | None
     if name == "miog_betac":
         return any(
             work_items == -(-items // 256) * 256
-            for m, n, _ in _parts(operation)
+            for m, n, _ in parts(operation)
             for items in (-(-m // 2) * n, m * -(-n // 2))
         )
     if name == "miog_betac_alphaab":
-        fits = any(m * n <= _LARGEST_TILE * work_items and work_items <= 8 * m * n for m, n, _ in _parts(operation))
+        fits = any(m * n <= _LARGEST_TILE * work_items and work_items <= 8 * m * n for m, n, _ in parts(operation))
         return None if fits else False
     return None
 
 
-def stated_sizes(numbers: frozenset[int], operation: Operation) -> float:
-    """Points for the operation's sizes being among the numbers that the kernel was built or called with."""
-    shapes = [shape for shape in (operation.input, operation.weights, operation.output) if shape]
-    sizes = {size for shape in shapes for size in shape if size > 3}
-    if not sizes:
-        return 0.0
-    if sizes <= numbers:
-        return RIGHT_SIZES
-    if operation.primitive in ("conv", "pool", "lrn") and 2 * len(sizes & numbers) < len(sizes):
-        return WRONG_SIZES
-    # Element-wise kernels count elements, whatever their arrangement.
-    return RIGHT_SIZES if any(prod(shape) in numbers for shape in shapes) else 0.0
+def step_fits(offset: int, operation: Operation) -> bool:
+    """Whether a GEMM that begins so many elements into a buffer can be of a later image or group of a convolution."""
+    groups = operation.groups or 1
+    shapes = [operation.input[1:], operation.output[1:], operation.weights]
+    if operation.input and operation.output:
+        shapes.append((operation.input[1], *operation.output[2:]))  # the input, subsampled
+    return any(shape and offset % max(1, prod(shape) // groups) == 0 for shape in shapes)

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.links import NONE
-from mio2trace.align.operations.likeness import Likeness
+from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.queues import of_streams, one_stream_each
-from mio2trace.align.operations.same_problem import learn
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.operations.windows import Windows, by_lines, by_stamps, everywhere
-from mio2trace.evidence import BOUNDARY_STAMPS, DURATIONS, EXACT, POSITION, RECURRENCE
+from mio2trace.evidence import BOUNDARY_STAMPS, DURATIONS, EXACT, POSITION
 from mio2trace.ops.operation import Operation
 
 
@@ -31,12 +30,10 @@ def link_operations(attribution: Attribution) -> None:
     # 1: a call is over before the next stamp; 2: before a stamp after the stream's next call; more: after some.
     slack = 1 if len(streams) == 1 else 2 * len(streams) if shared else 2
     for key, positions in sorted(streams.items()):
-        likeness = Likeness(profile, positions, of_stream[key], attribution.facts, without)
+        likelihood = Likelihood(profile, positions, of_stream[key], attribution.facts, without)
         windows = _windows(attribution, positions, of_stream[key], slack)
-        stream = Stream(profile, positions, likeness, windows, shared, without)
+        stream = Stream(profile, positions, likelihood, windows, shared, without)
         stream.link(links)
-        if RECURRENCE not in without:
-            learn(stream, links)
         if attribution.keep_reasons:
             attribution.streams.append(stream)
     one_stream_each(links, streams)

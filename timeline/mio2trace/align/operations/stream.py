@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mio2trace.align.links import NONE, Links
-from mio2trace.align.operations import displaced
-from mio2trace.align.operations.likeness import Likeness
-from mio2trace.align.operations.paths import NARROW, WIDE, WIDEST, Path, PathFinder
+import msgspec
+
+from mio2trace.align.links import NONE, SURE, Links
+from mio2trace.align.operations.chances import Kind, Rates, ahead, chances_of, kinds_of
+from mio2trace.align.operations.habits import Habits
+from mio2trace.align.operations.lattice import AHEAD, NARROW, WIDE, Lattice, Width
+from mio2trace.align.operations.likelihood import Likelihood
+from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.windows import Windows
 from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION, Evidence
 from mio2trace.model.profile import Profile
-from mio2trace.ops.operation import Operation
 
-TOO_MANY = 100_000
-"""Kernels of a stream that are too many to search widely: what is ambiguous is then found by `displaced` alone."""
-COVERED = 0.9
-"""Part of the library's kernels that a log must tell of for names and order alone to be believed."""
-SURE = 2.0
-"""How much worse, in points, the next best path must be."""
+ROUNDS = 3
+"""How often the rates are learned from the run (expectation maximisation)."""
+TOO_MANY = 20_000
+"""Kernels of a stream that are too many to search widely."""
 
 
 class Stream:
@@ -31,84 +32,89 @@ class Stream:
         self,
         profile: Profile,
         positions: Sequence[int],
-        likeness: Likeness,
+        likelihood: Likelihood,
         windows: Windows,
         shared: frozenset[int],
         without: frozenset[str],
     ) -> None:
         self.profile = profile
         self.positions = positions
-        self.operations = likeness.operations
-        self.likeness = likeness
+        self.operations = likelihood.operations
+        self.likelihood = likelihood
         self.windows = windows
         self.shared = shared
         self.without = without
-        self.path: Path | None = None
+        self.posterior: Posterior | None = None
 
     def link(self, links: Links) -> None:
-        """Give the kernels to the operations of the best path."""
+        """Give each kernel to the operation that it is likeliest of."""
         if not self.operations:
             return
-        path = self.path = self._best_path()
-        for number, place in enumerate(path.operation):
+        posterior = self.posterior = self._solve()
+        for number, place in enumerate(posterior.operation):
             if place == NONE:
                 continue
             by = self._by(number, place)
             if by in self.without:
                 continue
-            operation = self.operations[place]
-            sure = path.margin[number] >= SURE and not self._is_torn(operation)
-            links.give_operation((self.positions[number],), operation.index, by, sure=sure)
-        if self._is_vague(path, links):
-            links.doubt_operation(self.positions)
-        moved = displaced.of_kernels(self.likeness, self.windows, path.operation)
-        moved |= displaced.of_operations(self.likeness, self.windows, path.operation)
-        links.doubt_operation(self.positions[number] for number in moved)
+            confidence = posterior.confidence[number]
+            links.give_operation((self.positions[number],), self.operations[place].index, by, confidence=confidence)
 
-    def _is_vague(self, path: Path, links: Links) -> bool:
-        """Whether names and order alone join what hardly covers each other: the log may be of anything."""
-        if self.windows.by or any(
-            links.operation_by[position] in (BUFFERS, LAUNCH_LINE) for position in self.positions
-        ):
-            return False
-        library = [number for number in range(len(self.positions)) if self.likeness.kind(number).library]
-        linked = sum(path.operation[number] != NONE for number in library)
-        return linked < COVERED * len(library)
-
-    def _is_torn(self, operation: Operation) -> bool:
-        """Whether part of what the log said of the call is missing: its entry, or the entry's end."""
-        if (
-            self.likeness.entered
-            and not operation.api.startswith("miopen")
-            and operation.command_line != operation.line
-        ):
-            return True
-        return operation.torn
-
-    def _best_path(self) -> Path:
-        """A narrow search, and wider ones where nothing bounds it and something is left over on either side."""
-        path = self._path(NARROW)
-        if self.windows.by or len(self.positions) > TOO_MANY:
-            return path
-        linked = set(path.operation)
-        idle = any(
-            place not in linked and operation.phase == "run" for place, operation in enumerate(self.operations)
-        ) or any(place == NONE and self.likeness.kind(number).library for number, place in enumerate(path.operation))
-        for width in (WIDE, WIDEST) if idle else ():
-            wider = self._path(width)
-            if wider.points <= path.points and width == WIDEST:
+    def _solve(self) -> Posterior:
+        """A narrow search; where it leaves doubt, rates and habits are learned from it for wider ones."""
+        rates = Rates.before(entered=self.likelihood.entered)
+        kinds = kinds_of(self.operations, self.likelihood.class_of)
+        posterior = self._posterior(rates, kinds, NARROW)
+        for number in range(ROUNDS):
+            wide = self._is_wide(posterior)
+            if min(posterior.confidence) >= SURE and not wide:
                 break
-            path = wider
-        return path
+            rates, habits = rates.learned(posterior, kinds), Habits(self.likelihood, posterior, rows=number > 0)
+            if not wide:
+                posterior = self._posterior(rates, kinds, NARROW, habits)
+                continue
+            tried = [
+                self._posterior(rates, kinds, WIDE, habits),
+                self._posterior(rates, kinds, AHEAD, habits, posterior),
+            ]
+            posterior = max(tried, key=lambda one: one.evidence)
+        return posterior
 
-    def _path(self, width: tuple[float, int]) -> Path:
-        return PathFinder(self.likeness, len(self.positions), self.windows, self.shared, width).find()
+    def _is_wide(self, posterior: Posterior) -> bool:
+        """Whether something is left over on either side, so that a way far behind may be the right one."""
+        if self.windows.by == POSITION or len(self.positions) > TOO_MANY:
+            return False
+        linked = set(posterior.operation)
+        return any(
+            place not in linked and operation.phase == "run" for place, operation in enumerate(self.operations)
+        ) or any(
+            place == NONE and self.likelihood.kernels.kind(number).library
+            for number, place in enumerate(posterior.operation)
+        )
+
+    def _posterior(
+        self,
+        rates: Rates,
+        kinds: Sequence[Kind],
+        width: Width,
+        habits: Habits | None = None,
+        before: Posterior | None = None,
+    ) -> Posterior:
+        """``before``: what an earlier search made of it, to look ahead."""
+        likelihood = self.likelihood
+        holed = [likelihood.is_holed(place) for place in range(len(self.operations))]
+        shared = [operation.index in self.shared for operation in self.operations]
+        chances = chances_of(rates, kinds, shared, holed)
+        chances = msgspec.structs.replace(chances, habits=habits)
+        if before is not None and habits is not None:
+            chances = msgspec.structs.replace(chances, ahead=ahead(likelihood, before, kinds, habits))
+        return Lattice(likelihood, self.windows, chances, width).solve()
 
     def _by(self, number: int, place: int) -> Evidence:
         """The strongest evidence that there is for this link."""
         if self.windows.by == POSITION:
             return POSITION
-        fit = self.likeness.fit(number, place)
+        fit = self.likelihood.fit(number, place)
         if fit.buffers:
             return BUFFERS
         if fit.launched:

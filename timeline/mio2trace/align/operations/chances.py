@@ -1,0 +1,120 @@
+"""What the run itself tells of how often calls are lost or launch nothing: rates, learned from its posterior."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from math import log
+from typing import Literal
+
+import msgspec
+
+from mio2trace.align.links import NONE
+from mio2trace.align.operations.habits import Habits
+from mio2trace.align.operations.lattice import Ahead, Chances
+from mio2trace.align.operations.likelihood import Likelihood
+from mio2trace.align.operations.posterior import Posterior
+from mio2trace.align.operations.rates import (
+    LOST,
+    LOST_BESIDE_TORN,
+    SILENT,
+    SILENT_AGAIN,
+    SILENT_SEARCH,
+    UNLOGGED,
+)
+from mio2trace.ops.operation import Operation
+
+Kind = Literal["run", "search", "search again"]
+_BEFORE: Mapping[Kind, float] = {"run": SILENT, "search": SILENT_SEARCH, "search again": SILENT_AGAIN}
+
+
+class Rates(msgspec.Struct, frozen=True, kw_only=True):
+    """Probabilities: that a call was lost; that one of each kind launched nothing."""
+
+    lost: float
+    silent: Mapping[Kind, float]
+
+    @classmethod
+    def before(cls, *, entered: bool) -> Rates:
+        """As they are before the run is seen; ``entered``: the log has entries, not commands alone."""
+        return cls(lost=LOST if entered else UNLOGGED, silent=_BEFORE)
+
+    def learned(self, posterior: Posterior, kinds: Sequence[Kind]) -> Rates:
+        """As the posterior has them; what they were before counts as one event."""
+        launched = [0.0] * len(kinds)
+        for place, confidence in zip(posterior.operation, posterior.confidence, strict=True):
+            if place != NONE:
+                launched[place] = max(launched[place], confidence)
+        lost = sum(max(0.0, now - before) for before, now in zip([0.0, *posterior.gone], posterior.gone, strict=False))
+        calls: Counter[Kind] = Counter(kinds)
+        silent: Counter[Kind] = Counter()
+        for kind, chance in zip(kinds, launched, strict=True):
+            silent[kind] += 1 - chance  # type: ignore[assignment]
+        return Rates(
+            lost=_mean(self.lost, lost, sum(launched) + lost),
+            silent={kind: _mean(before, silent[kind], calls[kind]) for kind, before in self.silent.items()},
+        )
+
+
+def kinds_of(operations: Sequence[Operation], class_of: Sequence[int]) -> list[Kind]:
+    """Of each call whether it searches, and whether the same was searched for before."""
+    kinds: list[Kind] = []
+    searched: set[int] = set()
+    for operation, number in zip(operations, class_of, strict=True):
+        if operation.phase == "run":
+            kinds.append("run")
+        else:
+            kinds.append("search again" if number in searched else "search")
+            searched.add(number)
+    return kinds
+
+
+def _mean(before: float, events: float, of: float) -> float:
+    return min(0.9, (events + before) / (of + 1))
+
+
+def chances_of(rates: Rates, kinds: Sequence[Kind], shared: Sequence[bool], holed: Sequence[bool]) -> Chances:
+    """Log-probabilities along a row of calls; ``shared`` are those that may as well be another queue's."""
+    passed, begun = [0.0], []
+    for kind, elsewhere in zip(kinds, shared, strict=True):
+        silent = rates.silent[kind]
+        if elsewhere:
+            silent = 0.5 + silent / 2
+        passed.append(passed[-1] + log(silent))
+        begun.append(log(1 - silent))
+    usual, beside = log(rates.lost), log(max(rates.lost, LOST_BESIDE_TORN))
+    lost = [
+        beside if before or after else usual for before, after in zip([False, *holed], [*holed, False], strict=True)
+    ]
+    return Chances(passed=passed, begun=begun, lost=lost)
+
+
+def ahead(likelihood: Likelihood, before: Posterior, kinds: Sequence[Kind], habits: Habits) -> Ahead:
+    """What kernels and calls have to gain, by what like ones gained in an earlier posterior."""
+    kernels = likelihood.kernels
+    best: dict[int, float] = {}
+    for kind, place in zip(kernels.of, before.operation, strict=True):
+        if place != NONE:
+            gain = likelihood.pair(kind, place)[0] + habits.nats(kind, place)
+            best[kind] = max(best.get(kind, 0.0), gain)
+    mean = sum(best.values()) / max(1, len(best))
+    gains = [best.get(kind, mean) if kernels.kinds[kind].library else 0.0 for kind in kernels.of]
+    of_call = [0.0] * len(kinds)
+    for gain, place in zip(gains, before.operation, strict=True):
+        if place != NONE:
+            of_call[place] += gain
+    sums: dict[object, list[float]] = {}
+    for gain, number, sort in zip(of_call, likelihood.class_of, kinds, strict=True):
+        if gain:
+            sums.setdefault(number, []).append(gain)
+            sums.setdefault(sort, []).append(gain)
+    expected = []
+    for number, sort in zip(likelihood.class_of, kinds, strict=True):
+        like = sums.get(number) or sums.get(sort) or [mean]
+        expected.append(sum(like) / len(like))
+    return Ahead(kernels=_from_behind(gains), calls=_from_behind(expected))
+
+
+def _from_behind(gains: Sequence[float]) -> list[float]:
+    return list(accumulate(reversed(gains), initial=0.0))[::-1]

@@ -1,0 +1,116 @@
+"""What a run's calls do again and again: the same problem launches the same kernels, a kernel has so many work items
+for each element of the result (miopen-log.md 10).
+
+Learned from a posterior; what a pair of kernel and call itself contributed is left out when it is judged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from math import exp, log, prod
+
+from mio2trace.align.links import NONE
+from mio2trace.align.operations.likelihood import Likelihood
+from mio2trace.align.operations.posterior import Posterior
+from mio2trace.align.operations.rates import MISSTATED
+from mio2trace.ops.operation import Operation
+
+
+class Habits:
+    """Log-likelihood ratios of a kind of kernels in a call, by what other calls launched."""
+
+    def __init__(self, likelihood: Likelihood, posterior: Posterior, *, rows: bool) -> None:
+        self._likelihood = likelihood
+        self._rows = rows
+        kernels, classes = likelihood.kernels, likelihood.class_of
+        self._of_kind = Counter(kernels.of)
+        self._pairs: dict[tuple[int, int], float] = defaultdict(float)
+        self._own: dict[tuple[int, int], float] = defaultdict(float)
+        calls: set[int] = set()
+        for kind, place, confidence in zip(kernels.of, posterior.operation, posterior.confidence, strict=True):
+            if place != NONE:
+                self._pairs[kind, classes[place]] += confidence
+                self._own[kind, place] += confidence
+                calls.add(place)
+        self._launched: dict[int, float] = defaultdict(float)
+        for (_, number), count in self._pairs.items():
+            self._launched[number] += count
+        self._calls = Counter[int](classes[place] for place in calls)
+        self._learn_work()
+        self._nats: dict[tuple[int, int], float] = {}
+
+    def nats(self, kind: int, place: int) -> float:
+        """What they add for a kernel of this kind in the call at ``place``."""
+        number = self._likelihood.class_of[place]
+        known = self._nats.get((kind, number))
+        if known is None:
+            known = self._nats[kind, number] = self._work_nats(kind, place, number)
+        if self._rows and self._calls[number] > 1:
+            return known + self._row_nats(kind, place, number)
+        return known
+
+    # Work items
+
+    def _learn_work(self) -> None:
+        likelihood = self._likelihood
+        self._work: dict[str, dict[float, float]] = {}
+        self._sized: Counter[str] = Counter()
+        self._items: Counter[tuple[str, int]] = Counter()
+        supported: dict[tuple[str, float], int] = defaultdict(int)
+        for kind, kernels in self._of_kind.items():
+            name, items = self._sized_name(kind)
+            if items:
+                self._sized[name] += kernels
+                self._items[name, items] += kernels
+        for (kind, number), count in self._pairs.items():
+            name, items = self._sized_name(kind)
+            elements = _elements(likelihood.operations[likelihood.first_of[number]])
+            if items and elements:
+                of_name = self._work.setdefault(name, {})
+                of_name[items / elements] = of_name.get(items / elements, 0.0) + count
+                supported[name, items / elements] += 1
+        self._fixed = {
+            name: sum(count for ratio, count in ratios.items() if supported[name, ratio] > 1) / sum(ratios.values())
+            for name, ratios in self._work.items()
+        }
+
+    def _sized_name(self, kind: int) -> tuple[str, int]:
+        one = self._likelihood.kernels.kinds[kind]
+        name, grid = one.launch
+        if grid is None or one.name is None or one.name.algorithm == "Gemm":
+            return name, 0
+        return name, prod(grid)
+
+    def _work_nats(self, kind: int, place: int, number: int) -> float:
+        """Of so many work items for each element, against any other kernel of the name."""
+        name, items = self._sized_name(kind)
+        ratios = self._work.get(name)
+        elements = _elements(self._likelihood.operations[place])
+        if not items or not elements or not ratios:
+            return 0.0
+        own = self._pairs.get((kind, number), 0.0)
+        others = sum(ratios.values()) - own
+        if others < 1:
+            return 0.0
+        usual = self._items[name, items] / self._sized[name]
+        fixed = self._fixed[name] * (1 - MISSTATED)
+        again = max(0.0, ratios.get(items / elements, 0.0) - own) / others
+        return log(((1 - fixed) * usual + fixed * again + MISSTATED * usual) / usual)
+
+    # Rows of kernels
+
+    def _row_nats(self, kind: int, place: int, number: int) -> float:
+        """Of the problem's other calls having launched one."""
+        each = self._launched[number] / self._calls[number]
+        others = self._launched[number] - each
+        launched = self._pairs.get((kind, number), 0.0) - self._own.get((kind, place), 0.0)
+        likelihood = self._likelihood
+        expected = exp(
+            min(0.0, likelihood.pair_of_class(kind, number) + log(self._of_kind[kind] / len(likelihood.kernels)))
+        )
+        return log((max(0.0, launched) + expected * each) / ((others + each) * expected))
+
+
+def _elements(operation: Operation) -> int:
+    shape = operation.output or operation.input
+    return prod(shape) if shape else 0

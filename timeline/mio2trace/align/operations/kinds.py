@@ -1,0 +1,251 @@
+"""What the kernels of one queue are: kinds of equal ones, their buffers, what each has to do with the one before it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from mio2trace.kernels import KernelFact
+from mio2trace.kernels.facts import number
+from mio2trace.kernels.names import KernelName, kernel_name
+from mio2trace.model.gemm import Gemm
+from mio2trace.model.miopen import OperationDirection
+from mio2trace.model.profile import Activity, Profile, Size3
+
+PRE = frozenset(("im2col", "subsample", "fill", "scale", "prepare"))
+"""Helpers that come before the kernel which does the work."""
+POST = frozenset(("col2im", "reduce", "upsample"))
+"""Helpers that come after it."""
+FIRST_ADDRESS = 1 << 16
+"""8 byte arguments below are sizes."""
+
+_MACRO = re.compile(r"-D\s*(\w+)=(\d{1,9})\b")
+_LIBRARY = re.compile(r"\b(?:MLO|MIOPEN|MIO)_")
+_HELPS_NEXT = frozenset(("im2col", "subsample", "prepare", "transform"))
+_NO_HELP = frozenset(("", "main", "bias"))
+_WRITES = frozenset(("main", "scale"))
+_READS = frozenset(("im2col", "subsample", "transpose"))
+_WRITES_LAST = re.compile(r"miog_|MIOpenC(?:onv|DFGen|v)|MLOpenCv|Im\d?2|Im2d2Col|Col2Im|transpose_|SubSample")
+"""Convolution kernels whose last buffer is the one they write (the OpenCL sources of MIOpen 1.0 to 2.9)."""
+_GEMMS = frozenset(("miog_betac_alphaab", "miog_alphaab", "miog_betac"))
+"""MIOpenGEMM's kernels: each buffer is followed by its offset in elements; beta is argument 7 of the first."""
+_NAMED_FILTER = re.compile(r"(?:[Cc]onv|CvD|CvFwd|CvBwd)(\d{1,2})x(\d{1,2})(?!\d)")
+_CHANNELS = ("MLO_N_OUTPUTS", "MLO_N_INPUTS")
+_FILTER = ("MLO_FILTER_SIZE1", "MLO_FILTER_SIZE0")
+_ZERO, _ONE = "00000000", "0000803f"
+
+
+class KernelKind(msgspec.Struct, frozen=True, gc=False):
+    """What all activities of one name, size, program, GEMM and integer arguments have in common.
+
+    ``directions`` are those that the name, a build option or a GEMM's beta leave, empty when any; ``offsets`` where in
+    its buffers a GEMM begins, in elements, None when not known; ``filters`` is the filter's size where the name or the
+    build options state it, ``channels`` how many of the output and of the input they state.
+    """
+
+    name: KernelName | None
+    library: bool
+    gemm: Gemm | None
+    launch: tuple[str, Size3 | None]
+    numbers: frozenset[int]
+    directions: tuple[OperationDirection, ...]
+    filters: tuple[int, ...]
+    channels: tuple[int, ...]
+    role: str
+    offsets: tuple[int, ...] | None
+
+
+class Kernels:
+    """The kernels of one queue, in order: of each its kind, the buffers that some operation names (``named``), and what
+    ties it to the one before.
+
+    ``helped[i]``: 2 when kernel i reads what the one before made for it alone, 1 when it probably does, so that both
+    are of one call. ``apart[i]``: both have buffers and none in common. ``again[i]``: one of the two before is alike.
+    ``written`` and ``read``: the buffer that the kernel writes, that a helper reads; 0 when not known.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        positions: Sequence[int],
+        facts: Mapping[int, KernelFact],
+        every: frozenset[int],
+        workspaces: frozenset[int],
+    ) -> None:
+        self._programs = profile.opencl.programs
+        self._stated: dict[str, _Stated] = {}
+        self._number_of: dict[object, int] = {}
+        self._sets: dict[tuple[int, ...], frozenset[int]] = {}
+        self.kinds: list[KernelKind] = []
+        self.of: list[int] = []
+        self.named: list[frozenset[int]] = []
+        self.written: list[int] = []
+        self.read: list[int] = []
+        self.helped: list[int] = []
+        self.apart: list[int] = []
+        self.again: list[bool] = []
+        buffers_of: dict[int, tuple[frozenset[int], tuple[int, ...]]] = {}
+        before: tuple[int, ...] = ()
+        role_before, name_before = "", ""
+        convolves_before = False
+        for position in positions:
+            activity = profile.activities[position]
+            kind_number = self._kind_of(activity, facts.get(position), scaled=name_before == "miog_betac")
+            arguments = activity.opencl.arguments
+            both = buffers_of.get(id(arguments))
+            if both is None:
+                own = buffers_among(arguments)
+                both = buffers_of[id(arguments)] = every.intersection(own), own
+            named, buffers = both
+            kind = self.kinds[kind_number]
+            role, name = kind.role, kind.name
+            self.again.append(kind_number in self.of[-2:])
+            self.of.append(kind_number)
+            self.named.append(named)
+            self.written.append(buffers[-1] if buffers and _WRITES_LAST.match(activity.name) else 0)
+            self.read.append(buffers[0] if buffers and role in _READS else 0)
+            convolves = name is not None and (not name.primitives or "conv" in name.primitives)
+            helped = apart = 0
+            if before and buffers:
+                both_convolve = convolves and convolves_before
+                helped = _helped(before, role_before, buffers, role, workspaces, both=both_convolve)
+                differ = len(before) > 1 < len(buffers) and set(before).isdisjoint(buffers)
+                if both_convolve and {role, role_before} <= _WRITES and self.written[-1] and self.written[-2]:
+                    # All that one search or call computes goes into one tensor.
+                    helped, differ = int(self.written[-1] == self.written[-2]), self.written[-1] != self.written[-2]
+                if convolves and not helped and role_before != "fill":
+                    apart = 2 if differ else 1
+            self.helped.append(helped)
+            self.apart.append(apart)
+            before, role_before, name_before, convolves_before = buffers, role, activity.name, convolves
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    def kind(self, at: int) -> KernelKind:
+        """Of the ``at``-th kernel of the queue."""
+        return self.kinds[self.of[at]]
+
+    def _kind_of(self, activity: Activity, fact: KernelFact | None, *, scaled: bool) -> int:
+        name = kernel_name(activity.name)
+        if name is not None and not name.miopen:
+            name = None
+        arguments = activity.opencl.arguments
+        is_gemm = name is not None and name.algorithm == "Gemm" and name.role in ("main", "scale")
+        own: tuple[object, ...] = ()
+        if is_gemm:
+            own = (*arguments[1:6:2], *arguments[7:8], scaled) if activity.name in _GEMMS else ()
+        elif name is not None:
+            own = _integers(arguments)
+        key = (
+            activity.name, activity.grid, activity.workgroup, activity.opencl.program,
+            id(fact.gemm) if fact is not None and fact.gemm is not None else 0, own,
+        )  # fmt: skip
+        known = self._number_of.get(key)
+        if known is not None:
+            return known
+        stated = self._stated_by_options(activity)
+        numbers, forward = frozenset[int](), stated.forward
+        if name is not None and not is_gemm:
+            numbers = stated.numbers.union(_integers(arguments))
+        directions = () if name is None else name.directions
+        if len(directions) > 1 and forward is not None:
+            directions = tuple(one for one in directions if (one == "forward") == forward) or directions
+        offsets = None
+        if is_gemm and activity.name in _GEMMS and len(arguments) > 2 and len(arguments[1]) == 8:
+            values = [number(one) for one in arguments[1:6:2]]
+            offsets = tuple(value for value in values if value)
+            directions = _directions_by_beta(activity.name, arguments, scaled=scaled)
+        self.kinds.append(
+            KernelKind(
+                name=name,
+                library=stated.library or name is not None,
+                gemm=fact.gemm if fact is not None else None,
+                launch=(activity.name, activity.grid),
+                numbers=numbers,
+                directions=directions,
+                filters=_filters(activity.name) or stated.filters,
+                channels=stated.channels,
+                role=name.role if name is not None else "",
+                offsets=offsets,
+            )
+        )
+        self._number_of[key] = len(self.kinds) - 1
+        return len(self.kinds) - 1
+
+    def _stated_by_options(self, activity: Activity) -> _Stated:
+        options = self._programs[activity.opencl.program].options if activity.opencl.program is not None else ""
+        stated = self._stated.get(options)
+        if stated is None:
+            macros = {name: int(value) for name, value in _MACRO.findall(options)}
+            forward = macros.get("MLO_DIR_FORWARD")
+            filters = tuple(macros[name] for name in _FILTER if name in macros)
+            channels = tuple(macros[name] for name in _CHANNELS if name in macros)
+            stated = self._stated[options] = _Stated(
+                frozenset(macros.values()),
+                None if forward is None else forward != 0,
+                filters if len(filters) == 2 else (),
+                channels if len(channels) == 2 else (),
+                _LIBRARY.search(options) is not None,
+            )
+        return stated
+
+
+class _Stated(NamedTuple):
+    """What build options say: numbers, direction, the filter's size, channels, whether they are MIOpen's."""
+
+    numbers: frozenset[int]
+    forward: bool | None
+    filters: tuple[int, ...]
+    channels: tuple[int, ...]
+    library: bool
+
+
+def buffers_among(arguments: Sequence[str]) -> tuple[int, ...]:
+    """8 byte arguments that may be handles, as the little-endian numbers that they are (dvdt-ck.md 1.3)."""
+    return tuple(
+        value
+        for argument in arguments
+        if len(argument) == 16 and (value := number(argument)) is not None and value >= FIRST_ADDRESS
+    )
+
+
+def _filters(name: str) -> tuple[int, ...]:
+    """The filter's size that a convolution's name states: ``MIOpenConv1x1``, ``MIOpenCvFwd11x11``."""
+    match = _NAMED_FILTER.search(name)
+    return (int(match[1]), int(match[2])) if match else ()
+
+
+def _integers(arguments: Sequence[str]) -> tuple[int, ...]:
+    """4 byte arguments as the integers that they may be; what is a float gives a number too large to be a size."""
+    return tuple(
+        value
+        for argument in arguments
+        if len(argument) == 8 and (value := number(argument)) is not None and 3 < value < 1 << 24
+    )
+
+
+def _directions_by_beta(name: str, arguments: Sequence[str], *, scaled: bool) -> tuple[OperationDirection, ...]:
+    """In a convolution only the gradient of the weights adds to its result: beta is 1 there, and 0 elsewhere."""
+    if name == "miog_betac_alphaab":
+        beta = arguments[7] if len(arguments) > 7 else ""
+    else:
+        beta = _ZERO if name == "miog_betac" or scaled else _ONE
+    return {_ZERO: ("forward", "backward-data"), _ONE: ("backward-weights",)}.get(beta, ())  # type: ignore[return-value]
+
+
+def _helped(
+    first: Sequence[int], role: str, second: Sequence[int], second_role: str, workspaces: frozenset[int], *, both: bool
+) -> int:
+    """Whether a kernel reads what the one before made for it: 2 surely, 1 probably (``both`` may be a convolution's).
+
+    A workspace is nobody's tensor: who reads it goes on with the same convolution.
+    """
+    if first[-1] not in second or (role in _NO_HELP and second_role in _NO_HELP):
+        return 0
+    if role in _HELPS_NEXT or (role in _NO_HELP and second_role in POST) or first[-1] in workspaces:
+        return 2
+    return 1 if both and (role not in _NO_HELP or second_role not in PRE) else 0

@@ -1,0 +1,382 @@
+"""A pair hidden Markov model of kernels and calls: how probable each link is, over all ways to walk both rows at once.
+
+Kernels and calls keep their order. A kernel is in a call of the log, in one that the log lost, or outside any; a call
+launches a row of kernels, or none. Sums over all ways (forward and backward) give each link its probability. States
+that hardly any way passes through are dropped, so where the evidence is strong one state is left after nearly every
+kernel: the problem falls into short pieces, and cost grows with the kernels alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from heapq import nlargest
+from math import exp, log, log1p
+from operator import neg
+from typing import NamedTuple
+
+import msgspec
+
+from mio2trace.align.links import NONE
+from mio2trace.align.operations.habits import Habits
+from mio2trace.align.operations.kinds import POST, PRE
+from mio2trace.align.operations.likelihood import Likelihood
+from mio2trace.align.operations.posterior import Posterior
+from mio2trace.align.operations.rates import (
+    BROKEN,
+    CANDIDATES_APART,
+    CUT,
+    LONG_CLOSES,
+    LONG_GAP,
+    NATS_MISSTATED,
+    NATS_NEVER,
+    SHORT_CLOSES,
+    UNKNOWN_NAME,
+)
+from mio2trace.align.operations.windows import Windows
+
+FEW = 4
+"""So few operations in a kernel's window are all tried, without asking which of them fit."""
+NEXT = 3
+"""How many operations ahead, of each kind that fits a kernel, are tried."""
+
+# What a way is in after a kernel; a state is 8 * (operation + 1) + this, the operation is the last one begun.
+OUT, GONE, LONG, HELPERS, MAIN, WAITING = range(6)
+STATES = 8
+BEFORE = OUT
+"""The state before the first operation."""
+
+
+SOURCES = 6
+"""From so many states an operation may be begun, the likeliest."""
+
+
+class Width(NamedTuple):
+    """How far behind the best a state may be, in nats, and how many are kept."""
+
+    nats: float
+    states: int
+
+
+NARROW, WIDE, AHEAD = Width(16.0, 16), Width(100.0, 60), Width(60.0, 60)
+
+
+class Chances(msgspec.Struct, frozen=True, kw_only=True):
+    """Log-probabilities that the run itself tells (`em`): ``passed[j]`` that calls 0 to j - 1 were all passed over,
+    ``begun[j]`` that call j launches here, ``lost[j]`` that the log lost what follows call j - 1.
+    """
+
+    passed: list[float]
+    begun: list[float]
+    lost: list[float]
+    ahead: Ahead | None = None
+    habits: Habits | None = None
+
+
+class Ahead(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be gained, in nats, from kernel i on (``kernels[i]``) and from call j on (``calls[j]``), as far as can
+    be said beforehand: no way gains more than the less of both, so one that has used up its calls is behind.
+    """
+
+    kernels: list[float]
+    calls: list[float]
+
+
+_GAPS = {
+    OUT: (0.0, 0.0),
+    GONE: (log(SHORT_CLOSES), log(1 - SHORT_CLOSES)),
+    LONG: (log(LONG_CLOSES), log(1 - LONG_CLOSES)),
+}
+"""What it is worth that a stretch without calls is over, and that it goes on."""
+_LONG = log(LONG_GAP)
+_Step = dict[int, float]
+_Edges = dict[int, list[tuple[int, float]]]
+
+
+class Lattice:
+    """One queue's kernels and one row of calls."""
+
+    def __init__(self, likelihood: Likelihood, windows: Windows, chances: Chances, width: Width) -> None:
+        self._likelihood = likelihood
+        self._kernels = likelihood.kernels
+        self._windows = windows
+        self._chances = chances
+        self._width = width
+        self._last = len(likelihood.operations) - 1
+        # Wherever it begins or ends: each place is as likely.
+        self._log_cut = log(CUT / max(1, len(self._kernels)))
+        self._profile_cut = log(CUT / max(1, len(likelihood.operations)))
+        self._by_kind: dict[tuple[str, str | None], list[int]] = {}
+        self._by_pointer: dict[int, list[int]] = {}
+        self._by_launch: dict[tuple[object, object], list[int]] = {}
+        for number, operation in enumerate(likelihood.operations):
+            self._by_kind.setdefault((operation.primitive, operation.direction), []).append(number)
+            for pointer in likelihood.pointers[number]:
+                self._by_pointer.setdefault(pointer, []).append(number)
+            for launch in {(launch.name, launch.gws) for launch in operation.launches}:
+                self._by_launch.setdefault(launch, []).append(number)
+        self._rows: dict[int, list[list[int]]] = {}
+        self._single: dict[tuple[int, int], bool] = {}
+
+    def solve(self) -> Posterior:
+        count = len(self._kernels)
+        posterior = Posterior(
+            operation=[NONE] * count, confidence=[1.0] * count, others=[()] * count, gone=[0.0] * count
+        )
+        edges: list[_Edges] = []
+        forward: list[_Step] = []
+        current: _Step = {BEFORE: 0.0}
+        started = 0
+        for at in range(count):
+            current, ways = self._step(at, current)
+            edges.append(ways)
+            forward.append(current)
+            if len(current) == 1:
+                state = next(iter(current))
+                self._settle(started, forward, edges, {state: 0.0}, posterior)
+                edges, forward = [], []
+                started = at + 1
+                current = {state: 0.0}
+        if edges:
+            self._settle(started, forward, edges, {state: self._end(state) for state in current}, posterior)
+        return posterior
+
+    # One kernel
+
+    def _step(self, at: int, states: _Step) -> tuple[_Step, _Edges]:
+        kernels, windows = self._kernels, self._windows
+        first, last = windows.first[at], windows.last[at]
+        kind = kernels.kind(at)
+        helped = kernels.helped[at]
+        broken = (0.0, log(BROKEN), NATS_NEVER)[helped]
+        ways: _Edges = {}
+        gone = 0.0 if kind.library else log(UNKNOWN_NAME)
+        ready: list[tuple[int, float, int]] = []
+        for state, score in states.items():
+            index, phase = (state >> 3) - 1, state & 7
+            here = index
+            over = 0.0
+            if index < first - 1:
+                here = first - 1
+                over = self._over(index, here + 1)
+            leave = self._leave(phase)
+            base = 8 * (here + 1)
+            lost = self._chances.lost[here + 1]
+            if phase <= LONG:
+                closes, goes_on = _GAPS[phase] if index >= 0 else (0.0, 0.0)
+                ready.append((index, score + closes + broken, state))
+                if not kind.library:
+                    left = over + (broken if phase != OUT else 0.0)
+                    ways.setdefault(base + OUT, []).append((state, left + closes))
+                if phase == OUT or over:
+                    begun = over + gone + (broken if phase == OUT else 0.0)
+                    ways.setdefault(base + GONE, []).append((state, begun + lost))
+                    long = lost + _LONG if here >= 0 else self._log_cut
+                    ways.setdefault(base + LONG, []).append((state, begun + long))
+                else:
+                    ways.setdefault(base + phase, []).append((state, gone + goes_on))
+            else:
+                left = leave + over + broken
+                ready.append((index, score + leave + broken, state))
+                if not kind.library:
+                    ways.setdefault(base + OUT, []).append((state, left))
+                ways.setdefault(base + GONE, []).append((state, left + gone + lost))
+                ways.setdefault(base + LONG, []).append((state, left + gone + lost + _LONG))
+                if first <= index <= last:
+                    inside, following = self._inside(at, index, phase, entering=False)
+                    ways.setdefault(8 * (index + 1) + following, []).append((state, inside))
+        lowest = min(index for index, *_ in ready)
+        for target in self._targets(at, ready, first, last):
+            if target <= lowest:
+                continue
+            inside, following = self._inside(at, target, OUT, entering=True)
+            if inside < -14.0:
+                continue
+            inside += self._chances.begun[target]
+            from_ = [
+                (total + self._over(index, target) + inside, state) for index, total, state in ready if index < target
+            ]
+            if len(from_) > SOURCES:
+                from_ = nlargest(SOURCES, from_)
+            to = ways.setdefault(8 * (target + 1) + following, [])
+            to += [(state, total - states[state]) for total, state in from_]
+        reached: _Step = {}
+        for state, froms in ways.items():
+            if len(froms) == 1:
+                reached[state] = states[froms[0][0]] + froms[0][1]
+            else:
+                reached[state] = _log_sum([states[before] + nats for before, nats in froms])
+        return self._pruned(at, reached), ways
+
+    def _end(self, state: int) -> float:
+        """At the profile's end: what is left of the log launched nothing, or after the profile ended."""
+        index, phase = (state >> 3) - 1, state & 7
+        worth = self._leave(phase) + self._over(index, self._last + 1)
+        if phase == LONG:
+            worth += max(0.0, self._log_cut - self._chances.lost[index + 1] - _LONG)  # it ended early
+        return worth
+
+    def _over(self, index: int, target: int) -> float:
+        """Passing over the calls between two: each was silent, or the profile has a hole."""
+        if target == index + 1:
+            return 0.0
+        passed = self._chances.passed
+        at_end = index < 0 or target > self._last
+        return max(passed[target] - passed[index + 1], self._profile_cut if at_end else NATS_NEVER)
+
+    def _pruned(self, at: int, states: _Step) -> _Step:
+        nats, count = self._width
+        ahead = self._chances.ahead
+        if ahead is None:
+            hope = states
+        else:
+            most, calls = ahead.kernels[at + 1], ahead.calls
+            hope = {state: score + min(most, calls[state >> 3]) for state, score in states.items()}
+        least = max(hope.values()) - nats
+        kept = {state: score for state, score in states.items() if hope[state] >= least}
+        if len(kept) > count:
+            ranked = sorted(kept, key=lambda state: (-hope[state], state))[:count]
+            kept = {state: kept[state] for state in ranked}
+        return kept
+
+    @staticmethod
+    def _leave(phase: int) -> float:
+        """Leaving a call whose helpers ran but not what they help."""
+        return NATS_MISSTATED if phase in (HELPERS, WAITING) else 0.0
+
+    def _inside(self, at: int, index: int, phase: int, *, entering: bool) -> tuple[float, int]:
+        """The kernel in operation ``index`` that stands in ``phase``, and the phase after it."""
+        likelihood, kernels = self._likelihood, self._kernels
+        kind = kernels.kind(at)
+        nats = likelihood.fit(at, index).nats
+        habits = self._chances.habits
+        if habits is not None:
+            nats += habits.nats(kernels.of[at], index)
+        if not entering:
+            if kernels.apart[at] and likelihood.operations[index].primitive == "conv":
+                nats += self._apart(at, index)
+            if kernels.again[at] and nats > 0:
+                nats = 0.0
+        if likelihood.is_main(at, index):
+            if phase in (MAIN, WAITING) and self._is_single(at, index):
+                nats += NATS_NEVER
+            return nats, MAIN
+        role = kind.role
+        if role in POST:
+            return (nats, MAIN) if phase in (MAIN, WAITING) else (nats + NATS_MISSTATED, HELPERS)
+        if role in PRE:
+            return nats, HELPERS if phase in (OUT, HELPERS) else WAITING
+        return nats, HELPERS if phase in (OUT, HELPERS) else phase
+
+    def _apart(self, at: int, index: int) -> float:
+        """Two neighbours of one convolution that do nothing for each other: candidates of a search alone."""
+        kernels = self._kernels
+        mains = kernels.kind(at).role == kernels.kind(at - 1).role == "main"
+        if kernels.apart[at] == 1:
+            return NATS_MISSTATED if mains and self._likelihood.operations[index].phase != "find" else 0.0
+        if mains and self._likelihood.operations[index].phase == "find":
+            return log(CANDIDATES_APART)
+        return NATS_MISSTATED
+
+    def _is_single(self, at: int, index: int) -> bool:
+        """Whether an execution launches one such kernel only (miopen-log.md 11.3)."""
+        key = self._kernels.of[at], index
+        single = self._single.get(key)
+        if single is None:
+            single = self._single[key] = self._launches_one(at, index)
+        return single
+
+    def _launches_one(self, at: int, index: int) -> bool:
+        operation = self._likelihood.operations[index]
+        kind = self._kernels.kind(at)
+        name = kind.name
+        if operation.phase == "find" or name is None or operation.primitive in ("rnn", "mha", "find2"):
+            return False
+        if operation.launches:
+            return False
+        if name.algorithm is None:
+            return len(name.primitives) > 0
+        if name.algorithm == "Gemm":
+            # The first image of another convolution, or of another way to compute it.
+            return operation.primitive == "conv" and kind.offsets == ()
+        return name.algorithm in ("Direct", "Winograd", "Naive")
+
+    def _targets(self, at: int, ready: Sequence[tuple[int, float, int]], first: int, last: int) -> list[int]:
+        """Operations that the kernel may be the first one of."""
+        if last - first < FEW:
+            return list(range(max(0, first), last + 1))
+        targets: set[int] = set()
+        rows = self._rows_of(at)
+        handles = self._kernels.named[at]
+        for start in {max(entry[0], first - 1) for entry in ready}:
+            for row in rows:
+                begin = bisect_right(row, start)
+                targets.update(row[begin : begin + NEXT])
+            for handle in handles:
+                row = self._by_pointer[handle]
+                begin = bisect_right(row, start)
+                targets.update(row[begin : begin + 2])
+        ahead = self._chances.ahead
+        if ahead is not None:
+            # Where both ends are as far: the profile may have begun late, or have a hole.
+            start = bisect_left(ahead.calls, -ahead.kernels[at], key=neg)
+            for row in rows:
+                begin = bisect_left(row, start)
+                targets.update(row[max(0, begin - NEXT) : begin + NEXT])
+        return sorted(index for index in targets if first <= index <= last)
+
+    def _rows_of(self, at: int) -> list[list[int]]:
+        """The operations of each primitive and direction that the kernel's name fits."""
+        number = self._kernels.of[at]
+        rows = self._rows.get(number)
+        if rows is None:
+            rows = [row for row in self._by_kind.values() if self._likelihood.pair(number, row[0])[0] > NATS_NEVER]
+            launched = self._by_launch.get(self._kernels.kind(at).launch)
+            if launched:
+                rows.append(launched)
+            self._rows[number] = rows
+        return rows
+
+    # Back
+
+    def _settle(
+        self, started: int, forward: Sequence[_Step], edges: Sequence[_Edges], end: _Step, posterior: Posterior
+    ) -> None:
+        """Fill in the kernels from ``started`` on; ``end`` is what the ways are worth after the last."""
+        onward = end
+        posterior.evidence += _log_sum([forward[-1][state] + nats for state, nats in end.items()])
+        for offset in range(len(edges) - 1, -1, -1):
+            at = started + offset
+            scores = forward[offset]
+            total = _log_sum([scores[state] + nats for state, nats in onward.items() if state in scores])
+            by_operation: dict[int, float] = {}
+            before: dict[int, list[float]] = {}
+            for state, nats in onward.items():
+                score = scores.get(state)
+                if score is None:
+                    continue
+                chance = exp(score + nats - total)
+                phase = state & 7
+                index = NONE if phase <= LONG else (state >> 3) - 1
+                by_operation[index] = by_operation.get(index, 0.0) + chance
+                if phase in (GONE, LONG):
+                    posterior.gone[at] += chance
+                for previous, way in edges[offset][state]:
+                    before.setdefault(previous, []).append(way + nats)
+            best = max(by_operation, key=lambda index: (by_operation[index], -index))
+            posterior.operation[at] = best
+            if len(by_operation) > 1:
+                ranked = sorted(by_operation.items(), key=lambda item: (-item[1], item[0]))
+                posterior.confidence[at] = min(1.0, by_operation[best])
+                posterior.others[at] = tuple(item for item in ranked[:4] if item[0] != best and item[1] >= 0.005)
+            onward = {state: _log_sum(ways) for state, ways in before.items()}
+
+
+def _log_sum(values: Sequence[float]) -> float:
+    """log(sum(exp(values))) without overflow."""
+    if len(values) == 1:
+        return values[0]
+    highest = max(values)
+    if len(values) == 2:
+        return highest + log1p(exp(min(values) - highest))
+    return highest + log(sum(exp(value - highest) for value in values))

@@ -1,0 +1,355 @@
+"""How much likelier a kernel is in a call than anywhere: log-likelihood ratios of names, sizes, launch lines, buffers.
+
+A statement that fits counts by how few of the run's kernels it fits; one that does not hold is a rare event (`rates`);
+what is not known says nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import log, prod
+
+import msgspec
+
+from mio2trace.align.operations.kinds import KernelKind, Kernels
+from mio2trace.align.operations.rates import (
+    MISSTATED,
+    NATS_MISSTATED,
+    NATS_NEVER,
+    UNKNOWN_NAME,
+)
+from mio2trace.align.operations.sizes import is_part, may_be_part, parts, step_fits
+from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES
+from mio2trace.kernels import KernelFact
+from mio2trace.model.profile import Profile
+from mio2trace.ops.operation import Operation
+from mio2trace.ops.values import pointer
+
+_TENSOR = frozenset(("settensor", "scaletensor", "transformtensor", "optensor", "bias"))
+ONE_HELPER = frozenset(("settensor", "scaletensor", "transformtensor"))
+"""What they launch is a helper of the others."""
+_USES: Mapping[str, frozenset[str]] = {
+    "rnn": frozenset(("optensor", "activ", "gemm", "dropout", "softmax")) | _TENSOR,
+    "mha": frozenset(("gemm", "softmax", "dropout", "reduce")) | _TENSOR,
+    "fusion": frozenset(("conv", "bnorm", "activ", "bias")),
+    "find2": frozenset(("conv", "bnorm", "activ", "mha", "softmax", "fusion")),
+    "settensor": _TENSOR, "scaletensor": _TENSOR, "transformtensor": _TENSOR,
+    "optensor": frozenset(("bias",)),
+    "bias": frozenset(("optensor",)),
+    "sum": frozenset(("reduce",)),
+}  # fmt: skip
+"""Primitives whose kernels another one launches, too."""
+_WRITTEN: Mapping[str, str] = {"forward": "y", "backward-data": "dx", "backward-weights": "dw"}
+_READ: Mapping[str, tuple[str, ...]] = {
+    "forward": ("x", "w"),
+    "backward-data": ("dy", "w"),
+    "backward-weights": ("dy", "x"),
+}
+_OTHERS = 24
+"""Kernels or calls of other kinds that a run is thought to have beside its own: of few, rareness tells little; a share
+is never taken to be below one in so many."""
+
+
+class Fit(msgspec.Struct, frozen=True, gc=False):
+    """The log-likelihood ratio of a kernel in a call, and which evidence gave it."""
+
+    nats: float
+    buffers: int
+    launched: bool
+    named: bool
+
+
+class Likelihood:
+    """Ratios of every pair of kernel and call, each computed once for pairs that are alike."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        positions: Sequence[int],
+        operations: Sequence[Operation],
+        facts: Mapping[int, KernelFact],
+        without: frozenset[str],
+    ) -> None:
+        self.operations = operations
+        self._launches = LAUNCH_LINE not in without
+        self._names = NAME_AND_SIZES not in without
+        made = Counter(address for buffer in profile.opencl.buffers if (address := pointer(buffer.handle)))
+        self._recycled = {handle for handle, count in made.items() if count > 1}
+        self._made = bool(made)
+        self._read_operations(operations, with_buffers=BUFFERS not in without)
+        self.kernels = Kernels(profile, positions, facts, frozenset(self._namings), self._workspaces)
+        # A log of commands alone has none of the calls that print no command (miopen-log.md 7).
+        self.entered = any(operation.line != operation.command_line for operation in operations)
+        self._count_kernels()
+        self._static: dict[tuple[int, int], tuple[float, bool, bool]] = {}
+        self._shares: dict[object, float] = {}
+
+    def _read_operations(self, operations: Sequence[Operation], *, with_buffers: bool) -> None:
+        self.class_of: list[int] = []
+        self.first_of: list[int] = []
+        self.pointers: list[frozenset[int]] = []
+        self._inputs: list[frozenset[int]] = []
+        self._outputs: list[frozenset[int]] = []
+        self._names_of: list[frozenset[str]] = []
+        self._namings: Counter[int] = Counter()
+        classes: dict[object, int] = {}
+        workspaces: set[int] = set()
+        parameters: dict[str, Counter[str]] = {}
+        calls: Counter[str] = Counter()
+        for operation in operations:
+            tensors = operation.tensors if with_buffers else ()
+            workspaces.update(address for name, address in tensors if name.lower().startswith("workspace"))
+            pointers = frozenset(address for _, address in tensors if address)
+            self._namings.update(pointers)
+            self.pointers.append(pointers)
+            inputs, outputs = _flow(operation, tensors)
+            self._inputs.append(inputs)
+            self._outputs.append(outputs)
+            names = frozenset(name for name, _ in tensors)
+            self._names_of.append(names)
+            parameters.setdefault(operation.api, Counter()).update(names)
+            calls[operation.api] += 1
+            key = (
+                operation.primitive, operation.direction, operation.phase, operation.input, operation.weights,
+                operation.output, operation.algorithm, operation.gemm, operation.launches, operation.gemms,
+            )  # fmt: skip
+            self.class_of.append(classes.setdefault(key, len(classes)))
+            if len(classes) > len(self.first_of):
+                self.first_of.append(len(self.class_of) - 1)
+        self._workspaces = frozenset(workspaces)
+        # Parameters that nearly all entries of a function have: one that lacks any has a hole.
+        usual = {
+            api: frozenset(name for name, count in named.items() if 2 * count > calls[api])
+            for api, named in parameters.items()
+        }
+        self._holed = [
+            operation.torn or not usual[operation.api] <= names
+            for operation, names in zip(operations, self._names_of, strict=True)
+        ]
+
+    def _count_kernels(self) -> None:
+        """How often each statement is true of the queue's kernels of the library."""
+        kernels = self.kernels
+        self._library = 0
+        self._named: Counter[tuple[tuple[str, ...], tuple[str, ...]]] = Counter()
+        self._launched: Counter[object] = Counter()
+        self._gemms: Counter[tuple[int, int, int]] = Counter()
+        self._sized: Counter[tuple[str, int | None]] = Counter()
+        self._numbers: Counter[int] = Counter()
+        self._offsets: Counter[tuple[int, ...]] = Counter()
+        self._with_numbers = 0
+        for number, count in Counter(kernels.of).items():
+            kind = kernels.kinds[number]
+            if not kind.library:
+                continue
+            self._library += count
+            self._launched[kind.launch] += count
+            if kind.name is None:
+                continue
+            if kind.name.primitives:
+                self._named[kind.name.primitives, kind.directions] += count
+            if kind.gemm is not None:
+                self._gemms[_gemm_key(kind.gemm.m, kind.gemm.n, kind.gemm.k)] += count
+            elif kind.name.algorithm == "Gemm" and kind.launch[1] is not None:
+                self._sized[kind.launch[0], kind.launch[1][0]] += count
+            if kind.offsets:
+                self._offsets[kind.offsets] += count
+            if kind.numbers:
+                self._with_numbers += count
+                for value in kind.numbers:
+                    self._numbers[value] += count
+
+    # Pairs
+
+    def fit(self, at: int, index: int) -> Fit:
+        """The ``at``-th kernel of the queue in the call at place ``index``, wherever in it."""
+        nats, launched, named = self.pair(self.kernels.of[at], index)
+        handles, pointers = self.kernels.named[at], self.pointers[index]
+        if not handles or not pointers:
+            return Fit(nats, 0, launched, named)
+        holed = self._holed[index]
+        own = handles & pointers
+        if handles - pointers - self._recycled:
+            nats += NATS_MISSTATED if holed or not self._made else NATS_NEVER
+        if not own:
+            return Fit(nats if holed else nats + NATS_MISSTATED, 0, launched, named)
+        if launched or self.kernels.kind(at).library or (len(own) > 1 and pointers - self._workspaces <= own):
+            # A program's own kernels work on the same tensors: what is of no known name must have them all.
+            rarest = min(self._namings[handle] for handle in own)
+            nats += log((_OTHERS + len(self.operations)) / rarest)
+        if self.kernels.written[at] in self._inputs[index] or self.kernels.read[at] in self._outputs[index]:
+            nats += NATS_NEVER
+        return Fit(nats, len(own), launched, named)
+
+    def pair(self, number: int, index: int) -> tuple[float, bool, bool]:
+        """The same of a kind of kernels, buffers aside: the ratio, whether a launch line, whether the name says so."""
+        key = (number, self.class_of[index])
+        static = self._static.get(key)
+        if static is None:
+            static = self._static[key] = self._alike(self.kernels.kinds[number], self.operations[index])
+        return static
+
+    def pair_of_class(self, number: int, class_number: int) -> float:
+        """The same of a class of calls."""
+        return self.pair(number, self.first_of[class_number])[0]
+
+    def _alike(self, kind: KernelKind, operation: Operation) -> tuple[float, bool, bool]:
+        nats = 0.0
+        launched = False
+        if self._launches and operation.launches:
+            launched = any((launch.name, launch.gws) == kind.launch for launch in operation.launches)
+            if launched:
+                nats += self._rareness(self._launched[kind.launch], self._library)
+            elif kind.name is None or kind.name.algorithm != "Gemm":
+                nats += NATS_MISSTATED
+        name = kind.name
+        if name is None or not self._names:
+            if not launched:
+                nats += 0.0 if kind.library else log(UNKNOWN_NAME)
+            return nats, launched, False
+        if not name.primitives:
+            return nats, launched, name.role != "main" or operation.primitive in _TENSOR
+        if not _serves(name.primitives, kind.directions, operation):
+            return nats + (NATS_MISSTATED if launched else NATS_NEVER), launched, False
+        nats += self._rareness(self._serving(operation), self._library)
+        nats += self._gemm_nats(kind, operation)
+        if kind.filters and operation.primitive == "conv" and len(operation.weights) == 4:
+            nats += 0.0 if kind.filters == operation.weights[2:] else NATS_MISSTATED
+        if kind.channels and operation.primitive == "conv" and operation.weights:
+            nats += 0.0 if _has_channels(kind.channels, operation) else NATS_MISSTATED
+        if kind.numbers and (name.role == "main" or name.role in ("im2col", "col2im")):
+            nats += self._size_nats(kind.numbers, operation)
+        if operation.algorithm and name.algorithm and operation.phase == "run":
+            nats += 0.0 if operation.algorithm == name.algorithm else NATS_MISSTATED
+        return nats, launched, True
+
+    def _serving(self, operation: Operation) -> float:
+        """How many kernels have a name that fits the call's primitive and direction."""
+        key = "serves", operation.primitive, operation.direction
+        count = self._shares.get(key)
+        if count is None:
+            count = self._shares[key] = sum(
+                count
+                for (primitives, directions), count in self._named.items()
+                if _serves(primitives, directions, operation)
+            )
+        return count
+
+    @staticmethod
+    def _rareness(count: float, among: float) -> float:
+        """Of a statement that fits: how much likelier that is of the right call's kernel than of any."""
+        return log((1 - MISSTATED) * (among + _OTHERS) / max(count + 1, (among + _OTHERS) / _OTHERS))
+
+    def _gemm_nats(self, kind: KernelKind, operation: Operation) -> float:
+        if operation.gemm is None or operation.primitive != "conv":
+            return 0.0
+        nats = 0.0
+        if kind.gemm is not None:
+            if not is_part(kind.gemm, operation):
+                return NATS_MISSTATED
+            keys = {_gemm_key(m, n, k) for m, n, k in parts(operation)}
+            nats += self._rareness(sum(self._gemms[key] for key in keys), self._gemms.total())
+        elif kind.launch[1] is not None:
+            possible = may_be_part(kind.launch[0], kind.launch[1][0], operation)
+            if possible is False:
+                return NATS_MISSTATED
+            if possible or kind.launch[0] == "miog_betac_alphaab":
+                nats += self._of_sizes(operation, kind.launch[0])
+        if kind.offsets:
+            if not _steps(kind.offsets, operation):
+                return nats + NATS_MISSTATED
+            nats += self._of_offsets(operation)
+        return nats
+
+    def _of_sizes(self, operation: Operation, name: str) -> float:
+        key = "sizes", name, operation.gemm, operation.direction, operation.input[:1]
+        nats = self._shares.get(key)
+        if nats is None:
+            of_name = [(items, count) for (one, items), count in self._sized.items() if one == name]
+            fitting = sum(
+                count
+                for items, count in of_name
+                if items is not None and may_be_part(name, items, operation) is not False
+            )
+            nats = self._shares[key] = self._rareness(fitting, sum(count for _, count in of_name))
+        return nats
+
+    def _of_offsets(self, operation: Operation) -> float:
+        key = "offsets", operation.input, operation.output, operation.weights, operation.groups
+        nats = self._shares.get(key)
+        if nats is None:
+            fitting = sum(count for offsets, count in self._offsets.items() if _steps(offsets, operation))
+            nats = self._shares[key] = self._rareness(fitting, self._offsets.total())
+        return nats
+
+    def _size_nats(self, numbers: frozenset[int], operation: Operation) -> float:
+        """Of the call's sizes being among the numbers that the kernel was built or called with."""
+        shapes = [shape for shape in (operation.input, operation.weights, operation.output) if shape]
+        sizes = {size for shape in shapes for size in shape if size > 3}
+        if not sizes:
+            return 0.0
+        if sizes <= numbers:
+            return self._rareness(min(self._numbers[size] for size in sizes), self._with_numbers)
+        if operation.primitive in ("conv", "pool", "lrn") and 2 * len(sizes & numbers) < len(sizes):
+            return NATS_MISSTATED / 2
+        # Element-wise kernels count elements, whatever their arrangement.
+        counted = [count for shape in shapes if (count := prod(shape)) in numbers]
+        return self._rareness(min(self._numbers[count] for count in counted), self._with_numbers) if counted else 0.0
+
+    # Calls
+
+    def is_main(self, at: int, index: int) -> bool:
+        """Whether the kernel does the work of the call, as far as its name tells."""
+        return self.kernels.kind(at).role in ("", "main", "bias") or self.operations[index].primitive in ONE_HELPER
+
+    def is_holed(self, index: int) -> bool:
+        """Whether part of what the log said of the call is missing: its entry, the entry's end, a parameter."""
+        operation = self.operations[index]
+        without_entry = (
+            self.entered and not operation.api.startswith("miopen") and operation.command_line != operation.line
+        )
+        return without_entry or self._holed[index]
+
+
+def _serves(primitives: Sequence[str], directions: Sequence[str], operation: Operation) -> bool:
+    """Whether a kernel of these primitives and directions may be one of the call's."""
+    primitive = operation.primitive
+    if primitive not in primitives and _USES.get(primitive, frozenset()).isdisjoint(primitives):
+        return False
+    if not directions or operation.direction is None or operation.direction in directions:
+        return True
+    if "gemm" in primitives and primitive != "conv":
+        return True  # the directions are those that its beta leaves a convolution
+    return not (primitive in primitives or primitive == "fusion")
+
+
+def _has_channels(stated: tuple[int, ...], operation: Operation) -> bool:
+    """Whether a convolution has so many channels of output and input; backward data computes the input."""
+    groups = operation.groups or 1
+    possible = {
+        (operation.weights[0], operation.weights[1] * groups),
+        (operation.weights[0] // groups, operation.weights[1]),
+    }
+    if operation.direction == "backward-data" or operation.direction is None or operation.mode == "trans":
+        possible |= {(inputs, outputs) for outputs, inputs in possible}
+    return stated in possible
+
+
+def _gemm_key(m: int, n: int, k: int) -> tuple[int, int, int]:
+    return min(m, n), max(m, n), k
+
+
+def _steps(offsets: Sequence[int], operation: Operation) -> bool:
+    return all(step_fits(offset, operation) for offset in offsets)
+
+
+def _flow(operation: Operation, tensors: Sequence[tuple[str, int]]) -> tuple[frozenset[int], frozenset[int]]:
+    """What a convolution only reads and what it only writes; workspaces are neither."""
+    if operation.primitive != "conv" or operation.direction is None:
+        return frozenset(), frozenset()
+    read, written = _READ[operation.direction], _WRITTEN[operation.direction]
+    inputs = frozenset(address for name, address in tensors if name in read)
+    others = frozenset(address for name, address in tensors if name not in read)
+    outputs = frozenset(address for name, address in tensors if name == written)
+    return inputs - others, outputs - inputs
