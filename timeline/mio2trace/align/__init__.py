@@ -18,7 +18,7 @@ from mio2trace.align.links import NONE, LayerRun, Links, Pass
 from mio2trace.align.operations.queues import of_its_threads, same_process
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.processes import ProcessClock
-from mio2trace.align.same_run import OTHER_PROCESS, Relation, relation
+from mio2trace.align.same_run import OTHER_PROCESS, UNLIKELY, Relation, is_explained, relation
 from mio2trace.align.several_runs import run_of_profile
 from mio2trace.evidence import BUFFERS, CORRELATION, RANGE
 from mio2trace.kernels import KernelFact, find_gemms
@@ -119,6 +119,11 @@ def align(
         keep_reasons=keep_reasons,
     )
     climb(attribution)
+    if operations and not is_explained(profile, attribution.links):
+        notes.add(
+            "log that explains hardly any of the library's kernels: it is likely another run's, links are in doubt"
+        )
+        chance = min(chance, UNLIKELY)
     if chance < 1:
         in_doubt = range(len(profile.activities))
         attribution.links.doubt_layer(in_doubt, chance)

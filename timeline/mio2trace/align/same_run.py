@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
@@ -9,8 +10,10 @@ import msgspec
 
 from mio2trace.align.clocks.log_runs import of_profile, operations_of
 from mio2trace.align.clocks.relate import relate_clocks
+from mio2trace.align.links import NONE, Links
 from mio2trace.align.operations.queues import same_process
-from mio2trace.evidence import BUFFERS
+from mio2trace.evidence import BUFFERS, CORRELATION, LAUNCH_LINE, RANGE
+from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
@@ -20,6 +23,13 @@ OTHER_PROCESS = (
     "the log and the profile are not of one run: none of the log's buffers is among those of MIOpen's "
     "kernels (--align order goes on by order alone)"
 )
+
+
+EXPLAINED = 0.1
+"""Of the kernels that a library has, so few in the log's calls are more likely none of them: a log of another program
+explains up to a twentieth by chance, one of which nine tenths are lost a tenth (`benchmarks/damage.py`)."""
+UNLIKELY = 0.49
+"""Confidence of a link of a log that is more likely another run's."""
 
 
 class Relation(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,3 +65,15 @@ def _has_landmark(log: FrameworkLog) -> bool:
     return any(event.kind == "iteration" and event.stamp is not None for event in log.events) or any(
         layer.stamp is not None for layer in log.layers
     )
+
+
+def is_explained(profile: Profile, links: Links) -> bool:
+    """Whether the log's calls explain enough of the library's kernels to be of this run: it is asked where neither
+    buffers nor the profile itself tie them together."""
+    if not {BUFFERS, RANGE, CORRELATION, LAUNCH_LINE}.isdisjoint(links.operation_by):
+        return True
+    library = Counter(activity.name for activity in profile.activities if activity.kind == "kernel")
+    count = sum(number for name, number in library.items() if (told := kernel_name(name)) is not None and told.miopen)
+    linked = [position for position, index in enumerate(links.operation_of) if index != NONE]
+    expected = len(linked) - sum(1 - links.operation_confidence.get(position, 1.0) for position in linked)
+    return not linked or expected >= EXPLAINED * count

@@ -1,0 +1,64 @@
+"""A log of another run: what it explains of the profile by chance is not believed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from benchmarks.damage import loaded
+from benchmarks.damage_score import tallies
+from benchmarks.damages import processes
+from benchmarks.damages.sets import NO_FRAMEWORK
+from mio2trace import analyse
+from mio2trace.align import Alignment
+from mio2trace.align.links import Links
+from mio2trace.align.same_run import EXPLAINED, is_explained
+from mio2trace.evidence import BUFFERS, NAME_AND_SIZES, Evidence
+from tests.conftest import shared_folder
+from tests.small_runs import Program, as_json
+
+COUNT = 100
+
+
+@pytest.fixture
+def alignment(tmp_path: Path) -> Alignment:
+    """A profile of kernels of MIOpen's, and as many that are nobody's."""
+    program = Program()
+    program.program()
+    for number, name in enumerate(("MIOpenConvUni", "own")):
+        program.kernel(name, f"0x{60 + number}")
+        for _ in range(COUNT):
+            program.enqueue(name, f"0x{60 + number}")
+    (tmp_path / "prof.json").write_bytes(as_json(program.calls))
+    return analyse([tmp_path / "prof.json"]).run.alignments[0]
+
+
+@pytest.mark.parametrize(
+    ("linked", "confidence", "by", "explained"),
+    [
+        (COUNT, 1.0, NAME_AND_SIZES, True),
+        (EXPLAINED * COUNT, 1.0, NAME_AND_SIZES, True),
+        (EXPLAINED * COUNT - 1, 1.0, NAME_AND_SIZES, False),
+        (2 * EXPLAINED * COUNT - 1, 0.5, NAME_AND_SIZES, False),
+        (1, 1.0, BUFFERS, True),
+        (0, 1.0, NAME_AND_SIZES, True),
+    ],
+)
+def test_a_log_that_explains_few_of_the_librarys_kernels_is_not_the_profiles(
+    alignment: Alignment, linked: float, confidence: float, by: Evidence, explained: bool
+) -> None:
+    """By what its links are expected to be right; a program's own kernels do not count, buffers end the question."""
+    links = Links(alignment.profile.activities)
+    links.give_operation(range(round(linked)), 0, by, confidence=confidence)
+    assert is_explained(alignment.profile, links) is explained
+
+
+@pytest.mark.shared
+def test_nothing_of_another_programs_log_is_believed(tmp_path: Path) -> None:
+    """Only MIOpen wrote, and pointers are hidden: a network's profile, another network's log."""
+    runs = loaded(shared_folder())[NO_FRAMEWORK]
+    run = processes.another_log(runs["m121-resnet-train-entries-cmd"], runs["m290-alexnet-infer-10it"], Random(1))
+    operations, _ = tallies(run, analyse(run.write(tmp_path)))
+    assert operations.believed == 0
