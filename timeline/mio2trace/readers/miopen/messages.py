@@ -317,9 +317,10 @@ def classify(level: str, function: str, text: str) -> str:
 
 def note_alarms(log: MiopenLog, file: str, notes: Notes) -> None:
     """Tell the errors and warnings that a log holds, with their lines."""
-    if not any(count.partition(" ")[2] in ERRORS | WARNINGS for count, _ in log.counts):
+    alarms = ERRORS | WARNINGS
+    if not any(count.partition(" ")[2] in alarms for count, _ in log.counts):
         return
     for record in log.records:
-        if isinstance(record, Message) and record.kind in ERRORS | WARNINGS:
+        if type(record) is Message and record.kind in alarms:
             word = "error" if record.kind in ERRORS else "warning"
             notes.add(f"{word} in MIOpen's log", f"{file}:{record.line}")
