@@ -24,9 +24,9 @@ from mio2trace.source.opening import has_end, opened_pipe, refuse_what_is_no_fil
 
 BLOCK = 256 << 10
 """Small enough that a block and what is decoded from it stay in the processor's cache: half the time of 4 MB blocks."""
-HASHED_AT_ONCE = 16
+HASHED_AT_ONCE = 8
 """Blocks: each time that a thread is woken, this one waits for it."""
-MAX_UNHASHED = 3
+MAX_UNHASHED = 2
 HEAD = 64 << 10
 MAX_GZIP_LAYERS = 3
 MOST_UNKNOWN = 64 << 20

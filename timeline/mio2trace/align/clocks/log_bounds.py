@@ -87,6 +87,7 @@ def by_buffers(profile: Profile, operations: Sequence[Operation], lines: Stamped
             continue
         used = frozenset(address for address in buffers_among(activity.opencl.arguments) if address in naming)
         if used not in of_kernels:
+            # Of weights every iteration's calls have the address, of what it makes anew its own.
             some = min((naming[address] for address in used), key=len, default=[])
             able = [addresses for addresses in some if used <= addresses]
             of_kernels[used] = able[0] if len(able) == 1 else None

@@ -172,6 +172,7 @@ class RepeatingFolder(ProfileFolder):
             if meaning is None:
                 return
             form.units.append((stop - first, starts[first], ends[stop - 1], meaning))
+        form.places.clear()  # what they mean is known now
         if len(alike) < _MOST_ALIKE:
             alike.append(form)
             self._words[key] = form, words, changing

@@ -11,9 +11,12 @@ iterations are folded into one before the cut.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
+from math import exp
 
 import msgspec
 
+from mio2trace.align.layers.caffe.names import contradicts
 from mio2trace.align.layers.net import NetLayerSpec
 from mio2trace.align.layers.recurrence import signature
 from mio2trace.align.sequences import matches
@@ -26,7 +29,9 @@ NOISE_NS = 20_000
 """What a layer's timer may be off."""
 DOUBT_NS = 50_000
 CLOSE = 1.1
-"""An answer whose misfit is larger by no more than this factor and this time is as good."""
+"""An answer whose misfit is larger by no more than this factor and this time may be the true one."""
+LIMIT_NATS = 5.3
+"""An answer that is dearer by that limit is as improbable as a link that is sure is wrong: 0.5 %."""
 STRAY = 1000
 """One part in so many of how far a cut lies from where evenly spread slack would have it: decides between equals."""
 MISFIT = 30
@@ -46,9 +51,9 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer for all windows: (layer's place in execution order, sure) for each position."""
+    """The answer for all windows: (layer's place in execution order, how probable) for each position."""
 
-    layer_of: dict[int, tuple[int, bool]]
+    layer_of: dict[int, tuple[int, float]]
     misfit_ns: int
 
 
@@ -85,22 +90,36 @@ def fit(
     if columns is None:
         return None
     printed = [layer.printed_ns(direction) or 0 for layer, direction in order]
+    odd = _odd_names(activities, columns, order)
     length = sum(window.end_ns - window.start_ns for window in windows) // len(windows)
     slack = max(0, length - sum(printed))
-    cuts = _best_cuts(columns, printed, slack, DOUBT_NS + 2 * error_ns)
+    cuts = _best_cuts(columns, printed, odd, slack, DOUBT_NS + 2 * error_ns)
     if cuts is None:
         return None
-    positions, unsure, misfit = cuts
+    positions, elsewhere, misfit = cuts
     if misfit > sum(printed) / MISFIT + TOLERANCE_NS:
         return None
-    layer_of: dict[int, tuple[int, bool]] = {}
+    layer_of: dict[int, tuple[int, float]] = {}
     begin = 0
     for layer, end in enumerate(positions):
         for column in range(begin, end):
             for position in columns.members[column]:
-                layer_of[position] = layer, column not in unsure
+                layer_of[position] = layer, max(0.0, 1 - elsewhere.get(column, 0.0))
         begin = end
     return Cut(layer_of=layer_of, misfit_ns=round(misfit))
+
+
+def _odd_names(
+    activities: Sequence[Activity], columns: _Columns, order: Sequence[tuple[NetLayerSpec, Direction]]
+) -> list[list[int]]:
+    """For each layer what it costs, from the first column to each, that kernels are named after other layers."""
+    names = [activities[members[0]].name for members in columns.members]
+    of_kind: dict[tuple[str, Direction], list[int]] = {}
+    for layer, direction in order:
+        if (layer.type, direction) not in of_kind:
+            odd = (DOUBT_NS * contradicts(name, layer.type, direction) for name in names)
+            of_kind[layer.type, direction] = list(accumulate(odd, initial=0))
+    return [of_kind[layer.type, direction] for layer, direction in order]
 
 
 def _fold(activities: Sequence[Activity], windows: Sequence[Window]) -> _Columns | None:
@@ -182,23 +201,21 @@ def _latest(columns: _Columns, first: int, last: int, printed: int, reach: int) 
 
 
 def _best_cuts(
-    columns: _Columns, printed: Sequence[int], slack: int, doubt_ns: int
-) -> tuple[list[int], set[int], float] | None:
-    """For every layer the number of columns that end with it; the columns of which that is in doubt; the misfit.
-
-    A column is in doubt when the best answer that puts it into another layer costs hardly more.
-    """
+    columns: _Columns, printed: Sequence[int], odd: Sequence[Sequence[int]], slack: int, doubt_ns: int
+) -> tuple[list[int], dict[int, float], float] | None:
+    """For every layer the number of columns that end with it; how probable each column is elsewhere; the misfit."""
     candidates = _candidates(columns, printed, slack)
     forward: list[dict[int, list[_State]]] = [{0: [(0.0, 0, 0, 0)]}]
-    for time, cuts in zip(printed, candidates, strict=True):
+    for time, cuts, names in zip(printed, candidates, odd, strict=True):
         reached: dict[int, list[_State]] = {}
         for cut, stray in cuts:
             ways: list[_State] = []
             for before, states in forward[-1].items():
                 if before <= cut:
+                    named = stray + names[cut] - names[before]
                     for place, (cost, reach, _, _) in enumerate(states):
                         misfit, end = _earliest(columns, before, cut, time, reach)
-                        ways.append((cost + misfit + stray, end, before, place))
+                        ways.append((cost + misfit + named, end, before, place))
             if ways:
                 reached[cut] = _few(ways, 1)
         if not reached:
@@ -213,8 +230,8 @@ def _best_cuts(
         _, _, before, place = reached[answer[-1]][place]
         answer.append(before)
     answer = answer[-2::-1]
-    unsure = _doubtful(columns, printed, candidates, forward, answer, total * CLOSE + doubt_ns)
-    return answer, unsure, total
+    limit = total * (CLOSE - 1) + doubt_ns
+    return answer, _elsewhere(columns, printed, odd, candidates, forward, answer, limit), total
 
 
 def _few(ways: list[_State], sign: int) -> list[_State]:
@@ -252,43 +269,63 @@ def _candidates(columns: _Columns, printed: Sequence[int], slack: int) -> list[l
     return candidates
 
 
-def _doubtful(
+def _elsewhere(
     columns: _Columns,
     printed: Sequence[int],
+    odd: Sequence[Sequence[int]],
     candidates: Sequence[Sequence[tuple[int, float]]],
     forward: Sequence[dict[int, list[_State]]],
     answer: Sequence[int],
     limit: float,
-) -> set[int]:
-    """Columns that some answer below ``limit`` puts into an earlier or a later layer."""
+) -> dict[int, float]:
+    """How probable each column is in an earlier or a later layer: an answer that is dearer by ``limit`` is not sure.
+
+    Each cut by the best whole answer that has it there, beside all other places of that cut.
+    """
     count = len(columns.members)
     behind: dict[int, list[_State]] = {count: [(0.0, columns.starts[count], 0, 0)]}
-    unsure: set[int] = set()
+    elsewhere: dict[int, float] = {}
     for number in range(len(printed) - 1, 0, -1):
         # The best whole answers in which layer `number` begins at a cut.
         ahead: dict[int, list[_State]] = {}
         stray = dict(candidates[number])
-        time = printed[number]
+        time, names = printed[number], odd[number]
         for before in forward[number]:
             ways: list[_State] = []
             for cut, states in behind.items():
                 if cut >= before:
+                    named = stray[cut] + names[cut] - names[before]
                     for cost, reach, _, _ in states:
                         misfit, begin = _latest(columns, before, cut, time, reach)
-                        ways.append((cost + stray[cut] + misfit, begin, 0, 0))
+                        ways.append((cost + named + misfit, begin, 0, 0))
             if ways:
                 ahead[before] = _few(ways, -1)
         behind = ahead
-        here = answer[number - 1]
-        close = [
-            cut
-            for cut, states in ahead.items()
-            if any(
-                cost + rest + max(0, end - begin) <= limit
+        costs = {
+            cut: min(
+                cost + rest + max(0, end - begin)
                 for cost, end, _, _ in forward[number][cut]
                 for rest, begin, _, _ in states
             )
-        ]
-        unsure.update(range(min(close, default=here), here))
-        unsure.update(range(here, max(close, default=here)))
-    return unsure
+            for cut, states in ahead.items()
+        }
+        # Of the layers that it divides alone: others have their own cuts.
+        cuts = [0, *answer, count]
+        _add_probabilities(elsewhere, costs, (cuts[number - 1], cuts[number], cuts[number + 1]), limit / LIMIT_NATS)
+    return elsewhere
+
+
+def _add_probabilities(
+    elsewhere: dict[int, float], costs: dict[int, float], layers: tuple[int, int, int], scale: float
+) -> None:
+    """Add to each column of the layers on both sides of a cut how probable the cut is beyond it.
+
+    ``layers``: where the one before begins, the answer's cut, where the one behind ends.
+    """
+    first, here, last = layers
+    least = min(costs.values(), default=0.0)
+    weights = {cut: exp((least - cost) / scale) for cut, cost in costs.items() if cost - least < 40 * scale}
+    total = sum(weights.values())
+    for cut, weight in weights.items():
+        for column in range(max(first, min(cut, here)), min(last, max(cut, here))):
+            elsewhere[column] = elsewhere.get(column, 0.0) + weight / total

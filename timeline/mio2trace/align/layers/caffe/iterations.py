@@ -15,8 +15,11 @@ from mio2trace.align.clocks.resolution import STAMP_NS
 from mio2trace.align.layers.caffe import boundaries, durations
 from mio2trace.align.layers.net import LayerKey
 from mio2trace.align.layers.recurrence import place_by_recurrence
-from mio2trace.align.links import NONE
+from mio2trace.align.links import DOUBTED, NONE
 from mio2trace.evidence import DURATIONS
+
+IN_PART = 0.95
+"""How probable a fit is where some printed times are lost: 98 % of 1100 links are right where 2 % of lines are."""
 
 
 def place_by_durations(attribution: Attribution) -> None:
@@ -33,19 +36,19 @@ def place_by_durations(attribution: Attribution) -> None:
         if order and any(window.positions for window in windows):
             attribution.notes.add("printed layer times do not fit the enqueues of the iterations: not used")
         return
-    whole = _are_all_iterations(attribution, windows)
+    whole = _of_these_iterations(attribution, windows)
     runs: dict[tuple[int, int], int] = {}
     for window in windows:
         for position in window.positions:
             if position not in cut.layer_of:
                 continue
-            number, sure = cut.layer_of[position]
+            number, confidence = cut.layer_of[position]
             run = runs.get((window.iteration, number))
             if run is None:
                 layer, direction = order[number]
                 pass_ = links.pass_id("iteration", window.iteration, direction)
                 run = runs[window.iteration, number] = attribution.add_run(layer.index, direction, pass_)
-            links.give_layer([position], run, DURATIONS, sure=sure and whole)
+            links.give_layer([position], run, DURATIONS, confidence=confidence * whole)
         links.doubt_layer(_at_the_ends(attribution, window))
 
 
@@ -89,21 +92,21 @@ def _coarse(attribution: Attribution) -> int:
     return step if step > STAMP_NS else 0
 
 
-def _are_all_iterations(attribution: Attribution, windows: Sequence[durations.Window]) -> bool:
-    """Whether the printed means are of these iterations and no others, and of all layers, as far as can be seen."""
+def _of_these_iterations(attribution: Attribution, windows: Sequence[durations.Window]) -> float:
+    """How probable it is that the printed means are of these iterations and no others, and of all layers."""
     length = sum(window.end_ns - window.start_ns for window in windows) // max(1, len(windows))
     order = attribution.net.execution_order()
     printed = sum(layer.printed_ns(direction) or 0 for layer, direction in order)
     if not attribution.net.is_whole or any(layer.printed_ns(direction) is None for layer, direction in order):
-        return False
+        return IN_PART
     if length - printed > durations.TOLERANCE_NS * (1 + len(order)) + length // 20:
-        return False  # layers are missing: CK's digest leaves out those with unusual names
+        return DOUBTED  # layers are missing: CK's digest leaves out those with unusual names
     fitted = {window.iteration for window in windows if window.positions}
     iterations = attribution.iterations()
     if iterations is None:
         # The lines' own numbers; where there is none either, one iteration is a guess.
         iterations = max((e.number or 0 for e in attribution.events if e.kind == "iteration"), default=0)
-    return fitted == set(range(1, iterations + 1))
+    return 1.0 if fitted == set(range(1, iterations + 1)) else DOUBTED
 
 
 def _windows(attribution: Attribution) -> list[durations.Window]:

@@ -1,0 +1,130 @@
+"""Which iterations are steady: each way in which one is not, and one that just is; what a made-up run costs by hand."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from mio2trace.align import NONE
+from mio2trace.measures import Measures
+from tests.made_up_costs import MS, SETUP, Ran, measures, operation
+
+A, B, C = Ran("a", 2 * MS), Ran("b", 5 * MS), Ran("c", 1 * MS)
+
+
+def in_no_pass(made: Measures) -> Measures:
+    """The same run, of which nothing names iterations."""
+    made.alignment.links._pass_of[:] = [NONE] * len(made.alignment.profile.activities)
+    return made
+
+
+def test_iterations_that_are_alike_all_count() -> None:
+    """Without the warm-up and the set-up; the time of one is their mean."""
+    of = measures({SETUP: [C] * 9, 0: [A, B, C], 1: [A, B], 2: [A, B], 3: [A, B]}).steady
+    assert (of.iterations, of.cold, of.told.cut, of.mean_ns) == ((1, 2, 3), (), (), 7 * MS)
+    assert of.rule == "iterations 1-3, all 3 recorded; the first is as warm as the others"
+    assert [(row.key, row.mean_ns, row.calls_per_iteration) for row in of.kernels if row.calls] == [
+        ("b", 5 * MS, 1), ("a", 2 * MS, 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "cold"),
+    [
+        ([Ran("a", 3 * MS), B, B, B, B, B, B, B, B, B], ()),  # as many kernels, half a millisecond more in one
+        ([*[B] * 10, C], ()),  # 1.1 times the kernels: not more
+        ([*[B] * 10, C, C], (1,)),
+        ([*[B] * 9, Ran("b", 30 * MS)], ()),  # 75 ms against 50: not over 1.5 times as long
+        ([*[B] * 9, Ran("b", 30 * MS + 1)], (1,)),
+    ],
+)
+def test_a_first_iteration_with_more_kernels_or_longer_ones_is_cold(first: list[Ran], cold: tuple[int, ...]) -> None:
+    """Against the median of the later ones."""
+    assert measures({1: first, 2: [B] * 10, 3: [B] * 10}).steady.cold == cold
+
+
+@pytest.mark.parametrize(("more_ns", "cold"), [(0, ()), (1, (1,))])
+def test_a_first_iteration_in_which_the_host_compiles_is_cold(more_ns: int, cold: tuple[int, ...]) -> None:
+    """The same kernels; the host is in it for more than 1.5 times as long as in the later one, or just not."""
+    steps = [B, Ran("b", 5 * MS, after_ns=5 * MS), B]
+    later = measures({1: steps, 2: steps}).steady.told.all[1].host_ns
+    assert later == 15 * MS  # to the last call
+    assert measures({1: steps, 2: steps}, host_ns={1: later // 2 + more_ns}).steady.cold == cold
+
+
+def test_a_first_iteration_with_searches_is_cold_and_they_count_for_nothing() -> None:
+    """Their time stands beside what they are for."""
+    find, run = operation(0, phase="find"), operation(1, input=(1, 8, 9, 9))
+    search, kernel = Ran("a", 90 * MS, operation=0, layer="x"), Ran("a", 2 * MS, operation=1, layer="x")
+    of = measures({1: [search, kernel], 2: [kernel]}, [find, run]).steady
+    assert (of.iterations, of.cold, of.first_ns) == ((2,), (1,), 2 * MS)
+    assert {row.key[1] for row in of.layers} == {"x"}
+    assert sum(row.total_ns for row in of.layers) == 2 * MS
+    assert (sum(row.find_ns for row in of.layers), sum(row.find_kernels for row in of.layers)) == (90 * MS, 1)
+    assert [(row.key[0], row.find_ns) for row in of.operations] == [("x", 90 * MS)]
+    alone = measures({1: [search, kernel]}, [find, run]).steady
+    assert (alone.iterations, alone.rule) == ((1,), "iteration 1, the only one, may be cold")
+    assert (alone.total.total_ns, alone.kernels[0].find_ns) == (2 * MS, 90 * MS)
+
+
+def test_ends_that_the_profile_cuts_off_do_not_count() -> None:
+    """The beginning of the one before, the end of the one after; one with other kernels is whole."""
+    whole = [A, B, C, A]
+    assert measures({1: whole, 2: whole, 3: [A, B]}).steady.told.cut == (3,)
+    assert measures({1: [C, A], 2: whole, 3: whole}).steady.told.cut == (1,)
+    assert measures({1: whole, 2: whole, 3: [B, A]}).steady.told.cut == ()
+    of = measures({1: whole, 2: whole, 3: [A, B]}).steady
+    assert of.rule == "iterations 1-2, of 3 recorded; 3 is cut off by the profile's end"
+
+
+def test_a_warm_up_alone_is_what_there_is() -> None:
+    """It may be cold, which is said."""
+    of = measures({SETUP: [C], 0: [A, B]}).steady
+    assert (of.iterations, of.mean_ns, of.rule) == ((0,), 7 * MS, "the warm-up, the only pass, may be cold")
+
+
+def test_without_iterations_what_the_kernels_repeat() -> None:
+    """Where that is nine tenths of their time; each with what follows until the next."""
+    made = in_no_pass(measures({1: [C, A, B, A, B, A, B]}))
+    of = made.steady
+    assert (of.told.told_by, of.all_iterations, of.total.total_ns) == ("repetition", (1, 2, 3), 21 * MS)
+    assert of.rule.startswith("repetitions 1-3")
+
+
+def test_without_iterations_and_repetition_the_whole_run_is_one() -> None:
+    """Also where what repeats is a small part of the time."""
+    made = in_no_pass(measures({1: [C, C, C, Ran("long", 900 * MS)]}))
+    assert (made.steady.told.told_by, made.steady.mean_ns) == ("whole", 903 * MS)
+    made = in_no_pass(measures({1: [A, B, C]}))
+    assert (made.steady.told.told_by, made.steady.iterations, made.steady.mean_ns) == ("whole", (1,), 8 * MS)
+
+
+def test_statistics_over_iterations_in_some_of_which_a_kernel_is_not() -> None:
+    """It takes no time there; shares and what lies before are of all kernels; copies and pauses stand apart."""
+    pause = Ran("a", 2 * MS, after_ns=3 * MS)
+    of = measures({1: [B, Ran("copy", MS, copy=True)], 2: [B, A], 3: [B, pause]}).steady
+    row = of.kernels.of("a")
+    assert row is not None
+    assert (row.per_iteration_ns, row.median_ns, row.min_ns, row.max_ns) == ((0, 2 * MS, 2 * MS), 2 * MS, 0, 2 * MS)
+    assert row.mean_ns == pytest.approx(4 * MS / 3)
+    assert row.std_ns == pytest.approx(MS * (4 / 3) ** 0.5)
+    assert row.share == pytest.approx(4 / 19)
+    assert row.cumulative_share == 1
+    assert (of.copies.copies, of.copies.copy_timed_ns) == (1, MS)
+    assert of.idle_ns == (0, 0, 3 * MS)
+
+
+def test_a_kernel_without_times_is_counted_and_has_no_time() -> None:
+    """Nor has the whole."""
+    made = measures({1: [A, B]})
+    activities = list(made.alignment.profile.activities)
+    activities[0] = msgspec.structs.replace(activities[0], start_ns=None, end_ns=None)
+    profile = msgspec.structs.replace(made.alignment.profile, activities=tuple(activities))
+    of = Measures(msgspec.structs.replace(made.alignment, profile=profile)).steady
+    assert (of.total.cost.kernels, of.total.cost.kernel_ns, of.total.total_ns) == (2, None, 5 * MS)
+
+
+def test_nothing_at_all() -> None:
+    """No iteration, no row, no time."""
+    of = measures({SETUP: [C]}).steady
+    assert (of.mean_ns, len(of.kernels), of.kernels.rest) == (0, 0, None)
