@@ -223,9 +223,10 @@ class HostSide:
         if self._chosen is None:
             for span in self._passes.values():
                 yield from span
-        elif self._runs:
-            yield self._axis(min(run.host_start_ns for run in self._runs if run.host_start_ns is not None))
-            yield self._axis(max(run.host_end_ns for run in self._runs if run.host_end_ns is not None))
+        else:  # cut to the window, as they are drawn
+            for run in self._runs:
+                start, end = _span(run) or (0, 0)
+                yield from self._clipped(self._axis(start), self._axis(end))[:2]
         for start, end, _, _ in (*self._log[:1], *self._log[-1:]):
             yield start
             yield end
