@@ -42,13 +42,17 @@ def find_repetition(sequence: Sequence[Hashable]) -> Repetition | None:
     best: tuple[int, int, int] | None = None  # (length, -period, -start)
     step = max(1, count // ANCHORS)
     known: list[tuple[int, int]] = []  # anchors in there give a stretch that is known
+    stretches: list[tuple[int, int, int]] = []
     for anchor in range(0, count, step):
         if any(first <= anchor < last for first, last in known):
             continue
-        found = _longest_stretch(items, anchor, places[items[anchor]])
+        around = next((one for one in stretches if one[0] <= anchor < one[1] - one[2]), None)
+        found = _longest_stretch(items, anchor, places[items[anchor]], around)
         if found is not None:
             start, end, period = found
             best = max(best or (0, 0, 0), (end - start, -period, -start))
+            if found != around:
+                stretches.append(found)
             if 2 * (end - start) > count:
                 known.append((start, end - period))
     if best is None:
@@ -57,9 +61,13 @@ def find_repetition(sequence: Sequence[Hashable]) -> Repetition | None:
     return Repetition(period=period, starts=tuple(_occurrences(items, items[start : start + period])))
 
 
-def _longest_stretch(items: Sequence[int], anchor: int, places: Sequence[int]) -> tuple[int, int, int] | None:
-    """(start, end, period) of the longest stretch around ``anchor`` that is its first ``period`` elements repeated."""
-    best: tuple[int, int, int] | None = None
+def _longest_stretch(
+    items: Sequence[int], anchor: int, places: Sequence[int], best: tuple[int, int, int] | None
+) -> tuple[int, int, int] | None:
+    """(start, end, period) of the longest stretch around ``anchor`` that is its first ``period`` elements repeated.
+
+    ``best``: one of them that is known already.
+    """
     count = len(items)
     tried = 0
     for place in places:
