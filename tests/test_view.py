@@ -341,12 +341,25 @@ def test_the_link_says_where_to_look(folder: Path) -> None:
     assert wanted["url"] == f"http://127.0.0.1:{server.server_port}/out.json"
     assert (int(wanted["ts"]), int(wanted["dur"])) == (found.start_ns, found.dur_ns)
     assert 0 <= int(wanted["visStart"]) <= found.start_ns < found.start_ns + found.dur_ns <= int(wanted["visEnd"])
-    (command,) = json.loads(wanted["startupCommands"])
-    assert command["id"] == "dev.perfetto.PinTracksByRegex"
-    pinned = re.compile(command["args"][0])
-    for track in ("Layers > kernels 101", "Layers > operations > kernels", "Queue 1: kernels", "GEMM GFLOP/s"):
-        assert pinned.search(track)
-    assert not pinned.search("OpenCL API 11")
+    (details,) = json.loads(wanted["startupCommands"])
+    assert details["id"] == "dev.perfetto.RunQueryAndShowTab"
+    assert f"ts = {found.start_ns} and dur = {found.dur_ns}" in details["args"][0]
+
+
+def test_rates_are_pinned_where_their_group_is_closed(folder: Path) -> None:
+    """The native form shows a device's row of itself; in JSON the group of what is selected opens, else all devices'."""
+    found = slowest_layer(folder / "out.json")
+    for name, selected, wanted in (
+        ("out.pftrace", found, ["PinTracksByRegex", "RunQueryAndShowTab"]),
+        ("out.pftrace", None, ["PinTracksByRegex"]),
+        ("out.json", None, ["ExpandTracksByRegex"]),
+    ):
+        with serving(folder / name) as (server, _):
+            commands = json.loads(parts(server.link(selected))[1]["startupCommands"])
+        assert [command["id"].rpartition(".")[2] for command in commands] == wanted
+        pattern = re.compile(commands[0]["args"][0])
+        assert pattern.search("GEMM GFLOP/s" if name == "out.pftrace" else "Device (OpenCL queue 0) 100")
+        assert not pattern.search("Host 1")
 
 
 def test_names_with_spaces_are_quoted(tmp_path: Path) -> None:

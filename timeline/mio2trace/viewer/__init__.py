@@ -26,8 +26,16 @@ from mio2trace.writers.read_back import opened, slices
 UI = "https://ui.perfetto.dev"
 PORT = 9001
 """The only port of this machine that the site may ask."""
-PINNED = "[Kk]ernels|GFLOP/s|GB/s|Printed layer times"
-"""Tracks that stay in sight, as a regular expression of the browser: the nested ones and what they achieve."""
+PINNED = "GFLOP/s|GB/s"
+"""Tracks that stay in sight, as a regular expression of the browser: what the device achieves."""
+GROUPS = "^(?!Host)"
+"""In Chrome JSON the groups to open, where no slice in one is selected: those of devices. Pinned, their rows would be
+twins, one of them empty; the native form shows them of itself."""
+_DETAILS = (
+    "select substr(flat_key, instr(flat_key, '.') + 1) as argument, display_value as value from slice join args using"
+    " (arg_set_id) where category = 'layer' and ts = {start} and dur = {dur} order by args.id"
+)
+"""What a layer's arguments are: the page opens its drawer for the answer of a query alone."""
 _LATEST_NS = 1 << 63
 """The page's own clock ends here; what a trace states beyond it is no place to look at."""
 IDLE_SECONDS = 60
@@ -49,6 +57,13 @@ def find_trace(name: str) -> Path:
     if not head.startswith(b"\n") and not head.lstrip().startswith((b"{", b"[")):
         raise ViewError(f"{name}: is no trace; expected Chrome JSON or a native trace, plain or gzipped")
     return path
+
+
+def is_native(path: Path) -> bool:
+    """Whether a trace is of the native form; False for what cannot be read."""
+    with contextlib.suppress(OSError, EOFError), opened(path) as file:
+        return file.read(1) == b"\n"
+    return False
 
 
 def find_ui() -> Path:
@@ -135,6 +150,12 @@ class Server(http.server.ThreadingHTTPServer):
     def link(self, found: Slice | None) -> str:
         """Where to look at it, with what to do on arrival."""
         commands = [{"id": "dev.perfetto.PinTracksByRegex", "args": [PINNED]}]
+        if not is_native(self.path):
+            # What is selected lies in a group that the page opens.
+            commands = [] if found is not None else [{"id": "dev.perfetto.ExpandTracksByRegex", "args": [GROUPS]}]
+        if found is not None:
+            query = _DETAILS.format(start=found.start_ns, dur=found.dur_ns)
+            commands.append({"id": "dev.perfetto.RunQueryAndShowTab", "args": [query, "The slowest layer"]})
         wanted = {"url": f"http://127.0.0.1:{self.server_port}{self.place}"}
         if found is not None and 0 <= found.start_ns <= found.start_ns + found.dur_ns < _LATEST_NS:
             margin = found.dur_ns // 10 + 1
