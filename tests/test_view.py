@@ -347,7 +347,7 @@ def test_the_link_says_where_to_look(folder: Path) -> None:
 
 
 def test_rates_are_pinned_where_their_group_is_closed(folder: Path) -> None:
-    """The native form shows a device's row of itself; in JSON the group of what is selected opens, else all devices'."""
+    """The native form shows a device's row itself; in JSON the group of what is selected opens, else all of devices."""
     found = slowest_layer(folder / "out.json")
     for name, selected, wanted in (
         ("out.pftrace", found, ["PinTracksByRegex", "RunQueryAndShowTab"]),

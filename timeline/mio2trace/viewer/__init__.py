@@ -149,15 +149,16 @@ class Server(http.server.ThreadingHTTPServer):
 
     def link(self, found: Slice | None) -> str:
         """Where to look at it, with what to do on arrival."""
+        if found is not None and not 0 <= found.start_ns <= found.start_ns + found.dur_ns < _LATEST_NS:
+            found = None
         commands = [{"id": "dev.perfetto.PinTracksByRegex", "args": [PINNED]}]
         if not is_native(self.path):
             # What is selected lies in a group that the page opens.
             commands = [] if found is not None else [{"id": "dev.perfetto.ExpandTracksByRegex", "args": [GROUPS]}]
+        wanted = {"url": f"http://127.0.0.1:{self.server_port}{self.place}"}
         if found is not None:
             query = _DETAILS.format(start=found.start_ns, dur=found.dur_ns)
             commands.append({"id": "dev.perfetto.RunQueryAndShowTab", "args": [query, "The slowest layer"]})
-        wanted = {"url": f"http://127.0.0.1:{self.server_port}{self.place}"}
-        if found is not None and 0 <= found.start_ns <= found.start_ns + found.dur_ns < _LATEST_NS:
             margin = found.dur_ns // 10 + 1
             wanted |= {
                 "visStart": str(max(0, found.start_ns - margin)),
