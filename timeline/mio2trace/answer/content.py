@@ -92,8 +92,8 @@ class Duration(msgspec.Struct, frozen=True, kw_only=True):
 class Thumbnail(msgspec.Struct, frozen=True, kw_only=True):
     """The whole run in bins of equal length: how much of each a device was busy, by what.
 
-    ``busy``: by kind (`search`, `setup`, `first`, `steady`, `copies`). ``iterations``: number, from, to, as parts of
-    the whole, whether it counts.
+    ``busy``: by kind (`search`, `setup`, `first`, `steady`, `cut`, `copies`). ``iterations``: number, from, to, as
+    parts of the whole, whether it counts.
     """
 
     span_ns: int
@@ -111,6 +111,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     kernel_ns: int = 0
     span_ns: int | None = None
     idle_ns: int | None = None
+    waits: bool = False
+    """The profiler waited for each command."""
     copy_ns: int = 0
     first: str = ""
     searches: str = ""

@@ -24,6 +24,7 @@ from mio2trace.findings import Finding, Problem, Subject, findings
 from mio2trace.findings.words import count, ms, percent
 from mio2trace.findings.work import bound
 from mio2trace.measures import LayerKey
+from mio2trace.measures.iterations import Iterations
 from mio2trace.measures.makeup import Part as PartKey
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.model.miopen import MiopenLog
@@ -46,6 +47,7 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = ())
         kernel_ns=each(subject.total_ns),
         span_ns=each(subject.span_ns) if spans else None,
         idle_ns=each(subject.idle_ns) if spans else None,
+        waits=subject.alignment.profile.calls_wait,
         copy_ns=each(steady.copies.copy_timed_ns),
         first=_first(subject),
         searches=_searches(subject),
@@ -211,7 +213,7 @@ def _thumbnail(subject: Subject) -> Thumbnail | None:
     if span <= 0:
         return None
     found = subject.steady.told
-    kinds = ["steady" if one.number in found.steady else "first" for one in found.all]
+    kinds = [_kind(one.number, found) for one in found.all]
     searching = set(subject.measures.searches)
     busy: dict[str, list[float]] = {}
     ends: dict[int, list[int]] = {}
@@ -235,6 +237,10 @@ def _thumbnail(subject: Subject) -> Thumbnail | None:
             (number, start / span, end / span, number in found.steady) for number, (start, end) in sorted(ends.items())
         ),
     )
+
+
+def _kind(number: int, told: Iterations) -> str:
+    return "steady" if number in told.steady else "first" if number in told.cold else "cut"
 
 
 def _fill(bins: list[float], start: int, end: int, span: int) -> None:

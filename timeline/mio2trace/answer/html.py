@@ -28,6 +28,7 @@ ROOMS = (Room(ROWS, 140, 25, 240), Room(30, 100, 15, 160), Room(15, 80, 9, 120),
 KINDS = {
     "steady": ("conv", "steady iterations"),
     "first": ("first", "first iteration, cold"),
+    "cut": ("other", "iterations that are cut off"),
     "search": ("search", "searches"),
     "setup": ("setup", "outside iterations"),
     "copies": ("copies", "copies"),
@@ -132,8 +133,9 @@ def _iteration(section: Section) -> dict[str, Any] | None:
             legend.append({"colour": tables.colour(part.primitive), "helps": part.helps, "label": short})
     if section.copy_ns:
         pieces.append(svg.Piece("copies", section.copy_ns, False, f"copies: {ms(section.copy_ns)}"))
-        legend.append({"colour": "copies", "helps": False, "label": f"copies {ms(section.copy_ns)}"})
-    note = ""
+        if section.copy_ns >= 0.005 * section.kernel_ns:
+            legend.append({"colour": "copies", "helps": False, "label": f"copies {ms(section.copy_ns)}"})
+    note = "pauses are left out: this profiler waits for each command" if section.waits else ""
     if section.span_ns:
         of_it = percent(idle / section.span_ns)
         pieces.append(svg.Piece("idle", idle, False, f"neither kernel nor copy: {ms(idle)}, {of_it} of the iteration"))
@@ -183,7 +185,7 @@ def _log(section: Section, room: Room) -> dict[str, Any] | None:
     kinds = [(head, "number" if head == "times" else "text") for head in heads]
     table = tables.grid(kinds, rows, f"{left} more: mio2trace messages lists all." if left > 0 else "")
     return tables.part(
-        "What the log complains of", table=table, caption="Errors and warnings, most frequent first", id="log"
+        "What the log complains of", table=table, caption="Errors, then warnings, as the log has them", id="log"
     )
 
 

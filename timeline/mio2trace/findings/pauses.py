@@ -50,7 +50,6 @@ def _first(subject: Subject) -> Iterator[Found]:
         count=1,
         number=f"The first iteration took {ms(cold)}, a steady one {ms(usual)}: {ms(excess)} more, once, which is"
         f" {percent(excess / recorded)} of the iterations recorded.",
-        scope=tuple(_first_calls_by_problem(subject)),
     )
 
 

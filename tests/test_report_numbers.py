@@ -1,0 +1,70 @@
+"""What the report says is what `measures` counts: one sum, whatever it is divided by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mio2trace.analysis import analyse
+from mio2trace.answer import Section, report_of
+from mio2trace.findings import Subject
+from mio2trace.measures.gaps import pauses
+from tests.test_one_number import RUNS
+
+pytestmark = pytest.mark.shared
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def subject(request: pytest.FixtureRequest) -> Subject:
+    return Subject(analyse(RUNS[request.param]).run.measures[0])
+
+
+@pytest.fixture
+def section(request: pytest.FixtureRequest) -> Section:
+    """The report's part on the first profile of a run."""
+    analysis = analyse(RUNS[request.param])
+    return report_of(analysis, [analysis.run]).sections[0]
+
+
+def test_parts_durations_and_layers_are_the_whole(subject: Subject) -> None:
+    """The makeup of steady iterations sums up to their kernel time, in each way of cutting it."""
+    makeup, total = subject.makeup, subject.steady.total
+    assert makeup.all == (total.cost.kernels - total.cost.untimed, total.total_ns)
+    assert makeup.parts.total() == total.total_ns
+    assert sum(ns for _, ns in makeup.by_log2.values()) == total.total_ns
+    assert sum(count for count, _ in makeup.by_log2.values()) == makeup.all[0]
+    assert makeup.layers.total() == sum(row.total_ns for row in subject.steady.layers)
+
+
+def test_pauses_are_the_idle_time(subject: Subject) -> None:
+    """By what they wait for they sum up to what no command ran in."""
+    assert sum(subject.pauses.idle_ns.values()) == subject.idle_ns
+    assert subject.idle_ns <= subject.span_ns
+    assert pauses(subject.alignment, []).count == 0
+
+
+def test_problems_are_those_of_the_ranking(subject: Subject) -> None:
+    """Each with the times of its calls; those of all problems and what is in no operation are the whole."""
+    rest = subject.steady.problems.rest
+    whole = sum(problem.ns for problem in subject.problems) + (rest.total_ns if rest is not None else 0)
+    assert whole == subject.total_ns
+    assert all(len(problem.samples) == problem.row.calls for problem in subject.problems)
+
+
+@pytest.mark.parametrize("section", RUNS, indirect=True)
+def test_the_report_names_what_is_slowest(section: Section, request: pytest.FixtureRequest) -> None:
+    """Layer, operation, kernel: the first rows are the first of the rankings that tables and queries have."""
+    steady = analyse(RUNS[request.node.callspec.params["section"]]).run.measures[0].steady
+    for rows, keys in (
+        ([(row.name, row.direction) for row in section.layers], [(k[1], k[2] or "") for k in _ran(steady.layers)]),
+        ([(row.layer, row.name) for row in section.operations], _ran(steady.operations)),
+        ([row.name for row in section.problems], _ran(steady.problems)),
+        ([row.name for row in section.kernels], _ran(steady.kernels)),
+    ):
+        assert rows[:3] == keys[:3]
+    assert section.kernel_ns == round(steady.total.total_ns / max(1, len(steady.iterations)))
+
+
+def _ran(ranking: Any) -> list[Any]:
+    return [row.key for row in ranking if row.calls]
