@@ -8,7 +8,7 @@ it follows the line that ends its iteration; so are the kernels of a call whose 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 import msgspec
@@ -25,6 +25,11 @@ from mio2trace.ops.operation import Operation
 MOST_STRAY = 10
 """One bound in so many may contradict the others before nothing is believed: where lines are lost, 3 in 100 pair wrong
 calls."""
+
+
+MOST_CALLS = 2000
+FEW_CALLS = 6
+"""Of more calls, so many and all that share a buffer with these bound an offset as well."""
 
 
 class OffsetBound(msgspec.Struct, frozen=True, gc=False):
@@ -69,29 +74,23 @@ def by_marks(log: FrameworkLog, marked: Marked, lines: StampedLines) -> Iterator
 
 
 def by_buffers(profile: Profile, operations: Sequence[Operation], lines: StampedLines) -> Iterator[OffsetBound]:
-    """Calls that name the same buffers are, in order, the rows of kernels that have only these: if they are as many."""
+    """Calls that name the same buffers are, in order, the rows of kernels that have only these: if they are as many.
+
+    Of many calls some are looked at, and all that share a buffer with these.
+    """
+    stride = 1 if len(operations) <= MOST_CALLS else len(operations) // FEW_CALLS
+    chosen = {
+        address
+        for operation in operations[stride // 2 :: stride]
+        for _, address in operation.tensors
+        if address >= FIRST_ADDRESS
+    }
     calls: dict[frozenset[int], list[Operation]] = {}
     for operation in operations:
-        addresses = frozenset(address for _, address in operation.tensors if address >= FIRST_ADDRESS)
-        if addresses:
+        if not chosen.isdisjoint([address for _, address in operation.tensors]):
+            addresses = frozenset(address for _, address in operation.tensors if address >= FIRST_ADDRESS)
             calls.setdefault(addresses, []).append(operation)
-    naming: dict[int, list[frozenset[int]]] = {}
-    for addresses in calls:
-        for address in addresses:
-            naming.setdefault(address, []).append(addresses)
-    of_kernels: dict[frozenset[int], frozenset[int] | None] = {}
-    owners: list[tuple[frozenset[int] | None, int]] = []
-    for position, activity in enumerate(profile.activities):
-        name = kernel_name(activity.name) if activity.kind == "kernel" else None
-        if name is None or not name.miopen:
-            continue
-        used = frozenset(address for address in buffers_among(activity.opencl.arguments) if address in naming)
-        if used not in of_kernels:
-            # Of weights every iteration's calls have the address, of what it makes anew its own.
-            some = min((naming[address] for address in used), key=len, default=[])
-            able = [addresses for addresses in some if used <= addresses]
-            of_kernels[used] = able[0] if len(able) == 1 else None
-        owners.append((of_kernels[used], position))
+    owners = _owners(profile, calls, chosen)
     rows: dict[frozenset[int], list[tuple[int, int]]] = {}
     for owner, members in groupby(owners, key=lambda pair: pair[0]):
         if owner is not None:
@@ -106,6 +105,37 @@ def by_buffers(profile: Profile, operations: Sequence[Operation], lines: Stamped
                 bound = lines.bound(operation.line, operation.end_line, start, end)
                 if bound is not None:
                     yield bound
+
+
+def _owners(
+    profile: Profile, calls: Iterable[frozenset[int]], chosen: Iterable[int]
+) -> list[tuple[frozenset[int] | None, int]]:
+    """Which of ``calls`` each kernel with one of the ``chosen`` buffers is of, by the buffers that they name; its
+    position. None where several may be, and once for what lies between.
+    """
+    naming: dict[int, list[frozenset[int]]] = {}
+    for addresses in calls:
+        for address in addresses:
+            naming.setdefault(address, []).append(addresses)
+    as_arguments = {address.to_bytes(8, "little").hex() for address in chosen if address < 1 << 64}
+    of_buffers: dict[frozenset[int], frozenset[int] | None] = {}
+    owners: list[tuple[frozenset[int] | None, int]] = [(None, 0)]
+    for position, activity in enumerate(profile.activities):
+        if as_arguments.isdisjoint(activity.opencl.arguments):
+            if owners[-1][0] is not None:
+                owners.append((None, position))
+            continue
+        name = kernel_name(activity.name) if activity.kind == "kernel" else None
+        if name is None or not name.miopen:
+            continue
+        used = frozenset(address for address in buffers_among(activity.opencl.arguments) if address in naming)
+        if used not in of_buffers:
+            # Of weights every iteration's calls have the address, of what it makes anew its own.
+            fewest = min((naming[address] for address in used), key=len, default=[])
+            able = [addresses for addresses in fewest if used <= addresses]
+            of_buffers[used] = able[0] if len(able) == 1 else None
+        owners.append((of_buffers[used], position))
+    return owners
 
 
 def agreed(bounds: Sequence[OffsetBound]) -> OffsetBound | None:

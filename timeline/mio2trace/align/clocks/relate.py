@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mio2trace.align.clocks.fit import LogClock, log_clock, nearest_zone
-from mio2trace.align.clocks.log_bounds import OffsetBound, StampedLines, agreed, by_buffers, by_marks
+from mio2trace.align.clocks.log_bounds import MOST_STRAY, OffsetBound, StampedLines, agreed, by_buffers, by_marks
 from mio2trace.align.clocks.resolution import STAMP_NS, host_resolution, stamp_resolution
 from mio2trace.align.layers.caffe import boundaries
 from mio2trace.align.layers.caffe.intervals import LINE_NS
@@ -52,7 +52,7 @@ def relate_clocks(
     bounds = _bounds(profile, logs, marked, operations if same_run else (), clock.near_ns, step)
     if bounds:
         exact = agreed(bounds)
-        if exact is None and same_run:
+        if exact is None and same_run and len(bounds) >= MOST_STRAY:
             notes.add(
                 "the log's clock does not go with the profile's all along (it stepped): the order of lines is used"
             )
