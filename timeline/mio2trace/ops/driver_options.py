@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from mio2trace.ops.options import ANY, PATH
 from mio2trace.ops.problem import CommandError, Form, Problem
@@ -17,7 +17,8 @@ from mio2trace.ops.table import OPTIONS
 _LONGEST = 4096
 """Characters of a command; the longest that MIOpen prints, an RNN's with the length of each sequence, has fewer."""
 
-_VALUES = {kind: re.compile(kind) for kinds in (*OPTIONS.values(), {"": ANY}) for kind in kinds.values()}
+_pattern = cache(re.compile)
+"""Of a kind of values; there are many, and few of them in a log."""
 _SUFFIXES = ("bfp16fp32", "fp16fp32", "bfp16", "fp16", "fp32", "fp64", "int8", "int", "fp", "")
 _WITHOUT_OFFER = (PATH, ANY)
 """Values that a log may state and that we never offer."""
@@ -82,7 +83,7 @@ def split(text: str, free: bool = False) -> tuple[str, tuple[tuple[str, str], ..
                 raise CutError(f"the value of {written} is missing")
             value = words[at]
             at += 1
-        if not _VALUES[kind].fullmatch(value):
+        if not _pattern(kind).fullmatch(value):
             raise NotPlainError(f"the value of {written} is none")
         options[name] = value
     return word, tuple(options.items())

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sqlite3
 import tempfile
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from mio2trace.notes import InputError
 from mio2trace.source import Source
+
+if TYPE_CHECKING:
+    import sqlite3
 
 MAGIC = b"SQLite format 3\0"
 _JOURNALS = ("-wal", "-journal")
@@ -32,6 +35,8 @@ def opened(source: Source) -> Iterator[sqlite3.Connection]:
 
     Raises `InputError` with one line for whatever SQLite says of the file.
     """
+    import sqlite3  # SQLite is loaded where there is a database
+
     with contextlib.ExitStack() as stack:
         path = source.plain_path
         journals = [end for end in _JOURNALS if path and _holds_anything(f"{path}{end}")]

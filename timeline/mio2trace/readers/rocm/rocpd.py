@@ -8,10 +8,9 @@ is refused: it is another one.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Hashable, Iterator
 from functools import cache, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,6 +21,9 @@ from mio2trace.readers.rocm import database
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, sizes
 from mio2trace.readers.rocm.job import rank_in, scope_of
 from mio2trace.source import Source
+
+if TYPE_CHECKING:
+    import sqlite3
 
 NAME = "rocpd database (rocprofv3)"
 _NEEDED = {"rocpd_kernel_dispatch", "rocpd_string", "rocpd_event"}

@@ -9,9 +9,8 @@ its call: blocks or work-items (rocm-profiles.md 9), so without a known call the
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mio2trace.model.profile import Clock, Profile, Range, Resources, Size3
 from mio2trace.notes import InputError, Notes
@@ -19,6 +18,9 @@ from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm import database
 from mio2trace.readers.rocm.assembly import Assembly, Kind, kernel_name, route_of, sizes
 from mio2trace.source import Source
+
+if TYPE_CHECKING:
+    import sqlite3
 
 NAME = "RPD database (rocmProfileData)"
 _NEEDED = {"rocpd_op", "rocpd_api", "rocpd_api_ops", "rocpd_string"}

@@ -10,9 +10,8 @@ calls are not read.
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mio2trace.model.profile import Clock, Profile, Range
 from mio2trace.notes import InputError, Notes
@@ -22,6 +21,9 @@ from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, siz
 from mio2trace.readers.rocm.rpd import kind_of
 from mio2trace.readers.rocm.v1_json import range_of
 from mio2trace.source import Source
+
+if TYPE_CHECKING:
+    import sqlite3
 
 NAME = "rocprof v1 database"
 _SNIFF = re.compile(rb'CREATE TABLE "?(?:OPS|COPY|HIP|HSA|KERN|rocTX)"? ?\(')
