@@ -13,7 +13,7 @@ from mio2trace.align.operations.lattice import AHEAD, NARROW, WIDE, Lattice, Wid
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.windows import Windows
-from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION, Evidence
+from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION, RECURRENCE, Evidence
 from mio2trace.model.profile import Profile
 
 ROUNDS = 3
@@ -65,11 +65,15 @@ class Stream:
         rates = Rates.before(entered=self.likelihood.entered)
         kinds = kinds_of(self.operations, self.likelihood.class_of)
         posterior = self._posterior(rates, kinds, NARROW)
+        repeats = RECURRENCE not in self.without
         for number in range(ROUNDS):
             wide = self._is_wide(posterior)
             if min(posterior.confidence) >= SURE and not wide:
                 break
-            rates, habits = rates.learned(posterior, kinds), Habits(self.likelihood, posterior, rows=number > 0)
+            rates, habits = (
+                rates.learned(posterior, kinds),
+                Habits(self.likelihood, posterior, rows=repeats and number > 0),
+            )
             if not wide:
                 posterior = self._posterior(rates, kinds, NARROW, habits)
                 continue
