@@ -20,7 +20,7 @@ LINE_NS = 20_000
 _SOON_NS = LINE_NS // 4
 _GAP_NS = 8 * LINE_NS
 STRAY = 1e-3
-"""How probable it is that an activity lies between two layers that follow each other: none of 2829 does."""
+"""How probable it is that an activity lies between two layers that follow each other: none of 1718 does."""
 BROKEN = 1e-6
 """How probable it is that a layer's line contradicts an activity or another line: a stamp or a time is wrong then."""
 MOST_STATES = 64
