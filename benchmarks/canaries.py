@@ -28,6 +28,11 @@ from click.testing import CliRunner
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
+from mio2trace.answer import report_of  # noqa: E402
+from mio2trace.answer.html import page  # noqa: E402
+from mio2trace.answer.markdown import comment  # noqa: E402
+from mio2trace.answer.records import records  # noqa: E402
+from mio2trace.answer.text import lines  # noqa: E402
 from mio2trace.cli import cli  # noqa: E402
 from mio2trace.conversion import convert  # noqa: E402
 from mio2trace.readers.base import kernel_name  # noqa: E402
@@ -54,7 +59,7 @@ _TABLES = {
 """Name -> (the command, formats that it is for: one of these words is in their name)."""
 _DRAWN = 60
 """So much of a long name is drawn at least."""
-OUTPUTS = ("trace json", "trace native", "summary", "report", *_TABLES, "stderr")
+OUTPUTS = ("trace json", "trace native", "summary", "report", "answer", *_TABLES, "stderr")
 
 
 PARTS = 16
@@ -108,6 +113,8 @@ def _converted(name: str, paths: list[Path]) -> Iterator[tuple[str, str | bytes]
     yield "summary", summary.read_bytes()
     if name != opencl.DAMAGED:  # there it quotes what it could not read, for the person only
         yield "report", "\n".join(result.report)
+        made = report_of(result.analysis, result.runs)
+        yield "answer", "".join((*lines(made), comment(made), page(made), records(made)))
 
 
 # ---- names
