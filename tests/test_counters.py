@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+import json
 import math
 from collections import Counter
 from pathlib import Path
@@ -14,6 +16,7 @@ from hypothesis import given
 import mio2trace
 from mio2trace.draw.base import highest_shown
 from mio2trace.trace import CounterValue, Slice, Trace
+from mio2trace.writers import chrome_json
 from tests.test_trace import picture, seeds, slices, tangled
 
 ALEXNET = Path(__file__).parent.parent / "traces" / "alexnet-b1-train"
@@ -80,3 +83,21 @@ def test_buffers_change_with_each_value() -> None:
 def test_one_outlier_does_not_flatten_the_axis(rates: list[float], highest: float) -> None:
     """Far above nearly all others a rate is drawn at the end of the axis; of few rates none is far from all."""
     assert highest_shown(rates) == highest
+
+
+def test_what_is_asked_for_most_stands_first() -> None:
+    """Of containers their share of the iteration and their rate; of kernels the operation's name; in both forms."""
+    run = ALEXNET.with_name("alexnet-b1-miopen29")
+    trace = mio2trace.convert(run / "run.log.gz", run / "prof.json.gz").trace
+    out = io.BytesIO()
+    chrome_json.write(trace, out)
+    drawn = [event for event in json.loads(out.getvalue())["traceEvents"] if event.get("tid") == 101]
+    (whole,) = [event["args"]["kernel_ns"] for event in drawn if event["name"] == "iteration 1 · forward"]
+    layers = [event["args"] for event in drawn if event.get("cat") == "layer" and event["args"]["iteration"] == 1]
+    assert next(list(args)[:3] for args in layers if "gflops" in args) == ["share_percent", "gflops", "kernel_ns"]
+    assert all(args["share_percent"] == float(f"{100 * args['kernel_ns'] / whole:.3g}") for args in layers)
+    assert 90 < sum(args["share_percent"] for args in layers) < 101
+    kernels = [event["args"] for event in drawn if event.get("cat") == "kernel" and "operation" in event["args"]]
+    assert {next(iter(args)) for args in kernels} == {"operation_name"}
+    names = {event["args"]["operation"]: event["name"] for event in drawn if event.get("cat") == "operation"}
+    assert all(args["operation_name"] == names[args["operation"]] for args in kernels)
