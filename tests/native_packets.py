@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -117,7 +118,7 @@ def read_native(data: bytes) -> Native:
     rows = sorted(
         _place(descriptors, d)
         for d in descriptors.values()
-        if (d.HasField("parent_uuid") or GROUP_AND_ROW in d.name) and not d.HasField("counter")
+        if (d.HasField("parent_uuid") or GROUP_AND_ROW.search(d.name)) and not d.HasField("counter")
     )
     return Native(
         Picture(sorted(slices, key=order), arrows, sorted(samples), rows),
@@ -128,17 +129,17 @@ def read_native(data: bytes) -> Native:
     )
 
 
-GROUP_AND_ROW = ": "
-"""Between the names of a process and of its main track, which are one."""
+GROUP_AND_ROW = re.compile(": (?=[A-Z])")
+"""Between the names of a process and of its main track, which are one; a device's own name may have colons in it."""
 
 
 def _place(descriptors: Mapping[int, Any], descriptor: Any) -> tuple[str, str]:
     """(process, track): of a group with slices of its own as if it were two."""
     name = str(descriptor.name)
     if not descriptor.HasField("parent_uuid"):
-        process, _, row = name.partition(GROUP_AND_ROW)
-        return process, row
-    return str(descriptors[descriptor.parent_uuid].name).partition(GROUP_AND_ROW)[0], name
+        process, *row = GROUP_AND_ROW.split(name, 1)
+        return process, "".join(row)
+    return GROUP_AND_ROW.split(str(descriptors[descriptor.parent_uuid].name), 1)[0], name
 
 
 def _walk(events: list[tuple[int, int, Any, _State]], descriptors: Mapping[int, Any]) -> tuple[Any, ...]:

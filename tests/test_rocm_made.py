@@ -15,6 +15,7 @@ from mio2trace.model.profile import Activity, Call, Device, Profile, Range
 from mio2trace.notes import Notes
 from mio2trace.readers import detect
 from mio2trace.readers.base import ReadOptions
+from mio2trace.readers.rocm.tables import integer
 from mio2trace.source import Source
 from mio2trace.trace import Slice
 from tests.rocm_made import FORMS, run, v3_tables
@@ -99,3 +100,9 @@ def test_calls_within_calls_go_on_in_another_row(tmp_path: Path) -> None:
     )
     assert sum(rows.values()) == 300
     assert max(rows.values()) == 100
+
+
+def test_a_number_that_no_trace_can_hold_is_none() -> None:
+    """Nineteen digits may be more than 64 bits."""
+    assert integer(str((1 << 63) - 1)) == (1 << 63) - 1
+    assert integer(str(1 << 63)) is None

@@ -27,7 +27,8 @@ def header(head: bytes) -> tuple[str, ...]:
 
 def integer(text: str) -> int | None:
     """A number as these tables write it; None for anything else."""
-    return int(text) if text.isdigit() and text.isascii() and len(text) <= MOST_DIGITS else None
+    value = int(text) if text.isdigit() and text.isascii() and len(text) <= MOST_DIGITS else None
+    return value if value is not None and value < 1 << 63 else None
 
 
 class Table:
