@@ -72,6 +72,13 @@ def test_a_comparison_keeps_its_verdict(width: int) -> None:
     assert {"ratio", "verdict"} <= set(lines[0].split())
 
 
+def test_what_rows_are_grouped_by_stays() -> None:
+    """However little a column would be missed else."""
+    lines = run("ops", "--group-by", "primitive,direction", *FILES, "--format", "table", width=60).stdout.splitlines()
+    assert lines[0].split()[:3] == ["primitive", "direction", "kernel_ms"]
+    assert lines[-1].startswith("total")
+
+
 @pytest.mark.parametrize("width", [1, 10, 40])
 @pytest.mark.parametrize("name", ["layers", "kernels", "ops"])
 def test_a_terminal_that_is_too_narrow_gets_what_fits(name: str, width: int) -> None:

@@ -115,6 +115,7 @@ def steady_table(operations: Sequence[Operation], measures: Measures, by: Sequen
         brief=brief,
         ends=ends(ranking, first[0], unit) if rows else (),
         empty="no operation has kernels",
+        keys=first,
     )
 
 

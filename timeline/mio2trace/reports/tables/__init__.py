@@ -28,7 +28,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
     ``objects`` are columns that JSON holds together as one object: ``{"gemm": ("M", "N", "K")}`` stands where the
     first of them does. ``brief``: the columns for a person, all when empty. ``ends``: rows for a person alone, such as
-    the total, below the others. ``empty``: why there is no row, where there is none.
+    the total, below the others. ``empty``: why there is no row, where there is none. ``keys``: columns that say what
+    a row is of.
     """
 
     columns: tuple[str, ...]
@@ -37,6 +38,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     brief: tuple[str, ...] = ()
     ends: Sequence[Row] = ()
     empty: str = ""
+    keys: tuple[str, ...] = ()
 
     def chosen(self, names: Sequence[str]) -> Table:
         """The same table with only these columns, in this order. Raises KeyError with the first that is not there."""
@@ -109,6 +111,7 @@ def grouped(table: Table, by: Sequence[str]) -> Table:
         columns=(*first, *(name for name in table.columns if name not in by)),
         rows=rows,
         brief=(*first, *(name for name in table.brief if name not in by)) if table.brief else (),
+        keys=tuple(by),
     )
 
 
@@ -159,6 +162,7 @@ def stacked(parts: Sequence[tuple[Row, Table]]) -> Table:
         brief=(*first, *brief) if brief else (),
         ends=[{**cells, **row} for cells, table in parts for row in table.ends],
         empty=next((table.empty for table in tables if table.empty), ""),
+        keys=tuple(dict.fromkeys(name for table in tables for name in table.keys)),
     )
 
 

@@ -29,6 +29,7 @@ class _Column(NamedTuple):
     name: str
     cells: list[str]
     is_number: bool
+    rank: int
 
     @property
     def width(self) -> int:
@@ -38,7 +39,7 @@ class _Column(NamedTuple):
 def aligned(table: Table, width: int | None = None) -> Iterator[str]:
     """Lines of text; none is longer than ``width``."""
     columns = [
-        _Column(visible(column.name), list(map(visible, column.cells)), column.is_number) for column in _columns(table)
+        column._replace(name=visible(column.name), cells=list(map(visible, column.cells))) for column in _columns(table)
     ]
     kept, widths = _fitted(columns, width)
     if not kept:
@@ -86,7 +87,8 @@ def _columns(table: Table) -> list[_Column]:
         if rows and not any(map(cell_text, cells)):
             continue
         is_number = bool(rows) and all(isinstance(cell, (int, float, type(None))) for cell in cells)
-        columns.append(_Column(name, _percents(cells) if name.endswith("_percent") else _shown(cells), is_number))
+        shown = _percents(cells) if name.endswith("_percent") else _shown(cells)
+        columns.append(_Column(name, shown, is_number, 0 if name in table.keys else rank_of(name)))
     return columns
 
 
@@ -121,7 +123,7 @@ def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[list[_Column
     if width is None:
         return kept, widths
     while len(kept) > 1 and _length([_least(column) for column in kept]) > width:
-        worst = max(range(len(kept)), key=lambda at: (rank_of(kept[at].name), at))
+        worst = max(range(len(kept)), key=lambda at: (kept[at].rank, at))
         del kept[worst], widths[worst]
     over = _length(widths) - width
     while over > 0:
@@ -138,7 +140,7 @@ def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[list[_Column
 
 
 def _least(column: _Column) -> int:
-    least = NARROWEST if rank_of(column.name) else NARROWEST_NAME
+    least = NARROWEST if column.rank else NARROWEST_NAME
     return column.width if column.is_number else min(column.width, max(least, len(column.name)))
 
 
