@@ -190,7 +190,7 @@ def test_error_usage_is_exit_2_and_changes_nothing(args: tuple[str, ...], messag
         ("words", b"hello\nworld\n", "words: none of its 2 lines is known; expected Caffe's `time` log, MIOpen's log"),
         ("x.json", b'{"traceEvents": []}', "x.json: JSON with the keys traceEvents; expected dv/dt profile (JSON)"),
         ("cut.json", b'{"per_layer_info": [{"label"', "cut.json: not a readable CK record"),
-        ("cut.gz", gzip.compress(b"x")[:6], "cut.gz: gzip data cut off after 6 bytes, before any content"),
+        ("cut.gz", gzip.compress(b"x", mtime=0)[:6], "cut.gz: gzip data cut off after 6 bytes, before any content"),
         ("bad.gz", b"\x1f\x8b not gzip", "bad.gz: damaged gzip data, nothing can be read"),
         ("db", b"SQLite format 3\0" + bytes(100), "db: is an SQLite database of no profiler that is known"),
         ("none.json", b"[]", "prof.txt, none.json: no kernel"),

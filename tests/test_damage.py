@@ -238,7 +238,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("content", [b"", b" \n\n", gzip.compress(b""), b"\xef\xbb\xbf", "".encode("utf-16")])
+@pytest.mark.parametrize("content", [b"", b" \n\n", gzip.compress(b"", mtime=0), b"\xef\xbb\xbf", "".encode("utf-16")])
 def test_error_an_empty_file_says_that_it_is(converted: Converted, content: bytes) -> None:
     with pytest.raises(InputError, match=r"^in0: empty; expected a log or a profile$"):
         converted(content)
