@@ -13,10 +13,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mio2trace import __version__
+from mio2trace.commands import LATER
 from mio2trace.evidence import EVIDENCE
 from tests.small_runs import as_json, benchmark, small
 
@@ -348,3 +350,17 @@ def test_the_help_names_the_evidence_that_the_formats_of_today_can_give() -> Non
     """All, strongest first."""
     help_ = " ".join(run("convert", "--help").stdout.decode().split())
     assert f"Ignore one kind of evidence (repeatable): {', '.join(EVIDENCE)}." in help_
+
+
+@pytest.mark.parametrize("command", LATER, ids=lambda command: command.name)
+def test_the_list_of_commands_says_what_each_says_of_itself(command: Any) -> None:
+    """None is loaded for it, so it stands in two places."""
+    assert command.get_short_help_str(200) == command.loaded().get_short_help_str(200)
+
+
+def test_help_loads_no_command() -> None:
+    code = "import sys; from mio2trace.cli import cli; cli(['--help'], standalone_mode=False); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "mio2trace.commands.options" in done.stdout
+    assert "mio2trace.commands.ops" not in done.stdout.split()
+    assert "  query     Ask a trace" in done.stdout

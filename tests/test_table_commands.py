@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -203,7 +204,11 @@ def test_every_option_that_a_reader_advises_is_one_of_the_command(command: str) 
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 advised |= set(re.findall(r"(--[a-z][a-z-]+)(?: order)? (?:chooses|goes|sets)\b", node.value))
     assert advised == {"--align", "--max-input", "--repetition", "--tags"}
-    there = {option for parameter in cli.commands[command].params for option in parameter.opts}
+    there = {
+        option
+        for parameter in (cli.get_command(click.Context(cli), command) or cli).params
+        for option in parameter.opts
+    }
     assert advised <= there
 
 

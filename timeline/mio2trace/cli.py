@@ -12,19 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands.compare import compare
-from mio2trace.commands.driver import driver
-from mio2trace.commands.inspect import inspect
-from mio2trace.commands.kernels import kernels
-from mio2trace.commands.layers import layers
-from mio2trace.commands.miopen.messages import messages
-from mio2trace.commands.ops import ops
+from mio2trace.commands import LATER, Later
 from mio2trace.commands.options import Reading, Words, complete_files, files_argument, reading_options
 from mio2trace.commands.printing import Progress, Refused, is_terminal, styled
-from mio2trace.commands.query import query
-from mio2trace.commands.report import report
-from mio2trace.commands.tfprof import tfprof
-from mio2trace.commands.view import view
 from mio2trace.evidence import EVIDENCE
 from mio2trace.outgoing import visible
 
@@ -36,6 +26,19 @@ if TYPE_CHECKING:
 
 class _DefaultToConvert(click.Group):
     """``mio2trace FILE...`` is ``mio2trace convert FILE...``; a first word that is a command is the command."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        command = super().get_command(ctx, cmd_name)
+        if isinstance(command, Later):
+            command = self.commands[cmd_name] = command.loaded()
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, none of them loaded."""
+        width = formatter.width - 6 - max(map(len, self.commands))
+        rows = [(name, self.commands[name].get_short_help_str(width)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in ("--help", "-h", "--version"):
@@ -248,17 +251,8 @@ def convert(  # noqa: PLR0913 - click gives each option by keyword
     return result
 
 
-cli.add_command(report)
-cli.add_command(ops)
-cli.add_command(driver)
-cli.add_command(kernels)
-cli.add_command(layers)
-cli.add_command(messages)
-cli.add_command(compare)
-cli.add_command(inspect)
-cli.add_command(tfprof)
-cli.add_command(view)
-cli.add_command(query)
+for _later in LATER:
+    cli.add_command(_later)
 
 
 def _refuse_a_mistyped_command(word: str, commands: Iterable[str]) -> None:

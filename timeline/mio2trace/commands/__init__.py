@@ -1,1 +1,44 @@
-"""Subcommands beside `convert`: options in, a table or lines on standard output, notes on stderr, exit code out."""
+"""Subcommands beside `convert`: options in, a table or lines on standard output, notes on stderr, exit code out.
+
+Each is a module, loaded when it is called.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+
+class Later(click.Command):
+    """A command whose module is loaded when it is called: help on all of them needs what each does in a line."""
+
+    def __init__(self, name: str, about: str, room: str = "commands") -> None:
+        super().__init__(name, help=about)
+        self._module = f"mio2trace.{room}.{name}"
+
+    def loaded(self) -> click.Command:
+        command: click.Command = getattr(importlib.import_module(self._module), str(self.name))
+        return command
+
+
+LATER = (
+    Later("report", "Where the time of a run went, what is odd about it, what to try."),
+    Later("ops", "The operations of MIOpen logs, one row each; with the profile of the run slowest first, by layer."),
+    Later("driver", "MIOpenDriver lines that run the operations of MIOpen logs again."),
+    Later("kernels", "The kernels of a profile, one row each, or summed."),
+    Later(
+        "layers",
+        "The layers of a run, slowest first: kernel time of a steady iteration, host time, printed time, FLOPs.",
+    ),
+    Later(
+        "messages",
+        "What MIOpen's logs say: errors, warnings, searches, workspaces, problems behind database keys, all the rest.",
+        "commands.miopen",
+    ),
+    Later("compare", "Which part of an iteration became slower, whether that is real, and why."),
+    Later("inspect", "The records of FILEs as JSON lines: what the readers understood."),
+    Later("tfprof", "Memory and times of TensorFlow 1's ops, as mean and variation over the steps."),
+    Later("view", "Open a trace in the Perfetto UI, its kernels pinned and its slowest layer in view."),
+    Later("query", "Ask a trace, or a run: a query by its name, or any SQL."),
+)
