@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,8 @@ from mio2trace.answer.markdown import LIMIT as MARKDOWN_LIMIT
 from mio2trace.answer.markdown import comment
 from mio2trace.cli import cli
 from mio2trace.findings import GPUS, RULES, Finding, Found
-from tests.conftest import ROOT, missing, shared_folder
-from tests.perfetto_tools.perfetto_ui import find_chromium
+from tests.conftest import ROOT, shared_folder
+from tests.perfetto_tools.perfetto_ui import PerfettoUI
 
 ANSWER = ROOT / "timeline" / "mio2trace" / "answer"
 TRACES = ROOT / "traces"
@@ -239,19 +239,9 @@ def test_each_class_of_colour_is_in_the_style() -> None:
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    """Without a network."""
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing("browser", "no browser driver: pip install playwright")
-    binary = find_chromium()
-    if binary is None:
-        missing("browser", "no browser: install chromium, or set CHROMIUM")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=binary, args=["--no-sandbox"])
-        yield browser
-        browser.close()
+def chromium(browser: PerfettoUI) -> Any:
+    """The session's browser, for pages of our own: of one driver there is no second in a process."""
+    return browser.chromium
 
 
 @pytest.mark.browser

@@ -59,9 +59,9 @@ def test_the_notebooks_table(file: str) -> None:
 
 @pytest.mark.parametrize("form", ["csv", "table", "json", "jsonl", "markdown"])
 def test_every_form_has_its_header_once(file: str, form: str) -> None:
-    """The names of the columns come once, or once an object."""
+    """The names of the columns come once, or once an object; of a narrow terminal's those that have room."""
     text = run(file, "--format", form).stdout
-    assert text.count("accelerator_mean_us") == (2 if form.startswith("json") else 1)
+    assert text.count("memory_mean_kb") == (2 if form.startswith("json") else 1)
     if form == "json":
         rows = json.loads(text)
         assert [list(row) for row in rows] == [list(COLUMNS), list(COLUMNS)]

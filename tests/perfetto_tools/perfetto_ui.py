@@ -145,6 +145,12 @@ class PerfettoUI:
             self.close()
             raise
 
+    @property
+    def chromium(self) -> Browser:
+        """The browser, for other pages."""
+        assert self._browser is not None
+        return self._browser
+
     def __enter__(self) -> PerfettoUI:
         return self
 

@@ -262,7 +262,7 @@ def _durations(section: Section) -> dict[str, Any] | None:
         share = percent(ns / section.kernel_ns) if section.kernel_ns and ns else ""
         bins.append(svg.Bin(f"< {edge}", ns, share, said))
     picture = svg.columns(bins, "Kernel time by how long the kernels are")
-    return tables.part("Kernels by duration", note="share of the kernel time", picture=picture, id="durations")
+    return tables.part("Kernels by duration", note="share of the kernel time", picture=picture, id="kernel-durations")
 
 
 def _edge(ns: int) -> str:

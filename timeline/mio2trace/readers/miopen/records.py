@@ -14,7 +14,7 @@ from mio2trace.readers.miopen.lines import KEY, type_and_shape
 
 INTERN = 1 << 13  # texts of each kind kept for sharing
 
-_BASE_WORD = re.compile(r"[A-Za-z]\w{0,30}", re.ASCII)
+_BASE_WORD = re.compile(r"[A-Za-z]\w{0,15}", re.ASCII)
 NO_PREFIX = b"\n\n"  # no line has it
 
 

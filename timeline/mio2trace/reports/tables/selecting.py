@@ -14,7 +14,7 @@ from mio2trace.reports.numbers import UNITS
 from mio2trace.reports.tables import Cell, Row, Table, cell_text
 from mio2trace.reports.tables.columns import base_of
 
-_CONDITION = re.compile(r"\s*([\w.]+)\s*(<=|>=|!=|==|=|<|>|~)\s*(.*?)\s*")
+_CONDITION = re.compile(r"([\w.]+)\s*(<=|>=|!=|==|=|<|>|~)(.*)", re.DOTALL)
 _ORDERED: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
@@ -71,10 +71,10 @@ def column_named(table: Table, name: str) -> str:
 
 
 def _condition(table: Table, text: str) -> Callable[[Row], bool]:
-    found = _CONDITION.fullmatch(text)
+    found = _CONDITION.fullmatch(text.strip())
     if found is None:
         raise SelectionError(f"--where {text!r}: expected a column, one of = != < <= > >= ~, and a value")
-    name, sign, value = found.groups()
+    name, sign, value = found[1], found[2], found[3].strip()
     column = column_named(table, name)
     number = _number(value)
     given, own = base_of(name)[1], base_of(column)[1]
