@@ -438,7 +438,7 @@ def test_the_command_opens_the_browser_and_ends(folder: Path, monkeypatch: pytes
 @pytest.mark.browser
 @pytest.mark.parametrize("name", ["out.json.gz", "out.pftrace"])
 def test_the_real_page_opens_at_the_slowest_layer(folder: Path, browser: PerfettoUI, name: str) -> None:
-    """Offline: loaded from this machine alone, tracks pinned, the layer selected and in view, no error shown."""
+    """Offline: loaded from this machine alone, the layer selected and in view, its rows, rates and arguments shown."""
     command = [sys.executable, "-m", "mio2trace", "view", str(folder / name), "--offline", "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
         try:
@@ -457,16 +457,28 @@ def test_the_real_page_opens_at_the_slowest_layer(folder: Path, browser: Perfett
             page.goto(link)
             page.wait_for_function("() => window.app && window.app.trace", timeout=120_000)
             page.wait_for_function("() => window.app.trace.selection.selection.kind === 'track_event'", timeout=60_000)
+            answer = page.get_by_text(re.compile(r"^Query result \(\d+ rows\)"))
+            answer.wait_for(timeout=60_000)
             state = page.evaluate(
                 """() => { const t = window.app.trace, v = t.timeline.visibleWindow.toTimeSpan();
-                return {pinned: t.workspace.pinnedTracks.map((n) => n.name), ts: String(t.selection.selection.ts),
-                    dur: String(t.selection.selection.dur), start: String(v.start), end: String(v.end),
-                    errors: Number(t.traceInfo.importErrors)}; }"""
+                const shown = (n) => [n, ...(n.collapsed && !n.headless ? [] : n.children.flatMap(shown))];
+                const rows = t.workspace.children.flatMap(shown).filter((n) => !n.headless);
+                return {pinned: t.workspace.pinnedTracks.map((n) => n.name), rows: rows.map((n) => n.name),
+                    selected: rows.filter((n) => n.uri === t.selection.selection.trackUri).map((n) => n.name),
+                    ts: String(t.selection.selection.ts), dur: String(t.selection.selection.dur),
+                    start: String(v.start), end: String(v.end), errors: Number(t.traceInfo.importErrors)}; }"""
             )
             assert (state["ts"], state["dur"]) == (wanted["ts"], wanted["dur"])
-            assert any("kernels" in track for track in state["pinned"])
-            assert any("GFLOP/s" in track for track in state["pinned"])
-            assert not any("OpenCL API" in track for track in state["pinned"])
+            assert len(state["selected"]) == 1
+            assert "Layers > kernels" in state["selected"][0]
+            in_sight = [*state["pinned"], *state["rows"]]
+            assert sum("kernels" in track for track in in_sight) == 1
+            assert sum("GFLOP/s" in track for track in in_sight) == 1
+            assert not any("OpenCL API" in track for track in in_sight)
+            layer = slowest_layer(folder / name)
+            assert layer is not None
+            assert answer.inner_text().startswith(f"Query result ({len(layer.args)} rows)")
+            assert page.get_by_text("share_percent", exact=True).count() == 1
             assert int(state["start"]) <= int(wanted["ts"])
             assert int(state["end"]) >= int(wanted["ts"]) + int(wanted["dur"])
             assert int(state["end"]) - int(state["start"]) < 6 * int(wanted["dur"])

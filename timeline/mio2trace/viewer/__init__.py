@@ -33,9 +33,10 @@ GROUPS = "^(?!Host)"
 twins, one of them empty; the native form shows them of itself."""
 _DETAILS = (
     "select substr(flat_key, instr(flat_key, '.') + 1) as argument, display_value as value from slice join args using"
-    " (arg_set_id) where category = 'layer' and ts = {start} and dur = {dur} order by args.id"
+    " (arg_set_id) where category = 'layer' and ts = {start} and dur = {dur} and flat_key like '%.%' order by args.id"
 )
-"""What a layer's arguments are: the page opens its drawer for the answer of a query alone."""
+"""What a layer's arguments are: the page opens its drawer for the answer of a query alone. The engine adds one of its
+own to those of a native trace: its key has no part before a point."""
 _LATEST_NS = 1 << 63
 """The page's own clock ends here; what a trace states beyond it is no place to look at."""
 IDLE_SECONDS = 60
