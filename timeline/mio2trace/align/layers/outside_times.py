@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from statistics import median
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.relate import LANDMARK_EARLY_NS
-from mio2trace.align.clocks.resolution import STAMP_NS
-from mio2trace.evidence import BOUNDARY_STAMPS, DURATIONS, POSITION, RECURRENCE, Evidence
+from mio2trace.evidence import BOUNDARY_STAMPS, CORRELATION, DURATIONS, RANGE, RECURRENCE, TIMER_MARKS, Evidence
 
-_MOST_LAGS = 1 << 20
-"""Of more, every n-th tells as much."""
-_BY_TIME = frozenset((BOUNDARY_STAMPS, DURATIONS, RECURRENCE, POSITION))
+_OF_ITS_OWN = frozenset((RANGE, CORRELATION, TIMER_MARKS, ""))
+"""What tells of a kernel itself, whatever its queue; or nothing."""
+_HARDLY_ANY = 0.05
+"""Part of the kernels in layers that the queue of the thread which printed them has more than."""
 
 
 def doubt_between_layers(attribution: Attribution) -> None:
@@ -64,26 +62,22 @@ def _stretches(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def doubt_other_queues(attribution: Attribution) -> None:
-    """The log's layers are one thread's: what another queue ran meanwhile may be another thread's work."""
+    """The log's layers are one thread's: what another queue ran meanwhile may be another thread's work.
+
+    Which queue is that of the thread that printed them nothing tells for sure: where several have kernels of layers,
+    all of these are in doubt; a queue with hardly any is not it.
+    """
     activities, links = attribution.profile.activities, attribution.links
-    queues = Counter(activity.queue for activity in activities if activity.kind == "kernel")
+    placed = [
+        position
+        for position, word in enumerate(links.layer_by)
+        if word not in _OF_ITS_OWN and activities[position].kind == "kernel"
+    ]
+    queues = Counter(activities[position].queue for position in placed)
     if len(queues) < 2:
         return
-    # The thread that prints a layer's line has just waited for its own queue.
-    lags: dict[int, list[int]] = {queue: [] for queue in queues}
-    ends = sorted(run.host_end_ns for run in links.runs if run.host_end_ns is not None)
-    ends = ends[:: 1 + len(ends) * len(queues) // _MOST_LAGS]
-    done_of: dict[int, list[int]] = {}
-    for activity in activities:
-        if activity.host_end_ns is not None:
-            done_of.setdefault(activity.queue, []).append(activity.host_end_ns)
-    for queue, of_queue in lags.items():
-        done = sorted(done_of.get(queue, ()))
-        for end in ends:
-            before = bisect_right(done, end + STAMP_NS) - 1
-            if before >= 0:
-                of_queue.append(end - done[before])
-    main = min(queues, key=lambda queue: (median(lags[queue] or [1 << 62]), -queues[queue], queue))
-    for position, activity in enumerate(activities):
-        if activity.queue != main and links.layer_by[position] in _BY_TIME:
+    likely = [queue for queue, count in queues.items() if count > _HARDLY_ANY * len(placed)]
+    main = likely[0] if len(likely) == 1 else None
+    for position, word in enumerate(links.layer_by):
+        if activities[position].queue != main and word not in _OF_ITS_OWN:
             links.doubt_layer([position])
