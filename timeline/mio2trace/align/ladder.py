@@ -19,6 +19,7 @@ from mio2trace.align.layers.outside_times import (
     doubt_by_clock,
     doubt_other_queues,
 )
+from mio2trace.align.operations.gaps import doubt_beside_gaps
 from mio2trace.align.operations.steps import doubt_another_process, keep_operations_whole, link_operations
 from mio2trace.evidence import (
     BOUNDARY_STAMPS,
@@ -64,6 +65,7 @@ STEPS: tuple[Step, ...] = (
         (POSITION, BUFFERS, LAUNCH_LINE, BOUNDARY_STAMPS, RECURRENCE, NAME_AND_SIZES, ORDER),
         link_operations,
     ),
+    Step((), doubt_beside_gaps),
     Step((POSITION, BOUNDARY_STAMPS), place_by_layer_lines),
     Step((), place_by_lines_of_operations),
     Step((DURATIONS,), place_by_durations),
