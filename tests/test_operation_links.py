@@ -24,10 +24,9 @@ from mio2trace.align import align
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import Timeline
 from mio2trace.align.links import NONE, Links
-from mio2trace.align.operations.gaps import _shiftable
 from mio2trace.align.operations.queues import same_process
 from mio2trace.align.operations.sizes import is_part, may_be_part
-from mio2trace.align.operations.steps import link_operations
+from mio2trace.align.operations.steps import _shiftable, link_operations
 from mio2trace.evidence import POSITION
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection

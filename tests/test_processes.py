@@ -159,7 +159,7 @@ def test_folders_of_ranks_are_one_job(form: str) -> None:
     with pytest.raises(InputError, match=r"^[^\n]*nothing relates the clock of pid 42733 to that of pid 42730[^\n]*$"):
         convert(*paths)
     names = [process.name for process in convert(*paths, from_start=True).trace.processes]
-    assert {"pid 42730", "pid 42733"} <= {name.partition(":")[0].removeprefix("Host ") for name in names}
+    assert all(any(pid in name for name in names) for pid in ("pid 42730", "pid 42733"))
 
 
 @pytest.mark.shared

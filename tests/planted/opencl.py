@@ -37,20 +37,22 @@ def profile_calls(canary: str) -> list[dict[str, Any]]:
 
 def caffe(canary: str) -> str:
     """Layer names, events, the device, lines of other programs."""
-    lines = [PROMPT]
+    stamp = LOG.splitlines()[0].split("]")[0]
+    lines = [
+        PROMPT,
+        f"{stamp}] Setting up conv1 {canary}",
+        f"{stamp}] Top shape: 1 96 55 55 (290400) {canary}",
+        f"{stamp}] Use GPU with device ID 0 {canary}",
+        f"{stamp}] GPU device name: Mali {canary}",
+        f"{stamp}]     [Forward] Layer conv1 {canary}, top blob conv1 data: 0.1",
+    ]
     for line in LOG.splitlines():
         for name in ("conv1", "ip1"):
             if f"{name}\t" in line:
                 line = line.replace(f"{name}\t", f"{name} {canary}\t")
         lines.append(line)
         lines.append(f"{line.split(']')[0]}] {canary}")
-    stamp = LOG.splitlines()[0].split("]")[0]
     lines += [
-        f"{stamp}] Setting up conv1 {canary}",
-        f"{stamp}] Top shape: 1 96 55 55 (290400) {canary}",
-        f"{stamp}] Use GPU with device ID 0 {canary}",
-        f"{stamp}] GPU device name: Mali {canary}",
-        f"{stamp}]     [Forward] Layer conv1 {canary}, top blob conv1 data: 0.1",
         canary,
         f"Command line: caffe time -model {canary} --token=canary",
     ]

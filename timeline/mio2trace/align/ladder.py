@@ -19,8 +19,12 @@ from mio2trace.align.layers.outside_times import (
     doubt_by_clock,
     doubt_other_queues,
 )
-from mio2trace.align.operations.gaps import doubt_beside_gaps
-from mio2trace.align.operations.steps import doubt_another_process, keep_operations_whole, link_operations
+from mio2trace.align.operations.steps import (
+    doubt_another_process,
+    doubt_beside_gaps,
+    keep_operations_whole,
+    link_operations,
+)
 from mio2trace.evidence import (
     BOUNDARY_STAMPS,
     BUFFERS,
