@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from mio2trace.analysis import analyse
 from mio2trace.conversion import Conversion, convert
 from mio2trace.files import short_names
 from mio2trace.notes import InputError
@@ -278,3 +279,12 @@ def test_what_is_no_path_is_refused_in_one_line(path: str, tmp_path: Path) -> No
     for files in ([path], [path, str(tmp_path / "run.log")]):
         with pytest.raises(InputError, match=r"^[^\n]*(no path|No such file or directory)"):
             convert(*files)
+
+
+def test_a_single_path_is_one_file(tmp_path: Path) -> None:
+    """Not as many as it has letters."""
+    (tmp_path / "run.log").write_text(
+        "MIOpen(HIP): Command [X] ./bin/MIOpenDriver conv -n 1 -c 3 -H 8 -W 8 -k 2 -F 1\n"
+    )
+    for path in (tmp_path / "run.log", str(tmp_path / "run.log")):
+        assert [file.name for file in analyse(path).inputs] == ["run.log"]

@@ -6,6 +6,7 @@ analysis.run.alignments[0].links.layer_by
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Literal
 
@@ -164,12 +165,16 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Analysis: {len(self.inputs)} inputs, {notes} kinds of notes, runs {list(self.runs)}>"
 
 
-def analyse(files: Sequence[FilePath], options: AnalysisOptions = DEFAULTS, notes: Notes | None = None) -> Analysis:
+def analyse(
+    files: FilePath | Sequence[FilePath], options: AnalysisOptions = DEFAULTS, notes: Notes | None = None
+) -> Analysis:
     """Read ``files`` (paths, ``-`` for standard input, CK directories), sort them into runs, join what is of one.
 
     ``notes`` gains what is met on the way. Raises `InputError` with one line that says what is wrong with an input;
     `OptionError`, a ValueError, for an option that is none.
     """
+    if isinstance(files, (str, os.PathLike)):
+        files = [files]
     unknown = options.without - set(EVIDENCE)
     if unknown:
         raise OptionError(f"no such evidence: {', '.join(sorted(unknown))}; expected {', '.join(EVIDENCE)}")
