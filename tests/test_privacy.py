@@ -88,7 +88,8 @@ def test_no_canary_reaches_a_table(tmp_path: Path, command: tuple[str, ...]) -> 
     text = "".join(miopen_log(canary) for canary in CANARIES.values())
     profile_ = as_json(profile_calls(CANARIES["a home folder"]))
     whole = (caffe(CANARIES["a home folder"]) + text).encode() + b"[dv/dt] <<\n" + profile_ + b"\n[dv/dt] >>\n"
-    log_file.write_bytes(whole)
+    # Beside a profile only operations with kernels have rows, and these have none.
+    log_file.write_bytes(text.encode() if command[0] == "ops" else whole)
     own = {"HOME": "/home/canary", "USER": "canary", "HOSTNAME": "canary", "SECRET_TOKEN": "canary"}
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "timeline"), **own}
     result = subprocess.run([*PROGRAM, *command, str(log_file)], cwd=folder, env=environment, capture_output=True)
