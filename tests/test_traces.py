@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import mio2trace
+from mio2trace.cli import cli
 
 TRACES = Path(__file__).resolve().parent.parent / "traces"
 RUNS = sorted(folder.name for folder in TRACES.iterdir() if folder.is_dir())
@@ -127,11 +129,14 @@ def test_a_link_by_range_is_explained(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("files", ["lenet-rocpd/results.db.gz", "alexnet-b1-miopen29/prof.json.gz"])
-def test_the_readme_shows_what_is_printed(files: str) -> None:
-    """Word for word."""
+def test_the_readme_shows_what_is_printed(files: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Word for word, to the line that says what was written."""
     shown = (TRACES.parent / "README.md").read_text("utf-8")
-    said = mio2trace.convert(TRACES / files, (TRACES / files).with_name("run.log.gz")).said()
-    assert "".join(f"    {line}\n" for line in said) in shown
+    monkeypatch.chdir(tmp_path)
+    log = (TRACES / files).with_name("run.log.gz")
+    done = CliRunner().invoke(cli, [str(log), str(TRACES / files), "-o", "out.json"])
+    assert done.exit_code == 0
+    assert "".join(f"    {line}\n" for line in done.stderr.splitlines()) in shown
 
 
 def test_no_run_tells_of_the_machine_that_it_was_measured_on() -> None:

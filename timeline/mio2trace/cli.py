@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import os
 import signal
@@ -257,6 +256,8 @@ for _later in LATER:
 
 def _refuse_a_mistyped_command(word: str, commands: Iterable[str]) -> None:
     """Raises `click.UsageError` for what is no file, and nearly a command."""
+    import difflib
+
     near = difflib.get_close_matches(word, commands, 1, 0.75)
     if near and not os.path.lexists(word.replace("\0", "")):
         raise click.UsageError(f"no command and no file {word!r}; did you mean {near[0]!r}?")

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from mio2trace.analysis import Run
 from mio2trace.answer.content import LayerRow, ProblemRow, Section
 from mio2trace.findings.words import count, ms
+from mio2trace.measures.executions import printed_times
 from mio2trace.measures.statistics import mean
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
@@ -51,12 +52,10 @@ def of_logs(run: Run) -> list[Section]:
 
 def _layers(log: FrameworkLog) -> list[LayerRow]:
     """Means of what was printed, most first; a time of months is none."""
-    printed: dict[tuple[int, str, str], list[int]] = {}
-    for layer in log.layers:
-        printed.setdefault((layer.index, layer.layer, layer.direction), []).append(layer.printed_ns)
+    printed = printed_times([log])
     total = sum(map(mean, printed.values())) or 1
     rows = [
-        LayerRow(name=name, direction=direction, ns=round(mean(times)), share=mean(times) / total)
+        LayerRow(name=name, direction=direction or "", ns=round(mean(times)), share=mean(times) / total)
         for (_, name, direction), times in printed.items()
     ]
     return sorted(rows, key=lambda row: -row.ns)

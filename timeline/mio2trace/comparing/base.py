@@ -19,7 +19,6 @@ _MARK = b'{"mio2trace_base":'
 class _Base(msgspec.Struct, frozen=True, kw_only=True):
     mio2trace_base: int
     generator: str
-    side: str
     runs: tuple[RunRecord, ...]
 
 
@@ -32,17 +31,17 @@ def is_base(path: Path) -> bool:
 def text(side: Side, generator: str) -> bytes:
     """The file's bytes: the same for the same side."""
     runs = side.runs
-    data = _encoded(side, runs, generator)
+    data = _encoded(runs, generator)
     keep = max(len(run.parts) for run in runs)
     while len(data) > LARGEST and keep > 1:
         keep = keep * 3 // 4
         runs = tuple(_without_smallest(run, keep) for run in side.runs)
-        data = _encoded(side, runs, generator)
+        data = _encoded(runs, generator)
     return data
 
 
-def _encoded(side: Side, runs: tuple[RunRecord, ...], generator: str) -> bytes:
-    base = _Base(mio2trace_base=VERSION, generator=generator, side=side.name, runs=runs)
+def _encoded(runs: tuple[RunRecord, ...], generator: str) -> bytes:
+    base = _Base(mio2trace_base=VERSION, generator=generator, runs=runs)
     return msgspec.json.encode(base) + b"\n"
 
 
@@ -65,4 +64,4 @@ def read(path: Path) -> Side:
         raise InputError(f"{path.name}: base of version {base.mio2trace_base}; expected {VERSION}")
     if not base.runs or any(not run.samples_ns or not all(part.samples_ns for part in run.parts) for run in base.runs):
         raise InputError(f"{path.name}: a base without runs, or a run without times")
-    return Side(name=base.side, runs=base.runs)
+    return Side(name=path.name.removesuffix(".json"), runs=base.runs)

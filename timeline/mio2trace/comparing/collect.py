@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from mio2trace.analysis import Run
 from mio2trace.comparing.record import Facts, Inside, Part, RunRecord, condensed
 from mio2trace.measures import Measures
-from mio2trace.measures.executions import LayerKey
+from mio2trace.measures.executions import LayerKey, in_net_order, printed_times
 from mio2trace.measures.inside import KernelsInside, kernels_inside
 from mio2trace.measures.statistics import mean
 from mio2trace.model.log import FrameworkLog
@@ -129,7 +129,7 @@ def _layers(run: Run, measures: Measures, count: int) -> Iterator[Part]:
         if operation.phase == "run" and operation.primitive:
             shape = "x".join(map(str, operation.output))
             like.setdefault((ran.layer_index, ran.layer, ran.direction), f"{operation.primitive} {_but_batch(shape)}")
-    rows = sorted(measures.steady.layers, key=lambda row: _in_net(row.key))
+    rows = sorted(measures.steady.layers, key=lambda row: in_net_order(row.key))
     for place, row in enumerate(rows):
         if not row.cost.kernels:
             continue
@@ -143,11 +143,6 @@ def _layers(run: Run, measures: Measures, count: int) -> Iterator[Part]:
             place=place,
             like=f"{direction or ''} {like[row.key]}" if row.key in like else "",
         )
-
-
-def _in_net(key: LayerKey) -> tuple[bool, int, str]:
-    index, name, direction = key
-    return direction == "backward", index, name
 
 
 def _structure(logs: Sequence[FrameworkLog]) -> dict[LayerKey, str]:
@@ -174,10 +169,7 @@ def _but_batch(text: str) -> str:
 
 
 def _of_printed(run: Run) -> RunRecord | None:
-    printed: dict[LayerKey, list[int]] = {}
-    for log in run.logs:
-        for layer in log.layers:
-            printed.setdefault((layer.index, layer.layer, layer.direction), []).append(layer.printed_ns)
+    printed = printed_times(run.logs)
     if not printed:
         return None
     like = _structure(run.logs)
@@ -194,7 +186,7 @@ def _of_printed(run: Run) -> RunRecord | None:
             like=f"{direction or ''} {like[index, name, direction]}" if (index, name, direction) in like else "",
         )
         for place, ((index, name, direction), values) in enumerate(
-            sorted(printed.items(), key=lambda item: _in_net(item[0]))
+            sorted(printed.items(), key=lambda item: in_net_order(item[0]))
         )
     ]
     return RunRecord(

@@ -12,7 +12,8 @@ import msgspec
 from mio2trace.comparing.cause import cause
 from mio2trace.comparing.match import How, Pair, matched
 from mio2trace.comparing.record import Facts, Kind, Part, RunRecord
-from mio2trace.comparing.statistics import FEWEST, Verdict, Word, median, separated, verdict
+from mio2trace.comparing.statistics import FEWEST, Verdict, Word, separated, verdict
+from mio2trace.measures.statistics import median
 from mio2trace.notes import InputError
 
 if TYPE_CHECKING:

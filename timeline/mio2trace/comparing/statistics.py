@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Literal, NamedTuple
 
+from mio2trace.measures.statistics import median
+
 Word = Literal["slower", "faster", "~", "maybe slower", "maybe faster"]
 
 FEWEST = 3
@@ -94,10 +96,3 @@ def _drawn(runs: Sequence[Samples], random: Random) -> float:
         count = len(run)
         medians.append(run[0] if count == 1 else median([run[int(random.random() * count)] for _ in range(count)]))
     return median(medians)
-
-
-def median(values: Sequence[float]) -> float:
-    """The middle one, or the mean of the two in the middle."""
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2

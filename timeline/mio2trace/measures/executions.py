@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from mio2trace.align import NONE, Alignment, LayerRun, Links, Pass
 from mio2trace.measures.cost import Cost, total
-from mio2trace.model.log import Direction
+from mio2trace.model.log import Direction, FrameworkLog
 
 if TYPE_CHECKING:
     from mio2trace.measures import Measures
 
 LayerKey = tuple[int, str, Direction | None]
 """Position in the net, name, direction where it has one."""
+
+
+def in_net_order(key: LayerKey) -> tuple[int, bool, str]:
+    """Sorts layers by the net, forward before backward, as `caffe time` prints."""
+    return key[0], key[2] == "backward", key[1]
+
+
+def printed_times(logs: Iterable[FrameworkLog]) -> dict[LayerKey, list[int]]:
+    """What was printed of each layer, in ns, in the order of the lines."""
+    printed: dict[LayerKey, list[int]] = {}
+    for log in logs:
+        for layer in log.layers:
+            printed.setdefault((layer.index, layer.layer, layer.direction), []).append(layer.printed_ns)
+    return printed
 
 
 class Execution(NamedTuple):

@@ -28,7 +28,7 @@ def deviation(values: Sequence[int]) -> float | None:
     return math.sqrt((count * squares - total * total) / (count * (count - 1)))
 
 
-def quantile(ordered: Sequence[int], part: float) -> float:
+def quantile(ordered: Sequence[float], part: float) -> float:
     """Between the two values around place ``part`` of (n - 1), in proportion, as numpy and pandas do by default."""
     place = part * (len(ordered) - 1)
     below = math.floor(place)
@@ -37,7 +37,7 @@ def quantile(ordered: Sequence[int], part: float) -> float:
     return low if not rest else low + rest * (ordered[below + 1] - low)
 
 
-def median(values: Sequence[int]) -> float:
+def median(values: Sequence[float]) -> float:
     """The middle one, or the mean of the two in the middle. Raises IndexError for no value."""
     return quantile(sorted(values), 0.5)
 

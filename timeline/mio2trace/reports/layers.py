@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from mio2trace.measures import Cost, Execution, LayerKey, Measures, Steady, total
+from mio2trace.measures.executions import in_net_order, printed_times
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import deviation, mean, percent
-from mio2trace.model.log import FrameworkLog, LayerTime, NetLayer
+from mio2trace.model.log import FrameworkLog, NetLayer
 from mio2trace.reports.numbers import Unit
 from mio2trace.reports.steady import cost_cells
 from mio2trace.reports.tables import Cell, Row, Table
@@ -23,16 +24,6 @@ class Repetition(NamedTuple):
 
     log: FrameworkLog | None
     measures: Measures | None
-
-
-def _printed(repetitions: Sequence[Repetition]) -> dict[LayerKey, list[int]]:
-    """What was printed of each layer, in the order of the lines, once for each repetition (or line)."""
-    found: dict[LayerKey, list[int]] = {}
-    for repetition in repetitions:
-        layers: Sequence[LayerTime] = repetition.log.layers if repetition.log is not None else ()
-        for layer in layers:
-            found.setdefault((layer.index, layer.layer, layer.direction), []).append(layer.printed_ns)
-    return found
 
 
 # -- the tables ------------------------------------------------------------------------------------------------------
@@ -50,7 +41,7 @@ def layer_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
     ``host`` and ``launch_overhead`` means over the executions in these iterations. ``printed`` is what the log or
     record prints, the mean where it does so several times (``printed_count``); it ranks where there is no profile.
     """
-    printed = _printed(repetitions)
+    printed = printed_times(one.log for one in repetitions if one.log is not None)
     ran: dict[LayerKey, list[Execution]] = {}
     costs: dict[LayerKey, list[SteadyCost[LayerKey]]] = {}
     steady = [repetition.measures.steady for repetition in repetitions if repetition.measures is not None]
@@ -64,7 +55,7 @@ def layer_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
     whole_printed = sum(map(mean, printed.values()))
     iterations = sum(len(of.iterations) for of in steady)
     whole_ns = sum(of.total.total_ns for of in steady)
-    keys = _in_order(printed, {**dict.fromkeys(ran), **dict.fromkeys(costs)})
+    keys = sorted({*printed, *ran, *costs}, key=in_net_order)
     keys.sort(key=lambda key: -sum(cost.total_ns for cost in costs.get(key, ())))
     if not whole_ns:
         keys.sort(key=lambda key: -mean(printed[key]) if key in printed else 0)
@@ -147,11 +138,6 @@ def execution_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
     several = ("repetition",) if len(repetitions) > 1 else ()
     brief = (*several, "iteration", *_FIRST[:3], "kernels", *measured, "flop", "gflops", "layer_by", "unsure")
     return Table(columns=columns, rows=rows, brief=brief)
-
-
-def _in_order(printed: Mapping[LayerKey, object], ran: Mapping[LayerKey, object]) -> list[LayerKey]:
-    """Net order, forward before backward, as `caffe time` prints."""
-    return sorted({**printed, **ran}, key=lambda key: (key[0], key[2] == "backward", key[1]))
 
 
 def _name_cells(key: LayerKey, built: Mapping[str, NetLayer]) -> dict[str, Cell]:

@@ -18,16 +18,12 @@ from mio2trace.ops.log.draft import Draft
 from mio2trace.ops.log.keys import find_db_key, network_config
 from mio2trace.ops.log.launch_lines import gemm_call, launch, same_size
 from mio2trace.ops.log.state import State
+from mio2trace.ops.log.statements import CHOSEN, INVOKER, INVOKER_REGISTERED, REGISTERED, SEARCHED
 from mio2trace.ops.operation import Phase
 from mio2trace.ops.problem import DirectionOnly, Problem
 from mio2trace.ops.solvers import family, solver_name
 from mio2trace.ops.table import INVOKED
 
-_SEARCHED: dict[str, OperationDirection] = {
-    "FindConvFwdAlgorithm": "forward",
-    "FindConvBwdDataAlgorithm": "backward-data",
-    "FindConvBwdWeightsAlgorithm": "backward-weights",
-}
 _EXECUTED: dict[str, OperationDirection] = {
     "ConvolutionForward": "forward",
     "ConvolutionBackwardData": "backward-data",
@@ -36,7 +32,6 @@ _EXECUTED: dict[str, OperationDirection] = {
     "ConvolutionBackwardImmediate": "backward-data",
     "ConvolutionWrwImmediate": "backward-weights",
 }
-_CHOSEN: dict[str, OperationDirection] = {"FW": "forward", "BWD": "backward-data", "BWrW": "backward-weights"}
 _DRIVER: dict[str, OperationDirection] = {
     "Forward": "forward",
     "Backward Data": "backward-data",
@@ -45,9 +40,6 @@ _DRIVER: dict[str, OperationDirection] = {
 _ASSIGNED = re.compile(r"(?<!\w)(\w++) = (-?[0-9]{1,18})")
 _SOLVER_ID = re.compile(r"solver_id = ([^,\s]+)")
 _CHOSEN_TEXT = re.compile(r"(?<!\w)(\w++) Chosen Algorithm: (\S++) , ([0-9]{1,18}), ")
-_INVOKER = re.compile(r"problem (\S+) and (algorithm|solver) (\S+)")
-_REGISTERED = re.compile(r"Solver (\S+) registered as find 1.0 best for (\S+) in (\S+)")
-_INVOKER_REGISTERED = re.compile(r"for algorithm (\S+) and solver (\S+)")
 _KEY = re.compile(r"[Kk]ey:? (\S+)|^(\S+), content inserted: ")
 _KERNEL_KEY = re.compile(r"key: miopenConvolution\w+ \"([^\"]+)\"")
 _SUMMARY = re.compile(r"Problem=\"([^\"]*)\"(?: Solver=\"([^\"]*)\")?")
@@ -131,7 +123,7 @@ class LevelLines:
         return draft
 
     def _search(self, message: Message, draft: Draft | None) -> None:
-        direction = _SEARCHED.get(message.function)
+        direction = SEARCHED.get(message.function)
         if direction is None:
             return
         mine = (
@@ -160,7 +152,7 @@ class LevelLines:
 
     def _registered(self, message: Message, draft: Draft | None) -> None:
         """Which solver is the best, with the shapes of the search under way."""
-        solver = _REGISTERED.search(message.text)
+        solver = REGISTERED.search(message.text)
         if solver:
             self._state.register(solver[2], solver[3], solver[1])
         if draft is not None and _is_searching(draft):
@@ -170,7 +162,7 @@ class LevelLines:
     def _invoker_registered(self, message: Message, draft: Draft | None) -> None:
         if draft is not None and _is_searching(draft):
             draft.end_line = message.line
-            config = _INVOKER_REGISTERED.search(message.text)
+            config = INVOKER_REGISTERED.search(message.text)
             self._shape(draft, network_config(config[1] if config else "", draft.direction))
 
     def _key(self, message: Message, draft: Draft | None) -> None:
@@ -186,9 +178,9 @@ class LevelLines:
 
     def _choice(self, message: Message, draft: Draft | None) -> None:
         chosen = _CHOSEN_TEXT.search(message.text)
-        if chosen is None or chosen[1] not in _CHOSEN:
+        if chosen is None or chosen[1] not in CHOSEN:
             return
-        direction = _CHOSEN[chosen[1]]
+        direction = CHOSEN[chosen[1]]
         if draft is None or not _is_searching(draft) or not draft.runs(direction):
             draft = self._level_draft(message, "find", direction)
             self._shape(draft, find_db_key(self._state.inserted.pop(message.thread, "")))
@@ -231,7 +223,7 @@ class LevelLines:
             ) or None
 
     def _invoker(self, message: Message, draft: Draft | None) -> None:
-        invoker = _INVOKER.search(message.text)
+        invoker = INVOKER.search(message.text)
         if invoker is None:
             return
         config, what, name = invoker.groups()

@@ -36,12 +36,12 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
 
 NOTHING = Statement()
 
-_SEARCHED: Mapping[str, OperationDirection] = {
+SEARCHED: Mapping[str, OperationDirection] = {
     "FindConvFwdAlgorithm": "forward",
     "FindConvBwdDataAlgorithm": "backward-data",
     "FindConvBwdWeightsAlgorithm": "backward-weights",
 }
-_CHOSEN: Mapping[str, OperationDirection] = {"FW": "forward", "BWD": "backward-data", "BWrW": "backward-weights"}
+CHOSEN: Mapping[str, OperationDirection] = {"FW": "forward", "BWD": "backward-data", "BWrW": "backward-weights"}
 _NUMBER = r"([0-9]{1,9}(?:\.[0-9]{0,9})?(?:e[-+]?[0-9]{1,3})?)"
 _BYTES = r"([0-9]{1,18})\b"
 _SOLVER = r"([A-Za-z]\w*+(?:<[\w,-]*>)?)"
@@ -58,9 +58,9 @@ _STARTING = re.compile(rf"^Starting search: {_SOLVER}")
 _FAILED = re.compile(rf"^Search failed for: {_SOLVER}")
 _TUNED = re.compile(rf"^{_SOLVER}: Searching the best solution among ([0-9]+)")
 _TUNING_DONE = re.compile(r"^Done: ([0-9]+)/([0-9]+)/([0-9]+), best #[0-9]+ " + _NUMBER)
-_REGISTERED = re.compile(r"Solver (\S+) registered as find 1.0 best for (\S+) in (\S+)")
-_INVOKER_REGISTERED = re.compile(r"for algorithm (\S+) and solver (\S+)")
-_INVOKER = re.compile(r"problem (\S+) and (algorithm|solver) (\S+)")
+REGISTERED = re.compile(r"Solver (\S+) registered as find 1.0 best for (\S+) in (\S+)")
+INVOKER_REGISTERED = re.compile(r"for algorithm (\S+) and solver (\S+)")
+INVOKER = re.compile(r"problem (\S+) and (algorithm|solver) (\S+)")
 _KEY = re.compile(r"(?:[Kk]ey:? |Key match: |Read record )([^\s=]+)")
 _INSERTED = re.compile(rf"^(\S*), content inserted: ([^:\s]+)(?::{_SOLVER}(?:,{_NUMBER},{_BYTES})?)?")
 _CONTENTS = re.compile(rf"Contents found: {_SOLVER}")
@@ -107,7 +107,7 @@ def _ms(text: str | None) -> float | None:
 
 def _search(function: str, text: str) -> Statement:
     given = _SEARCH.search(text)
-    return Statement(outcome="begins", given_bytes=_bytes(given and given[1]), direction=_SEARCHED.get(function))
+    return Statement(outcome="begins", given_bytes=_bytes(given and given[1]), direction=SEARCHED.get(function))
 
 
 def _chosen(function: str, text: str) -> Statement | None:
@@ -119,7 +119,7 @@ def _chosen(function: str, text: str) -> Statement | None:
         outcome="chosen",
         workspace_bytes=int(choice[3]),
         time_ms=_ms(choice[4]),
-        direction=_CHOSEN.get(choice[1]),
+        direction=CHOSEN.get(choice[1]),
     )
 
 
@@ -192,7 +192,7 @@ def _search_failed(function: str, text: str) -> Statement | None:
 
 
 def _registered(function: str, text: str) -> Statement | None:
-    registered = _REGISTERED.search(text)
+    registered = REGISTERED.search(text)
     if registered is None:
         return None
     problem = network_config(registered[3])
@@ -206,7 +206,7 @@ def _registered(function: str, text: str) -> Statement | None:
 
 
 def _invoker_registered(function: str, text: str) -> Statement | None:
-    registered = _INVOKER_REGISTERED.search(text)
+    registered = INVOKER_REGISTERED.search(text)
     if registered is None:
         return None
     problem = network_config(registered[1])
@@ -214,7 +214,7 @@ def _invoker_registered(function: str, text: str) -> Statement | None:
 
 
 def _invoker(function: str, text: str) -> Statement | None:
-    invoker = _INVOKER.search(text)
+    invoker = INVOKER.search(text)
     if invoker is None:
         return None
     solver = (invoker[3],) if invoker[2] == "solver" else ()
