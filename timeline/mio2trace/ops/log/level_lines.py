@@ -18,12 +18,17 @@ from mio2trace.ops.log.draft import Draft
 from mio2trace.ops.log.keys import find_db_key, network_config
 from mio2trace.ops.log.launch_lines import gemm_call, launch, same_size
 from mio2trace.ops.log.state import State
-from mio2trace.ops.log.statements import CHOSEN, INVOKER, INVOKER_REGISTERED, REGISTERED, SEARCHED
 from mio2trace.ops.operation import Phase
 from mio2trace.ops.problem import DirectionOnly, Problem
 from mio2trace.ops.solvers import family, solver_name
 from mio2trace.ops.table import INVOKED
 
+SEARCHED: Mapping[str, OperationDirection] = {
+    "FindConvFwdAlgorithm": "forward",
+    "FindConvBwdDataAlgorithm": "backward-data",
+    "FindConvBwdWeightsAlgorithm": "backward-weights",
+}
+CHOSEN: Mapping[str, OperationDirection] = {"FW": "forward", "BWD": "backward-data", "BWrW": "backward-weights"}
 _EXECUTED: dict[str, OperationDirection] = {
     "ConvolutionForward": "forward",
     "ConvolutionBackwardData": "backward-data",
@@ -38,6 +43,9 @@ _DRIVER: dict[str, OperationDirection] = {
     "Backward Weights": "backward-weights",
 }
 _ASSIGNED = re.compile(r"(?<!\w)(\w++) = (-?[0-9]{1,18})")
+REGISTERED = re.compile(r"Solver (\S+) registered as find 1.0 best for (\S+) in (\S+)")
+INVOKER_REGISTERED = re.compile(r"for algorithm (\S+) and solver (\S+)")
+INVOKER = re.compile(r"problem (\S+) and (algorithm|solver) (\S+)")
 _SOLVER_ID = re.compile(r"solver_id = ([^,\s]+)")
 _CHOSEN_TEXT = re.compile(r"(?<!\w)(\w++) Chosen Algorithm: (\S++) , ([0-9]{1,18}), ")
 _KEY = re.compile(r"[Kk]ey:? (\S+)|^(\S+), content inserted: ")

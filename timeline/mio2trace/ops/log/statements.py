@@ -11,6 +11,7 @@ import msgspec
 from mio2trace.model.miopen import Message, OperationDirection
 from mio2trace.ops.command import parse
 from mio2trace.ops.log.keys import find_db_key, network_config, perf_db_values
+from mio2trace.ops.log.level_lines import CHOSEN, INVOKER, INVOKER_REGISTERED, REGISTERED, SEARCHED
 from mio2trace.ops.problem import Problem
 
 
@@ -36,12 +37,6 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
 
 NOTHING = Statement()
 
-SEARCHED: Mapping[str, OperationDirection] = {
-    "FindConvFwdAlgorithm": "forward",
-    "FindConvBwdDataAlgorithm": "backward-data",
-    "FindConvBwdWeightsAlgorithm": "backward-weights",
-}
-CHOSEN: Mapping[str, OperationDirection] = {"FW": "forward", "BWD": "backward-data", "BWrW": "backward-weights"}
 _NUMBER = r"([0-9]{1,9}(?:\.[0-9]{0,9})?(?:e[-+]?[0-9]{1,3})?)"
 _BYTES = r"([0-9]{1,18})\b"
 _SOLVER = r"([A-Za-z]\w*+(?:<[\w,-]*>)?)"
@@ -58,9 +53,6 @@ _STARTING = re.compile(rf"^Starting search: {_SOLVER}")
 _FAILED = re.compile(rf"^Search failed for: {_SOLVER}")
 _TUNED = re.compile(rf"^{_SOLVER}: Searching the best solution among ([0-9]+)")
 _TUNING_DONE = re.compile(r"^Done: ([0-9]+)/([0-9]+)/([0-9]+), best #[0-9]+ " + _NUMBER)
-REGISTERED = re.compile(r"Solver (\S+) registered as find 1.0 best for (\S+) in (\S+)")
-INVOKER_REGISTERED = re.compile(r"for algorithm (\S+) and solver (\S+)")
-INVOKER = re.compile(r"problem (\S+) and (algorithm|solver) (\S+)")
 _KEY = re.compile(r"(?:[Kk]ey:? |Key match: |Read record )([^\s=]+)")
 _INSERTED = re.compile(rf"^(\S*), content inserted: ([^:\s]+)(?::{_SOLVER}(?:,{_NUMBER},{_BYTES})?)?")
 _CONTENTS = re.compile(rf"Contents found: {_SOLVER}")
