@@ -21,11 +21,12 @@ import msgspec
 
 from mio2trace.notes import InputError, Notes, OptionError
 from mio2trace.privacy import Cleaner
-from mio2trace.readers import ANY, PROFILES, Accepted, detect, run_log
-from mio2trace.readers.base import ReadOptions, Record
+from mio2trace.readers import ANY, PROFILES, READERS, Accepted, detect, run_log
+from mio2trace.readers.base import Reader, ReadOptions, Record
 from mio2trace.readers.ck import record as ck
 from mio2trace.readers.ck import times as ck_times
 from mio2trace.source import Source
+from mio2trace.source.archive import is_archive, unpacked
 
 FilePath = str | os.PathLike[str]
 Progress = Callable[[str, int, int], None]
@@ -93,23 +94,11 @@ def read_inputs(
     given = [os.fspath(file) for file in files]
     if given.count(STANDARD_INPUT) > 1:
         raise OptionError("standard input (-) can be given once")
-    paths = [located for path in given for located in _located(path, options, notes)]
-    names = short_names(paths)
-    read: list[tuple[list[Input], Notes]] = []
-    taken: set[str] = set()
-    """Files that were read with another one."""
-    for index, (path, name) in enumerate(zip(paths, names, strict=True)):
-        own = Notes()
-        source = Source(path, index, own, progress=progress, max_input=options.max_input)
-        if path != STANDARD_INPUT:
-            source.name = name
-        try:
-            if source.path and os.path.realpath(source.path) in taken:
-                continue
-            read.append((_read(source, path, options, cleaner), own))
-            taken.update(os.path.realpath(other.path) for other in source.companions)
-        finally:
-            source.close()
+    with Unpacking(options.max_input) as unpacking:
+        paths = [located for path in given for located in _located(path, options, notes, unpacking)]
+        names = short_names([unpacking.shown(path) for path in paths])
+        read = _read_all(paths, names, options, cleaner, progress)
+        read = [([unpacking.as_shown(file) for file in files], own) for files, own in read]
     inputs: list[Input] = []
     for found, own in read:
         same = [other for other, _ in read if other[0].content_sha256 == found[0].content_sha256]
@@ -124,36 +113,104 @@ def read_inputs(
     return [msgspec.structs.replace(file, records=tuple(islice(clean, len(file.records)))) for file in inputs]
 
 
-def _located(path: str, options: FileOptions, notes: Notes) -> list[str]:
-    """The file itself, the point that a CK directory holds, or the profiles and logs that lie in a directory."""
-    if path == STANDARD_INPUT or not os.path.isdir(path):
+def _read_all(
+    paths: Sequence[str], names: Sequence[str], options: FileOptions, cleaner: Cleaner, progress: Progress | None
+) -> list[tuple[list[Input], Notes]]:
+    """Of each file its inputs and what was met in it, but for those that were read with another one."""
+    read: list[tuple[list[Input], Notes]] = []
+    taken: set[str] = set()
+    for index, (path, name) in enumerate(zip(paths, names, strict=True)):
+        own = Notes()
+        source = Source(path, index, own, progress=progress, max_input=options.max_input)
+        if path != STANDARD_INPUT:
+            source.name = name
+        try:
+            if source.path and os.path.realpath(source.path) in taken:
+                continue
+            read.append((_read(source, path, options, cleaner), own))
+            taken.update(os.path.realpath(other.path) for other in source.companions)
+        finally:
+            source.close()
+    return read
+
+
+class Unpacking:
+    """The archives among the inputs, unpacked while this context lasts; their members are shown as lying in them."""
+
+    def __init__(self, max_input: int | None) -> None:
+        self._max_input = max_input
+        self._stack = contextlib.ExitStack()
+        self._archives: dict[str, str] = {}
+        """Folder -> the archive whose members lie in it."""
+
+    def __enter__(self) -> Unpacking:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._stack.close()
+
+    def inputs_of(self, path: str, accepted: Accepted, notes: Notes) -> list[str]:
+        """Where the members of an archive lie that are inputs. Raises `InputError` where none is."""
+        made = self._stack.enter_context(unpacked(path, self._max_input))
+        self._archives[made.folder] = path
+        if made.manifest is not None:
+            return [os.path.join(made.folder, member) for member in made.manifest.inputs]
+        members = sorted(Path(made.folder, member) for member in made.members)
+        readers = READERS if accepted.readers is None else accepted.readers
+        found = _inputs_among(members, readers, os.path.basename(path), "an archive", notes, accepted.readers is None)
+        if not found:
+            raise InputError(f"{os.path.basename(path)}: zip archive without {accepted.expected}")
+        return found
+
+    def shown(self, path: str) -> str:
+        """A member's path as if the archive were a folder; any other path as it is."""
+        for folder, archive in self._archives.items():
+            if path.startswith(os.path.join(folder, "")):
+                return archive + path[len(folder) :]
+        return path
+
+    def as_shown(self, file: Input) -> Input:
+        path = self.shown(file.path)
+        return file if path == file.path else msgspec.structs.replace(file, path=path)
+
+
+def _located(path: str, options: FileOptions, notes: Notes, unpacking: Unpacking) -> list[str]:
+    """The file itself, the inputs in an archive, the point that a CK directory holds, or the profiles and logs that lie
+    in a directory."""
+    if path == STANDARD_INPUT:
         return [path]
+    if not os.path.isdir(path):
+        return unpacking.inputs_of(path, options.accepted, notes) if is_archive(path) else [path]
     if options.accepted is ANY and not options.tags and not ck.is_directory(path):
-        profiles = _profiles_in(path, notes)
+        files = sorted(file for pattern in ("*", "*/*") for file in Path(path).glob(pattern) if file.is_file())
+        archives = [str(file) for file in files if is_archive(str(file))]
+        plain = [file for file in files if str(file) not in archives]
+        profiles = _inputs_among(plain, PROFILES, Path(path).name or path, "a directory", notes)
+        profiles += [file for archive in archives for file in unpacking.inputs_of(archive, ANY, notes)]
         if profiles:
             return profiles
     return [ck.locate(path, options.tags, notes)]
 
 
-def _profiles_in(directory: str, notes: Notes) -> list[str]:
-    """The files in it and in its folders that are profiles by their content: a profiler writes one folder a host; and
-    the logs beside them, which may hold a profile themselves.
-    """
-    root = Path(directory)
+def _inputs_among(
+    files: Sequence[Path], readers: Sequence[Reader], name: str, of: str, notes: Notes, logs_too: bool = True
+) -> list[str]:
+    """Those of ``files`` that one of ``readers`` knows by their content, then the logs, which may hold a profile
+    themselves. ``name`` and ``of``: where they lie, for what is said of the others."""
     found: list[str] = []
     logs: list[str] = []
     others = 0
-    for path in sorted(path for pattern in ("*", "*/*") for path in root.glob(pattern) if path.is_file()):
+    for path in files:
         with contextlib.suppress(InputError), contextlib.closing(Source(str(path), 0, Notes())) as source:
-            if any(reader.sniff(source.head) for reader in PROFILES):
+            if any(reader is not run_log and reader.sniff(source.head) for reader in readers):
                 found.append(str(path))
                 continue
-            if run_log.sniff(source.head) and run_log.is_log(source.head):
+            if logs_too and run_log.sniff(source.head) and run_log.is_log(source.head):
                 logs.append(str(path))
                 continue
         others += 1
     if found and others:
-        notes.remark("file of a directory that is neither profile nor log passed over", root.name or directory, others)
+        notes.remark(f"file of {of} that is neither profile nor log passed over", name, others)
     return found + logs
 
 

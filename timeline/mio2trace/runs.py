@@ -60,8 +60,9 @@ class Gathered:
 
     @property
     def folders_of_ranks(self) -> set[str]:
-        """As `folders`; for one that is named for a rank (``rank0``) what it lies in, where the others' are, too."""
-        return {os.path.dirname(path) if is_of_rank(path) else path for path in self.folders}
+        """As `folders`; for one that is named for a rank (``rank0``), and for an archive, what it lies in, where the
+        others' are, too."""
+        return {os.path.dirname(path) if is_of_rank(path) or os.path.isfile(path) else path for path in self.folders}
 
     @property
     def held(self) -> list[Profile]:

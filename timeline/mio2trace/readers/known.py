@@ -117,6 +117,10 @@ KNOWN: tuple[Known, ...] = (
         "TensorFlow's RunMetadata or timeline of the run, or a profile of a ROCm tool",
     ),
     Known(
+        lambda head: head.startswith(b"PK\x03\x04"), "a zip archive that is packed again, or comes from a pipe",
+        "the archive itself, by its path",
+    ),
+    Known(
         _is_xspace, "an XSpace of TensorFlow or JAX (.xplane.pb)",
         "a profile of a ROCm tool, such as rocprofv3's database",
     ),

@@ -1,0 +1,220 @@
+"""A zip archive is an input of every command, and what a stranger packed does no harm."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import orjson
+import pytest
+from click.testing import CliRunner
+
+import mio2trace
+from mio2trace.cli import cli
+from mio2trace.notes import InputError, Notes
+from mio2trace.source import archive
+from tests.small_runs import as_json, benchmark
+
+CALLS, LOG = benchmark()
+PROFILE = as_json(CALLS)
+
+
+def packed(path: Path, members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as made:
+        for name, data in members.items():
+            made.writestr(name, data)
+    return path
+
+
+@pytest.fixture
+def run_zip(tmp_path: Path) -> Path:
+    return packed(tmp_path / "run.zip", {"job/run.log": LOG.encode(), "job/prof.json": PROFILE})
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> list[str]:
+    (tmp_path / "plain").mkdir()
+    paths = tmp_path / "plain" / "prof.json", tmp_path / "plain" / "run.log"
+    for path, data in zip(paths, (PROFILE, LOG.encode()), strict=True):
+        path.write_bytes(data)
+    return [str(path) for path in paths]
+
+
+def refusal(path: Path, max_input: int | None = None) -> str:
+    with pytest.raises(InputError) as raised, archive.unpacked(str(path), max_input):
+        pass
+    return str(raised.value)
+
+
+def test_an_archive_makes_the_trace_of_its_members(run_zip: Path, plain: list[str], tmp_path: Path) -> None:
+    for name, files in (("a.json", [str(run_zip)]), ("b.json", plain)):
+        mio2trace.convert(*files, output=tmp_path / name)
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("report",), ("layers",), ("kernels",), ("ops",), ("driver",), ("messages",), ("inspect",),
+        ("compare",), ("query", "slowest kernels"), ("convert", "-o", "-"),
+    ],
+)  # fmt: skip
+def test_every_command_takes_an_archive_for_its_members(
+    command: tuple[str, ...], run_zip: Path, plain: list[str]
+) -> None:
+    """The same exit code and the same words on standard output, but for the name of the side of a comparison."""
+
+    def said(files: list[str]) -> tuple[int, str]:
+        given = [files[0], *files] if command[0] == "compare" and len(files) == 1 else files
+        if command[0] == "compare" and len(files) > 1:
+            given = [str(Path(files[0]).parent)] * 2
+        words = [command[0], *given, *command[1:]]
+        done = CliRunner().invoke(cli, words)
+        return done.exit_code, done.stdout.replace(given[0], "").replace("run.zip", "plain")
+
+    assert said([str(run_zip)]) == said(plain)
+
+
+def test_a_folder_of_archives_is_a_folder_of_their_members(run_zip: Path, plain: list[str], tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    run_zip.rename(folder / "0.zip")
+    drawn = mio2trace.convert(folder)
+    assert drawn.metadata["attribution"] == mio2trace.convert(*plain).metadata["attribution"]
+
+
+def test_nothing_of_an_unpacked_archive_stays_behind(
+    run_zip: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    analysis = mio2trace.analyse(run_zip)
+    assert not list((tmp_path / "tmp").iterdir())
+    assert sorted(file.path for file in analysis.inputs) == [f"{run_zip}/job/prof.json", f"{run_zip}/job/run.log"]
+    damaged = packed(tmp_path / "bad.zip", {"run.log": LOG.encode(), "x/../../evil": b"x"})
+    with pytest.raises(InputError):
+        mio2trace.analyse(damaged)
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_what_is_neither_profile_nor_log_is_passed_over_and_counted(tmp_path: Path) -> None:
+    notes = Notes()
+    path = packed(tmp_path / "run.zip", {"run.log": LOG.encode(), "prof.json": PROFILE, "photo.jpg": b"\xff\xd8\0\0"})
+    mio2trace.analyse(path, notes=notes)
+    assert any("archive" in str(note) and "passed over" in str(note) for note in notes)
+
+
+def test_an_archive_without_any_input_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"run.zip: zip archive without a log or a profile"):
+        mio2trace.analyse(packed(tmp_path / "run.zip", {"photo.jpg": b"\xff\xd8\0\0"}))
+    with pytest.raises(InputError, match=r"empty.zip: zip archive without"):
+        mio2trace.analyse(packed(tmp_path / "empty.zip", {}))
+
+
+def test_the_manifest_of_ours_says_which_members_are_inputs(tmp_path: Path, plain: list[str]) -> None:
+    """A trace and a report in the archive are none, nor is a second log that is not named."""
+    manifest = {"schema": archive.SCHEMA, "inputs": ["run.log", "prof.json"]}
+    members = {"manifest.json": orjson.dumps(manifest), "run.log": LOG.encode(), "prof.json": PROFILE}
+    members |= {"other.log": LOG.replace("conv", "vnoc").encode()}
+    analysis = mio2trace.analyse(packed(tmp_path / "run.zip", members))
+    assert sorted(file.name for file in analysis.inputs) == ["prof.json", "run.log"]
+    of_other = packed(tmp_path / "other.zip", {**members, "manifest.json": b'{"schema": "a museum"}'})
+    assert len(mio2trace.analyse(of_other).inputs) == 3
+    of_future = {**members, "manifest.json": b'{"schema": "mio2trace archive 9"}'}
+    assert "expected 'mio2trace archive 1'" in refusal(packed(tmp_path / "future.zip", of_future))
+    without = {name: data for name, data in members.items() if name != "prof.json"}
+    assert "prof.json is missing" in refusal(packed(tmp_path / "missing.zip", without))
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil", "/etc/evil", "a/../../evil", "..\\evil", "C:evil", "a//b", "a/./b", "x\x07y", "a\nb"]
+)
+def test_a_name_that_leads_out_of_the_archive_is_refused(name: str, tmp_path: Path) -> None:
+    path = packed(tmp_path / "bad.zip", {name: LOG.encode()})
+    assert "a name that leads out of the archive" in refusal(path)
+
+
+def test_links_locks_doubles_and_other_methods_are_refused_by_name(tmp_path: Path) -> None:
+    link = zipfile.ZipInfo("link")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(tmp_path / "link.zip", "w") as made:
+        made.writestr(link, "/etc/passwd")
+    assert "link.zip: link: a link or a device" in refusal(tmp_path / "link.zip")
+    with zipfile.ZipFile(tmp_path / "twice.zip", "w") as made:
+        made.writestr("run.log", "a")
+        with pytest.warns(UserWarning, match="Duplicate"):
+            made.writestr("run.log", "b")
+    assert "run.log: twice" in refusal(tmp_path / "twice.zip")
+    packed(tmp_path / "lzma.zip", {"run.log": b"x"}, zipfile.ZIP_LZMA)
+    assert "run.log: packed by method 14" in refusal(tmp_path / "lzma.zip")
+    data = bytearray(packed(tmp_path / "locked.zip", {"run.log": b"x"}).read_bytes())
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    (tmp_path / "locked.zip").write_bytes(data)
+    assert "run.log: locked with a password" in refusal(tmp_path / "locked.zip")
+
+
+def test_an_archive_in_an_archive_is_refused_by_name(run_zip: Path, tmp_path: Path) -> None:
+    path = packed(tmp_path / "nested.zip", {"run.log": LOG.encode(), "more/inner.dat": run_zip.read_bytes()})
+    assert "nested.zip: more/inner.dat: an archive in an archive" in refusal(path)
+
+
+def test_a_bomb_stops_at_the_limit_with_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members that overlap in the file count each time, and what the archive states of sizes counts for nothing."""
+    path = packed(tmp_path / "bomb.zip", {f"{number}.log": bytes(4 << 20) for number in range(12)})
+    assert "more than 10 MB; --max-input" in refusal(path, 10_000_000)
+    monkeypatch.setattr(archive, "FREE_EXPANSION", 10_000_000)
+    tracemalloc.start()
+    try:
+        assert "more than 10 MB; --max-input" in refusal(path)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_directory_without_end_is_not_read(tmp_path: Path) -> None:
+    """Its size is what the archive states: a few bytes that ask for gigabytes."""
+    path = packed(tmp_path / "big.zip", {"run.log": b"x"})
+    many = packed(tmp_path / "many.zip", {f"{number}" * 9: b"" for number in range(10_001)})
+    assert "10001 files in the archive" in refusal(many)
+    data = bytearray(path.read_bytes() + bytes(6 << 20))
+    end = data.rindex(b"PK\x05\x06")
+    record = bytes(data[end : end + 22])
+    data += record[:12] + (5 << 20).to_bytes(4, "little") + record[16:]
+    path.write_bytes(data)
+    assert "its directory is larger than 4 MiB" in refusal(path)
+
+
+@pytest.mark.parametrize("cut", [10, 60, -30, -5])
+def test_a_damaged_archive_is_one_line(cut: int, run_zip: Path) -> None:
+    run_zip.write_bytes(run_zip.read_bytes()[:cut])
+    assert refusal(run_zip).startswith("run.zip: ")
+    done = CliRunner().invoke(cli, ["report", str(run_zip)])
+    assert done.exit_code == 1
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_archive_with_a_flipped_byte_is_read_or_refused(run_zip: Path) -> None:
+    data = run_zip.read_bytes()
+    for at in [*range(0, 40, 4), *range(len(data) - 200, len(data), 4)]:
+        run_zip.write_bytes(data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :])
+        with contextlib.suppress(InputError), archive.unpacked(str(run_zip)) as made:
+            assert all(os.path.isfile(os.path.join(made.folder, member)) for member in made.members)
+
+
+def test_an_archive_from_a_pipe_is_refused_with_what_to_give(run_zip: Path) -> None:
+    done = CliRunner().invoke(cli, ["report", "-"], input=run_zip.read_bytes())
+    assert done.exit_code == 1
+    assert "expected the archive itself, by its path" in done.stderr
+
+
+def test_an_archive_of_tensorflows_profile_is_for_tfprof(shared: Path, tmp_path: Path) -> None:
+    profile = shared / "samples/tfprof/gpu_streams_resnet_v2/profile.tfprof"
+    path = packed(tmp_path / "tf.zip", {profile.name: profile.read_bytes(), "run.log": LOG.encode()})
+    done = [CliRunner().invoke(cli, ["tfprof", str(file), "--format", "json"]) for file in (path, profile)]
+    assert done[0].exit_code == done[1].exit_code == 0
+    assert json.loads(done[0].stdout) == json.loads(done[1].stdout)
