@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import ast
+import random
 import re
+from re import _parser  # type: ignore[attr-defined]
+from typing import Any
 
 import pytest
 
+from mio2trace.kernels.names import PATTERNS
+from mio2trace.patterns import Late, late
 from tests.fuzz import backtracking
 
 USES = backtracking.uses()
@@ -18,6 +23,7 @@ MADE_WHILE_RUNNING = {
     ("mio2trace.privacy.cleaner", "text"),  # words only
     ("mio2trace.privacy.rules", "_rule"),  # a table's; found where the table is
     ("mio2trace.readers.miopen.timed", "add"),  # tried below
+    ("mio2trace.patterns", "compiled"),  # found where they stand
     # From the command line
     ("mio2trace.commands.tfprof", "_check_expression"),
     ("mio2trace.reports.tfprof", "view_series"),
@@ -34,15 +40,16 @@ def test_every_expression_is_compiled_where_its_module_begins() -> None:
             if not isinstance(function, (ast.FunctionDef, ast.Lambda)):
                 continue
             for call in ast.walk(function):
-                if (
-                    isinstance(call, ast.Call)
-                    and isinstance(call.func, ast.Attribute)
-                    and isinstance(call.func.value, ast.Name)
-                    and call.func.value.id == "re"
-                    and call.func.attr != "escape"
-                ):
+                if isinstance(call, ast.Call) and _makes_an_expression(call.func):
                     made.add((module.__name__, getattr(function, "name", "lambda")))
     assert made == MADE_WHILE_RUNNING
+
+
+def _makes_an_expression(function: ast.expr) -> bool:
+    if isinstance(function, ast.Name):
+        return function.id == "late"
+    of_re = isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "re"
+    return of_re and isinstance(function, ast.Attribute) and function.attr != "escape"
 
 
 @pytest.mark.parametrize(
@@ -86,3 +93,29 @@ def test_expressions_that_backtrack_are_found(pattern: str, method: str) -> None
 def test_expressions_that_do_not_backtrack_are_left_alone(pattern: str, method: str) -> None:
     """However often a part is repeated."""
     assert backtracking.slow(backtracking.Use("here", re.compile(pattern), frozenset({method}))) is None
+
+
+def test_a_late_expression_is_used_as_a_compiled_one() -> None:
+    """It has the attributes of the expression, which is made when the first of them is asked for."""
+    expression: Any = late(r"(\w+) = ([0-9]+)", re.IGNORECASE)
+    compiled = re.compile(r"(\w+) = ([0-9]+)", re.IGNORECASE)
+    assert isinstance(expression, Late)
+    assert "search" not in vars(expression)
+    assert expression.pattern == compiled.pattern
+    assert "search" not in vars(expression)
+    assert expression.findall("a = 1, b = 22") == compiled.findall("a = 1, b = 22")
+    assert (expression.groups, expression.flags) == (compiled.groups, compiled.flags)
+    assert expression.search == expression.compiled.search
+
+
+def test_a_kernel_name_that_fits_a_row_begins_as_the_row_says() -> None:
+    """Strings made of each row's expression: none of them is passed over by its beginning."""
+    rng = random.Random(1)
+    fitting = 0
+    for begins, pattern, _ in PATTERNS:
+        for _ in range(20):
+            text = backtracking.text_of(list(_parser.parse(pattern.pattern)), rng)
+            if pattern.match(text):
+                fitting += 1
+                assert text.startswith(begins), pattern.pattern
+    assert fitting > 15 * len(PATTERNS)

@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import mio2trace
+from mio2trace.patterns import Late
 
 METHODS = ("search", "match", "fullmatch", "findall", "finditer", "split", "sub", "subn")
 _ANCHORED = frozenset({"match", "fullmatch"})
@@ -103,6 +104,8 @@ def tree_of(module: ModuleType) -> ast.Module:
 
 def _patterns(value: Any, place: str, on_the_way: set[int]) -> Iterator[tuple[re.Pattern[Any], str]]:
     """The expressions that ``value`` leads to: in containers, records, classes, functions' defaults, bound methods."""
+    if isinstance(value, Late):
+        value = value.compiled
     if isinstance(value, re.Pattern):
         yield value, place
         return
@@ -152,6 +155,11 @@ def pumped(pattern: re.Pattern[Any], size: int, *, seed: int = 0) -> Iterator[st
         for prefix in {"": None, before: None}:
             for end in _ENDS:
                 yield prefix + unit * max(1, (size - len(prefix)) // len(unit)) + end
+
+
+def text_of(nodes: list[Any], rng: random.Random) -> str:
+    """A string that a parsed expression matches, as far as what it looks around for lets it."""
+    return _collect("", nodes, {}, rng)
 
 
 def _collect(before: str, nodes: list[Any], units: dict[tuple[str, str], None], rng: random.Random) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections import defaultdict
 
 from mio2trace.align.links import NONE
 from mio2trace.model.profile import Profile
+from mio2trace.patterns import late
 
-_BACKWARD = re.compile(r"autograd::engine::evaluate_function: |\w+Backward\d*$")
+_BACKWARD = late(r"autograd::engine::evaluate_function: |\w+Backward\d*$")
 
 
 class ForwardOps:

@@ -28,8 +28,9 @@ from mio2trace.model.profile import Profile, Range
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.ranges import is_library_call, operations_of_ranges
+from mio2trace.patterns import late
 
-_STEP = re.compile(r"(?:ProfilerStep|iteration|iter|step|batch)[ _#:=-]{0,3}(\d{1,9})", re.ASCII | re.IGNORECASE)
+_STEP = late(r"(?:ProfilerStep|iteration|iter|step|batch)[ _#:=-]{0,3}(\d{1,9})", re.ASCII | re.IGNORECASE)
 _DIRECTIONS: dict[str, Direction] = {
     "forward": "forward", "fwd": "forward", "backward": "backward", "bwd": "backward",
 }  # fmt: skip

@@ -15,8 +15,9 @@ from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.family import DATA, WEIGHTS
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.values import Shape, product
+from mio2trace.patterns import late
 
-_CHANNELS_LAST = re.compile(r"nhwc|ndhwc|kernel_grouped_conv|kernel_batched_gemm", re.IGNORECASE)
+_CHANNELS_LAST = late(r"nhwc|ndhwc|kernel_grouped_conv|kernel_batched_gemm", re.IGNORECASE)
 _FINISHING = ("cast", "col2im", "reduce")
 """Helpers of these roles belong to the kernel before them."""
 _UNKNOWN = KernelName(role="")

@@ -15,8 +15,9 @@ import msgspec
 
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.profile import Activity, Profile
+from mio2trace.patterns import late
 
-_OF_ALL = re.compile(r"all_?reduce|all_?gather|reduce_?scatter", re.IGNORECASE)
+_OF_ALL = late(r"all_?reduce|all_?gather|reduce_?scatter", re.IGNORECASE)
 _ANNOTATION = "nccl:"
 MOST_WRONG_NS = 1_000_000_000
 """Unix clocks of machines that are kept in time do not differ by more."""

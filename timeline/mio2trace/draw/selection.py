@@ -15,12 +15,13 @@ import msgspec
 from mio2trace.align import NONE, Alignment
 from mio2trace.draw.base import TimeBase
 from mio2trace.notes import Notes, OptionError
+from mio2trace.patterns import late
 
 _UNITS = {"ns": 1, "us": 1000, "µs": 1000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
-_TIME = re.compile(r"(\d{1,12})(?:\.(\d{1,9}))?\s*(ns|us|µs|ms|s|min)", re.ASCII)
-_ITERATION = re.compile(r"(?:iteration\s+(\d{1,9})|warm-up)(?:\s+(forward|backward))?", re.ASCII)
-_ITERATIONS = re.compile(r"(\d{1,9})(?:\s*-\s*(\d{1,9}))?", re.ASCII)
-_WITH_DIRECTION = re.compile(r"(.+?)(?<!\s)\s++(forward|backward)")
+_TIME = late(r"(\d{1,12})(?:\.(\d{1,9}))?\s*(ns|us|µs|ms|s|min)", re.ASCII)
+_ITERATION = late(r"(?:iteration\s+(\d{1,9})|warm-up)(?:\s+(forward|backward))?", re.ASCII)
+_ITERATIONS = late(r"(\d{1,9})(?:\s*-\s*(\d{1,9}))?", re.ASCII)
+_WITH_DIRECTION = late(r"(.+?)(?<!\s)\s++(forward|backward)")
 _EVER = 1 << 62
 
 Edge = Literal["from", "to"]

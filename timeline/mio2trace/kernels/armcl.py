@@ -7,14 +7,14 @@ M and N could be had from the work size, but rounded up, and are left out.
 from __future__ import annotations
 
 import functools
-import re
 
 from mio2trace.kernels.facts import MAIN, KernelFact, size
 from mio2trace.kernels.rows import Context, Place, row
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Size3
+from mio2trace.patterns import late
 
-_OPTION = re.compile(r"(?:^|\s)-D(\w+)=([0-9]{1,18})(?=\s|$)")
+_OPTION = late(r"(?:^|\s)-D(\w+)=([0-9]{1,18})(?=\s|$)")
 
 
 @functools.lru_cache(maxsize=1 << 12)

@@ -7,20 +7,20 @@ arrive here as column-major ones with A and B, M and N exchanged: the sizes are 
 from __future__ import annotations
 
 import functools
-import re
 
 from mio2trace.kernels.facts import MAIN, KernelFact, argument, size
 from mio2trace.kernels.rows import Context, Place, row
 from mio2trace.model.gemm import Gemm
+from mio2trace.patterns import late
 
 # Row, column and corner kernels have L (less than a tile) for X; hand-made ones have a suffix and a tile kernel beside
 # them (GemmSpecialCases.cpp).
-_NAME = re.compile(
+_NAME = late(
     r"[sdcz]gemm_(?:Col|Row)_[NTC]{2}_B[01]_M(?P<m>[XL])(?P<rows>0{0,3}[1-9][0-9]{0,8})"
     r"_N(?P<n>[XL])(?P<columns>0{0,3}[1-9][0-9]{0,8})_KX[0-9]+"
     r"(?P<beside>_ROW|_COLUMN|_SINGLE)?"
 )
-_MAY_BE_SPLIT = re.compile(r"sgemm_Col_NT_B1_MX(128_NX128|096_NX096)_KX16")
+_MAY_BE_SPLIT = late(r"sgemm_Col_NT_B1_MX(128_NX128|096_NX096)_KX16")
 
 
 @functools.lru_cache(maxsize=1 << 12)

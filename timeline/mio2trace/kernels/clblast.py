@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
 from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from mio2trace.kernels.facts import MAIN, KernelFact, Triple, argument, number, 
 from mio2trace.kernels.rows import Context, Place, each_alone, row
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Activity, Size3
+from mio2trace.patterns import late
 
 A, B, C = 1, 2, 4  # matrices, as bits of a mask
 
@@ -335,7 +335,7 @@ def _second_run(main: Activity, following: Activity | None) -> Activity | None:
     return following if same and argument(here, 4) != argument(there, 4) else None
 
 
-_GEMMK = re.compile(rb"#define[ \t]+GEMMK[ \t]+(\d{1,18})(?!\d)")
+_GEMMK = late(rb"#define[ \t]+GEMMK[ \t]+(\d{1,18})(?!\d)")
 
 
 def _gemmk(context: Context, main: Activity) -> int | None:

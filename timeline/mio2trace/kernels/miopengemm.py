@@ -6,7 +6,6 @@ helpers (miog_betac, miog_copya, ...) are roles by name.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from mio2trace.kernels.facts import MAIN, KernelFact
@@ -14,8 +13,9 @@ from mio2trace.kernels.rows import Context, Place, row
 from mio2trace.kernels.sources import whole
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Activity
+from mio2trace.patterns import late
 
-_GEOMETRY = re.compile(r"/\*\s*tC\d_tA\d_tB\d_colMaj\d_m([0-9]{1,18})_n([0-9]{1,18})_k([0-9]{1,18})_lda")
+_GEOMETRY = late(r"/\*\s*tC\d_tA\d_tB\d_colMaj\d_m([0-9]{1,18})_n([0-9]{1,18})_k([0-9]{1,18})_lda")
 
 
 def _sizes(context: Context, program: int, name: str) -> tuple[Gemm, int | None] | None:

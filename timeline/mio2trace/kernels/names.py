@@ -8,6 +8,7 @@ from functools import lru_cache
 import msgspec
 
 from mio2trace.model.miopen import OperationDirection
+from mio2trace.patterns import late
 
 F: OperationDirection = "forward"
 B: OperationDirection = "backward-data"
@@ -215,17 +216,43 @@ _OTHERS: tuple[tuple[str, str], ...] = (
     (r"(?:batched_)?transpose_\w+", "transpose"),
 )
 
-_Pattern = tuple[re.Pattern[str], KernelName]
+
+def _beginnings(pattern: str) -> tuple[str, ...]:
+    """What a name begins with that a row's expression fits, each of its alternatives; the empty text: with anything."""
+    depth, first = 0, 0
+    alternatives = []
+    for at, character in enumerate(f"{pattern}|"):
+        depth += (character == "(") - (character == ")")
+        if character == "|" and not depth:
+            alternatives.append(pattern[first:at])
+            first = at + 1
+    return tuple(beginning for alternative in alternatives for beginning in _literal(alternative))
+
+
+def _literal(alternative: str) -> list[str]:
+    words, group, rest = alternative[3:].partition(")")
+    if alternative.startswith("(?:") and group and words.replace("|", "").isalnum() and rest[:1] not in {*"?*{"}:
+        return words.split("|")
+    head = _WORD.match(alternative)
+    assert head is not None
+    text, after = head[0], alternative[head.end() : head.end() + 1]
+    return [text[:-1] if after in {*"?*{"} else text]
+
+
+_Pattern = tuple[tuple[str, ...], re.Pattern[str], KernelName]
+_WORD = re.compile(r"\w*")
 PATTERNS: tuple[_Pattern, ...] = (
     *(
         (
-            re.compile(pattern),
+            _beginnings(pattern),
+            late(pattern),
             KernelName(role=role, miopen=True, primitives=primitives, directions=directions, algorithm=algorithm),
         )
         for pattern, primitives, directions, algorithm, role in _MIOPEN
     ),
-    *((re.compile(f"(?:{pattern})$"), KernelName(role=role)) for pattern, role in _OTHERS),
+    *((_beginnings(pattern), late(f"(?:{pattern})$"), KernelName(role=role)) for pattern, role in _OTHERS),
 )
+"""How a name begins, which spares nearly all of them the expression; that; what it tells."""
 
 FFT_SEQUENCE = ("fwd_in", "fwd_we", "transpose_in", "transpose_we", "cgemm", "transpose_out", "inv_out")
 """The seven launches ``MIOpenConvFFT_<...>`` of one FFT convolution, in that order."""
@@ -254,4 +281,4 @@ def normalise(name: str) -> str:
 def kernel_name(name: str) -> KernelName | None:
     """What a kernel's name tells; None for a name that is in no row."""
     plain = normalise(name)
-    return next((meaning for pattern, meaning in PATTERNS if pattern.match(plain)), None)
+    return next((means for begins, form, means in PATTERNS if plain.startswith(begins) and form.match(plain)), None)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from mio2trace.kernels import clblas, viennacl
 from mio2trace.kernels.facts import MAIN, KernelFact, argument
 from mio2trace.model.profile import Activity, Profile
+from mio2trace.patterns import late
 
-_VIENNACL = re.compile("|".join(row.kernels.pattern for row in viennacl.ROWS))
-_CLBLAS = re.compile("|".join(row.kernels.pattern for row in clblas.ROWS))
+_VIENNACL = late("|".join(row.kernels.pattern for row in viennacl.ROWS))
+_CLBLAS = late("|".join(row.kernels.pattern for row in clblas.ROWS))
 _CLBLAS_SHARED = (0, 1, 2, 5, 6, 7)
 """A, B, C; M, N, K."""
 _VIENNACL_SHARED = (3, 4, 7, 8, 9, 10, 13, 14, 15, 16, 19, 20)

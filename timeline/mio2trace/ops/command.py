@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
@@ -12,11 +11,12 @@ from mio2trace.ops.driver_options import CutError, NotPlainError
 from mio2trace.ops.family import Line
 from mio2trace.ops.problem import Form, Problem
 from mio2trace.ops.table import WORDS
+from mio2trace.patterns import late
 
 _TYPES = (("bfp16fp32", "bfloat16"), ("fp16fp32", "half"), ("bfp16", "bfloat16"), ("fp16", "half"), ("int8", "int8"),
           ("fp32", "float"), ("fp64", "double"))  # fmt: skip
-_NEWEST_BNORM = re.compile(r"bnorm.* -r 1 -s 1|bnorm.* -b 1 -s 1 --layout")
-_SECOND_OR_FOURTH = re.compile(r" -F [24]\b")
+_NEWEST_BNORM = late(r"bnorm.* -r 1 -s 1|bnorm.* -b 1 -s 1 --layout")
+_SECOND_OR_FOURTH = late(r" -F [24]\b")
 _TAG_DIRECTION: tuple[tuple[str, OperationDirection], ...] = (
     ("BackwardWeights", "backward-weights"),
     ("BackwardBias", "backward-weights"),

@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 from mio2trace.ops.options import ANY, PATH
 from mio2trace.ops.problem import CommandError, Form, Problem
 from mio2trace.ops.table import OPTIONS
+from mio2trace.patterns import late
 
 _LONGEST = 4096
 """Characters of a command; the longest that MIOpen prints, an RNN's with the length of each sequence, has fewer."""
@@ -31,8 +32,8 @@ LONG = {
 }  # fmt: skip
 """Long names (miopen-log.md 7.1) to the short ones that logs use; others stay."""
 
-_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
-_OPTION = re.compile(r"--?[A-Za-z][A-Za-z0-9_]{0,31}")
+_WORD = late(r"[A-Za-z][A-Za-z0-9_]{0,31}")
+_OPTION = late(r"--?[A-Za-z][A-Za-z0-9_]{0,31}")
 
 
 class NotPlainError(ValueError):

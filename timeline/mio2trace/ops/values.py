@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 import msgspec
+
+from mio2trace.patterns import late
 
 Shape = tuple[int, ...]
 
@@ -28,19 +29,19 @@ ACTIVATIONS = (
 )  # fmt: skip
 TENSOR_OPS = ("add", "mul", "min", "max")
 
-_INTS = re.compile(r"-?[0-9]+")  # ASCII's digits: the library prints no others
-_ONLY_INTS = re.compile(r"[-0-9,\s]*")
+_INTS = late(r"-?[0-9]+")  # ASCII's digits: the library prints no others
+_ONLY_INTS = late(r"[-0-9,\s]*")
 _MOST_LENGTHS = 16
 """The library has five dimensions at most; what has many more is no tensor, and its size no number to write down."""
 _LONGEST_INT = 19
-_BRACED = re.compile(r"\{([^{}]*+)\}")
-_CAST = re.compile(r"cast_type: (?:miopen)?(\w+)")
-_LENGTHS = re.compile(r"\s*+[0-9]{1,18}(?:\s*+,\s*+[0-9]{1,18})*+\s*+,?\s*+")
-_NUMBER = re.compile(r"-?[0-9]{1,19}")
-_SHORT_NUMBER = re.compile(r"-?[0-9]{1,18}")
-_GROUPS = re.compile(r"\{([^{}]*+)\}|([^,{}]++)")
+_BRACED = late(r"\{([^{}]*+)\}")
+_CAST = late(r"cast_type: (?:miopen)?(\w+)")
+_LENGTHS = late(r"\s*+[0-9]{1,18}(?:\s*+,\s*+[0-9]{1,18})*+\s*+,?\s*+")
+_NUMBER = late(r"-?[0-9]{1,19}")
+_SHORT_NUMBER = late(r"-?[0-9]{1,18}")
+_GROUPS = late(r"\{([^{}]*+)\}|([^,{}]++)")
 # Windows pads to 16 digits, and no address there uses them all (miopen-log.md 2.4)
-_POINTER = re.compile(r"0x[0-9a-fA-F]{1,16}|0[0-9A-F]{15}")
+_POINTER = late(r"0x[0-9a-fA-F]{1,16}|0[0-9A-F]{15}")
 
 
 class Tensor(msgspec.Struct, frozen=True, gc=False):

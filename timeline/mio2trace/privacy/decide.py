@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from mio2trace.patterns import late
+
 _DOMAINS = frozenset(
     re.findall(
         r"\w+",
@@ -20,16 +22,16 @@ _COUNTRIES = frozenset(
 """With two labels before it. None that ends names of layers: ``block.attention.in``, ``blocks.0.se``, ``layer3.nl``."""
 _OF_HOMES = frozenset({"local", "lan", "internal", "localdomain", "intranet", "corp"})
 _ENDINGS = frozenset({"log", "txt", "json", "out", "err", "gz", "csv"})
-_ROUTED = re.compile(r"[23][0-9a-f]{3}|f[cd](?=\w?\d)[0-9a-f]{2}|fe[89ab][0-9a-f]|ff0[0-9a-f]")
+_ROUTED = late(r"[23][0-9a-f]{3}|f[cd](?=\w?\d)[0-9a-f]{2}|fe[89ab][0-9a-f]|ff0[0-9a-f]")
 _ADDRESS_BEGINS = ("7e", "7f", "55", "56", "ffff", "aaaa", "0000")
 """Where systems of 64 bits put what a program allocates and maps."""
 _PADDING = ("0000", "ffff")
-_WORD_LETTERS = re.compile(r"[a-z]{3,}")
-_LAST_WORD = re.compile(r"(?<![\w-])[\w-]++\Z")
-_DIGITS = re.compile(r"\d+")
-_LETTERS = re.compile(r"[A-Za-z]")
+_WORD_LETTERS = late(r"[a-z]{3,}")
+_LAST_WORD = late(r"(?<![\w-])[\w-]++\Z")
+_DIGITS = late(r"\d+")
+_LETTERS = late(r"[A-Za-z]")
 _SIZES = 8
-_NOT_HEX = re.compile(r"[^0-9a-f]+")
+_NOT_HEX = late(r"[^0-9a-f]+")
 
 
 def host(match: re.Match[str]) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from mio2trace.patterns import late
+
 _LEARNED: tuple[tuple[str, re.Pattern[bytes]], ...] = (
-    ("hosts", re.compile(rb"Running on machine: ([\w.-]{2,64})")),
-    ("hosts", re.compile(rb"(?<!\w)HOST(?:NAME)?=['\"]?([\w.-]{2,64})")),
-    ("hosts", re.compile(rb"(?m)^[^\S\n]*\[?[\w.-]{1,32}@([\w.-]{2,64})[: ][~/][^\n$#]*[$#]")),
-    ("users", re.compile(rb"(?m)^[^\S\n]*\[?([\w.-]{1,32})@[\w.-]{2,64}[: ][~/][^\n$#]*[$#]")),
-    ("users", re.compile(rb"(?<!\w)(?:USER|LOGNAME|USERNAME)=['\"]?([\w.-]{2,32})")),
-    ("users", re.compile(rb"(?:/home|/Users|[A-Za-z]:\\{1,2}Users)[/\\]{1,2}([\w.-]{2,32})(?=[/\\\"'\s:])")),
+    ("hosts", late(rb"Running on machine: ([\w.-]{2,64})")),
+    ("hosts", late(rb"(?<!\w)HOST(?:NAME)?=['\"]?([\w.-]{2,64})")),
+    ("hosts", late(rb"(?m)^[^\S\n]*\[?[\w.-]{1,32}@([\w.-]{2,64})[: ][~/][^\n$#]*[$#]")),
+    ("users", late(rb"(?m)^[^\S\n]*\[?([\w.-]{1,32})@[\w.-]{2,64}[: ][~/][^\n$#]*[$#]")),
+    ("users", late(rb"(?<!\w)(?:USER|LOGNAME|USERNAME)=['\"]?([\w.-]{2,32})")),
+    ("users", late(rb"(?:/home|/Users|[A-Za-z]:\\{1,2}Users)[/\\]{1,2}([\w.-]{2,32})(?=[/\\\"'\s:])")),
 )
 _SHORTEST_LEARNED = 3
 _OF_NOBODY = frozenset(

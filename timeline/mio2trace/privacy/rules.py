@@ -10,6 +10,7 @@ import string
 from collections.abc import Callable
 from typing import NamedTuple
 
+from mio2trace.patterns import late
 from mio2trace.privacy import decide
 from mio2trace.privacy.fields import Sort
 
@@ -93,7 +94,7 @@ def _rule(
         frozenset(kinds.split()),
         tuple(marks.split() or [""]),
         tuple(shapes.split("|")),
-        re.compile(pattern, flags),
+        late(pattern, flags),
         becomes,
         sorts,
     )

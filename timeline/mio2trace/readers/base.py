@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Protocol
 
 import msgspec
@@ -12,9 +11,10 @@ from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
 from mio2trace.model.tf import TfProfile, TfView
 from mio2trace.notes import Notes
+from mio2trace.patterns import late
 from mio2trace.source import Source
 
-_CLONE = re.compile(r"(?:\.(?:kd|cold|(?:isra|constprop|part|clone|lto_priv|llvm)\.[0-9]+)| \[clone [^\]\[]{1,40}\])\Z")
+_CLONE = late(r"(?:\.(?:kd|cold|(?:isra|constprop|part|clone|lto_priv|llvm)\.[0-9]+)| \[clone [^\]\[]{1,40}\])\Z")
 _LONGEST_CLONE, _CLONES = 60, 6
 Record = Profile | FrameworkLog | MiopenLog | TfProfile | TfView
 Records = list[Record]

@@ -22,6 +22,8 @@ from itertools import groupby
 
 import msgspec
 
+from mio2trace.patterns import late
+
 _FORMS = (
     rb"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]? (?:std(?:err|out) [FP] )?",
     rb"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,64} (?P<who>[\w./@-]{1,64}(?:\[\d{1,10}\])?): ",
@@ -31,11 +33,11 @@ _FORMS = (
     rb"(?P<who>[A-Za-z][\w.-]{0,63}) {1,64}\| ",
     rb" {0,9}(?P<who>\d{1,6}): ",
 )
-FORMS = tuple(re.compile(rb"^(?:" + form + rb")", re.MULTILINE) for form in _FORMS)
-_BEFORE_MIOPEN = {form.pattern: re.compile(form.pattern + rb"(?=(?:\S+ )?MIOpen[(:])", re.MULTILINE) for form in FORMS}
-_DIGITS = re.compile(rb"\d+")
-_JSON_FILE = re.compile(rb'\{"log":"(?:[^"\\]|\\.){0,60000}","stream":"std(?:err|out)"')
-_COLOUR = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+FORMS = tuple(late(rb"^(?:" + form + rb")", re.MULTILINE) for form in _FORMS)
+_BEFORE_MIOPEN = {form.pattern: late(form.pattern + rb"(?=(?:\S+ )?MIOpen[(:])", re.MULTILINE) for form in FORMS}
+_DIGITS = late(rb"\d+")
+_JSON_FILE = late(rb'\{"log":"(?:[^"\\]|\\.){0,60000}","stream":"std(?:err|out)"')
+_COLOUR = late(rb"\x1b\[[0-9;?]*[A-Za-z]")
 _ESCAPE = b"\x1b"
 _MOST_LINES = 0.9
 """What shares a prefix is a collector's; a line that was glued to another has none."""

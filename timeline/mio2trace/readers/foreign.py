@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 
+from mio2trace.patterns import late
 from mio2trace.readers.caffe.log import GLOG_HEAD
 from mio2trace.readers.miopen.lines import BEGINNINGS, WORDS
 
 MARKER = b"[dv/dt]"
 _TEXTS = (MARKER, *WORDS)
-_PATTERNS = (GLOG_HEAD, re.compile(rb"\n(?:" + b"|".join(map(re.escape, BEGINNINGS)) + rb")"))
+_PATTERNS = (GLOG_HEAD, late(rb"\n(?:" + b"|".join(map(re.escape, BEGINNINGS)) + rb")"))
 _FAR = 1 << 62
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from mio2trace.kernels.names import KernelName, kernel_name
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import Activity, Profile, Size3
+from mio2trace.patterns import late
 
 PRE = frozenset(("im2col", "subsample", "fill", "scale", "prepare"))
 """Helpers that come before the kernel which does the work."""
@@ -22,17 +22,17 @@ POST = frozenset(("col2im", "reduce", "upsample"))
 FIRST_ADDRESS = 1 << 16
 """8 byte arguments below are sizes."""
 
-_MACRO = re.compile(r"-D\s*(\w+)=(\d{1,9})\b")
-_LIBRARY = re.compile(r"\b(?:MLO|MIOPEN|MIO)_")
+_MACRO = late(r"-D\s*(\w+)=(\d{1,9})\b")
+_LIBRARY = late(r"\b(?:MLO|MIOPEN|MIO)_")
 _HELPS_NEXT = frozenset(("im2col", "subsample", "prepare", "transform"))
 _NO_HELP = frozenset(("", "main", "bias"))
 _WRITES = frozenset(("main", "scale"))
 _READS = frozenset(("im2col", "subsample", "transpose"))
-_WRITES_LAST = re.compile(r"miog_|MIOpenC(?:onv|DFGen|v)|MLOpenCv|Im\d?2|Im2d2Col|Col2Im|transpose_|SubSample")
+_WRITES_LAST = late(r"miog_|MIOpenC(?:onv|DFGen|v)|MLOpenCv|Im\d?2|Im2d2Col|Col2Im|transpose_|SubSample")
 """Convolution kernels whose last buffer is the one they write (the OpenCL sources of MIOpen 1.0 to 2.9)."""
 _GEMMS = frozenset(("miog_betac_alphaab", "miog_alphaab", "miog_betac"))
 """MIOpenGEMM's kernels: each buffer is followed by its offset in elements; beta is argument 7 of the first."""
-_NAMED_FILTER = re.compile(r"(?:[Cc]onv|CvD|CvFwd|CvBwd)(\d{1,2})x(\d{1,2})(?!\d)")
+_NAMED_FILTER = late(r"(?:[Cc]onv|CvD|CvFwd|CvBwd)(\d{1,2})x(\d{1,2})(?!\d)")
 _CHANNELS = ("MLO_N_OUTPUTS", "MLO_N_INPUTS")
 _FILTER = ("MLO_FILTER_SIZE1", "MLO_FILTER_SIZE0")
 _ZERO, _ONE = "00000000", "0000803f"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
 
 from mio2trace.model.miopen import Message, MiopenLog
+from mio2trace.patterns import late
 
 AlarmLevel = Literal["error", "warning"]
 _WARNING_KINDS = frozenset(("warning", "workspace warning"))
-_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\b[0-9A-F]{16}\b|[0-9]+")
+_NUMBERS = late(r"0x[0-9a-fA-F]+|\b[0-9A-F]{16}\b|[0-9]+")
 
 
 class Alarm(msgspec.Struct, frozen=True, kw_only=True):

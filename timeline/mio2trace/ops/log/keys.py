@@ -9,14 +9,15 @@ from typing import NamedTuple
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.families.conv import ConvProblem, output_length, transposed_length
 from mio2trace.ops.values import KEY_DTYPES, Shape, integers
+from mio2trace.patterns import late
 
 _DIRECTIONS: dict[str, OperationDirection] = {"F": "forward", "B": "backward-data", "W": "backward-weights"}
-_FIND_DB = re.compile(
+_FIND_DB = late(
     r"([0-9][0-9x-]*)-((?:[A-Z]{3}\w*+-)+?)(\w++)-([FBW])(?:_g([0-9]{1,6}))?(?:_.*)?",
     re.DOTALL,
 )
-_FIELD = re.compile(r"-?[0-9]{1,9}")
-_LAYOUT = re.compile(r"N[CDHW]{2,4}\w*|C[DHW]{2,3}N\w*")
+_FIELD = late(r"-?[0-9]{1,9}")
+_LAYOUT = late(r"N[CDHW]{2,4}\w*|C[DHW]{2,3}N\w*")
 
 
 @lru_cache(maxsize=1 << 12)

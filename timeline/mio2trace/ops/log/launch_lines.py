@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from mio2trace.model.miopen import Message
 from mio2trace.ops import values
 from mio2trace.ops.operation import GemmCall, Launch
+from mio2trace.patterns import late
 
-_LAUNCH = re.compile(
+_LAUNCH = late(
     r"(?:kernel_name = )?+([^,]++),(?>.*?global_work_dim = \{)([^}]*+)\}(?:, local_work_dim = \{([^}]*+)\})?"
 )
-_GEMM_FIELD = re.compile(r"(?<!\w)(\w++) (-?[\w.+]++)")
+_GEMM_FIELD = late(r"(?<!\w)(\w++) (-?[\w.+]++)")
 
 
 def launch(message: Message) -> Launch | None:

@@ -5,7 +5,6 @@ A message belongs to the last compute or find call of its thread when that can h
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -22,6 +21,7 @@ from mio2trace.ops.operation import Phase
 from mio2trace.ops.problem import DirectionOnly, Problem
 from mio2trace.ops.solvers import family, solver_name
 from mio2trace.ops.table import INVOKED
+from mio2trace.patterns import late
 
 SEARCHED: Mapping[str, OperationDirection] = {
     "FindConvFwdAlgorithm": "forward",
@@ -42,21 +42,19 @@ _DRIVER: dict[str, OperationDirection] = {
     "Backward Data": "backward-data",
     "Backward Weights": "backward-weights",
 }
-_ASSIGNED = re.compile(r"(?<!\w)(\w++) = (-?[0-9]{1,18})")
-REGISTERED = re.compile(r"Solver (\S+) registered as find 1.0 best for (\S+) in (\S+)")
-INVOKER_REGISTERED = re.compile(r"for algorithm (\S+) and solver (\S+)")
-INVOKER = re.compile(r"problem (\S+) and (algorithm|solver) (\S+)")
-_SOLVER_ID = re.compile(r"solver_id = ([^,\s]+)")
-_CHOSEN_TEXT = re.compile(r"(?<!\w)(\w++) Chosen Algorithm: (\S++) , ([0-9]{1,18}), ")
-_KEY = re.compile(r"[Kk]ey:? (\S+)|^(\S+), content inserted: ")
-_KERNEL_KEY = re.compile(r"key: miopenConvolution\w+ \"([^\"]+)\"")
-_SUMMARY = re.compile(r"Problem=\"([^\"]*)\"(?: Solver=\"([^\"]*)\")?")
-_PERFORMANCE = re.compile(r'"solution":"(?:\d+/)?([^"/]+)"')
-_PHASE = re.compile(r'"phase":"(\w+)"')
-_JSON_DIRECTION = re.compile(r'"direction":"([\w -]+)"')
-_DRIVER_SOLUTION = re.compile(
-    r"MIOpen (Forward|Backward Data|Backward Weights) Conv\. Algorithm: \d+, Solution: \d+/(\S+)"
-)
+_ASSIGNED = late(r"(?<!\w)(\w++) = (-?[0-9]{1,18})")
+REGISTERED = late(r"Solver (\S+) registered as find 1.0 best for (\S+) in (\S+)")
+INVOKER_REGISTERED = late(r"for algorithm (\S+) and solver (\S+)")
+INVOKER = late(r"problem (\S+) and (algorithm|solver) (\S+)")
+_SOLVER_ID = late(r"solver_id = ([^,\s]+)")
+_CHOSEN_TEXT = late(r"(?<!\w)(\w++) Chosen Algorithm: (\S++) , ([0-9]{1,18}), ")
+_KEY = late(r"[Kk]ey:? (\S+)|^(\S+), content inserted: ")
+_KERNEL_KEY = late(r"key: miopenConvolution\w+ \"([^\"]+)\"")
+_SUMMARY = late(r"Problem=\"([^\"]*)\"(?: Solver=\"([^\"]*)\")?")
+_PERFORMANCE = late(r'"solution":"(?:\d+/)?([^"/]+)"')
+_PHASE = late(r'"phase":"(\w+)"')
+_JSON_DIRECTION = late(r'"direction":"([\w -]+)"')
+_DRIVER_SOLUTION = late(r"MIOpen (Forward|Backward Data|Backward Weights) Conv\. Algorithm: \d+, Solution: \d+/(\S+)")
 
 
 class LevelLines:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import msgspec
@@ -11,11 +10,12 @@ from mio2trace.model.miopen import Entry, OperationDirection
 from mio2trace.ops import values
 from mio2trace.ops.families.conv import ConvProblem, from_tensors
 from mio2trace.ops.values import DTYPES, Shape, Tensor
+from mio2trace.patterns import late
 
-_TENSOR = re.compile(r"(?<!\w)(\w++): (\{[^{}]*+\}(?:, \{[^{}]*+\})?+)[^>{}]*-> (\w++)")
-_NAME = re.compile(r"(?<!\w)(\w++): ")
-_WORD = re.compile(r"\w+")
-_LENGTH = re.compile(r"[0-9]{1,12}")
+_TENSOR = late(r"(?<!\w)(\w++): (\{[^{}]*+\}(?:, \{[^{}]*+\})?+)[^>{}]*-> (\w++)")
+_NAME = late(r"(?<!\w)(\w++): ")
+_WORD = late(r"\w+")
+_LENGTH = late(r"[0-9]{1,12}")
 _CONV_IDS = {"1": "x", "2": "w", "3": "y"}
 _PROBLEM_DIRECTIONS: dict[str, OperationDirection] = {
     "0": "forward",

@@ -13,6 +13,7 @@ from mio2trace.ops.command import parse
 from mio2trace.ops.log.keys import find_db_key, network_config, perf_db_values
 from mio2trace.ops.log.level_lines import CHOSEN, INVOKER, INVOKER_REGISTERED, REGISTERED, SEARCHED
 from mio2trace.ops.problem import Problem
+from mio2trace.patterns import late
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,40 +41,38 @@ NOTHING = Statement()
 _NUMBER = r"([0-9]{1,9}(?:\.[0-9]{0,9})?(?:e[-+]?[0-9]{1,3})?)"
 _BYTES = r"([0-9]{1,18})\b"
 _SOLVER = r"([A-Za-z]\w*+(?:<[\w,-]*>)?)"
-_SEARCH = re.compile(rf"workspace = {_BYTES}")
-_CHOICE = re.compile(rf"(?<!\w)(\w++) Chosen Algorithm: (\S++) , {_BYTES}, {_NUMBER}")
-_RESULT = re.compile(rf"^(miopen\w++)\s+{_NUMBER}\s+{_BYTES}")
-_BENCHMARK = re.compile(rf"^{_SOLVER}: (.*): {_NUMBER} (<|>=) \S+$", re.DOTALL)
-_SELECTED = re.compile(rf"^Selected: {_SOLVER}: (.*?)(?:: {_NUMBER})?(?:, worksp\w*_sz = {_BYTES})?$", re.DOTALL)
-_CANDIDATE = re.compile(rf"^{_SOLVER}(?:: ([^,]*))?(?: \((.*)\))?\.?$")
-_OLD_CANDIDATE = re.compile(rf"^(Not searchable): {_SOLVER}$")
-_PREPARED = re.compile(r"^Preparing kernel: (.*)$", re.DOTALL)
-_PERF_DB = re.compile(rf"^Perf Db: (record (?:loaded|not found))(?: for)?: {_SOLVER}")
-_STARTING = re.compile(rf"^Starting search: {_SOLVER}")
-_FAILED = re.compile(rf"^Search failed for: {_SOLVER}")
-_TUNED = re.compile(rf"^{_SOLVER}: Searching the best solution among ([0-9]+)")
-_TUNING_DONE = re.compile(r"^Done: ([0-9]+)/([0-9]+)/([0-9]+), best #[0-9]+ " + _NUMBER)
-_KEY = re.compile(r"(?:[Kk]ey:? |Key match: |Read record )([^\s=]+)")
-_INSERTED = re.compile(rf"^(\S*), content inserted: ([^:\s]+)(?::{_SOLVER}(?:,{_NUMBER},{_BYTES})?)?")
-_CONTENTS = re.compile(rf"Contents found: {_SOLVER}")
-_KERNEL_KEY = re.compile(r"key: miopenConvolution(\w+) \"([^\"]+)\"")
-_SOLUTION = re.compile(rf"id: [0-9]+,? algo: ([0-9]+), time: {_NUMBER}(?: ms)?, ws: {_BYTES}, name: {_SOLVER}")
-_ESTIMATE = re.compile(rf"^{_SOLVER} Estimated WTI = (-?[0-9.]+)")
-_REQUIRED = re.compile(
+_SEARCH = late(rf"workspace = {_BYTES}")
+_CHOICE = late(rf"(?<!\w)(\w++) Chosen Algorithm: (\S++) , {_BYTES}, {_NUMBER}")
+_RESULT = late(rf"^(miopen\w++)\s+{_NUMBER}\s+{_BYTES}")
+_BENCHMARK = late(rf"^{_SOLVER}: (.*): {_NUMBER} (<|>=) \S+$", re.DOTALL)
+_SELECTED = late(rf"^Selected: {_SOLVER}: (.*?)(?:: {_NUMBER})?(?:, worksp\w*_sz = {_BYTES})?$", re.DOTALL)
+_CANDIDATE = late(rf"^{_SOLVER}(?:: ([^,]*))?(?: \((.*)\))?\.?$")
+_OLD_CANDIDATE = late(rf"^(Not searchable): {_SOLVER}$")
+_PREPARED = late(r"^Preparing kernel: (.*)$", re.DOTALL)
+_PERF_DB = late(rf"^Perf Db: (record (?:loaded|not found))(?: for)?: {_SOLVER}")
+_STARTING = late(rf"^Starting search: {_SOLVER}")
+_FAILED = late(rf"^Search failed for: {_SOLVER}")
+_TUNED = late(rf"^{_SOLVER}: Searching the best solution among ([0-9]+)")
+_TUNING_DONE = late(r"^Done: ([0-9]+)/([0-9]+)/([0-9]+), best #[0-9]+ " + _NUMBER)
+_KEY = late(r"(?:[Kk]ey:? |Key match: |Read record )([^\s=]+)")
+_INSERTED = late(rf"^(\S*), content inserted: ([^:\s]+)(?::{_SOLVER}(?:,{_NUMBER},{_BYTES})?)?")
+_CONTENTS = late(rf"Contents found: {_SOLVER}")
+_KERNEL_KEY = late(r"key: miopenConvolution(\w+) \"([^\"]+)\"")
+_SOLUTION = late(rf"id: [0-9]+,? algo: ([0-9]+), time: {_NUMBER}(?: ms)?, ws: {_BYTES}, name: {_SOLVER}")
+_ESTIMATE = late(rf"^{_SOLVER} Estimated WTI = (-?[0-9.]+)")
+_REQUIRED = late(
     rf"(?:Solver <(?P<solver>[^<>]*+(?:<[^<>]*+>)?+)>, )?[Ww]orkspace required: (?P<required>{_BYTES})"
     rf"(?:, limit: (?P<limit>{_BYTES})|, provided ptr: \S+ size: (?P<size>{_BYTES}))?"
 )
-_ANSWERED = re.compile(rf"^{_BYTES}$")
-_SUMMARY = re.compile(
-    r"Problem=\"([^\"]*)\"(?: Solver=\"([^\"]*)\")?(?: Config\S*=\"[^\"]*\")?(?: Time\S*=" + _NUMBER + ")?"
-)
-_EXECUTED = re.compile(rf"(?:algo = ([0-9])|solver_id = ([^,\s]+)), workspace = {_BYTES}")
-_DRIVER_SOLUTION = re.compile(r" Conv\. Algorithm: [0-9]++, Solution: [0-9]++/(\S+)")
-_DRIVER_TIME = re.compile(rf"Elapsed: {_NUMBER} ms")
-_JSON_SOLUTION = re.compile(r'"solution":"(?:[0-9]+/)?([^"/]+)"')
-_JSON_TIME = re.compile(rf'"(?:average_time_ms|time_ms)":{_NUMBER}')
-_JSON_WORKSPACE = re.compile(rf'"workspace_bytes":{_BYTES}')
-_VALUES = re.compile(r"^\[(.*)\]$")
+_ANSWERED = late(rf"^{_BYTES}$")
+_SUMMARY = late(r"Problem=\"([^\"]*)\"(?: Solver=\"([^\"]*)\")?(?: Config\S*=\"[^\"]*\")?(?: Time\S*=" + _NUMBER + ")?")
+_EXECUTED = late(rf"(?:algo = ([0-9])|solver_id = ([^,\s]+)), workspace = {_BYTES}")
+_DRIVER_SOLUTION = late(r" Conv\. Algorithm: [0-9]++, Solution: [0-9]++/(\S+)")
+_DRIVER_TIME = late(rf"Elapsed: {_NUMBER} ms")
+_JSON_SOLUTION = late(r'"solution":"(?:[0-9]+/)?([^"/]+)"')
+_JSON_TIME = late(rf'"(?:average_time_ms|time_ms)":{_NUMBER}')
+_JSON_WORKSPACE = late(rf'"workspace_bytes":{_BYTES}')
+_VALUES = late(r"^\[(.*)\]$")
 
 
 def state(message: Message) -> Statement:

@@ -18,6 +18,7 @@ import msgspec
 
 from mio2trace.model.log import Direction, FrameworkLog, LayerTime, LocalTime
 from mio2trace.notes import InputError, Notes
+from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.caffe.log import LONGEST_PRINTED_NS, local_time
 from mio2trace.readers.opencl.dvdt_json import read_array
@@ -30,17 +31,17 @@ LAST_LAYER = 1_000_000
 
 T = TypeVar("T")
 
-_SNIFF_OBJECT = re.compile(
+_SNIFF_OBJECT = late(
     rb'\s*\{.*?"(?:characteristics_list|per_layer_info|dvdt_prof|execution_time_list_opencl|time_fw_ms)"\s*:', re.DOTALL
 )
-_SNIFF_ARRAY = re.compile(rb'\s*\[\s*\{[^{}]*"(?:label|direction|time_ms)"\s*:')
+_SNIFF_ARRAY = late(rb'\s*\[\s*\{[^{}]*"(?:label|direction|time_ms)"\s*:')
 _POINTS = ("ckp-*.0001.json", "*/ckp-*.0001.json", "*/*/ckp-*.0001.json")
 """In an entry, a module's folder, a repository."""
-_STAMP = re.compile(r"(\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?$", re.ASCII)
+_STAMP = late(r"(\d{4})?(\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?$", re.ASCII)
 _LARGEST_META = 16 << 20
 _PLACEHOLDER = "0101 00:00:00.000000"
-_EMPTY = re.compile(rb"\s*+(?:null|\[\s*+\]|\{\s*+\}|\"\"|)\s*+")
-_LABEL = re.compile(r"\d+: (.+)", re.DOTALL)
+_EMPTY = late(rb"\s*+(?:null|\[\s*+\]|\{\s*+\}|\"\"|)\s*+")
+_LABEL = late(r"\d+: (.+)", re.DOTALL)
 
 
 class _LayerInfo(msgspec.Struct, gc=False):

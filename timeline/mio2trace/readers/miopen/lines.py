@@ -6,30 +6,31 @@ import re
 from collections.abc import Iterator
 
 from mio2trace.model.log import LocalTime
+from mio2trace.patterns import late
 
 MAX_PARAMS = 16  # miopen-log.md 3.3: never more are printed
 
-PREFIX = re.compile(
+PREFIX = late(
     rb"(?:(?<!\S)(?:\S++ )?(?P<tid>\d{1,10}) )?MIOpen(?P<backend>\((?:HIP|OpenCL)\))?"
     rb"(?:\s++(?P<elapsed>\d{1,12}\.\d{3}))?(?: \((?P<date>\d{4}-[^()]*+)\))?: ?"
 )
-ANSI = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
-LEVEL = re.compile(rb"(?:\w+ )?(Error|Warning|Info2?|Trace|Fatal) \[([^\]]*)\](?: (.*))?$", re.DOTALL)
-COMMAND = re.compile(rb"Command \[([^\]]*)\]\s+(?:\S*/)?MIOpenDriver(?:\.exe)?:?\s+(\S.*)$", re.DOTALL)
-OLD_COMMAND = re.compile(  # or a later one that lost its prefix
+ANSI = late(rb"\x1b\[[0-9;?]*[A-Za-z]")
+LEVEL = late(rb"(?:\w+ )?(Error|Warning|Info2?|Trace|Fatal) \[([^\]]*)\](?: (.*))?$", re.DOTALL)
+COMMAND = late(rb"Command \[([^\]]*)\]\s+(?:\S*/)?MIOpenDriver(?:\.exe)?:?\s+(\S.*)$", re.DOTALL)
+OLD_COMMAND = late(  # or a later one that lost its prefix
     rb"(?:(?:^|[\s:])(?P<by>miopen\w+):|^Command \[(?P<tag>[^\]]*)\]) "
     rb"(?:\S*/)?MIOpenDriver(?:\.exe)?:? +(?P<text>\S.*)$",
     re.DOTALL,
 )
-BARE_COMMAND = re.compile(rb"^[\s>$#`]*+(?:\S*/)?MIOpenDriver(?:\.exe)?:? +([A-Za-z]\w*(?: .*)?)$", re.DOTALL)
-SIGNATURE = re.compile(rb"\s*(?:(?:miopenStatus_t|const\s+char|void|bool|auto|int|size_t)[\s*&]|(?:miopen|std)::)")
-PARAM = re.compile(rb"\s*(?:[A-Za-z_][\w.>()\[\]-]*|\".*?\"|name \+ .*?) =(?:\s|$)")
-REDUCE_PART = re.compile(rb"\s*[A-Z][\w ]* : -?\d+\s*$")
+BARE_COMMAND = late(rb"^[\s>$#`]*+(?:\S*/)?MIOpenDriver(?:\.exe)?:? +([A-Za-z]\w*(?: .*)?)$", re.DOTALL)
+SIGNATURE = late(rb"\s*(?:(?:miopenStatus_t|const\s+char|void|bool|auto|int|size_t)[\s*&]|(?:miopen|std)::)")
+PARAM = late(rb"\s*(?:[A-Za-z_][\w.>()\[\]-]*|\".*?\"|name \+ .*?) =(?:\s|$)")
+REDUCE_PART = late(rb"\s*[A-Z][\w ]* : -?\d+\s*$")
 PERFORMANCE = (b'{"solution"', b'{"performance"')
-KEY = re.compile(r"[Kk]ey:? (\S+)")
-_RANGE = re.compile(rb"s_api = (\w+)((?: \| .*)?)$", re.DOTALL)
-_FUNCTION = re.compile(rb"[\w~<>]*")
-_DATE = re.compile(rb"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})")
+KEY = late(r"[Kk]ey:? (\S+)")
+_RANGE = late(rb"s_api = (\w+)((?: \| .*)?)$", re.DOTALL)
+_FUNCTION = late(rb"[\w~<>]*")
+_DATE = late(rb"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})")
 WORDS = (
     b"MIOpen", b"miopen", b"l_name = ", b"s_api = ", b" Verif", b" descr", b" Failed: ", b"Memory access fault",
     b"(core dumped)", b"(): invalid ", b"HSA_STATUS_ERROR", b"HIP error: ", b"HIP out of memory", b": error: ",
@@ -39,16 +40,16 @@ BEGINNINGS = (
     *PERFORMANCE, b"rnn", b"stats: ", b"GPU Kernel", b"PRNG seed", b"Warm-up: ", b"- id: ",
     b"SetTensor", b"CopyTensor", b"ScaleTensor",
 )  # fmt: skip
-DRIVER_OUTPUT = re.compile(
+DRIVER_OUTPUT = late(
     rb"^(?:MIOpen (?:Forward|Backward)|GPU Kernel|stats: |PRNG seed|Warm-up: |- id: \d|.* Verif(?:y|ies) )"
 )
 # Prints of some builds, "descritor" as they spell it (miopen-log.md 2.3)
-TENSOR_PRINT = re.compile(rb"^(?:(?:Set|Copy|Scale)Tensor|(?:src |dst )?(?:real|flat) descrip?tor: [\d, ]++)\s*$")
+TENSOR_PRINT = late(rb"^(?:(?:Set|Copy|Scale)Tensor|(?:src |dst )?(?:real|flat) descrip?tor: [\d, ]++)\s*$")
 _FAILURES: tuple[tuple[re.Pattern[bytes], str], ...] = (
-    (re.compile(rb"(?<![\w/\\])MIOpen Error: (?P<text>.*)", re.DOTALL), "error"),
-    (re.compile(rb"^(?P<text>(?:Forward|Backward) (?>[\w ]*? Failed: ).*)", re.DOTALL), "verification failed"),
+    (late(rb"(?<![\w/\\])MIOpen Error: (?P<text>.*)", re.DOTALL), "error"),
+    (late(rb"^(?P<text>(?:Forward|Backward) (?>[\w ]*? Failed: ).*)", re.DOTALL), "verification failed"),
     (
-        re.compile(
+        late(
             rb"(?P<text>Memory access fault by GPU.*|\b\w++ \(core dumped\)"
             rb"|\b(?:free|realloc|munmap_chunk)\(\): invalid \w++|HSA_STATUS_ERROR.*|HIP error: .*|HIP out of memory.*"
             rb"|\bmiopenStatus(?!Success|_t\b)[A-Z]\w++.*)",
@@ -57,7 +58,7 @@ _FAILURES: tuple[tuple[re.Pattern[bytes], str], ...] = (
         "crash",
     ),
     (
-        re.compile(
+        late(
             rb"(?P<text>:\d++:\d++: (?:fatal )?error: .*|^\d++ errors? generated.*"
             rb"|^\d++ warnings? and \d++ errors? generated.*)",
             re.DOTALL,
@@ -68,7 +69,7 @@ _FAILURES: tuple[tuple[re.Pattern[bytes], str], ...] = (
 """Prints without a level that say that something went wrong (miopen-log.md 2.3), with their kinds. What stands before
 ``text`` is another program's: a rank, a time, what the exception is."""
 CLOSE = frozenset((b"}\n", b"}\r\n", b"}"))
-NOT_KEPT = re.compile(
+NOT_KEPT = late(
     r"miopen(?=\w*+\Z)"  # so that what follows a word never fails
     r"(?:Destroy\w*|Get\w*|Query\w*|EnableProfiling|\w*GetWorkSpaceSize\w*|\w*WorkSpaceSize|\w*WorkspaceSize\w*"
     r"|Create\w*Descriptor\w*|CreateOperatorArgs|Create(?:WithStream)?|Derive\w*|SetStream|SetAllocator"

@@ -14,6 +14,7 @@ import msgspec
 
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.notes import Notes
+from mio2trace.patterns import late
 
 Subject = str
 """What a kind of message is about; `SUBJECTS` in the order in which a person wants to know."""
@@ -113,15 +114,15 @@ KINDS: tuple[Kind, ...] = (
         subject="search",
         documented="8.2; samples 12, 20, 50",
         tags=_tags("FillFindReturnParameters", "FindConvolution", holding="Chosen Algorithm"),
-        text=re.compile(r"Chosen Algorithm: "),
+        text=late(r"Chosen Algorithm: "),
         kept=True,
     ),
     Kind(
         name="search",
         subject="search",
         documented="8.2; samples 14, 48",
-        text=re.compile(r"^requestAlgoCount = "),
-        function=re.compile(r"^FindConv(?:Fwd|BwdData|BwdWeights)Algorithm$"),
+        text=late(r"^requestAlgoCount = "),
+        function=late(r"^FindConv(?:Fwd|BwdData|BwdWeights)Algorithm$"),
         kept=True,
     ),
     Kind(
@@ -129,7 +130,7 @@ KINDS: tuple[Kind, ...] = (
         subject="search",
         documented="8.2; samples 12, 50",
         tags=_tags("FindConvolution", holding="Algo"),
-        text=re.compile(r"^miopen(?=\w++\s)\w+?Algo\w"),
+        text=late(r"^miopen(?=\w++\s)\w+?Algo\w"),
     ),
     Kind(
         name="selected",
@@ -142,7 +143,7 @@ KINDS: tuple[Kind, ...] = (
         subject="search",
         documented="8.2; samples 25, 71",
         tags=_tags("EvaluateInvokers", holding=": "),
-        text=re.compile(r"^[\w<>-]+: .*: \S+ (?:<|>=) \S+$"),
+        text=late(r"^[\w<>-]+: .*: \S+ (?:<|>=) \S+$"),
     ),
     Kind(name="registered", subject="search", documented="8.2; sample 43", tags=_tags("SetAsFound1_0"), kept=True),
     Kind(name="invoker registered", subject="search", documented="8.2; sample 26", tags=_tags("Register"), kept=True),
@@ -158,7 +159,7 @@ KINDS: tuple[Kind, ...] = (
         subject="search",
         documented="8.2; samples 16, 19, 36",
         tags=_tags("FindSolutionImpl", "SearchForAllSolutions"),
-        text=re.compile(r"[Nn]ot applicable|: Success|: Skipped|[Nn]ot searchable|\(not searchable\)|granularity_loss"),
+        text=late(r"[Nn]ot applicable|: Success|: Skipped|[Nn]ot searchable|\(not searchable\)|granularity_loss"),
     ),
     Kind(
         name="find-db insert",
@@ -178,14 +179,14 @@ KINDS: tuple[Kind, ...] = (
         name="key found",
         subject="problems",
         documented="8.2; sample 6",
-        text=re.compile(r"^(?:Key match|Read record|Contents found)"),
+        text=late(r"^(?:Key match|Read record|Contents found)"),
     ),
     Kind(name="perf-db key", subject="problems", documented="samples 16, 23", tags=_tags("impl", holding="[")),
     Kind(
         name="key",
         subject="problems",
         documented="8.2, 8.5; samples 6, 14, 69",
-        text=re.compile(r"Looking for key"),
+        text=late(r"Looking for key"),
         kept=True,
     ),
     Kind(
@@ -193,15 +194,15 @@ KINDS: tuple[Kind, ...] = (
         subject="search",
         documented="8.2; samples 43, 69",
         tags=_tags("GetFound1_0"),
-        text=re.compile(r"^id: \d+|Estimated WTI|Fallback path|maxSolutionCount|TunaNet|Found solution"),
-        function=re.compile(r"Solutions|Solution$|Fallback|WTI"),
+        text=late(r"^id: \d+|Estimated WTI|Fallback path|maxSolutionCount|TunaNet|Found solution"),
+        function=late(r"Solutions|Solution$|Fallback|WTI"),
     ),
-    Kind(name="step", subject="launches", documented="8.3", text=re.compile(r"^Executing the ")),
+    Kind(name="step", subject="launches", documented="8.3", text=late(r"^Executing the ")),
     Kind(
         name="arguments",
         subject="launches",
         documented="8.3; sample 71",
-        text=re.compile(r"^ ?N=\d++ (?>.*?C=\d++ ).*?K=\d"),
+        text=late(r"^ ?N=\d++ (?>.*?C=\d++ ).*?K=\d"),
     ),
     Kind(
         name="version",
@@ -215,14 +216,14 @@ KINDS: tuple[Kind, ...] = (
         name="environment",
         subject="environment",
         documented="8.1; samples 36, 65",
-        text=re.compile(r"(?<!\w)(?>\w*?MIOPEN_)\w++ ?=|^HIPRTC v|^COMgr v|HCC base|HIP_VERSION"),
+        text=late(r"(?<!\w)(?>\w*?MIOPEN_)\w++ ?=|^HIPRTC v|^COMgr v|HCC base|HIP_VERSION"),
     ),
     Kind(
         name="timing",
         subject="databases",
         documented="8.3; samples 26, 41",
         tags=_tags("Measure", "Log"),
-        text=re.compile(r" time: |Time, ms|time, ms"),
+        text=late(r" time: |Time, ms|time, ms"),
     ),
     Kind(
         name="workspace",
@@ -234,24 +235,24 @@ KINDS: tuple[Kind, ...] = (
             "BackwardWeightsGetWorkSpaceSize",
             "GetWorkSpaceSize",
         ),
-        text=re.compile(r"(?i)workspace"),
-        function=re.compile(r"[Ww]ork[Ss]pace"),
+        text=late(r"(?i)workspace"),
+        function=late(r"[Ww]ork[Ss]pace"),
     ),
     Kind(
         name="candidate",
         subject="search",
         documented="8.2; samples 12, 65",
-        function=re.compile(r"IsApplicable|PerformanceConfig|[HE]uristic|Config|Solver|Context"),
+        function=late(r"IsApplicable|PerformanceConfig|[HE]uristic|Config|Solver|Context"),
     ),
     Kind(
         name="database",
         subject="databases",
         documented="8.2; samples 16, 23, 41",
         tags=_tags("impl", "Prepare", "Exec"),
-        text=re.compile(
+        text=late(
             r"(?i)database|find-db|perf db|perf_db|\bdb\b|record|prefetch|file is|filesystem|unreadable|ndirectory"
         ),
-        function=re.compile(r"Db|DB|SQLite|Record|Load|Store|Path|File|Cache|Prefetch|Validate|Filesystem|Ram"),
+        function=late(r"Db|DB|SQLite|Record|Load|Store|Path|File|Cache|Prefetch|Validate|Filesystem|Ram"),
     ),
     Kind(
         name="kernel cache",
@@ -263,21 +264,21 @@ KINDS: tuple[Kind, ...] = (
         name="build",
         subject="builds",
         documented="8.3; samples 67, 71",
-        text=re.compile(r"(?i)kernel|binary|compil|source|\.s\b|\.cl\b|\.cpp\b"),
-        function=re.compile(r"Build|Compile|Binary|Kernel|Program|HIPRTC|COMgr|Link|Assemble"),
+        text=late(r"(?i)kernel|binary|compil|source|\.s\b|\.cl\b|\.cpp\b"),
+        function=late(r"Build|Compile|Binary|Kernel|Program|HIPRTC|COMgr|Link|Assemble"),
     ),
     Kind(
         name="environment",
         subject="environment",
         documented="8.1; samples 27, 36",
-        function=re.compile(r"Version|Mode|Env|Device|Handle|Stream|hip_mem|Policy|Tuning"),
+        function=late(r"Version|Mode|Env|Device|Handle|Stream|hip_mem|Policy|Tuning"),
     ),
     Kind(
         name="step",
         subject="launches",
         documented="8.3",
-        text=re.compile(r"(?i)descriptor|descritor"),
-        function=re.compile(r"Tensor|Reduce"),
+        text=late(r"(?i)descriptor|descritor"),
+        function=late(r"Tensor|Reduce"),
     ),
     Kind(name="tensor print", subject="launches", documented="2.3; sample 29"),
     Kind(name="rnn command repeated on standard output", subject="calls", documented="7.3; sample 45"),

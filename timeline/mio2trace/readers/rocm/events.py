@@ -6,7 +6,6 @@ event, and an event that is none by the order of its fields (rocm-profiles.md 3,
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
@@ -14,8 +13,9 @@ from typing import Any
 import msgspec
 
 from mio2trace.notes import InputError, Notes
+from mio2trace.patterns import late
 
-LAUNCHES = re.compile(r"Launch|Mem[cs]|Copy|Fill")
+LAUNCHES = late(r"Launch|Mem[cs]|Copy|Fill")
 """Calls that may start something on a device."""
 
 
@@ -39,7 +39,7 @@ class _Object(msgspec.Struct):
 _ARRAY = msgspec.json.Decoder(list[Event])
 _OBJECT = msgspec.json.Decoder(_Object)
 _ONE = msgspec.json.Decoder(Event)
-_END = re.compile(rb"\n\],?+\s*+(?:\"otherData\"|\}?+\s*+\Z)")
+_END = late(rb"\n\],?+\s*+(?:\"otherData\"|\}?+\s*+\Z)")
 Rescue = Callable[[str], Event | None]
 """An event of text that is no JSON; None where it is none of the known form."""
 

@@ -15,6 +15,7 @@ import re
 
 from mio2trace.model.profile import Clock, Range
 from mio2trace.notes import Notes
+from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of
 from mio2trace.readers.rocm.events import LAUNCHES, Arrows, Event, events, number
@@ -22,15 +23,15 @@ from mio2trace.readers.rocm.rpd import kind_of
 from mio2trace.source import Source
 
 NAME = "RPD trace (Chrome JSON of rpd2tracing.py)"
-_SNIFF = re.compile(rb'\s*(?:\{\s*"traceEvents"\s*:\s*)?\[\s*\{\s*\}\s*,\s*\{\s*"(?:name|pid)"\s*:')
-_GPU = re.compile(r"GPU(\d+)")
+_SNIFF = late(rb'\s*(?:\{\s*"traceEvents"\s*:\s*)?\[\s*\{\s*\}\s*,\s*\{\s*"(?:name|pid)"\s*:')
+_GPU = late(r"GPU(\d+)")
 _US = 1000
 _FRAMES = 2
 """The end of an arrow is so many us before that of its call."""
 _FRAME = "UserMarker frame"
 """A range drawn over what it launched; a graph as a whole has no description."""
 _LAST = '"}}'
-_EVENT = re.compile(
+_EVENT = late(
     r'\{"pid":"(\d+)","tid":"(\d+)","name":"((?:(?!","ts":").)*+)","ts":"(\d+)","dur":"(\d+)","ph":"X","args":\{"desc":"(.*)',
     re.DOTALL,
 )

@@ -20,6 +20,7 @@ import re
 
 from mio2trace.model.profile import Clock, Range
 from mio2trace.notes import Notes
+from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of
 from mio2trace.readers.rocm.events import LAUNCHES, Arrows, Event, events, number
@@ -27,14 +28,14 @@ from mio2trace.readers.rocm.rpd import kind_of
 from mio2trace.source import Source
 
 NAME = "rocprof v1 trace (Chrome JSON)"
-_SNIFF = re.compile(rb'\s*\{\s*"traceEvents"\s*:\s*\[\s*\{\s*\}\s*,\s*\{\s*"(?:args|ph)"\s*:')
+_SNIFF = late(rb'\s*\{\s*"traceEvents"\s*:\s*\[\s*\{\s*\}\s*,\s*\{\s*"(?:args|ph)"\s*:')
 _RANGES, _COPIES, _HIP, _HSA, _FIRST_GPU, _BARRIERS = 0, 1, 2, 3, 6, 518
 """Sections."""
-_HEAD = re.compile(
+_HEAD = late(
     r'\{"ph":"X","name":"(.*?)","pid":"?(\d+)"?,"tid":"?(\d+)"?,"ts":"?(\d+)"?,"dur":"?(\d+)"?,\s*"args":\{\s*?\n(.*)',
     re.DOTALL,
 )
-_ARGUMENT = re.compile(r'\s*"([\w-]+)":"(.*)",?\s*')
+_ARGUMENT = late(r'\s*"([\w-]+)":"(.*)",?\s*')
 
 
 def sniff(head: bytes) -> bool:

@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple
 
 from mio2trace.model.profile import Clock, Profile, Range, Resources, Size3
 from mio2trace.notes import Notes
+from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm import tables
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, sizes
@@ -37,8 +38,8 @@ _KEYS = {
 """Of each kind of table the columns that it has, and those that make it another one."""
 _TEXT = {_KERNELS: "kernel_name", _COPIES: "", _CALLS: "function"}
 _SET = ("kernel_trace", "hip_api_trace", "hsa_api_trace", "marker_api_trace", "memory_copy_trace", "rccl_api_trace")
-_FILE = re.compile(rf"(.*?)({'|'.join(_SET)})\.csv(?:\.gz)?", re.DOTALL)
-_AGENT = re.compile(r"(?:Agent )?(\d{1,4})")
+_FILE = late(rf"(.*?)({'|'.join(_SET)})\.csv(?:\.gz)?", re.DOTALL)
+_AGENT = late(r"(?:Agent )?(\d{1,4})")
 _Process = tuple[str, int | None]
 """(guid, pid)."""
 

@@ -6,19 +6,18 @@ import re
 from typing import NamedTuple
 
 from mio2trace.model.log import Direction
+from mio2trace.patterns import late
 
-_DEVICE = re.compile(
+_DEVICE = late(
     r"(?P<host>(?:/(?:job|replica|task):[^/]*)*)/(?:device:)?(?P<kind>[a-z_]+):(?P<number>\d{1,9})(?:/(?P<stream>.*))?",
     re.DOTALL,
 )
-_TOWER = re.compile(
+_TOWER = late(
     r"(?:v/tower_(?P<a>\d+)|tower_(?P<b>\d+)/v|v/(?P<c>task_\d+_tower_\d+))/"
     r"(?P<backward>gradients/(?:v/tower_\d+|tower_\d+/v|v/task_\d+_tower_\d+)/)?cg/(?P<path>.+)"
 )
-_LAYER = re.compile(
-    r"(?:conv|mpool|apool|affine|batchnorm|lrn|dropout|spatial_mean|resnet_v\d)\d+|incept_\w+", re.ASCII
-)
-_BATCH_NORM = re.compile(r"batchnorm\d+", re.ASCII)
+_LAYER = late(r"(?:conv|mpool|apool|affine|batchnorm|lrn|dropout|spatial_mean|resnet_v\d)\d+|incept_\w+", re.ASCII)
+_BATCH_NORM = late(r"batchnorm\d+", re.ASCII)
 
 
 class DeviceName(NamedTuple):

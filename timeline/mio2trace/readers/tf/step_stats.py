@@ -13,16 +13,17 @@ import msgspec
 
 from mio2trace.model.tf import Execution, NodeStep, OpMemory, Shape, TfNode, TfProfile
 from mio2trace.notes import InputError, Notes
+from mio2trace.patterns import late
 from mio2trace.readers.tf.profile_proto import MOST_COMPONENTS
 
 LAST_US = 10**17
 LONGEST_US = 10**13
 """Times beyond these (year 5138, 115 days) are damage."""
 NOT_NODES = ("RecvTensor", "_SOURCE")
-_HOST_SIDE = re.compile(r"(?:.*/)?(?:device:)?(?:cpu|gpu):\d+", re.ASCII)
-_TYPE = re.compile(r"\w+(?:>\w+)*", re.ASCII)
+_HOST_SIDE = late(r"(?:.*/)?(?:device:)?(?:cpu|gpu):\d+", re.ASCII)
+_TYPE = late(r"\w+(?:>\w+)*", re.ASCII)
 """What an op type can be; what else follows a colon is a part of something that had one itself."""
-_ON_HOST = re.compile(r".*? = (?P<op>\w+)\(", re.DOTALL)
+_ON_HOST = late(r".*? = (?P<op>\w+)\(", re.DOTALL)
 
 
 class OpStats(msgspec.Struct, kw_only=True, gc=False):

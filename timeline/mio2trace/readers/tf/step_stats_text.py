@@ -19,18 +19,19 @@ from typing import Any
 
 from mio2trace.model.tf import Shape
 from mio2trace.notes import Notes
+from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.tf.step_stats import DeviceStats, OpStats, collect
 from mio2trace.source import Source
 
 NAME = "TensorFlow step statistics (text)"
 
-_SNIFF = re.compile(rb"\s*+(?:#[^\n]*+\s*+)*+(?:step_stats\s*+:?\s*+\{\s*+)?dev_stats\s*+:?\s*+[{<]")
-_TOKEN = re.compile(
+_SNIFF = late(rb"\s*+(?:#[^\n]*+\s*+)*+(?:step_stats\s*+:?\s*+\{\s*+)?dev_stats\s*+:?\s*+[{<]")
+_TOKEN = late(
     rb"\s*+(?:#[^\n]*+\n\s*+)*+(?:(?P<name>[A-Za-z_]\w*)|(?P<sign>[{}<>:;,\[\]])"
     rb"|(?P<text>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')|(?P<number>[-+.\w]+))"
 )
-_ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
+_ESCAPE = late(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
 _DEEPEST = 100
 Message = dict[str, list[Any]]

@@ -12,25 +12,25 @@ is not told. tfprof's own ``-output timeline`` is refused: most of its views hav
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
 
 from mio2trace.model.tf import Execution
 from mio2trace.notes import InputError, Notes
+from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.tf.step_stats import NOT_NODES, Collector, kind_of, possible
 from mio2trace.source import Source
 
 NAME = "TensorFlow timeline (Chrome JSON)"
 
-_SNIFF = re.compile(rb'\s*\{\s*"traceEvents"\s*:\s*\[')
-_PROCESS = re.compile(
+_SNIFF = late(rb'\s*\{\s*"traceEvents"\s*:\s*\[')
+_PROCESS = late(
     rb'"name"\s*:\s*"(?:Allocators|(?>[^"]*?/device:)[^"]* (?:Compute|Tensors)'
     rb'|Op (?:execution|scheduling) threads: [^"]*)"'
 )
-_OWN = re.compile(r"Op (?:execution|scheduling) threads: |mem usage on:")
+_OWN = late(r"Op (?:execution|scheduling) threads: |mem usage on:")
 _UNKNOWN = ("", "unknown")
 _TRIES = 4
 """Closing braces to try as an event's end: that of its arguments may be the last."""

@@ -13,10 +13,9 @@ text are several views. A report tells its step only where its options are print
 
 from __future__ import annotations
 
-import re
-
 from mio2trace.model.tf import Printed, TfView, ViewRow
 from mio2trace.notes import InputError, Notes
+from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.source import Source
 
@@ -39,16 +38,16 @@ _TITLES = {
 _NOTEBOOK = ("bytes", "micros", "accelerator_micros", "cpu_micros")
 _COUNTS = ("params", "float_ops")
 _NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,6})?(?:B|KB|MB|GB|us|ms|sec|min)"
-_PAIR = re.compile(rf"(?:--|({_NUMBER}))/({_NUMBER})")
-_QUANTITY = re.compile(r"(\d+)(?:\.(\d+))?([A-Za-z]+)")
-_HAS_NUMBER = re.compile(rf"(?:^|[ /]){_NUMBER}(?:/|$)|/{_NUMBER}$")
+_PAIR = late(rf"(?:--|({_NUMBER}))/({_NUMBER})")
+_QUANTITY = late(r"(\d+)(?:\.(\d+))?([A-Za-z]+)")
+_HAS_NUMBER = late(rf"(?:^|[ /]){_NUMBER}(?:/|$)|/{_NUMBER}$")
 _LONGEST_LINE = 100_000
 _PERCENT = r"\(-?[\d.]+%, ?-?[\d.]+%\)"
-_OP_ROW = re.compile(rf"(?P<name>\S+)\s+(?P<fields>{_NUMBER} {_PERCENT}(?:, *{_NUMBER} {_PERCENT})*)\s*")
-_OP_FIELD = re.compile(rf"({_NUMBER}) {_PERCENT}")
-_STEP_OPTION = re.compile(r"-step\s+(-?[0-9]{1,18})\s*")
-_STEP_IN_NAME = re.compile(r"step[_-]?(?:([0-9]{1,18})|(avg|average))(?![0-9A-Za-z])")
-_SNIFF = re.compile(rb"(?:^|\n)_TFProfRoot \(")
+_OP_ROW = late(rf"(?P<name>\S+)\s+(?P<fields>{_NUMBER} {_PERCENT}(?:, *{_NUMBER} {_PERCENT})*)\s*")
+_OP_FIELD = late(rf"({_NUMBER}) {_PERCENT}")
+_STEP_OPTION = late(r"-step\s+(-?[0-9]{1,18})\s*")
+_STEP_IN_NAME = late(r"step[_-]?(?:([0-9]{1,18})|(avg|average))(?![0-9A-Za-z])")
+_SNIFF = late(rb"(?:^|\n)_TFProfRoot \(")
 
 
 def sniff(head: bytes) -> bool:

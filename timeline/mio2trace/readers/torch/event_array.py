@@ -7,7 +7,6 @@ event; an array that stops (a killed run) is read up to its last whole event.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Annotated, Any
@@ -15,6 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 from mio2trace.notes import InputError, Notes
+from mio2trace.patterns import late
 
 LONGEST_EVENT = 64 << 20
 """Bytes; also of what stands around the array. Beyond, the reading stops: what has no end would fill the memory."""
@@ -23,10 +23,10 @@ EXACT_BELOW = 1 << 43
 """
 # Inside a JSON string every quote is escaped, so this can only be the end of one object and the start of the next.
 _FIRST_KEYS = r'"(?:ph|name|cat|args|bp|dur)"\s*:'
-_BETWEEN = re.compile(rb"\}\s*,\s*(?=\{\s*" + _FIRST_KEYS.encode() + b")")
-_NEXT = re.compile(r"\{\s*" + _FIRST_KEYS)
-_OPENING = re.compile(rb'"traceEvents"\s*:\s*\[')
-_SPACE = re.compile(r"[\s,]*")
+_BETWEEN = late(rb"\}\s*,\s*(?=\{\s*" + _FIRST_KEYS.encode() + b")")
+_NEXT = late(r"\{\s*" + _FIRST_KEYS)
+_OPENING = late(rb'"traceEvents"\s*:\s*\[')
+_SPACE = late(r"[\s,]*")
 _MOST_FAILED = 16
 """Events of a piece that may be looked for up to its end; then each ends where another may begin, at the latest: a text
 without an end would be read again for every event behind it."""

@@ -15,7 +15,6 @@ correlation), memory events, whatever stands beside the events: a harness may pu
 
 from __future__ import annotations
 
-import re
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
@@ -25,6 +24,7 @@ import msgspec
 
 from mio2trace.model.profile import Clock, Process, Profile, Range, Size3
 from mio2trace.notes import InputError, Notes
+from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, sizes
 from mio2trace.readers.torch.event_array import EXACT_BELOW, Event, EventArray, nanoseconds
@@ -32,10 +32,10 @@ from mio2trace.readers.torch.inputs import InputsCache
 from mio2trace.source import Source
 
 NAME = "PyTorch profiler trace (Kineto)"
-_ROWS = re.compile(
+_ROWS = late(
     rb'"cat"\s*:\s*"(?:cpu_op|cuda_runtime|cuda_driver|python_function|user_annotation|gpu_memcpy|gpu_memset|ac2g)"'
 )
-_BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
+_BASE = late(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
 _UNIX_FROM_NS = 10**18
 """Since 2001: what is less has lost its base."""
 _MOST_NS = (1 << 63) - 1

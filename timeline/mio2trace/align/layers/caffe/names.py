@@ -7,18 +7,19 @@ from functools import lru_cache
 
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import Direction
+from mio2trace.patterns import late
 
 _CONVOLUTIONS = frozenset(("Convolution", "Deconvolution"))
 _PRODUCTS = _CONVOLUTIONS | {"InnerProduct", "LSTM", "RNN"}
 _TYPES = (
-    (re.compile(r"pool"), frozenset(("Pooling",))),
-    (re.compile(r"relu"), frozenset(("ReLU", "PReLU"))),
-    (re.compile(r"^lrn_"), frozenset(("LRN",))),
-    (re.compile(r"^kernel_(?:channel|exp)|softmax", re.IGNORECASE), frozenset(("Softmax", "SoftmaxWithLoss"))),
-    (re.compile(r"dropout"), frozenset(("Dropout",))),
-    (re.compile(r"^concat"), frozenset(("Concat",))),
-    (re.compile(r"im2col|col2im|^conv_", re.IGNORECASE), _CONVOLUTIONS),
-    (re.compile(r"^Xgemm|^_prod_"), _PRODUCTS),
+    (late(r"pool"), frozenset(("Pooling",))),
+    (late(r"relu"), frozenset(("ReLU", "PReLU"))),
+    (late(r"^lrn_"), frozenset(("LRN",))),
+    (late(r"^kernel_(?:channel|exp)|softmax", re.IGNORECASE), frozenset(("Softmax", "SoftmaxWithLoss"))),
+    (late(r"dropout"), frozenset(("Dropout",))),
+    (late(r"^concat"), frozenset(("Concat",))),
+    (late(r"im2col|col2im|^conv_", re.IGNORECASE), _CONVOLUTIONS),
+    (late(r"^Xgemm|^_prod_"), _PRODUCTS),
 )
 _PRIMITIVES = {
     "conv": _PRODUCTS,  # an inner product may be a convolution
