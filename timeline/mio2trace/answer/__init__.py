@@ -6,7 +6,7 @@ page.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import mio2trace
 from mio2trace.analysis import Analysis, Run
@@ -17,7 +17,7 @@ from mio2trace.findings import Gpu, Subject
 from mio2trace.measures import Measures
 from mio2trace.model.miopen import Message, MiopenLog
 
-__all__ = ["Report", "Section", "report_of"]
+__all__ = ["Report", "Section", "report_of", "subjects"]
 
 MOST_SECTIONS = 8
 """Runs or processes that a report shows; the rest is counted."""
@@ -42,13 +42,22 @@ def report_of(analysis: Analysis, runs: Sequence[Run], gpu: Gpu | None = None) -
 def _sections(run: Run, several: bool, gpu: Gpu | None) -> list[Section]:
     """One for each profile that holds commands, else one for the logs."""
     sections = []
-    measured = [measures for measures in run.drawn if measures.alignment.profile.activities]
-    for place, measures in enumerate(measured):
-        label = measures.alignment.profile.process.label or measures.alignment.profile.framework.name
+    for _, libraries, subject in subjects(run, gpu):
+        profile = subject.alignment.profile
+        label = profile.process.label or profile.framework.name
         name = ", ".join(filter(None, (run.name if several or not label else "", label)))
-        libraries = _libraries(run, measures, place)
-        sections.append(of_profile(Subject(measures, gpu, _messages(libraries)), name, libraries))
+        sections.append(of_profile(subject, name, libraries))
     return sections or of_logs(run)
+
+
+def subjects(run: Run, gpu: Gpu | None = None) -> Iterator[tuple[int, Sequence[MiopenLog], Subject]]:
+    """What the rules look at: of each of the run's profiles that holds commands its place in `Run.drawn`, the MIOpen
+    logs of its process, and itself."""
+    measured = [at for at, measures in enumerate(run.drawn) if measures.alignment.profile.activities]
+    for number, place in enumerate(measured):
+        measures = run.drawn[place]
+        libraries = _libraries(run, measures, number)
+        yield place, libraries, Subject(measures, gpu, _messages(libraries))
 
 
 def _libraries(run: Run, measures: Measures, place: int) -> Sequence[MiopenLog]:

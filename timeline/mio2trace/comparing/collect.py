@@ -54,7 +54,7 @@ def _of_kernels(run: Run, measures: Measures) -> RunRecord:
         find_ns=steady.total.find_ns,
         build_ns=sum(builds),
         parts=tuple(parts),
-        facts=_facts(run),
+        facts=facts(run),
     )
 
 
@@ -196,11 +196,12 @@ def _of_printed(run: Run) -> RunRecord | None:
         samples_ns=condensed(whole),
         mean_ns=sum(part.mean_ns for part in parts),
         parts=tuple(parts),
-        facts=_facts(run),
+        facts=facts(run),
     )
 
 
-def _facts(run: Run) -> Facts:
+def facts(run: Run) -> Facts:
+    """What a run was made with."""
     devices = [device.name for profile in run.profiles for device in profile.devices if device.name]
     devices += [log.device_name for log in run.logs if log.device_name]
     versions = [

@@ -1,0 +1,122 @@
+"""Typed columns: what a table's cells are until they are Parquet, Arrow or rows. A run may have a million rows."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from mio2trace.dataset.schema import Column, TableSchema
+
+Value = TypeVar("Value", bound=Hashable)
+NULL = -1
+"""The code of a text that is not known."""
+_LARGEST = (1 << 63) - 1
+
+
+class Data:
+    """The values of a column. ``values``: int64, double or bytes (flags); of texts places in ``words``, or `NULL`.
+
+    ``present``: a byte a row, 0 where the value is unknown (it then stands as 0); None where all are known, and for
+    texts.
+    """
+
+    __slots__ = ("column", "present", "values", "words")
+
+    def __init__(
+        self, column: Column, values: array[Any], present: bytearray | None = None, words: Sequence[str] = ()
+    ) -> None:
+        self.column = column
+        self.values = values
+        self.present = present
+        self.words = words
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, row: int) -> str | int | float | bool | None:
+        value = self.values[row]
+        if self.column.kind == "text":
+            return None if value == NULL else self.words[value]
+        if self.present is not None and not self.present[row]:
+            return None
+        return bool(value) if self.column.kind == "flag" else value
+
+    def first(self, count: int) -> Data:
+        """The same of the first rows."""
+        present = None if self.present is None else self.present[:count]
+        return Data(self.column, self.values[:count], present, self.words)
+
+
+def numbers(column: Column, values: Sequence[Any]) -> Data:
+    """Of numbers or flags; None is unknown, and so is what 64 bits do not hold."""
+    code = {"int": "q", "float": "d", "flag": "b"}[column.kind]
+    try:
+        return Data(column, array(code, values))
+    except (TypeError, OverflowError):
+        present = bytearray(value is not None and abs(value) <= _LARGEST for value in values)
+        known = [value if there else 0 for value, there in zip(values, present, strict=True)]
+        if column.kind == "int":
+            known = [int(value) for value in known]
+        return Data(column, array(code, known), present)
+
+
+def texts(column: Column, values: Iterable[str | None]) -> Data:
+    """Each different text is kept once."""
+    code_of: dict[str | None, int] = {None: NULL}
+    words: list[str] = []
+    codes = array("i")
+    for value in values:
+        code = code_of.get(value)
+        if code is None:
+            assert value is not None
+            code = code_of[value] = len(words)
+            words.append(value)
+        codes.append(code)
+    return Data(column, codes, words=words)
+
+
+def named(column: Column, keys: Sequence[Value], text_of: Mapping[Value, str | None]) -> Data:
+    """Texts by what stands for each of them."""
+    code_of: dict[Value, int] = {}
+    words: dict[str, int] = {}
+    for key, text in text_of.items():
+        code_of[key] = NULL if text is None else words.setdefault(text, len(words))
+    return Data(column, array("i", [code_of[key] for key in keys]), words=tuple(words))
+
+
+def constant(column: Column, value: str | int | None, count: int) -> Data:
+    """The same in every row."""
+    if column.kind == "text":
+        text = value if isinstance(value, str) else None
+        return Data(column, array("i", [NULL if text is None else 0]) * count, words=() if text is None else (text,))
+    number = 0 if value is None else int(value)
+    return Data(column, array("q", [number]) * count, bytearray(count) if value is None else None)
+
+
+def of_rows(schema: TableSchema, rows: Sequence[Mapping[str, Any]]) -> dict[str, Data]:
+    """All columns of a table from its rows, which leave out what is unknown."""
+    return {
+        column.name: (texts if column.kind == "text" else numbers)(column, [row.get(column.name) for row in rows])
+        for column in schema.columns
+    }
+
+
+def joined(parts: Sequence[Mapping[str, Data]]) -> dict[str, Data]:
+    """The rows of several tables of one schema under each other."""
+    if len(parts) == 1:
+        return dict(parts[0])
+    return {name: _under([part[name] for part in parts]) for name in parts[0]}
+
+
+def _under(parts: Sequence[Data]) -> Data:
+    column = parts[0].column
+    if column.kind == "text":
+        return texts(column, (part[row] for part in parts for row in range(len(part))))  # type: ignore[misc]
+    values = array(parts[0].values.typecode)
+    for part in parts:
+        values.extend(part.values)
+    if all(part.present is None for part in parts):
+        return Data(column, values)
+    present = bytearray().join(part.present if part.present is not None else b"\1" * len(part) for part in parts)
+    return Data(column, values, present)

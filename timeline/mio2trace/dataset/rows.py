@@ -1,0 +1,196 @@
+"""The rows of the tables of a run, made once, from the tables that people print (`mio2trace.reports`) and the measures.
+
+``rank`` is what tells a job's processes apart; a run of one process has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import mio2trace
+from mio2trace.align.clocks.log_runs import split
+from mio2trace.align.layers.net import by_place
+from mio2trace.analysis import Run
+from mio2trace.answer import subjects
+from mio2trace.comparing.collect import facts
+from mio2trace.dataset.columns import Data, joined, of_rows
+from mio2trace.dataset.commands import copies_of, kernels_of
+from mio2trace.dataset.schema import TABLES
+from mio2trace.findings import findings
+from mio2trace.measures import Measures
+from mio2trace.measures.executions import printed_times
+from mio2trace.measures.statistics import mean, median
+from mio2trace.model.log import FrameworkLog
+from mio2trace.notes import Notes
+from mio2trace.ops.operation import Operation
+from mio2trace.outgoing import visible
+from mio2trace.reports import layers, op_times, ops
+from mio2trace.reports.numbers import Unit
+from mio2trace.reports.tables import Row, cell_text
+
+NS = Unit("ns")
+
+
+class Process(NamedTuple):
+    """One of a run's processes, or the run: ``measures`` where it has a profile, its logs and its operations."""
+
+    rank: int | None
+    measures: Measures | None
+    logs: Sequence[FrameworkLog]
+    operations: Sequence[Operation]
+
+
+def tables_of(run: Run, name: str = "", notes: Notes | None = None) -> dict[str, dict[str, Data]]:
+    """The columns of each of `TABLES`; ``name`` in place of the run's own."""
+    name = name or run.name
+    processes = list(_processes(run))
+    rows: dict[str, list[dict[str, Any]]] = {table: [] for table in TABLES}
+    columns: dict[str, list[dict[str, Data]]] = {"kernels": [], "copies": []}
+    for process in processes:
+        of = _of(name, process.rank)
+        for table, make in _MAKE.items():
+            rows[table] += [{**of, **_plain(row)} for row in make(process)]
+        rows["runs"].append({**of, **_run_row(run, name, process, notes)})
+        if process.measures is not None:
+            columns["kernels"].append(kernels_of(process.measures, name, process.rank))
+            columns["copies"].append(copies_of(process.measures, name, process.rank))
+    ranks = [process.rank for process in processes]
+    for place, _, subject in subjects(run):
+        of = _of(name, ranks[place])
+        rows["findings"] += [{**of, **_plain(finding.record())} for finding in findings(subject)]
+    return {
+        table: joined(columns[table]) if columns.get(table) else of_rows(schema, rows[table])
+        for table, schema in TABLES.items()
+    }
+
+
+def _of(name: str, rank: int | None) -> dict[str, Any]:
+    return {"run": name} if rank is None else {"run": name, "rank": rank}
+
+
+def _processes(run: Run) -> Iterator[Process]:
+    if not run.drawn:
+        yield Process(None, None, run.logs, run.operations)
+        return
+    for place, measures in enumerate(run.drawn):
+        alignment = measures.alignment
+        of_job = run.is_job and place < len(run.measures)
+        stated = alignment.links.operations
+        of_log = run.shares[place].operations if of_job else run.operations if not place else ()
+        process = alignment.profile.process
+        several = len(run.drawn) > 1
+        rank = (place if process.rank is None else process.rank) if several else process.rank
+        yield Process(rank, measures, alignment.logs, of_log or stated)
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Cells of one value each: texts have what several hold, with a semicolon between them."""
+    return {
+        name: cell if cell is None or isinstance(cell, (str, int, float)) else cell_text(cell)
+        for name, cell in row.items()
+    }
+
+
+# -- one table after the other ---------------------------------------------------------------------------------------
+
+
+def _operations(process: Process) -> Iterable[Row]:
+    if process.measures is None:
+        return ops.table([("", process.operations)]).rows
+    return [
+        {**row, "sure": row.get("sure") != "false"} if row.get("kernels") else row
+        for row in op_times.table(process.operations, process.measures, NS).rows
+    ]
+
+
+def _problems(process: Process) -> Iterable[Row]:
+    measures = process.measures
+    if measures is None:
+        return ()
+    of_profile = [operation for operation in process.operations if operation.index in measures.operation_at]
+    rows = op_times.steady_table(of_profile, measures, ("problem",), NS).rows
+    return [row for row in rows if row.get("problem")]
+
+
+def _layers(process: Process) -> Iterable[Row]:
+    printed = {key: mean(values) for key, values in printed_times(process.logs).items()}
+    rows: list[dict[str, Any]] = []
+    if process.measures is not None:
+        of_profile = [layers.Repetition(_fullest(process.logs), process.measures)]
+        rows = [dict(row) for row in layers.execution_table(of_profile, NS).rows]
+        for row in rows:
+            row["printed_ns"] = printed.get((row["layer_index"], row["layer"], row.get("direction")))
+    if not rows:
+        for number, part in enumerate(split(log) if (log := _fullest(process.logs)) is not None else ()):
+            of_part = [layers.Repetition(by_place(part), None)]
+            rows += [{"repetition": number, **row} for row in layers.layer_table(of_part, NS).rows]
+    return rows
+
+
+def _fullest(logs: Sequence[FrameworkLog]) -> FrameworkLog | None:
+    return max(logs, key=lambda log: len(log.layers), default=None)
+
+
+def _iterations(process: Process) -> Iterator[Row]:
+    if process.measures is None:
+        return
+    told_of = process.measures.steady.told
+    for iteration in told_of.all:
+        cells: dict[str, Any] = {
+            "iteration": iteration.number,
+            "steady": iteration.number in told_of.steady,
+            "kernels": iteration.kernels,
+            "kernel_ns": iteration.kernel_ns,
+            "span_ns": iteration.span_ns,
+            "host_ns": iteration.host_ns,
+            "find_kernels": iteration.searches,
+        }
+        yield cells
+
+
+_MAKE = {"operations": _operations, "problems": _problems, "layers": _layers, "iterations": _iterations}
+
+
+def _run_row(run: Run, name: str, process: Process, notes: Notes | None) -> dict[str, Any]:
+    of_run = facts(run)
+    printed = printed_times(process.logs)
+    cells: dict[str, Any] = {
+        "version": of_run.miopen or name.rpartition("/")[0] or None,
+        "device": of_run.device or None,
+        "miopen": of_run.miopen or None,
+        "operations": len(process.operations),
+        "layers": len(printed),
+        "printed_ns": sum(map(mean, printed.values())) if printed else None,
+        "inputs": "; ".join(sorted(f"{kind} {sha256}" for kind, sha256 in of_run.inputs)),
+        "generator": f"mio2trace {mio2trace.__version__}",
+    }
+    if notes is not None:
+        cells["problems"] = "; ".join(visible(note.kind) for note in notes.problems) or None
+    return cells if process.measures is None else cells | _measured_cells(process.measures, len(printed))
+
+
+def _measured_cells(measures: Measures, printed: int) -> dict[str, Any]:
+    alignment, steady = measures.alignment, measures.steady
+    whole, samples, links = measures.whole, steady.samples_ns, alignment.links
+    devices = alignment.profile.devices
+    cells: dict[str, Any] = {
+        "iterations": len(steady.told.all),
+        "steady_iterations": len(steady.iterations),
+        "told_by": steady.told.told_by,
+        "kernels": whole.kernels,
+        "copies": whole.copies,
+        "whole_ns": whole.kernel_ns,
+        "find_ns": steady.total.find_ns,
+        "layers": len(measures.executions) or printed,
+        "unsure": len(links.layer_unsure | links.operation_unsure),
+        "framework": alignment.profile.framework.name or None,
+    }
+    if samples and not whole.untimed:
+        cells |= {"kernel_ns": steady.mean_ns, "kernel_median_ns": median(samples)}
+    clock = next((alignment.clocks[number] for number in sorted(alignment.clocks)), None)
+    if clock is not None:
+        cells |= {"clock_method": clock.method, "clock_error_ns": clock.error_ns}
+    if devices and devices[0].name:
+        cells["device"] = devices[0].name
+    return cells
