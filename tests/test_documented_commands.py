@@ -1,33 +1,29 @@
-"""Every command of ours that README and docs show runs, offline, on real files of the names that they use."""
+"""What README and docs show, on real files of the names that they use: commands run and print that, Python runs."""
 
 from __future__ import annotations
 
 import gzip
 import os
+import pty
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from tests import documented
 from tests.conftest import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "traces" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-_LINE = re.compile(r"^ {4}(mio2trace .*(?:\n {6,}\S.*)*)", re.M)
 _WAITS = {"mio2trace view": "serves until a browser has come: test_view.py"}
 
 
-def commands() -> Iterator[tuple[str, str]]:
-    """Page and command, with the lines that go on with it."""
-    for page in PAGES:
-        for match in _LINE.finditer(page.read_text("utf-8")):
-            yield page.name, match[1]
-
-
-COMMANDS = list(commands())
+SHOWN = [(page.name, shown) for page in PAGES for shown in documented.commands(page.read_text("utf-8"))]
+COMMANDS = [(page, shown.command) for page, shown in SHOWN]
+PYTHON = {page.name: code for page in PAGES if (code := list(documented.python(page.read_text("utf-8"))))}
 
 
 def unpacked(source: Path, target: Path) -> None:
@@ -102,12 +98,37 @@ def place(command: str) -> str:
     return "opencl"
 
 
-def run(desk: Path, command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def environment(desk: Path) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith("MIO2TRACE")}
-    env["PATH"] = f"{desk / 'bin'}{os.pathsep}{env['PATH']}"
-    return subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {command}"], cwd=folder, env=env, capture_output=True, text=True, timeout=300
-    )
+    return {**env, "PATH": f"{desk / 'bin'}{os.pathsep}{env['PATH']}"}
+
+
+def run(desk: Path, command: str, folder: Path, *, shown: bool = False) -> subprocess.CompletedProcess[str]:
+    """In a shell; where its output is ``shown`` as a person sees it, standard output a terminal of 110 columns."""
+    line = ["bash", "-c", f"set -o pipefail; {command}"]
+    env = environment(desk)
+    if not shown:
+        return subprocess.run(line, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
+    ours, theirs = pty.openpty()
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(line, cwd=folder, env={**env, "COLUMNS": "110"}, stdout=theirs, stderr=errors) as process,
+    ):
+        os.close(theirs)
+        printed = b"".join(iter(lambda: _rest(ours), b""))
+        os.close(ours)
+        process.wait(timeout=300)
+        errors.seek(0)
+        text = printed.decode().replace("\r\n", "\n")
+        return subprocess.CompletedProcess(line, process.returncode, text, errors.read())
+
+
+def _rest(terminal: int) -> bytes:
+    """What is there to read; nothing once the other side is closed, which is an error on Linux."""
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:
+        return b""
 
 
 def test_the_pages_show_commands() -> None:
@@ -117,11 +138,10 @@ def test_the_pages_show_commands() -> None:
     assert any("\n" in command for _, command in COMMANDS)
 
 
-@pytest.mark.parametrize(
-    ("page", "command"), COMMANDS, ids=[f"{page}-{number}" for number, (page, _) in enumerate(COMMANDS)]
-)
-def test_a_documented_command_runs(desk: Path, page: str, command: str) -> None:
-    """It ends with 0 and gives something: a file, or lines on standard output."""
+@pytest.mark.parametrize(("page", "shown"), SHOWN, ids=[f"{page}-{number}" for number, (page, _) in enumerate(SHOWN)])
+def test_a_documented_command_runs(desk: Path, page: str, shown: documented.Shown) -> None:
+    """It ends with 0 and gives something, a file or lines on standard output, and what is shown below it."""
+    command = shown.command
     for start, reason in _WAITS.items():
         if command.startswith(start):
             pytest.skip(f"{start} {reason}")
@@ -139,8 +159,11 @@ def test_a_documented_command_runs(desk: Path, page: str, command: str) -> None:
         first = run(desk, "mio2trace compare run.log,run_results.db --save base.json -q", folder)
         assert first.returncode == 0, first.stderr
     before = set(folder.iterdir())
-    done = run(desk, alone, folder)
+    done = run(desk, alone if not shown.output else command, folder, shown=bool(shown.output))
     assert done.returncode == 0, (alone, done.stderr)
+    if shown.output:
+        printed = (done.stdout, done.stderr, done.stderr + done.stdout, done.stdout + done.stderr)
+        assert any(documented.fits(shown.output, text) for text in printed), f"{done.stderr}{done.stdout}"
     assert "Traceback" not in done.stderr
     assert done.stdout.strip() or set(folder.iterdir()) - before or " -o " in alone or " --save " in alone, alone
     if " -o " in alone:
@@ -148,3 +171,80 @@ def test_a_documented_command_runs(desk: Path, page: str, command: str) -> None:
         assert written is not None
         assert (folder / written[1]).stat().st_size > 0
         (folder / written[1]).unlink()
+
+
+@pytest.mark.parametrize("page", sorted(PYTHON))
+def test_documented_python_runs(desk: Path, tmp_path: Path, page: str) -> None:
+    """The pieces of a page one after another, as one program; what needs what we do not have is compiled only."""
+    folder = tmp_path / "files"
+    shutil.copytree(desk / "rocm", folder)
+    program = ""
+    for code in PYTHON[page]:
+        compile(code.text, page, "exec")
+        if any(re.match(rf"\s*(?:import|from) (?:{_ABSENT})\b", line) for line in code.text.splitlines()):
+            continue
+        program += "\n" * (code.line - 1 - program.count("\n")) + code.text
+    script = tmp_path / f"{page}.py"
+    script.write_text(program)
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=folder, env=environment(desk), capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+
+
+_ABSENT = "torch|tensorflow"
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ("a\nb", "a\nb\n", True),
+        ("a\nb", "a\nc\n", False),
+        ("a\n...\nd", "a\nb\nc\nd\n", True),
+        ("a\n...\nd", "a\nd\n", True),
+        ("a\n...\nd", "a\nb\n", False),
+        ("wrote out.json (... MB)", "wrote out.json (0.1 MB)\n", True),
+        ("a ... b", "a\nb", False),
+    ],
+)
+def test_what_is_shown_fits_what_is_printed(shown: str, printed: str, same: bool) -> None:
+    """Line by line; `...` is any text of a line, alone on a line any lines."""
+    assert documented.fits(shown, printed) == same
+
+
+def test_a_block_is_cut_into_commands_and_what_they_print() -> None:
+    """Commands with and without a prompt, over several lines; fences; a list's own blocks and strangers are none."""
+    page = """
+    export X=1
+    mio2trace a.log -o out.json    # the run's own
+    mio2trace query out.json "select
+      1"
+    | 1 |
+
+      2
+
+text
+
+    $ mio2trace report \\
+        a.log
+
+```console
+$ mio2trace ops a.log
+  row
+```
+
+```python
+import mio2trace
+```
+
+* item
+
+    mio2trace none
+"""
+    assert [tuple(shown) for shown in documented.commands(page)] == [
+        ("mio2trace a.log -o out.json    # the run's own", ""),
+        ('mio2trace query out.json "select\n  1"', "| 1 |\n\n  2"),
+        ("mio2trace report \\\n    a.log", ""),
+        ("mio2trace ops a.log", "  row"),
+    ]
+    assert [code.text for code in documented.python(page)] == ["import mio2trace\n"]
