@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import html
+import itertools
 import json
+import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from random import Random
 
 import msgspec
 import pytest
@@ -20,15 +23,14 @@ from mio2trace.comparing import Comparison, Part, RunRecord, Side, compare
 from mio2trace.comparing import base as bases
 from mio2trace.comparing.collect import collect
 from mio2trace.comparing.record import Inside, condensed
-from mio2trace.comparing.statistics import verdict
+from mio2trace.comparing.statistics import _medians, verdict
 from mio2trace.notes import Notes
 from tests.conftest import ROOT
+from tests.made_up_runs import largest, noisy, renamed, slower
 
 ALEXNET = ROOT / "traces" / "alexnet-b1-miopen29"
 FILES = [ALEXNET / "run.log.gz", ALEXNET / "prof.json.gz"]
 CAFFE = ROOT / "traces" / "alexnet-b1-train"
-BETWEEN, WITHIN = 0.025, 0.03
-"""Scatter between runs and within them that was measured on real GPUs."""
 
 
 @pytest.fixture(scope="module")
@@ -45,51 +47,6 @@ def without_log() -> RunRecord:
     made = collect(analyse(FILES[1:]).run, Notes())
     assert made is not None
     return made
-
-
-Change = Callable[[Part], Part | None]
-
-
-def noisy(record: RunRecord, runs: int, seed: int, change: Change = lambda part: part, **more: object) -> Side:
-    """Runs of a side as a GPU scatters them, with a change of some of their parts."""
-    random = Random(seed)
-    made = []
-    for number in range(runs):
-        parts = []
-        whole = [0.0] * 5
-        for part in record.parts:
-            own = change(part)
-            if own is None:
-                continue
-            speed = 1 + random.gauss(0, BETWEEN)
-            samples = [max(1, round(own.mean_ns * speed * (1 + random.gauss(0, WITHIN)))) for _ in range(5)]
-            parts.append(
-                msgspec.structs.replace(own, samples_ns=condensed(samples), mean_ns=sum(samples) / len(samples))
-            )
-            if own.kind != "layer":
-                whole = [before + ns for before, ns in zip(whole, samples, strict=True)]
-        made.append(
-            msgspec.structs.replace(
-                record,
-                name=f"run {number}",
-                parts=tuple(parts),
-                samples_ns=tuple(sorted(whole)),
-                mean_ns=sum(whole) / 5,
-                **more,
-            )
-        )
-    return Side(name=f"side {seed}", runs=tuple(made))
-
-
-def slower(name: str, factor: float) -> Change:
-    def change(part: Part) -> Part:
-        return msgspec.structs.replace(part, mean_ns=part.mean_ns * factor) if part.name == name else part
-
-    return change
-
-
-def largest(record: RunRecord, kind: str = "problem") -> Part:
-    return max((part for part in record.parts if part.kind == kind), key=lambda part: part.mean_ns)
 
 
 def said(comparison: Comparison, *kinds: str) -> dict[str, tuple[str, str]]:
@@ -153,6 +110,17 @@ def test_three_runs_decide_ten_percent_and_five_runs_five() -> None:
     one = verdict(runs(100), runs(200))
     assert (one.word, one.ratio, one.low, one.high, one.runs_needed) == ("maybe slower", 2, 2, 2, 3)
     assert verdict([[0]], [[5]]).ratio is None
+
+
+@pytest.mark.parametrize("count", range(1, 7))
+def test_medians_of_samples_drawn_again_are_as_likely_as_counted(count: int) -> None:
+    """Of every way to draw them."""
+    counted: Counter[tuple[int, int]] = Counter()
+    for drawn in itertools.product(range(count), repeat=count):
+        ordered = sorted(drawn)
+        counted[ordered[(count - 1) // 2], ordered[count // 2]] += 1
+    likely = {(low, high): weight * count**count for low, high, weight in _medians(count)}
+    assert likely == pytest.approx(dict(counted))
 
 
 # ---- made-up changes in a real run
@@ -226,16 +194,6 @@ def test_a_layer_that_was_inserted(record: RunRecord) -> None:
     assert {name: cause for name, (_, cause) in words.items() if name in by_structure} == {
         name: f"renamed: {new_name}" for name, new_name in by_structure.items()
     }
-
-
-def renamed(name: str) -> Change:
-    def change(part: Part) -> Part:
-        if part.name != name or part.kind != "kernel":
-            return part
-        inside = tuple(msgspec.structs.replace(one, name="new_name") for one in part.kernels)
-        return msgspec.structs.replace(part, name="new_name", kernels=inside)
-
-    return change
 
 
 def test_kernels_that_were_renamed(without_log: RunRecord, record: RunRecord) -> None:
@@ -455,6 +413,23 @@ def test_forms_and_many_sides(folders: Sequence[Path]) -> None:
     done = run(good, ROOT / "LICENSE")
     assert done.exit_code == 1
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_page_by_the_suffix(folders: Sequence[Path], tmp_path: Path, record: RunRecord) -> None:
+    """``-o out.html`` is one, of two sides or more; the gate and the lines are those of the table."""
+    good, same, bad = folders
+    page = tmp_path / "page.html"
+    done = run(good, same, bad, "-o", page, "--fail-above", "5%")
+    assert done.exit_code == 3
+    assert done.stdout == ""
+    assert "bad: an iteration:" in done.stderr
+    text = page.read_text("utf-8")
+    assert re.findall(r"<h2 id[^>]*>(.*?)</h2>", text) == ["good -&gt; same", "good -&gt; bad"]
+    assert html.escape(largest(record).name) in text
+    for form, begins in (("md", "| part |"), ("csv", "part,"), ("json", "[")):
+        path = tmp_path / f"table.{form}"
+        assert run(good, bad, "-o", path).exit_code == 0
+        assert path.read_text("utf-8").startswith(begins)
 
 
 def test_a_profile_is_not_compared_with_printed_times() -> None:

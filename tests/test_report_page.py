@@ -1,7 +1,8 @@
-"""The page of `mio2trace report`: valid, accessible, alone, small; whatever the run holds."""
+"""The pages of `mio2trace report` and `compare`: valid, accessible, alone, small; whatever the run holds."""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from itertools import pairwise
@@ -13,6 +14,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from mio2trace.analysis import analyse
 from mio2trace.answer.content import (
     Duration,
     KernelRow,
@@ -25,12 +27,22 @@ from mio2trace.answer.content import (
     Section,
     Thumbnail,
 )
-from mio2trace.answer.html import LIMIT, page
+from mio2trace.answer.frame import LIMIT
+from mio2trace.answer.html import page
 from mio2trace.answer.markdown import LIMIT as MARKDOWN_LIMIT
 from mio2trace.answer.markdown import comment
 from mio2trace.cli import cli
+from mio2trace.comparing import Comparison, RunRecord, Side
+from mio2trace.comparing import side as compared_side
+from mio2trace.comparing.collect import collect
+from mio2trace.comparing.page import page as comparison_page
+from mio2trace.comparing.record import Inside
+from mio2trace.comparing.record import Part as RunPart
+from mio2trace.comparing.sides import OPTIONS
 from mio2trace.findings import GPUS, RULES, Finding, Found
+from mio2trace.notes import Notes
 from tests.conftest import ROOT, shared_folder
+from tests.made_up_runs import largest, noisy
 from tests.perfetto_tools.perfetto_ui import PerfettoUI
 
 ANSWER = ROOT / "timeline" / "mio2trace" / "answer"
@@ -99,12 +111,54 @@ def large(sections: int = 1, *, name: str = "", log: int = 200) -> Report:
     return Report(title=name or "run", generator="mio2trace 0", sections=tuple(several), inputs=("log",) * 99)
 
 
+@functools.cache
+def recorded() -> RunRecord:
+    """A real run as comparisons keep it."""
+    record = collect(analyse(ALEXNET).run, Notes())
+    assert record is not None
+    return record
+
+
+def side(*, slower: float = 1.0, name: str = "", times: int = 1) -> Side:
+    """Three runs, the largest problem ``slower``, what is named in it with ``name`` before it, ``times`` as much."""
+    record = recorded()
+    first = largest(record).name
+
+    def change(part: RunPart) -> RunPart:
+        naive = (Inside(name=f"naive {name}", count=1, ns=5, naive=True),) if slower > 1 and part.name == first else ()
+        return msgspec.structs.replace(
+            part,
+            name=f"{name}{part.name}",
+            mean_ns=part.mean_ns * (slower if part.name == first else 1),
+            solvers=(f"solver {name}",) if slower > 1 and part.name == first else part.solvers,
+            command=f"driver {name}",
+            kernels=naive or part.kernels,
+        )
+
+    many = tuple(
+        msgspec.structs.replace(part, name=f"{part.name}{copy or ''}") for copy in range(times) for part in record.parts
+    )
+    made = noisy(msgspec.structs.replace(record, parts=many), 3, round(10 * slower), change)
+    return Side(name=f"side {name}", runs=made.runs)
+
+
+def compared(first: Side, *others: Side) -> str:
+    return comparison_page([Comparison(first, other) for other in others], "mio2trace 0")
+
+
+def compared_files(*files: Path) -> str:
+    return compared(*(compared_side([str(file)], OPTIONS, Notes()) for file in (*files, *files)))
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "rocpd": lambda: made(*LENET, "--gpu", "MI300X"),
     "dv/dt": lambda: made(*ALEXNET),
     "log alone": lambda: made(ALEXNET[0]),
     "hostile": lambda: page(large(name=hostile())),
     "several": lambda: page(large(8, name="conv")),
+    "compare": lambda: compared(side(), side(slower=1.6)),
+    "compare printed times": lambda: compared_files(TRACES / "alexnet-b1-train" / "run.log"),
+    "compare hostile": lambda: compared(side(name=hostile()), side(name=hostile(4100)), side(slower=2)),
 }
 
 
@@ -171,6 +225,20 @@ def test_the_page_is_small_for_any_run(name: str, sections: int) -> None:
     shown = text.count("<article") or 1
     assert text.count("<table>") >= 3 * shown
     assert shown == sections or f"{sections - shown} run" in text
+
+
+@pytest.mark.parametrize("name", ["", hostile(), "&" * 2000])
+@pytest.mark.parametrize("sides", [1, 9])
+def test_the_page_of_a_comparison_is_small(name: str, sides: int) -> None:
+    """At most 150 KB of any number of sides and parts; the slower problem is shown first."""
+    comparison = Comparison(side(name=name, times=8), side(slower=1.8, name=name, times=8))
+    text = comparison_page([comparison] * sides, "mio2trace 0")
+    assert len(text.encode()) <= LIMIT
+    shown = text.count("<article") or 1
+    assert shown == sides or f"{sides - shown} side" in text
+    assert text.count("What changed</h") == shown
+    first = text.partition('id="' + ("run-1-" if sides > 1 else "") + 'what-changed"')[2].partition("</tr>")[2]
+    assert '<b class="severity">slower</b>' in first.partition("</tr>")[0]
 
 
 @pytest.mark.parametrize("sections", [1, 3, 8])

@@ -1,16 +1,13 @@
-"""The report as one HTML file: no script, nothing fetched, our own SVG; Jinja2 fills the frame."""
+"""The report as one HTML file: no script, nothing fetched, our own SVG."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 from typing import Any
-
-from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
 
 from mio2trace.answer import svg, tables
 from mio2trace.answer.content import ROWS, Report, Section, Thumbnail
+from mio2trace.answer.frame import fitted
 from mio2trace.answer.tables import Room
 from mio2trace.findings import Finding
 from mio2trace.findings.words import count, ms, percent, rate
@@ -19,10 +16,6 @@ from mio2trace.outgoing import shortened, visible
 
 SCOPED, SCOPE, DRIVERS = 80, 8, 4
 """Characters of a name that a finding lists; how many names, and driver lines, it lists."""
-LIMIT = 150_000
-"""Bytes of a page."""
-
-
 ROOMS = (Room(ROWS, 140, 25, 240), Room(30, 100, 15, 160), Room(15, 80, 9, 120), Room(6, 50, 5, 60), Room(3, 30, 3, 24))
 """Tried until the page is small enough."""
 KINDS = {
@@ -37,17 +30,8 @@ KINDS = {
 
 def page(report: Report) -> str:
     """The file's text."""
-    here = files("mio2trace.answer")
-    frame = Environment(autoescape=True, undefined=StrictUndefined, finalize=_visible, trim_blocks=True)
-    template = frame.from_string(here.joinpath("page.html.j2").read_text("utf-8"))
-    style = Markup(here.joinpath("page.css").read_text("utf-8").strip())  # noqa: S704 - our own file
-    text = ""
-    for room, count_shown in _attempts(len(report.sections)):
-        shown = report.sections[:count_shown]
-        text = template.render(page=_facts(report, room, shown), style=style)
-        if len(text.encode("utf-8", "replace")) <= LIMIT:
-            break
-    return text
+    attempts = _attempts(len(report.sections))
+    return fitted(_facts(report, room, report.sections[:shown]) for room, shown in attempts)
 
 
 def _attempts(sections: int) -> Iterator[tuple[Room, int]]:
@@ -66,11 +50,6 @@ def _facts(report: Report, room: Room, shown: Sequence[Section]) -> dict[str, An
         "sections": [_section(section, room) for section in shown],
         "footer": f"Made by {report.generator} from {shortened('; '.join(report.inputs), 1000)}.{more}",
     }
-
-
-def _visible(value: Any) -> Any:
-    """What is text of others neither steers nor breaks anything; our own markup stays."""
-    return visible(value) if type(value) is str else value
 
 
 def _section(section: Section, room: Room) -> dict[str, Any]:
@@ -177,7 +156,7 @@ def _log(section: Section, room: Room) -> dict[str, Any] | None:
     if not section.log:
         return None
     rows = [
-        {"cells": (level, f"{number:,}", shortened(text, 2 * room.name)), "detail": ""}
+        {"cells": (level, f"{number:,}", shortened(text, 2 * room.name)), "details": ()}
         for level, number, text in section.log[: min(20, room.rows)]
     ]
     left = len(section.log) - len(rows)

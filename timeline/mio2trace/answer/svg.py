@@ -68,6 +68,20 @@ def stacked(pieces: Sequence[Piece], whole: float, label: str, *, height: int = 
     ).format(width, height, label, _joined(marks))
 
 
+def change(colour: str, more: float, most: float, label: str) -> Markup:
+    """A bar from the middle: to the right what is more, to the left what is less; ``most`` reaches to the edge."""
+    width, tall = 400, 10
+    long = min(abs(more) / most, 1.0) * width / 2 if most else 0.0
+    x = width / 2 - (long if more < 0 else 0.0)
+    shape = Markup('<path class="axis" d="M{} 0v{}"/><rect class="{}" x="{}" width="{}" height="{}"/>').format(
+        width // 2, tall, colour, _n(x), _n(max(long, 0.8)), tall
+    )
+    return Markup(
+        '<svg class="bar" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" aria-label="{}">'
+        "<title>{}</title>{}</svg>"
+    ).format(width, tall, label, label, shape)
+
+
 def columns(bins: Sequence[Bin], label: str) -> Markup:
     """A histogram: a column each, with a label below and one above."""
     wide, tall, top = 56, 150, 18

@@ -48,7 +48,8 @@ def colour(primitive: str) -> str:
 
 
 def grid(columns: Sequence[tuple[str, str]], rows: list[dict[str, Any]], rest: str) -> Any:
-    """``columns``: head and kind (``text``, ``number``, ``bar``)."""
+    """``columns``: head and kind (``text``, ``number``, ``bar``). A row has ``cells``, and ``details`` that are folded
+    below the first of them under ``detail_head``."""
     return {
         "columns": [{"head": head, "number": kind == "number", "bar": kind == "bar"} for head, kind in columns],
         "rows": rows,
@@ -92,7 +93,7 @@ def layers(section: Section, room: Room) -> dict[str, Any] | None:
         name = visible(shortened(layer.name, room.name))
         cells: tuple[Any, ...] = (name, layer.direction, *_cells(layer.ns, layer.share, so_far))
         cells += (f"{layer.host_ns / 1e6:,.3f}" if layer.host_ns is not None else "",) if host else ()
-        rows.append({"cells": (*cells, svg.stacked(pieces, longest, f"{name}: {ms(layer.ns)}")), "detail": ""})
+        rows.append({"cells": (*cells, svg.stacked(pieces, longest, f"{name}: {ms(layer.ns)}")), "details": ()})
     heads = [("layer", "text"), ("direction", "text"), ("ms", "number"), ("%", "number"), ("cumul. %", "number")]
     heads += [("host ms", "number")] if host else []
     table = grid([*heads, ("of the slowest", "bar")], rows, _rest(section.layers, room.rows, "layer", section.no_layer))
@@ -122,7 +123,8 @@ def problems(section: Section, room: Room) -> dict[str, Any] | None:
                 "" if problem.saved_ns is None else f"{problem.saved_ns / 1e6:,.3f}",
             )
         cells += (shortened(problem.solver, 60),) if solvers else ()
-        rows.append({"cells": cells, "detail": shortened(problem.driver, 4 * room.name), "detail_head": "driver line"})
+        driver = (shortened(problem.driver, 4 * room.name),) if problem.driver else ()
+        rows.append({"cells": cells, "details": driver, "detail_head": "driver line"})
     heads = [
         ("problem", "text"), ("calls", "number"), ("ms", "number"), ("%", "number"), ("cumul. %", "number"),
         ("GFLOP/s", "number"),
@@ -145,9 +147,9 @@ def kernels(section: Section, room: Room) -> dict[str, Any] | None:
     rows = []
     for kernel, so_far in zip(shown, cumulative([kernel.share for kernel in shown]), strict=True):
         short, whole = shortened(normalise(kernel.name), min(80, room.name)), kernel.name
-        detail = shortened(whole, min(KERNEL, 2 * room.name)) if whole != short else ""
+        details = (shortened(whole, min(KERNEL, 2 * room.name)),) if whole != short else ()
         cells = (short, calls(kernel.calls), *_cells(kernel.ns, kernel.share, so_far))
-        rows.append({"cells": cells, "detail": detail, "detail_head": "full name"})
+        rows.append({"cells": cells, "details": details, "detail_head": "full name"})
     heads = [("kernel", "text"), ("calls", "number"), ("ms", "number"), ("%", "number"), ("cumul. %", "number")]
     table = grid(heads, rows, _rest(section.kernels, len(shown), "kernel name"))
     return part("Kernels", table=table, caption="Kernel names, most time first")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from mio2trace.comparing.comparison import Comparison
 
+_PAGES = (".html", ".htm")
 REGRESSION = 3
 """Exit code where a limit is passed."""
 
@@ -102,10 +103,24 @@ def compare(
         say(notes, [f"{read[0].name}: {len(read[0].runs)} run(s) kept in {save}"], quiet)
         return
     comparisons = [Comparison(read[0], other) for other in read[1:]]
-    made = table(comparisons[0]) if len(comparisons) == 1 else pivot(comparisons)
     said = [line for one in comparisons for line in _lines(one, several=len(comparisons) > 1)]
-    show(lambda: made, printing, notes, said, quiet)
+    if printing.path is not None and printing.path.lower().endswith(_PAGES):
+        _write_page(comparisons, printing.path)
+        say(notes, said, quiet)
+    else:
+        made = table(comparisons[0]) if len(comparisons) == 1 else pivot(comparisons)
+        show(lambda: made, printing, notes, said, quiet)
     _gate(comparisons[-1], limits)
+
+
+def _write_page(comparisons: Sequence[Comparison], path: str) -> None:
+    import mio2trace
+    from mio2trace.comparing.page import page
+    from mio2trace.files import replacing
+
+    text = page(comparisons, f"mio2trace {mio2trace.__version__}")
+    with replacing(path) as file:
+        file.write(text.encode("utf-8", "replace"))
 
 
 def _lines(comparison: Comparison, several: bool) -> Sequence[str]:

@@ -88,6 +88,7 @@ def _problems(measures: Measures, inside: Mapping[tuple[str, str], KernelsInside
             layers=tuple(layers.get(row.key, ())),
             solvers=tuple(solvers.get(row.key, ())),
             command=told[row.key].command or "" if row.key in told else "",
+            primitive=told[row.key].primitive if row.key in told else "",
             kernels=tuple(
                 Inside(name=name, role=one.role, count=one.count / count, ns=one.total_ns / count, naive=one.naive)
                 for name, one in longest
@@ -123,12 +124,15 @@ def _outside(inside: Mapping[tuple[str, str], KernelsInside], count: int) -> Ite
 def _layers(run: Run, measures: Measures, count: int) -> Iterator[Part]:
     like = _structure(run.logs)
     links = measures.alignment.links
+    primitives: dict[LayerKey, str] = {}
     for index, numbers in sorted(measures.runs_of_operation.items()):
         operation = measures.operation_at[index]
         ran = links.runs[numbers[0]]
         if operation.phase == "run" and operation.primitive:
             shape = "x".join(map(str, operation.output))
-            like.setdefault((ran.layer_index, ran.layer, ran.direction), f"{operation.primitive} {_but_batch(shape)}")
+            key = ran.layer_index, ran.layer, ran.direction
+            like.setdefault(key, f"{operation.primitive} {_but_batch(shape)}")
+            primitives.setdefault(key, operation.primitive)
     rows = sorted(measures.steady.layers, key=lambda row: in_net_order(row.key))
     for place, row in enumerate(rows):
         if not row.cost.kernels:
@@ -142,6 +146,7 @@ def _layers(run: Run, measures: Measures, count: int) -> Iterator[Part]:
             calls=row.calls / count,
             place=place,
             like=f"{direction or ''} {like[row.key]}" if row.key in like else "",
+            primitive=primitives.get(row.key, ""),
         )
 
 

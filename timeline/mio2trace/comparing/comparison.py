@@ -39,6 +39,7 @@ class Compared(NamedTuple):
     """A part of an iteration on both sides, times in ns: None on a side that lacks it.
 
     ``share`` is its part of the longer iteration. ``other_size``: it does not compute the same, and is not judged.
+    ``pair``: what was matched, where it is a part.
     """
 
     kind: Kind | Literal["iteration", "once"]
@@ -55,6 +56,7 @@ class Compared(NamedTuple):
     share: float = 0.0
     command: str = ""
     runs_needed: int = 0
+    pair: Pair | None = None
 
     @property
     def more_ns(self) -> float:
@@ -159,13 +161,13 @@ class Comparison:
             return Compared(
                 part.kind, part.name, None if a is None else ns, None if b is None else ns,
                 word="only in B" if a is None else "only in A", cause=instead.get(id(part), ""), runs=runs, share=share,
-                command=part.command,
+                command=part.command, pair=pair,
             )  # fmt: skip
         said: Verdict = verdict(a.samples, b.samples)
         return Compared(
             part.kind, part.name, said.a_ns, said.b_ns, said.ratio, said.low, said.high,
             "other size" if pair.how == "batch" else said.word, cause(pair), pair.how, runs, share, part.command,
-            0 if pair.how == "batch" else said.runs_needed,
+            0 if pair.how == "batch" else said.runs_needed, pair,
         )  # fmt: skip
 
     # -- what a person reads -----------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``samples_ns``: its kernel time in each steady iteration (printed times where there is no profile), or quantiles.
     ``place``: its place among the parts of its kind, as they first ran. ``like``: what it has in common with the same
     part of another run whose name differs: of a problem all but the batch, of a layer primitive, direction and output.
-    ``layers``: those that a problem is computed in.
+    ``layers``: those that a problem is computed in. ``primitive``: of a problem, and of a layer's first operation.
     """
 
     kind: Kind
@@ -47,6 +47,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     layers: tuple[str, ...] = ()
     solvers: tuple[str, ...] = ()
     command: str = ""
+    primitive: str = ""
     kernels: tuple[Inside, ...] = ()
 
 

@@ -7,6 +7,8 @@ ratio is a bootstrap over runs, then over their iterations, with a fixed seed.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 from random import Random
 from typing import Literal, NamedTuple
@@ -77,22 +79,62 @@ def separated(a: Sequence[Samples], b: Sequence[Samples]) -> bool:
 def interval(a: Sequence[Samples], b: Sequence[Samples]) -> tuple[float, float]:
     """95 % of the ratios of medians, runs and their samples drawn again with replacement. The same for the same."""
     random = Random(_SEED)  # noqa: S311 - numbers that are the same every time are wanted
-    ratios = []
-    for _ in range(RESAMPLES):
-        below = _drawn(a, random)
-        if below > 0:
-            ratios.append(_drawn(b, random) / below)
-    ratios.sort()
+    below, above = _drawn(a, random), _drawn(b, random)
+    ratios = sorted(of_b / of_a for of_a, of_b in zip(below, above, strict=True) if of_a > 0)
     if not ratios:
         return 0.0, 0.0
     last = len(ratios) - 1
     return ratios[round(_TAIL * last)], ratios[round((1 - _TAIL) * last)]
 
 
-def _drawn(runs: Sequence[Samples], random: Random) -> float:
-    medians = []
-    for _ in runs:
-        run = runs[int(random.random() * len(runs))] if len(runs) > 1 else runs[0]
-        count = len(run)
-        medians.append(run[0] if count == 1 else median([run[int(random.random() * count)] for _ in range(count)]))
-    return median(medians)
+def _drawn(runs: Sequence[Samples], random: Random) -> list[float]:
+    """Medians of a side that is drawn again, `RESAMPLES` of them.
+
+    What the median of samples drawn again may be, and how likely each is, is known: one draw does for a run.
+    """
+    values: list[float] = []
+    weights: list[float] = []
+    for samples in runs:
+        ordered = sorted(samples)
+        for low, high, weight in _medians(len(ordered)):
+            values.append((ordered[low] + ordered[high]) / 2)
+            weights.append(weight)
+    drawn = random.choices(values, weights, k=RESAMPLES * len(runs))
+    if len(runs) == 1:
+        return drawn
+    return [median(drawn[at : at + len(runs)]) for at in range(0, len(drawn), len(runs))]
+
+
+@functools.cache
+def _medians(count: int) -> tuple[tuple[int, int, float], ...]:
+    """Of so many samples drawn again: the places, in order, of the two that the median lies between, and how likely.
+
+    Of the counts of draws up to a place, from it on and between: all draws are equally likely. With an odd number both
+    places are the same.
+    """
+    half = count // 2
+    places = []
+    for low in range(count):
+        # How likely the upper one of the lower half (or the middle one) is this; then each that the next may be.
+        own = _is_ordered(count, half if count % 2 == 0 else half + 1, low)
+        if count % 2 == 0:
+            for high in range(low + 1, count):
+                up_to = (low + 1) ** half - low**half
+                from_on = (count - high) ** half - (count - high - 1) ** half
+                both = math.comb(count, half) * up_to * from_on / count**count
+                places.append((low, high, both))
+                own -= both
+        places.append((low, low, own))
+    return tuple(one for one in places if one[2] > 0)
+
+
+def _is_ordered(count: int, number: int, place: int) -> float:
+    """How likely the ``number``-th smallest of ``count`` draws from as many samples is the one at ``place``."""
+
+    def at_most(samples: int) -> float:
+        part = samples / count
+        return sum(
+            math.comb(count, more) * part**more * (1 - part) ** (count - more) for more in range(number, count + 1)
+        )
+
+    return at_most(place + 1) - at_most(place)

@@ -1,0 +1,36 @@
+"""The frame of every page: one HTML file without script that fetches nothing. Jinja2 fills it, autoescaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from mio2trace.outgoing import visible
+
+LIMIT = 150_000
+"""Bytes of a page."""
+
+
+def fitted(attempts: Iterable[Mapping[str, Any]]) -> str:
+    """The page of the first attempt that is small enough, else of the last; each says what ``page.html.j2`` asks for:
+    ``title``, ``kicker``, ``generator``, ``footer`` and ``sections`` with their parts (`mio2trace.answer.tables.part`).
+    """
+    here = files("mio2trace.answer")
+    frame = Environment(autoescape=True, undefined=StrictUndefined, finalize=_visible, trim_blocks=True)
+    template = frame.from_string(here.joinpath("page.html.j2").read_text("utf-8"))
+    style = Markup(here.joinpath("page.css").read_text("utf-8").strip())  # noqa: S704 - our own file
+    text = ""
+    for page in attempts:
+        text = template.render(page=page, style=style)
+        if len(text.encode("utf-8", "replace")) <= LIMIT:
+            break
+    return text
+
+
+def _visible(value: Any) -> Any:
+    """What is text of others neither steers nor breaks anything; our own markup stays."""
+    return visible(value) if type(value) is str else value

@@ -1,0 +1,315 @@
+"""A comparison as a page: in the report's frame, a section a side that is compared with the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from mio2trace.answer import svg, tables
+from mio2trace.answer.frame import fitted
+from mio2trace.answer.tables import Room
+from mio2trace.comparing.comparison import Compared, Comparison, Side
+from mio2trace.comparing.record import Inside, Part
+from mio2trace.comparing.statistics import FEWEST, FLOOR, MANY, floor_of
+from mio2trace.findings.words import count, ms, percent
+from mio2trace.ops.naming import primitive_name
+from mio2trace.outgoing import shortened, visible
+
+ROOMS = (Room(50, 140, 0, 0), Room(30, 100, 0, 0), Room(15, 80, 0, 0), Room(6, 50, 0, 0), Room(3, 30, 0, 0))
+"""Tried until the page is small enough."""
+_COLOURS = ("conv", "gemm", "bnorm", "pool", "activ", "rnn", "softmax", "tensor")
+"""Of parts of which no primitive is known, by rank."""
+_CAUSE = 90
+"""Characters of a cause that are shown before it is opened."""
+_MARKS = {
+    "slower": ("high", "search"), "maybe slower": ("medium", "bnorm"), "faster": ("low", "pool"),
+    "maybe faster": ("low", "pool"), "only in A": ("info", "setup"), "only in B": ("info", "setup"),
+    "other size": ("info", "setup"),
+}  # fmt: skip
+"""Of each verdict the class of its word and the colour of its bar."""
+
+
+class _Group(NamedTuple):
+    """Parts that are one piece of an iteration's bar."""
+
+    name: str
+    colour: str
+    a_ns: float
+    b_ns: float
+
+
+def page(comparisons: Sequence[Comparison], generator: str) -> str:
+    """The file's text; all are compared with the same first side."""
+    return fitted(
+        {
+            "title": _title(comparisons, room),
+            "kicker": "mio2trace compare",
+            "generator": generator,
+            "sections": [_section(one, room) for one in comparisons[:shown]],
+            "footer": _footer(comparisons, shown, generator),
+        }
+        for room, shown in _attempts(len(comparisons))
+    )
+
+
+def _attempts(sections: int) -> Iterator[tuple[Room, int]]:
+    """Less of each section, then fewer sections."""
+    yield from ((room, sections) for room in ROOMS)
+    yield from ((ROOMS[-1], fewer) for fewer in range(sections - 1, 0, -1))
+
+
+def _title(comparisons: Sequence[Comparison], room: Room) -> str:
+    names = [comparisons[0].a.name, *(one.b.name for one in comparisons)]
+    return shortened(" -> ".join(shortened(name, room.name) for name in names), 3 * room.name)
+
+
+def _footer(comparisons: Sequence[Comparison], shown: int, generator: str) -> str:
+    inputs = dict.fromkeys(
+        f"{form} (sha256 {digest[:12]})"
+        for side in (comparisons[0].a, *(one.b for one in comparisons))
+        for run in side.runs
+        for form, digest in run.facts.inputs
+    )
+    missing = len(comparisons) - shown
+    more = f" {count(missing, 'side')} more, not shown." if missing else ""
+    return f"Made by {generator} from {shortened('; '.join(inputs) or 'bases', 1000)}.{more}"
+
+
+def _section(comparison: Comparison, room: Room) -> dict[str, Any]:
+    names = shortened(comparison.a.name, room.name), shortened(comparison.b.name, room.name)
+    parts = [row for row in comparison.rows if row.kind != "layer"]
+    changed = [row for row in parts if row.word != "~" or row.cause]
+    same = [row for row in parts if row.word == "~" and not row.cause]
+    layers = [row for row in comparison.rows if row.kind == "layer"]
+    noun = "Problem" if any(row.kind == "problem" for row in parts) else "Kernel"
+    most = max((abs(row.more_ns) for row in comparison.rows), default=0.0)
+    found = [
+        _iteration(comparison, names, room),
+        _table("What changed", changed, room, most, f"{noun}s by how much longer or shorter they take"),
+        _table("Layers", layers, room, most, "The same time by layer"),
+        _table("Not in every iteration", comparison.once, room, None, "In the whole run"),
+        _table("What did not change", same, room, most, f"{noun}s without a change that is one"),
+        tables.part("How far to trust it", facts=_trust(comparison, names, room)),
+    ]
+    return {
+        "name": f"{names[0]} -> {names[1]}",
+        "verdict": _verdict(comparison.iteration),
+        "evidence": shortened(". ".join(_said(comparison)), 600),
+        "tiles": _tiles(comparison, names),
+        "parts": [part for part in found if part is not None],
+    }
+
+
+# -- in words --------------------------------------------------------------------------------------------------------
+
+
+def _verdict(whole: Compared) -> str:
+    if whole.ratio is None or whole.a_ns is None or whole.b_ns is None:
+        return "An iteration has no time on one side."
+    times = f"{ms(whole.a_ns)} -> {ms(whole.b_ns)}"
+    change = percent(abs(whole.ratio - 1))
+    if whole.word in ("slower", "faster"):
+        return f"An iteration is {change} {whole.word}: {times}."
+    if whole.word in ("maybe slower", "maybe faster"):
+        return f"An iteration may be {change} {whole.word.split()[1]}: {times}. {whole.runs_needed} runs a side decide."
+    if whole.low is not None and whole.high is not None and 1 - FLOOR <= whole.low <= whole.high <= 1 + FLOOR:
+        return f"An iteration takes as long on both sides: {times}."
+    return f"No change of an iteration can be told: {times}, {_interval(whole)} times as long."
+
+
+def _said(comparison: Comparison) -> Iterator[str]:
+    """The summary without the iteration, which the first line tells."""
+    yield from (line for line in comparison.summary if not line.startswith("an iteration: "))
+
+
+def _tiles(comparison: Comparison, names: tuple[str, str]) -> list[dict[str, str]]:
+    whole = comparison.iteration
+    tiles = [
+        {"label": f"{letter}: {shortened(name, 40)}", "value": ms(ns or 0), "more": _runs(side)}
+        for letter, name, ns, side in (
+            ("A", names[0], whole.a_ns, comparison.a),
+            ("B", names[1], whole.b_ns, comparison.b),
+        )
+    ]
+    if whole.ratio is not None:
+        tiles.append({"label": "B / A", "value": f"{whole.ratio:.3f}", "more": f"95 %: {_interval(whole)}"})
+    words = [row.word for row in comparison.rows if row.kind != "layer"]
+    alone = sum(word.startswith("only in") for word in words)
+    tiles.append(
+        {
+            "label": "Parts slower, faster",
+            "value": f"{words.count('slower')}, {words.count('faster')}",
+            "more": f"of {len(words) - alone} on both sides; {alone} on one only",
+        }
+    )
+    return tiles
+
+
+def _runs(side: Side) -> str:
+    iterations = [run.iterations for run in side.runs]
+    least, most = min(iterations), max(iterations)
+    each = count(least, "iteration") if least == most else f"{least} to {most} iterations"
+    return f"{count(len(side.runs), 'run')} of {each}"
+
+
+def _interval(row: Compared) -> str:
+    return "" if row.low is None or row.high is None else f"{row.low:.2f} .. {row.high:.2f}"
+
+
+def _trust(comparison: Comparison, names: tuple[str, str], room: Room) -> list[tuple[str, str]]:
+    fewest = min(len(comparison.a.runs), len(comparison.b.runs))
+    rule = (
+        f"every run of one side is slower than every run of the other, and the medians differ by more than "
+        f"{percent(floor_of(fewest))}"
+        if fewest >= FEWEST
+        else f"nothing is decided by fewer than {FEWEST} runs a side; from {MANY} on 5 % is, with {FEWEST} 10 %"
+    )
+    kernels = comparison.a.runs[0].told_by == "kernels"
+    facts = [
+        ("A", f"{names[0]}: {_runs(comparison.a)}"),
+        ("B", f"{names[1]}: {_runs(comparison.b)}"),
+        ("Device", _both(comparison.a.facts.device, comparison.b.facts.device)),
+        ("MIOpen", _both(comparison.a.facts.miopen, comparison.b.facts.miopen)),
+        ("Times", "kernel time of a steady iteration" if kernels else "layer times that the log prints"),
+        ("A change is one where", rule),
+        ("The interval", "95 % of the ratios of medians, runs and their iterations drawn again; B / A"),
+    ]
+    return [(label, shortened(value, 4 * room.name)) for label, value in facts if value]
+
+
+def _both(a: str, b: str) -> str:
+    return a if a == b else f"{a or 'not told'} -> {b or 'not told'}"
+
+
+# -- the iteration ---------------------------------------------------------------------------------------------------
+
+
+def _iteration(comparison: Comparison, names: tuple[str, str], room: Room) -> dict[str, Any] | None:
+    """What an iteration consists of on either side, in two bars of one scale."""
+    groups = _groups(comparison)
+    longest = max(sum(one.a_ns for one in groups), sum(one.b_ns for one in groups), 0)
+    if not longest:
+        return None
+    bars = []
+    iteration = comparison.iteration
+    for letter, name, whole, parts in (
+        ("A", names[0], iteration.a_ns, [one.a_ns for one in groups]),
+        ("B", names[1], iteration.b_ns, [one.b_ns for one in groups]),
+    ):
+        pieces = [
+            svg.Piece(one.colour, ns, False, f"{one.name}: {ms(ns)}") for one, ns in zip(groups, parts, strict=True)
+        ]
+        medians = sum(piece.ns for piece in pieces)
+        said = ms(whole or 0)
+        if abs(medians - (whole or 0)) > 0.01 * medians:  # of a run that flips no median of sums is the sum of medians
+            said += f"; the medians of its parts add up to {ms(medians)}"
+        bar = svg.stacked(pieces, longest, f"What an iteration of {letter} consists of", height=34, width=1000)
+        bars.append(Markup('<p class="faint">{}: {}, {}</p>{}').format(letter, visible(name), said, bar))
+    legend = [
+        {
+            "colour": one.colour,
+            "helps": False,
+            "label": f"{shortened(one.name, room.name)} {ms(one.a_ns)} -> {ms(one.b_ns)}",
+        }
+        for one in groups
+        if max(one.a_ns, one.b_ns) >= 0.005 * longest
+    ]
+    return tables.part("Where an iteration goes", picture=Markup("").join(bars), legend=legend, id="where")
+
+
+def _groups(comparison: Comparison) -> list[_Group]:
+    """By primitive where one is known; else the longest parts by themselves, and all others together."""
+    rows = [row for row in comparison.rows if row.kind != "layer"] or list(comparison.rows)
+    sums: dict[tuple[str, str], list[float]] = {}
+    has_problems = any(row.kind == "problem" for row in rows)
+    longest = sorted(rows, key=lambda row: -max(row.a_ns or 0, row.b_ns or 0))[: len(_COLOURS)]
+    colours = {row.name: colour for row, colour in zip(longest, _COLOURS, strict=False)}
+    for row in rows:
+        if has_problems:
+            primitive = row.pair.first.part.primitive if row.pair is not None else ""
+            key = (primitive_name(primitive) if primitive else "other kernels", tables.colour(primitive))
+        else:
+            key = (row.name, colours[row.name]) if row.name in colours else ("all others", "other")
+        of_group = sums.setdefault(key, [0.0, 0.0])
+        of_group[0] += row.a_ns or 0
+        of_group[1] += row.b_ns or 0
+    groups = [_Group(name, colour, *both) for (name, colour), both in sums.items()]
+    return sorted(groups, key=lambda one: (one.colour == "other", -max(one.a_ns, one.b_ns)))
+
+
+# -- tables ----------------------------------------------------------------------------------------------------------
+
+
+def _table(head: str, rows: Sequence[Compared], room: Room, most: float | None, caption: str) -> dict[str, Any] | None:
+    """``most``: the change whose bar reaches to the edge; None: the largest of these."""
+    if not rows:
+        return None
+    shown = rows[: room.rows]
+    if most is None:
+        most = max(abs(row.more_ns) for row in rows)
+    lines = [{"cells": _cells(row, most, room), **_details(row, room)} for row in shown]
+    left = rows[room.rows :]
+    rest = ""
+    if left:
+        rest = (
+            f"{len(left)} more: {ms(sum(row.a_ns or 0 for row in left))} -> {ms(sum(row.b_ns or 0 for row in left))}."
+        )
+    heads = [
+        ("part", "text"), ("A ms", "number"), ("B ms", "number"), ("B / A", "number"), ("95 %", "number"),
+        ("verdict", "text"), ("B - A", "bar"),
+    ]  # fmt: skip
+    return tables.part(head, table=tables.grid(heads, lines, rest), caption=caption)
+
+
+def _cells(row: Compared, most: float, room: Room) -> tuple[Any, ...]:
+    kind, colour = _MARKS.get(row.word, ("", "other"))
+    word: Any = (
+        row.word if kind == "" else Markup('<span class="{}"><b class="severity">{}</b></span>').format(kind, row.word)
+    )
+    name = visible(shortened(row.name, room.name))
+    sign = "+" if row.more_ns >= 0 else "-"
+    bar = svg.change(colour, row.more_ns, most, f"{name}: {sign}{ms(abs(row.more_ns))}")
+    return (
+        name,
+        _number(row.a_ns),
+        _number(row.b_ns),
+        "" if row.ratio is None else f"{row.ratio:.3f}",
+        _interval(row),
+        word,
+        bar,
+    )
+
+
+def _number(ns: float | None) -> str:
+    return "" if ns is None else f"{ns / 1e6:,.3f}"
+
+
+def _details(row: Compared, room: Room) -> dict[str, Any]:
+    """The cause, and what it rests on: solvers and kernels of both sides, the line that runs it again."""
+    lines = row.cause.split("; ") if len(row.cause) > _CAUSE else []
+    if row.pair is not None and (row.cause or row.word != "~"):
+        for letter, side in (("A", row.pair.a), ("B", row.pair.b)):
+            if side is not None:
+                lines += [f"{letter}: {line}" for line in _inside(side.part)]
+    if row.command:
+        lines.append(row.command)
+    head = shortened(row.cause, _CAUSE) or ("driver line" if row.word == "~" else "inside")
+    if row.cause and not lines:
+        lines.append(row.cause)
+    return {"details": [shortened(line, 4 * room.name) for line in lines], "detail_head": head}
+
+
+def _inside(part: Part) -> Iterator[str]:
+    """Solvers and kernels of a part, where they say more than its name."""
+    if part.solvers:
+        yield f"solver {', '.join(part.solvers)}"
+    if part.kind == "problem":
+        yield from (_kernel(one) for one in part.kernels)
+
+
+def _kernel(one: Inside) -> str:
+    words = [f"{one.count:g} x {one.name}", "naive" if one.naive else "", "" if one.role in ("main", "") else one.role]
+    time = f", {ms(one.ns)}" if one.ns else ""
+    return f"{words[0]}{time}" + "".join(f" ({word})" for word in words[1:] if word)
