@@ -160,7 +160,11 @@ def _layers(subject: Subject) -> Iterator[LayerRow]:
     parts: dict[LayerKey, Counter[PartKey]] = {}
     for (run, part), ns in subject.makeup.layers.items():
         ran = subject.alignment.links.runs[run]
-        parts.setdefault((ran.layer_index, ran.layer, ran.direction), Counter())[part] += ns
+        key = ran.layer_index, ran.layer, ran.direction
+        of_layer = parts.get(key)
+        if of_layer is None:
+            of_layer = parts[key] = Counter()
+        of_layer[part] += ns
     for row in subject.steady.layers:
         if row.calls:
             _, name, direction = row.key
@@ -170,7 +174,7 @@ def _layers(subject: Subject) -> Iterator[LayerRow]:
                 ns=subject.each(row.total_ns),
                 share=row.share,
                 host_ns=None if row.host_ns is None else subject.each(row.host_ns),
-                parts=_parts(parts.get(row.key, Counter()), subject.count),
+                parts=_parts(parts.get(row.key) or Counter(), subject.count),
             )
 
 
@@ -214,7 +218,8 @@ def _thumbnail(subject: Subject) -> Thumbnail | None:
         return None
     found = subject.steady.told
     kinds = [_kind(one.number, found) for one in found.all]
-    searching = set(subject.measures.searches)
+    searching, steady = set(subject.measures.searches), set(found.steady)
+    has_iterations = subject.has_iterations
     busy: dict[str, list[float]] = {}
     ends: dict[int, list[int]] = {}
     for position in shown:
@@ -226,15 +231,26 @@ def _thumbnail(subject: Subject) -> Thumbnail | None:
             kind = "copies"
         elif links.operation_of[position] in searching:
             kind = "search"
-        _fill(busy.setdefault(kind, [0.0] * BINS), start, end, span)
-        if place != NONE and subject.has_iterations:
-            reach = ends.setdefault(found.all[place].number, [start, end])
-            reach[0], reach[1] = min(reach[0], start), max(reach[1], end)
+        bins = busy.get(kind)
+        if bins is None:
+            bins = busy[kind] = [0.0] * BINS
+        first = BINS * start // span
+        if first == BINS * end // span < BINS:  # as nearly all: thousands of kernels are as long as one bin
+            bins[first] += BINS * (end - start) / span
+        else:
+            _fill(bins, start, end, span)
+        if place != NONE and has_iterations:
+            reach = ends.get(place)
+            if reach is None:
+                reach = ends[place] = [start, end]
+            if start < reach[0] or end > reach[1]:
+                reach[:] = min(reach[0], start), max(reach[1], end)
     return Thumbnail(
         span_ns=span,
         busy=busy,
         iterations=tuple(
-            (number, start / span, end / span, number in found.steady) for number, (start, end) in sorted(ends.items())
+            (number, start / span, end / span, number in steady)
+            for number, (start, end) in sorted((found.all[place].number, reach) for place, reach in ends.items())
         ),
     )
 

@@ -26,6 +26,8 @@ MORE_KERNELS = 1.1
 LONGER = 1.5
 REPEATED = 0.9
 """Part of the kernel time that what repeats must cover, for its repetitions to be iterations."""
+_NEVER = 1 << 64
+"""Later than any time."""
 
 Source = Literal["named", "repetition", "whole"]
 
@@ -147,28 +149,36 @@ def _duration(alignment: Alignment, position: int) -> int:
 def _measured(alignment: Alignment, place_of: Sequence[int], numbers: Sequence[int]) -> Iterator[Iteration]:
     count = len(numbers)
     kernels, kernel_ns = [0] * count, [0] * count
-    host: list[tuple[int, int] | None] = [None] * count
-    device: list[tuple[int, int] | None] = [None] * count
+    begun, ended = [_NEVER] * count, [-_NEVER] * count
+    called, returned = [_NEVER] * count, [-_NEVER] * count
     for place, activity in zip(place_of, alignment.profile.activities, strict=True):
         if place == NONE:
             continue
         start, end = activity.start_ns, activity.end_ns
         if activity.kind == "kernel":
             kernels[place] += 1
-        if start is not None and end is not None:
-            if activity.kind == "kernel":
+            if start is not None and end is not None:
                 kernel_ns[place] += end - start
-            device[place] = hull(device[place], start, end)
+        if start is not None and end is not None:
+            if start < begun[place]:
+                begun[place] = start
+            if end > ended[place]:
+                ended[place] = end
         call = activity.call
-        if call is not None and call.start_ns is not None and call.end_ns is not None:
-            host[place] = hull(host[place], call.start_ns, call.end_ns)
+        if call is not None:
+            start, end = call.start_ns, call.end_ns
+            if start is not None and end is not None:
+                if start < called[place]:
+                    called[place] = start
+                if end > returned[place]:
+                    returned[place] = end
     for at, number in enumerate(numbers):
         yield Iteration(
             number=number,
             kernels=kernels[at],
             kernel_ns=kernel_ns[at],
-            host_ns=_length(host[at]),
-            span_ns=_length(device[at]),
+            host_ns=None if called[at] == _NEVER else returned[at] - called[at],
+            span_ns=None if begun[at] == _NEVER else ended[at] - begun[at],
         )
 
 
@@ -179,10 +189,6 @@ def hull(span: tuple[int, int] | None, start: int, end: int) -> tuple[int, int]:
     if start < span[0] or end > span[1]:
         return min(span[0], start), max(span[1], end)
     return span
-
-
-def _length(span: tuple[int, int] | None) -> int | None:
-    return None if span is None else span[1] - span[0]
 
 
 def _cut(alignment: Alignment, place_of: Sequence[int], found: Sequence[Iteration], steady: Sequence[int]) -> list[int]:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mio2trace.align import NONE
-from mio2trace.kernels import KernelFact
 from mio2trace.measures.cost import Cost
+from mio2trace.measures.counted import Counted, counted, kind_at
 from mio2trace.measures.executions import LayerKey
 from mio2trace.measures.iterations import Iteration, Iterations, hull, iterations_of
-from mio2trace.measures.kinds import Kind, kind_of
+from mio2trace.measures.kinds import Kind
 from mio2trace.measures.ranking import Key, Ranking, Rows, SteadyCost, ranked
 from mio2trace.measures.sums import Sums, duration
 from mio2trace.ops.naming import operation_name, problem_name
@@ -202,7 +202,7 @@ class Steady:
         column = [NONE] * len(activities)
         for position, activity in enumerate(activities):
             if activity.kind == "kernel":
-                kind = _kind(kinds, facts, position, activity.name)
+                kind = kind_at(kinds, facts, position, activity.name)
                 if kind.helps:
                     column[position] = numbers.setdefault(kind.role, len(numbers))
         rows = self._summed(list(numbers), column, range(len(numbers)))
@@ -310,38 +310,45 @@ class Steady:
 
     def _summed(self, keys: Sequence[Key], column: Sequence[int], row_of: Sequence[int]) -> Rows[Key]:
         """Sums by the row of each activity's number in ``column``."""
-        measures, facts = self._measures, self._alignment.facts
+        measures, of_steady = self._measures, self._counted
         rows = Rows(keys, len(self.iterations))
         sums, samples, count = rows.sums, rows.samples, rows.iterations
-        kinds: dict[tuple[str, str], Kind] = {}
-        naive, counts = measures.naive_operations, self._counts
-        operation_of = self._alignment.links.operation_of
-        unsure = self._alignment.links.layer_unsure | self._alignment.links.operation_unsure
-        columns = zip(self._alignment.profile.activities, column, self.told.place_of, strict=True)
-        for position, (activity, number, place) in enumerate(columns):
-            if number == NONE:
-                continue
-            row = row_of[number]
-            at = NONE if place == NONE else counts[place]
-            if at == NONE:
-                continue
-            sums.add(row, activity)
-            if position in unsure:
-                sums.unsure[row] += 1
-            if activity.kind == "kernel":
-                ns = duration(activity) or 0
+        in_row = sums.kernels
+        for position, at, ns in zip(of_steady.kernels, of_steady.places, of_steady.ns, strict=True):
+            number = column[position]
+            if number != NONE:
+                row = row_of[number]
+                in_row[row] += 1
                 samples[row * count + at] += ns
-                kind = _kind(kinds, facts, position, activity.name)
+        sums.timed_ns = [
+            sum(samples[first : first + count]) for first in range(0, len(samples), max(1, count))
+        ] or sums.timed_ns
+        for position, ns, kind in of_steady.helping:
+            number = column[position]
+            if number != NONE:
+                row = row_of[number]
                 if kind.helps:
                     sums.helpers_ns[row] += ns
                 if kind.role == "transpose":
                     sums.transposes_ns[row] += ns
-                if kind.naive or operation_of[position] in naive:
+                if kind.naive:
                     sums.naive_ns[row] += ns
-        for position, _, flop, told_by in measures.work():
+        for position, activity in of_steady.others:
+            if column[position] != NONE:
+                sums.add(row_of[column[position]], activity)
+        for position in of_steady.unsure:
+            if column[position] != NONE:
+                sums.unsure[row_of[column[position]]] += 1
+        for position, _, flop, told_by in measures.work:
             if column[position] != NONE and self._counted_at(position) != NONE:
                 sums.add_work(row_of[column[position]], flop, told_by)
         return rows
+
+    @cached_property
+    def _counted(self) -> Counted:
+        """What every sum goes over."""
+        counts = self._counts
+        return counted(self._measures, [NONE if place == NONE else counts[place] for place in self.told.place_of])
 
 
 def _keyed(keys: Iterator[Key]) -> tuple[list[Key], list[int]]:
@@ -349,15 +356,6 @@ def _keyed(keys: Iterator[Key]) -> tuple[list[Key], list[int]]:
     numbers: dict[Key, int] = {}
     row_of = [numbers.setdefault(key, len(numbers)) for key in keys]
     return list(numbers), row_of
-
-
-def _kind(kinds: dict[tuple[str, str], Kind], facts: Mapping[int, KernelFact], position: int, name: str) -> Kind:
-    fact = facts.get(position)
-    key = name, "" if fact is None else fact.role
-    kind = kinds.get(key)
-    if kind is None:
-        kind = kinds[key] = kind_of(name, fact)
-    return kind
 
 
 def _idle(spans: list[tuple[int, int]]) -> int:
