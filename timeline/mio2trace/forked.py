@@ -26,8 +26,19 @@ def processors() -> int:
     return os.cpu_count() or 1
 
 
+_others_have_the_rest = False
+
+
+def keep_to_one_processor() -> None:
+    """The other processors are other workers': from now on there is no child in this process."""
+    global _others_have_the_rest
+    _others_have_the_rest = True
+
+
 def possible() -> bool:
     """Whether a child would help and can be: forking while threads run may leave locks held for ever."""
+    if _others_have_the_rest:
+        return False
     return hasattr(os, "fork") and processors() > 1 and threading.active_count() == 1
 
 

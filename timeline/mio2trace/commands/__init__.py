@@ -40,5 +40,10 @@ LATER = (
     Later("inspect", "The records of FILEs as JSON lines: what the readers understood."),
     Later("tfprof", "Memory and times of TensorFlow 1's ops, as mean and variation over the steps."),
     Later("view", "Open a trace in the Perfetto UI, its kernels pinned and its slowest layer in view."),
+    Later(
+        "batch",
+        "All runs in folders as one dataset of Parquet files, on as many workers as there are.",
+        "commands.many",
+    ),
     Later("query", "Ask a trace, or a run: a query by its name, or any SQL."),
 )

@@ -1,0 +1,82 @@
+"""What runs of a batch may do to their process, and made-up runs on disk."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sqlite3
+import time
+from pathlib import Path
+
+from mio2trace.batch.forking import Tell
+from mio2trace.batch.journal import hashes
+from mio2trace.batch.work import Made, Work
+from tests.small_runs import as_json, benchmark
+
+
+def made_up(folder: Path, *, iterations: int = 1, kernels: int = 2) -> Path:
+    """A run of ``caffe time`` in a folder of its own; about ``2 * kernels * (iterations + 1)`` kernels."""
+    folder.mkdir(parents=True)
+    calls, log = benchmark(iterations=iterations, kernels=kernels)
+    (folder / "prof.json").write_bytes(as_json(calls, None))
+    (folder / "run.log").write_text(log)
+    return folder
+
+
+def double(number: int, *, tell: Tell) -> int:
+    tell(number)
+    return 2 * number
+
+
+def process(*, tell: Tell) -> int:
+    return os.getpid()
+
+
+def wait_for_ever(*, tell: Tell) -> None:
+    tell("begun")
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(1000)
+
+
+def never_come_back_to_python(*, tell: Tell) -> None:
+    sqlite3.connect(":memory:").execute(
+        "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"
+    ).fetchall()
+
+
+def leave_a_child(place: str, *, tell: Tell) -> None:
+    child = os.fork()
+    if child:
+        Path(place).write_text(str(child))
+    time.sleep(1000)
+
+
+def crash(*, tell: Tell) -> None:
+    tell("begun")
+    ctypes.string_at(0)
+
+
+def end_silently(*, tell: Tell) -> None:
+    os._exit(0)
+
+
+def be_killed(*, tell: Tell) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def eat(*, tell: Tell) -> int:
+    return len(bytearray(3 << 30))
+
+
+def fail(*, tell: Tell) -> None:
+    raise ValueError("/home/somebody/secret")
+
+
+def slowly(work: Work, staging: str, *, tell: Tell) -> Made:
+    """In place of an analysis: a file that holds what the inputs' hashes are."""
+    tell(hashes(work.run.files))
+    time.sleep(0.02)
+    (Path(work.folder) / "made").mkdir(exist_ok=True)
+    (Path(work.folder) / "made" / work.run.name.replace("/", "-")).write_text(repr(hashes(work.run.files)))
+    return Made(rows=(work.run.name,), kernels=1)

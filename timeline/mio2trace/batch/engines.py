@@ -1,0 +1,104 @@
+"""Where the work is done, behind `concurrent.futures.Executor`: in this process, or on a cluster of Dask."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from typing import Any, NamedTuple
+
+from mio2trace.batch.confined import close_that_of_this_thread
+from mio2trace.notes import InputError
+
+INSTALL = "pip install 'mio2trace[batch]'"
+CONNECT_S = 60
+
+
+class Engine(NamedTuple):
+    """``ahead``: how many runs it is given at once; ``beside_others``: its workers share a machine."""
+
+    executor: Executor
+    ahead: int
+    beside_others: bool = True
+
+
+class _Here(Executor):
+    """Does at once what it is given."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+@contextlib.contextmanager
+def here() -> Iterator[Engine]:
+    """This process: one run after the other."""
+    try:
+        yield Engine(_Here(), ahead=1, beside_others=False)
+    finally:
+        close_that_of_this_thread()
+
+
+@contextlib.contextmanager
+def local_cluster(workers: int) -> Iterator[Engine]:
+    """So many processes of this machine."""
+    distributed = _distributed()
+    settings = {
+        "distributed.worker.profile.enabled": False,
+        "distributed.scheduler.worker-ttl": None,
+        "distributed.admin.low-level-log-length": 0,
+    }
+    with (
+        _dask().config.set(settings),
+        distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            memory_limit=0,  # each run has a limit of its own
+            dashboard_address=None,
+            silence_logs=50,
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield Engine(client.get_executor(pure=False), ahead=_ahead(workers))
+
+
+@contextlib.contextmanager
+def cluster_of(scheduler_file: str) -> Iterator[Engine]:
+    """The cluster whose scheduler wrote this file. Raises `InputError` where it cannot be reached."""
+    distributed = _distributed()
+    if not os.path.isfile(scheduler_file):
+        raise InputError(f"{scheduler_file}: no such file; expected what `dask scheduler --scheduler-file` wrote")
+    try:
+        client = distributed.Client(scheduler_file=scheduler_file, timeout=CONNECT_S)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{scheduler_file}: cannot reach the scheduler: {reason}") from None
+    with client:
+        yield Engine(client.get_executor(pure=False), ahead=_ahead(len(client.nthreads())))
+
+
+def _ahead(workers: int) -> int:
+    """More than the workers have at hand; workers may join later."""
+    return max(256, 4 * workers)
+
+
+def _dask() -> Any:
+    try:
+        import dask
+    except ImportError:
+        raise InputError(f"workers need Dask, which is not installed: {INSTALL}") from None
+    return dask
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError:
+        raise InputError(f"workers need Dask, which is not installed: {INSTALL}") from None
+    return distributed

@@ -1,0 +1,240 @@
+"""Which runs lie in folders: by the first bytes of files, and by how they are named; nothing is read as a whole.
+
+A folder of folders holds their runs; folders that are named for ranks, and a log beside one folder of profiles, are
+one run. In one folder everything is of one run when there is one profile, or all are of processes of one job
+(``rank0.json``, ``4711_results.db``, tables of a set); else what begins alike is: ``a.log``, ``a.prof.json``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from mio2trace.analysis import HOMES
+from mio2trace.jobs import is_of_rank
+from mio2trace.notes import InputError, Notes
+from mio2trace.outgoing import visible
+from mio2trace.privacy import Cleaner
+from mio2trace.readers import PROFILES, READERS, known, run_log
+from mio2trace.source import Source
+
+JOURNAL = "_runs"
+"""What the journals of a dataset begin with: a folder that holds one is none of runs."""
+_ARCHIVES = (b"PK\x03\x04", b"PK\x05\x06")
+_DATABASE = b"SQLite format 3\0"
+_DATA_SUFFIX = re.compile(r"\.(json|db|sqlite3?|rpd|csv|log|txt|out|trace|pftrace|tfprof|zip)(\.gz)?$", re.IGNORECASE)
+_PROFILE_LIKE = re.compile(r"prof|trace|results|\.(?:db|rpd)(?:\.gz)?$", re.IGNORECASE)
+_OF_PROCESS = re.compile(r"^\d+_(?=results|agent_info|[a-z_]+_trace|[a-z_]+_stats)", re.IGNORECASE)
+"""How rocprofv3 begins the names of a process's files."""
+_OF_RANK = re.compile(r"(?<![a-z])(?:rank|r)[ _-]?\d{1,9}(?!\d)", re.IGNORECASE)
+_WHAT = re.compile(
+    r"(?:^|[-_ ])(?:results?|kernel|hip|hsa|rccl|marker|memory|copy|allocation|scratch|api|agent|info|stats|counter|"
+    r"collection|trace|traces|profile|prof|run|log|stdout|stderr|output)$",
+    re.IGNORECASE,
+)
+Kind = Literal["profile", "log", "archive", "other", "unknown"]
+"""``other``: known to be no run's, such as a trace that this program wrote."""
+
+
+class FoundRun(NamedTuple):
+    """A run: its name, which holds nothing private, its files, the bytes that they have."""
+
+    name: str
+    files: tuple[str, ...]
+    size: int
+
+
+class _File(NamedTuple):
+    path: str
+    kind: Kind
+    size: int
+
+    @property
+    def key(self) -> str:
+        """What its name begins with, without words for what it holds, its rank and its process."""
+        name = os.path.basename(self.path).partition(".")[0]
+        name = _OF_PROCESS.sub("", name, count=1)
+        rest = os.path.basename(self.path).partition(".")[2]
+        if _OF_RANK.fullmatch(rest.partition(".")[0]):  # run.rank0.log
+            name = _WHAT.sub("", name)
+        name = _OF_RANK.sub("", name)
+        while (shorter := _WHAT.sub("", name)) != name:
+            name = shorter
+        return name.strip("-_ ")
+
+
+class _Folder(NamedTuple):
+    path: str
+    name: str
+    files: list[_File]
+    folders: list[_Folder]
+
+    @property
+    def below(self) -> Iterator[_File]:
+        yield from self.files
+        for folder in self.folders:
+            yield from folder.below
+
+
+def find_runs(paths: Sequence[str], notes: Notes, leave_out: str = "") -> list[FoundRun]:
+    """The runs in files and folders, by name; what is none is counted in ``notes``. ``leave_out``: the dataset.
+
+    Raises `InputError` for a path that is not there.
+    """
+    visited = {os.path.realpath(leave_out)} if leave_out else set()
+    found: list[tuple[str, list[_File]]] = []
+    alone: list[_File] = []
+    for path in paths:
+        if os.path.isdir(path):
+            folder = _scanned(path, _first_name(path), visited, notes)
+            found += [] if folder is None else _runs_of(folder, notes)
+        elif os.path.lexists(path):
+            alone.append(_file(path, _size(path)))
+        else:
+            raise InputError(f"{path}: no such file or folder; expected folders of runs, or files")
+    found += _grouped(_Folder("", "", alone, []))
+    return _named(found)
+
+
+def _first_name(path: str) -> str:
+    """The folder's name as given; none where it is named for a person, or by dots."""
+    name = os.path.basename(os.path.normpath(path))
+    person = os.path.basename(os.path.dirname(os.path.realpath(path))) in HOMES
+    return "" if person or name in ("", ".", "..") else name
+
+
+def _size(path: str) -> int:
+    """Of a regular file the bytes; -1 for a pipe, a device, what cannot be asked."""
+    with contextlib.suppress(OSError):
+        status = os.stat(path)
+        if stat.S_ISREG(status.st_mode):
+            return status.st_size
+    return -1
+
+
+def _scanned(path: str, name: str, visited: set[str], notes: Notes) -> _Folder | None:
+    """A folder and those in it; None for one that was visited already or is a dataset."""
+    real = os.path.realpath(path)
+    if real in visited:
+        return None
+    visited.add(real)
+    try:
+        with os.scandir(path) as entries:
+            inside = sorted((entry.name, entry.is_dir()) for entry in entries if not entry.name.startswith("."))
+    except OSError as error:
+        notes.add(f"folder that cannot be read: {error.strerror}", name or "the folder given")
+        return None
+    if any(entry.startswith(JOURNAL) and entry.endswith(".jsonl") for entry, _ in inside):
+        return None
+    files, folders = [], []
+    for entry, is_folder in inside:
+        below = os.path.join(path, entry)
+        if is_folder:
+            folder = _scanned(below, f"{name}/{entry}" if name else entry, visited, notes)
+            if folder is not None and (folder.files or folder.folders):
+                folders.append(folder)
+        elif (size := _size(below)) >= 0 or _DATA_SUFFIX.search(entry):
+            files.append(_file(below, size))
+    return _Folder(path, name, files, folders)
+
+
+def _file(path: str, size: int) -> _File:
+    """A file by its first bytes; what has no end is not opened."""
+    kind: Kind = "unknown"
+    if size > 0:
+        with contextlib.suppress(InputError, OSError), contextlib.closing(Source(path, 0, Notes())) as source:
+            kind = _kind(source.head)
+    return _File(path, kind, max(size, 0))
+
+
+def _kind(head: bytes) -> Kind:
+    if head.startswith(_ARCHIVES):
+        return "archive"
+    if any(reader.sniff(head) for reader in PROFILES):
+        return "profile"
+    if any(reader.sniff(head) for reader in READERS if reader is not run_log):
+        return "log"  # a digest or a framework's profile: it goes with a profile, or stands alone
+    if run_log.sniff(head) and run_log.is_log(head):
+        return "log"
+    is_none = known.refusal(head, "") is not None and not head.startswith(_DATABASE)  # one may be cut off
+    return "other" if is_none else "unknown"
+
+
+def _runs_of(folder: _Folder, notes: Notes) -> list[tuple[str, list[_File]]]:
+    """The runs of a folder and of all in it, by name."""
+    if not folder.folders:
+        return _grouped(folder)
+    has_profile = any(file.kind == "profile" for file in folder.files)
+    has_log = any(file.kind == "log" for file in folder.files)
+    if not has_profile and all(is_of_rank(below.path) for below in folder.folders):
+        return [(folder.name, [file for file in folder.below if file.kind in ("profile", "log")])]
+    if has_log and not has_profile and len(folder.folders) == 1:
+        kinds = {file.kind for file in folder.folders[0].below}
+        if "profile" in kinds and not kinds & {"log", "archive"}:
+            return [(folder.name, [file for file in folder.below if file.kind in ("profile", "log")])]
+    found = []
+    if has_profile or any(file.kind == "archive" for file in folder.files):
+        found += _grouped(folder)
+    else:
+        _pass_over(folder.files, notes, "log beside folders of runs passed over")
+    for below in folder.folders:
+        found += _runs_of(below, notes)
+    return found
+
+
+def _grouped(folder: _Folder) -> list[tuple[str, list[_File]]]:
+    """The runs of the files that lie in one folder."""
+    archives = [file for file in folder.files if file.kind == "archive"]
+    profiles = [file for file in folder.files if file.kind == "profile"]
+    logs = [file for file in folder.files if file.kind == "log"]
+    rest = [file for file in folder.files if file.kind == "unknown" and _DATA_SUFFIX.search(file.path)]
+    by_key: dict[str, list[_File]] = {}
+    for file in profiles or logs or rest:
+        by_key.setdefault(file.key, []).append(file)
+    if profiles and len(by_key) == 1:
+        by_key[next(iter(by_key))] += logs
+    elif profiles:
+        for file in logs:
+            by_key.setdefault(file.key, []).append(file)
+    if logs and not profiles:  # what should be the log's profile: it is refused by name, not left out
+        for file in rest:
+            key = file.key if file.key in by_key else next(iter(by_key))
+            if _PROFILE_LIKE.search(os.path.basename(file.path)) and (len(by_key) == 1 or file.key in by_key):
+                by_key[key].append(file)
+    named = [(f"{folder.name}/{_stem(file)}" if folder.name else _stem(file), [file]) for file in archives]
+    if len(by_key) == 1 and folder.name and not archives:
+        return [(folder.name, files) for files in by_key.values()]
+    for key, files in by_key.items():
+        named.append(("/".join(filter(None, (folder.name, key))) or _stem(files[0]), files))
+    return named
+
+
+def _stem(file: _File) -> str:
+    return os.path.basename(file.path).partition(".")[0] or "run"
+
+
+def _pass_over(files: Iterable[_File], notes: Notes, what: str) -> None:
+    for file in files:
+        if file.kind == "log":
+            notes.remark(what, _stem(file))
+
+
+def _named(found: Iterable[tuple[str, list[_File]]]) -> list[FoundRun]:
+    """Names without what is private; one that two runs would have gets a mark of where it lies."""
+    cleaner = Cleaner()
+    by_name: dict[str, list[FoundRun]] = {}
+    for name, files in found:
+        clean = visible(cleaner.text(os.fsencode(name or "run").decode(errors="replace")))
+        paths = tuple(file.path for file in files)
+        by_name.setdefault(clean, []).append(FoundRun(clean, paths, sum(file.size for file in files)))
+    runs = []
+    for same in by_name.values():
+        for run in same:
+            place = hashlib.sha256(os.fsencode("\0".join(run.files))).hexdigest()[:8]
+            runs.append(run if len(same) == 1 else run._replace(name=f"{run.name}~{place}"))
+    return sorted(runs)

@@ -1,0 +1,123 @@
+"""What was done of a dataset: one line of JSON a run, appended when it is done, in ``_runs.jsonl``.
+
+Each shard of a job array writes a journal of its own (``_runs.3-of-8.jsonl``); whoever reads joins them: of a run the
+line that ended last counts. A line that a killed writer left unfinished is none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from mio2trace.notes import InputError
+
+State = Literal["converted", "failed"]
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a run ended. ``inputs``: of each file its hash, never a path; empty where they could not be read. ``rows``:
+    names of its runs in the tables where it is several; ``options``: what was asked for besides the usual; ``ended``:
+    seconds since 1970; ``error``: one line.
+    """
+
+    run: str
+    state: State
+    inputs: tuple[str, ...]
+    version: str
+    seconds: float
+    ended: float
+    error: str | None = None
+    kernels: int = 0
+    bytes: int = 0
+    rows: tuple[str, ...] = ()
+    options: str = ""
+
+    def is_of(self, inputs: Sequence[str], version: str, options: str) -> bool:
+        """Whether it tells of these files as this program makes tables of them."""
+        return bool(inputs) and (self.inputs, self.version, self.options) == (tuple(inputs), version, options)
+
+
+class Journal:
+    """The journal that this process appends to; nobody else may at the same time."""
+
+    def __init__(self, folder: Path, shard: tuple[int, int] | None = None) -> None:
+        name = "_runs.jsonl" if shard is None else f"_runs.{shard[0]}-of-{shard[1]}.jsonl"
+        self._path = folder / name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise InputError(f"{folder}: cannot write there: {error.strerror or error}") from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                os.close(self._file)
+                raise InputError(f"{self._path}: another batch is writing to it; expected to be the only one") from None
+        size = os.fstat(self._file).st_size
+        if size and os.pread(self._file, 1, size - 1) != b"\n":
+            self._write(b"\n")  # what was cut off stays a line of its own
+
+    @property
+    def name(self) -> str:
+        return self._path.name
+
+    def add(self, entry: Entry) -> None:
+        """Append a line. Raises `InputError` where it cannot be written."""
+        self._write(msgspec.json.encode(entry) + b"\n")
+
+    def _write(self, line: bytes) -> None:
+        try:
+            if os.write(self._file, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise InputError(f"{self._path}: {error.strerror or error}") from None
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def read_journals(folder: Path) -> dict[str, Entry]:
+    """Of each run the last line of all journals of a dataset."""
+    last: dict[str, Entry] = {}
+    for path in sorted(folder.glob("_runs*.jsonl")):
+        for entry in _entries(path):
+            if entry.run not in last or last[entry.run].ended <= entry.ended:
+                last[entry.run] = entry
+    return last
+
+
+def _entries(path: Path) -> Iterator[Entry]:
+    decoder = msgspec.json.Decoder(Entry)
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    for line in lines:
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            yield decoder.decode(line)
+
+
+def hashes(files: Sequence[str]) -> tuple[str, ...]:
+    """The SHA-256 of each file as it lies, sorted; of what is no regular file, which may have no end, what it is.
+
+    Raises OSError.
+    """
+    return tuple(sorted(map(_hash, files)))
+
+
+def _hash(path: str) -> str:
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode):
+        return f"no file, mode {stat.S_IFMT(mode):o}"
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,185 @@
+"""Leads a batch: what is done already is left alone, the rest goes to the engine, each end into the journal."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import AbstractContextManager, closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import mio2trace
+from mio2trace.batch.engines import Engine
+from mio2trace.batch.finding import FoundRun
+from mio2trace.batch.forking import UNLIMITED, Limits
+from mio2trace.batch.journal import Entry, Journal, hashes, read_journals
+from mio2trace.batch.work import ANALYSE, Work, asked, do
+from mio2trace.notes import InputError
+
+ATTEMPTS = 5
+"""Times that a run is given to workers that are then lost."""
+
+
+class BatchOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """``shard``: which part of the runs, of how many. ``again``: those that failed before, too. ``analysis``: options
+    of `mio2trace.analysis`. ``function``: of each run (`Work`).
+    """
+
+    limits: Limits = UNLIMITED
+    shard: tuple[int, int] | None = None
+    again: bool = False
+    analysis: Mapping[str, Any] = {}
+    function: str = ANALYSE
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """How the runs ended: now, and before."""
+
+    done: tuple[Entry, ...]
+    before: tuple[Entry, ...]
+    journal: str
+
+    @property
+    def failed(self) -> list[Entry]:
+        return sorted((one for one in (*self.done, *self.before) if one.state == "failed"), key=lambda one: one.run)
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done, largest first, and what was: of each its line of the journal."""
+
+    to_do: tuple[FoundRun, ...]
+    before: tuple[Entry, ...]
+
+
+def run_batch(
+    runs: Sequence[FoundRun],
+    folder: str,
+    engine: Callable[[], AbstractContextManager[Engine]],
+    options: BatchOptions,
+    planned: Callable[[Sequence[FoundRun]], None] = lambda runs: None,
+    told: Callable[[Entry], None] = lambda entry: None,
+) -> Batch:
+    """Analyse runs into the dataset ``folder``; ``planned`` is told those that there are to do, ``told`` each end.
+
+    Raises `InputError` where the folder or the engine cannot be used.
+    """
+    shard = options.shard
+    own = [run for run in runs if shard is None or _shard_of(run.name, shard[1]) == shard[0]]
+    with closing(Journal(Path(folder), shard)) as journal:
+        staging = Path(folder) / f".{journal.name.removesuffix('.jsonl').lstrip('_')}.tmp"
+        shutil.rmtree(staging, ignore_errors=True)  # of a batch that was killed
+        entries = read_journals(Path(folder))
+        plan = _planned(own, entries, options)
+        planned(plan.to_do)
+        done: list[Entry] = []
+
+        def ended(entry: Entry) -> None:
+            journal.add(entry)
+            done.append(entry)
+            told(entry)
+
+        try:
+            if plan.to_do:
+                with engine() as opened:
+                    _work_off(opened, _works(plan.to_do, folder, staging, entries, options, opened), ended)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+        return Batch(done=tuple(done), before=plan.before, journal=journal.name)
+
+
+def _shard_of(name: str, shards: int) -> int:
+    """By the name alone: what else there is changes nothing."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % shards
+
+
+def _planned(runs: Sequence[FoundRun], entries: Mapping[str, Entry], options: BatchOptions) -> Plan:
+    """A run is done when the journal tells of the same files, version and options."""
+    before: list[Entry] = []
+    to_do: list[FoundRun] = []
+    for run in runs:
+        entry = entries.get(run.name)
+        if entry is not None and _is_done(run, entry, options):
+            before.append(entry)
+        else:
+            to_do.append(run)
+    to_do.sort(key=lambda run: (-run.size, run.name))  # the last ones to end are short
+    return Plan(to_do=tuple(to_do), before=tuple(before))
+
+
+def _is_done(run: FoundRun, entry: Entry, options: BatchOptions) -> bool:
+    if entry.version != mio2trace.__version__ or len(entry.inputs) != len(run.files):
+        return False
+    if entry.state == "failed" and options.again:
+        return False
+    try:
+        return entry.is_of(hashes(run.files), mio2trace.__version__, asked(options.analysis))
+    except OSError:
+        return False  # whoever opens it says what is wrong
+
+
+def _works(
+    runs: Iterable[FoundRun],
+    folder: str,
+    staging: Path,
+    entries: Mapping[str, Entry],
+    options: BatchOptions,
+    engine: Engine,
+) -> Iterable[Work]:
+    for run in runs:
+        before = entries.get(run.name)
+        yield Work(
+            run=run._replace(files=tuple(map(os.path.abspath, run.files))),
+            folder=os.path.abspath(folder),
+            staging=os.path.abspath(staging),
+            limits=options.limits,
+            options=dict(options.analysis),
+            before=() if before is None else before.rows,
+            keep_to_one_processor=engine.beside_others,
+            function=options.function,
+        )
+
+
+def _work_off(engine: Engine, works: Iterable[Work], ended: Callable[[Entry], None]) -> None:
+    """Give the engine all works, no more ahead than it asks for; of a worker that was lost its run again."""
+    pending: dict[Future[Entry], tuple[Work, int]] = {}
+    waiting = iter(works)
+    more = True
+    while more or pending:
+        while more and len(pending) < engine.ahead:
+            work = next(waiting, None)
+            if work is None:
+                more = False
+                break
+            pending[engine.executor.submit(do, work)] = (work, 1)
+        finished, _ = wait(pending, return_when=FIRST_COMPLETED)
+        for future in finished:
+            work, attempts = pending.pop(future)
+            if future.cancelled():
+                raise InputError("the cluster of Dask has gone; what is done is kept: the same command goes on")
+            error = future.exception()
+            if error is None:
+                ended(future.result())
+            elif attempts < ATTEMPTS and type(error).__name__ == "KilledWorker":
+                pending[engine.executor.submit(do, work)] = (work, attempts + 1)
+            else:
+                ended(_lost(work, error, attempts))
+
+
+def _lost(work: Work, error: BaseException, attempts: int) -> Entry:
+    """A line for a run whose worker did not answer, or could not do anything."""
+    said = f"{attempts} workers were lost with it" if attempts > 1 else f"a worker failed: {type(error).__name__}"
+    return Entry(
+        run=work.run.name,
+        state="failed",
+        inputs=(),
+        version=mio2trace.__version__,
+        seconds=0,
+        ended=round(time.time(), 3),
+        error=said,
+    )

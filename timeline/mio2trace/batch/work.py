@@ -1,0 +1,136 @@
+"""One run of many: analysed and written by a process of its own; the worker learns how that ended, and never fails."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mio2trace
+from mio2trace.batch.confined import of_this_thread
+from mio2trace.batch.finding import FoundRun
+from mio2trace.batch.forking import UNLIMITED, Ended, Limits, Tell
+from mio2trace.batch.journal import Entry, hashes
+
+ANALYSE = "mio2trace.batch.work:analysed"
+MODULES = ("mio2trace.batch.work", "mio2trace.dataset", "duckdb", "nanoarrow")
+"""What the warm process imports: more than the first run's own imports would be paid by each."""
+
+
+class Work(NamedTuple):
+    """What a worker is given. ``function``: gets this and a folder, writes tables there, puts them in place (`put`),
+    gives a `Made`. ``folder``: the dataset; ``staging`` in it: where tables are before they are whole. ``before``:
+    names that the run had in it. ``options``: of `analyse`.
+    """
+
+    run: FoundRun
+    folder: str
+    staging: str
+    limits: Limits = UNLIMITED
+    options: Mapping[str, Any] = {}
+    before: tuple[str, ...] = ()
+    keep_to_one_processor: bool = False
+    function: str = ANALYSE
+
+
+class Made(NamedTuple):
+    """What came of a run: ``error``, or the names of its runs in the tables, kernels, bytes of all tables."""
+
+    error: str | None = None
+    rows: tuple[str, ...] = ()
+    kernels: int = 0
+    bytes: int = 0
+
+
+def do(work: Work) -> Entry:
+    """The run's line of the journal. Its tables are in place, or those that it had before are gone."""
+    begun = time.monotonic()
+    staging = ""
+    try:
+        os.makedirs(work.staging, exist_ok=True)
+        staging = tempfile.mkdtemp(dir=work.staging)
+        ended = of_this_thread(MODULES).call(work.function, work, staging, limits=work.limits)
+    except OSError as error:
+        ended = Ended("raised", said=f"cannot write to the dataset: {error.strerror or error}")
+    made: Made = ended.value if ended.how == "done" else Made(error=ended.said)
+    with contextlib.suppress(OSError):
+        if staging:
+            shutil.rmtree(staging)
+    if made.error is not None:
+        remove(work.folder, {work.run.name, *work.before})
+    return Entry(
+        run=work.run.name,
+        state="converted" if made.error is None else "failed",
+        inputs=ended.told or (),
+        version=mio2trace.__version__,
+        seconds=round(time.monotonic() - begun, 3),
+        ended=round(time.time(), 3),
+        error=made.error,
+        kernels=made.kernels,
+        bytes=made.bytes,
+        rows=made.rows if made.rows != (work.run.name,) else (),
+        options=asked(work.options),
+    )
+
+
+def asked(options: Mapping[str, Any]) -> str:
+    """What was asked for besides the usual: tables of runs that were read otherwise are others."""
+    return " ".join(f"{name}={value}" for name, value in sorted(options.items()) if value not in (None, False, ()))
+
+
+def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
+    """Analyse a run, write its tables, put them in place."""
+    from mio2trace.analysis import AnalysisOptions, analyse
+    from mio2trace.dataset import write_run
+    from mio2trace.forked import keep_to_one_processor
+    from mio2trace.notes import InputError, OptionError
+    from mio2trace.privacy import Cleaner
+
+    if work.keep_to_one_processor:
+        keep_to_one_processor()
+    try:
+        tell(hashes(work.run.files))
+        analysis = analyse(work.run.files, AnalysisOptions(**work.options))
+        runs = analysis.complete or analysis.runs[:1]
+        names = [work.run.name if len(runs) == 1 else f"{work.run.name}/{run.name}" for run in runs]
+        for run, name in zip(runs, names, strict=True):
+            write_run(run, staging, name, analysis.notes)
+        written = put(staging, work.folder)
+        remove(work.folder, set(work.before) - set(names))
+    except (InputError, OptionError) as error:
+        return Made(error=Cleaner().text(str(error)))
+    except OSError as error:
+        return Made(error=error.strerror or type(error).__name__)
+    except Exception as error:
+        if type(error).__name__ == "OutOfMemoryException":  # DuckDB's
+            raise MemoryError from None
+        raise
+    kernels = sum(one.kind == "kernel" for run in runs for profile in run.profiles for one in profile.activities)
+    return Made(rows=tuple(names), kernels=kernels, bytes=written)
+
+
+def put(staging: str, folder: str) -> int:
+    """Move whole tables into the dataset, the table of runs last: a run that is in it is whole. Returns their bytes."""
+    written = 0
+    for table in sorted(Path(staging).iterdir(), key=lambda path: (path.name == "runs", path.name)):
+        target = Path(folder) / table.name
+        target.mkdir(exist_ok=True)
+        for file in sorted(table.iterdir()):
+            written += file.stat().st_size
+            os.replace(file, target / file.name)
+    return written
+
+
+def remove(folder: str, names: Collection[str]) -> None:
+    """Take the tables of runs out of the dataset, the table of runs first."""
+    from mio2trace.dataset import TABLES, file_name
+
+    for name in sorted(names):
+        for table in sorted(TABLES, key=lambda table: (table != "runs", table)):
+            with contextlib.suppress(OSError):
+                (Path(folder) / table / file_name(name)).unlink()

@@ -1,0 +1,1 @@
+"""Commands on many runs, and on the ranks of a job."""

@@ -1,0 +1,200 @@
+"""``mio2trace batch``: all runs in folders as one dataset."""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mio2trace.commands.options import Reading, Size, complete_files, quiet_option, reading_options
+from mio2trace.commands.printing import is_terminal, say, tell
+from mio2trace.outgoing import visible
+
+if TYPE_CHECKING:
+    from mio2trace.batch.engines import Engine
+    from mio2trace.batch.journal import Entry
+    from mio2trace.batch.progress import Pace
+    from mio2trace.batch.running import Batch
+
+SHOWN = 10
+"""Runs that failed, of which the last lines tell."""
+SAID_EVERY_S = 30.0
+"""Where standard error is no terminal."""
+DRAWN_EVERY_S = 0.2
+
+
+class Shard(click.ParamType):  # type: ignore[type-arg]
+    """``I/N``: a part of N. Job arrays count from 0 or from 1: N is 0 again."""
+
+    name = "shard"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", str(value), re.ASCII)
+        if match is None or not 0 <= int(match[1]) <= int(match[2]) or not int(match[2]):
+            self.fail(f"{value!r} is no part such as 3/8", param, ctx)
+        return int(match[1]) % int(match[2]), int(match[2])
+
+
+@click.command(no_args_is_help=True)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=complete_files)
+@click.option("-o", "--output", required=True, metavar="FOLDER", help="The dataset: one that is there is gone on with.")
+@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="So many processes of this machine (Dask).")
+@click.option("--scheduler-file", metavar="FILE", help="Any cluster: what `dask scheduler --scheduler-file` wrote.")
+@click.option("--shard", type=Shard(), metavar="I/N", help="Only this part of the runs: for job arrays, without Dask.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, max=1e7),
+    default=3600,
+    show_default=True,
+    metavar="SECONDS",
+    help="A run that takes longer has failed; 0: none does.",
+)
+@click.option("--memory-limit", type=Size(), metavar="SIZE", help="A run that needs more, such as 4GB, has failed.")
+@click.option("--retry", is_flag=True, help="Runs that failed before are done again.")
+@click.option("--strict", is_flag=True, help="Exit 1 when a run failed.")
+@reading_options
+@quiet_option
+def batch(  # noqa: PLR0913 - click gives each option by keyword
+    paths: tuple[str, ...],
+    output: str,
+    workers: int | None,
+    scheduler_file: str | None,
+    shard: tuple[int, int] | None,
+    timeout: float,
+    memory_limit: int | None,
+    retry: bool,
+    strict: bool,
+    reading: Reading,
+    quiet: bool,
+) -> int:
+    """All runs in folders as one dataset: a Parquet file for each run and table, and a journal.
+
+    PATHs are folders of runs, or files. A folder, an archive, a log with its profile is a run (docs/many-runs.md). What
+    is done is left alone the next time, as long as its files and the program's version are the same. A run that cannot
+    be used, hangs or crashes fails alone.
+
+    \b
+    Examples:
+      mio2trace batch runs/ -o ds/
+      mio2trace batch runs/ -o ds/ --workers 8 --timeout 600 --memory-limit 4GB
+      mio2trace batch runs/ -o ds/ --scheduler-file s.json
+      mio2trace batch runs/ -o ds/ --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT
+    """
+    from mio2trace.batch.finding import find_runs
+    from mio2trace.batch.forking import Limits
+    from mio2trace.batch.progress import Pace
+    from mio2trace.batch.running import BatchOptions, run_batch
+    from mio2trace.notes import InputError, Notes
+
+    _require_libraries()
+    given = [f"--{name}" for name, value in (("workers", workers), ("scheduler-file", scheduler_file)) if value]
+    if len(given) > 1:
+        raise click.UsageError(f"{given[0]} does not go with {given[1]}")
+    begun = time.monotonic()
+    notes = Notes()
+    runs = find_runs(paths, notes, leave_out=output)
+    if not runs:
+        say(notes, [], quiet)
+        raise InputError(f"{', '.join(paths[:3])}: no run there; expected folders that hold logs and profiles")
+    pace = Pace({}, begun)
+    progress = _Progress(quiet)
+
+    def planned(to_do: Sequence[Any]) -> None:
+        nonlocal pace
+        pace = Pace({run.name: run.size for run in to_do}, time.monotonic())
+
+    def ended(entry: Entry) -> None:
+        pace.take(entry)
+        progress(pace)
+
+    options = BatchOptions(
+        limits=Limits(timeout or None, memory_limit), shard=shard, again=retry, analysis=reading._asdict()
+    )
+    try:
+        made = run_batch(runs, output, _engine(workers, scheduler_file), options, planned, ended)
+    finally:
+        progress.done()
+    said = _said(made, output, time.monotonic() - begun)
+    say(notes, [], quiet)
+    if not quiet:
+        for line in said:
+            tell(line)
+    return 1 if strict and made.failed else 0
+
+
+def _require_libraries() -> None:
+    """Raises `InputError` where what writes the tables is not installed."""
+    import importlib.util
+
+    from mio2trace.notes import InputError
+
+    missing = [name for name in ("duckdb", "nanoarrow") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise InputError(f"this needs {' and '.join(missing)}: pip install 'mio2trace[batch]'")
+
+
+def _engine(workers: int | None, scheduler_file: str | None) -> Callable[[], AbstractContextManager[Engine]]:
+    from mio2trace.batch import engines
+
+    if scheduler_file is not None:
+        return functools.partial(engines.cluster_of, scheduler_file)
+    return engines.here if workers is None else functools.partial(engines.local_cluster, workers)
+
+
+def _said(made: Batch, output: str, seconds: float) -> list[str]:
+    """How it ended: counts, then the runs that failed."""
+    from mio2trace.batch.progress import duration
+
+    entries = (*made.done, *made.before)
+    failed = made.failed
+    converted = len(entries) - len(failed)
+    counts = f"{len(entries)} runs: {converted} converted, {len(failed)} failed"
+    if not made.done:
+        retry = "; --retry does those that failed again" if failed else ""
+        head = f"{counts}, all of them before: nothing to do{retry}"
+    else:
+        before = f", {len(made.before)} of them before" if made.before else ""
+        kernels, size = sum(one.kernels for one in made.done), sum(one.bytes for one in made.done)
+        head = f"{counts}{before}, {duration(seconds)}; {_short(kernels, 'kernels')}, {size / 1e6:.3g} MB"
+    lines = [head, *(f"  {one.run}: {one.error}" for one in failed[:SHOWN])]
+    if len(failed) > SHOWN:
+        lines.append(f"  ... and {len(failed) - SHOWN} more ({output.rstrip('/')}/{made.journal} has all)")
+    return lines
+
+
+def _short(count: int, what: str) -> str:
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if count >= size:
+            return f"{count / (1e3 if unit == 'k' else size):.1f} {unit} {what}"
+    return f"{count} {what}"
+
+
+class _Progress:
+    """One line of the terminal that is drawn again, else a line from time to time."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._terminal = is_terminal()
+        self._last = time.monotonic()
+        self._drawn = False
+
+    def __call__(self, pace: Pace) -> None:
+        now = time.monotonic()
+        if self._quiet or now - self._last < (DRAWN_EVERY_S if self._terminal else SAID_EVERY_S):
+            return
+        self._last = now
+        if self._terminal:
+            click.echo(f"\r\x1b[2K{visible(pace.line(now))}", nl=False, err=True)
+            self._drawn = True
+        else:
+            tell(pace.line(now))
+
+    def done(self) -> None:
+        """Leave no half line behind."""
+        if self._drawn:
+            click.echo("\r\x1b[2K", nl=False, err=True)
