@@ -7,11 +7,13 @@ import os
 import signal
 import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from mio2trace.batch.forking import Tell
-from mio2trace.batch.journal import hashes
-from mio2trace.batch.work import Made, Work
+from mio2trace.batch.journal import hashes, read_journals
+from mio2trace.batch.work import Made, Work, analysed
 from tests.small_runs import as_json, benchmark
 
 
@@ -80,3 +82,39 @@ def slowly(work: Work, staging: str, *, tell: Tell) -> Made:
     (Path(work.folder) / "made").mkdir(exist_ok=True)
     (Path(work.folder) / "made" / work.run.name.replace("/", "-")).write_text(repr(hashes(work.run.files)))
     return Made(rows=(work.run.name,), kernels=1)
+
+
+def dangerous(work: Work, staging: str, *, tell: Tell) -> Made:
+    """An analysis, of runs with some names something else."""
+    what = work.run.name.rpartition("/")[2]
+    if what in DANGERS:
+        tell(hashes(work.run.files))
+        DANGERS[what](tell=tell)
+    return analysed(work, staging, tell=tell)
+
+
+DANGERS: dict[str, Callable[..., object]] = {
+    "hang": wait_for_ever,
+    "hang-in-c": never_come_back_to_python,
+    "crash": crash,
+    "gone": end_silently,
+    "killed": be_killed,
+    "eat": eat,
+    "fault": fail,
+}
+
+
+def content(dataset: Path) -> dict[str, list[Any]]:
+    """Of each file of a dataset its rows, and of the journals how each run ended, in no order."""
+    import duckdb
+
+    held: dict[str, list[Any]] = {}
+    with duckdb.connect() as database:
+        for file in sorted(dataset.glob("*/*.parquet")):
+            relation = database.read_parquet(str(file))
+            held[str(file.relative_to(dataset))] = [relation.columns, *relation.fetchall()]
+    held["journal"] = [
+        (entry.run, entry.state, entry.inputs, entry.error, entry.kernels, entry.bytes, entry.rows)
+        for _, entry in sorted(read_journals(dataset).items())
+    ]
+    return held

@@ -70,6 +70,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
         unpacked(log, folder / "rocm" / "job" / f"{rank}.log")
     for database in sorted((twins / "resnet-immediate-2ranks" / "rocpd").glob("*.db*")):
         unpacked(database, folder / "rocm" / "job" / database.name.removesuffix(".gz"))
+    for example in ("alexnet-b1-train", "lenet-rocpd"):
+        shutil.copytree(traces / example, folder / "many" / "runs" / example)
     for example in traces.iterdir():
         if example.is_dir():
             shutil.copytree(example, folder / "opencl" / example.name)
@@ -83,6 +85,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
 
 def place(command: str) -> str:
     """The folder whose files a command means."""
+    if re.search(r"\b(runs|ds)/", command):
+        return "many"
     if ".rpd" in command:
         return "rpd"
     if re.search(r"\bresults\.db", command):
@@ -148,6 +152,9 @@ def test_a_documented_command_runs(desk: Path, page: str, shown: documented.Show
     folder = desk / place(command)
     # What other programs do with the output is theirs.
     alone = command.split(" | ")[0] if " | " in command else command
+    if "ds/" in alone and " -o ds/" not in alone and not (folder / "ds").exists():
+        first = run(desk, "mio2trace batch runs/ -o ds/ -q", folder)
+        assert first.returncode == 0, first.stderr
     if re.search(r"\bout\.(json|pftrace\S*)", alone) and " -o out" not in alone:
         made = re.search(r"\bout\.(?:json|pftrace)\S*", alone)
         assert made is not None
@@ -169,8 +176,12 @@ def test_a_documented_command_runs(desk: Path, page: str, shown: documented.Show
     if " -o " in alone:
         written = re.search(r" -o (\S+)", alone)
         assert written is not None
-        assert (folder / written[1]).stat().st_size > 0
-        (folder / written[1]).unlink()
+        output = folder / written[1]
+        assert output.stat().st_size > 0
+        if output.is_dir():
+            shutil.rmtree(output)
+        else:
+            output.unlink()
 
 
 @pytest.mark.parametrize("page", sorted(PYTHON))

@@ -22,10 +22,10 @@ from mio2trace.outgoing import visible
 from mio2trace.privacy import Cleaner
 from mio2trace.readers import PROFILES, READERS, known, run_log
 from mio2trace.source import Source
+from mio2trace.source.archive import MAGIC
 
 JOURNAL = "_runs"
 """What the journals of a dataset begin with: a folder that holds one is none of runs."""
-_ARCHIVES = (b"PK\x03\x04", b"PK\x05\x06")
 _DATABASE = b"SQLite format 3\0"
 _DATA_SUFFIX = re.compile(r"\.(json|db|sqlite3?|rpd|csv|log|txt|out|trace|pftrace|tfprof|zip)(\.gz)?$", re.IGNORECASE)
 _PROFILE_LIKE = re.compile(r"prof|trace|results|\.(?:db|rpd)(?:\.gz)?$", re.IGNORECASE)
@@ -153,7 +153,7 @@ def _file(path: str, size: int) -> _File:
 
 
 def _kind(head: bytes) -> Kind:
-    if head.startswith(_ARCHIVES):
+    if head.startswith(MAGIC):
         return "archive"
     if any(reader.sniff(head) for reader in PROFILES):
         return "profile"

@@ -15,7 +15,7 @@ import signal
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 GRACE_S = 2.0
 """After the time limit a child has been ended by its own alarm; where that did not help, by this process."""
@@ -43,8 +43,8 @@ class Ended(NamedTuple):
     said: str = ""
 
 
-def serve(descriptor: int, modules: tuple[str, ...]) -> None:
-    """Answer calls, until the other side has gone."""
+def serve(descriptor: int, modules: tuple[str, ...]) -> NoReturn:
+    """Answer calls, until the other side has gone; then this process ends."""
     connection = Connection(descriptor)
     for module in modules:
         with contextlib.suppress(ImportError):  # who needs it says so
@@ -56,8 +56,9 @@ def serve(descriptor: int, modules: tuple[str, ...]) -> None:
             function, arguments, limits = connection.recv()
             ended = _forked(function, arguments, limits, connection)
             if ended is None:
-                return
+                break
             connection.send(ended)
+    os._exit(0)  # what libraries say of themselves at the end is nothing to anybody
 
 
 def _forked(function: str, arguments: tuple[Any, ...], limits: Limits, caller: Connection) -> Ended | None:
@@ -148,8 +149,7 @@ def _died(status: int | None, in_time: bool, limits: Limits, told: Any) -> Ended
     return Ended("died", told=told, said="the program ended without a result")
 
 
-def _child(function: str, arguments: tuple[Any, ...], limits: Limits, result: Connection) -> None:
-    """Never returns."""
+def _child(function: str, arguments: tuple[Any, ...], limits: Limits, result: Connection) -> NoReturn:
     try:
         os.setsid()
         devnull = os.open(os.devnull, os.O_RDWR)

@@ -71,7 +71,7 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
     strict: bool,
     reading: Reading,
     quiet: bool,
-) -> int:
+) -> None:
     """All runs in folders as one dataset: a Parquet file for each run and table, and a journal.
 
     PATHs are folders of runs, or files. A folder, an archive, a log with its profile is a run (docs/many-runs.md). What
@@ -124,7 +124,8 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
     if not quiet:
         for line in said:
             tell(line)
-    return 1 if strict and made.failed else 0
+    if strict and made.failed:
+        raise click.exceptions.Exit(1)
 
 
 def _require_libraries() -> None:
