@@ -70,8 +70,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
         unpacked(log, folder / "rocm" / "job" / f"{rank}.log")
     for database in sorted((twins / "resnet-immediate-2ranks" / "rocpd").glob("*.db*")):
         unpacked(database, folder / "rocm" / "job" / database.name.removesuffix(".gz"))
-    for example in ("alexnet-b1-train", "lenet-rocpd"):
-        shutil.copytree(traces / example, folder / "many" / "runs" / example)
+    for name in ("alexnet-b1-train", "lenet-rocpd"):
+        shutil.copytree(traces / name, folder / "many" / "runs" / name)
     for example in traces.iterdir():
         if example.is_dir():
             shutil.copytree(example, folder / "opencl" / example.name)
