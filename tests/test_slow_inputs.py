@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,12 @@ from click.testing import CliRunner
 
 from mio2trace.cli import cli
 from tests.fuzz.backtracking import limit
-from tests.fuzz.slow_inputs import SLOW
+from tests.fuzz.slow_inputs import SLOW, Slow
 
 SIZE = 120_000
+SMALL = 30_000
+MOST_MORE = 2.6
+"""So many times the calls of functions for twice the input: 2 where all is linear, 4 where all meets all."""
 LONGEST = 5.0
 """CPU seconds. All take a tenth of it; what crosses everything with everything takes more, or minutes."""
 
@@ -19,14 +23,36 @@ LONGEST = 5.0
 @pytest.mark.parametrize("name", SLOW)
 def test_an_input_made_to_be_slow_is_not(name: str, tmp_path: Path) -> None:
     """Whatever comes of it: a trace, a table or one line that says why there is none."""
-    slow = SLOW[name]
-    paths = []
-    for number, data in enumerate(slow.files(SIZE)):
-        paths.append(tmp_path / f"{number}.log")
-        paths[-1].write_bytes(data)
-    arguments = [slow.command, *map(str, paths)]
-    if slow.command == "convert":
-        arguments += ["-o", str(tmp_path / "out.json")]
+    arguments = _written(SLOW[name], SIZE, tmp_path)
     with limit(LONGEST):
         result = CliRunner().invoke(cli, arguments)
     assert result.exit_code in (0, 1), result.output
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_twice_the_input_is_twice_the_work(name: str, tmp_path: Path) -> None:
+    """Counted in calls of functions, which no busy machine changes; what does not grow with the input is taken off."""
+    _calls(name, 1_000, tmp_path)  # what is loaded and compiled at first
+    calls = [_calls(name, size, tmp_path) for size in (SMALL, 2 * SMALL, 4 * SMALL)]
+    grown, grown_twice = calls[1] - calls[0], calls[2] - calls[1]
+    assert grown_twice <= MOST_MORE * max(0, grown) + SMALL // 100, calls
+
+
+def _calls(name: str, size: int, folder: Path) -> int:
+    profiler = cProfile.Profile()
+    slow = SLOW[name]
+    arguments = _written(slow, size, folder)
+    profiler.enable()
+    CliRunner().invoke(cli, arguments)
+    profiler.disable()
+    return sum(entry.callcount for entry in profiler.getstats())
+
+
+def _written(slow: Slow, size: int, folder: Path) -> list[str]:
+    """The command with files of about so many bytes."""
+    paths = []
+    for number, data in enumerate(slow.files(size)):
+        paths.append(folder / f"{number}.log")
+        paths[-1].write_bytes(data)
+    arguments = [slow.command, *map(str, paths)]
+    return [*arguments, "-o", str(folder / "out.json")] if slow.command == "convert" else arguments

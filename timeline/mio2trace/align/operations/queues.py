@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from mio2trace.align.links import NONE, Links
 from mio2trace.align.operations.kinds import FIRST_ADDRESS, buffers_among
@@ -14,6 +14,9 @@ from mio2trace.ops.operation import Operation
 
 ENOUGH_BUFFERS, MOST_BUFFERS = 6, 10_000
 """So many addresses in common are no coincidence, and so many without one in common none either."""
+SEARCHED_QUEUES = 8
+"""Calls that no buffer gives to a queue are looked for in so many: those with most kernels. Programs fill a few queues,
+and among many nothing would be sure."""
 
 
 def same_process(profile: Profile, operations: Sequence[Operation]) -> bool | None:
@@ -42,32 +45,32 @@ def of_streams(
     operations: Sequence[Operation],
     without: frozenset[str],
 ) -> dict[tuple[int, int], list[Operation]]:
-    """The operations that may have filled each stream: by their thread's id, their buffers, their thread, else all."""
+    """The operations that may have filled each stream: by their thread's id, their buffers, their thread, else any.
+
+    Those of any are looked for in the SEARCHED_QUEUES streams with most kernels.
+    """
     if len(streams) == 1:
         return {key: list(operations) for key in streams}
     tid_of = {thread.index: thread.tid for thread in profile.threads}
     by_tid: dict[int | None, list[tuple[int, int]]] = {}
     for key in streams:
         by_tid.setdefault(tid_of.get(key[0]), []).append(key)
-    buffers_in: dict[tuple[int, int], set[int]] = {}
-    for key, positions in streams.items():
-        buffers_in[key] = set()
-        if BUFFERS not in without:
-            for position in positions:
-                buffers_in[key].update(buffers_among(profile.activities[position].opencl.arguments))
+    stream_of = {} if BUFFERS in without else _streams_of_buffers(profile, streams)
     owner: list[tuple[int, int] | None] = []
     votes: dict[int | None, Counter[tuple[int, int]]] = {}
     for operation in operations:
-        addresses = {address for _, address in operation.tensors}
-        claims = [key for key in streams if not addresses.isdisjoint(buffers_in[key])]
-        owner.append(claims[0] if len(claims) == 1 else None)
-        if len(claims) == 1:
-            votes.setdefault(operation.thread, Counter())[claims[0]] += 1
+        claims = {stream_of[address] for _, address in operation.tensors if address in stream_of}
+        own = claims.pop() if len(claims) == 1 else None
+        owner.append(own)
+        if own is not None:
+            votes.setdefault(operation.thread, Counter())[own] += 1
     of_thread = {
         thread: counter.most_common(1)[0][0]
         for thread, counter in votes.items()
         if thread is not None and len(counter) == 1
     }
+    fullest = _fullest(streams, streams)
+    by_tid = {tid: _fullest(keys, streams) for tid, keys in by_tid.items()}
     of_each: dict[tuple[int, int], list[Operation]] = {key: [] for key in streams}
     for operation, own in zip(operations, owner, strict=True):
         if operation.thread is not None and operation.thread in by_tid:
@@ -75,9 +78,30 @@ def of_streams(
                 of_each[key].append(operation)
             continue
         chosen = own if own is not None or operation.thread is None else of_thread.get(operation.thread)
-        for each in streams if chosen is None else [chosen]:
+        for each in fullest if chosen is None else [chosen]:
             of_each[each].append(operation)
     return of_each
+
+
+def _streams_of_buffers(
+    profile: Profile, streams: Mapping[tuple[int, int], Sequence[int]]
+) -> dict[int, tuple[int, int] | None]:
+    """The stream whose kernels alone use each buffer; None where those of several do."""
+    stream_of: dict[int, tuple[int, int] | None] = {}
+    for key, positions in streams.items():
+        for position in positions:
+            for address in buffers_among(profile.activities[position].opencl.arguments):
+                if stream_of.setdefault(address, key) != key:
+                    stream_of[address] = None
+    return stream_of
+
+
+def _fullest(
+    keys: Iterable[tuple[int, int]], streams: Mapping[tuple[int, int], Sequence[int]]
+) -> list[tuple[int, int]]:
+    """At most SEARCHED_QUEUES of the streams, those with most kernels, in their order."""
+    most = set(sorted(keys, key=lambda key: -len(streams[key]))[:SEARCHED_QUEUES])
+    return [key for key in streams if key in most]
 
 
 def of_its_threads(profile: Profile, operations: Sequence[Operation]) -> Sequence[Operation]:

@@ -60,6 +60,7 @@ class DeviceSide:
     ) -> None:
         self.measures = measures
         self._alignment = alignment = measures.alignment
+        self._has_operations = alignment.links.has_operations  # looked for once, not in each lane
         self._chosen: Chosen | None = None
         self._fold = fold
         self._base = base
@@ -74,11 +75,13 @@ class DeviceSide:
         self.process_of: dict[int, int] = {}
         self._tracks: dict[_Lane, int] = {}
         self.next_process = first_process
+        lanes_of: dict[int, list[_Lane]] = {}
+        for lane in self._lanes:
+            lanes_of.setdefault(self._device_of.get(lane[0], 0), []).append(lane)
         for device in sorted({queue.device for queue in alignment.profile.queues} or {0}):
             self.process_of[device] = track = ids.take(self.next_process)
-            for lane in self._lanes:
-                if self._device_of.get(lane[0], 0) == device:
-                    self._tracks[lane] = track = ids.take(track + 1)
+            for lane in lanes_of.get(device, ()):
+                self._tracks[lane] = track = ids.take(track + 1)
             self.next_process = track - track % 100 + 100
         self._first_of = {queue: track for (queue, *other), track in self._tracks.items() if other == [0, ""]}
         activities = alignment.profile.activities
@@ -219,7 +222,7 @@ class DeviceSide:
 
     def _what(self) -> str:
         levels = ["layers"] if self._alignment.links.runs else []
-        levels += ["operations"] if self._alignment.links.has_operations else []
+        levels += ["operations"] if self._has_operations else []
         return " > ".join([*levels, "kernels"])
 
     def events(self, origin: int) -> Iterator[Slice]:
@@ -266,7 +269,7 @@ class DeviceSide:
         """Passes, the layers in them, and their kernels; a container spans an unbroken row of its activities."""
         track, device = self._tracks[lane], self._device_of.get(lane[0], 0)
         links = self._alignment.links
-        operation_of = links.operation_of if links.has_operations else None
+        operation_of = links.operation_of if self._has_operations else None
         shift = self._base.shift.get(device, 0) - origin
         drawn = None if self._chosen is None else self._chosen.drawn
         for pass_, *in_pass in unbroken(links.pass_of, positions, 0, len(positions)):

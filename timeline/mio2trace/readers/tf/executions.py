@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import itertools
 import re
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from mio2trace.model.log import Direction
@@ -45,6 +48,9 @@ _FAR_NS = 10 * 24 * 3600 * 10**9
 """What lies further from the middle of all is damage."""
 _DEEPEST = 60
 _MOST_SLOTS = 256
+_LANES_COMPARED = 64
+"""Of so many free rows the one is looked for whose last op is most like the next."""
+_begin = itemgetter(0)
 
 _Step = tuple[int, int | None]
 """(which profile, its step); the step is None where the profile does not tell it."""
@@ -213,15 +219,21 @@ class _Assembly:
 
     def _annotations(self, name: str, spans: Sequence[_Span]) -> None:
         lanes: list[list[_Span]] = []
+        busy: list[tuple[int, int]] = []  # (until when, lane), and the free lanes: heaps
+        free: list[int] = []
         for span in sorted(spans, key=lambda span: (span.start, -span.end)):
-            lane = next((lane for lane in lanes if max(lane[-1].end, lane[-1].start + 1) <= span.start), None)
-            if lane is None:
-                lane = []
-                lanes.append(lane)
-            lane.append(span)
-        for number, lane in enumerate(lanes):
+            while busy and busy[0][0] <= span.start:
+                heappush(free, heappop(busy)[1])
+            if free:
+                lane = heappop(free)
+            else:
+                lane = len(lanes)
+                lanes.append([])
+            lanes[lane].append(span)
+            heappush(busy, (max(span.end, span.start + 1), lane))
+        for number, of_lane in enumerate(lanes):
             thread = self._thread(name, number)
-            self._ranges += [Range("annotation", span.text, thread, span.start, span.end) for span in lane]
+            self._ranges += [Range("annotation", span.text, thread, span.start, span.end) for span in of_lane]
 
     def _thread(self, name: str, number: int) -> int:
         index = len(self._threads)
@@ -238,21 +250,24 @@ class _Assembly:
         What takes no time takes its nanosecond of the row, so that nothing else begins there.
         """
         lanes: list[list[_Op]] = []
-        free_from: list[int] = []
+        busy: list[tuple[int, int]] = []  # (until when, lane), a heap
+        free: list[int] = []  # in order
         for op in sorted(ops, key=lambda op: (op.start, -op.end)):
+            while busy and busy[0][0] <= op.start:
+                insort(free, heappop(busy)[1])
             best, most_alike = -1, -1
-            for number, free in enumerate(free_from):
-                if free <= op.start:
-                    last = lanes[number][-1]
-                    alike = _common(last.path, op.path) if last.step == op.step else 0
-                    if alike > most_alike:
-                        best, most_alike = number, alike
+            for lane in free[:_LANES_COMPARED]:
+                last = lanes[lane][-1]
+                alike = _common(last.path, op.path) if last.step == op.step else 0
+                if alike > most_alike:
+                    best, most_alike = lane, alike
             if best < 0:
                 best = len(lanes)
                 lanes.append([])
-                free_from.append(0)
+            else:
+                free.remove(best)
             lanes[best].append(op)
-            free_from[best] = max(op.end, op.start + 1)
+            heappush(busy, (max(op.end, op.start + 1), best))
         return lanes
 
     def _row(self, thread: int, device: DeviceName, ops: Sequence[_Op]) -> None:
@@ -295,14 +310,16 @@ class _Assembly:
         activities: list[Activity] = []
         executed: dict[int, Execution] = {}
         ran = [op for op in self._ops if op.ran.kind != "cpu"]
+        on_host = {key: sorted(calls, key=_begin) for key, calls in self._on_host.items()}
         for name in sorted({DeviceName.of(op.ran.device) for op in ran}):
             queues[name] = self._queue(len(queues), name)
         for number, op in enumerate(sorted(ran, key=lambda op: (op.start, op.end, op.node.name))):
             name = DeviceName.of(op.ran.device)
             launched_by = None
-            for start, place in self._on_host.get((op.node.name, op.step), ()):
-                if start <= op.start and (launched_by is None or start > self._ranges[launched_by].start_ns):
-                    launched_by = place
+            calls = on_host.get((op.node.name, op.step), ())
+            if before := bisect_right(calls, op.start, key=_begin):
+                # The first of those that began last before it.
+                launched_by = calls[bisect_left(calls, calls[before - 1][0], key=_begin)][1]
             copy = _COPY.search(op.node.name)
             kind: Literal["kernel", "copy"] = "copy" if copy or name.stream == "memcpy" else "kernel"
             activities.append(

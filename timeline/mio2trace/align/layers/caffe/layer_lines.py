@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import Timeline
@@ -15,6 +16,9 @@ from mio2trace.align.layers.caffe.boundaries import stamps_bound
 from mio2trace.align.layers.caffe.intervals import Printed, Row, Times, rows
 from mio2trace.align.links import LayerRun
 from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent
+
+MOST_QUEUES = 8
+"""Each queue is a row of its own beside the layers; of more than these, which nobody fills, no link would be sure."""
 
 
 def place_by_layer_lines(attribution: Attribution) -> None:
@@ -64,10 +68,7 @@ def _place(attribution: Attribution, axis: Timeline, log: FrameworkLog, layers: 
         )
     begun = _begun(attribution, layers) if axis.by_line else []
     follows = list(_follows(attribution, layers, iterations, begun))
-    queues: dict[int, list[int]] = {}
-    for position, activity in enumerate(attribution.profile.activities):
-        queues.setdefault(activity.queue, []).append(position)
-    for positions in queues.values():
+    for positions in _rows_of_queues(attribution, axis):
         given = _rows(attribution, axis, layers, follows, begun, positions)
         for run, row in zip(runs, given, strict=True):
             confidences = row.confidences
@@ -77,6 +78,25 @@ def _place(attribution: Attribution, axis: Timeline, log: FrameworkLog, layers: 
             for position, confidence in zip(positions[row.first : row.stop], confidences, strict=True):
                 if confidence:
                     attribution.give_layer([position], run, axis.evidence, confidence=confidence)
+
+
+def _rows_of_queues(attribution: Attribution, axis: Timeline) -> Iterator[list[int]]:
+    """The activities of each queue; of more than MOST_QUEUES the rest together, as the host enqueued them."""
+    queues: dict[int, list[int]] = {}
+    for position, activity in enumerate(attribution.profile.activities):
+        queues.setdefault(activity.queue, []).append(position)
+    fullest = set(sorted(queues, key=lambda queue: -len(queues[queue]))[:MOST_QUEUES])
+    rest: list[int] = []
+    for queue, positions in queues.items():
+        if queue in fullest:
+            yield positions
+        else:
+            rest += positions
+    if rest:
+        host = attribution.host_times
+        assert axis.by_line or host is not None
+        rest.sort(key=axis.ends.__getitem__ if host is None or axis.by_line else host.called.__getitem__)
+        yield rest
 
 
 def _rows(
@@ -99,8 +119,8 @@ def _rows(
             return [Row(first=first, stop=max(first, stop)) for first, stop in bounds]
     assert host is not None
     times = Times(
-        begins=[host.called[position] for position in positions],
-        ends=[host.own_ends[position] for position in positions],
+        begins=[*accumulate((host.called[position] for position in positions), max)],
+        ends=[*accumulate((host.own_ends[position] for position in positions), max)],
         error_ns=host.error_ns,
     )
     printed = []
