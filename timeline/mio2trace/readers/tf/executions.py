@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from heapq import heappop, heappush
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
@@ -38,6 +37,7 @@ from mio2trace.model.profile import (
 from mio2trace.model.tf import Execution as Ran
 from mio2trace.model.tf import OpMemory, TfNode, TfProfile
 from mio2trace.notes import Notes
+from mio2trace.readers.tf.lanes import in_lanes
 from mio2trace.readers.tf.names import DeviceName, layer_of
 
 NAME = "TensorFlow"
@@ -48,8 +48,6 @@ _FAR_NS = 10 * 24 * 3600 * 10**9
 """What lies further from the middle of all is damage."""
 _DEEPEST = 60
 _MOST_SLOTS = 256
-_LANES_COMPARED = 64
-"""Of so many free rows the one is looked for whose last op is most like the next."""
 _begin = itemgetter(0)
 
 _Step = tuple[int, int | None]
@@ -218,22 +216,9 @@ class _Assembly:
         self._annotations("Layers (name scopes)", spans)
 
     def _annotations(self, name: str, spans: Sequence[_Span]) -> None:
-        lanes: list[list[_Span]] = []
-        busy: list[tuple[int, int]] = []  # (until when, lane), and the free lanes: heaps
-        free: list[int] = []
-        for span in sorted(spans, key=lambda span: (span.start, -span.end)):
-            while busy and busy[0][0] <= span.start:
-                heappush(free, heappop(busy)[1])
-            if free:
-                lane = heappop(free)
-            else:
-                lane = len(lanes)
-                lanes.append([])
-            lanes[lane].append(span)
-            heappush(busy, (max(span.end, span.start + 1), lane))
-        for number, of_lane in enumerate(lanes):
+        for number, lane in enumerate(in_lanes(spans)):
             thread = self._thread(name, number)
-            self._ranges += [Range("annotation", span.text, thread, span.start, span.end) for span in of_lane]
+            self._ranges += [Range("annotation", span.text, thread, span.start, span.end) for span in lane]
 
     def _thread(self, name: str, number: int) -> int:
         index = len(self._threads)
@@ -241,34 +226,8 @@ class _Assembly:
         return index
 
     def _ops_of(self, name: str, device: DeviceName, ops: Sequence[_Op]) -> None:
-        for number, lane in enumerate(self._lanes(ops)):
+        for number, lane in enumerate(in_lanes(ops, _scopes_in_common)):
             self._row(self._thread(name, number), device, lane)
-
-    def _lanes(self, ops: Sequence[_Op]) -> list[list[_Op]]:
-        """Rows of ops that do not overlap: each goes to the free one whose last op's scopes are most like its own.
-
-        What takes no time takes its nanosecond of the row, so that nothing else begins there.
-        """
-        lanes: list[list[_Op]] = []
-        busy: list[tuple[int, int]] = []  # (until when, lane), a heap
-        free: list[int] = []  # in order
-        for op in sorted(ops, key=lambda op: (op.start, -op.end)):
-            while busy and busy[0][0] <= op.start:
-                insort(free, heappop(busy)[1])
-            best, most_alike = -1, -1
-            for lane in free[:_LANES_COMPARED]:
-                last = lanes[lane][-1]
-                alike = _common(last.path, op.path) if last.step == op.step else 0
-                if alike > most_alike:
-                    best, most_alike = lane, alike
-            if best < 0:
-                best = len(lanes)
-                lanes.append([])
-            else:
-                free.remove(best)
-            lanes[best].append(op)
-            heappush(busy, (max(op.end, op.start + 1), best))
-        return lanes
 
     def _row(self, thread: int, device: DeviceName, ops: Sequence[_Op]) -> None:
         """Ops under the scopes that they share with their neighbours, outermost first."""
@@ -410,6 +369,10 @@ def _kernel(op: _Op) -> str:
 
 def _leaf(name: str) -> str:
     return name.rpartition("/")[2]
+
+
+def _scopes_in_common(last: _Op, following: _Op) -> int:
+    return _common(last.path, following.path) if last.step == following.step else 0
 
 
 def _common(path: tuple[str, ...], other: tuple[str, ...]) -> int:
