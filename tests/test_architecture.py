@@ -92,6 +92,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "outgoing",
         "notes",
     },
+    "ranks": {"align", "kernels", "measures", "ops", "reports"},
     "batch": {
         "analysis",
         "dataset",
@@ -107,6 +108,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "commands": {
         "analysis",
         "batch",
+        "ranks",
         "files",
         "memory",
         "outgoing",

@@ -81,6 +81,7 @@ def convert(  # noqa: PLR0913 - keyword-only options
     by_order_alone: bool = False,
     from_start: bool = False,
     several: bool = False,
+    of_a_job: bool = False,
     explain: Sequence[str] = (),
     check: bool = False,
     strict: bool = False,
@@ -99,7 +100,8 @@ def convert(  # noqa: PLR0913 - keyword-only options
     out (`mio2trace.evidence`). ``repetition``: of a CK record, from 0. ``by_order_alone``: go on where the clocks
     say that the files are not of one run. ``from_start``: draw a job's processes from one zero each where nothing
     relates their clocks, which is refused else. ``several``: draw files of several runs, each run as processes of
-    its own that begin at zero, where they are refused else. ``explain``: what the report gives the reasons for
+    its own that begin at zero, where they are refused else. ``of_a_job``: refuse what is not of several processes of
+    one job. ``explain``: what the report gives the reasons for
     (`mio2trace.summary.explain`). ``keep``: private things to leave in (`mio2trace.privacy.KINDS`). ``max_input``:
     bytes that an input may hold, decompressed (default: `mio2trace.source.Source`). ``check``: verify the invariants of
     what is written. ``strict``: a problem is an error. A path as ``output`` is replaced as a whole or not at all; its
@@ -134,6 +136,8 @@ def convert(  # noqa: PLR0913 - keyword-only options
         )
         notes = analysis.notes
         runs = list(analysis.runs) if several else _of_one_run(analysis)
+        if of_a_job and not (len(runs) == 1 and runs[0].is_job):
+            raise InputError(f"{analysis.names}: {_why_no_job(analysis)}")
         _require_something_to_draw(analysis, runs)
         _require_related_clocks(runs)
         alignments = [measures.alignment for run in runs for measures in run.drawn]
@@ -221,6 +225,15 @@ def _of_one_run(analysis: Analysis) -> list[Run]:
     if count > 1 and (len(chosen) > 1 or not run.is_job):
         analysis.notes.add(f"{count} different profiles: the logs are joined with the one that they fit best")
     return chosen
+
+
+def _why_no_job(analysis: Analysis) -> str:
+    profiles = [profile for run in analysis.runs for profile in run.profiles]
+    if len(profiles) < 2:
+        return "one profile; expected those of several processes of a job"
+    if any(profile.process.pid is None and profile.process.rank is None for profile in profiles):
+        return "a profile states neither process nor rank; expected the profiles of several processes of a job"
+    return "not of processes of one job: their clocks, folders and ranks tell of several runs"
 
 
 def _require_something_to_draw(analysis: Analysis, runs: Sequence[Run]) -> None:

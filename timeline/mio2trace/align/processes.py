@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -39,7 +40,7 @@ class ProcessClock(msgspec.Struct, frozen=True, kw_only=True):
 def relate_processes(profiles: Sequence[Profile]) -> list[ProcessClock | None]:
     """Of each process the clock, as the first's; None where nothing relates it."""
     clocks: list[ProcessClock | None] = [ProcessClock(), *[None] * (len(profiles) - 1)]
-    collectives = [list(_collectives(profile)) for profile in profiles]
+    collectives = [list(collectives_of(profile)) for profile in profiles]
     waiting = list(range(1, len(profiles)))
     sides = [0]
     while sides and waiting:
@@ -96,7 +97,7 @@ def _chained(first: ProcessClock, then: ProcessClock) -> ProcessClock:
 
 
 def _pair(
-    profile: Profile, other: Profile, collectives: Sequence[_Collective], others: Sequence[_Collective]
+    profile: Profile, other: Profile, collectives: Sequence[Collective], others: Sequence[Collective]
 ) -> ProcessClock | None:
     clock, of_other = profile.clocks[0], other.clocks[0]
     if clock.kind == of_other.kind and clock.scope and clock.scope == of_other.scope:
@@ -127,21 +128,26 @@ def _overlap(profile: Profile, other: Profile) -> bool:
     return max(begin or 0 for begin in begins) <= min(end or 0 for end in ends)
 
 
-_Collective = tuple[str, int, int]
-"""(which, start, end)."""
+class Collective(NamedTuple):
+    """A kernel of one: which, its times on the host's clock, its place among the profile's activities."""
+
+    which: str
+    start_ns: int
+    end_ns: int
+    position: int
 
 
-def _bounds(collectives: Sequence[_Collective], others: Sequence[_Collective]) -> tuple[int, int] | None:
+def _bounds(collectives: Sequence[Collective], others: Sequence[Collective]) -> tuple[int, int] | None:
     """Least and most that may be added to the other's times; None where the two are not the same collectives."""
-    if not collectives or [one[0] for one in collectives] != [one[0] for one in others]:
+    if not collectives or [one.which for one in collectives] != [one.which for one in others]:
         return None
     pairs = list(zip(collectives, others, strict=True))
-    least = max(start - other_end for (_, start, _), (_, _, other_end) in pairs)
-    most = min(end - other_start for (_, _, end), (_, other_start, _) in pairs)
+    least = max(one.start_ns - other.end_ns for one, other in pairs)
+    most = min(one.end_ns - other.start_ns for one, other in pairs)
     return (least, most) if least <= most else None
 
 
-def _collectives(profile: Profile) -> Iterator[_Collective]:
+def collectives_of(profile: Profile) -> Iterator[Collective]:
     """The kernels of collectives that bind all, in order, on the host's clock."""
     is_collective = {name: _is_collective(name) for name in {activity.name for activity in profile.activities}}
     if not any(is_collective.values()):
@@ -149,14 +155,14 @@ def _collectives(profile: Profile) -> Iterator[_Collective]:
     on_host = {queue.index for queue in profile.queues if profile.clock_of(queue.device) == 0}
     annotations = _Annotations(profile)
     kernels = [
-        activity
-        for activity in profile.activities
+        (position, activity)
+        for position, activity in enumerate(profile.activities)
         if activity.kind == "kernel" and is_collective[activity.name] and activity.queue in on_host
     ]
-    for activity in sorted(kernels, key=lambda one: one.start_ns or 0):
+    for position, activity in sorted(kernels, key=lambda one: one[1].start_ns or 0):
         which = _OF_ALL.search(activity.name) or _OF_ALL.search(annotations.around(activity))
         if which is not None and activity.start_ns is not None and activity.end_ns is not None:
-            yield which[0].replace("_", "").lower(), activity.start_ns, activity.end_ns
+            yield Collective(which[0].replace("_", "").lower(), activity.start_ns, activity.end_ns, position)
 
 
 def _is_collective(name: str) -> bool:

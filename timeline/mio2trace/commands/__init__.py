@@ -45,5 +45,7 @@ LATER = (
         "All runs in folders as one dataset of Parquet files, on as many workers as there are.",
         "commands.many",
     ),
+    Later("merge", "The ranks of a job in one picture.", "commands.many"),
+    Later("ranks", "Who waits at the collectives of a job, who comes last, and what made it late.", "commands.many"),
     Later("query", "Ask a trace, or a run: a query by its name, or any SQL."),
 )

@@ -1,0 +1,222 @@
+"""The ranks of a job at its collectives: transfer, wait, skew, who comes last and by what; and one picture of them."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from mio2trace.align import Alignment, align
+from mio2trace.align.processes import relate_processes
+from mio2trace.cli import cli
+from mio2trace.model.profile import Activity, Call, Clock, Device, Process, Profile, Queue, Range, Thread
+from mio2trace.notes import Notes
+from mio2trace.ranks import meetings, said, straggler, table, totals
+from mio2trace.ranks.meetings import HOST
+from mio2trace.reports.numbers import Unit
+from tests.conftest import shared_folder
+
+US, MS = 1_000, 1_000_000
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)"
+LAYERS = ("conv1", "conv2")
+HERE, UNKNOWN = Clock("boottime", scope="a"), Clock("opaque")
+
+
+def rank(
+    number: int, steps: Sequence[dict[str, int]], *, meet: Sequence[int], clock: Clock = HERE, ahead: int = 0
+) -> Profile:
+    """A process that runs two layers a step, then a collective that ends at ``meet`` on all; a step says how long
+    each takes, and how long the host slept before the collective. ``ahead``: what its clock shows too much."""
+    activities: list[Activity] = []
+    ranges: list[Range] = []
+    now = 10 * MS
+
+    def launch(name: str, start: int, end: int, host: int) -> None:
+        call = Call("hipLaunchKernel", 0, host + ahead, host + US + ahead, correlation=len(activities))
+        activities.append(
+            Activity(
+                len(activities), "kernel", name, start_ns=start + ahead, end_ns=end + ahead, call=call,
+                correlation=len(activities),
+            )
+        )  # fmt: skip
+
+    for step, end in zip(steps, meet, strict=True):
+        begin = now
+        for layer in LAYERS:
+            host = now
+            ranges.append(Range("annotation", layer, 0, host - 2 * US + ahead, host + 3 * US + ahead))
+            launch(f"{layer}_kernel", now + 5 * US, now + 5 * US + step[layer], host)
+            now += step[layer] + 20 * US
+        now += step.get("host", 0)
+        launch(ALL_REDUCE, now + 5 * US, end, begin + 100 * US + step.get("host", 0))
+        now = end + 10 * US
+    return Profile(
+        source=number, records=len(activities), activities=tuple(activities), ranges=tuple(ranges),
+        queues=(Queue(index=0, device=0, kind="stream"),), devices=(Device(index=0, clock=0),),
+        threads=(Thread(index=0, tid=100 + number),),
+        processes=(Process(index=0, pid=100 + number, rank=number, label=f"rank {number}"),), clocks=(clock,),
+    )  # fmt: skip
+
+
+def job(profiles: Sequence[Profile]) -> list[Alignment]:
+    clocks = relate_processes(profiles)
+    return [
+        msgspec.structs.replace(align(profile, (), Notes()), process_clock=clock)
+        for profile, clock in zip(profiles, clocks, strict=True)
+    ]
+
+
+MEET = (20 * MS, 30 * MS, 40 * MS)
+SLOW = {"conv1": MS, "conv2": 4 * MS}
+USUAL = {"conv1": MS, "conv2": MS}
+
+
+def three(*, clock: Clock = HERE, ahead: int = 0) -> list[Profile]:
+    """Rank 1 has a slow conv2 twice, rank 2 a host that sleeps once."""
+    return [
+        rank(0, [USUAL] * 3, meet=MEET, clock=clock),
+        rank(1, [SLOW, SLOW, USUAL], meet=MEET, clock=clock, ahead=ahead),
+        rank(2, [USUAL, USUAL, {**USUAL, "host": 2 * MS}], meet=MEET, clock=clock),
+    ]
+
+
+def test_wait_is_what_a_kernel_takes_longer_than_on_the_rank_that_comes_last() -> None:
+    """By hand: the collective of the slow rank is 3 ms shorter, that of the one whose host slept 2 ms."""
+    met = meetings(job(three()))
+    assert [(one.last, one.lead_ns, one.skew_ns, one.by) for one in met] == [
+        (1, 3 * MS, 3 * MS, "clock"), (1, 3 * MS, 3 * MS, "clock"), (2, 2 * MS, 2 * MS, "clock"),
+    ]  # fmt: skip
+    assert [one.waits_ns for one in met] == [(3 * MS, 0, 3 * MS), (3 * MS, 0, 3 * MS), (2 * MS, 2 * MS, 0)]
+    assert [(one.made_late_by, one.made_late_ns) for one in met] == [
+        ("conv2", 3 * MS), ("conv2", 3 * MS), (HOST, 2 * MS),
+    ]  # fmt: skip
+    of = totals(met, 3)
+    assert [one.wait_ns for one in of] == [8 * MS, 2 * MS, 6 * MS]
+    assert [one.times_arrived_last for one in of] == [0, 2, 1]
+    assert {one.transfer_ns for one in of} == {sum(one.transfer_ns for one in met)}
+    assert all(one.collective_ns == one.transfer_ns + one.wait_ns for one in of)
+    assert straggler(of) == 1
+    assert (of[1].made_late_by, of[1].made_late_ns, of[1].late_ns) == ("conv2", 6 * MS, 6 * MS)
+    assert said(of, ["rank 0", "rank 1", "rank 2"]).endswith(
+        "rank 1 arrives last 2 times: conv2 takes 6 ms longer there"
+    )
+
+
+def test_where_clocks_are_not_known_the_durations_tell_who_came_last() -> None:
+    """Clocks of which only the collectives tell anything, one of them five minutes ahead: the same, from durations."""
+    met = meetings(job(three(clock=UNKNOWN, ahead=300_000 * MS)))
+    assert {one.by for one in met} == {"duration"}
+    assert [(one.last, one.lead_ns, one.skew_ns, one.made_late_by) for one in met] == [
+        (1, 3 * MS, 3 * MS, "conv2"), (1, 3 * MS, 3 * MS, "conv2"), (2, 2 * MS, 2 * MS, HOST),
+    ]  # fmt: skip
+
+
+def test_nobody_comes_last_where_all_come_at_once() -> None:
+    of = totals(meetings(job([rank(0, [USUAL] * 3, meet=MEET), rank(1, [USUAL] * 3, meet=MEET)])), 2)
+    assert [(one.times_arrived_last, one.wait_ns, one.made_late_by) for one in of] == [(0, 0, "")] * 2
+    assert said(of, ["rank 0", "rank 1"]).endswith("; none arrives last")
+    rows = table(of, [{"rank": 0}, {"rank": 1}], Unit("ns")).rows
+    assert [row["straggler"] for row in rows] == ["false", "false"]
+
+
+def test_collectives_that_not_all_ranks_ran_are_left_out() -> None:
+    """A profile that ends earlier, without iterations that would tell which are the same; and one rank alone."""
+    assert meetings(job([rank(0, [USUAL] * 3, meet=MEET), rank(1, [USUAL] * 2, meet=MEET[:2])])) == []
+    assert meetings(job([rank(0, [USUAL] * 3, meet=MEET)])) == []
+    none = totals([], 2)
+    assert said(none, []) == table(none, [], Unit("ms")).empty
+
+
+def test_iterations_that_all_ranks_ran_whole_are_matched() -> None:
+    """Named iterations: the last one of a rank is cut off behind its first collective."""
+
+    def stepped(number: int, count: int) -> Profile:
+        made = rank(number, [USUAL] * count, meet=[MS * 10 * (place + 2) for place in range(count)])
+        steps = []
+        for place in range((count + 1) // 2):
+            of = made.activities[6 * place : 6 * place + 6]
+            assert of[0].call is not None
+            assert of[-1].call is not None
+            begin, end = of[0].call.start_ns or 0, of[-1].end_ns or 0
+            steps.append(Range("annotation", f"ProfilerStep#{place}", 0, begin - 5 * US, end + 5 * US))
+        return msgspec.structs.replace(made, ranges=tuple(sorted((*made.ranges, *steps), key=lambda one: one.start_ns)))
+
+    met = meetings(job([stepped(0, 4), stepped(1, 3)]))
+    assert len(met) == 2
+    assert len({one.iteration for one in met}) == 1
+
+
+RANKS = [f"kineto_mi300_resnet50_ddp4_rank{number}.json.gz" for number in (0, 1)]
+
+
+def all_reduces(path: Path) -> list[float]:
+    """Durations in us, read by hand: kernels whose launch lies in ``nccl:all_reduce``."""
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    around = [e for e in events if e.get("name") == "nccl:all_reduce" and e["cat"] == "user_annotation"]
+    launches = {
+        e["args"]["correlation"]: e["ts"]
+        for e in events
+        if e.get("cat") == "cuda_runtime" and "correlation" in e["args"]
+    }
+    kernels = sorted(
+        (e for e in events if e.get("cat") == "kernel" and "ncclDevKernel" in e["name"]), key=lambda e: e["ts"]
+    )
+    return [
+        e["dur"]
+        for e in kernels
+        if any(a["ts"] <= launches[e["args"]["correlation"]] <= a["ts"] + a["dur"] for a in around)
+    ]
+
+
+@pytest.mark.shared
+def test_real_ranks_wait_as_their_files_say() -> None:
+    """Fifteen all-reduces of ResNet-50 on two of four MI300: transfer and wait from the JSON, read independently."""
+    paths = [shared_folder() / "samples" / "rocm" / name for name in RANKS]
+    durations = [all_reduces(path) for path in paths]
+    transfers = [min(pair) for pair in zip(*durations, strict=True)]
+    done = CliRunner().invoke(cli, ["ranks", *map(str, paths), "--format", "csv", "--unit", "us"])
+    rows: list[dict[str, Any]] = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [int(row["collectives"]) for row in rows] == [15, 15]
+    for row, of in zip(rows, durations, strict=True):
+        assert float(row["transfer_us"]) == pytest.approx(sum(transfers), abs=0.1)
+        assert float(row["wait_us"]) == pytest.approx(sum(of) - sum(transfers), abs=0.1)
+    last = [durations[1][place] < durations[0][place] for place in range(15)]
+    assert [int(row["times_arrived_last"]) for row in rows] == [15 - sum(last), sum(last)]
+    assert [row["straggler"] for row in rows] == ["false", "true"]
+
+
+@pytest.mark.shared
+def test_merge_is_one_picture_of_the_ranks(tmp_path: Path) -> None:
+    """Each rank's processes in one file; clocks and who is last are said; one rank, or two runs, are refused."""
+    paths = [str(shared_folder() / "samples" / "rocm" / name) for name in RANKS]
+    out = tmp_path / "job.json.gz"
+    done = CliRunner().invoke(cli, ["merge", *paths, "-o", str(out), "--check"])
+    assert done.exit_code == 0, done.output
+    assert "15 collectives overlap" in done.stderr
+    assert "pid 3194583 arrives last 11 times" in done.stderr
+    events = json.loads(gzip.decompress(out.read_bytes()))["traceEvents"]
+    names = {e["args"]["name"] for e in events if e.get("name") == "process_name"}
+    assert {"Host pid 3194582", "Host pid 3194583"} <= {name.partition(" (")[0] for name in names}
+    before = out.read_bytes()
+    alone = CliRunner().invoke(cli, ["merge", paths[0], "-o", str(out)])
+    assert (alone.exit_code, "one profile; expected those of several processes of a job" in alone.stderr) == (1, True)
+    assert CliRunner().invoke(cli, ["ranks", paths[0]]).exit_code == 1
+    other = str(shared_folder() / "samples" / "rocm" / "kineto_mi300x_resnet_train_ddp.json.gz")
+    assert CliRunner().invoke(cli, ["merge", paths[0], other, "-o", str(out)]).exit_code == 1
+    assert out.read_bytes() == before, "what was there is unchanged"
+
+
+@pytest.mark.shared
+def test_a_job_without_collectives_is_said_to_have_none() -> None:
+    paths = sorted((shared_folder() / "samples" / "rocm-twins" / "resnet-immediate-2ranks" / "rocpd").glob("4*.gz"))
+    done = CliRunner().invoke(cli, ["ranks", *map(str, paths)])
+    assert done.exit_code == 0
+    assert "no row: no collective kernel that all ranks ran" in done.stderr

@@ -1,0 +1,64 @@
+"""``mio2trace ranks``: who waits at the collectives of a job, who comes last, by what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from mio2trace.commands.options import Printing, Reading, files_argument, quiet_option, reading_options, table_options
+from mio2trace.commands.printing import show
+
+if TYPE_CHECKING:
+    from mio2trace.analysis import Run
+
+
+@click.command(no_args_is_help=True)
+@files_argument
+@click.option("--each", is_flag=True, help="One row for each collective: who came last, by how much, by what.")
+@table_options
+@reading_options
+@quiet_option
+def ranks(files: tuple[str, ...], each: bool, printing: Printing, reading: Reading, quiet: bool) -> None:
+    """Who waits at the collectives of a job, who comes last, and which layer made it late.
+
+    FILEs are what `mio2trace merge` takes. Transfer is the shortest kernel of a collective on any rank, wait what a
+    rank's own takes longer, skew how far the starts lie apart; the straggler arrives last most often.
+
+    \b
+    Examples:
+      mio2trace ranks rank0/ rank1/
+      mio2trace ranks job/ --each --sort lead_ns
+    """
+    from mio2trace.analysis import analyse
+    from mio2trace.commands.processes import process_cells
+    from mio2trace.notes import InputError
+    from mio2trace.ranks import each_table, meetings, said, table, totals
+
+    analysis = analyse(files, reading.analysis())
+    run = analysis.run
+    if not run.is_job:
+        raise InputError(f"{analysis.names}: not of several processes of one job; expected the files of its ranks")
+    met = meetings(run.alignments)
+    of = totals(met, len(run.alignments))
+    labels = labels_of(run)
+    unit = printing.unit_of_time()
+    cells = [process_cells(alignment.profile) for alignment in run.alignments]
+    lines = [said(of, labels)] if of else []
+    by_duration = sum(one.by == "duration" for one in met)
+    if by_duration:
+        lines.append(
+            f"arrival by duration at {by_duration} of {len(met)} collectives: the clocks are not known well enough"
+        )
+    show(
+        lambda: each_table(met, labels, unit) if each else table(of, cells, unit),  # type: ignore[arg-type]
+        printing,
+        analysis.notes,
+        lines,
+        quiet,
+    )
+
+
+def labels_of(run: Run) -> list[str]:
+    """``rank 0``, ``rank 1``: what the picture calls the processes."""
+    return [alignment.profile.process.label for alignment in run.alignments]

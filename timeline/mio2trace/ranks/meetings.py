@@ -1,0 +1,194 @@
+"""Collectives that all ranks of a job ran, one by one: how long each rank waited, who was last, by what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from mio2trace.align import NONE, Alignment
+from mio2trace.align.processes import Collective, collectives_of
+from mio2trace.kernels.names import normalise
+from mio2trace.measures import duration
+from mio2trace.measures.statistics import median
+from mio2trace.ops.naming import operation_name
+
+HOST = "the host"
+"""What made a rank late whose kernels took no longer: it launched later."""
+EXPLAINS = 0.5
+"""The part of a lead that what is named as its cause accounts for at least."""
+
+
+class Meeting(msgspec.Struct, frozen=True, kw_only=True):
+    """A collective that all ranks ran; times and ranks in the order of the job's processes.
+
+    ``starts_ns`` are on the clock of the first. ``last`` is a place, `NONE` where all came at once, ``lead_ns`` how
+    much later it came than the one before it. ``by``: the clock tells that, or - where it is not known well enough -
+    the durations: a collective ends everywhere at once, and who comes last has the shortest kernel. ``made_late_by``:
+    the layer in its direction, else the operation, else the kernel that took ``made_late_ns`` longer than on the other
+    ranks; `HOST`; empty where nothing tells.
+    """
+
+    number: int
+    which: str
+    iteration: int | None
+    starts_ns: tuple[int, ...]
+    durations_ns: tuple[int, ...]
+    transfer_ns: int
+    skew_ns: int
+    by: Literal["clock", "duration"]
+    last: int
+    lead_ns: int
+    made_late_by: str = ""
+    made_late_ns: int = 0
+
+    @property
+    def waits_ns(self) -> tuple[int, ...]:
+        return tuple(one - self.transfer_ns for one in self.durations_ns)
+
+
+def meetings(alignments: Sequence[Alignment]) -> list[Meeting]:
+    """The collectives of a job. None where fewer than two processes ran the same."""
+    if len(alignments) < 2:
+        return []
+    matched = _matched(alignments)
+    works = [_works(alignment, [one[place] for one in matched]) for place, alignment in enumerate(alignments)]
+    launches = [_launches(alignment, [one[place] for one in matched]) for place, alignment in enumerate(alignments)]
+    found = []
+    for number, collectives in enumerate(matched):
+        meeting = _met(number, collectives, alignments)
+        if meeting.last != NONE:
+            cause, ns = _cause(meeting, [work[number] for work in works], [launch[number] for launch in launches])
+            meeting = msgspec.structs.replace(meeting, made_late_by=cause, made_late_ns=ns)
+        found.append(meeting)
+    return found
+
+
+def _matched(alignments: Sequence[Alignment]) -> list[tuple[Collective, ...]]:
+    """The n-th collective of each rank together; where the ranks' lists differ, of iterations where they do not."""
+    lists = [list(collectives_of(alignment.profile)) for alignment in alignments]
+    if _alike(lists):
+        return list(zip(*lists, strict=True))
+    by_iteration = []
+    for alignment, ran in zip(alignments, lists, strict=True):
+        parts: dict[int, list[Collective]] = {}
+        for one in ran:
+            iteration = _iteration(alignment, one.position)
+            if iteration is not None:
+                parts.setdefault(iteration, []).append(one)
+        by_iteration.append(parts)
+    matched: list[tuple[Collective, ...]] = []
+    for iteration in sorted(set(by_iteration[0]).intersection(*by_iteration[1:])):
+        of_ranks = [parts[iteration] for parts in by_iteration]
+        if _alike(of_ranks):
+            matched += zip(*of_ranks, strict=True)
+    return matched
+
+
+def _alike(lists: Sequence[Sequence[Collective]]) -> bool:
+    return len({tuple(one.which for one in ran) for ran in lists}) == 1
+
+
+def _iteration(alignment: Alignment, position: int) -> int | None:
+    place = alignment.links.pass_of[position]
+    return None if place == NONE else alignment.links.passes[place].iteration
+
+
+def _met(number: int, collectives: Sequence[Collective], alignments: Sequence[Alignment]) -> Meeting:
+    clocks = [alignment.process_clock for alignment in alignments]
+    starts = [
+        one.start_ns + (0 if clock is None else clock.shift_ns) for one, clock in zip(collectives, clocks, strict=True)
+    ]
+    durations = [one.end_ns - one.start_ns for one in collectives]
+    errors = [None if clock is None else clock.error_ns for clock in clocks]
+    last, lead = _last(starts)
+    by_clock = all(error is not None and 2 * error < lead for error in errors)
+    if not by_clock:
+        last, lead = _last([-one for one in durations])
+    order = starts if by_clock else durations
+    return Meeting(
+        number=number,
+        which=collectives[0].which,
+        iteration=_iteration(alignments[0], collectives[0].position),
+        starts_ns=tuple(starts),
+        durations_ns=tuple(durations),
+        transfer_ns=min(durations),
+        skew_ns=max(order) - min(order),
+        by="clock" if by_clock else "duration",
+        last=last,
+        lead_ns=lead,
+    )
+
+
+def _last(moments: Sequence[int]) -> tuple[int, int]:
+    """The place of the latest, and by how much; `NONE` where two are."""
+    before, latest = sorted(moments)[-2:]
+    return (moments.index(latest), latest - before) if latest > before else (NONE, 0)
+
+
+_Work = Mapping[str, int]
+
+
+def _works(alignment: Alignment, collectives: Sequence[Collective]) -> list[_Work]:
+    """Of each collective the kernel time of what was enqueued since the one before, by where it belongs."""
+    activities = alignment.profile.activities
+    ends = [one.position for one in collectives]
+    is_collective = {one.position for one in collectives_of(alignment.profile)}
+    names = _Names(alignment)
+    works: list[_Work] = []
+    begin = 0
+    for end in ends:
+        spent: Counter[str] = Counter()
+        for position in range(begin, end):
+            if position not in is_collective:
+                spent[names[position]] += duration(activities[position]) or 0
+        works.append(spent)
+        begin = end + 1
+    return works
+
+
+class _Names:
+    """Of each activity its layer in its direction, else its operation, else its name."""
+
+    def __init__(self, alignment: Alignment) -> None:
+        self._alignment = alignment
+        self._operations = {one.index: operation_name(one) for one in alignment.links.operations}
+        self._layers = [f"{run.layer} {run.direction}" if run.direction else run.layer for run in alignment.links.runs]
+
+    def __getitem__(self, position: int) -> str:
+        links = self._alignment.links
+        if links.run_of[position] != NONE:
+            return self._layers[links.run_of[position]]
+        operation = links.operation_of[position]
+        if operation != NONE:
+            return self._operations[operation]
+        return normalise(self._alignment.profile.activities[position].name)
+
+
+def _launches(alignment: Alignment, collectives: Sequence[Collective]) -> list[int | None]:
+    """Of each collective how long after the one before the host launched it."""
+    activities = alignment.profile.activities
+    times = [activities[one.position].host_start_ns for one in collectives]
+    return [
+        None if time is None or before is None else time - before
+        for time, before in zip(times, [None, *times], strict=False)  # the first has none before it
+    ]
+
+
+def _cause(meeting: Meeting, works: Sequence[_Work], launches: Sequence[int | None]) -> tuple[str, int]:
+    """What took so much longer on the last rank than on the others that it explains its lead."""
+    others = [place for place in range(len(works)) if place != meeting.last]
+    late = works[meeting.last]
+    longer = {name: ns - round(median([works[place].get(name, 0) for place in others])) for name, ns in late.items()}
+    name = max(longer, key=lambda one: (longer[one], one), default="")
+    if name and longer[name] >= EXPLAINS * meeting.lead_ns:
+        return name, longer[name]
+    host = launches[meeting.last]
+    of_others = [launch for place in others if (launch := launches[place]) is not None]
+    if host is not None and len(of_others) == len(others):
+        later = host - round(median(of_others))
+        if later >= EXPLAINS * meeting.lead_ns:
+            return HOST, later
+    return "", 0
