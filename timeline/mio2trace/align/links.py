@@ -191,14 +191,15 @@ class Links:
     @property
     def has_operations(self) -> bool:
         """Whether any activity has an operation."""
-        return any(index != NONE for index in self.operation_of)
+        operation_of = self._operation.target
+        return operation_of.count(NONE) < len(operation_of)
 
     def only_main(self) -> dict[int, int]:
         """Position -> operation, for the one kernel that does all of an executed operation's work."""
         mains: dict[int, int] = {}
         several: set[int] = set()
         executed = {operation.index for operation in self.operations if operation.phase == "run"}
-        for position, index in enumerate(self.operation_of):
+        for position, index in enumerate(self.operation_of if executed else ()):
             if index in executed:
                 name = kernel_name(self.activities[position].name)
                 if name is None or not name.helps:

@@ -95,6 +95,8 @@ def doubt_beside_gaps(attribution: Attribution) -> None:
     before a call or behind it nothing tells.
     """
     activities, links = attribution.profile.activities, attribution.links
+    if not links.has_operations:
+        return
     queues: dict[int, list[int]] = {}
     for position, activity in enumerate(activities):
         if activity.kind == "kernel":

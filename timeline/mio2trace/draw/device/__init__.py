@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Literal
 
@@ -271,7 +271,6 @@ class DeviceSide:
         links = self._alignment.links
         operation_of = links.operation_of if self._has_operations else None
         shift = self._base.shift.get(device, 0) - origin
-        drawn = None if self._chosen is None else self._chosen.drawn
         for pass_, *in_pass in unbroken(links.pass_of, positions, 0, len(positions)):
             first, last, cut = self._narrowed(positions, *in_pass)
             if pass_ != NONE and self._is_shown(positions, first, last):
@@ -281,17 +280,20 @@ class DeviceSide:
                 if run != NONE and self._is_shown(positions, begin, end):
                     yield self.containers.of_layer(track, device, run, positions[begin:end], origin, cut)
                 if operation_of is None:
-                    for position in positions[begin:end]:
-                        if drawn is None or drawn[position]:
-                            yield self.commands.slice(track, shift, position)
+                    yield from self._commands(track, shift, positions[begin:end])
                     continue
                 for index, *in_operation in unbroken(operation_of, positions, *in_run):
                     opened, closed, cut = self._narrowed(positions, *in_operation)
                     if index != NONE and self._is_shown(positions, opened, closed):
                         yield self.containers.of_operation(track, device, index, positions[opened:closed], origin, cut)
-                    for position in positions[opened:closed]:
-                        if drawn is None or drawn[position]:
-                            yield self.commands.slice(track, shift, position)
+                    yield from self._commands(track, shift, positions[opened:closed])
+
+    def _commands(self, track: int, shift: int, positions: Sequence[int]) -> Iterable[Slice]:
+        """Those of a row that are drawn."""
+        if self._chosen is not None:
+            drawn = self._chosen.drawn
+            positions = [position for position in positions if drawn[position]]
+        return self.commands.slices(track, shift, positions) if positions else ()
 
     def _narrowed(self, positions: Sequence[int], first: int, last: int) -> tuple[int, int, bool]:
         """The part of a row that is inside what is chosen, and whether that is less than all of it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from mio2trace.draw.operations import gemm_args
 from mio2trace.kernels import KernelFact, role
 from mio2trace.kernels.names import kernel_name
 from mio2trace.measures import Measures
-from mio2trace.model.profile import Activity, Resources
+from mio2trace.model.profile import Activity, Execution, Resources
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
 from mio2trace.trace import Slice
@@ -22,6 +23,8 @@ from mio2trace.trace import Slice
 _ALGORITHMS = frozenset(("Direct", "Winograd", "ImplicitGemm", "Gemm", "FFT", "Naive"))
 _RESOURCES = ("vgpr", "agpr", "sgpr", "lds_bytes", "scratch_bytes")
 _LINKS = ("operation_by", "layer_by", "sure", "doubt", "phase", "layer", "layer_index", "direction")
+_Shown = tuple[str, str, dict[str, Any]]
+"""Name, category, arguments."""
 _DOUBT = {(False, False): "", (True, False): "layer", (False, True): "operation", (True, True): "both"}
 """Which links of an activity are not sure, by (layer, operation)."""
 
@@ -39,9 +42,10 @@ class Commands:
         self._parts = self._gemm_parts()
         self._names: dict[object, tuple[object, dict[str, str]]] = {}
         self._named_at: dict[int, dict[str, str]] = {NONE: {}}
-        self._shared: dict[object, dict[str, Any]] = {}
+        self._alike: dict[object, dict[object, _Shown]] = {}
         profile = alignment.profile
         self._numbers = profile.numbers
+        self._is_numbered = profile.numbers == "call_index"
         several = len(profile.threads) > 1
         self._tids = (
             [thread.index if thread.tid is None else thread.tid for thread in profile.threads] if several else []
@@ -49,6 +53,9 @@ class Commands:
         self._streams = {q.index: q.number for q in profile.queues if q.kind == "stream" and q.number is not None}
         self._executions = executions_of(alignment.profile)
         self._nodes = Nodes(alignment.profile, with_layers=False)  # links tell those
+        links = alignment.links
+        self._has_doubts = bool(links.layer_confidence or links.operation_confidence)
+        self._has_more = bool(self._streams or self._executions or links.layer_unsure or links.operation_unsure)
 
     def gemm_of_several(self, position: int) -> tuple[int, int, int] | None:
         """Of the kernel that stands for a GEMM of several: their number, the sum of their times, when the last ends."""
@@ -68,74 +75,115 @@ class Commands:
                 spans_of[position] = len(parts), cost.kernel_ns, max(ends)
         return spans_of
 
-    def slice(self, track: int, shift: int, position: int) -> Slice:
+    def slices(self, track: int, shift: int, positions: Sequence[int]) -> Iterator[Slice]:
+        """Those of an unbroken row: of one pass, one run of a layer, one operation."""
+        links, activities = self._links, self._activities
+        index, layer, fixed, alike = self._of_row(positions[0])
+        layer_by, operation_by = links.layer_by, links.operation_by
+        fact_of = self._facts.get if self._facts else None
+        execution = whole = rare = None
+        for position in positions:
+            activity = activities[position]
+            start, end = activity.start_ns, activity.end_ns
+            assert start is not None and end is not None
+            fact = None if fact_of is None else fact_of(position)
+            if self._stands_for:
+                whole = self._operations.get(self._stands_for.get(position, NONE))
+            # Whatever is the same in every iteration stands before this: a compressor takes all of it at once.
+            args = self._rate(position, end - start, fact, whole) if fact or whole else {}
+            if self._is_numbered:
+                args["call_index"] = activity.number
+            else:
+                args |= self._own(activity)
+            if self._executions:
+                execution = self._executions.get(position)
+                if execution is not None:
+                    args |= execution_args(execution)
+            args |= fixed
+            if self._has_doubts:
+                args |= _confidence_args(links, position)
+            if activity.line:
+                args["line"] = activity.line
+            if activity.queued_ns is not None and activity.submit_ns is not None:
+                args["queued_ns"] = activity.queued_ns + shift
+                args["submit_ns"] = activity.submit_ns + shift
+            if self._has_more or activity.kind != "kernel" or activity.resources is not None:
+                rare = self._rare(activity, position, execution)
+            else:
+                rare = None
+            # Sizes and facts are interned: their identity tells them apart, and is quick to compare.
+            key = (
+                activity.name,
+                layer_by[position],
+                operation_by[position],
+                None if whole is None else id(whole.problem),
+                id(activity.grid),
+                id(activity.workgroup),
+                id(activity.opencl.offset),
+                id(fact),
+                rare,
+            )
+            shown = alike.get(key)
+            if shown is None:
+                shown = alike[key] = self._shown(activity, self._named_at[index], layer, position, whole, execution)
+            name, category, shared = shown
+            yield Slice(track, start + shift, end - start, name, category, args, shared)
+
+    def _of_row(self, position: int) -> tuple[int, LayerRun | None, dict[str, int], dict[object, _Shown]]:
+        """What all activities of a row have: operation, run of a layer, own arguments; what is shown of such ones."""
         links = self._links
-        activity = self._activities[position]
-        start, end = activity.start_ns, activity.end_ns
-        assert start is not None and end is not None
-        fact = self._facts.get(position)
-        whole = self._operations.get(self._stands_for.get(position, NONE)) if self._stands_for else None
-        # Whatever is the same in every iteration stands before this: a compressor takes all of it at once.
-        args = self._rate(position, end - start, fact, whole) if fact or whole else {}
-        if self._numbers == "call_index":
-            args["call_index"] = activity.number
-        else:
-            args |= self._own(activity)
-        execution = self._executions.get(position) if self._executions else None
-        if execution is not None:
-            args |= execution_args(execution)
-        pass_ = links.pass_of[position]
-        run = links.run_of[position]
+        pass_, run, index = links.pass_of[position], links.run_of[position], links.operation_of[position]
         layer = None if run == NONE else links.runs[run]
+        own: dict[str, int] = {}
         if layer is not None:
             iteration = links.passes[layer.pass_].iteration
             if iteration is not None:
-                args["iteration"] = iteration
-        index = links.operation_of[position]
+                own["iteration"] = iteration
         if index != NONE:
-            args["operation"] = index
-        if position in links.layer_confidence or position in links.operation_confidence:
-            args |= _confidence_args(links, position)
-        if activity.line:
-            args["line"] = activity.line
-        if activity.queued_ns is not None and activity.submit_ns is not None:
-            args["queued_ns"] = activity.queued_ns + shift
-            args["submit_ns"] = activity.submit_ns + shift
+            own["operation"] = index
         named = self._named_at.get(index)
         if named is None:
             named = self._named(index)
-        # Sizes and facts are interned: their identity tells them apart, and is quick to compare.
         key = (
             -1 if layer is None else layer.layer_index,
             "" if layer is None else layer.direction,
-            links.layer_by[position],
-            (position in links.layer_unsure, position in links.operation_unsure),
-            links.operation_by[position],
-            "" if index == NONE else activity.name,
-            None if whole is None else id(whole.problem),
+            index == NONE,
             id(named),
             NONE if layer is not None else pass_,
-            id(activity.grid),
-            id(activity.workgroup),
-            id(activity.opencl.offset),
-            id(fact),
+        )
+        alike = self._alike.get(key)
+        if alike is None:
+            alike = self._alike[key] = {}
+        return index, layer, own, alike
+
+    def _rare(self, activity: Activity, position: int, execution: Execution | None) -> tuple[object, ...]:
+        """What else tells apart what is shown of activities: little that most runs have."""
+        return (
+            position in self._links.layer_unsure,
+            position in self._links.operation_unsure,
             activity.size_bytes,
             activity.route,
             id(activity.resources),
             activity.queue if self._streams else 0,
             None if execution is None else execution.node,
         )
-        shared = self._shared.get(key)
-        if shared is None:
-            shared = named | self._args(activity, layer, position, whole)
-            if execution is not None:
-                shared |= self._nodes.args(execution)
-            shared = self._shared[key] = _links_last(shared)
-        if activity.kind == "kernel":
-            name, category = short_name(activity.name), "kernel"
-        else:
-            name, category = activity.name, "copy"
-        return Slice(track, start + shift, end - start, name, category, args, shared)
+
+    def _shown(
+        self,
+        activity: Activity,
+        named: dict[str, str],
+        layer: LayerRun | None,
+        position: int,
+        whole: Operation | None,
+        execution: Execution | None,
+    ) -> _Shown:
+        """Name, category and the arguments that an activity has in common with its like."""
+        shared = named | self._args(activity, layer, position, whole)
+        if execution is not None:
+            shared |= self._nodes.args(execution)
+        is_kernel = activity.kind == "kernel"
+        name = short_name(activity.name) if is_kernel else activity.name
+        return name, "kernel" if is_kernel else "copy", _links_last(shared)
 
     def _rate(self, position: int, ns: int, fact: KernelFact | None, whole: Operation | None) -> dict[str, Any]:
         """What a kernel achieved; of a GEMM of several what all of them did."""

@@ -66,8 +66,8 @@ class ApiCalls:
             return []
         return [Track(id=self._track, process=self._process, name="OpenCL API", sort=1, description=_HELP)]
 
-    def _placed(self) -> Iterator[tuple[Activity | Call, int, int]]:
-        """The API calls in order, with their times on the axis."""
+    def _placed(self) -> Iterator[tuple[Activity | Call, Call, int, int]]:
+        """What made the API calls, and these, in order, with their times on the axis."""
         offset = self._axis.offset
         done = self._earliest
         calls: list[Activity | Call] = [*self._activities, *self._others]
@@ -86,18 +86,18 @@ class ApiCalls:
             if end <= start:
                 end = start + 1  # two calls in one microsecond must not look nested
             done = end
-            yield call, start, end
+            yield call, made, start, end
 
     def events(self, origin: int, arrow: Arrow) -> Iterator[Event]:
         """The slices, and the arrows that leave them."""
         track = self._track
         shared: dict[str, dict[str, Any]] = {}
-        for call, start, end in self._placed():
+        for call, made, start, end in self._placed():
             args = {"call_index": call.number}
+            api = made.name
             if not isinstance(call, Activity):
-                yield Slice(track, start - origin, end - start, call.name, "api", args)
+                yield Slice(track, start - origin, end - start, api, "api", args)
                 continue
-            api = _call(call).name
             if call.kind == "kernel":
                 kernel = shared.get(call.name)
                 if kernel is None:
@@ -111,7 +111,7 @@ class ApiCalls:
 
     def arrows(self, arrow: Arrow) -> Iterator[Flow]:
         """The arrows that `events` yields, alone."""
-        for call, start, end in self._placed():
+        for call, _, start, end in self._placed():
             if isinstance(call, Activity):
                 flow = arrow(call, self._track, start, end)
                 if flow is not None:
