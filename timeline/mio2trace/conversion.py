@@ -13,8 +13,6 @@ import mio2trace
 from mio2trace import summary
 from mio2trace.align import Alignment
 from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse
-from mio2trace.answer import report_of
-from mio2trace.answer.text import lines
 from mio2trace.draw import BuildOptions, Fold, HostCalls, RunToDraw, Selection, Tracks, build
 from mio2trace.files import Input, Progress, replacing, standard_output
 from mio2trace.memory import without_garbage_collection
@@ -48,6 +46,9 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def answer(self) -> list[str]:
         """Where the time went, what is odd, what to try: `mio2trace report` in lines. Made when asked for."""
+        from mio2trace.answer import report_of
+        from mio2trace.answer.text import lines
+
         with without_garbage_collection():
             return list(lines(report_of(self.analysis, self.runs)))
 
