@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from mio2trace.readers.opencl.repeats import RepeatingFolder
 
 _Fields = Sequence[bytes]
+Fold = Callable[["RepeatingFolder", _Fields], bool]
 _GOOD = (0, UNKNOWN_ERROR)
 _ONE = b"1"
 
 
 class Meaning(Protocol):
-    def fold(self, folder: RepeatingFolder, fields: _Fields) -> bool:
+    @property
+    def fold(self) -> Fold:
         """Take the calls again. Where False, nothing is changed and they are to be taken the usual way."""
 
 
@@ -86,74 +88,76 @@ class _Launch:
                 self._words.pop(call.arg_index, None)
                 if (number, "word") in form.places:
                     self._words[call.arg_index] = form.places[number, "word"]
-        self._most = max(self._settings, default=-1)
-        self._all = [self._settings.get(position, "") for position in range(self._most + 1)]
+        self._all = [self._settings.get(position, "") for position in range(max(self._settings, default=-1) + 1)]
         self._sets_all = len(self._settings) == len(self._all)
-        last = stop - 1
-        self._last = last - first
-        self._start, self._end = form.places[last, "start"], form.places[last, "end"]
-        prepared = _prepared_at(calls, first, stop)
-        self._prepared = -1 if prepared is None else form.places[prepared, "start"]
-        self._times = _times_of(form, last)
-        same = folder.interned.setdefault
-        self._name = same(enqueue.name, enqueue.name)
-        self._queue = folder.queue(enqueue.queue)
-        gws, lws = enqueue.gws, enqueue.lws
-        self._grid = same(gws, gws) if len(gws) == 3 else None
-        self._group = same(lws, lws) if len(lws) == 3 and any(lws) else None
-        self._offset = same(enqueue.gwo, enqueue.gwo) if len(enqueue.gwo) == 3 else None
+        gwo = enqueue.gwo
+        self._offset = folder.interned.setdefault(gwo, gwo) if len(gwo) == 3 else None
         self._launches: dict[int | None, OpenClLaunch] = {}
         """By program, where nothing else may differ."""
+        self.fold = self._fold_of(folder, form, enqueue, calls, first, stop)
 
-    def fold(self, folder: RepeatingFolder, fields: _Fields) -> bool:
-        kernels, handle = folder.kernels, self._kernel
-        kernel = None
-        if self._program is None:
-            kernel = kernels.get(handle)
-            if kernel is None or not kernel.enqueued or self._most >= len(kernel.arguments):
+    def _fold_of(
+        self,
+        folder: RepeatingFolder,
+        form: Form,
+        enqueue: EnqueueNDRangeKernel,
+        calls: Sequence[AnyCall],
+        first: int,
+        stop: int,
+    ) -> Fold:
+        """`Meaning.fold`, bound to what stays the same: a profile has a million of these."""
+        last = stop - 1
+        at, until = form.places[last, "start"], form.places[last, "end"]
+        prepared_at = _prepared_at(calls, first, stop)
+        before = -1 if prepared_at is None else form.places[prepared_at, "start"]
+        micro, until_micro, before_micro = at + 1, until + 1, before + 1
+        times_of, behind, handle = _times_of(form, last), last - first, self._kernel
+        is_new = self._program is not None
+        same = folder.interned.setdefault
+        name, queue = same(enqueue.name, enqueue.name), folder.queue(enqueue.queue)
+        gws, lws = enqueue.gws, enqueue.lws
+        grid = same(gws, gws) if len(gws) == 3 else None
+        group = same(lws, lws) if len(lws) == 3 and any(lws) else None
+        given, count, launches = self._all, len(self._all), self._launches
+        is_whole = self._sets_all and not self._words
+        kernels, seconds, append, launch_of = folder.kernels, folder.seconds_of, folder.activities.append, self._launch
+
+        def fold(folder: RepeatingFolder, fields: _Fields) -> bool:
+            kernel = None
+            if not is_new:
+                kernel = kernels.get(handle)
+                if kernel is None or not kernel.enqueued or count > len(kernel.arguments):
+                    return False
+                if not folder.is_settled(handle):
+                    return False
+            times = times_of(fields)
+            if times is None:
                 return False
-            if not folder.is_settled(handle):
+            began, ended, prepared = seconds[fields[at]], seconds[fields[until]], None
+            if began is None or ended is None:
                 return False
-        times = self._times(fields)
-        if times is None:
-            return False
-        seconds = folder.seconds_of
-        at, until, before = self._start, self._end, self._prepared
-        began, ended, prepared = seconds[fields[at]], seconds[fields[until]], None
-        if began is None or ended is None:
-            return False
-        if kernel is not None and kernel.prepared is not None:
-            prepared = folder.host(kernel.prepared.start)
-        elif before >= 0:
-            prepared = seconds[fields[before]]
-            if prepared is None:
-                return False
-            prepared += int(fields[before + 1]) * 1000
-        number = folder.calls + self._last
-        folder.activities.append(
-            Activity(
-                number,
-                "kernel",
-                self._name,
-                0,
-                self._queue,
-                *times,
-                HostCall(
-                    LAUNCH,
-                    0,
-                    began + int(fields[at + 1]) * 1000,
-                    ended + int(fields[until + 1]) * 1000,
-                    0,
-                    number,
-                    None,
-                    prepared,
-                ),
-                self._grid,
-                self._group,
-                self._launch(folder, kernel, fields),
-            )
-        )
-        return True
+            if kernel is not None and kernel.prepared is not None:
+                prepared = folder.host(kernel.prepared.start)
+            elif before >= 0:
+                prepared = seconds[fields[before]]
+                if prepared is None:
+                    return False
+                prepared += int(fields[before_micro]) * 1000
+            began += int(fields[micro]) * 1000
+            ended += int(fields[until_micro]) * 1000
+            number = folder.calls + behind
+            call = HostCall(LAUNCH, 0, began, ended, 0, number, None, prepared)
+            if kernel is not None and is_whole and len(kernel.arguments) == count and kernel.program in launches:
+                kernel.prepared = None
+                kernel.arguments = given[:]
+                launch = launches[kernel.program]
+            else:
+                launch = launch_of(folder, kernel, fields)
+            queued, submit, start, end = times
+            append(Activity(number, "kernel", name, 0, queue, queued, submit, start, end, call, grid, group, launch))
+            return True
+
+        return fold
 
     def _launch(self, folder: RepeatingFolder, kernel: KernelObject | None, fields: _Fields) -> OpenClLaunch:
         """What all launches with these arguments share; they are in force from here on."""

@@ -117,8 +117,8 @@ class RepeatingFolder(ProfileFolder):
                 self.add(holds)
                 self._learn(text, first, last, holds, decode)
                 continue
-            for calls, begin, end, meaning in form.units:
-                if not self._cut_pointers and meaning.fold(self, holds):
+            for calls, begin, end, fold in form.units:
+                if not self._cut_pointers and fold(self, holds):
                     self.calls += calls
                 else:
                     self.add(decode(b"[%b]" % text[first + begin : first + end]))
@@ -171,7 +171,7 @@ class RepeatingFolder(ProfileFolder):
             meaning = meaning_of(self, form, calls, first, stop)
             if meaning is None:
                 return
-            form.units.append((stop - first, starts[first], ends[stop - 1], meaning))
+            form.units.append((stop - first, starts[first], ends[stop - 1], meaning.fold))
         form.places.clear()  # what they mean is known now
         if len(alike) < _MOST_ALIKE:
             alike.append(form)
