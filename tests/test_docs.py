@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 import click
 import pytest
 
+import mio2trace
 from mio2trace.cli import cli
 from mio2trace.findings import RULES
 from tests.conftest import ROOT, missing
@@ -199,3 +200,19 @@ def test_the_manual_page_has_what_manual_pages_have(manual: Path) -> None:
     plain = re.sub(r"\x1b\[[0-9;]*m|.\x08", "", done.stdout)
     assert "mio2trace FILE... -o OUT" in plain
     assert all(name in plain for name in commands())
+
+
+STABILITY = (DOCS / "stability.md").read_text("utf-8")
+
+
+def listed(heading: str) -> dict[str, str]:
+    """First and second cell of the rows below a heading."""
+    part = STABILITY.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", part, re.MULTILINE))
+
+
+def test_everything_public_is_listed_with_its_stability() -> None:
+    """Commands and names of the package, each once, each stable or provisional."""
+    assert set(listed("Commands")) == set(commands())
+    assert set(listed("Python")) == set(mio2trace.__all__)
+    assert set(listed("Commands").values()) | set(listed("Python").values()) == {"stable", "provisional"}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mio2trace import __version__
 from mio2trace.commands import LATER, Later
 from mio2trace.commands.options import Reading, Words, complete_files, files_argument, reading_options
 from mio2trace.commands.printing import Progress, Refused, is_terminal, styled
@@ -70,7 +71,7 @@ class _DefaultToConvert(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     invoke_without_command=False,
 )
-@click.version_option(package_name="mio2trace", message="%(package)s %(version)s")
+@click.version_option(__version__, prog_name="mio2trace", message="%(prog)s %(version)s")
 def cli() -> None:
     """Tell which layer, which operation and which kernel the GPU time went into.
 
