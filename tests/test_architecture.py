@@ -64,6 +64,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "model",
         "memory",
         "notes",
+        "kernels",
+        "snapshot",
     },
     "comparing": {
         "analysis",
@@ -77,8 +79,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         "reports",
         "notes",
     },
+    "snapshot": {"align", "files", "kernels", "model", "notes", "ops", "privacy"},
     "dataset": {
         "analysis",
+        "privacy",
+        "snapshot",
         "answer",
         "findings",
         "comparing",
@@ -127,6 +132,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "answer",
         "comparing",
         "conversion",
+        "dataset",
         "trace",
         "writers",
         "summary",

@@ -7,7 +7,7 @@ analysis.run.alignments[0].links.layer_by
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -15,8 +15,9 @@ import msgspec
 from mio2trace.align import Alignment, align
 from mio2trace.align.processes import from_start, relate_processes
 from mio2trace.evidence import EVIDENCE
-from mio2trace.files import FileOptions, FilePath, Input, Progress, read_inputs, short_names
+from mio2trace.files import STANDARD_INPUT, FileOptions, FilePath, Input, Progress, read_inputs, short_names
 from mio2trace.jobs import Share, in_order, labelled, shares
+from mio2trace.kernels import KernelFact
 from mio2trace.measures import Measures
 from mio2trace.memory import without_garbage_collection
 from mio2trace.model.log import FrameworkLog
@@ -28,8 +29,12 @@ from mio2trace.ops.operation import Operation
 from mio2trace.outgoing import visible
 from mio2trace.privacy import Cleaner
 from mio2trace.readers import ANY, Accepted
+from mio2trace.readers.ck import record as ck
 from mio2trace.readers.tf.executions import executions
 from mio2trace.runs import Gathered, complete, gather, has_times
+from mio2trace.snapshot import KeptNote, KeptRun, KeptShare, Snapshot, kept_alignment, restored_alignment
+from mio2trace.snapshot.database import run_name
+from mio2trace.snapshot.files import is_dataset, read, snapshots_of
 
 HOMES = ("home", "Users")
 """A folder in one of these is named for a person."""
@@ -75,7 +80,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     ``operations_by_log``: of each of ``libraries``. ``alignments``: one for each of ``profiles`` that holds anything;
     ``measures``: their costs, each summed when it is asked for; ``shares``: what of the logs each is joined with.
     ``framework``: what a framework's own profiles tell of the run (TensorFlow's: ``tf_profiles``), as one profile that
-    is joined with no log. ``complete``: whether it is a run by itself: a profile with its log or, where there is no
+    is joined with no log. ``facts``: of each profile what is known of its kernels, where that is not found again.
+    ``complete``: whether it is a run by itself: a profile with its log or, where there is no
     profile at all, a log with times.
     """
 
@@ -91,6 +97,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     framework: Measures | None = None
     shares: tuple[Share, ...] = ()
     complete: bool = False
+    facts: tuple[Mapping[int, KernelFact], ...] = ()
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -143,6 +150,11 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(file.name for file in sorted(self.inputs, key=lambda file: file.source))
 
     @property
+    def has_repetitions(self) -> bool:
+        """Whether an input may hold several, of which one was taken."""
+        return any(file.format == ck.NAME and file.repetition is None for file in self.inputs)
+
+    @property
     def complete(self) -> tuple[Run, ...]:
         """The runs that are one for themselves."""
         return tuple(run for run in self.runs if run.complete)
@@ -179,6 +191,9 @@ def analyse(
     if unknown:
         raise OptionError(f"no such evidence: {', '.join(sorted(unknown))}; expected {', '.join(EVIDENCE)}")
     notes = Notes() if notes is None else notes
+    if any(is_dataset(file) for file in files if file != STANDARD_INPUT):
+        with without_garbage_collection():
+            return _of_datasets(files, options, notes)
     cleaner = Cleaner(options.keep)
     with without_garbage_collection():
         inputs = read_inputs(
@@ -257,6 +272,97 @@ def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes
         shares=tuple(own),
         complete=whole,
     )
+
+
+# -- runs that were analysed before ----------------------------------------------------------------------------------
+
+
+def snapshot_of(
+    runs: Sequence[Run], notes: Notes, cleaner: Cleaner, generator: str, repetitions: Sequence[Run] = ()
+) -> Snapshot:
+    """What is kept of runs in a dataset; ``repetitions`` in place of them where each counts. Nothing private is."""
+    clean = cleaner.text
+    return Snapshot(
+        generator=generator,
+        runs=tuple(_kept(run, clean) for run in runs),
+        notes=tuple(
+            KeptNote(
+                kind=clean(note.kind), count=note.count, places=tuple(map(clean, note.places)), problem=note.problem
+            )
+            for note in notes
+        ),
+        repetitions=tuple(_kept(run, clean) for run in repetitions),
+    )
+
+
+_AS_IT_IS = ("name", "profiles", "logs", "libraries", "tf_profiles", "operations_by_log", "complete")
+
+
+def _kept(run: Run, clean: Callable[[str], str]) -> KeptRun:
+    return KeptRun(
+        **{name: getattr(run, name) for name in _AS_IT_IS},
+        inputs=tuple(msgspec.structs.replace(file, path="", name=clean(visible(file.name))) for file in run.inputs),
+        alignments=tuple(map(kept_alignment, run.alignments)),
+        framework=None if run.framework is None else kept_alignment(run.framework.alignment),
+        shares=tuple(KeptShare(**share._asdict()) for share in run.shares),
+    )
+
+
+def _restored(kept: KeptRun, options: AnalysisOptions, name: str = "") -> Run:
+    joined = options.join is True or (
+        options.join == "logs" and bool(kept.logs or any(kept.operations_by_log) or kept.tf_profiles)
+    )
+    alignments = tuple(map(restored_alignment, kept.alignments))
+    framework = None if kept.framework is None else Measures(restored_alignment(kept.framework))
+    return Run(
+        **{field: getattr(kept, field) for field in _AS_IT_IS} | ({"name": name} if name else {}),
+        inputs=kept.inputs,
+        alignments=alignments if joined else (),
+        measures=tuple(map(Measures, alignments)) if joined else (),
+        framework=framework if joined else None,
+        shares=tuple(Share(one.logs, one.libraries, one.operations) for one in kept.shares),
+        facts=tuple(alignment.facts for alignment in alignments),
+    )
+
+
+def _of_datasets(files: Sequence[FilePath], options: AnalysisOptions, notes: Notes) -> Analysis:
+    """The runs of datasets, as they were joined. Raises `InputError` for what only their sources tell."""
+    first = os.fspath(next(file for file in files if is_dataset(file)))
+    other = next((os.fspath(file) for file in files if not is_dataset(file)), None)
+    if other is not None:
+        raise InputError(f"{other}: is beside the dataset {first}, whose runs are joined; expected datasets alone")
+    asked = {
+        options.accepted.expected: options.accepted.readers is not None,
+        "the log, for every message": options.every_message,
+        "the files of the run, for what is private": bool(options.keep),
+        "the files of the run, to leave out evidence": bool(options.without),
+    }
+    for expected, wanted in asked.items():
+        if wanted:
+            raise InputError(f"{first}: is a dataset; expected {expected}")
+    runs: list[Run] = []
+    for file in files:
+        for path in snapshots_of(file):
+            snapshot = read(path)
+            chosen = _chosen(snapshot, options.repetition, os.fspath(file))
+            name = run_name(path.name) if chosen is snapshot.runs and len(chosen) == 1 else ""
+            runs += [_restored(run, options, name) for run in chosen]
+            for note in snapshot.notes:
+                notes.restore(note.kind, note.count, note.places, note.problem)
+    inputs = tuple(file for run in runs for file in run.inputs)
+    return Analysis(inputs=inputs, runs=tuple(runs), notes=notes, cleaner=Cleaner())
+
+
+def _chosen(snapshot: Snapshot, repetition: int | Literal["every"] | None, name: str) -> tuple[KeptRun, ...]:
+    """The runs, or the repetitions that are asked for."""
+    if repetition is None or not snapshot.repetitions:
+        return snapshot.runs
+    if repetition == "every":
+        return snapshot.repetitions
+    found = tuple(run for run in snapshot.repetitions if run.inputs[0].repetition == repetition)
+    if not found:
+        raise InputError(f"{name}: no repetition {repetition} that is kept")
+    return found
 
 
 def _names(runs: Sequence[Gathered], cleaner: Cleaner) -> list[str]:

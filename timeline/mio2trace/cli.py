@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from mio2trace import __version__
 from mio2trace.commands import LATER, Later
@@ -109,7 +110,8 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
     "--output",
     required=True,
     metavar="OUT",
-    help="Where to write: .json, .pftrace (Perfetto's native form), either with .gz; - for stdout.",
+    help="Where to write: .json, .pftrace (Perfetto's native form), either with .gz; .parquet: a folder of tables;"
+    " - for stdout.",
 )
 @click.option(
     "--host-calls",
@@ -214,6 +216,9 @@ def convert(  # noqa: PLR0913 - click gives each option by keyword
     """
     from mio2trace import conversion
 
+    if output.lower().endswith(".parquet"):
+        _to_tables(files, output, locals())
+        return None
     _refuse_to_overwrite(files, output, summary_file)
     progress = Progress() if not quiet and is_terminal() else None
     try:
@@ -249,6 +254,19 @@ def convert(  # noqa: PLR0913 - click gives each option by keyword
             for line in _wrote(output, result, host_calls):
                 click.echo(styled(visible(line)), err=True)
     return result
+
+
+def _to_tables(files: tuple[str, ...], output: str, options: dict[str, Any]) -> None:
+    """A folder of tables in place of a trace. Raises `click.UsageError` for an option that is only of a trace."""
+    from mio2trace.commands.datasets import tables
+
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if given and name not in (*tables.OPTIONS, "files", "output"):
+            raise click.UsageError(f"{parameter.opts[0]} goes with a trace, not with tables")
+    tables.write_tables(files, output, **{name: options[name] for name in tables.OPTIONS})
 
 
 for _later in LATER:

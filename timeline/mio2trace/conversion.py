@@ -310,6 +310,8 @@ def _target(output: str | os.PathLike[str] | BinaryIO) -> tuple[Writer, bool, st
         return *form, output
     path = os.fspath(output)
     form = by_suffix(path)
+    if form is None and path.lower().endswith(".parquet"):
+        raise OptionError(f"{path}: tables are no trace; `mio2trace.load(...).write` writes them")
     if form is None:
         raise OptionError(f"{path}: expected a name that ends in {', '.join(suffixes())}, or -")
     return *form, path

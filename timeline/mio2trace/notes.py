@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mio2trace.outgoing import visible
 
@@ -66,6 +66,12 @@ class Notes:
             self.add(other.kind, count=other.count, problem=other.problem)
             places = self._notes[other.kind].places
             places += other.places[: EXAMPLES - len(places)]
+
+    def restore(self, kind: str, count: int, places: Sequence[str], problem: bool) -> None:
+        """Add a note as it was."""
+        self.add(kind, count=count, problem=problem)
+        kept = self._notes[kind].places
+        kept += places[: EXAMPLES - len(kept)]
 
     def __iter__(self) -> Iterator[Note]:
         return iter(self._notes.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -95,6 +95,33 @@ class Links:
         column = self._operation
         self.operation_of, self.operation_by, self.operation_unsure = column.target, column.by, column.unsure
         self.operation_confidence = column.confidence
+
+    @classmethod
+    def restored(
+        cls,
+        activities: Sequence[Activity],
+        operations: Sequence[Operation],
+        *,
+        runs: Sequence[LayerRun],
+        passes: Sequence[Pass],
+        contradictions: Mapping[str, int],
+        **columns: Any,
+    ) -> Links:
+        """Links as they were, from all their columns."""
+        links = cls(activities, operations)
+        links._runs += runs
+        links._passes += passes
+        links._pass_of[:] = columns["pass_of"]
+        links.contradictions.update(contradictions)
+        for column, target, kind in (
+            (links._layer, "run_of", "layer"),
+            (links._operation, "operation_of", "operation"),
+        ):
+            column.target[:] = columns[target]
+            column.by[:] = columns[f"{kind}_by"]
+            column.confidence.update(columns[f"{kind}_confidence"])
+            column.unsure.update(columns[f"{kind}_unsure"])
+        return links
 
     # -- passes and runs of layers -----------------------------------------------------------------------------------
 

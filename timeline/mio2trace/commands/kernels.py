@@ -164,7 +164,7 @@ def _table(
     if by in ("gemm", "bucket"):
         from mio2trace.kernels import find_gemms
 
-        facts = find_gemms(profile)
+        facts = run.facts[place] if run.facts else find_gemms(profile)
         return (report.gemm_table if by == "gemm" else report.by_bucket)(profile, facts, unit)
     if alignment is not None:
         return report.joined_table(alignment, unit)

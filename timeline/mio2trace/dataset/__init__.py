@@ -1,30 +1,103 @@
 """A run as tables: in memory (`tables_of`, `Table`), in a folder of Parquet files (`write_run`).
 
     from mio2trace.dataset import write_run
-    rows = write_run(run, folder, name, notes)     # {"runs": 1, "kernels": 18300, ...}
+    rows = write_run(run, folder, name, notes, cleaner=analysis.cleaner)     # {"runs": 1, "kernels": 18300, ...}
 
 `write_run` takes one `mio2trace.Run` of an analysis and writes ``folder/<table>/<name>.parquet`` for each of
 `schema.TABLES`, zstd, each beside and renamed, ``runs`` last: a run that has a file there is whole. The column ``run``
 holds ``name`` (the run's own when empty) as it is; in the files' names `file_name` quotes what is none in a file's name
-(``a/b`` is ``a%2Fb.parquet``). ``notes`` are those of the analysis. The same run gives the same bytes. It needs the
-extra ``batch``; without it, and where nothing can be written, it raises `mio2trace.InputError`.
+(``a/b`` is ``a%2Fb.parquet``). ``notes`` and ``cleaner`` are those of the analysis: nothing private is written.
+``folder/snapshot/<name>.parquet`` is what makes the run an input of every command (`mio2trace.snapshot`); with
+``tables_only`` it is left out. The same run gives the same bytes. It needs the extra ``batch``; without it, and where
+nothing can be written, it raises `mio2trace.InputError`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
 
-from mio2trace.analysis import Run
-from mio2trace.dataset.parquet import file_name, write
+import mio2trace
+from mio2trace.analysis import Analysis, Run, snapshot_of
+from mio2trace.dataset.parquet import write
 from mio2trace.dataset.rows import tables_of
 from mio2trace.dataset.schema import TABLES, VERSION
 from mio2trace.memory import without_garbage_collection
-from mio2trace.notes import Notes
+from mio2trace.notes import InputError, Notes
+from mio2trace.privacy import Cleaner
+from mio2trace.snapshot import files
+from mio2trace.snapshot.database import file_name
 
-__all__ = ["TABLES", "VERSION", "file_name", "tables_of", "write_run"]
+__all__ = ["TABLES", "VERSION", "file_name", "replace", "tables_of", "write_run"]
 
 
-def write_run(run: Run, folder: str | os.PathLike[str], name: str = "", notes: Notes | None = None) -> dict[str, int]:
-    """Write the tables of a run, and return how many rows each has."""
+def write_run(
+    run: Run,
+    folder: str | os.PathLike[str],
+    name: str = "",
+    notes: Notes | None = None,
+    *,
+    cleaner: Cleaner | None = None,
+    tables_only: bool = False,
+    beside: Sequence[Run] = (),
+    repetitions: Sequence[Run] = (),
+) -> dict[str, int]:
+    """Write the tables of a run, and return how many rows each has.
+
+    ``beside``: what else its analysis holds, of no run of its own; ``repetitions``: all of a CK record's.
+    """
+    notes, cleaner = notes or Notes(), cleaner or Cleaner()
     with without_garbage_collection():
-        return write(tables_of(run, name, notes), folder, name or run.name)
+        if not tables_only:
+            generator = f"mio2trace {mio2trace.__version__}"
+            snapshot = snapshot_of((run, *beside), notes, cleaner, generator, repetitions)
+            files.write(snapshot, Path(folder), file_name(name or run.name))
+        return write(tables_of(run, name, notes, cleaner), folder, name or run.name)
+
+
+def replace(path: str, runs: Sequence[Run], analysis: Analysis, repetitions: Sequence[Run] = ()) -> dict[str, int]:
+    """Write a dataset of ``runs`` to the folder ``path``, in place of one that is there; returns rows by table.
+
+    Raises `InputError` where something else is there, which stays, or the place cannot be written.
+    """
+    place = Path(os.path.realpath(path))
+    if place.exists() and not (place.is_dir() and (files.is_dataset(place) or not any(place.iterdir()))):
+        raise InputError(f"{path}: is there, and no dataset; expected a new folder")
+    try:
+        new = Path(tempfile.mkdtemp(prefix=".mio2trace-", dir=place.parent))
+    except OSError as error:
+        raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
+    rows: dict[str, int] = {}
+    alone = len(runs) == 1
+    try:
+        for run in runs:
+            others = [other for other in analysis.runs if other is not run] if alone else []
+            counts = write_run(
+                run, new, notes=analysis.notes, cleaner=analysis.cleaner, beside=others, repetitions=repetitions
+            )
+            rows = {table: rows.get(table, 0) + count for table, count in counts.items()}
+        os.chmod(new, 0o777 & ~_umask())
+        if place.exists():
+            old = Path(tempfile.mkdtemp(prefix=".mio2trace-", dir=place.parent))
+            os.replace(place, old)
+            os.replace(new, place)
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            os.replace(new, place)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(new, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise InputError(f"{path}: {error.strerror or error}; what was there before is unchanged") from None
+        raise
+    return rows
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

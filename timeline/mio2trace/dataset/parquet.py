@@ -4,39 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from mio2trace.dataset import arrow
 from mio2trace.dataset.columns import NULL, Data
 from mio2trace.dataset.schema import SQL_TYPES, TABLES, VERSION, TableSchema
-from mio2trace.notes import InputError
+from mio2trace.snapshot.database import beside, connection, file_name, sql_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-
-INSTALL = "pip install 'mio2trace[batch]'"
-_QUIET = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false", "threads": "1"}
-"""Nothing is fetched; and with one thread the same rows give the same bytes."""
-_PLAIN = " +=,@()"
-
-
-def connection(**settings: str) -> DuckDBPyConnection:
-    """To a database in memory. Raises `InputError` where DuckDB is not installed."""
-    try:
-        import duckdb
-    except ImportError:
-        raise InputError(f"this needs DuckDB, which is not installed: {INSTALL}") from None
-    return duckdb.connect(":memory:", config={**_QUIET, **settings})
-
-
-def file_name(name: str) -> str:
-    """The file of a run of this name: no other run has it, and it is in no other folder."""
-    quoted = quote(name, safe=_PLAIN)
-    return f"%2E{quoted[1:]}.parquet" if quoted.startswith(".") else f"{quoted}.parquet"
 
 
 def write(tables: Mapping[str, Mapping[str, Data]], folder: str | os.PathLike[str], name: str) -> dict[str, int]:
@@ -59,11 +37,10 @@ def _write(database: DuckDBPyConnection, schema: TableSchema, columns: Mapping[s
         cell = _cell(columns[column.name], at, words)
         cells.append(f'{cell}::{SQL_TYPES[column.kind]} AS "{column.name}"')
     database.register("cells", arrow.codes([columns[column.name] for column in schema.columns]))
-    with _beside(path) as temporary:
-        place = str(temporary).replace("'", "''")
+    with beside(path) as temporary:
         database.execute(
-            f"COPY (SELECT {', '.join(cells)} FROM cells) TO '{place}' (FORMAT parquet, PARQUET_VERSION v2,"  # noqa: S608
-            f" COMPRESSION zstd, KV_METADATA {{schema: '{VERSION}', \"table\": '{schema.name}'}})",
+            f"COPY (SELECT {', '.join(cells)} FROM cells) TO {sql_text(temporary)} (FORMAT parquet,"  # noqa: S608
+            f" PARQUET_VERSION v2, COMPRESSION zstd, KV_METADATA {{schema: '{VERSION}', \"table\": '{schema.name}'}})",
             words,
         )
     database.unregister("cells")
@@ -81,33 +58,3 @@ def _cell(data: Data, at: int, words: dict[str, object]) -> str:
         words[f"w{at}"] = list(data.words)
         return f"list_extract($w{at}::VARCHAR[], c{at} + 1)"
     return "NULL" if data.present is not None and 1 not in data.present else f"c{at}"
-
-
-@contextlib.contextmanager
-def _beside(path: Path) -> Iterator[Path]:
-    """A place to write that takes the place of ``path``, or leaves no trace."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=".mio2trace-", suffix=".tmp", dir=path.parent)
-    except OSError as error:
-        raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
-    os.close(handle)
-    try:
-        yield Path(temporary)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        import duckdb
-
-        if isinstance(error, OSError | duckdb.IOException):
-            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-            raise InputError(f"{path}: {reason}; what was there before is unchanged") from None
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -25,6 +25,7 @@ from mio2trace.model.log import FrameworkLog
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 from mio2trace.outgoing import visible
+from mio2trace.privacy import Cleaner
 from mio2trace.reports import layers, op_times, ops
 from mio2trace.reports.numbers import Unit
 from mio2trace.reports.tables import Row, cell_text
@@ -41,8 +42,10 @@ class Process(NamedTuple):
     operations: Sequence[Operation]
 
 
-def tables_of(run: Run, name: str = "", notes: Notes | None = None) -> dict[str, dict[str, Data]]:
-    """The columns of each of `TABLES`; ``name`` in place of the run's own."""
+def tables_of(
+    run: Run, name: str = "", notes: Notes | None = None, cleaner: Cleaner | None = None
+) -> dict[str, dict[str, Data]]:
+    """The columns of each of `TABLES`; ``name`` in place of the run's own. ``notes`` and ``cleaner``: the analysis'."""
     name = name or run.name
     processes = list(_processes(run))
     rows: dict[str, list[dict[str, Any]]] = {table: [] for table in TABLES}
@@ -51,7 +54,11 @@ def tables_of(run: Run, name: str = "", notes: Notes | None = None) -> dict[str,
         of = _of(name, process.rank)
         for table, make in _MAKE.items():
             rows[table] += [{**of, **_plain(row)} for row in make(process)]
-        rows["runs"].append({**of, **_run_row(run, name, process, notes)})
+        cells = _run_row(run, name, process)
+        if notes is not None:
+            clean = (cleaner or Cleaner()).text
+            cells["problems"] = "; ".join(clean(visible(note.kind)) for note in notes.problems) or None
+        rows["runs"].append(of | cells)
         if process.measures is not None:
             columns["kernels"].append(kernels_of(process.measures, name, process.rank))
             columns["copies"].append(copies_of(process.measures, name, process.rank))
@@ -152,7 +159,7 @@ def _iterations(process: Process) -> Iterator[Row]:
 _MAKE = {"operations": _operations, "problems": _problems, "layers": _layers, "iterations": _iterations}
 
 
-def _run_row(run: Run, name: str, process: Process, notes: Notes | None) -> dict[str, Any]:
+def _run_row(run: Run, name: str, process: Process) -> dict[str, Any]:
     of_run = facts(run)
     printed = printed_times(process.logs)
     cells: dict[str, Any] = {
@@ -165,8 +172,6 @@ def _run_row(run: Run, name: str, process: Process, notes: Notes | None) -> dict
         "inputs": "; ".join(sorted(f"{kind} {sha256}" for kind, sha256 in of_run.inputs)),
         "generator": f"mio2trace {mio2trace.__version__}",
     }
-    if notes is not None:
-        cells["problems"] = "; ".join(visible(note.kind) for note in notes.problems) or None
     return cells if process.measures is None else cells | _measured_cells(process.measures, len(printed))
 
 

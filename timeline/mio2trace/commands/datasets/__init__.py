@@ -1,0 +1,1 @@
+"""Runs as tables: a folder of them as output, and what is asked of many."""

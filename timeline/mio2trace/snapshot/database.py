@@ -1,0 +1,85 @@
+"""DuckDB, which reads and writes Parquet: a database in memory, files that are written beside and renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from mio2trace.notes import InputError
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+INSTALL = "pip install 'mio2trace[batch]'"
+_OFFLINE = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+_PLAIN = " +=,@()"
+_SUFFIX = ".parquet"
+
+
+def connection(threads: int | None = 1) -> DuckDBPyConnection:
+    """To a database in memory, which fetches nothing. With one thread the same rows give the same bytes.
+
+    Raises `InputError` where DuckDB is not installed.
+    """
+    try:
+        import duckdb
+    except ImportError:
+        raise InputError(f"this needs DuckDB, which is not installed: {INSTALL}") from None
+    settings: dict[str, str | bool | int | float | list[str]] = {**_OFFLINE}
+    if threads is not None:
+        settings["threads"] = threads
+    return duckdb.connect(":memory:", config=settings)
+
+
+def file_name(name: str) -> str:
+    """The file of a run of this name: no other run has it, and it is in no other folder."""
+    quoted = quote(name, safe=_PLAIN)
+    return f"%2E{quoted[1:]}{_SUFFIX}" if quoted.startswith(".") else quoted + _SUFFIX
+
+
+def run_name(file: str) -> str:
+    """The run's name of a file's."""
+    return unquote(file.removesuffix(_SUFFIX))
+
+
+def sql_text(text: object) -> str:
+    """As SQL writes it."""
+    return "'" + str(text).replace("'", "''") + "'"
+
+
+@contextlib.contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """A place to write that takes the place of ``path``, or leaves no trace.
+
+    Raises `InputError` where that cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=".mio2trace-", suffix=".tmp", dir=path.parent)
+    except OSError as error:
+        raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
+    os.close(handle)
+    try:
+        yield Path(temporary)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        import duckdb
+
+        if isinstance(error, OSError | duckdb.IOException):
+            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+            raise InputError(f"{path}: {reason}; what was there before is unchanged") from None
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

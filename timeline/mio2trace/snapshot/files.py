@@ -1,0 +1,92 @@
+"""Snapshots in a dataset: ``folder/snapshot/<run>.parquet``, a row a column of `mio2trace.snapshot.objects`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from mio2trace.notes import InputError
+from mio2trace.snapshot import Snapshot
+from mio2trace.snapshot.database import beside, connection, sql_text
+from mio2trace.snapshot.objects import Column, from_columns, to_columns
+from mio2trace.snapshot.values import Damaged
+
+VERSION = "1"
+FOLDER, RUNS = "snapshot", "runs"
+_MAGIC = b"PAR1"
+_INSTEAD = "expected the files of a run, or a dataset that was written with its runs"
+
+
+def write(snapshot: Snapshot, folder: Path, file: str) -> None:
+    """Write one, beside and renamed. Raises `InputError`."""
+    columns = [
+        (column.part, column.name, column.count, msgspec.msgpack.encode(column.node)) for column in to_columns(snapshot)
+    ]
+    with contextlib.closing(connection()) as database, beside(folder / FOLDER / file) as temporary:
+        database.execute("CREATE TABLE kept (part VARCHAR, name VARCHAR, count BIGINT, data BLOB)")
+        database.executemany("INSERT INTO kept VALUES (?, ?, ?, ?)", columns)
+        database.execute(
+            f"COPY kept TO {sql_text(temporary)} (FORMAT parquet, COMPRESSION zstd, KV_METADATA"
+            f" {{snapshot: '{VERSION}', generator: {sql_text(snapshot.generator)}}})"
+        )
+
+
+def read(path: Path) -> Snapshot:
+    """Raises `InputError` with one line for what is none, is damaged, or of another version."""
+    with contextlib.closing(connection()) as database:
+        import duckdb
+
+        try:
+            pairs = database.execute(f"SELECT key, value FROM parquet_kv_metadata({sql_text(path)})").fetchall()  # noqa: S608
+            version = dict(pairs).get(b"snapshot", b"").decode("utf-8", "replace")
+            if version != VERSION:
+                raise InputError(f"{path}: a snapshot of version {version or 'unknown'}; expected {VERSION}")
+            rows = database.execute(
+                f"SELECT part, name, count, data FROM read_parquet({sql_text(path)})"  # noqa: S608
+            ).fetchall()
+        except duckdb.Error as error:
+            raise InputError(f"{path}: no snapshot of a run: {str(error).splitlines()[0]}") from None
+    try:
+        columns = [Column(part, name, count, msgspec.msgpack.decode(data)) for part, name, count, data in rows]
+        snapshot = from_columns(Snapshot, columns)
+    except (Damaged, ArithmeticError, LookupError, TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise InputError(f"{path}: a damaged snapshot, or one of another version: {error}") from None
+    assert isinstance(snapshot, Snapshot)
+    return snapshot
+
+
+# -- datasets as inputs ----------------------------------------------------------------------------------------------
+
+
+def is_dataset(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a folder of tables, or one of their files."""
+    if os.path.isdir(path):
+        return any(_files(Path(path) / RUNS))
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except (OSError, ValueError):
+        return False
+
+
+def snapshots_of(path: str | os.PathLike[str]) -> list[Path]:
+    """The snapshots of all runs of a dataset, or of the one that a file is of. Raises `InputError` without any."""
+    place = Path(path)
+    if place.is_dir():
+        files = [place / FOLDER / file.name for file in _files(place / RUNS)]
+    else:
+        files = [place.resolve().parent.parent / FOLDER / place.name]
+    missing = next((file for file in files if not file.is_file()), None)
+    if missing is not None:
+        raise InputError(f"{path}: tables alone, no {missing.parent.name}/{missing.name} beside them; {_INSTEAD}")
+    return files
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The tables in a folder, by name."""
+    with contextlib.suppress(OSError):
+        yield from sorted(path for path in folder.glob("*.parquet") if path.is_file() and path.name[0] != ".")
