@@ -78,6 +78,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "outgoing",
         "reports",
         "notes",
+        "draw",
+        "trace",
+        "privacy",
+        "writers",
     },
     "snapshot": {"align", "files", "kernels", "model", "notes", "ops", "privacy"},
     "dataset": {

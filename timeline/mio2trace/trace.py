@@ -98,8 +98,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     ``arrows``: what yields all flows, for a writer that must know them before the slices; None: any part may.
     ``colour_by``: slices that agree in the first of these arguments that they have belong together, and look so where
     the form can show it. ``counter_descriptions``: help texts by the counter's name. ``in_view``: from when to when a
-    viewer should show it first, where the form can say so. ``left_out`` kernels and copies,
-    of ``left_out_ns`` in all, were not wanted in it.
+    viewer should show it first, where the form can say so. ``steady``: of each steady iteration by its number from when
+    to when it is drawn. ``left_out`` kernels and copies, of ``left_out_ns`` in all, were not wanted in it.
     """
 
     processes: tuple[Process, ...]
@@ -111,6 +111,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     colour_by: tuple[str, ...] = ("layer",)
     counter_descriptions: Mapping[str, str] = MappingProxyType({})
     in_view: tuple[int, int] | None = None
+    steady: Callable[[], Mapping[int, tuple[int, int]]] = dict
     left_out: int = 0
     left_out_ns: int = 0
 

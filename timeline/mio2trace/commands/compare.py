@@ -12,7 +12,8 @@ from mio2trace.commands.printing import say, show, tell
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mio2trace.comparing.comparison import Comparison
+    from mio2trace.comparing.comparison import Comparison, Side
+    from mio2trace.comparing.sides import Source
 
 _PAGES = (".html", ".htm")
 REGRESSION = 3
@@ -53,6 +54,12 @@ class _Limit(click.ParamType):  # type: ignore[type-arg]
     help="Exit with 3 where an iteration of the last side takes so much longer than of the first: 5%, problem:10%.",
 )
 @click.option("--save", metavar="FILE", help="Keep the one side given as a base, to compare with later.")
+@click.option(
+    "--picture",
+    metavar="OUT",
+    help="Both runs in one trace, iterations beginning together: .pftrace, .json, .gz after either. -o takes them, too,"
+    " but for .json.",
+)
 @printing_options
 @reading_options
 @quiet_option
@@ -60,6 +67,7 @@ def compare(
     sides: tuple[str, ...],
     limits: tuple[tuple[str, float], ...],
     save: str | None,
+    picture: str | None,
     printing: Printing,
     reading: Reading,
     quiet: bool,
@@ -79,10 +87,12 @@ def compare(
       mio2trace compare rocm-6.4/ rocm-7.0/
       mio2trace compare old.log,old_results.db new.log,new_results.db --format markdown
       mio2trace compare good/ --save base.json
+      mio2trace compare rocm-6.4/ rocm-7.0/ -o compare.html --picture compare.pftrace
       mio2trace compare base.json nightly/ --fail-above 5% --fail-above problem:10%
       mio2trace compare rocm-6.3/ rocm-6.4/ rocm-7.0/
     """
-    from mio2trace.comparing import Comparison, side
+    from mio2trace.comparing import Comparison
+    from mio2trace.comparing.sides import source
     from mio2trace.comparing.tables import pivot, table
     from mio2trace.notes import Notes
 
@@ -90,27 +100,72 @@ def compare(
         raise click.UsageError("expected two sides or more; --save keeps one")
     if save is not None and len(sides) > 1:
         raise click.UsageError(f"--save keeps one side, not {len(sides)}")
+    is_page, picture = _outputs(printing.path, picture)
+    if picture is not None and len(sides) != 2:
+        raise click.UsageError(f"--picture draws two sides, not {len(sides)}")
     notes = Notes()
     options = reading.analysis(repetition="every" if reading.repetition is None else reading.repetition)
-    read = [side(files.split(","), options, notes) for files in sides]
+    read = [source(files.split(","), options, notes, keep=picture is not None) for files in sides]
     if save is not None:
-        import mio2trace
-        from mio2trace.comparing.base import text
-        from mio2trace.files import replacing
-
-        with replacing(save) as file:
-            file.write(text(read[0], f"mio2trace {mio2trace.__version__}"))
-        say(notes, [f"{read[0].name}: {len(read[0].runs)} run(s) kept in {save}"], quiet)
+        _save(read[0].side, save)
+        say(notes, [f"{read[0].side.name}: {len(read[0].side.runs)} run(s) kept in {save}"], quiet)
         return
-    comparisons = [Comparison(read[0], other) for other in read[1:]]
+    comparisons = [Comparison(read[0].side, other.side) for other in read[1:]]
     said = [line for one in comparisons for line in _lines(one, several=len(comparisons) > 1)]
-    if printing.path is not None and printing.path.lower().endswith(_PAGES):
+    if picture is not None:
+        _draw(comparisons[0], read, picture)
+    if is_page and printing.path is not None:
         _write_page(comparisons, printing.path)
+        say(notes, said, quiet)
+    elif picture is not None and printing.path == picture:
         say(notes, said, quiet)
     else:
         made = table(comparisons[0]) if len(comparisons) == 1 else pivot(comparisons)
         show(lambda: made, printing, notes, said, quiet)
     _gate(comparisons[-1], limits)
+
+
+class _Outputs(NamedTuple):
+    """What goes where: whether the path of ``-o`` is a page's, a picture's path."""
+
+    is_page: bool
+    picture: str | None
+
+
+def _outputs(path: str | None, picture: str | None) -> _Outputs:
+    """By the suffixes. Raises `click.UsageError` for a picture of a form that is none."""
+    from mio2trace.writers import by_suffix, suffixes
+
+    name = "" if path is None else path.lower()
+    if picture is None and name.endswith(tuple(end for end in suffixes() if end != ".json")):
+        picture = path
+    if picture is not None and (picture == "-" or by_suffix(picture) is None):
+        raise click.UsageError(f"--picture {picture}: expected a name that ends in {', '.join(suffixes())}")
+    return _Outputs(name.endswith(_PAGES), picture)
+
+
+def _save(side: Side, path: str) -> None:
+    import mio2trace
+    from mio2trace.comparing.base import text
+    from mio2trace.files import replacing
+
+    with replacing(path) as file:
+        file.write(text(side, f"mio2trace {mio2trace.__version__}"))
+
+
+def _draw(comparison: Comparison, sides: Sequence[Source], path: str) -> None:
+    import mio2trace
+    from mio2trace.comparing.picture import picture
+    from mio2trace.files import replacing
+    from mio2trace.memory import without_garbage_collection
+    from mio2trace.writers import by_suffix, write
+
+    form = by_suffix(path)
+    assert form is not None
+    with without_garbage_collection():
+        trace = picture(comparison, sides[0], sides[1], {"generator": f"mio2trace {mio2trace.__version__}"})
+        with replacing(path) as file:
+            write(form[0], trace, file, compress=form[1])
 
 
 def _write_page(comparisons: Sequence[Comparison], path: str) -> None:

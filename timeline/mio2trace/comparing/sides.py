@@ -5,17 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from mio2trace.analysis import AnalysisOptions, analyse
+from mio2trace.analysis import AnalysisOptions, Run, analyse
 from mio2trace.comparing import base
 from mio2trace.comparing.collect import collect
 from mio2trace.comparing.comparison import Side
 from mio2trace.comparing.record import RunRecord
 from mio2trace.notes import InputError, Notes
+from mio2trace.privacy import Cleaner
 
 OPTIONS = AnalysisOptions(repetition="every")
 _DEEPEST = 6
 """Folders in one another that are looked through for runs."""
+
+
+class Source(NamedTuple):
+    """A side with the runs that its records were made of; a base has none."""
+
+    side: Side
+    runs: tuple[Run, ...] = ()
 
 
 def side(files: Sequence[str], options: AnalysisOptions, notes: Notes) -> Side:
@@ -23,16 +32,28 @@ def side(files: Sequence[str], options: AnalysisOptions, notes: Notes) -> Side:
 
     Raises `InputError` where there is none, or none with a time to compare.
     """
-    name = ",".join(os.path.basename(os.path.normpath(file)) for file in files)
+    return source(files, options, notes, keep=False).side
+
+
+def source(files: Sequence[str], options: AnalysisOptions, notes: Notes, *, keep: bool) -> Source:
+    """The same, with ``keep`` beside the analysed runs, which take much more memory. Raises as `side`."""
+    name = Cleaner(options.keep).text(",".join(os.path.basename(os.path.normpath(file)) for file in files))
     if len(files) == 1 and os.path.isfile(files[0]) and base.is_base(Path(files[0])):
-        return base.read(Path(files[0]))
-    runs = list(_runs(files, options, notes, _DEEPEST))
-    if not runs:
+        return Source(base.read(Path(files[0])))
+    records: list[RunRecord] = []
+    runs: list[Run] = []
+    for record, run in _runs(files, options, notes, _DEEPEST):
+        records.append(record)
+        if keep:
+            runs.append(run)
+    if not records:
         raise InputError(f"{name}: nothing to compare; expected kernels of a GPU profile, or printed layer times")
-    return Side(name=name, runs=tuple(runs))
+    return Source(Side(name=name, runs=tuple(records)), tuple(runs))
 
 
-def _runs(files: Sequence[str], options: AnalysisOptions, notes: Notes, deepest: int) -> Iterator[RunRecord]:
+def _runs(
+    files: Sequence[str], options: AnalysisOptions, notes: Notes, deepest: int
+) -> Iterator[tuple[RunRecord, Run]]:
     inside = _folders(files[0]) if len(files) == 1 and os.path.isdir(files[0]) else []
     try:
         analysis = analyse(files, options, notes)
@@ -40,8 +61,8 @@ def _runs(files: Sequence[str], options: AnalysisOptions, notes: Notes, deepest:
         if not inside or not deepest:
             raise
     else:
-        records = [collect(run, notes) for run in analysis.complete or analysis.runs]
-        found = [record for record in records if record is not None]
+        made = [(collect(run, notes), run) for run in analysis.complete or analysis.runs]
+        found = [(record, run) for record, run in made if record is not None]
         yield from found
         if found:
             return

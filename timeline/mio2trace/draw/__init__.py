@@ -15,7 +15,7 @@ from mio2trace.draw.base import TimeBase, time_base
 from mio2trace.draw.by_name import Tracks
 from mio2trace.draw.device import Fold
 from mio2trace.draw.ids import Ids
-from mio2trace.draw.in_view import steady_iteration
+from mio2trace.draw.in_view import steady_iteration, steady_iterations
 from mio2trace.draw.selection import Chosen, Selection, choose
 from mio2trace.measures import Measures
 from mio2trace.model.log import FrameworkLog
@@ -191,6 +191,7 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
         arrows=tuple(partial(one.host.arrows, run.origin) for run, one, _ in profiles if options.host_calls != "none"),
         counter_descriptions=rates.DESCRIPTIONS,
         in_view=_in_view(profiles),
+        steady=partial(_steady, profiles),
         left_out=sum(chosen.left_out for _, _, chosen in profiles if chosen is not None)
         + sum(len(alignment.profile.activities) for run in drawn for alignment in run.left_out),
         left_out_ns=sum(chosen.left_out_ns for _, _, chosen in profiles if chosen is not None)
@@ -208,6 +209,15 @@ def _in_view(profiles: Sequence[tuple[_Run, _Profile, Chosen | None]]) -> tuple[
         if span is not None:
             return max(0, span[0] - run.origin), max(0, min(span[1], run.last) - run.origin)
     return None
+
+
+def _steady(profiles: Sequence[tuple[_Run, _Profile, Chosen | None]]) -> dict[int, tuple[int, int]]:
+    """Of the first profile that tells steady iterations, in the trace's time."""
+    for run, one, chosen in profiles:
+        spans = steady_iterations(one.device.measures, one.base, chosen)
+        if spans:
+            return {number: (start - run.origin, end - run.origin) for number, (start, end) in spans.items()}
+    return {}
 
 
 def _counters(one: _Profile, origin: int, last: int, chosen: Chosen | None) -> Iterator[CounterValue]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from mio2trace.align import NONE
 from mio2trace.draw.base import TimeBase
 from mio2trace.draw.selection import Chosen
 from mio2trace.measures import Measures
@@ -18,20 +21,38 @@ def steady_iteration(measures: Measures, base: TimeBase, chosen: Chosen | None) 
     told = measures.steady.told
     if told.told_by == "whole" or not told.steady:
         return None
-    wanted = [one.number for one in told.all].index(told.steady[0])
+    span = _spans(measures, base, chosen, told.steady[:1]).get(told.steady[0])
+    if span is None:
+        return None
+    margin = (span[1] - span[0]) // _MARGIN + 1
+    return span[0] - margin, span[1] + margin
+
+
+def steady_iterations(measures: Measures, base: TimeBase, chosen: Chosen | None) -> dict[int, tuple[int, int]]:
+    """Of each steady iteration, by its number, from when to when it is on the axis; none where nothing tells them."""
+    told = measures.steady.told
+    return {} if told.told_by == "whole" else _spans(measures, base, chosen, told.steady)
+
+
+def _spans(
+    measures: Measures, base: TimeBase, chosen: Chosen | None, numbers: Sequence[int]
+) -> dict[int, tuple[int, int]]:
+    """Of the iterations of these numbers, in their order, that hold a command that is drawn."""
+    told = measures.steady.told
+    wanted = frozenset(numbers)
+    counts = [one.number in wanted for one in told.all]
     profile = measures.alignment.profile
-    device_of = {queue.index: queue.device for queue in profile.queues}
+    shift = {queue.index: base.device(queue.device, 0) for queue in profile.queues}
     spans: dict[int, tuple[int, int]] = {}
     for position, (place, activity) in enumerate(zip(told.place_of, profile.activities, strict=True)):
         start, end = activity.start_ns, activity.end_ns
-        if place != wanted or start is None or end is None or (chosen is not None and not chosen.drawn[position]):
+        if place == NONE or not counts[place] or start is None or end is None:
             continue
-        device = device_of.get(activity.queue, 0)
-        first, last = spans.get(device, (start, end))
-        spans[device] = min(first, start), max(last, end)
-    if not spans:
-        return None
-    start = min(base.device(device, first) for device, (first, _) in spans.items())
-    end = max(base.device(device, last) for device, (_, last) in spans.items())
-    margin = (end - start) // _MARGIN + 1
-    return start - margin, end + margin
+        if chosen is not None and not chosen.drawn[position]:
+            continue
+        by = shift.get(activity.queue)
+        if by is None:
+            by = base.device(0, 0)
+        first, last = spans.get(place, (start + by, end + by))
+        spans[place] = min(first, start + by), max(last, end + by)
+    return {told.all[place].number: spans[place] for place in sorted(spans)}

@@ -1,0 +1,349 @@
+"""Two runs in one trace: steady iterations begin together, what is matched tells its ratio, the differences are a list.
+
+Each run is drawn by `mio2trace.draw`, its devices only; the slices of an iteration are moved together, so that no time
+between them is altered. What is not in a steady iteration of both is left out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+import msgspec
+
+from mio2trace.analysis import Run
+from mio2trace.comparing.comparison import Compared, Comparison
+from mio2trace.comparing.sides import Source
+from mio2trace.draw import FIRST_DEVICE, BuildOptions, RunToDraw, Selection, build
+from mio2trace.draw.base import short_name
+from mio2trace.measures import Measures
+from mio2trace.notes import InputError, Notes
+from mio2trace.ops.naming import problem_name
+from mio2trace.outgoing import shortened
+from mio2trace.trace import Event, Process, Slice, Trace, Track
+
+MOST_ITERATIONS = 10
+"""Pairs of steady iterations that are drawn."""
+MOST_DIFFERENCES = 20
+"""Tracks of the list."""
+_LEAST = 0.001
+"""Part of an iteration that a difference must be, to stand in the list."""
+_LIST = 1
+_APART = 100
+"""Numbers below it are those of the list; what is drawn of a log alone begins behind them."""
+_HELP_LIST = (
+    "What takes longer or shorter in the second run, the largest difference first: each where it runs in B, or in A "
+    "where only A has it. All times are medians of a steady iteration; ratio is B / A."
+)
+_MOVED = ("queued_ns", "submit_ns")
+"""Arguments that are times on the axis."""
+
+
+class _Slot(NamedTuple):
+    """A steady iteration of a run: from when on what begins is part of it, until when, and by how much it is moved."""
+
+    start_ns: int
+    end_ns: int
+    shift_ns: int
+
+
+class _Drawn(NamedTuple):
+    """One run to be drawn beside the other. ``slots``: none where nothing tells iterations: all is drawn as it is."""
+
+    letter: str
+    trace: Trace
+    measures: tuple[Measures, ...]
+    slots: tuple[_Slot, ...]
+    first_number: int
+
+    @property
+    def processes(self) -> dict[int, Process]:
+        """Those drawn, by their own numbers: devices, or what is drawn of a log alone."""
+        least = FIRST_DEVICE if self.measures else 0
+        return {one.id: one for one in self.trace.processes if one.id >= least}
+
+
+def picture(comparison: Comparison, a: Source, b: Source, metadata: Mapping[str, Any]) -> Trace:
+    """The trace to write; of a side of several runs the one in the middle by the time of an iteration.
+
+    Raises `InputError` for a side without its files: a base holds nothing to draw.
+    """
+    runs = [_middle(one) for one in (a, b)]
+    traces = [_built(run) for run in runs]
+    slots = _aligned([trace.steady() for trace in traces])
+    first = 0 if runs[0].measures else _APART
+    second = -(-max((first + track.id for track in traces[0].tracks), default=0) // 1000) * 1000
+    drawn = [
+        _Drawn(letter, trace, run.measures, own, number)
+        for letter, trace, run, own, number in zip("AB", traces, runs, slots, (first, second), strict=True)
+    ]
+    told = _Told(comparison)
+    differences = _differences(comparison, drawn, told)
+    parts = [part for one in drawn for part in _parts(one, told)]
+    return Trace(
+        processes=(*_list_process(differences), *(process for one in drawn for process in _processes(one, comparison))),
+        tracks=(*_list_tracks(differences), *(track for one in drawn for track in _tracks(one))),
+        metadata={**metadata, "comparison": _facts(comparison, drawn, differences)},
+        parts=(partial(_list_slices, differences), *parts),
+        in_view=_in_view(drawn),
+    )
+
+
+# -- what is drawn ---------------------------------------------------------------------------------------------------
+
+
+def _middle(source: Source) -> Run:
+    if not source.runs:
+        raise InputError(f"{source.side.name}: a base holds no kernels to draw; expected the files of a run")
+    order = sorted(range(len(source.runs)), key=lambda number: source.side.runs[number].mean_ns)
+    return source.runs[order[(len(order) - 1) // 2]]
+
+
+def _built(run: Run) -> Trace:
+    """A run's own picture, of the steady iterations alone where these have names to choose them by."""
+    to_draw = RunToDraw(measures=run.measures, logs=() if run.measures else run.logs)
+    options = BuildOptions(host_calls="none", selection=_selection(run))
+    return build([to_draw], options, {}, Notes())  # what is left out is said of the comparison, not of each run
+
+
+def _selection(run: Run) -> Selection:
+    if len(run.measures) != 1 or run.measures[0].steady.told.told_by != "named":
+        return Selection()
+    numbers = run.measures[0].steady.iterations[:MOST_ITERATIONS]
+    named = {one.iteration for one in run.measures[0].alignment.links.passes}
+    if not set(numbers) <= named:
+        return Selection()
+    return Selection(iterations=",".join(map(str, numbers)))
+
+
+def _aligned(steady: Sequence[Mapping[int, tuple[int, int]]]) -> list[tuple[_Slot, ...]]:
+    """The n-th steady iterations of both begin together, where the longer of the two before ended."""
+    count = min(MOST_ITERATIONS, *map(len, steady))
+    regions = [_regions(one)[:count] for one in steady]
+    starts = [0]
+    for pair in zip(*regions, strict=True):
+        starts.append(starts[-1] + max(end - start for start, end in pair))
+    return [
+        tuple(_Slot(start, end, begin - start) for (start, end), begin in zip(own, starts, strict=False))
+        for own in regions
+    ]
+
+
+def _regions(steady: Mapping[int, tuple[int, int]]) -> list[tuple[int, int]]:
+    """From the start of each iteration to that of the next, if that is the next of the run, too; else to its end."""
+    numbers = list(steady)
+    regions = []
+    for number, following in zip_longest(numbers, numbers[1:]):
+        start, end = steady[number]
+        if following == number + 1 and steady[following][0] > start:
+            end = steady[following][0]
+        regions.append((start, end))
+    return regions
+
+
+def _moved(one: _Drawn, events: Iterator[Event]) -> Iterator[tuple[Slice, _Slot]]:
+    """The slices of the drawn iterations, each with its iteration: what is nested belongs to what it lies in."""
+    starts = [slot.start_ns for slot in one.slots]
+    track = until = -1
+    slot: _Slot | None = None if starts else _Slot(0, 0, 0)
+    for event in events:
+        if type(event) is not Slice:
+            continue
+        if starts and (event.track != track or event.start_ns >= until):
+            track, until = event.track, event.start_ns + event.dur_ns
+            at = bisect_right(starts, event.start_ns) - 1
+            slot = one.slots[at] if at >= 0 and event.start_ns < one.slots[at].end_ns else None
+        if slot is not None:
+            yield event, slot
+
+
+def _device_parts(one: _Drawn) -> Sequence[Callable[[], Iterator[Event]]]:
+    """The parts of the trace that draw devices: the first, one for each profile; of a log alone all."""
+    return one.trace.parts[: len(one.measures)] if one.measures else one.trace.parts
+
+
+def _parts(one: _Drawn, told: _Told) -> Iterator[Callable[[], Iterator[Event]]]:
+    for number, part in enumerate(_device_parts(one)):
+        measures = one.measures[number] if one.measures else None
+        yield partial(_slices, one, part, told, measures)
+
+
+def _slices(
+    one: _Drawn, part: Callable[[], Iterator[Event]], told: _Told, measures: Measures | None
+) -> Iterator[Event]:
+    tracks = {track.id for track in one.trace.tracks if track.process in one.processes}
+    for event, slot in _moved(one, part()):
+        if event.track not in tracks:
+            continue
+        args, shift = event.args, slot.shift_ns
+        row = told.of(one.letter, event, measures)
+        if row is not None:
+            args = {**_ratio_args(row, one.letter), **args}
+        if shift and _MOVED[0] in args:
+            args = {**args, **{key: args[key] + shift for key in _MOVED if key in args}}
+        yield Slice(
+            one.first_number + event.track, event.start_ns + shift, event.dur_ns, event.name, event.category, args,
+            event.shared,
+        )  # fmt: skip
+
+
+# -- what is told of it ----------------------------------------------------------------------------------------------
+
+
+class _Told:
+    """The row of a comparison that a slice belongs to: of layers, operations that ran, kernels in no operation."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self._rows: dict[tuple[str, str, str], Compared] = {}
+        for row in comparison.rows:
+            for letter, side in (("A", row.pair and row.pair.a), ("B", row.pair and row.pair.b)):
+                if side is not None:
+                    name = short_name(side.part.name) if row.kind == "kernel" else side.part.name
+                    self._rows[letter, row.kind, name] = row
+
+    def of(self, letter: str, event: Slice, measures: Measures | None) -> Compared | None:
+        if event.category == "layer":
+            args = {**event.shared, **event.args}
+            direction = args.get("direction")
+            name = f"{event.name} {direction}" if direction else event.name
+            return self._rows.get((letter, "layer", name))
+        if event.category == "operation" and measures is not None:
+            operation = measures.operation_at[event.args["operation"]]
+            return self._rows.get((letter, "problem", problem_name(operation))) if operation.phase == "run" else None
+        if event.category == "kernel" and "operation" not in event.args:
+            return self._rows.get((letter, "kernel", event.name))
+        return None
+
+
+def _ratio_args(row: Compared, letter: str) -> dict[str, Any]:
+    """What a matched slice tells: medians of an iteration on both sides, in ns."""
+    args: dict[str, Any] = {} if row.ratio is None else {"ratio": float(f"{row.ratio:.4g}")}
+    args["verdict"] = row.word
+    for key, ns in (("a_ns", row.a_ns), ("b_ns", row.b_ns)):
+        if ns is not None:
+            args[key] = round(ns)
+    if row.cause:
+        args["cause"] = row.cause
+    if row.pair is not None and row.pair.a is not None and row.pair.b is not None:
+        of_a, of_b = row.pair.a.part.name, row.pair.b.part.name
+        if of_a != of_b:
+            args["matched"] = of_b if letter == "A" else of_a
+    return args
+
+
+# -- the list --------------------------------------------------------------------------------------------------------
+
+
+class _Difference(NamedTuple):
+    """A row of the list: its name, and where it is drawn in each iteration."""
+
+    row: Compared
+    name: str
+    spans: tuple[tuple[int, int], ...]
+
+
+def _differences(comparison: Comparison, drawn: Sequence[_Drawn], told: _Told) -> list[_Difference]:
+    """Layers where there are any, else problems, else kernels."""
+    kinds = {row.kind for row in comparison.rows}
+    kind = next((kind for kind in ("layer", "problem", "kernel") if kind in kinds), "")
+    least = _LEAST * max(comparison.iteration.a_ns or 0, comparison.iteration.b_ns or 0)
+    rows = [row for row in comparison.rows if row.kind == kind and abs(row.more_ns) > least][:MOST_DIFFERENCES]
+    wanted = {id(row): ("B" if row.pair and row.pair.b else "A") for row in rows}
+    spans: dict[int, dict[int, tuple[int, int]]] = {}
+    for one in drawn:
+        for number, part in enumerate(_device_parts(one)):
+            measures = one.measures[number] if one.measures else None
+            for event, slot in _moved(one, part()):
+                row = told.of(one.letter, event, measures)
+                if row is None or wanted.get(id(row)) != one.letter:
+                    continue
+                start = event.start_ns + slot.shift_ns
+                own = spans.setdefault(id(row), {})
+                first, last = own.get(slot.start_ns, (start, start))
+                own[slot.start_ns] = min(first, start), max(last, start + event.dur_ns)
+    return [
+        _Difference(row, _list_name(number, row), tuple(sorted(spans.get(id(row), {}).values())))
+        for number, row in enumerate(rows, 1)
+    ]
+
+
+def _list_name(number: int, row: Compared) -> str:
+    """What fits beside a track; a viewer cuts the middle of what is longer."""
+    return short_name(f"{number}. {row.name}: {row.more_ns / 1e6:+.3f} ms")
+
+
+def _slice_name(row: Compared) -> str:
+    ratio = "" if row.ratio is None else f" x {row.ratio:.2f}"
+    return short_name(f"{shortened(row.name, 60)}{ratio}{'' if row.word == '~' else f', {row.word}'}")
+
+
+def _list_process(differences: Sequence[_Difference]) -> Iterator[Process]:
+    if differences:
+        # Before devices, whose places are below zero, and before "A: ..." where groups are sorted by name.
+        yield Process(id=_LIST, name="A -> B: largest differences first", sort=-1000, description=_HELP_LIST)
+
+
+def _list_tracks(differences: Sequence[_Difference]) -> Iterator[Track]:
+    for number, one in enumerate(differences, 1):
+        yield Track(id=_LIST + number, process=_LIST, name=one.name, sort=number)
+
+
+def _list_slices(differences: Sequence[_Difference]) -> Iterator[Event]:
+    for number, one in enumerate(differences, 1):
+        until = 0
+        args = {**_ratio_args(one.row, "A"), "more_ns": round(one.row.more_ns)}
+        for start, end in one.spans:
+            start = max(start, until)  # an iteration of several queues may begin before all of the last has ended
+            if end > start:
+                yield Slice(_LIST + number, start, end - start, _slice_name(one.row), "difference", args)
+                until = end
+
+
+# -- names, numbers, metadata ----------------------------------------------------------------------------------------
+
+
+def _processes(one: _Drawn, comparison: Comparison) -> Iterator[Process]:
+    side = comparison.a if one.letter == "A" else comparison.b
+    for process in one.processes.values():
+        yield msgspec.structs.replace(
+            process,
+            id=one.first_number + process.id,
+            name=f"{one.letter}: {process.name}",
+            sort=(0 if one.letter == "A" else 1000) + process.sort,
+            description=f"{one.letter} is {side.name}. {process.description}".strip(),
+        )
+
+
+def _tracks(one: _Drawn) -> Iterator[Track]:
+    """None is its group's main one: a viewer draws groups of one track apart from the list, and before it."""
+    for track in one.trace.tracks:
+        if track.process in one.processes:
+            yield msgspec.structs.replace(
+                track, id=one.first_number + track.id, process=one.first_number + track.process, main=False
+            )
+
+
+def _in_view(drawn: Sequence[_Drawn]) -> tuple[int, int] | None:
+    if not drawn[0].slots:
+        return None
+    long = max(slot.end_ns - slot.start_ns for one in drawn for slot in one.slots[:1])
+    return 0, long + long // 40 + 1
+
+
+def _facts(comparison: Comparison, drawn: Sequence[_Drawn], differences: Sequence[_Difference]) -> dict[str, Any]:
+    whole = comparison.iteration
+    facts: dict[str, Any] = {
+        "a": comparison.a.name,
+        "b": comparison.b.name,
+        "runs": f"{whole.runs[0]}+{whole.runs[1]}",
+        "iterations": len(drawn[0].slots),
+        "verdict": whole.word,
+        "differences": [one.name for one in differences],
+    }
+    for key, ns in (("a_ns", whole.a_ns), ("b_ns", whole.b_ns)):
+        if ns is not None:
+            facts[key] = round(ns)
+    return facts
