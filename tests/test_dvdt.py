@@ -433,7 +433,7 @@ def test_error_text_that_is_no_utf8_loses_no_call() -> None:
 
 def test_error_deep_nesting_loses_one_call() -> None:
     """The parser's limit is not the program's end."""
-    text = SMALL.replace(b'"lws":', b'"deep":' + b"[" * 5000 + b"]" * 5000 + b',"lws":', 1)
+    text = SMALL.replace(b'"lws":', b'"deep":' + b"[" * 200_000 + b"]" * 200_000 + b',"lws":', 1)
     notes = Notes()
     assert len(read(text, notes).activities) == 3
     assert sum(kinds(notes).values()) == 1

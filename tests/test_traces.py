@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import re
@@ -142,7 +143,7 @@ def test_the_readme_shows_what_is_printed(files: str, tmp_path: Path, monkeypatc
 def test_no_run_tells_of_the_machine_that_it_was_measured_on() -> None:
     """Databases of ROCm hold the environment: `reduce.py` takes it out, with the names of host and user."""
     content = gzip.decompress((TRACES / "lenet-rocpd" / "results.db.gz").read_bytes())
-    with sqlite3.connect(":memory:") as database:
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
         database.deserialize(content)
         processes = database.execute("SELECT command, environment, extdata FROM rocpd_info_process").fetchall()
         nodes = database.execute("SELECT machine_id, hostname FROM rocpd_info_node").fetchall()
