@@ -1,8 +1,8 @@
 """What tests share: the real samples beside the repository, and Perfetto's own engine and UI.
 
 A test that needs one of these, a package index or a file system of its own skips, with the reason, where it cannot be
-had. The environment's ``MIO2TRACE_REQUIRE=shared,browser,engine,network,faults`` makes that a failure: continuous
-integration sets it, so nothing is skipped there unseen.
+had. The environment's ``MIO2TRACE_REQUIRE=shared,browser,engine,network,faults,opencl`` makes that a failure:
+continuous integration sets it, so nothing is skipped there unseen.
 """
 
 from __future__ import annotations

@@ -48,6 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "memory": set(),
     "files": {"source", "readers", "privacy", "model", "notes"},
+    "recording": {"files", "model", "notes", "readers", "source"},
     "jobs": {"align", "ops", "model", "evidence", "notes"},
     "runs": {"files", "jobs", "align", "ops", "model", "notes"},
     "analysis": {
@@ -115,6 +116,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "conversion": {"analysis", "answer", "files", "align", "draw", "trace", "writers", "summary", "memory", "notes"},
     "commands": {
+        "recording",
         "analysis",
         "batch",
         "ranks",

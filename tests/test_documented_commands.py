@@ -40,6 +40,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
     folder, samples = tmp_path_factory.mktemp("desk"), shared / "samples"
     twins, traces = samples / "rocm-twins", ROOT / "traces"
     train = twins / "lenet-train-own-layers"
+    unpacked(traces / "alexnet-b1-miopen29" / "run.log.gz", folder / "recorded" / "printed")
+    (folder / "recorded" / "train.py").write_text("print(open('printed').read(), end='')\n")
     for kind, pairs in {
         "rocm": {
             "run.log": traces / "lenet-rocpd" / "run.log.gz",
@@ -80,6 +82,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mio2trace "$@"\n')
     program.chmod(0o755)
+    program.with_name("python").symlink_to(sys.executable)
     return folder
 
 
@@ -87,6 +90,8 @@ def place(command: str) -> str:
     """The folder whose files a command means."""
     if re.search(r"\b(runs|ds)/", command):
         return "many"
+    if command.startswith("mio2trace record") or "run.zip" in command:
+        return "recorded"
     if ".rpd" in command:
         return "rpd"
     if re.search(r"\bresults\.db", command):
@@ -164,6 +169,9 @@ def test_a_documented_command_runs(desk: Path, page: str, shown: documented.Show
             assert first.returncode == 0, first.stderr
     if "base.json" in alone and "--save" not in alone and not (folder / "base.json").exists():
         first = run(desk, "mio2trace compare run.log,run_results.db --save base.json -q", folder)
+        assert first.returncode == 0, first.stderr
+    if "run.zip" in alone and "record" not in alone and not (folder / "run.zip").exists():
+        first = run(desk, "mio2trace record -q -- python train.py", folder)
         assert first.returncode == 0, first.stderr
     before = set(folder.iterdir())
     done = run(desk, alone if not shown.output else command, folder, shown=bool(shown.output))

@@ -35,10 +35,13 @@ _PACKED_AGAIN = (*MAGIC, b"7z\xbc\xaf\x27\x1c", b"Rar!")
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What is read of an archive's ``manifest.json``. ``inputs``, ``reference``: names of members."""
+    """What is read of an archive's ``manifest.json``, as names of members. ``inputs``: what the archive stands for;
+    ``beside``: what is read together with one of them. ``reference``: inputs of a run without MIOpen's log.
+    """
 
     schema: str = ""
     inputs: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
     reference: tuple[str, ...] = ()
 
 
@@ -147,10 +150,11 @@ def _wanted(
         return members, None
     if manifest.schema != SCHEMA:
         raise InputError(f"{name}: {MANIFEST} is of {manifest.schema!r}; expected {SCHEMA!r}")
-    missing = [one for one in (*manifest.inputs, *manifest.reference) if one not in by_name]
+    named = dict.fromkeys((*manifest.inputs, *manifest.beside, *manifest.reference))
+    missing = [one for one in named if one not in by_name]
     if missing:
         raise InputError(f"{name}: {missing[0]} is missing; {MANIFEST} names it as an input")
-    return [by_name[one] for one in dict.fromkeys((*manifest.inputs, *manifest.reference))], manifest
+    return [by_name[one] for one in named], manifest
 
 
 def _lay(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str, left: int, name: str, most: int) -> int:

@@ -1,0 +1,591 @@
+"""`mio2trace record`: what it runs and in which environment, what passes through it, what it leaves behind."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import resource
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from click.testing import CliRunner
+
+import mio2trace
+from mio2trace.cli import cli
+from mio2trace.recording import contents, machine, plan, profilers
+from mio2trace.source.archive import unpacked
+from tests.conftest import ROOT
+from tests.recorders import ENVIRONMENT, HELP_6, HELP_7, record, rocpd, rocprof, rocprofv3
+from tests.test_faults import mounted
+
+LOG = gzip.decompress((ROOT / "traces/lenet-rocpd/run.log.gz").read_bytes())
+BASE = {
+    "MIOPEN_ENABLE_LOGGING": "1",
+    "MIOPEN_ENABLE_LOGGING_CMD": "1",
+    "MIOPEN_ENABLE_LOGGING_MPMT": "1",
+    "MIOPEN_LOG_BUFFER_SIZE": "0",
+}
+ROCTX = {"MIOPEN_ENABLE_LOGGING_ROCTX": "1"}
+ROCPD = ["--kernel-trace", "--memory-copy-trace", "--marker-trace", "--hip-runtime-trace"]
+OURS = {"PYTHONPATH": str(ROOT / "timeline")}
+"""What the tests give to find the program, and the recorded one has, too."""
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    with mounted(disk, "size=256k"):
+        yield disk
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> list[str]:
+    """One that prints a real run's log."""
+    (tmp_path / "real.log").write_bytes(LOG)
+    return ["cat", str(tmp_path / "real.log")]
+
+
+def manifest(path: Path) -> dict[str, Any]:
+    with zipfile.ZipFile(path) as archive:
+        return orjson.loads(archive.read("manifest.json"))  # type: ignore[no-any-return]
+
+
+def member(path: Path, name: str) -> bytes:
+    with zipfile.ZipFile(path) as archive:
+        return archive.read(name)
+
+
+def of_script(script: str) -> tuple[list[str], dict[str, str], list[str]]:
+    """The command line, what is exported, what is unset, as a dry run prints them."""
+    exported: dict[str, str] = {}
+    unset: list[str] = []
+    command: list[str] = []
+    for line in script.splitlines():
+        words = shlex.split(line)
+        if words[0] == "export":
+            name, _, value = words[1].partition("=")
+            exported[name] = value
+        elif words[0] == "unset":
+            unset += words[1:]
+        elif words[0] != "mkdir":
+            command = words[: words.index(">")]
+    return command, exported, unset
+
+
+@pytest.mark.parametrize(
+    ("options", "help_", "more", "expected", "added"),
+    [
+        ([], None, {}, [*ROCPD, "--output-format", "rocpd", "-d", "DIR"], BASE | ROCTX),
+        (
+            [], HELP_6, {},
+            ["--kernel-trace", "--memory-copy-trace", "--marker-trace", "--hip-trace", "--output-format", "csv",
+             "-d", "DIR"],
+            BASE | ROCTX,
+        ),
+        (["--detail"], None, {}, [*ROCPD, "--output-format", "rocpd", "-d", "DIR"],
+         BASE | ROCTX | {"MIOPEN_LOG_LEVEL": "6"}),
+        (
+            ["--after", "30", "--for", "2.5"], None, {},
+            [*ROCPD, "--output-format", "rocpd", "-d", "DIR", "--collection-period", "30000:2500:1",
+             "--collection-period-unit", "msec"],
+            BASE | ROCTX,
+        ),
+        (
+            ["--after", "3"], None, {},
+            [*ROCPD, "--output-format", "rocpd", "-d", "DIR", "--collection-period", "3000:604800000:1",
+             "--collection-period-unit", "msec"],
+            BASE | ROCTX,
+        ),
+        ([], None, {"SLURM_NTASKS": "8"},
+         [*ROCPD, "--rccl-trace", "--output-format", "rocpd", "-d", "DIR"], BASE | ROCTX),
+        (
+            [], None,
+            {"MIOPEN_ENABLE_LOGGING": "0", "MIOPEN_LOG_LEVEL": "4", "ROCPROFILER_REGISTER_LIBRARY": "/old/lib.so"},
+            [*ROCPD, "--output-format", "rocpd", "-d", "DIR"],
+            {name: value for name, value in (BASE | ROCTX).items() if name != "MIOPEN_ENABLE_LOGGING"},
+        ),
+    ],
+    ids=["plain", "ROCm 6", "detail", "period", "after", "ranks", "own variables"],
+)  # fmt: skip
+def test_rocprofv3_gets_this_command_line_and_environment(  # the whole of both
+    options: list[str], help_: str | None, more: dict[str, str], expected: list[str], added: dict[str, str],
+    program: list[str], tmp_path: Path,
+) -> None:  # fmt: skip
+    """And a dry run prints the same."""
+    there = rocprofv3(tmp_path / "rocm", help_=help_ or HELP_7)
+    given = there.environment | more
+    done = record(*options, "--", *program, environment=given, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (call,) = there.calls
+    place = call.arguments[call.arguments.index("-d") + 1]
+    whole = [str(there.path), *(place if word == "DIR" else word for word in expected), "--", *program]
+    assert call.arguments == whole
+    left = {name: value for name, value in (OURS | given).items() if name != "ROCPROFILER_REGISTER_LIBRARY"}
+    assert call.environment == left | added
+    assert not os.path.exists(place), "the temporary folder is gone"
+    dry = record("--dry-run", *options, "--", *program, environment=given, cwd=tmp_path)
+    assert of_script(dry.stdout) == (
+        ["run" if word == place else word for word in whole],
+        added,
+        ["ROCPROFILER_REGISTER_LIBRARY"] if "ROCPROFILER_REGISTER_LIBRARY" in more else [],
+    )
+    assert len(there.calls) == 1
+    for name in ("MIOPEN_ENABLE_LOGGING", "MIOPEN_LOG_LEVEL"):
+        own = name in more and name in BASE
+        assert (f"{name}={more.get(name)} is yours and stays" in done.stderr) is own
+    assert ("ROCPROFILER_REGISTER_LIBRARY is left out" in done.stderr) is ("ROCPROFILER_REGISTER_LIBRARY" in more)
+
+
+def test_of_the_forms_that_rocprof_writes_at_once_the_database_is_read(shared: Path, tmp_path: Path) -> None:
+    files = {}
+    for path in (shared / "samples/rocm-twins/lenet-train-own-layers/rocprof-v1").glob("results.*"):
+        data = path.read_bytes()
+        files[path.name.removesuffix(".gz")] = gzip.decompress(data) if path.suffix == ".gz" else data
+    there = rocprof(tmp_path / "rocm", files)
+    done = record("--", "true", environment=there.environment, cwd=tmp_path)
+    assert manifest(tmp_path / "run.zip")["inputs"] == ["results.db"]
+    assert mio2trace.analyse(tmp_path / "run.zip").run.profiles
+    assert "1 process" in done.stderr
+
+
+def test_a_signal_reaches_what_rocprofs_script_runs(tmp_path: Path) -> None:
+    """The script itself would keep it."""
+    there = rocprof(tmp_path / "rocm", {})
+    running = started("-q", "--", sys.executable, "-c", PATIENT, cwd=tmp_path, path=there.environment["PATH"])
+    assert running.stdout is not None
+    assert running.stdout.readline() == "ready\n"
+    running.send_signal(signal.SIGTERM)
+    assert running.communicate(timeout=60)[0] == "caught SIGTERM\n"
+
+
+def test_rocprof_of_old_gets_this_command_line_and_environment(program: list[str], tmp_path: Path) -> None:
+    there = rocprof(tmp_path / "rocm", {})
+    done = record("--", *program, environment=there.environment, cwd=tmp_path)
+    assert done.returncode == 0
+    (call,) = there.calls
+    out = call.arguments[4]
+    assert call.arguments == [str(there.path), "--hip-trace", "--roctx-trace", "-o", out, *program]
+    assert os.path.basename(out) == "results.csv"
+    assert call.environment == OURS | there.environment | BASE | ROCTX
+    dry = record("--dry-run", "--", *program, environment=there.environment, cwd=tmp_path)
+    assert of_script(dry.stdout)[0] == [*call.arguments[:4], "run/results.csv", *program]
+
+
+def test_a_dry_run_is_a_script_that_makes_what_record_makes(program: list[str], tmp_path: Path) -> None:
+    """Its folder is an input as the archive is."""
+    there = rocprofv3(tmp_path / "rocm")
+    dry = record("--dry-run", "-o", "my run.zip", "--", *program, environment=there.environment, cwd=tmp_path)
+    assert not (tmp_path / "my run").exists()
+    subprocess.run(["sh", "-ec", dry.stdout], cwd=tmp_path, env=there.environment, check=True)
+    record("-o", "my run.zip", "--", *program, environment=there.environment, cwd=tmp_path)
+    drawn = [mio2trace.convert(tmp_path / name).metadata["attribution"] for name in ("my run", "my run.zip")]
+    assert drawn[0] == drawn[1]
+    assert drawn[0]["kernels"] > 0
+    assert "next: mio2trace report 'my run' -o 'my run'.html" in dry.stderr
+
+
+def test_an_archive_goes_through_the_commands(program: list[str], tmp_path: Path) -> None:
+    there = rocprofv3(tmp_path / "rocm")
+    done = record("--", *program, environment=there.environment, cwd=tmp_path)
+    assert done.stdout.encode() == LOG
+    words = done.stderr.splitlines()
+    assert words[0] == "rocprofv3 1.1.0 (ROCm 7.2.3); MIOpen log with entries and commands, ROCTx ranges on"
+    assert words[1].startswith("exit 0 after ")
+    assert words[-1] == "next: mio2trace report run.zip -o run.html"
+    held = manifest(tmp_path / "run.zip")
+    assert held["inputs"] == ["run.log", "4711_results.db"]
+    assert member(tmp_path / "run.zip", "4711_results.db") == rocpd()
+    assert member(tmp_path / "run.zip", "run.log") == LOG
+    assert "gpunode07" not in str(zipfile.ZipFile(tmp_path / "run.zip").namelist())
+    for name, data in (("run.log", LOG), ("run.db", rocpd())):
+        (tmp_path / name).write_bytes(data)
+    own = mio2trace.convert(tmp_path / "run.log", tmp_path / "run.db").metadata["attribution"]
+    assert mio2trace.convert(tmp_path / "run.zip").metadata["attribution"] == own
+    assert f"profile {own['kernels']:,} kernels, 1 process" in done.stderr
+    for command in (["report"], ["layers"], ["ops"], ["compare", str(tmp_path / "run.zip")]):
+        answer = CliRunner().invoke(cli, [*command, str(tmp_path / "run.zip")])
+        assert answer.exit_code == 0, (command, answer.stderr)
+
+
+def test_of_a_set_of_tables_one_is_the_input_and_the_others_lie_beside_it(shared: Path, tmp_path: Path) -> None:
+    tables = shared / "samples/rocm-twins/lenet-train-own-layers/rocprofv3-csv"
+    there = rocprofv3(tmp_path / "rocm", {path.name: path.read_bytes() for path in tables.iterdir()}, HELP_6)
+    done = record("--", "true", environment=there.environment, cwd=tmp_path)
+    assert done.returncode == 0
+    held = manifest(tmp_path / "run.zip")
+    assert len(held["inputs"]) == 1
+    assert len(held["beside"]) >= 2
+    own = mio2trace.analyse(tables).run.profiles
+    read = mio2trace.analyse(tmp_path / "run.zip").run.profiles
+    assert [len(one.activities) for one in read] == [len(one.activities) for one in own]
+    assert [len(one.ranges) for one in read] == [len(one.ranges) for one in own]
+
+
+def test_without_a_profiler_the_log_alone_is_recorded_and_said(program: list[str], tmp_path: Path) -> None:
+    done = record("--", *program, cwd=tmp_path)
+    assert done.stderr.splitlines()[0] == "no profiler; MIOpen log with entries and commands"
+    assert "problem: no profiler" in done.stderr
+    assert done.stderr.splitlines()[-1] == "next: mio2trace ops run.zip"
+    assert CliRunner().invoke(cli, ["ops", str(tmp_path / "run.zip")]).exit_code == 0
+
+
+# ---- what passes through
+
+
+def test_both_streams_and_the_exit_code_pass_through(tmp_path: Path) -> None:
+    """In the log they stand line by line, also where the last has no end."""
+    done = record("--", "sh", "-c", "echo out; echo err >&2; printf more; exit 7", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (7, "out\nmore")
+    assert "err\n" in done.stderr
+    assert sorted(member(tmp_path / "run.zip", "run.log").split(b"\n")) == [b"err", b"more", b"out"]
+    assert manifest(tmp_path / "run.zip")["exit"] == {"code": 7, "signal": None}
+
+
+def test_standard_input_is_the_programs(tmp_path: Path) -> None:
+    assert record("-q", "--", "tr", "a", "b", cwd=tmp_path, input="banana\n").stdout == "bbnbnb\n"
+
+
+def test_a_program_that_is_not_there_is_127_and_no_archive(tmp_path: Path) -> None:
+    done = record("--", "no-such-program", cwd=tmp_path)
+    assert done.returncode == 127
+    assert done.stderr.splitlines()[-1] == "mio2trace: no-such-program: no such program"
+    (tmp_path / "text").write_text("not a program")
+    (tmp_path / "text").chmod(0o755)
+    done = record("--", "./text", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "./text: cannot be run: Exec format error" in done.stderr
+    assert not list(tmp_path.glob("*.zip"))
+
+
+def started(*words: str, cwd: Path, path: str = ENVIRONMENT["PATH"]) -> subprocess.Popen[str]:
+    given = OURS | ENVIRONMENT | {"PATH": path}
+    return subprocess.Popen(
+        [sys.executable, "-m", "mio2trace", "record", *words], cwd=cwd, env=given, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+PATIENT = (
+    "import os, signal, sys, time\n"
+    "def caught(number, frame):\n    os.write(1, f'caught {signal.Signals(number).name}\\n'.encode())\n"
+    "    sys.exit(40 + number) if number != signal.SIGUSR1 else None\n"
+    "for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):\n    signal.signal(number, caught)\n"
+    "os.write(1, b'ready\\n')\n"
+    "for _ in range(600): time.sleep(0.1)\n"
+)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_sent_to_record_reaches_the_program_once(number: signal.Signals, tmp_path: Path) -> None:
+    running = started("--", sys.executable, "-c", PATIENT, cwd=tmp_path)
+    assert running.stdout is not None
+    assert running.stdout.readline() == "ready\n"
+    running.send_signal(signal.SIGUSR1)
+    assert running.stdout.readline() == "caught SIGUSR1\n"
+    running.send_signal(number)
+    rest, said = running.communicate(timeout=60)
+    assert (rest, running.returncode) == (f"caught {number.name}\n", 40 + number)
+    assert f"exit {40 + number} after" in said
+    assert member(tmp_path / "run.zip", "run.log").decode() == f"ready\ncaught SIGUSR1\ncaught {number.name}\n"
+
+
+def test_ctrl_c_on_a_terminal_reaches_the_program_once_and_leaves_an_archive(tmp_path: Path) -> None:
+    """The terminal signals the whole group: who passes that on signals twice."""
+    import pty
+
+    counting = PATIENT.replace("sys.exit(40 + number) if number != signal.SIGUSR1 else None", "pass")
+    counting = counting.replace("range(600)", "range(12)")
+    pid, terminal = pty.fork()
+    if not pid:
+        os.environ.update(OURS)
+        os.chdir(tmp_path)
+        words = [
+            sys.executable,
+            "-m",
+            "mio2trace",
+            "record",
+            "--profiler",
+            "none",
+            "--",
+            sys.executable,
+            "-c",
+            counting,
+        ]
+        os.execv(words[0], words)
+    seen = b""
+    while b"ready" not in seen:
+        seen += os.read(terminal, 4096)
+    os.write(terminal, b"\x03")
+    try:
+        while piece := os.read(terminal, 4096):
+            seen += piece
+    except OSError:
+        pass
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    os.close(terminal)
+    assert seen.count(b"caught SIGINT") == 1
+    assert member(tmp_path / "run.zip", "run.log") == b"ready\ncaught SIGINT\n"
+
+
+def test_a_killed_program_leaves_an_archive_and_its_signals_code(tmp_path: Path) -> None:
+    done = record("--", "sh", "-c", "echo before; kill -KILL $$", cwd=tmp_path)
+    assert done.returncode == 128 + signal.SIGKILL
+    assert "killed by SIGKILL after" in done.stderr
+    assert member(tmp_path / "run.zip", "run.log") == b"before\n"
+    assert manifest(tmp_path / "run.zip")["exit"] == {"code": 137, "signal": 9}
+
+
+def test_what_a_program_leaves_behind_is_waited_for(tmp_path: Path) -> None:
+    """A parent that ends first: its child's output is whole, the exit code is the parent's."""
+    done = record("--", "sh", "-c", "(sleep 1; echo late) & echo early; exit 3", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (3, "early\nlate\n")
+    assert member(tmp_path / "run.zip", "run.log") == b"early\nlate\n"
+
+
+def test_a_signal_ends_the_waiting_for_what_a_program_left_behind(tmp_path: Path) -> None:
+    running = started("--", "sh", "-c", "sleep 60 & echo $!; exit 3", cwd=tmp_path)
+    assert running.stdout is not None
+    assert running.stderr is not None
+    left = int(running.stdout.readline())
+    while "goes on and holds its output" not in (line := running.stderr.readline()):
+        assert line
+    running.send_signal(signal.SIGINT)
+    assert running.wait(30) == 3
+    os.kill(left, signal.SIGKILL)
+    assert (tmp_path / "run.zip").exists()
+    running.communicate()
+
+
+def test_a_reader_that_has_gone_is_the_programs_to_notice(tmp_path: Path) -> None:
+    """As without us: `record -- yes | head -1` ends."""
+    line = f"{shlex.quote(sys.executable)} -m mio2trace record -q -- yes | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=tmp_path, env=OURS | ENVIRONMENT, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == f"y\n{128 + signal.SIGPIPE}\n"
+
+
+GIGABYTE = 1 << (30 if "MIO2TRACE_REQUIRE" in os.environ else 27)
+"""In continuous integration; an eighth of it elsewhere."""
+
+
+def test_a_gigabyte_of_output_passes_without_more_memory(tmp_path: Path) -> None:
+    """Through us, into the log and into the archive: the most that the process ever held is small."""
+    program = f"yes 'a line of another program, as it is printed again and again' | head -c {GIGABYTE}"
+    code = (
+        "import resource, sys; from mio2trace.cli import main\n"
+        f"sys.argv = ['mio2trace', 'record', '-q', '-o', '{tmp_path}/run.zip', '--', 'sh', '-c', {program!r}]\n"
+        "try:\n    main()\nfinally:\n"
+        f"    open('{tmp_path}/peak', 'w').write(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))\n"
+    )
+    with open(os.devnull, "wb") as nowhere:
+        done = subprocess.run([sys.executable, "-c", code], env=OURS | ENVIRONMENT, stdout=nowhere, timeout=300)
+    assert done.returncode == 0
+    with zipfile.ZipFile(tmp_path / "run.zip") as archive:
+        assert archive.getinfo("run.log").file_size == GIGABYTE
+    with unpacked(str(tmp_path / "run.zip")) as made:
+        assert made.manifest is not None, "what we pack is no bomb to us"
+    assert int((tmp_path / "peak").read_text()) < 120_000, "kB"
+
+
+# ---- disks, places, names
+
+
+def test_a_full_disk_for_the_log_is_one_line_and_the_program_goes_on(tmp_path: Path) -> None:
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    done = record("--", "sh", "-c", "seq 1000000 | head -c 3000000; exit 5", cwd=tmp_path, preexec_fn=limited)
+    assert (done.returncode, len(done.stdout)) == (5, 3_000_000)
+    assert done.stderr.count("the log is not whole: File too large; TMPDIR names another place") == 1
+
+
+def test_a_full_disk_for_the_archive_keeps_what_was_recorded_and_says_where(small_disk: Path, tmp_path: Path) -> None:
+    program = "head -c 3000000 /dev/urandom | base64"
+    (small_disk / "run.zip").write_bytes(b"before")
+    done = record("-o", str(small_disk / "run.zip"), "--", "sh", "-c", program, cwd=tmp_path)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert "run.zip: No space left on device; what was there before is unchanged; what was recorded is in /" in last
+    kept = Path(last.rpartition(" is in ")[2])
+    assert (kept / "run" / "run.log").stat().st_size > 3_000_000
+    assert (small_disk / "run.zip").read_bytes() == b"before"
+    assert [path.name for path in small_disk.iterdir()] == ["run.zip"]
+    subprocess.run(["rm", "-r", str(kept)], check=True)
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_program_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = record("-o", "file/run.zip", "--", "touch", str(tmp_path / "ran"), cwd=tmp_path)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 2)
+    assert "file/run.zip: cannot write there: " in done.stderr
+    assert record("-o", "run.tar", "--", "true", cwd=tmp_path).returncode == 2
+    assert not (tmp_path / "ran").exists()
+
+
+def test_ranks_pids_and_variables_name_the_archive(tmp_path: Path) -> None:
+    """A folder that is not there is made."""
+    given = ENVIRONMENT | {"OMPI_COMM_WORLD_RANK": "3", "JOB": "a/b"}
+    done = record("-q", "-o", "job/{env:JOB}-{rank}-{pid}.zip", "--", "true", environment=given, cwd=tmp_path)
+    assert done.returncode == 0
+    (made,) = (tmp_path / "job").iterdir()
+    assert made.name.startswith("a_b-3-")
+    assert manifest(made)["rank"] == 3
+    for name in ("{rank}.zip", "{env:NO_SUCH}.zip"):
+        done = record("-o", name, "--", "touch", "ran", cwd=tmp_path)
+        assert done.returncode == 2
+        assert "in the environment" in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_options_of_the_program_are_its_own_and_wrong_ones_of_ours_are_told(tmp_path: Path) -> None:
+    assert record("-q", "--", "echo", "-o", "x", "--detail", cwd=tmp_path).stdout == "-o x --detail\n"
+    assert record("-q", "echo", "-n", "--help", cwd=tmp_path).stdout == "--help"
+    done = record("--for", "3", "--", "true", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--for and --after are rocprofv3's; here is no profiler" in done.stderr
+    for options, said in (
+        (["--profiler", "rocprofv3"], "no rocprofv3 on the PATH"),
+        (["--dvdt", "none.so"], "none.so: no such library"),
+    ):
+        done = record(*options, "--", "true", cwd=tmp_path)
+        assert (done.returncode, said in done.stderr) == (1, True)
+
+
+def test_the_reference_runs_without_miopens_log_under_the_same_profiler(program: list[str], tmp_path: Path) -> None:
+    there = rocprofv3(tmp_path / "rocm")
+    done = record("--reference", "--", *program, environment=there.environment, cwd=tmp_path)
+    first, second = there.calls
+    assert second.environment == {name: value for name, value in first.environment.items() if "MIOPEN" not in name}
+    assert [word for word in second.arguments if "mio2trace-record" not in word] == [
+        word for word in first.arguments if "mio2trace-record" not in word
+    ]
+    held = manifest(tmp_path / "run.zip")
+    assert held["reference"] == ["reference-run.log", "reference-4711_results.db"]
+    assert held["inputs"] == ["run.log", "4711_results.db"]
+    assert "reference: exit 0 after" in done.stderr
+    assert len(mio2trace.analyse(tmp_path / "run.zip").runs) == 1
+
+
+# ---- what is written of the machine
+
+
+def test_the_manifest_tells_nothing_of_anybody(program: list[str], tmp_path: Path) -> None:
+    """Values of known variables alone, when they look like one; the boot's id as a hash."""
+    there = rocprofv3(tmp_path / "rocm")
+    given = there.environment | {
+        "MIOPEN_FIND_MODE": "FAST",
+        "MIOPEN_USER_DB_PATH": "/home/canary/db",
+        "HIP_VISIBLE_DEVICES": "0,1",
+        "HSA_XNACK": "canary@host",
+        "HF_TOKEN": "hf_canarycanarycanary",
+        "LD_PRELOAD": "",
+    }
+    record("--", "sh", "-c", "echo canary", "--token", "canary", environment=given, cwd=tmp_path)
+    held = manifest(tmp_path / "run.zip")
+    assert held["variables"]["MIOPEN_FIND_MODE"] == "FAST"
+    assert held["variables"]["HIP_VISIBLE_DEVICES"] == "0,1"
+    assert held["variables"]["MIOPEN_USER_DB_PATH"] == held["variables"]["HSA_XNACK"] == "(set)"
+    text = json.dumps(held)
+    assert "canary" not in text
+    assert Path("/proc/sys/kernel/random/boot_id").read_text().strip() not in text
+    assert str(tmp_path) not in text
+
+
+def test_the_anchors_are_the_systems_clocks_at_both_ends(tmp_path: Path) -> None:
+    before = time.clock_gettime_ns(time.CLOCK_REALTIME)
+    record("-q", "--", "sleep", "0.2", cwd=tmp_path)
+    after = time.clock_gettime_ns(time.CLOCK_REALTIME)
+    clocks = manifest(tmp_path / "run.zip")["clocks"]
+    assert before < clocks["start"]["realtime_ns"] < clocks["end"]["realtime_ns"] < after
+    for name in ("realtime_ns", "boottime_ns", "monotonic_ns", "monotonic_raw_ns"):
+        assert clocks["end"][name] - clocks["start"][name] > 190_000_000
+    assert 0 <= clocks["start"]["width_ns"] < 1_000_000
+
+
+def test_gpus_and_versions_are_those_of_the_systems_files(tmp_path: Path) -> None:
+    for number, version in enumerate((0, 90402, 90010, 110000)):
+        (tmp_path / "nodes" / str(number)).mkdir(parents=True)
+        (tmp_path / "nodes" / str(number) / "properties").write_text(f"simd_count 1\ngfx_target_version {version}\n")
+    assert machine._gpus(tmp_path / "nodes") == ["gfx942", "gfx90a", "gfx1100"]
+    (tmp_path / ".info").mkdir()
+    (tmp_path / ".info" / "version").write_text("7.2.3-12\n")
+    (tmp_path / "include/miopen").mkdir(parents=True)
+    lines = "".join(f"#define MIOPEN_VERSION_{part} {n}\n" for part, n in (("MAJOR", 3), ("MINOR", 5), ("PATCH", 1)))
+    (tmp_path / "include/miopen/version.h").write_text(lines)
+    told = machine.machine({"ROCM_PATH": str(tmp_path)})
+    assert (told["rocm"], told["miopen"]) == ("7.2.3-12", "3.5.1")
+
+
+# ---- what is missing, and why
+
+
+V3 = profilers.Profiler("rocprofv3")
+
+
+def outcome(code: int = 0, number: int | None = None) -> Any:
+    from mio2trace.recording.running import Outcome
+
+    return Outcome(code, number, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("log", "parts", "killed", "profiler", "said"),
+    [
+        (contents.Log(calls=3), (), None, V3, "rocprofv3 wrote no profile"),
+        (contents.Log(calls=3), (), 9, V3, "a killed program leaves none"),
+        (contents.Log(), (contents.Part("x.db", processes=1),), None, V3, "torch.profiler"),
+        (contents.Log(), (contents.Part("x.db", kernels=5),), None, V3, "hipBLASLt"),
+        (contents.Log(), (), 9, profilers.Profiler("dv/dt"), "killed programs print no JSON"),
+        (
+            contents.Log(calls=2, threads=frozenset({5, 6})),
+            (contents.Part("x.db", kernels=5, tids=frozenset({5})),), None, V3,
+            "MIOpen calls of 1 thread that the profile does not have",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_said_with_its_known_cause(
+    log: contents.Log, parts: tuple[contents.Part, ...], killed: int | None, profiler: profilers.Profiler, said: str
+) -> None:
+    (line,) = contents.problems(contents.Contents(log, parts), outcome(0, killed), profiler)
+    assert said in line
+
+
+def test_a_whole_recording_has_no_problem() -> None:
+    whole = contents.Contents(
+        contents.Log(calls=2, threads=frozenset({5})), (contents.Part("x.db", kernels=5, tids=frozenset({5})),)
+    )
+    assert not list(contents.problems(whole, outcome(), profilers.Profiler("rocprofv3")))
+
+
+def test_the_counts_of_a_log_are_those_of_its_reader(shared: Path, tmp_path: Path) -> None:
+    """Calls with their threads, also without the prefix of a thread, in MIOpen's logs of several versions."""
+    for name in ("miopen-opencl/m290-alexnet-infer-10it", "miopen-opencl/m121-lenet-train-ownkernels"):
+        path = next((shared / "samples" / name).glob("run.log*"))
+        (tmp_path / "run.log").write_bytes(
+            gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        )
+        (tmp_path / "none").mkdir(exist_ok=True)
+        came = contents.look(str(tmp_path / "run.log"), str(tmp_path / "none"))
+        libraries = mio2trace.analyse(path).run.libraries
+        entries = [one for log in libraries for one in log.records if type(one).__name__ == "Entry"]
+        assert came.log.calls >= len(entries) > 0
+        assert came.log.known
+
+
+def test_plan_reads_no_variable_twice() -> None:
+    """The rank nearest to the program counts."""
+    assert plan.rank_of({"SLURM_PROCID": "7", "RANK": "2"}) == 2
+    assert plan.rank_of({"RANK": "x", "PMI_RANK": "4"}) == 4
+    assert plan.rank_of({}) is None

@@ -1,0 +1,1 @@
+"""Commands around the files themselves: getting them, giving them away, what is installed to do so."""

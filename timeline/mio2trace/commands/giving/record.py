@@ -1,0 +1,104 @@
+"""``mio2trace record``: run a program so that all that mio2trace reads is there afterwards, in one archive."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import click
+
+from mio2trace.commands.options import quiet_option
+from mio2trace.commands.printing import tell, write
+
+SECONDS = click.FloatRange(min=0, min_open=True)
+
+
+@click.command(
+    no_args_is_help=True, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] PROGRAM [ARGUMENT...]")
+@click.option(
+    "-o",
+    "--output",
+    default="run.zip",
+    show_default=True,
+    metavar="OUT",
+    help="The archive; {rank}, {pid} and {env:NAME} in it are filled in.",
+)
+@click.option("--detail", is_flag=True, help="MIOpen's level 6, too: solvers, launch lines; twice the log.")
+@click.option("--reference", is_flag=True, help="Run once more without MIOpen's log, for the time of the host.")
+@click.option("--for", "length", type=SECONDS, metavar="S", help="Profile S seconds only (rocprofv3).")
+@click.option("--after", type=SECONDS, metavar="S", help="Begin to profile after S seconds (rocprofv3).")
+@click.option("--dvdt", metavar="LIB", help="dv/dt's libprof.so, for OpenCL: preloaded in place of a profiler of ROCm.")
+@click.option(
+    "--profiler",
+    type=click.Choice(["auto", "rocprofv3", "rocprof", "none"]),
+    default="auto",
+    show_default=True,
+    help="auto: the first of the others that is there.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be run, as lines of a shell, and run nothing.")
+@quiet_option
+def record(  # noqa: PLR0913 - click gives each option by keyword
+    program: tuple[str, ...],
+    output: str,
+    detail: bool,
+    reference: bool,
+    length: float | None,
+    after: float | None,
+    dvdt: str | None,
+    profiler: str,
+    dry_run: bool,
+    quiet: bool,
+) -> int:
+    """Run PROGRAM under a profiler, with MIOpen's log on, and put all of it into one archive.
+
+    Takes rocprofv3, else rocprof, else no profiler; with --dvdt that library. Variables that you have set yourself stay
+    as they are. PROGRAM's output, signals and exit code pass through; after Ctrl-C there is an archive, too. OUT holds
+    what the program printed and the profile as they are, environment included (rocpd): it is yours. What is given away
+    is made of it by `mio2trace bundle`.
+
+    \b
+    Examples:
+      mio2trace record -- python train.py
+      mio2trace record -o run.zip --detail --after 30 --for 10 -- python train.py
+      srun -n 8 mio2trace record -o job/{rank}.zip -- python train.py
+      mio2trace record --dvdt libprof.so -- caffe time -model net.prototxt -gpu 0
+      mio2trace record --dry-run -- python train.py
+    """
+    from mio2trace.notes import OptionError
+    from mio2trace.recording import session
+    from mio2trace.recording.plan import Asked, filled_in, plan, profiler_for
+    from mio2trace.recording.profilers import Period
+    from mio2trace.recording.running import NOT_FOUND
+
+    environment = dict(os.environ)
+    output = filled_in(output, environment)
+    if os.path.splitext(output)[1].lower() != ".zip":
+        raise OptionError(f"{output}: expected a name that ends in .zip")
+    asked = Asked(
+        program=program,
+        profiler=profiler,
+        library=dvdt or "",
+        detail=detail,
+        period=Period(after or 0, length),
+    )
+    chosen = profiler_for(asked, environment)
+    folder = os.path.splitext(output)[0]
+    made = plan(asked, chosen, folder, environment)
+    if not quiet:
+        for line in session.begun(made, detail):
+            tell(line)
+    if dry_run:
+        write(f"{line}\n" for line in made.script(os.path.join(folder, session.LOG)))
+        if not quiet:
+            tell(f"next: {session.next_command_of_folder(folder)}")
+        return 0
+    if shutil.which(program[0]) is None:
+        tell(f"mio2trace: {program[0]}: no such program")
+        return NOT_FOUND
+    return session.record(asked, chosen, output, reference=reference, say=_nothing if quiet else tell)
+
+
+def _nothing(line: str) -> None:
+    pass

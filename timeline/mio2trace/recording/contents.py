@@ -1,0 +1,225 @@
+"""What came of a recorded run: counts, and what is missing, each with its known cause."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from mio2trace.model.profile import Profile
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers import PROFILES
+from mio2trace.readers.base import Reader, ReadOptions
+from mio2trace.recording.profilers import Profiler
+from mio2trace.recording.running import Outcome
+from mio2trace.source import Source
+
+_PREFIX = re.compile(rb"(?:(?:^|\s)(\d{1,10}) )?MIOpen(?:\((?:HIP|OpenCL)\))?[^:]{0,60}(?::\d\d){0,2}[^:]{0,9}: *$")
+_CAFFE = re.compile(rb"^[IWEF]\d{4,8} [^\n]{10,40} (?:caffe|net|solver|layer_factory)\.cpp:\d+\]")
+_DVDT = re.compile(rb'"call"\s*:\s*"$|^\[dv/dt\] $')
+_BLOCK = 4 << 20
+_LONGEST_LINE = 1 << 20
+_LONGEST = 400
+"""Bytes of a line that stand before what is looked for."""
+
+
+class Log(NamedTuple):
+    """Counts in a log. ``kernels``: of a dv/dt profile inside it; ``known``: whether any line is of a kind we read."""
+
+    size: int = 0
+    calls: int = 0
+    threads: frozenset[int] = frozenset()
+    kernels: int = 0
+    known: bool = False
+
+
+class Part(NamedTuple):
+    """A file of a profiler. ``beside``: read together with another one."""
+
+    path: str
+    kernels: int = 0
+    ranges: int = 0
+    pids: frozenset[int] = frozenset()
+    tids: frozenset[int] = frozenset()
+    processes: int = 0
+    beside: bool = False
+
+
+class Contents(NamedTuple):
+    """What a run left behind."""
+
+    log: Log
+    parts: tuple[Part, ...]
+
+    @property
+    def kernels(self) -> int:
+        return self.log.kernels + sum(part.kernels for part in self.parts)
+
+    @property
+    def processes(self) -> int:
+        return sum(part.processes for part in self.parts) + bool(self.log.kernels)
+
+
+def look(log: str, folder: str) -> Contents:
+    """Count what lies in a log and in the files of a profiler. Nothing of them is kept."""
+    return Contents(_log(log), tuple(_parts(folder)))
+
+
+def _log(path: str) -> Log:
+    threads: set[int] = set()
+    calls = commands = kernels = 0
+    known = False
+    for text in _pieces(path):
+        if b"miopen" in text or b"MIOpen" in text:
+            for before in _before(text, b"miopenStatus_t miopen"):
+                match = _PREFIX.search(before)
+                calls += match is not None or not before
+                if match is not None and match[1]:
+                    threads.add(int(match[1]))
+            commands += sum(1 for before in _before(text, b"Command [") if _PREFIX.search(before))
+            known = known or b"MIOpen(" in text or b"MIOpen: " in text
+        kernels += sum(1 for before in _before(text, b"clEnqueueNDRangeKernel") if _DVDT.search(before))
+        known = known or any(_CAFFE.match(before + b".cpp:1]") for before in _before(text, b".cpp:"))
+    return Log(
+        size=os.path.getsize(path),
+        calls=calls or commands,
+        threads=frozenset(threads),
+        kernels=kernels,
+        known=known or bool(calls or kernels),
+    )
+
+
+def _pieces(path: str) -> Iterator[bytes]:
+    """Whole lines, some megabytes at a time: a log may hold gigabytes."""
+    rest = b""
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            text = rest + block
+            cut = text.rfind(b"\n", max(0, len(text) - _LONGEST_LINE)) + 1 or len(text)
+            yield text[:cut]
+            rest = text[cut:]
+    yield rest
+
+
+def _before(text: bytes, word: bytes) -> Iterator[bytes]:
+    """What stands in its line before each ``word``; lines are not split."""
+    at = text.find(word)
+    while at >= 0:
+        begin = text.rfind(b"\n", max(0, at - _LONGEST), at) + 1
+        yield text[begin or max(0, at - _LONGEST) : at]
+        at = text.find(word, at + len(word))
+
+
+def _parts(folder: str) -> Iterator[Part]:
+    """Of several forms of one run of rocprof's the fullest; of what is no profile what is read beside one."""
+    files = sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
+    profiles = {path: reader for path in files if (reader := _reader(path)) is not None}
+    forms = [path for path in profiles if os.path.basename(path) in _FORMS]
+    for path in sorted(forms, key=lambda one: _FORMS.index(os.path.basename(one)))[1:]:
+        del profiles[path]
+    counted: set[str] = set()
+    for path, reader in profiles.items():
+        if path not in counted:
+            part, together = _part(path, reader)
+            counted.update(together)
+            yield part
+    for path in files:
+        if path in counted or (path not in profiles and _is_beside(path, profiles)):
+            yield Part(path, beside=True)
+
+
+_FORMS = ("results.db", "results.json", "results.csv")
+"""What rocprof writes at once, the fullest first."""
+
+
+def _is_beside(path: str, profiles: Sequence[str] | dict[str, Reader]) -> bool:
+    """A database's journal, a table of a set."""
+    folder = os.path.dirname(path)
+    if path.endswith("-wal"):
+        return path.removesuffix("-wal") in profiles
+    return path.endswith("_trace.csv") and any(os.path.dirname(one) == folder for one in profiles)
+
+
+def _reader(path: str) -> Reader | None:
+    with contextlib.suppress(InputError), contextlib.closing(Source(path, 0, Notes())) as source:
+        return next((reader for reader in PROFILES if reader.sniff(source.head)), None)
+    return None
+
+
+def _part(path: str, reader: Reader) -> tuple[Part, set[str]]:
+    """What is in a profile, and the files that were read with it. One that cannot be read counts as empty."""
+    with contextlib.closing(Source(path, 0, Notes())) as source:
+        try:
+            records = reader.read(source, ReadOptions(), Notes())
+        except InputError:
+            records = []
+        together = {other.path for other in source.companions}
+    profiles = [record for record in records if isinstance(record, Profile)]
+    return (
+        Part(
+            path=path,
+            kernels=sum(one.kind == "kernel" for profile in profiles for one in profile.activities),
+            ranges=sum(one.text.startswith("s_api = miopen") for profile in profiles for one in profile.ranges),
+            pids=frozenset(profile.process.pid for profile in profiles if profile.process.pid is not None),
+            tids=frozenset(one.tid for profile in profiles for one in profile.threads if one.tid is not None),
+            processes=len(profiles),
+        ),
+        together,
+    )
+
+
+def summary(contents: Contents, outcome: Outcome) -> str:
+    """``exit 0 after 61 s; log 31 MB (52,180 MIOpen calls, 2 threads), profile 88,214 kernels, 1 process``"""
+    log = contents.log
+    inside = [_count(log.calls, "MIOpen call")] if log.calls else []
+    inside += [_count(len(log.threads), "thread")] if log.threads else []
+    text = f"{outcome} after {outcome.seconds:.3g} s; log {_size(log.size)}"
+    text += f" ({', '.join(inside)})" if inside else ""
+    if contents.parts or log.kernels:
+        text += f", profile {_count(contents.kernels, 'kernel')}, {_count(contents.processes, 'process')}"
+    return text
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 'es' if what.endswith('s') else 's'}"
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:.3g} MB" if size >= 1_000_000 else f"{size / 1000:.3g} kB"
+
+
+def problems(contents: Contents, outcome: Outcome, profiler: Profiler) -> Iterator[str]:
+    """What is missing, and what that is known to come from."""
+    log, parts = contents.log, [part for part in contents.parts if not part.beside]
+    if outcome.lost:
+        yield f"the log is not whole: {outcome.lost}; TMPDIR names another place"
+    if profiler.name == "none":
+        yield "no profiler: the log alone; rocprofv3 comes with ROCm (PATH, /opt/rocm/bin), --dvdt LIB is for OpenCL"
+    elif not contents.kernels:
+        yield _no_kernels(profiler, outcome, bool(parts))
+    elif not log.calls and not any(part.ranges for part in parts):
+        yield (
+            "kernels but no line of MIOpen's: hipBLASLt's and MIGraphX's kernels are their own, PyTorch computes matrix"
+            " products without MIOpen, and one that is built in statically may have no log"
+        )
+    tids = {tid for part in parts for tid in part.tids | part.pids}
+    if tids and log.threads and log.threads - tids:
+        yield (
+            f"MIOpen calls of {_count(len(log.threads - tids), 'thread')} that the profile does not have: several"
+            " processes, not all of them profiled; record stands inside of mpirun and srun: srun -n 8 mio2trace record"
+        )
+
+
+def _no_kernels(profiler: Profiler, outcome: Outcome, has_profile: bool) -> str:
+    if profiler.name == "dv/dt":
+        why = "killed programs print no JSON" if outcome.signal else "the program made no OpenCL call through the ICD"
+        return f"no profile of dv/dt in the output: {why}, or the library is not for this machine"
+    if not has_profile:
+        killed = "a killed program leaves none; " if outcome.signal else ""
+        return f"{profiler.name} wrote no profile: {killed}what it says itself stands above"
+    return (
+        "a profile without kernels: one tool a process, and torch.profiler wins; or the program sets"
+        " ROCPROFILER_REGISTER_LIBRARY itself, or nothing ran on a GPU"
+    )

@@ -1,0 +1,113 @@
+"""What is told of the machine and its clocks: versions, kinds of GPUs, variables of an allow-list; nobody's name."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_PREFIXES = ("MIOPEN_", "HIP_", "HSA_", "ROCR_", "ROCBLAS_", "HIPBLASLT_", "ROCPROF", "AMD_", "GPU_")
+_VALUES = frozenset(
+    re.findall(
+        r"\w+",
+        "MIOPEN_ENABLE_LOGGING MIOPEN_ENABLE_LOGGING_CMD MIOPEN_ENABLE_LOGGING_MPMT MIOPEN_ENABLE_LOGGING_ELAPSED_TIME "
+        "MIOPEN_ENABLE_LOGGING_ROCTX MIOPEN_LOG_LEVEL MIOPEN_LOG_BUFFER_SIZE MIOPEN_PERFORMANCE_LOGS MIOPEN_FIND_MODE "
+        "MIOPEN_FIND_ENFORCE MIOPEN_DISABLE_CACHE MIOPEN_COMPILE_PARALLEL_LEVEL MIOPEN_DEBUG_DISABLE_FIND_DB "
+        "MIOPEN_DEBUG_CONV_DIRECT MIOPEN_DEBUG_CONV_GEMM MIOPEN_DEBUG_CONV_WINOGRAD MIOPEN_DEBUG_CONV_FFT "
+        "MIOPEN_DEBUG_CONV_IMPLICIT_GEMM MIOPEN_CHECK_NUMERICS HIP_VISIBLE_DEVICES HIP_LAUNCH_BLOCKING "
+        "HSA_OVERRIDE_GFX_VERSION HSA_ENABLE_SDMA HSA_XNACK HSA_NO_SCRATCH_RECLAIM ROCR_VISIBLE_DEVICES "
+        "AMD_SERIALIZE_KERNEL AMD_SERIALIZE_COPY AMD_LOG_LEVEL GPU_MAX_HW_QUEUES",
+    )
+)
+_PLAIN = re.compile(r"[A-Za-z]{0,16}[0-9.,:+-]{0,24}")
+"""Numbers, lists of them, a word: no path, no name."""
+_KFD = "/sys/class/kfd/kfd/topology/nodes"
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+def variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Those of ROCm and MIOpen that are set; values only of known ones, of the others that they are set."""
+    found = {}
+    for name in sorted(environment):
+        if name.startswith(_PREFIXES) and re.fullmatch(r"[A-Z][A-Z0-9_]{1,60}", name):
+            value = environment[name]
+            found[name] = value if name in _VALUES and _PLAIN.fullmatch(value) else "(set)"
+    return found
+
+
+def machine(environment: Mapping[str, str]) -> dict[str, Any]:
+    """System, kernel, processor, GPUs, versions of ROCm and MIOpen, as far as files tell."""
+    root = Path(environment.get("ROCM_PATH") or "/opt/rocm")
+    told = {
+        "system": _distribution(),
+        "kernel": re.sub(r"[^\w.+-].*", "", platform.release()),
+        "processor": platform.machine(),
+        "processors": os.cpu_count(),
+        "gpus": _gpus(Path(_KFD)),
+        "rocm": _first_word(root / ".info" / "version"),
+        "miopen": _miopen(root / "include" / "miopen" / "version.h"),
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def _distribution() -> str:
+    try:
+        told = platform.freedesktop_os_release()
+    except OSError:
+        return platform.system()
+    return f"{told.get('ID', '')} {told.get('VERSION_ID', '')}".strip()
+
+
+def _gpus(nodes: Path) -> list[str]:
+    """``gfx942`` for each GPU that the driver lists."""
+    found = []
+    for properties in sorted(nodes.glob("*/properties")):
+        match = re.search(r"^gfx_target_version (\d+)$", _text(properties), re.MULTILINE)
+        if match is not None and int(match[1]):
+            number = int(match[1])
+            found.append(f"gfx{number // 10000}{number // 100 % 100:x}{number % 100:x}")
+    return found
+
+
+def _first_word(path: Path) -> str:
+    words = _text(path).split()
+    return words[0] if words and re.fullmatch(r"[\w.+-]{1,40}", words[0]) else ""
+
+
+def _miopen(path: Path) -> str:
+    found = dict(re.findall(r"#define MIOPEN_VERSION_(MAJOR|MINOR|PATCH)\s+(\d+)", _text(path)))
+    return ".".join(found.values())
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def boot() -> str:
+    """Which boot of which machine this is, as a hash that is only compared; empty where the system does not tell."""
+    text = _text(Path(_BOOT_ID)).strip()
+    return hashlib.blake2b(text.encode(), digest_size=8, person=b"mio2trace").hexdigest() if text else ""
+
+
+def anchor(tries: int = 9) -> dict[str, int]:
+    """The system's clocks at one moment, in nanoseconds; ``width_ns``: how far apart they were read, at best."""
+    best: dict[str, int] = {}
+    for _ in range(tries):
+        before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        read = {
+            "realtime_ns": time.clock_gettime_ns(time.CLOCK_REALTIME),
+            "monotonic_ns": time.clock_gettime_ns(time.CLOCK_MONOTONIC),
+            "monotonic_raw_ns": time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW),
+        }
+        width = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - before
+        if not best or width < best["width_ns"]:
+            best = {"boottime_ns": before + width // 2, **read, "width_ns": width}
+    return best

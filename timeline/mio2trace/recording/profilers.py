@@ -1,0 +1,126 @@
+"""The profilers that may be there, what this version of each can do, and its command line."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+PLACES = ("/opt/rocm/bin",)
+"""Where ROCm lies, beside the PATH."""
+ASKED_S = 20
+_VERSION = re.compile(r"^\s*version:\s*v?(\d+(?:\.\d+)+)", re.MULTILINE)
+_ROCM = re.compile(r"^\s*rocm_version:\s*(\d+(?:\.\d+)+)", re.MULTILINE)
+_ALWAYS_MS = 7 * 24 * 3_600_000
+"""``--after`` without ``--for``: as long as any run lasts."""
+_WORLDS = (
+    "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "FLUX_JOB_SIZE", "SLURM_NTASKS",
+)  # fmt: skip
+
+
+class Period(NamedTuple):
+    """Record ``length_s`` seconds (None: to the end), ``after_s`` seconds after the start."""
+
+    after_s: float = 0
+    length_s: float | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.after_s) or self.length_s is not None
+
+
+class Profiler(NamedTuple):
+    """``name``: rocprofv3, rocprof, dv/dt or none. ``path``: of the program or the library. ``help``: its own text,
+    which tells what it takes. ``version``, ``rocm``: empty where they are not told."""
+
+    name: str
+    path: str = ""
+    version: str = ""
+    rocm: str = ""
+    help: str = ""
+
+    def __str__(self) -> str:
+        if self.name == "none":
+            return "no profiler"
+        text = f"{self.name} {self.version}".rstrip()
+        return f"{text} (ROCm {self.rocm})" if self.rocm else text
+
+    @property
+    def of_rocm(self) -> bool:
+        """Whether it takes ROCTx ranges."""
+        return self.name in ("rocprofv3", "rocprof")
+
+
+NONE = Profiler("none")
+
+
+def find(name: str, environment: Mapping[str, str]) -> Profiler | None:
+    """The profiler of that name on the PATH, or where ROCm lies; asked what it is."""
+    places = [environment.get("PATH", os.defpath), *_rocm_folders(environment)]
+    path = shutil.which(name, path=os.pathsep.join(places))
+    if path is None:
+        return None
+    told = _answer([path, "--version"], environment) if name == "rocprofv3" else ""
+    version, rocm = _VERSION.search(told), _ROCM.search(told)
+    return Profiler(
+        name=name,
+        path=path,
+        version=version[1] if version else "",
+        rocm=rocm[1] if rocm else "",
+        help=_answer([path, "--help"], environment) if name == "rocprofv3" else "",
+    )
+
+
+def _rocm_folders(environment: Mapping[str, str]) -> list[str]:
+    root = environment.get("ROCM_PATH")
+    return [*([os.path.join(root, "bin")] if root else []), *PLACES]
+
+
+def _answer(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    """What a program prints; empty where it fails."""
+    try:
+        done = subprocess.run(  # noqa: S603 - the profiler that is about to run the program
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=ASKED_S, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return (done.stdout + done.stderr).decode(errors="replace")
+
+
+def command_line(
+    profiler: Profiler, program: Sequence[str], folder: str, period: Period, environment: Mapping[str, str]
+) -> list[str]:
+    """``program`` under ``profiler``, whose files go into ``folder``."""
+    if profiler.name == "rocprofv3":
+        return [profiler.path, *_rocprofv3(profiler, folder, period, environment), "--", *program]
+    if profiler.name == "rocprof":
+        return [
+            profiler.path, "--hip-trace", "--roctx-trace", "-o", os.path.join(folder, "results.csv"), *program,
+        ]  # fmt: skip
+    return [*program]
+
+
+def _rocprofv3(profiler: Profiler, folder: str, period: Period, environment: Mapping[str, str]) -> list[str]:
+    """Never ``--hsa-trace`` or ``--sys-trace``: tens of per cent. What its help does not name is left out."""
+    options = ["--kernel-trace", "--memory-copy-trace", "--marker-trace"]
+    options.append("--hip-runtime-trace" if _takes(profiler, "--hip-runtime-trace") else "--hip-trace")
+    if _takes(profiler, "--rccl-trace") and _has_ranks(environment):
+        options.append("--rccl-trace")
+    # rocpd came with ROCm 7.0 as a form, and is then the default; CSV is what all before it write
+    options += ["--output-format", "rocpd" if _takes(profiler, "rocpd") else "csv", "-d", folder]
+    if period:
+        length = _ALWAYS_MS if period.length_s is None else round(period.length_s * 1000)
+        options += ["--collection-period", f"{round(period.after_s * 1000)}:{length}:1"]
+        options += ["--collection-period-unit", "msec"]
+    return options
+
+
+def _takes(profiler: Profiler, word: str) -> bool:
+    """One that tells nothing is taken for the newest."""
+    return not profiler.help or re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", profiler.help) is not None
+
+
+def _has_ranks(environment: Mapping[str, str]) -> bool:
+    return any(environment.get(name, "1") not in ("", "0", "1") for name in _WORLDS)
