@@ -101,6 +101,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "memory",
         "outgoing",
         "notes",
+        "conversion",
     },
     "ranks": {"align", "kernels", "measures", "ops", "reports"},
     "batch": {
@@ -146,7 +147,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cli": {"evidence", "outgoing", "conversion", "commands", "source", "notes", "summary"},
 }
 # The front doors: the version for all, `convert` for users, `python -m mio2trace`.
-FRONT_DOORS = {"__init__": {"align", "analysis", "comparing", "conversion", "files", "notes"}, "__main__": {"cli"}}
+FRONT_DOORS = {
+    "__init__": {"align", "analysis", "comparing", "conversion", "dataset", "files", "notes"},
+    "__main__": {"cli"},
+}
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 assert MODULES

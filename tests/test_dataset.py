@@ -10,16 +10,16 @@ import duckdb
 import pytest
 
 import mio2trace
-from mio2trace.dataset import TABLES, VERSION, file_name, tables_of, write_run
+from mio2trace.dataset import FOLDERS, TABLES, VERSION, file_name, tables_of, write_run
 from mio2trace.dataset.arrow import bits
 from mio2trace.dataset.columns import Data, numbers, texts
 from mio2trace.dataset.schema import Column
-from mio2trace.reports import layers, op_times
+from mio2trace.reports import layers, op_times, ops
 from mio2trace.reports.kernels import joined_table
 from mio2trace.reports.numbers import Unit
 from mio2trace.reports.tables import cell_text, renamed
-from mio2trace.reports.tables.columns import spoken
-from tests.conftest import ROOT
+from mio2trace.reports.tables.columns import COLUMNS, base_of, spoken
+from tests.conftest import ROOT, Golden
 
 NS = Unit("ns")
 SAMPLES = {
@@ -111,7 +111,7 @@ def test_the_same_run_gives_the_same_bytes(analysis: mio2trace.Analysis, tmp_pat
         write_run(analysis.run, tmp_path / folder, "run")
     of_a, of_b = (sorted((tmp_path / folder).rglob("*.parquet")) for folder in ("a", "b"))
     assert [path.read_bytes() for path in of_a] == [path.read_bytes() for path in of_b]
-    assert len(of_a) == len(TABLES)
+    assert [path.parent.name for path in of_a] == sorted(FOLDERS)
 
 
 def test_a_failed_write_leaves_what_was_there(analysis: mio2trace.Analysis, tmp_path: Path) -> None:
@@ -150,3 +150,55 @@ def test_bits_are_arrows_bitmap(count: int) -> None:
     packed = bits(flags)
     assert len(packed) == (count + 7) // 8
     assert [packed[place // 8] >> place % 8 & 1 for place in range(count)] == list(flags)
+
+
+def page() -> str:
+    """docs/schema.md, from the schema."""
+    lines = [
+        "# Tables as data",
+        "",
+        "One schema for Parquet ([many-runs.md](many-runs.md)), SQL ([queries.md](queries.md)) and Python",
+        "([python.md](python.md)). A column is called as in the tables that people print ([reports.md](reports.md));"
+        " times are in ns,",
+        "whole but for means. What is unknown is null. Version of the schema: "
+        f"{VERSION}; a file has it in its metadata, under `schema`.",
+    ]
+    for schema in TABLES.values():
+        lines += [
+            "",
+            f"## {schema.name}",
+            "",
+            f"A row is {schema.row}.",
+            "",
+            "| column | type | unit | |",
+            "|---|---|---|---|",
+        ]
+        for column in schema.columns:
+            lines.append(f"| `{column.name}` | {column.kind} | {column.unit} | {column.meaning} |")
+    lines += [
+        "",
+        "## snapshot",
+        "",
+        "No table to ask: what the others cannot rebuild, so that a dataset is an input of every command. It holds the",
+        "program's own records in columns, as the version that wrote them had them.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def test_the_page_is_the_schema(golden: Golden) -> None:
+    """docs/schema.md names every table and column with its type, unit and meaning."""
+    golden(ROOT / "docs" / "schema.md", page().encode())
+
+
+def test_columns_are_called_as_in_the_printed_tables() -> None:
+    """What a column counts as a printed one it is called as that, with its unit of time."""
+    columns = {column.name for schema in TABLES.values() for column in schema.columns}
+    printed = {*COLUMNS, *ops.COLUMNS, *op_times.PLACE, *op_times.EACH}
+    named = {name for name in columns if name in printed or base_of(name)[0] in printed}
+    own = {
+        "run", "version", "device", "framework", "miopen", "steady_iterations", "steady", "told_by", "whole_ns",
+        "layers", "operations", "clock_method", "clock_error_ns", "problems", "inputs", "generator", "span_ns", "role",
+        "copy_direction", "bytes", "type", "flop_by", "host_by", "operation_by", "start_ns", "id", "severity", "ns",
+        "share", "scope", "rule", "try", "number", "find_kernels",
+    }  # fmt: skip
+    assert columns - named <= own

@@ -2,10 +2,11 @@
 
     import mio2trace
     mio2trace.convert("run.log", "prof.json", output="out.json")
-    run = mio2trace.analyse(["run.log", "prof.json"]).run
+    run = mio2trace.load("run.log", "prof.json")
+    run.problems().head(10)
 
-`convert` writes a trace, `analyse` hands over what the files hold, joined. What is wrong with an input is an
-`InputError` with one line; with an option of the call, an `OptionError`, which is a ValueError.
+`convert` writes a trace, `load` has the tables of a run, `analyse` hands over what the files hold, joined. What is
+wrong with an input is an `InputError` with one line; with an option of the call, an `OptionError`, a ValueError.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse
     from mio2trace.comparing import Comparison, compare
     from mio2trace.conversion import Conversion, convert
+    from mio2trace.dataset.loaded import LoadedRun, load
+    from mio2trace.dataset.table import Table
     from mio2trace.files import Input
     from mio2trace.notes import InputError, Note, Notes, OptionError
 
@@ -29,14 +32,17 @@ __all__ = [
     "Conversion",
     "Input",
     "InputError",
+    "LoadedRun",
     "Note",
     "Notes",
     "OptionError",
     "Run",
+    "Table",
     "__version__",
     "analyse",
     "compare",
     "convert",
+    "load",
 ]
 _ROOMS = {
     "Alignment": "align",
@@ -46,13 +52,16 @@ _ROOMS = {
     "Conversion": "conversion",
     "Input": "files",
     "InputError": "notes",
+    "LoadedRun": "dataset.loaded",
     "Note": "notes",
     "Notes": "notes",
     "OptionError": "notes",
     "Run": "analysis",
+    "Table": "dataset.table",
     "analyse": "analysis",
     "compare": "comparing",
     "convert": "conversion",
+    "load": "dataset.loaded",
 }
 
 

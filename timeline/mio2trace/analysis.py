@@ -168,7 +168,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
             names = ", ".join(run.name for run in in_order[:4]) + (", ..." if len(in_order) > 4 else "")
             raise InputError(
                 f"files of {len(in_order)} runs: {names}; expected those of one (`mio2trace convert --several` "
-                "draws each by itself; comparing them is for `compare`, which is to come)"
+                "draws each by itself, `mio2trace batch` makes one dataset of them)"
             )
         return several[0] if several else self.runs[0]
 

@@ -216,7 +216,7 @@ def convert(  # noqa: PLR0913 - click gives each option by keyword
     """
     from mio2trace import conversion
 
-    if output.lower().endswith(".parquet"):
+    if output.lower().endswith(conversion.TABLES_SUFFIX):
         _to_tables(files, output, locals())
         return None
     _refuse_to_overwrite(files, output, summary_file)

@@ -21,6 +21,9 @@ from mio2trace.summary.explain import explain as explained
 from mio2trace.trace import Trace, checked
 from mio2trace.writers import Writer, Written, by_suffix, suffixes, write
 
+TABLES_SUFFIX = ".parquet"
+"""Of a folder of tables, which is no trace."""
+
 
 class Conversion(msgspec.Struct, frozen=True, kw_only=True):
     """What a conversion made: the trace, its metadata, the notes, lines about it, the size of the output.
@@ -310,7 +313,7 @@ def _target(output: str | os.PathLike[str] | BinaryIO) -> tuple[Writer, bool, st
         return *form, output
     path = os.fspath(output)
     form = by_suffix(path)
-    if form is None and path.lower().endswith(".parquet"):
+    if form is None and path.lower().endswith(TABLES_SUFFIX):
         raise OptionError(f"{path}: tables are no trace; `mio2trace.load(...).write` writes them")
     if form is None:
         raise OptionError(f"{path}: expected a name that ends in {', '.join(suffixes())}, or -")

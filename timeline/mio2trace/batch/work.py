@@ -99,7 +99,7 @@ def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
         runs = analysis.complete or analysis.runs[:1]
         names = [work.run.name if len(runs) == 1 else f"{work.run.name}/{run.name}" for run in runs]
         for run, name in zip(runs, names, strict=True):
-            write_run(run, staging, name, analysis.notes)
+            write_run(run, staging, name, analysis.notes, cleaner=analysis.cleaner)
         written = put(staging, work.folder)
         remove(work.folder, set(work.before) - set(names))
     except (InputError, OptionError) as error:
@@ -128,9 +128,9 @@ def put(staging: str, folder: str) -> int:
 
 def remove(folder: str, names: Collection[str]) -> None:
     """Take the tables of runs out of the dataset, the table of runs first."""
-    from mio2trace.dataset import TABLES, file_name
+    from mio2trace.dataset import FOLDERS, file_name
 
     for name in sorted(names):
-        for table in sorted(TABLES, key=lambda table: (table != "runs", table)):
+        for table in sorted(FOLDERS, key=lambda table: (table != "runs", table)):
             with contextlib.suppress(OSError):
                 (Path(folder) / table / file_name(name)).unlink()

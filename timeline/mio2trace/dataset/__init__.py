@@ -32,7 +32,10 @@ from mio2trace.privacy import Cleaner
 from mio2trace.snapshot import files
 from mio2trace.snapshot.database import file_name
 
-__all__ = ["TABLES", "VERSION", "file_name", "replace", "tables_of", "write_run"]
+__all__ = ["FOLDERS", "TABLES", "VERSION", "file_name", "replace", "tables_of", "write_run"]
+
+FOLDERS = (*TABLES, files.FOLDER)
+"""Of a dataset, each with a file a run."""
 
 
 def write_run(

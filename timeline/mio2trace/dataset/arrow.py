@@ -8,9 +8,8 @@ from itertools import accumulate
 from typing import Any
 
 from mio2trace.dataset.columns import NULL, Data
-from mio2trace.notes import InputError
+from mio2trace.snapshot.database import INSTALL, NotInstalled
 
-INSTALL = "pip install 'mio2trace[batch]'"
 _LARGE = 1 << 31
 
 
@@ -43,7 +42,7 @@ def _nanoarrow() -> Any:
     try:
         import nanoarrow
     except ImportError:
-        raise InputError(f"this needs nanoarrow, which is not installed: {INSTALL}") from None
+        raise NotInstalled(f"this needs nanoarrow, which is not installed: {INSTALL}") from None
     return nanoarrow
 
 

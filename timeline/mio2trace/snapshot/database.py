@@ -21,15 +21,19 @@ _PLAIN = " +=,@()"
 _SUFFIX = ".parquet"
 
 
+class NotInstalled(InputError, ImportError):
+    """A library of an extra is missing: the line says how to install it."""
+
+
 def connection(threads: int | None = 1) -> DuckDBPyConnection:
     """To a database in memory, which fetches nothing. With one thread the same rows give the same bytes.
 
-    Raises `InputError` where DuckDB is not installed.
+    Raises `NotInstalled` without DuckDB.
     """
     try:
         import duckdb
     except ImportError:
-        raise InputError(f"this needs DuckDB, which is not installed: {INSTALL}") from None
+        raise NotInstalled(f"this needs DuckDB, which is not installed: {INSTALL}") from None
     settings: dict[str, str | bool | int | float | list[str]] = {**_OFFLINE}
     if threads is not None:
         settings["threads"] = threads

@@ -78,6 +78,12 @@ def markdown(table: Table) -> Iterator[str]:
         yield "| " + " | ".join(map(markdown_text, line)) + " |\n"
 
 
+def shown_columns(table: Table) -> Iterator[tuple[str, list[str], bool]]:
+    """Of the columns that say something: name, cells as they are shown, whether they are numbers."""
+    for column in _columns(table):
+        yield column.name, column.cells, column.is_number
+
+
 def _columns(table: Table) -> list[_Column]:
     """Those that say something, with their cells as they are shown."""
     rows: list[Row] = [*table.rows, *table.ends]
