@@ -74,10 +74,28 @@ def test_the_wheel_holds_the_program_and_nothing_else(wheel: Path) -> None:
         entry_points = archive.read(f"mio2trace-{__version__}.dist-info/entry_points.txt").decode()
     assert {name.split("/")[0] for name in names} == {"mio2trace", f"mio2trace-{__version__}.dist-info"}
     source = ROOT / "timeline"
+    other = {name for name in names if not name.endswith(".py") and name.startswith("mio2trace/")}
+    assert {Path(name).suffix for name in other} <= {".typed", ".css", ".j2", ".sql"}, "the program, no samples"
     in_tree = {str(path.relative_to(source)) for path in source.rglob("*.py")} | {"mio2trace/py.typed"}
     assert in_tree <= set(names)
     assert f"mio2trace-{__version__}.dist-info/licenses/LICENSE" in names
     assert "mio2trace = mio2trace.cli:main" in entry_points
+
+
+@pytest.mark.network
+def test_the_plain_install_is_small(environment: Environment, wheel: Path) -> None:
+    """Five libraries in 4 MB, and a program of 1 MB: what an extra brings is not in it."""
+    python = environment("run")
+    (folder,) = (python.parent.parent / "lib").glob("python3*/site-packages")
+    tools = ("pip", "setuptools", "pkg_resources", "_distutils_hack", "distutils-precedence", "_virtualenv")
+    there = {path for path in folder.iterdir() if not path.name.startswith((*tools, "mio2trace", "__pycache__"))}
+    installed = {path.name.partition("-")[0] for path in there if path.suffix == ".dist-info"}
+    assert installed == {_name(line) for line in PROJECT["dependencies"]}
+    files = (
+        file for path in there for file in ([path] if path.is_file() else path.rglob("*")) if file.suffix != ".pyc"
+    )
+    assert sum(file.stat().st_size for file in files if file.is_file()) < 4_000_000
+    assert wheel.stat().st_size < 1_000_000
 
 
 @pytest.mark.network
