@@ -250,3 +250,12 @@ def test_layers_that_are_printed_as_they_ran_are_numbered_forwards() -> None:
     """The backward pass prints from the last layer to the first; a layer whose forward line is lost has its place."""
     lines = ["a\tforward: 1 ms.", "c\tforward: 1 ms.", *(f"{name}\tbackward: 1 ms." for name in "cba")]
     assert {layer.layer: layer.index for layer in log(*lines).layers} == {"a": 0, "b": 1, "c": 2}
+
+
+def test_what_one_telling_has_of_the_order_holds_between_two_others() -> None:
+    """Neither set-up nor forward pass has both names, the backward pass has: its order of them is the net's."""
+    setup = [f"Setting up {name}" for name in ("a", "b", "d", "e")]
+    forward = [f"{name}\tforward: 1 ms." for name in ("a", "c", "e")]
+    backward = [f"{name}\tbackward: 1 ms." for name in ("e", "d", "c", "b", "a")]
+    found = log(*setup, *forward, *backward)
+    assert [layer.layer for layer in found.net] == ["a", "b", "c", "d", "e"]

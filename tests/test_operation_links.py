@@ -240,7 +240,7 @@ def test_a_search_owns_its_candidates_and_not_the_run() -> None:
     find = maker.call(
         "conv", tensors=(("x", x), ("w", w), ("y", y), ("workSpace", space)), phase="find", gemm=CONV_GEMM, **CONV
     )
-    maker.kernel("Im2Col", x, space, of=find)
+    maker.kernel("Im2Col", x, space, of=find, grid=(1024, 1, 1))
     maker.kernel("miog_betac", private, of=find)
     maker.kernel("miog_alphaab", space, w, private, of=find)
     maker.kernel("MIOpenConv1x1", x, w, private, of=find)

@@ -90,6 +90,7 @@ _MIOPEN: tuple[_Row, ...] = (
     (r"transpose_(?:NCHW2CNHW|CNHW2NCHW)", _CONV, FBW, "Gemm", "transpose"),
     (r"transpose_packed_MN2NM|[tT]ranspose_?NCHW2Vec", _CONV, (F,), "Gemm", "transpose"),
     (r"miog_betac(?!_alphaab)|\w*_betac$", _GEMM_USERS, (), "Gemm", "scale"),
+    (r"Cijk_[A-Z]+(?:_G[AB])*$", _GEMM_USERS, (), "Gemm", "scale"),
     (r"Cijk_\w*(?:PostGSU|_Beta|SetZero)", _GEMM_USERS, (), "Gemm", "reduce"),
     (r"miog_copy[ab]", _GEMM_USERS, (), "Gemm", "copy"),
     (r"miog_nform[ab]", _GEMM_USERS, (), "Gemm", "reshape"),

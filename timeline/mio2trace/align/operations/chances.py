@@ -12,7 +12,6 @@ import msgspec
 
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.habits import Habits
-from mio2trace.align.operations.lattice import Ahead, Chances
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.rates import (
@@ -55,6 +54,27 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
             lost=_mean(self.lost, lost, sum(launched) + lost),
             silent={kind: _mean(before, silent[kind], calls[kind]) for kind, before in self.silent.items()},
         )
+
+
+class Chances(msgspec.Struct, frozen=True, kw_only=True):
+    """Log-probabilities that the run itself tells (`em`): ``passed[j]`` that calls 0 to j - 1 were all passed over,
+    ``begun[j]`` that call j launches here, ``lost[j]`` that the log lost what follows call j - 1.
+    """
+
+    passed: list[float]
+    begun: list[float]
+    lost: list[float]
+    ahead: Ahead | None = None
+    habits: Habits | None = None
+
+
+class Ahead(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be gained, in nats, from kernel i on (``kernels[i]``) and from call j on (``calls[j]``), as far as can
+    be said beforehand: no way gains more than the less of both, so one that has used up its calls is behind.
+    """
+
+    kernels: list[float]
+    calls: list[float]
 
 
 def kinds_of(operations: Sequence[Operation], class_of: Sequence[int]) -> list[Kind]:

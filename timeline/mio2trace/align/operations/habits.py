@@ -12,8 +12,10 @@ from math import exp, log, prod
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.posterior import Posterior
-from mio2trace.align.operations.rates import MISSTATED
+from mio2trace.align.operations.rates import MISSTATED, SHORT_CLOSES
 from mio2trace.ops.operation import Operation
+
+_SEARCH = "conv", "find"
 
 
 class Habits:
@@ -36,7 +38,14 @@ class Habits:
         for (_, number), count in self._pairs.items():
             self._launched[number] += count
         self._calls = Counter[int](classes[place] for place in calls)
+        self._posed: dict[tuple[int, object], float] = defaultdict(float)
+        self._of_problem: dict[object, float] = defaultdict(float)
+        for (kind, number), count in self._pairs.items():
+            self._posed[kind, likelihood.problem_of[number]] += count
+            self._of_problem[likelihood.problem_of[number]] += count
         self._learn_work()
+        self._learn_helpers()
+        self._learn_order(posterior)
         self._nats: dict[tuple[int, int], float] = {}
 
     def nats(self, kind: int, place: int) -> float:
@@ -45,9 +54,59 @@ class Habits:
         known = self._nats.get((kind, number))
         if known is None:
             known = self._nats[kind, number] = self._work_nats(kind, place, number)
+        known += self._helper_nats(kind, place)
+        if self._rows:
+            known += self._chosen_nats(kind, place, number)
         if self._rows and self._calls[number] > 1:
             return known + self._row_nats(kind, place, number)
         return known
+
+    # The order of a search
+
+    def _learn_order(self, posterior: Posterior) -> None:
+        """How often each direction's searches try a GEMM before another algorithm (True), and after (False)."""
+        kernels, operations = self._likelihood.kernels, self._likelihood.operations
+        self._orders: dict[tuple[str | None, bool], float] = defaultdict(float)
+        before, gemm_before = NONE, False
+        for kind, place, confidence in zip(kernels.of, posterior.operation, posterior.confidence, strict=True):
+            one = kernels.kinds[kind]
+            if place == NONE or one.role != "main":
+                continue
+            operation = operations[place]
+            if place == before and one.is_gemm != gemm_before and (operation.primitive, operation.phase) == _SEARCH:
+                self._orders[operation.direction, gemm_before] += confidence
+            before, gemm_before = place, one.is_gemm
+
+    def order_nats(self, direction: str | None, *, gemm_first: bool) -> float:
+        """Of this order of two algorithms in a search, against either."""
+        same, other = self._orders[direction, gemm_first], self._orders[direction, not gemm_first]
+        return log(2 * (max(0.0, same - 1) + 1) / (max(0.0, same - 1) + other + 2))
+
+    # Helpers of any call
+
+    def _learn_helpers(self) -> None:
+        """Of the helpers that any primitive may launch: which ones do."""
+        operations, kinds = self._likelihood.operations, self._likelihood.kernels.kinds
+        self._helped: dict[tuple[str, str], float] = defaultdict(float)
+        self._helpers: dict[str, float] = defaultdict(float)
+        self._primitives = Counter(operations[place].primitive for _, place in self._own)
+        for (kind, place), count in self._own.items():
+            name = kinds[kind].name
+            if name is not None and not name.primitives:
+                self._helped[kinds[kind].launch[0], operations[place].primitive] += count
+                self._helpers[kinds[kind].launch[0]] += count
+
+    def _helper_nats(self, kind: int, place: int) -> float:
+        """Of the primitive's other calls launching such a helper, against calls of any."""
+        one = self._likelihood.kernels.kinds[kind]
+        if one.name is None or one.name.primitives:
+            return 0.0
+        name, primitive = one.launch[0], self._likelihood.operations[place].primitive
+        own = self._own.get((kind, place), 0.0)
+        share = (1 + self._primitives[primitive]) / (1 + self._primitives.total())
+        others = max(0.0, self._helpers.get(name, 0.0) - own)
+        again = max(0.0, self._helped.get((name, primitive), 0.0) - own)
+        return log((again + share) / (others + 1) / share)
 
     # Work items
 
@@ -109,6 +168,17 @@ class Habits:
             min(0.0, likelihood.pair_of_class(kind, number) + log(self._of_kind[kind] / len(likelihood.kernels)))
         )
         return log((max(0.0, launched) + expected * each) / ((others + each) * expected))
+
+    def _chosen_nats(self, kind: int, place: int, number: int) -> float:
+        """Of the problem's search having tried what an execution launches, and the other way round."""
+        likelihood = self._likelihood
+        problem = likelihood.problem_of[number]
+        others = self._of_problem.get(problem, 0.0) - self._launched.get(number, 0.0)
+        both = self._posed.get((kind, problem), 0.0) - self._pairs.get((kind, number), 0.0)
+        if others < 0.5 or both <= 0:
+            return 0.0
+        expected = min(1.0, exp(likelihood.pair(kind, place)[0]) * self._of_kind[kind] / len(likelihood.kernels))
+        return log(1 - SHORT_CLOSES + SHORT_CLOSES * max(1.0, both / others / expected))
 
 
 def _elements(operation: Operation) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -15,7 +16,7 @@ from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import Activity, Profile, Size3
 from mio2trace.patterns import late
 
-PRE = frozenset(("im2col", "subsample", "fill", "scale", "prepare"))
+PRE = frozenset(("im2col", "subsample", "fill", "scale", "prepare", "copy", "reshape"))
 """Helpers that come before the kernel which does the work."""
 POST = frozenset(("col2im", "reduce", "upsample"))
 """Helpers that come after it."""
@@ -57,6 +58,11 @@ class KernelKind(msgspec.Struct, frozen=True, gc=False):
     role: str
     offsets: tuple[int, ...] | None
 
+    @property
+    def is_gemm(self) -> bool:
+        """Whether it multiplies, as far as its name tells."""
+        return self.name is not None and self.name.algorithm == "Gemm" and self.role == "main"
+
 
 class Kernels:
     """The kernels of one queue, in order: of each its kind, the buffers that some operation names (``named``), and what
@@ -64,6 +70,8 @@ class Kernels:
 
     ``helped[i]``: 2 when kernel i reads what the one before made for it alone, 1 when it probably does, so that both
     are of one call. ``apart[i]``: both have buffers and none in common. ``again[i]``: one of the two before is alike.
+    ``parted[i]``: the thread moved data between host and device in between.
+    ``gemm_before[i]``: the kind of the last GEMM before, -1 for none.
     ``written`` and ``read``: the buffer that the kernel writes, that a helper reads; 0 when not known.
     """
 
@@ -87,6 +95,7 @@ class Kernels:
         self.helped: list[int] = []
         self.apart: list[int] = []
         self.again: list[bool] = []
+        self.parted = _parted(profile, positions)
         buffers_of: dict[int, tuple[frozenset[int], tuple[int, ...]]] = {}
         before: tuple[int, ...] = ()
         role_before, name_before = "", ""
@@ -121,6 +130,9 @@ class Kernels:
             self.helped.append(helped)
             self.apart.append(apart)
             before, role_before, name_before, convolves_before = buffers, role, activity.name, convolves
+        self.gemm_before = [-1]
+        for kind_number in self.of:
+            self.gemm_before.append(kind_number if self.kinds[kind_number].is_gemm else self.gemm_before[-1])
 
     def __len__(self) -> int:
         return len(self.of)
@@ -202,6 +214,18 @@ class _Stated(NamedTuple):
     filters: tuple[int, ...]
     channels: tuple[int, ...]
     library: bool
+
+
+def _parted(profile: Profile, positions: Sequence[int]) -> list[bool]:
+    """Of each kernel whether its thread moved data between host and device since the one before it."""
+    activities = profile.activities
+    parted = [False] * len(positions)
+    for place, (before, after) in enumerate(pairwise(positions), 1):
+        if after - before > 1:
+            thread = activities[after].thread
+            between = (activities[position] for position in range(before + 1, after))
+            parted[place] = any("host" in one.route and one.thread == thread for one in between)
+    return parted
 
 
 def buffers_among(arguments: Sequence[str]) -> tuple[int, ...]:

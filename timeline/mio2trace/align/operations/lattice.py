@@ -15,10 +15,8 @@ from math import exp, log, log1p
 from operator import neg
 from typing import NamedTuple
 
-import msgspec
-
 from mio2trace.align.links import NONE
-from mio2trace.align.operations.habits import Habits
+from mio2trace.align.operations.chances import Chances
 from mio2trace.align.operations.kinds import POST, PRE
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.posterior import Posterior
@@ -30,6 +28,7 @@ from mio2trace.align.operations.rates import (
     LONG_GAP,
     NATS_MISSTATED,
     NATS_NEVER,
+    NATS_PARTED,
     SHORT_CLOSES,
     UNKNOWN_NAME,
 )
@@ -40,9 +39,11 @@ FEW = 4
 NEXT = 3
 """How many operations ahead, of each kind that fits a kernel, are tried."""
 
-# What a way is in after a kernel; a state is 8 * (operation + 1) + this, the operation is the last one begun.
+# What a way is in after a kernel; a state is 16 * (operation + 1) + this, the operation is the last one begun.
 OUT, GONE, LONG, HELPERS, MAIN, WAITING = range(6)
-STATES = 8
+GEMM = 8
+"""Set where a GEMM was among the call's kernels."""
+STATES, PHASE = 16, 7
 BEFORE = OUT
 """The state before the first operation."""
 
@@ -59,27 +60,6 @@ class Width(NamedTuple):
 
 
 NARROW, WIDE, AHEAD = Width(16.0, 16), Width(100.0, 60), Width(60.0, 60)
-
-
-class Chances(msgspec.Struct, frozen=True, kw_only=True):
-    """Log-probabilities that the run itself tells (`em`): ``passed[j]`` that calls 0 to j - 1 were all passed over,
-    ``begun[j]`` that call j launches here, ``lost[j]`` that the log lost what follows call j - 1.
-    """
-
-    passed: list[float]
-    begun: list[float]
-    lost: list[float]
-    ahead: Ahead | None = None
-    habits: Habits | None = None
-
-
-class Ahead(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be gained, in nats, from kernel i on (``kernels[i]``) and from call j on (``calls[j]``), as far as can
-    be said beforehand: no way gains more than the less of both, so one that has used up its calls is behind.
-    """
-
-    kernels: list[float]
-    calls: list[float]
 
 
 _GAPS = {
@@ -153,14 +133,14 @@ class Lattice:
         gone = 0.0 if kind.library else log(UNKNOWN_NAME)
         ready: list[tuple[int, float, int]] = []
         for state, score in states.items():
-            index, phase = (state >> 3) - 1, state & 7
+            index, phase = state // STATES - 1, state & PHASE
             here = index
             over = 0.0
             if index < first - 1:
                 here = first - 1
                 over = self._over(index, here + 1)
             leave = self._leave(phase)
-            base = 8 * (here + 1)
+            base = STATES * (here + 1)
             lost = self._chances.lost[here + 1]
             if phase <= LONG:
                 closes, goes_on = _GAPS[phase] if index >= 0 else (0.0, 0.0)
@@ -183,8 +163,8 @@ class Lattice:
                 ways.setdefault(base + GONE, []).append((state, left + gone + lost))
                 ways.setdefault(base + LONG, []).append((state, left + gone + lost + _LONG))
                 if first <= index <= last:
-                    inside, following = self._inside(at, index, phase, entering=False)
-                    ways.setdefault(8 * (index + 1) + following, []).append((state, inside))
+                    inside, following = self._inside(at, index, state & (PHASE | GEMM), entering=False)
+                    ways.setdefault(STATES * (index + 1) + following, []).append((state, inside))
         lowest = min(index for index, *_ in ready)
         for target in self._targets(at, ready, first, last):
             if target <= lowest:
@@ -198,7 +178,7 @@ class Lattice:
             ]
             if len(from_) > SOURCES:
                 from_ = nlargest(SOURCES, from_)
-            to = ways.setdefault(8 * (target + 1) + following, [])
+            to = ways.setdefault(STATES * (target + 1) + following, [])
             to += [(state, total - states[state]) for total, state in from_]
         reached: _Step = {}
         for state, froms in ways.items():
@@ -210,7 +190,7 @@ class Lattice:
 
     def _end(self, state: int) -> float:
         """At the profile's end: what is left of the log launched nothing, or after the profile ended."""
-        index, phase = (state >> 3) - 1, state & 7
+        index, phase = state // STATES - 1, state & PHASE
         worth = self._leave(phase) + self._over(index, self._last + 1)
         if phase == LONG:
             worth += max(0.0, self._log_cut - self._chances.lost[index + 1] - _LONG)  # it ended early
@@ -231,7 +211,7 @@ class Lattice:
             hope = states
         else:
             most, calls = ahead.kernels[at + 1], ahead.calls
-            hope = {state: score + min(most, calls[state >> 3]) for state, score in states.items()}
+            hope = {state: score + min(most, calls[state // STATES]) for state, score in states.items()}
         least = max(hope.values()) - nats
         kept = {state: score for state, score in states.items() if hope[state] >= least}
         if len(kept) > count:
@@ -248,25 +228,49 @@ class Lattice:
         """The kernel in operation ``index`` that stands in ``phase``, and the phase after it."""
         likelihood, kernels = self._likelihood, self._kernels
         kind = kernels.kind(at)
+        phase, gemm = phase & PHASE, phase & GEMM
         nats = likelihood.fit(at, index).nats
         habits = self._chances.habits
         if habits is not None:
             nats += habits.nats(kernels.of[at], index)
         if not entering:
+            if kernels.parted[at]:
+                nats += NATS_PARTED
             if kernels.apart[at] and likelihood.operations[index].primitive == "conv":
                 nats += self._apart(at, index)
             if kernels.again[at] and nats > 0:
                 nats = 0.0
         if likelihood.is_main(at, index):
-            if phase in (MAIN, WAITING) and self._is_single(at, index):
-                nats += NATS_NEVER
-            return nats, MAIN
+            is_gemm = kind.is_gemm and likelihood.operations[index].primitive == "conv"
+            if phase in (MAIN, WAITING):
+                if self._is_single(at, index):
+                    nats += NATS_NEVER
+                nats += self._after(at, index, is_gemm=is_gemm, gemm=gemm > 0)
+            return nats, MAIN | gemm | GEMM * is_gemm
         role = kind.role
         if role in POST:
-            return (nats, MAIN) if phase in (MAIN, WAITING) else (nats + NATS_MISSTATED, HELPERS)
+            return (nats, MAIN | gemm) if phase in (MAIN, WAITING) else (nats + NATS_MISSTATED, HELPERS | gemm)
         if role in PRE:
-            return nats, HELPERS if phase in (OUT, HELPERS) else WAITING
-        return nats, HELPERS if phase in (OUT, HELPERS) else phase
+            return nats, (HELPERS if phase in (OUT, HELPERS) else WAITING) | gemm
+        return nats, (HELPERS if phase in (OUT, HELPERS) else phase) | gemm
+
+    def _after(self, at: int, index: int, *, is_gemm: bool, gemm: bool) -> float:
+        """A main kernel after others of a convolution: its GEMMs are alike, a search tries algorithm after algorithm.
+
+        ``gemm``: whether there was one before.
+        """
+        kernels, operation = self._kernels, self._likelihood.operations[index]
+        if operation.primitive != "conv" or is_gemm == gemm:
+            if not is_gemm:
+                return 0.0
+            differs = kernels.kind(at).launch != kernels.kinds[kernels.gemm_before[at]].launch
+            images = operation.input[0] * (operation.groups or 1) if operation.input else 2
+            too_many = operation.phase == "run" and images == 1
+            return NATS_MISSTATED if differs or too_many else 0.0
+        if operation.phase != "find":
+            return NATS_NEVER
+        habits = self._chances.habits
+        return 0.0 if habits is None else habits.order_nats(operation.direction, gemm_first=gemm)
 
     def _apart(self, at: int, index: int) -> float:
         """Two neighbours of one convolution that do nothing for each other: candidates of a search alone."""
@@ -356,8 +360,8 @@ class Lattice:
                 if score is None:
                     continue
                 chance = exp(score + nats - total)
-                phase = state & 7
-                index = NONE if phase <= LONG else (state >> 3) - 1
+                phase = state & PHASE
+                index = NONE if phase <= LONG else state // STATES - 1
                 by_operation[index] = by_operation.get(index, 0.0) + chance
                 if phase in (GONE, LONG):
                     posterior.gone[at] += chance

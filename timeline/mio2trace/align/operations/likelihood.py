@@ -19,9 +19,10 @@ from mio2trace.align.operations.rates import (
     NATS_NEVER,
     UNKNOWN_NAME,
 )
-from mio2trace.align.operations.sizes import is_part, may_be_part, parts, step_fits
+from mio2trace.align.operations.sizes import gemm_key, has_channels, helper_fits, is_part, may_be_part, parts, steps_fit
 from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES
 from mio2trace.kernels import KernelFact
+from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import Profile
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.values import pointer
@@ -46,9 +47,15 @@ _READ: Mapping[str, tuple[str, ...]] = {
     "backward-data": ("dy", "w"),
     "backward-weights": ("dy", "x"),
 }
+_TRANSPOSED: Mapping[str | None, OperationDirection] = {"forward": "backward-data", "backward-data": "forward"}
+"""A transposed convolution runs the other one's kernels (miopen-log.md 6)."""
 _OTHERS = 24
 """Kernels or calls of other kinds that a run is thought to have beside its own: of few, rareness tells little; a share
 is never taken to be below one in so many."""
+
+
+_Named = tuple[tuple[str, ...], tuple[str, ...]]
+"""The primitives and directions that a kernel's name serves."""
 
 
 class Fit(msgspec.Struct, frozen=True, gc=False):
@@ -88,6 +95,7 @@ class Likelihood:
     def _read_operations(self, operations: Sequence[Operation], *, with_buffers: bool) -> None:
         self.class_of: list[int] = []
         self.first_of: list[int] = []
+        self.problem_of: list[object] = []
         self.pointers: list[frozenset[int]] = []
         self._inputs: list[frozenset[int]] = []
         self._outputs: list[frozenset[int]] = []
@@ -112,11 +120,18 @@ class Likelihood:
             calls[operation.api] += 1
             key = (
                 operation.primitive, operation.direction, operation.phase, operation.input, operation.weights,
-                operation.output, operation.algorithm, operation.gemm, operation.launches, operation.gemms,
+                operation.output, operation.stride, operation.mode, operation.problem is None, operation.algorithm,
+                operation.gemm, operation.launches, operation.gemms,
             )  # fmt: skip
             self.class_of.append(classes.setdefault(key, len(classes)))
             if len(classes) > len(self.first_of):
                 self.first_of.append(len(self.class_of) - 1)
+                posed = (operation.primitive, operation.direction, operation.input, operation.weights, operation.output)
+                self.problem_of.append((*posed, operation.stride, operation.mode) if operation.problem else key)
+        self._sorts: dict[tuple[str, str | None, bool], tuple[Operation, int]] = {}
+        for operation in operations:
+            sort = operation.primitive, operation.direction, operation.mode == "transpose"
+            self._sorts[sort] = operation, self._sorts.get(sort, (operation, 0))[1] + 1
         self._workspaces = frozenset(workspaces)
         # Parameters that nearly all entries of a function have: one that lacks any has a hole.
         usual = {
@@ -132,12 +147,13 @@ class Likelihood:
         """How often each statement is true of the queue's kernels of the library."""
         kernels = self.kernels
         self._library = 0
-        self._named: Counter[tuple[tuple[str, ...], tuple[str, ...]]] = Counter()
+        self._named: Counter[_Named] = Counter()
         self._launched: Counter[object] = Counter()
         self._gemms: Counter[tuple[int, int, int]] = Counter()
         self._sized: Counter[tuple[str, int | None]] = Counter()
         self._numbers: Counter[int] = Counter()
         self._offsets: Counter[tuple[int, ...]] = Counter()
+        self._helpers: dict[str, Counter[int]] = {}
         self._with_numbers = 0
         for number, count in Counter(kernels.of).items():
             kind = kernels.kinds[number]
@@ -147,10 +163,12 @@ class Likelihood:
             self._launched[kind.launch] += count
             if kind.name is None:
                 continue
+            if kind.name.helps and kind.launch[1] is not None:
+                self._helpers.setdefault(kind.launch[0], Counter())[prod(kind.launch[1])] += count
             if kind.name.primitives:
                 self._named[kind.name.primitives, kind.directions] += count
             if kind.gemm is not None:
-                self._gemms[_gemm_key(kind.gemm.m, kind.gemm.n, kind.gemm.k)] += count
+                self._gemms[gemm_key(kind.gemm.m, kind.gemm.n, kind.gemm.k)] += count
             elif kind.name.algorithm == "Gemm" and kind.launch[1] is not None:
                 self._sized[kind.launch[0], kind.launch[1][0]] += count
             if kind.offsets:
@@ -211,30 +229,49 @@ class Likelihood:
         if not name.primitives:
             return nats, launched, name.role != "main" or operation.primitive in _TENSOR
         if not _serves(name.primitives, kind.directions, operation):
-            return nats + (NATS_MISSTATED if launched else NATS_NEVER), launched, False
-        nats += self._rareness(self._serving(operation), self._library)
+            # A convolution of which the log lost the problem may be a transposed one.
+            rare = launched or (operation.problem is None and _serves(name.primitives, kind.directions, operation, -1))
+            return nats + (NATS_MISSTATED if rare else NATS_NEVER), launched, False
+        if operation.primitive == "fusion" and name.algorithm == "Gemm":
+            return nats + NATS_NEVER, launched, False  # a plan is one kernel
+        nats += self._name_nats((name.primitives, kind.directions), operation)
         nats += self._gemm_nats(kind, operation)
+        nats += self._helper_nats(kind, operation)
         if kind.filters and operation.primitive == "conv" and len(operation.weights) == 4:
             nats += 0.0 if kind.filters == operation.weights[2:] else NATS_MISSTATED
         if kind.channels and operation.primitive == "conv" and operation.weights:
-            nats += 0.0 if _has_channels(kind.channels, operation) else NATS_MISSTATED
+            nats += 0.0 if has_channels(kind.channels, operation) else NATS_MISSTATED
         if kind.numbers and (name.role == "main" or name.role in ("im2col", "col2im")):
             nats += self._size_nats(kind.numbers, operation)
         if operation.algorithm and name.algorithm and operation.phase == "run":
             nats += 0.0 if operation.algorithm == name.algorithm else NATS_MISSTATED
         return nats, launched, True
 
-    def _serving(self, operation: Operation) -> float:
-        """How many kernels have a name that fits the call's primitive and direction."""
-        key = "serves", operation.primitive, operation.direction
-        count = self._shares.get(key)
-        if count is None:
-            count = self._shares[key] = sum(
-                count
-                for (primitives, directions), count in self._named.items()
-                if _serves(primitives, directions, operation)
-            )
-        return count
+    def _name_nats(self, name: _Named, operation: Operation) -> float:
+        """Of a name that serves the call's primitive and direction: by how many other kernels' names do, too.
+
+        A name that serves several kinds of the log's calls counts for each by its share of these calls.
+        """
+        sort = operation.primitive, operation.direction, operation.mode == "transpose"
+        key = "name", name, sort
+        nats = self._shares.get(key)
+        if nats is None:
+            serving = self._shares.get(sort)
+            if serving is None:
+                serving = self._shares[sort] = sum(
+                    count * self._share(one, operation)
+                    for one, count in self._named.items()
+                    if _serves(*one, operation)
+                )
+            nats = self._rareness(serving, self._library) + log(self._share(name, operation))
+            self._shares[key] = nats
+        return nats
+
+    def _share(self, name: _Named, operation: Operation) -> float:
+        """The part of the calls of this one's kind among all that the name serves."""
+        served = sum(count for other, count in self._sorts.values() if _serves(*name, other))
+        sort = operation.primitive, operation.direction, operation.mode == "transpose"
+        return self._sorts[sort][1] / served
 
     @staticmethod
     def _rareness(count: float, among: float) -> float:
@@ -248,7 +285,7 @@ class Likelihood:
         if kind.gemm is not None:
             if not is_part(kind.gemm, operation):
                 return NATS_MISSTATED
-            keys = {_gemm_key(m, n, k) for m, n, k in parts(operation)}
+            keys = {gemm_key(m, n, k) for m, n, k in parts(operation)}
             nats += self._rareness(sum(self._gemms[key] for key in keys), self._gemms.total())
         elif kind.launch[1] is not None:
             possible = may_be_part(kind.launch[0], kind.launch[1][0], operation)
@@ -257,7 +294,7 @@ class Likelihood:
             if possible or kind.launch[0] == "miog_betac_alphaab":
                 nats += self._of_sizes(operation, kind.launch[0])
         if kind.offsets:
-            if not _steps(kind.offsets, operation):
+            if not steps_fit(kind.offsets, operation):
                 return nats + NATS_MISSTATED
             nats += self._of_offsets(operation)
         return nats
@@ -275,11 +312,27 @@ class Likelihood:
             nats = self._shares[key] = self._rareness(fitting, sum(count for _, count in of_name))
         return nats
 
+    def _helper_nats(self, kind: KernelKind, operation: Operation) -> float:
+        """Of a helper having as many work items as the problem needs, by how few of its name have so many."""
+        name, grid = kind.launch
+        fits = None if grid is None else helper_fits(name, prod(grid), operation)
+        if fits is None:
+            return 0.0
+        if not fits:
+            return NATS_MISSTATED
+        key = "helper", name, operation.input, operation.weights, operation.output, operation.stride
+        nats = self._shares.get(key)
+        if nats is None:
+            of_name = self._helpers[name]
+            fitting = sum(count for items, count in of_name.items() if helper_fits(name, items, operation))
+            nats = self._shares[key] = self._rareness(fitting, of_name.total())
+        return nats
+
     def _of_offsets(self, operation: Operation) -> float:
         key = "offsets", operation.input, operation.output, operation.weights, operation.groups
         nats = self._shares.get(key)
         if nats is None:
-            fitting = sum(count for offsets, count in self._offsets.items() if _steps(offsets, operation))
+            fitting = sum(count for offsets, count in self._offsets.items() if steps_fit(offsets, operation))
             nats = self._shares[key] = self._rareness(fitting, self._offsets.total())
         return nats
 
@@ -312,36 +365,19 @@ class Likelihood:
         return without_entry or self._holed[index]
 
 
-def _serves(primitives: Sequence[str], directions: Sequence[str], operation: Operation) -> bool:
-    """Whether a kernel of these primitives and directions may be one of the call's."""
+def _serves(primitives: Sequence[str], directions: Sequence[str], operation: Operation, way: int = 1) -> bool:
+    """Whether a kernel of these primitives and directions may be one of the call's; ``way`` -1: run the other way."""
     primitive = operation.primitive
     if primitive not in primitives and _USES.get(primitive, frozenset()).isdisjoint(primitives):
         return False
-    if not directions or operation.direction is None or operation.direction in directions:
+    direction = operation.direction
+    if (operation.mode == "transpose") != (way < 0):
+        direction = _TRANSPOSED.get(direction, direction)
+    if not directions or direction is None or direction in directions:
         return True
     if "gemm" in primitives and primitive != "conv":
         return True  # the directions are those that its beta leaves a convolution
     return not (primitive in primitives or primitive == "fusion")
-
-
-def _has_channels(stated: tuple[int, ...], operation: Operation) -> bool:
-    """Whether a convolution has so many channels of output and input; backward data computes the input."""
-    groups = operation.groups or 1
-    possible = {
-        (operation.weights[0], operation.weights[1] * groups),
-        (operation.weights[0] // groups, operation.weights[1]),
-    }
-    if operation.direction == "backward-data" or operation.direction is None or operation.mode == "trans":
-        possible |= {(inputs, outputs) for outputs, inputs in possible}
-    return stated in possible
-
-
-def _gemm_key(m: int, n: int, k: int) -> tuple[int, int, int]:
-    return min(m, n), max(m, n), k
-
-
-def _steps(offsets: Sequence[int], operation: Operation) -> bool:
-    return all(step_fits(offset, operation) for offset in offsets)
 
 
 def _flow(operation: Operation, tensors: Sequence[tuple[str, int]]) -> tuple[frozenset[int], frozenset[int]]:

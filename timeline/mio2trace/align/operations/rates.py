@@ -14,6 +14,8 @@ NEVER: Final = 1e-5
 """What no run with truth has: another primitive's kernel, one that writes what the call reads, two where one does."""
 BROKEN: Final = 0.003
 """Part of the kernels that probably read what the one before made for them and yet are of another call."""
+PARTED: Final = 0.003
+"""Part of the neighbours in a call between which the program moves data from or to the host."""
 CANDIDATES_APART: Final = 0.16
 """Part of a search's candidates that write another buffer than the one before."""
 UNKNOWN_NAME: Final = 0.02
@@ -37,4 +39,4 @@ LONG_GAP, LONG_CLOSES = 0.05, 0.01
 CUT: Final = 0.05
 """Part of the logs, and of the profiles, that begin late or end early."""
 
-NATS_MISSTATED, NATS_NEVER = log(MISSTATED), log(NEVER)
+NATS_MISSTATED, NATS_NEVER, NATS_PARTED = log(MISSTATED), log(NEVER), log(PARTED)

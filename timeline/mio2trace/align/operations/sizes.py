@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from math import prod
 
 from mio2trace.model.gemm import Gemm
 from mio2trace.ops.operation import Operation
 
+_IM2COL, _COL2IM = re.compile(r"Im(?:2d)?2Col$"), re.compile(r"Col2Im(?:2d)?$")
+_SUM = re.compile(r"M[IL]OpenCvBwdWrW\w*_rdc$")
+_PERMUTED = re.compile(r"transpose_(?:NCHW2CNHW|CNHW2NCHW)|SubSample$|UpSample$")
+_TILE_WIDTH, _TILE_HEIGHT, _GROUP = 32, 8, 256
+"""What a work-group of im2col makes of one channel, and its work items; of small ones without stride, of four."""
 _LARGEST_TILE = 256
 """Elements of the result that one work item of MIOpenGEMM computes at most, padding included."""
 
@@ -52,10 +58,55 @@ def may_be_part(name: str, work_items: int, operation: Operation) -> bool | None
     return None
 
 
-def step_fits(offset: int, operation: Operation) -> bool:
+def _step_fits(offset: int, operation: Operation) -> bool:
     """Whether a GEMM that begins so many elements into a buffer can be of a later image or group of a convolution."""
     groups = operation.groups or 1
     shapes = [operation.input[1:], operation.output[1:], operation.weights]
     if operation.input and operation.output:
         shapes.append((operation.input[1], *operation.output[2:]))  # the input, subsampled
     return any(shape and offset % max(1, prod(shape) // groups) == 0 for shape in shapes)
+
+
+def helper_fits(name: str, work_items: int, operation: Operation) -> bool | None:
+    """Whether a convolution's helper has as many work items as its problem needs; None where that is not known.
+
+    im2col has a work-group for each channel and tile, col2im a work item for each element of the input, the sum of
+    partial gradients one for each weight, what rearranges a tensor one for each of its elements or for four.
+    """
+    x, w, y = operation.input, operation.weights, operation.output
+    if operation.primitive != "conv" or len(x) != 4 or len(w) != 4 or len(y) != 4:
+        return None
+    if _IM2COL.match(name):
+        tiles = -(-y[3] // _TILE_WIDTH) * -(-y[2] // _TILE_HEIGHT)
+        small = max(y[2:]) <= _TILE_HEIGHT and set(operation.stride) <= {1} and x[1] % 4 == 0
+        return work_items == _GROUP * tiles * (x[1] // 4 if small else x[1])
+    if _COL2IM.match(name):
+        return work_items == prod(x[1:])
+    if _SUM.match(name):
+        return work_items == prod(w)
+    if _PERMUTED.match(name):
+        elements = {prod(x), prod(y), x[0] * x[1] * prod(y[2:])}
+        return bool({work_items, 4 * work_items} & elements)
+    return None
+
+
+def has_channels(stated: tuple[int, ...], operation: Operation) -> bool:
+    """Whether a convolution has so many channels of output and input; backward data computes the input."""
+    groups = operation.groups or 1
+    possible = {
+        (operation.weights[0], operation.weights[1] * groups),
+        (operation.weights[0] // groups, operation.weights[1]),
+    }
+    if operation.direction == "backward-data" or operation.direction is None or operation.mode == "transpose":
+        possible |= {(inputs, outputs) for outputs, inputs in possible}
+    return stated in possible
+
+
+def gemm_key(m: int, n: int, k: int) -> tuple[int, int, int]:
+    """M and N may change places."""
+    return min(m, n), max(m, n), k
+
+
+def steps_fit(offsets: Sequence[int], operation: Operation) -> bool:
+    """Whether all of a GEMM's offsets are of later images or groups."""
+    return all(_step_fits(offset, operation) for offset in offsets)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from mio2trace.model.miopen import Command, Entry, Message, MiopenLog
+from mio2trace.model.miopen import Command, Entry, Message, MiopenLog, OperationDirection
 from mio2trace.ops import values
 from mio2trace.ops.command import form_of, parse, refusal
 from mio2trace.ops.driver_options import driver_line
@@ -90,7 +90,7 @@ class Assembly:
         op = OPS.get(call.api)
         if op is not None:
             facts = stated(call)
-            draft = self._open(entry, op.primitive, op.phase, facts.problem)
+            draft = self._open(entry, op.primitive, op.phase, facts.problem, op.direction)
             if facts.problem is not None and facts.problem.plan_kernel is not None:
                 draft.problem, draft.arguments, doubts = state.plans.execute(entry, facts.problem)
                 draft.doubts += doubts
@@ -132,9 +132,16 @@ class Assembly:
         if entry.api.startswith("CallGemm") and draft.gemms and not draft.gemms[-1].library:
             draft.gemms[-1] = msgspec.structs.replace(draft.gemms[-1], library=literal)
 
-    def _open(self, entry: Entry, primitive: str, phase: Phase, problem: Problem | None) -> Draft:
+    def _open(
+        self,
+        entry: Entry,
+        primitive: str,
+        phase: Phase,
+        problem: Problem | None,
+        called: OperationDirection | None = None,
+    ) -> Draft:
         facts = stated(entry.call)
-        draft = self._state.start(Draft(entry, entry.api, primitive, phase, problem))
+        draft = self._state.start(Draft(entry, entry.api, primitive, phase, problem, called))
         draft.entry = entry
         draft.parameters = facts.parameters
         draft.end_line = entry.end_line

@@ -23,9 +23,9 @@ class Draft:
     """An operation under way."""
 
     __slots__ = (
-        "algorithm", "api", "arguments", "chosen", "command", "doubts", "dtype", "dtype_by", "elapsed_ns", "end_line",
-        "entry", "executed", "gemms", "index", "launches", "line", "nested", "parameters", "phase", "primitive",
-        "problem", "searched", "solver", "stamp", "summarised", "thread", "torn", "unread", "workspace",
+        "algorithm", "api", "arguments", "called", "chosen", "command", "doubts", "dtype", "dtype_by", "elapsed_ns",
+        "end_line", "entry", "executed", "gemms", "index", "launches", "line", "nested", "parameters", "phase",
+        "primitive", "problem", "searched", "solver", "stamp", "summarised", "thread", "torn", "unread", "workspace",
     )  # fmt: skip
 
     def __init__(
@@ -35,8 +35,10 @@ class Draft:
         primitive: str,
         phase: Phase,
         problem: Problem | None,
+        called: OperationDirection | None = None,
     ) -> None:
         self.index = 0
+        self.called = called
         self.api = api
         self.primitive = primitive
         self.phase: Phase = phase
@@ -64,13 +66,14 @@ class Draft:
 
     @property
     def direction(self) -> OperationDirection | None:
-        return self.problem.direction if self.problem is not None else None
+        """That of its problem; of an entry without one, that of the function it calls."""
+        return self.problem.direction if self.problem is not None else self.called
 
     def runs(self, direction: OperationDirection) -> bool:
         """Whether a level line of this direction can be its own; in transpose mode the other one's code runs."""
         if self.direction is None or self.direction == direction:
             return True
-        other = self.problem is not None and self.problem.runs_other_gradient
+        other = self.problem is None or self.problem.runs_other_gradient
         return other and "backward-weights" not in (self.direction, direction)
 
     def type(self, dtype: str | None, by: str) -> None:
@@ -149,7 +152,7 @@ def shared(draft: Draft, source: int) -> Operation:
         end_line=draft.end_line,
         api=draft.api,
         primitive=draft.primitive,
-        direction=stated.direction,
+        direction=draft.direction,
         phase=draft.phase,
         input=stated.input,
         weights=stated.weights,

@@ -25,12 +25,10 @@ def belongs(draft: Draft, command: Command, problem: Problem | None) -> bool:
         return primitive_of(command.text) == draft.primitive
     if ("Find" in command.tag and draft.phase != "find") or not problem.may_print(draft.primitive):
         return False
-    if entry is None:
-        return True
     by_call = tag_direction(command.tag) if command.tag.startswith("miopen") else None
     if direction is not None and any(way not in (None, direction) for way in (problem.direction, by_call)):
         return False
-    return problem.fits(entry)
+    return entry is None or problem.fits(entry)
 
 
 def merged(entry: Problem | None, command: Problem | None) -> Problem | None:

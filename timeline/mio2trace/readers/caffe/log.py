@@ -167,8 +167,9 @@ class CaffeDecoder:
         if runs > 1:
             self._notes.remark("log of several benchmarks, one after another", f"{self._place}: {runs}")
         built = [list(self._tops), list(self._created), list(self._types), list(self._asked)[::-1]]
-        order = merged([*built, list(self._printed["forward"])])
-        order = merged([order, oriented(list(self._printed["backward"]), order)])
+        tellings = [*built, list(self._printed["forward"])]
+        backward = list(self._printed["backward"])
+        order = merged([*tellings, oriented(backward, merged(tellings))])
         index = {name: place for place, name in enumerate(order)}
         names = order if any(built) else []
         return FrameworkLog(

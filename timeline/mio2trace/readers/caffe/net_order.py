@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
 
@@ -13,6 +14,10 @@ def merged(tellings: Iterable[Sequence[str]]) -> list[str]:
     output follows that layer.
     """
     by_length = sorted((list(dict.fromkeys(telling)) for telling in tellings), key=len, reverse=True)
+    return _as_told(_joined(by_length), by_length)
+
+
+def _joined(by_length: Sequence[list[str]]) -> list[str]:
     order = by_length[0] if by_length else []
     for telling in by_length[1:]:
         place = {name: number for number, name in enumerate(order)}
@@ -30,6 +35,33 @@ def merged(tellings: Iterable[Sequence[str]]) -> list[str]:
                 for name in (*reversed(before.get(number, ())), *order[number : number + 1])
             ]
     return order
+
+
+def _as_told(order: list[str], tellings: Sequence[Sequence[str]]) -> list[str]:
+    """``order`` changed where a telling contradicts it, as little as can be; as it is where they contradict each other.
+
+    A name that two tellings lack between the same neighbours may stand on the wrong side of one that another tells.
+    """
+    place = {name: number for number, name in enumerate(order)}
+    told = {(place[before], place[after]) for telling in tellings for before, after in pairwise(telling)}
+    if all(before < after for before, after in told):
+        return order
+    waits_for = [0] * len(order)
+    followers: list[list[int]] = [[] for _ in order]
+    for before, after in told:
+        waits_for[after] += 1
+        followers[before].append(after)
+    ready = [number for number, count in enumerate(waits_for) if not count]
+    heapify(ready)
+    sorted_places: list[int] = []
+    while ready:
+        number = heappop(ready)
+        sorted_places.append(number)
+        for after in followers[number]:
+            waits_for[after] -= 1
+            if not waits_for[after]:
+                heappush(ready, after)
+    return [order[number] for number in sorted_places] if len(sorted_places) == len(order) else order
 
 
 def oriented(telling: Sequence[str], like: Sequence[str]) -> Sequence[str]:

@@ -1,0 +1,90 @@
+"""What tells one call's kernels from another's, each alone: sizes of helpers, transfers, algorithms, directions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from benchmarks.damage import measured
+from benchmarks.damages.sets import TWIN
+from mio2trace.align.links import NONE
+from mio2trace.align.operations.sizes import helper_fits
+from mio2trace.ops.operation import Operation
+from tests.conftest import shared_folder
+from tests.test_operation_links import CONV, CONV_GEMM, Maker
+
+OPERATION = Operation(index=0, source=0, line=1, end_line=2, api="miopenX", primitive="conv", direction="forward")
+
+
+def of_sizes(x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], stride: int = 1) -> Operation:
+    return msgspec.structs.replace(OPERATION, input=x, weights=w, output=y, stride=(stride, stride))
+
+
+@pytest.mark.parametrize(
+    ("name", "work_items", "operation", "fits"),
+    [
+        ("Im2d2Col", 8192, of_sizes((1, 16, 11, 11), (32, 16, 5, 5), (1, 32, 11, 11)), True),
+        ("Im2d2Col", 1536, of_sizes((1, 24, 5, 5), (24, 24, 3, 3), (1, 24, 5, 5)), True),
+        ("Im2Col", 16384, of_sizes((2, 64, 9, 9), (24, 64, 1, 1), (2, 24, 5, 5), 2), True),
+        ("Im2Col", 4096, of_sizes((2, 64, 9, 9), (24, 64, 1, 1), (2, 24, 5, 5), 2), False),
+        ("Col2Im2d", 2880, of_sizes((2, 20, 12, 12), (50, 20, 5, 5), (2, 50, 8, 8)), True),
+        ("MIOpenCvBwdWrW_rdc", 25000, of_sizes((2, 20, 12, 12), (50, 20, 5, 5), (2, 50, 8, 8)), True),
+        ("MIOpenCvBwdWrW_rdc", 500, of_sizes((2, 20, 12, 12), (50, 20, 5, 5), (2, 50, 8, 8)), False),
+        ("transpose_CNHW2NCHW_opt", 192, of_sizes((2, 64, 8, 8), (24, 64, 1, 1), (2, 24, 4, 4), 2), True),
+        ("SubSample", 512, of_sizes((2, 64, 8, 8), (96, 64, 1, 1), (2, 96, 4, 4), 2), True),
+        ("Im2d2Col_v2", 512, of_sizes((2, 64, 8, 8), (96, 64, 1, 1), (2, 96, 4, 4), 2), None),
+        ("Im2d2Col", 512, OPERATION, None),
+    ],
+)
+def test_work_items_of_helpers(name: str, work_items: int, operation: Operation, fits: bool | None) -> None:
+    assert helper_fits(name, work_items, operation) is fits
+
+
+def search(maker: Maker, direction: Any = "forward", **more: Any) -> int:
+    return maker.call("conv", direction, phase="find", **{**CONV, "gemm": CONV_GEMM, **more})
+
+
+def test_transfers_part_calls() -> None:
+    """Two searches whose kernels fit both: what the program copied in between tells where the second begins."""
+    maker = Maker()
+    for names in (("MIOpenConvUni",), ("MIOpenConv1x1", "MIOpenConvUni", "MIOpenConv1x1", "MIOpenConvUni")):
+        of = search(maker, input=(2, 16 * len(names), 8, 8))
+        for name in names:
+            maker.kernel(name, of=of)
+        copy = msgspec.structs.replace(maker.activities[-1], kind="copy", name="copy", route="host to device")
+        maker.activities.append(copy)
+        maker.truth.append(None)
+    assert maker.links().operation_of == [0, NONE, 1, 1, 1, 1, NONE]
+
+
+def test_a_fusion_plan_multiplies_no_matrices() -> None:
+    """Kernels of a convolution that the log lost are not of the plan beside it."""
+    maker = Maker()
+    for _ in range(3):
+        of = maker.call("conv", gemm=CONV_GEMM, **CONV)
+        maker.kernel("Im2Col", of=of, grid=(1024, 1, 1))
+        maker.kernel("miog_alphaab", of=of)
+        of = maker.call("fusion", input=(2, 32, 8, 8), output=(2, 32, 8, 8))
+        maker.kernel("MIOpenBatchNormActivInferSpatialEst", of=of)
+    del maker.operations[2]
+    assert not {1, 3}.intersection(maker.links().operation_of[3:5])
+
+
+def test_gemms_of_two_sizes_are_of_two_calls() -> None:
+    """A convolution's GEMMs are all alike: where another size begins, another call does."""
+    maker = Maker()
+    for items, count in ((64, 1), (256, 5), (1024, 1)):
+        of = search(maker, input=(2, items, 8, 8))
+        for _ in range(count):
+            maker.kernel("Cijk_Ailk_Bljk_SB_MT32x32", of=of, grid=(items, 1, 1))
+    assert maker.links().operation_of == maker.truth
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["alexnet-level6-none-run-rocpd", "resnet-immediate-2ranks-run-rocpd"])
+def test_names_sizes_and_order_are_enough_where_a_profile_has_no_arguments(name: str) -> None:
+    """ROCm's profiles without ranges: every kernel in its call."""
+    operations = measured(shared_folder(), ("as recorded", f"twin-{name}", TWIN, 0)).operations
+    assert operations.right == operations.kernels > 0
