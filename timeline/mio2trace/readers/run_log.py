@@ -312,7 +312,7 @@ class _Numbered:
 
     def _plain_ends(self) -> None:
         """CR LF means what LF does to MIOpen's lines, and repetitions are found by their bytes."""
-        if b"\r\n" in self._data:
+        if b"\r" in self._data and b"\r\n" in self._data:  # one byte is looked for ten times as fast
             self._data, self._at = self._data[self._at :].replace(b"\r\n", b"\n"), 0
 
     def _more(self) -> bytes | None:
