@@ -62,6 +62,7 @@ def measures(
     calls_wait: bool = False,
     device: str = "",
     host_ns: Mapping[int, int] | None = None,
+    other_calls: Sequence[Call] = (),
 ) -> Measures:
     """``iterations``: by number, `SETUP` what is before them. ``host_ns``: how long before an iteration's first command
     the host is in it already. Each begins a second after the one before.
@@ -89,6 +90,7 @@ def measures(
         queues=(Queue(index=0, device=0),),
         devices=(Device(index=0, name=device, clock=0),),
         clocks=(Clock("boottime"), Clock("device")),
+        other_calls=tuple(other_calls),
         calls_wait=calls_wait,
         numbers="dispatch_id",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ import pytest
 from mio2trace.findings import GPUS, RULES, Finding, Gpu, Subject, findings, gpu_of
 from mio2trace.findings.work import bound
 from mio2trace.model.miopen import Message
+from mio2trace.model.profile import Call
 from mio2trace.notes import InputError, OptionError
 from tests.conftest import ROOT
 from tests.made_up_costs import MS, SETUP, US, Ran, gemm, operation, subject
@@ -101,11 +102,14 @@ def pausing(host: int, queue: int, **more: Any) -> Subject:
     return subject({1: each, 2: each}, **more)
 
 
-def cold(first_ms: int, later: int = 2) -> Subject:
-    """Iterations of 10 ms; the host is in the first for ``first_ms`` before anything runs."""
+def cold(first_ms: int, later: int = 2, other_calls: Sequence[Call] = ()) -> Subject:
+    """Iterations of 10 ms; the host is in the first for ``first_ms`` before anything runs, 1000 ms after the start."""
     each = [Ran("work", 10 * MS, 0)]
     return subject(
-        dict.fromkeys(range(1, later + 2), each), [operation(0)], host_ns={1: (first_ms - 10) * MS + 10 * MS}
+        dict.fromkeys(range(1, later + 2), each),
+        [operation(0)],
+        host_ns={1: (first_ms - 10) * MS + 10 * MS},
+        other_calls=other_calls,
     )
 
 
@@ -267,6 +271,24 @@ def test_a_pause_says_what_it_waits_for() -> None:
     assert "10.0 % for the host to launch, 6.0 % though launched" in told.found.number
     (untold,) = fired(pausing(10 * MS, 6 * MS, calls=False), "idle")
     assert "16.0 % no calls tell why" in untold.found.number
+
+
+def test_a_cold_iteration_says_what_the_host_did_in_it() -> None:
+    """Each moment once, of calls in it alone; what is under 1 % of the excess is not named."""
+    calls = [
+        Call("clBuildProgram", 0, 900 * MS, 960 * MS),  # before the first launch begins at 970 ms
+        Call("clBuildProgram", 0, 975 * MS, 985 * MS),
+        Call("clCompileProgram", 1, 980 * MS, 990 * MS),
+        Call("hipMalloc", 0, 991 * MS, 993 * MS),
+        Call("hipModuleLoad", 0, 995 * MS, 995 * MS + 199 * US),
+        Call("clFinish", 0, 971 * MS, 974 * MS),
+        Call("clBuildProgram", 0, 1999 * MS, 2000 * MS),
+    ]
+    (finding,) = fired(cold(30, other_calls=calls), "first-iteration")
+    assert finding.found.number.endswith(
+        "20.00 ms more, once, which is 40.0 % of the iterations recorded; 15.00 ms building kernels, 2.000 ms"
+        " allocating."
+    )
 
 
 def test_a_problem_above_the_roof_is_no_finding() -> None:

@@ -14,6 +14,7 @@ from mio2trace.ops.naming import problem_name
 
 IDLE = 0.15
 RUNS, SLOWER = 3, 2.0
+WORTH_NAMING = 0.01
 SAMPLES, SPREAD, OF_T = 10, 0.3, 0.05
 _WAITS = {"host": "for the host to launch", "queue": "though launched", "unknown": "no calls tell why"}
 
@@ -44,12 +45,13 @@ def _first(subject: Subject) -> Iterator[Found]:
     cold, usual = first
     excess = cold - usual
     recorded = cold + usual * len(told.steady)
+    parts = [f"{ms(ns)} {what}" for what, ns in subject.first_prepared.items() if ns >= WORTH_NAMING * excess]
     yield Found(
         ns=excess,
         share=excess / recorded,
         count=1,
         number=f"The first iteration took {ms(cold)}, a steady one {ms(usual)}: {ms(excess)} more, once, which is"
-        f" {percent(excess / recorded)} of the iterations recorded.",
+        f" {percent(excess / recorded)} of the iterations recorded{'; ' if parts else ''}{', '.join(parts)}.",
     )
 
 
@@ -141,7 +143,8 @@ RULES = (
         " first took > 2 x the median of the others",
         formula="first less median, once: of the iteration, or summed over these problems; from the first command to"
         " the last one's end, or from the first call to the last one's end where that is known of all and"
-        " longer; share of the iterations, or calls, recorded",
+        " longer; share of the iterations, or calls, recorded; of it what the iteration's calls built, loaded or"
+        " allocated, by their names, where that is 1 % of it",
         advice="It is compiling, allocating, loading: warm up before measuring; keep MIOpen's kernel cache"
         " (MIOPEN_CUSTOM_CACHE_DIR on a disk that stays) and user db between runs.",
         find=_first,

@@ -14,7 +14,7 @@ from mio2trace.align import NONE
 from mio2trace.findings.gpus import Gpu, known
 from mio2trace.findings.words import ms
 from mio2trace.measures import Measures
-from mio2trace.measures.gaps import Pauses, pauses
+from mio2trace.measures.gaps import Pauses, pauses, prepared
 from mio2trace.measures.makeup import Makeup, makeup
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import median
@@ -152,6 +152,13 @@ class Subject:
         on_host = all(one.host_ns is not None for one in (*cold, *steady))
         times = [max(one.span_ns or 0, one.host_ns or 0 if on_host else 0) for one in (*cold, *steady)]
         return times[0], round(median(times[len(cold) :]))
+
+    @cached_property
+    def first_prepared(self) -> dict[str, int]:
+        """What the host did in a cold first iteration that later ones need not, and how many ns, most first."""
+        told = self.steady.told
+        places = {place for place, one in enumerate(told.all) if one.number in told.cold}
+        return prepared(self.alignment, [position for position, place in enumerate(told.place_of) if place in places])
 
     # -- problems ----------------------------------------------------------------------------------------------------
 

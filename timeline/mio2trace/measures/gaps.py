@@ -2,11 +2,13 @@
 
 A pause ends with a command. Where the call that launched it began after everything before had ended, the device waited
 for the *host*; where it began before, for the *queue*; without calls on a clock that both share it is *unknown*.
+What the host did besides, in a first iteration, the names of its calls tell.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal
 
 import msgspec
@@ -47,3 +49,59 @@ def pauses(alignment: Alignment, stretches: Sequence[Sequence[int]]) -> Pauses:
                 count += 1
             until = max(until, end)
     return Pauses(count=count, idle_ns=idle)
+
+
+PREPARING: Mapping[str, str] = MappingProxyType({
+    "clBuildProgram": "building kernels",
+    "clCompileProgram": "building kernels",
+    "clLinkProgram": "building kernels",
+    "hiprtcCompileProgram": "building kernels",
+    "hiprtcLinkComplete": "building kernels",
+    "hipModuleLoad": "loading kernels",
+    "hipModuleLoadData": "loading kernels",
+    "hipModuleLoadDataEx": "loading kernels",
+    "hipLibraryLoadData": "loading kernels",
+    "clCreateBuffer": "allocating",
+    "hipMalloc": "allocating",
+    "hipMallocAsync": "allocating",
+    "hipMallocManaged": "allocating",
+    "hipExtMallocWithFlags": "allocating",
+    "hipHostMalloc": "allocating",
+    "hipHostAlloc": "allocating",
+    "hipFree": "allocating",
+})  # fmt: skip
+"""What a call does that a program needs once, by its name."""
+
+
+def prepared(alignment: Alignment, positions: Sequence[int]) -> dict[str, int]:
+    """How many ns the calls of `PREPARING` took from the first to the last launch of these activities, most first.
+
+    Of calls within each other, and of several threads, each moment counts once.
+    """
+    launches = [
+        (start, end)
+        for position in positions
+        if (start := alignment.profile.activities[position].host_start_ns) is not None
+        and (end := alignment.profile.activities[position].host_end_ns) is not None
+    ]
+    if not launches:
+        return {}
+    begin, until = min(start for start, _ in launches), max(end for _, end in launches)
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for call in alignment.profile.other_calls:
+        what = PREPARING.get(call.name)
+        if what and call.start_ns is not None and call.end_ns is not None and begin <= call.start_ns < until:
+            spans.setdefault(what, []).append((call.start_ns, min(call.end_ns, until)))
+    took = {what: covered(of_one) for what, of_one in spans.items()}
+    return dict(sorted(took.items(), key=lambda item: (-item[1], item[0])))
+
+
+def covered(spans: list[tuple[int, int]]) -> int:
+    """How long at least one of (start, end) lasts."""
+    total, until = 0, None
+    for start, end in sorted(spans):
+        if until is None or start > until:
+            total, until = total + end - start, end
+        elif end > until:
+            total, until = total + end - until, end
+    return total
