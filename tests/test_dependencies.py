@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 import tomllib
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 from pathlib import Path
 
 import pytest
@@ -113,3 +115,21 @@ def test_the_oldest_versions_are_those_that_the_tests_run_with() -> None:
 def test_what_is_installed_is_not_older_than_allowed() -> None:
     for name, requirement in run_time().items():
         assert requirement.specifier.contains(distribution(name).version), name
+
+
+def test_the_extra_installs_all_that_tests_import() -> None:
+    """What stands at the head of a module of tests, where nothing can skip, is one of the program's or of `[test]`."""
+    extras = PROJECT["optional-dependencies"]
+    lines = [*PROJECT["dependencies"], *extras["test"], *extras["batch"]]
+    wanted = {re.sub(r"[-_.]+", "-", Requirement(line).name).lower() for line in lines}
+    whose = packages_distributions()
+    missing = set()
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in {name.partition(".")[0] for name in names} - {*sys.stdlib_module_names, "tests", "benchmarks"}:
+                found = {re.sub(r"[-_.]+", "-", each).lower() for each in whose.get(name, [name])}
+                if not found & {*wanted, "mio2trace"}:
+                    missing.add(f"{path.name}: {name}")
+    assert not missing
