@@ -136,6 +136,16 @@ def test_logs_that_fit_no_profile_are_refused(copied: Copied) -> None:
     assert convert(logs[0], profile, by_order_alone=True).metadata["attribution"]["kernels"]
 
 
+def test_a_refusal_says_that_the_profile_is_cut_off(copied: Copied, tmp_path: Path) -> None:
+    """Its own log goes on long after its last call: that may be why they do not go together."""
+    log, profile = copied(ALEXNET, "A")
+    whole = gzip.decompress(profile.read_bytes()) if profile.suffix == ".gz" else profile.read_bytes()
+    cut = tmp_path / "cut.json"
+    cut.write_bytes(whole[: len(whole) // 3])
+    with pytest.raises(InputError, match=rf"not of one run: .*; profile cut off: .*byte {len(whole) // 3}"):
+        convert(log, cut)
+
+
 def test_where_nothing_tells_which_log_is_the_profiles_it_is_asked_for(tmp_path: Path) -> None:
     """Neither has a stamp or a buffer, and both print layers."""
     for name, layers in (("a", ("conv1", "ip1")), ("b", ("conv1", "ip9"))):

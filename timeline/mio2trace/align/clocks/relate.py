@@ -68,15 +68,21 @@ def relate_clocks(
         raise InputError(
             f"the log and the profile are not of one run: {clock.method} differ by "
             f"{clock.residual_ns / 1e9:+.3f} s in the zone that fits best; "
-            "expected -0.005 to +{:g} s (--align order goes on by order alone)".format(late / 1e9)
+            "expected -0.005 to +{:g} s (--align order goes on by order alone){}".format(late / 1e9, _damage(notes))
         )
     if marked is None and step <= STAMP_NS and _iterations_are_later(profile, logs, clock):
         raise InputError(
             "the log and the profile are not of one run: the log's first iteration began after the last enqueue "
-            "(--align order goes on by order alone)"
+            f"(--align order goes on by order alone){_damage(notes)}"
         )
     # Nothing tells whether the host was busy until the line came, or the clocks differ by that.
     return clock if clock.residual_ns <= early else msgspec.structs.replace(clock, error_ns=clock.residual_ns)
+
+
+def _damage(notes: Notes) -> str:
+    """What was wrong with the files, which may be why they do not go together: a profile that is cut off, above all."""
+    problems = [str(note) for note in notes.problems[:2]]
+    return f"; {'; '.join(problems)}" if problems else ""
 
 
 def _bounds(
