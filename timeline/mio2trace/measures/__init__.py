@@ -254,6 +254,12 @@ class Measures:
                 sums.add_work(0, flop, told_by)
         return sums.cost(0)
 
+    def kernels_of(self, positions: Sequence[int]) -> tuple[int, int, int]:
+        """Of some activities, as `of`: how many kernels they are, their time, the work that is known of them."""
+        activities, operation_of = self._activities, self._links.operation_of
+        times = [duration(activities[at]) or 0 for at in positions if activities[at].kind == "kernel"]
+        return len(times), sum(times), sum([self._work_at(at, operation_of[at])[0] or 0 for at in positions])
+
     @cached_property
     def steady(self) -> Steady:
         """What is slowest in a steady iteration: what everything that ranks asks."""

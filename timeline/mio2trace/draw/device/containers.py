@@ -43,8 +43,8 @@ class Containers:
         """
         kernels, kernel_ns, flop = sums.kernels[number], sums.timed_ns[number], sums.flop(number)
         if sums.activities(number) != len(positions):
-            part = self.measures.of(positions)
-            kernels, kernel_ns, flop = part.kernels, part.timed_ns, None if flop is None else part.known_flop
+            kernels, kernel_ns, known = self.measures.kernels_of(positions)
+            flop = None if flop is None else known
         args: dict[str, Any] = {}
         if flop and kernel_ns and not cut:
             args["gflops"] = three_digits(flop / kernel_ns)
@@ -118,8 +118,7 @@ class Containers:
         whole_ns = sums.timed_ns[index]
         kernels, kernel_ns, goes_on = sums.kernels[index], whole_ns, False
         if sums.activities(index) != len(positions):
-            part = self.measures.of(positions)
-            kernels, kernel_ns = part.kernels, part.timed_ns
+            kernels, kernel_ns, _ = self.measures.kernels_of(positions)
             goes_on = self.measures.first_of[index] not in positions
         pass_ = self._alignment.links.pass_of[positions[0]]
         args: dict[str, Any] = {} if operation.phase == "find" else self._share(pass_, kernel_ns, cut)

@@ -42,22 +42,23 @@ class Arrows:
 class Ends:
     """The arrows' ends on one track, taken as its slices come by in order of time."""
 
-    __slots__ = ("_at", "_field", "_ids", "_times")
+    __slots__ = ("_at", "_head", "_ids", "_last", "_times")
 
     def __init__(self, ends: tuple[array[int], array[int]], field: int) -> None:
         self._times, self._ids = ends
-        self._field = field
+        self._head = pb.varint(field << 3 | 1)
         self._at = 0
+        self._last = len(self._times)
 
     def take(self, start: int, following: int | None) -> bytes:
         """The fields for a slice that starts at ``start``; the innermost of those that start there gets them."""
-        at, times = self._at, self._times
-        while at < len(times) and times[at] < start:
+        at, times, last = self._at, self._times, self._last
+        while at < last and times[at] < start:
             at += 1
         out = b""
         if following != start:
-            while at < len(times) and times[at] == start:
-                out += pb.fixed(self._field, self._ids[at])
+            while at < last and times[at] == start:
+                out += self._head + pb.fixed64(self._ids[at])
                 at += 1
         self._at = at
         return out

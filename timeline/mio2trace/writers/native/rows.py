@@ -14,7 +14,7 @@ from mio2trace.writers.native.protobuf import double, varint
 from mio2trace.writers.text import cleaned, slice_name
 
 _HUGE = 1e308
-_MOST_REALS = 1 << 14
+_MOST_REALS = _MOST_WORDS = 1 << 14
 _ENDS, _GOES_ON, _LOW_14 = pb.ENDS, pb.GOES_ON, pb.LOW_14
 _14_BITS, _28_BITS, _42_BITS = 1 << 14, 1 << 28, 1 << 42
 _HALF_OF_20_BITS = 1 + 2**-21
@@ -57,6 +57,7 @@ class Row:
         self._begin_heads: list[dict[int, bytes]] = [{} for _ in range(11)]
         self._numbers = _Heads(self._number_heads)
         self._reals: dict[float, bytes] = {}
+        self._words: dict[tuple[str, str], bytes] = {}
         self._held: Slice | None = None
         self._begun = False
 
@@ -103,13 +104,20 @@ class Row:
         self._last = end
         out += (self._end_heads[len(time)], time)
 
-    def _slice(self, event: Slice, following: int | None, out: list[bytes]) -> None:
+    def _slice(  # noqa: C901 - a trace has millions of slices: nothing is called that need not be
+        self, event: Slice, following: int | None, out: list[bytes]
+    ) -> None:
         start = event.start_ns
         opened, counted, before = self._open, self._counted, self._last
         while opened and opened[-1] <= start:  # as `_close`, without the call
             end = opened.pop()
             at = end - before if counted else end
-            time = _GOES_ON[at & _LOW_14] + _ENDS[at >> 14] if _14_BITS <= at < _28_BITS else varint(at)
+            if _14_BITS <= at < _28_BITS:
+                time = _GOES_ON[at & _LOW_14] + _ENDS[at >> 14]
+            elif _28_BITS <= at < _42_BITS:
+                time = _GOES_ON[at & _LOW_14] + _GOES_ON[at >> 14 & _LOW_14] + _ENDS[at >> 28]
+            else:
+                time = varint(at)
             before = end
             out += (self._end_heads[len(time)], time)
         opened.append(start + event.dur_ns)
@@ -121,7 +129,7 @@ class Row:
             own_colour = not self._colour(shared)
             begin, rest = self._begin(event)
             held = self._begins[id(shared), event.name, event.category] = begin, shared, own_colour, rest
-        numbers, reals = self._numbers, self._reals
+        numbers, reals, words = self._numbers, self._reals, self._words
         pieces: list[bytes] = []
         if held[2] and event.args:
             pieces.append(self._colour(event.args))
@@ -148,6 +156,9 @@ class Row:
                 heads = numbers[key]
                 real = reals.get(value)
                 pieces += (heads[0], self._real(value) if real is None else real)
+            elif kind is str:
+                word = words.get((key, value))
+                pieces.append(self._word(key, value) if word is None else word)
             else:
                 pieces.append(self._annotation(key, value))
         pieces.append(held[3])
@@ -159,7 +170,12 @@ class Row:
             self._keep_counting(start, out)
             counted = self._counted
         at = start - before if counted else start
-        time = _GOES_ON[at & _LOW_14] + _ENDS[at >> 14] if _14_BITS <= at < _28_BITS else varint(at)
+        if _14_BITS <= at < _28_BITS:
+            time = _GOES_ON[at & _LOW_14] + _ENDS[at >> 14]
+        elif _28_BITS <= at < _42_BITS:
+            time = _GOES_ON[at & _LOW_14] + _GOES_ON[at >> 14 & _LOW_14] + _ENDS[at >> 28]
+        else:
+            time = varint(at)
         self._last = start
         common, own = held[0], b"".join(pieces)
         size = len(common) + len(own)
@@ -197,6 +213,13 @@ class Row:
         if not held:
             return b""
         return pb.message(tp.ANNOTATION, pb.integer(tp.KEY, self._iid(tp.KEYS, cleaned(key))) + held)
+
+    def _word(self, key: str, value: str) -> bytes:
+        """An annotation that is text, kept: kernels have few names."""
+        if len(self._words) == _MOST_WORDS:
+            self._words.clear()
+        packed = self._words[key, value] = self._annotation(key, value)
+        return packed
 
     def _number_heads(self, key: str) -> list[bytes]:
         name = pb.integer(tp.KEY, self._iid(tp.KEYS, cleaned(key)))
