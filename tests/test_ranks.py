@@ -16,7 +16,13 @@ from click.testing import CliRunner
 
 from mio2trace.align import Alignment, align
 from mio2trace.align.processes import relate_processes
+from mio2trace.analysis import analyse
+from mio2trace.answer import report_of
+from mio2trace.answer.html import page
+from mio2trace.answer.markdown import comment
+from mio2trace.answer.text import lines
 from mio2trace.cli import cli
+from mio2trace.dataset import tables_of
 from mio2trace.model.profile import Activity, Call, Clock, Device, Process, Profile, Queue, Range, Thread
 from mio2trace.notes import Notes
 from mio2trace.ranks import meetings, said, straggler, table, totals
@@ -220,3 +226,24 @@ def test_a_job_without_collectives_is_said_to_have_none() -> None:
     done = CliRunner().invoke(cli, ["ranks", *map(str, paths)])
     assert done.exit_code == 0
     assert "no row: no collective kernel that all ranks ran" in done.stderr
+
+
+@pytest.mark.shared
+def test_report_and_dataset_have_the_ranks_as_the_command_has_them() -> None:
+    """A line, a table in Markdown and on the page, rows of a table: of a job alone."""
+    paths = [shared_folder() / "samples" / "rocm" / name for name in RANKS]
+    analysis = analyse(paths)
+    (run,) = analysis.runs
+    of = totals(meetings(run.alignments), 2)
+    report = report_of(analysis, [run])
+    assert f"ranks       {report.sections[0].waiting.removeprefix('ranks ')}" in list(lines(report))
+    assert [row.wait_ns for row in report.sections[0].ranks] == [one.wait_ns for one in of]
+    assert not report.sections[1].ranks
+    for text in (comment(report), page(report)):
+        assert "Ranks at the collectives" in text
+        assert f"{of[0].wait_ns / 1e6:,.3f}" in text
+    columns = tables_of(run)["ranks"]
+    assert [columns["wait_ns"][place] for place in (0, 1)] == [one.wait_ns for one in of]
+    assert [columns["straggler"][place] for place in (0, 1)] == [False, True]
+    printed = table(of, [{}, {}], Unit("ns"))
+    assert set(printed.columns) - {"rank"} == set(columns) - {"run", "rank"}

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 import mio2trace
 from mio2trace.analysis import Analysis, Run
-from mio2trace.answer.content import Report, Section
+from mio2trace.answer.content import RankRow, Report, Section
 from mio2trace.answer.gather import of_profile
 from mio2trace.answer.logs import of_logs
 from mio2trace.findings import Gpu, Subject
 from mio2trace.measures import Measures
 from mio2trace.model.miopen import Message, MiopenLog
+from mio2trace.ranks import meetings, said, totals
 
 __all__ = ["Report", "Section", "report_of", "subjects"]
 
@@ -47,7 +50,30 @@ def _sections(run: Run, several: bool, gpu: Gpu | None) -> list[Section]:
         label = profile.process.label or profile.framework.name
         name = ", ".join(filter(None, (run.name if several or not label else "", label)))
         sections.append(of_profile(subject, name, libraries))
+    if sections and run.is_job:
+        sections[0] = _with_ranks(sections[0], run)
     return sections or of_logs(run)
+
+
+def _with_ranks(section: Section, run: Run) -> Section:
+    """The same with who waits for whom; where no collective was run by all ranks there is nothing to add."""
+    of = totals(meetings(run.alignments), len(run.alignments))
+    labels = [alignment.profile.process.label for alignment in run.alignments]
+    if not of:
+        return section
+    rows = [
+        RankRow(
+            name=labels[one.place],
+            transfer_ns=one.transfer_ns,
+            wait_ns=one.wait_ns,
+            times_arrived_last=one.times_arrived_last,
+            late_ns=one.late_ns,
+            made_late_by=one.made_late_by,
+            made_late_ns=one.made_late_ns,
+        )
+        for one in of
+    ]
+    return msgspec.structs.replace(section, waiting=said(of, labels), ranks=tuple(rows))
 
 
 def subjects(run: Run, gpu: Gpu | None = None) -> Iterator[tuple[int, Sequence[MiopenLog], Subject]]:

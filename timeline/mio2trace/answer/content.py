@@ -73,6 +73,18 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     share: float
 
 
+class RankRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank of a job, over the collectives that all ranks ran (`mio2trace.ranks`)."""
+
+    name: str
+    transfer_ns: int
+    wait_ns: int
+    times_arrived_last: int
+    late_ns: int
+    made_late_by: str = ""
+    made_late_ns: int = 0
+
+
 class Rest(msgspec.Struct, frozen=True, kw_only=True):
     """Kernel time that is in no row: ``in no layer``, ``in no operation``."""
 
@@ -130,6 +142,9 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     gpu: Gpu | None = None
     dtypes: tuple[str, ...] = ()
     log: tuple[tuple[str, int, str], ...] = ()
+    waiting: str = ""
+    """Of a job, in the first of its processes: who waits for whom at the collectives."""
+    ranks: tuple[RankRow, ...] = ()
     trust: tuple[tuple[str, str], ...] = ()
 
 

@@ -62,6 +62,7 @@ def _section(section: Section, several: bool, room: Room) -> Iterator[str]:
         ]
         yield f"\nKernel time: {_cell(', '.join(parts))}."
     yield from _findings(section.findings, room)
+    yield from _ranks(section, room)
     if section.log:
         log = [(level, f"{number:,}", shortened(text, 2 * room.name)) for level, number, text in section.log]
         yield from _table("What the log complains of", ("level", "times", "text"), log[: room.rows])
@@ -90,6 +91,24 @@ def _findings(findings: Sequence[Finding], room: Room) -> Iterator[str]:
         )
     if len(findings) > room.findings:
         yield f"* {len(findings) - room.findings} more"
+
+
+def _ranks(section: Section, room: Room) -> Iterator[str]:
+    rows = [
+        (
+            shortened(row.name, room.name),
+            f"{row.transfer_ns / 1e6:,.3f}",
+            f"{row.wait_ns / 1e6:,.3f}",
+            f"{row.times_arrived_last:,}",
+            f"{row.late_ns / 1e6:,.3f}",
+            shortened(row.made_late_by, room.name),
+        )
+        for row in section.ranks[: room.rows]
+    ]
+    heads = ("rank", "transfer, ms", "wait, ms", "times last", "late, ms", "made late by")
+    yield from _table(_of("Ranks at the collectives", section.ranks, room), heads, rows)
+    if rows:
+        yield f"\n{_cell(_sentence(shortened(section.waiting, 400)))}"
 
 
 def _layers(rows: Sequence[LayerRow], head: str, room: Room) -> Iterator[str]:
@@ -146,7 +165,7 @@ def _table(head: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> It
     """The first column and words are text, numbers stand right; nothing where there is no row."""
     if not rows:
         return
-    text = {"layer", "direction", "problem", "solver", "kernel", "level", "text"}
+    text = {"layer", "direction", "problem", "solver", "kernel", "level", "text", "rank", "made late by"}
     yield f"\n#### {_cell(head)}\n"
     yield f"| {' | '.join(map(_cell, heads))} |"
     yield f"| {' | '.join('---' if name in text else '--:' for name in heads)} |"

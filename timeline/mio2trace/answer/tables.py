@@ -76,6 +76,36 @@ def _cells(ns: int | None, share: float | None, so_far: float) -> tuple[str, str
     return f"{ns / 1e6:,.3f}", f"{100 * share:.1f}", f"{100 * so_far:.1f}"
 
 
+def ranks(section: Section, room: Room) -> dict[str, Any] | None:
+    """Of a job: who waits at the collectives, who comes last."""
+    shown = section.ranks[: room.rows]
+    if not shown:
+        return None
+    rows = [
+        {
+            "cells": (
+                visible(shortened(row.name, room.name)),
+                f"{row.transfer_ns / 1e6:,.3f}",
+                f"{row.wait_ns / 1e6:,.3f}",
+                f"{row.times_arrived_last:,}",
+                f"{row.late_ns / 1e6:,.3f}",
+                visible(shortened(row.made_late_by, room.name)),
+                f"{row.made_late_ns / 1e6:,.3f}" if row.made_late_by else "",
+            ),
+            "details": (),
+        }
+        for row in shown
+    ]
+    heads = [
+        ("rank", "text"), ("transfer ms", "number"), ("wait ms", "number"), ("times last", "number"),
+        ("late ms", "number"), ("made late by", "text"), ("by ms", "number"),
+    ]  # fmt: skip
+    left = len(section.ranks) - len(shown)
+    table = grid(heads, rows, f"{count(left, 'rank')} more: mio2trace ranks lists all." if left else "")
+    said = visible(shortened(section.waiting, 400))
+    return part("Ranks at the collectives", texts=[f"{said}."], table=table, caption="Ranks, in order", id="ranks")
+
+
 def layers(section: Section, room: Room) -> dict[str, Any] | None:
     shown = section.layers[: room.rows]
     if not shown:

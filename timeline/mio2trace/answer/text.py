@@ -36,6 +36,8 @@ def _section(section: Section, several: bool) -> Iterator[str]:
         yield _line("first", section.first.removeprefix("first "))
     if section.searches:
         yield _line("searches", section.searches)
+    if section.waiting:
+        yield _line("ranks", section.waiting.removeprefix("ranks "))
     for label, rows, without in (
         ("layers", section.layers, section.no_layer),
         ("operations", section.operations or section.problems, section.no_operation),

@@ -26,6 +26,8 @@ from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 from mio2trace.outgoing import visible
 from mio2trace.privacy import Cleaner
+from mio2trace.ranks import meetings, straggler, totals
+from mio2trace.ranks import table as ranks_table
 from mio2trace.reports import layers, op_times, ops
 from mio2trace.reports.numbers import Unit
 from mio2trace.reports.tables import Row, cell_text
@@ -66,10 +68,21 @@ def tables_of(
     for place, _, subject in subjects(run):
         of = _of(name, ranks[place])
         rows["findings"] += [{**of, **_plain(finding.record())} for finding in findings(subject)]
+    for place, row in _ranks(run):
+        rows["ranks"].append({**_of(name, ranks[place]), **row})
     return {
         table: joined(columns[table]) if columns.get(table) else of_rows(schema, rows[table])
         for table, schema in TABLES.items()
     }
+
+
+def _ranks(run: Run) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Of each of a job's processes what `mio2trace ranks` prints."""
+    if run.is_job:
+        of = totals(meetings(run.alignments), len(run.alignments))
+        latest = straggler(of)
+        for total, row in zip(of, ranks_table(of, [{}] * len(run.alignments), NS).rows, strict=True):
+            yield total.place, {**_plain(row), "straggler": total.place == latest}
 
 
 def _of(name: str, rank: int | None) -> dict[str, Any]:

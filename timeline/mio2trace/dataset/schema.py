@@ -278,8 +278,28 @@ FINDINGS = TableSchema(
     ),
 )
 
+RANKS = TableSchema(
+    "ranks",
+    "a rank of a job, over the collectives that all ranks ran (docs/many-runs.md)",
+    (
+        *_OF,
+        Column("collectives", "int", "collectives that all ranks ran"),
+        _ns("collective_ns", "its kernel time in them"),
+        _ns("transfer_ns", "the shortest kernel of each on any rank"),
+        _ns("wait_ns", "what its own kernels take longer"),
+        _ns("skew_ns", "how far the starts on the ranks lie apart: the mean", "float"),
+        Column("times_arrived_last", "int", "collectives to which it came last"),
+        Column("straggler", "flag", "whether it came last most often"),
+        _ns("late_ns", "how much later than the one before it came there"),
+        Column(
+            "made_late_by", "text", "layer, operation, kernel that took longer than on the other ranks, or the host"
+        ),
+        _ns("made_late_ns", "how much longer"),
+    ),
+)
+
 TABLES: dict[str, TableSchema] = {
     table.name: table
-    for table in (RUNS, ITERATIONS, KERNELS, COPIES, OPERATIONS, LAYERS, PROBLEMS, FINDINGS)
+    for table in (RUNS, ITERATIONS, KERNELS, COPIES, OPERATIONS, LAYERS, PROBLEMS, FINDINGS, RANKS)
 }  # fmt: skip
 """All of them, by name."""

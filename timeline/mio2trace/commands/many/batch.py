@@ -154,7 +154,7 @@ def _said(made: Batch, output: str, seconds: float) -> list[str]:
     entries = (*made.done, *made.before)
     failed = made.failed
     converted = len(entries) - len(failed)
-    counts = f"{len(entries)} runs: {converted} converted, {len(failed)} failed"
+    counts = f"{len(entries)} {'run' if len(entries) == 1 else 'runs'}: {converted} converted, {len(failed)} failed"
     if not made.done:
         retry = "; --retry does those that failed again" if failed else ""
         head = f"{counts}, all of them before: nothing to do{retry}"
