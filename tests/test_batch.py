@@ -23,7 +23,7 @@ from mio2trace.batch.forking import Limits
 from mio2trace.batch.journal import Entry, Journal, read_journals
 from mio2trace.batch.running import Batch, BatchOptions, run_batch
 from mio2trace.cli import cli
-from mio2trace.dataset import TABLES, write_run
+from mio2trace.dataset import FOLDERS, write_run
 from mio2trace.notes import InputError, Notes
 from tests.batch_work import DANGERS, content, made_up
 
@@ -90,6 +90,8 @@ def test_what_is_done_is_left_alone_until_its_files_change(
     assert "6 converted, 0 failed, 5 of them before, " in batch(tmp_path / "runs", dataset).stderr
     rows = content(dataset)
     assert len(rows["kernels/runs%2F0000.parquet"]) == len(rows["kernels/runs%2F0001.parquet"])
+    for folder in sorted((tmp_path / "runs").iterdir())[1:]:
+        shutil.rmtree(folder)
     monkeypatch.setattr("mio2trace.__version__", "99")
     assert "nothing to do" not in batch(tmp_path / "runs", dataset).stderr
     assert "nothing to do" not in batch(tmp_path / "runs", dataset, "--tags=x").stderr
@@ -148,7 +150,7 @@ def test_a_bad_run_is_a_line_and_with_strict_the_exit_code(runs: Path, tmp_path:
     shutil.copytree(runs / "0001", tmp_path / "runs" / "bad")
     dataset = tmp_path / "ds"
     assert batch(tmp_path / "runs", dataset, "--strict").exit_code == 0
-    assert len(list(dataset.glob("*/runs%2Fbad.parquet"))) == len(TABLES)
+    assert len(list(dataset.glob("*/runs%2Fbad.parquet"))) == len(FOLDERS)
     (tmp_path / "runs" / "bad" / "prof.json").write_text('[{"call": 12}]')
     (tmp_path / "runs" / "bad" / "run.log").unlink()
     first = batch(tmp_path / "runs", dataset)

@@ -28,13 +28,14 @@ ATTEMPTS = 5
 
 class BatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     """``shard``: which part of the runs, of how many. ``again``: those that failed before, too. ``analysis``: options
-    of `mio2trace.analysis`. ``function``: of each run (`Work`).
+    of `mio2trace.analysis`. ``tables_only``, ``function``: of each run (`Work`).
     """
 
     limits: Limits = UNLIMITED
     shard: tuple[int, int] | None = None
     again: bool = False
     analysis: Mapping[str, Any] = {}
+    tables_only: bool = False
     function: str = ANALYSE
 
 
@@ -118,7 +119,7 @@ def _is_done(run: FoundRun, entry: Entry, options: BatchOptions) -> bool:
     if entry.state == "failed" and options.again:
         return False
     try:
-        return entry.is_of(hashes(run.files), mio2trace.__version__, asked(options.analysis))
+        return entry.is_of(hashes(run.files), mio2trace.__version__, asked(options.analysis, options.tables_only))
     except OSError:
         return False  # whoever opens it says what is wrong
 
@@ -141,6 +142,7 @@ def _works(
             options=dict(options.analysis),
             before=() if before is None else before.rows,
             keep_to_one_processor=engine.beside_others,
+            tables_only=options.tables_only,
             function=options.function,
         )
 

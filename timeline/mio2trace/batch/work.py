@@ -25,7 +25,8 @@ MODULES = ("mio2trace.batch.work", "mio2trace.dataset", "duckdb", "nanoarrow")
 class Work(NamedTuple):
     """What a worker is given. ``function``: gets this and a folder, writes tables there, puts them in place (`put`),
     gives a `Made`. ``folder``: the dataset; ``staging`` in it: where tables are before they are whole. ``before``:
-    names that the run had in it. ``options``: of `analyse`.
+    names that the run had in it. ``options``: of `analyse`. ``tables_only``: without what makes the run an input of
+    other commands.
     """
 
     run: FoundRun
@@ -35,6 +36,7 @@ class Work(NamedTuple):
     options: Mapping[str, Any] = {}
     before: tuple[str, ...] = ()
     keep_to_one_processor: bool = False
+    tables_only: bool = False
     function: str = ANALYSE
 
 
@@ -74,13 +76,14 @@ def do(work: Work) -> Entry:
         kernels=made.kernels,
         bytes=made.bytes,
         rows=made.rows if made.rows != (work.run.name,) else (),
-        options=asked(work.options),
+        options=asked(work.options, work.tables_only),
     )
 
 
-def asked(options: Mapping[str, Any]) -> str:
+def asked(options: Mapping[str, Any], tables_only: bool) -> str:
     """What was asked for besides the usual: tables of runs that were read otherwise are others."""
-    return " ".join(f"{name}={value}" for name, value in sorted(options.items()) if value not in (None, False, ()))
+    chosen = {**options, "tables_only": tables_only}
+    return " ".join(f"{name}={value}" for name, value in sorted(chosen.items()) if value not in (None, False, ()))
 
 
 def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
@@ -98,8 +101,17 @@ def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
         analysis = analyse(work.run.files, AnalysisOptions(**work.options))
         runs = analysis.complete or analysis.runs[:1]
         names = [work.run.name if len(runs) == 1 else f"{work.run.name}/{run.name}" for run in runs]
+        beside = [run for run in analysis.runs if run is not runs[0]] if len(runs) == 1 else []
         for run, name in zip(runs, names, strict=True):
-            write_run(run, staging, name, analysis.notes, cleaner=analysis.cleaner)
+            write_run(
+                run,
+                staging,
+                name,
+                analysis.notes,
+                cleaner=analysis.cleaner,
+                tables_only=work.tables_only,
+                beside=beside,
+            )
         written = put(staging, work.folder)
         remove(work.folder, set(work.before) - set(names))
     except (InputError, OptionError) as error:

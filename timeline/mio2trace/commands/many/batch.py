@@ -55,6 +55,9 @@ class Shard(click.ParamType):  # type: ignore[type-arg]
     help="A run that takes longer has failed; 0: none does.",
 )
 @click.option("--memory-limit", type=Size(), metavar="SIZE", help="A run that needs more, such as 4GB, has failed.")
+@click.option(
+    "--tables-only", is_flag=True, help="Without what makes the runs inputs of other commands: smaller, quicker."
+)
 @click.option("--retry", is_flag=True, help="Runs that failed before are done again.")
 @click.option("--strict", is_flag=True, help="Exit 1 when a run failed.")
 @reading_options
@@ -67,6 +70,7 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
     shard: tuple[int, int] | None,
     timeout: float,
     memory_limit: int | None,
+    tables_only: bool,
     retry: bool,
     strict: bool,
     reading: Reading,
@@ -113,7 +117,11 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
         progress(pace)
 
     options = BatchOptions(
-        limits=Limits(timeout or None, memory_limit), shard=shard, again=retry, analysis=reading._asdict()
+        limits=Limits(timeout or None, memory_limit),
+        shard=shard,
+        again=retry,
+        analysis=reading._asdict(),
+        tables_only=tables_only,
     )
     try:
         made = run_batch(runs, output, _engine(workers, scheduler_file), options, planned, ended)
