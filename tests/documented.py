@@ -75,11 +75,11 @@ def commands(text: str) -> Iterator[Shown]:
 
 
 def python(text: str) -> Iterator[Code]:
-    """Fences of the language, and indented blocks that begin by an import of ours."""
+    """Fences of the language, and indented blocks that import us."""
     for line, block in _fenced(text, {"python", "py"}):
         yield Code(line, block)
     for line, block in _indented(text):
-        if re.match(r"(?:import|from) mio2trace\b", block):
+        if re.search(r"^(?:import|from) mio2trace\b", block, re.MULTILINE):
             yield Code(line, block)
 
 
