@@ -432,6 +432,19 @@ def test_a_page_by_the_suffix(folders: Sequence[Path], tmp_path: Path, record: R
         assert path.read_text("utf-8").startswith(begins)
 
 
+@pytest.mark.parametrize("option", ["-o", "--picture", "--save"])
+def test_error_an_input_is_not_overwritten(option: str, tmp_path: Path) -> None:
+    """Not by any output, wherever in a side it is named."""
+    path = tmp_path / "run.json"
+    shutil.copyfile(FILES[1], path)
+    before = path.read_bytes()
+    side = f"{FILES[0]},{path}"
+    done = run(*([side] if option == "--save" else [side, side]), option, path)
+    assert done.exit_code == 2
+    assert "is an input, too" in done.stderr
+    assert path.read_bytes() == before
+
+
 def test_a_profile_is_not_compared_with_printed_times() -> None:
     done = run(CAFFE / "run.log", f"{CAFFE / 'run.log'},{CAFFE / 'prof.json.gz'}")
     assert done.exit_code == 1

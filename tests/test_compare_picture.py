@@ -200,7 +200,7 @@ def test_real_runs_are_drawn_in_each_form(files: list[str]) -> None:
 
 def test_error_a_base_holds_nothing_to_draw() -> None:
     one = made(net(), 1)
-    with pytest.raises(InputError, match="a base holds no kernels to draw"):
+    with pytest.raises(InputError, match="neither base nor trace is drawn again"):
         drawn(one, Source(one.side))
 
 

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from mio2trace.commands.options import Printing, Reading, printing_options, quiet_option, reading_options
+from mio2trace.commands.options import (
+    Printing,
+    Reading,
+    printing_options,
+    quiet_option,
+    reading_options,
+    refuse_to_overwrite,
+)
 from mio2trace.commands.printing import say, show, tell
 
 if TYPE_CHECKING:
@@ -75,8 +82,9 @@ def compare(
     """Which part of an iteration became slower, whether that is real, and why.
 
     A side is a file, several of one run with commas between them, a folder of a run or of several, a CK record with its
-    repetitions, or what --save kept. The more runs a side, the more is decided: of one run each nothing is more than
-    "maybe", with 3 a change of 10 % is, with 5 one of 5 %.
+    repetitions, what --save kept, or a trace that `convert` wrote. -o says the form by its suffix: .html is a page. The
+    more runs a side, the more is decided: of one run each nothing is more than "maybe", with 3 a change of 10 % is,
+    with 5 one of 5 %.
 
     Parts are matched by what they compute: problems, then layers by their place in the net; kernels are the cause
     inside of a problem, or parts where there is no log. Times are of a steady iteration; searches, a cold first
@@ -101,6 +109,8 @@ def compare(
     if save is not None and len(sides) > 1:
         raise click.UsageError(f"--save keeps one side, not {len(sides)}")
     is_page, picture = _outputs(printing.path, picture)
+    for output in (printing.path, picture, save):
+        refuse_to_overwrite([file for files in sides for file in files.split(",")], output)
     if picture is not None and len(sides) != 2:
         raise click.UsageError(f"--picture draws two sides, not {len(sides)}")
     notes = Notes()

@@ -165,7 +165,7 @@ def _with_printing(command: Callable[..., Any], options: Sequence[Callable[..., 
     @functools.wraps(command)
     def with_printing(*args: Any, **rest: Any) -> Any:
         printing = Printing(**{name: rest.pop(name) for name in Printing._fields if name in rest})
-        _refuse_to_overwrite(rest.get("files") or (), printing.path)
+        refuse_to_overwrite(rest.get("files") or (), printing.path)
         return command(*args, printing=printing, **rest)
 
     decorated: Callable[..., Any] = with_printing
@@ -174,7 +174,7 @@ def _with_printing(command: Callable[..., Any], options: Sequence[Callable[..., 
     return decorated
 
 
-def _refuse_to_overwrite(files: Sequence[str], path: str | None) -> None:
+def refuse_to_overwrite(files: Sequence[str], path: str | None) -> None:
     """Raises `click.UsageError` where the output is one of the inputs."""
     if path in (None, "-"):
         return

@@ -12,7 +12,7 @@ from mio2trace.notes import InputError
 
 VERSION = 1
 LARGEST = 50_000
-"""Bytes; the smallest parts of larger ones are one number, ``others_ns``."""
+"""Bytes; of larger ones ranks are left out, then the smallest parts are one number, ``others_ns``."""
 _MARK = b'{"mio2trace_base":'
 
 
@@ -32,10 +32,14 @@ def text(side: Side, generator: str) -> bytes:
     """The file's bytes: the same for the same side."""
     runs = side.runs
     data = _encoded(runs, generator)
+    if len(data) > LARGEST:
+        runs = tuple(msgspec.structs.replace(run, ranks=()) for run in runs)
+        data = _encoded(runs, generator)
+    whole = runs
     keep = max(len(run.parts) for run in runs)
     while len(data) > LARGEST and keep > 1:
         keep = keep * 3 // 4
-        runs = tuple(_without_smallest(run, keep) for run in side.runs)
+        runs = tuple(_without_smallest(run, keep) for run in whole)
         data = _encoded(runs, generator)
     return data
 

@@ -30,7 +30,7 @@ def _differences(pair: Pair, a: Part, b: Part) -> Iterator[str]:
         yield f"solver {_words(a.solvers)} -> {_words(b.solvers)}"
     if a.kernels and b.kernels:
         yield from _kernels(a, b, bool(a.kind == "problem"))
-    if round(a.calls, 3) != round(b.calls, 3):
+    if a.calls and b.calls and round(a.calls, 3) != round(b.calls, 3):
         yield f"{a.calls:g} -> {b.calls:g} calls"
 
 

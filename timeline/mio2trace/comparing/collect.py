@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+import msgspec
+
 from mio2trace.analysis import Run
-from mio2trace.comparing.record import Facts, Inside, Part, RunRecord, condensed
+from mio2trace.comparing.job import mean_of
+from mio2trace.comparing.record import Facts, Inside, Part, RunRecord, condensed, kept
 from mio2trace.measures import Measures
 from mio2trace.measures.executions import LayerKey, in_net_order, printed_times
 from mio2trace.measures.inside import KernelsInside, kernels_inside
@@ -17,25 +20,30 @@ from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
 
 _SHAPE = re.compile(r"(?<![\w.])\d+((?:x\d+)+)(?![\w.])")
-_BUILDS = ("clBuildProgram", "clCompileProgram", "clLinkProgram", "hipModuleLoad", "hiprtcCompileProgram")
+BUILDS = ("clBuildProgram", "clCompileProgram", "clLinkProgram", "hipModuleLoad", "hiprtcCompileProgram")
 _VERSION = re.compile(r"\b\d+\.\d+\.\d+\b")
-_MOST_INSIDE = 8
+MOST_INSIDE = 8
 """Kernel names of a problem that are kept, the longest: they are its cause, not its sum."""
 
 
 def collect(run: Run, notes: Notes) -> RunRecord | None:
     """What is to be compared of a run; None where it has neither kernels nor printed layers."""
-    if run.measures and run.measures[0].steady.samples_ns and run.measures[0].steady.total.cost.kernels:
-        if len(run.measures) > 1:
-            notes.add(f"{run.name}: {len(run.measures)} profiles or ranks: the first is compared", problem=False)
-        return _of_kernels(run, run.measures[0])
-    return _of_printed(run)
+    measured = [one for one in run.measures if one.steady.samples_ns and one.steady.total.cost.kernels]
+    if not measured:
+        return _of_printed(run)
+    if len(measured) == 1 or not run.is_job:
+        if len(measured) > 1:
+            notes.add(f"{run.name}: {len(measured)} profiles of no job: the first is compared", problem=False)
+        return kept(_of_kernels(run, measured[0]))
+    names = [one.alignment.profile.process.label for one in measured]
+    return kept(mean_of(names, [_of_kernels(run, one) for one in measured]))
 
 
 # -- kernels ---------------------------------------------------------------------------------------------------------
 
 
 def _of_kernels(run: Run, measures: Measures) -> RunRecord:
+    """Of one profile, with the samples of each iteration in order."""
     steady = measures.steady
     inside = kernels_inside(measures)
     count = len(steady.iterations)
@@ -43,12 +51,12 @@ def _of_kernels(run: Run, measures: Measures) -> RunRecord:
     builds = [
         call.end_ns - call.start_ns
         for call in measures.alignment.profile.other_calls
-        if call.name.startswith(_BUILDS) and call.start_ns is not None and call.end_ns is not None
+        if call.name.startswith(BUILDS) and call.start_ns is not None and call.end_ns is not None
     ]
     return RunRecord(
         name=run.name,
         iterations=count,
-        samples_ns=condensed(steady.samples_ns),
+        samples_ns=steady.samples_ns,
         mean_ns=steady.mean_ns,
         first_ns=steady.first_ns if len(steady.all_iterations) > 1 else None,
         find_ns=steady.total.find_ns,
@@ -76,15 +84,15 @@ def _problems(measures: Measures, inside: Mapping[tuple[str, str], KernelsInside
     for row in measures.steady.problems:
         if not row.cost.kernels:
             continue
-        longest = sorted(kernels.get(row.key, ()), key=lambda one: -one[1].total_ns)[:_MOST_INSIDE]
+        longest = sorted(kernels.get(row.key, ()), key=lambda one: -one[1].total_ns)[:MOST_INSIDE]
         yield Part(
             kind="problem",
             name=row.key,
-            samples_ns=condensed(row.per_iteration_ns),
+            samples_ns=tuple(row.per_iteration_ns),
             mean_ns=row.mean_ns,
             calls=row.calls_per_iteration,
             place=places.get(row.key, len(places)),
-            like=_but_batch(row.key),
+            like=but_batch(row.key),
             layers=tuple(layers.get(row.key, ())),
             solvers=tuple(solvers.get(row.key, ())),
             command=told[row.key].command or "" if row.key in told else "",
@@ -113,7 +121,7 @@ def _outside(inside: Mapping[tuple[str, str], KernelsInside], count: int) -> Ite
         yield Part(
             kind="kernel",
             name=name,
-            samples_ns=condensed(one.per_iteration_ns),
+            samples_ns=tuple(one.per_iteration_ns),
             mean_ns=mean(one.per_iteration_ns),
             calls=one.count / count,
             place=place,
@@ -131,23 +139,29 @@ def _layers(run: Run, measures: Measures, count: int) -> Iterator[Part]:
         if operation.phase == "run" and operation.primitive:
             shape = "x".join(map(str, operation.output))
             key = ran.layer_index, ran.layer, ran.direction
-            like.setdefault(key, f"{operation.primitive} {_but_batch(shape)}")
+            like.setdefault(key, f"{operation.primitive} {but_batch(shape)}")
             primitives.setdefault(key, operation.primitive)
     rows = sorted(measures.steady.layers, key=lambda row: in_net_order(row.key))
     for place, row in enumerate(rows):
         if not row.cost.kernels:
             continue
-        _, name, direction = row.key
-        yield Part(
-            kind="layer",
-            name=f"{name} {direction}" if direction else name,
-            samples_ns=condensed(row.per_iteration_ns),
-            mean_ns=row.mean_ns,
-            calls=row.calls / count,
-            place=place,
-            like=f"{direction or ''} {like[row.key]}" if row.key in like else "",
-            primitive=primitives.get(row.key, ""),
-        )
+        own_like = f"{row.key[2] or ''} {like[row.key]}" if row.key in like else ""
+        part = layer_part(row.key, row.per_iteration_ns, row.calls / count, place, own_like)
+        yield msgspec.structs.replace(part, primitive=primitives.get(row.key, ""))
+
+
+def layer_part(key: LayerKey, samples: Sequence[int], calls: float, place: int, like: str = "") -> Part:
+    """A layer in one direction."""
+    _, name, direction = key
+    return Part(
+        kind="layer",
+        name=f"{name} {direction}" if direction else name,
+        samples_ns=tuple(samples),
+        mean_ns=mean(samples),
+        calls=calls,
+        place=place,
+        like=like,
+    )
 
 
 def _structure(logs: Sequence[FrameworkLog]) -> dict[LayerKey, str]:
@@ -155,7 +169,7 @@ def _structure(logs: Sequence[FrameworkLog]) -> dict[LayerKey, str]:
     like: dict[LayerKey, str] = {}
     for log in logs:
         types = {
-            layer.layer: _but_batch(f"{layer.type} {' '.join(layer.tops)}")
+            layer.layer: but_batch(f"{layer.type} {' '.join(layer.tops)}")
             for layer in log.net
             if layer.type or layer.tops
         }
@@ -165,7 +179,7 @@ def _structure(logs: Sequence[FrameworkLog]) -> dict[LayerKey, str]:
     return like
 
 
-def _but_batch(text: str) -> str:
+def but_batch(text: str) -> str:
     """The first number of each shape as a letter."""
     return _SHAPE.sub(r"N\1", text)
 

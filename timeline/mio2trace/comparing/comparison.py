@@ -11,7 +11,7 @@ import msgspec
 
 from mio2trace.comparing.cause import cause
 from mio2trace.comparing.match import How, Pair, matched
-from mio2trace.comparing.record import Facts, Kind, Part, RunRecord
+from mio2trace.comparing.record import Facts, Kind, Part, RunRecord, cut
 from mio2trace.comparing.statistics import FEWEST, Verdict, Word, separated, verdict
 from mio2trace.measures.statistics import median
 from mio2trace.notes import InputError
@@ -42,7 +42,7 @@ class Compared(NamedTuple):
     ``pair``: what was matched, where it is a part.
     """
 
-    kind: Kind | Literal["iteration", "once"]
+    kind: Kind | Literal["iteration", "once", "rank"]
     name: str
     a_ns: float | None
     b_ns: float | None
@@ -82,6 +82,8 @@ class Comparison:
             raise InputError(
                 f"{a.name}, {b.name}: one has a GPU profile, the other only printed layer times; expected both alike"
             )
+        if any(run.names_cut for side in (a, b) for run in side.runs):
+            a, b = (msgspec.structs.replace(side, runs=tuple(map(cut, side.runs))) for side in (a, b))
         self.a, self.b = a, b
 
     @cached_property
@@ -134,9 +136,30 @@ class Comparison:
                 rows.append(self._judged("once", name, [(one,) for one in of_a], [(one,) for one in of_b]))
         return tuple(rows)
 
+    @cached_property
+    def ranks(self) -> tuple[Compared, ...]:
+        """Of jobs each rank's iteration, the largest change first: which of them the mean is about."""
+        of_a, of_b = (_by_rank(side.runs) for side in (self.a, self.b))
+        rows = [self._judged("rank", name, of_a[name], of_b[name]) for name in of_a if name in of_b]
+        if of_a and of_b:
+            alone = [(name, samples, True) for name, samples in of_a.items() if name not in of_b]
+            alone += [(name, samples, False) for name, samples in of_b.items() if name not in of_a]
+            for name, samples, in_a in alone:
+                ns = median([*map(median, samples)])
+                rows.append(
+                    Compared(
+                        "rank",
+                        name,
+                        ns if in_a else None,
+                        None if in_a else ns,
+                        word="only in A" if in_a else "only in B",
+                    )
+                )
+        return tuple(sorted(rows, key=lambda row: -abs(row.more_ns)))
+
     def _judged(
         self,
-        kind: Literal["iteration", "once"],
+        kind: Literal["iteration", "once", "rank"],
         name: str,
         a: Sequence[Sequence[float]],
         b: Sequence[Sequence[float]],
@@ -180,8 +203,8 @@ class Comparison:
             ("device", self.a.facts.device, self.b.facts.device),
             ("MIOpen", self.a.facts.miopen, self.b.facts.miopen),
         ):
-            if of_a != of_b:
-                said.append(f"{name} {of_a or 'not told'} -> {of_b or 'not told'}")
+            if of_a != of_b and of_a and of_b:  # what one does not tell is no difference
+                said.append(f"{name} {of_a} -> {of_b}")
         same = {one for run in self.a.runs for one in run.facts.inputs} & {
             one for run in self.b.runs for one in run.facts.inputs
         }
@@ -197,6 +220,12 @@ class Comparison:
     def _lines(self) -> Iterator[str]:
         if self.differs:
             yield f"differs: {', '.join(self.differs)}"
+        numbers = [max(len(run.ranks) for run in side.runs) for side in (self.a, self.b)]
+        if any(numbers):
+            told = [f"{number} ranks" if number else "one process" for number in numbers]
+            yield f"a job is the mean over its ranks: {told[0]}" + (
+                f" -> {told[1]}" if numbers[0] != numbers[1] else ""
+            )
         whole = self.iteration
         if whole.ratio is not None:
             yield f"an iteration: {_ms(whole.a_ns)} -> {_ms(whole.b_ns)} ms, {whole.ratio:.3f}, {whole.word}"
@@ -262,6 +291,15 @@ def _instead(pairs: Sequence[Pair]) -> dict[int, str]:
                 said[id(part)] = f"{layer}: there {others[0].name}"
                 break
     return said
+
+
+def _by_rank(runs: Sequence[RunRecord]) -> dict[str, list[Sequence[float]]]:
+    """The samples of each rank in each run that has it."""
+    found: dict[str, list[Sequence[float]]] = {}
+    for run in runs:
+        for rank in run.ranks:
+            found.setdefault(rank.name, []).append(rank.samples_ns)
+    return found
 
 
 def _kind(part: Part) -> str:

@@ -69,7 +69,7 @@ class _Drawn(NamedTuple):
 def picture(comparison: Comparison, a: Source, b: Source, metadata: Mapping[str, Any]) -> Trace:
     """The trace to write; of a side of several runs the one in the middle by the time of an iteration.
 
-    Raises `InputError` for a side without its files: a base holds nothing to draw.
+    Raises `InputError` for a side without its files.
     """
     runs = [_middle(one) for one in (a, b)]
     traces = [_built(run) for run in runs]
@@ -97,7 +97,7 @@ def picture(comparison: Comparison, a: Source, b: Source, metadata: Mapping[str,
 
 def _middle(source: Source) -> Run:
     if not source.runs:
-        raise InputError(f"{source.side.name}: a base holds no kernels to draw; expected the files of a run")
+        raise InputError(f"{source.side.name}: neither base nor trace is drawn again; expected the files of a run")
     order = sorted(range(len(source.runs)), key=lambda number: source.side.runs[number].mean_ns)
     return source.runs[order[(len(order) - 1) // 2]]
 

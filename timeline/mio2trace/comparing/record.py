@@ -18,6 +18,10 @@ MOST_SAMPLES = 9
 """Of more iterations the quantiles at each eighth are kept: the median is exact, and so are least and most."""
 
 
+CUT = 100
+"""Characters that a trace shows of a kernel's name."""
+
+
 class Inside(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The kernels of one name within a part, in one iteration: how many, of what role, how long."""
 
@@ -32,9 +36,10 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A part of an iteration: the operations of one problem, the kernels of one name outside of any, a layer.
 
     ``samples_ns``: its kernel time in each steady iteration (printed times where there is no profile), or quantiles.
-    ``place``: its place among the parts of its kind, as they first ran. ``like``: what it has in common with the same
-    part of another run whose name differs: of a problem all but the batch, of a layer primitive, direction and output.
-    ``layers``: those that a problem is computed in. ``primitive``: of a problem, and of a layer's first operation.
+    ``calls``: in an iteration, 0 where nothing tells it. ``place``: its place among the parts of its kind, as they
+    first ran. ``like``: what it has in common with the same part of another run whose name differs: of a problem all
+    but the batch, of a layer primitive, direction and output. ``layers``: those that a problem is computed in.
+    ``primitive``: of a problem, and of a layer's first operation.
     """
 
     kind: Kind
@@ -60,11 +65,20 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """(format, SHA-256) of each."""
 
 
+class Rank(msgspec.Struct, frozen=True, kw_only=True):
+    """A process of a job: what it is called, its kernel time of each steady iteration."""
+
+    name: str
+    samples_ns: tuple[float, ...]
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A run. ``samples_ns``: kernel time of each steady iteration (``told_by`` kernels), or what its layers print.
 
     ``first_ns``: the first iteration, steady or not; ``find_ns``: kernels of searches; ``build_ns``: building
     programs, on the host; each in the whole run. ``others_ns``: mean of what parts too small to keep took.
+    ``ranks``: of a job, whose every number else is the mean over them (`mio2trace.comparing.job`). ``names_cut``: the
+    names of kernels are those of a picture, `CUT` characters long at most.
     """
 
     name: str
@@ -78,12 +92,43 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     others_ns: float = 0
     parts: tuple[Part, ...] = ()
     facts: Facts = Facts()
+    ranks: tuple[Rank, ...] = ()
+    names_cut: bool = False
 
 
-def condensed(samples: Sequence[int]) -> tuple[float, ...]:
+def condensed(samples: Sequence[float]) -> tuple[float, ...]:
     """The samples in order, or their quantiles where there are many."""
     ordered = sorted(samples)
     if len(ordered) <= MOST_SAMPLES:
         return tuple(ordered)
     last = MOST_SAMPLES - 1
     return tuple(quantile(ordered, place / last) for place in range(MOST_SAMPLES))
+
+
+def kept(record: RunRecord) -> RunRecord:
+    """The record with condensed samples."""
+    return msgspec.structs.replace(
+        record,
+        samples_ns=condensed(record.samples_ns),
+        parts=tuple(msgspec.structs.replace(part, samples_ns=condensed(part.samples_ns)) for part in record.parts),
+        ranks=tuple(msgspec.structs.replace(rank, samples_ns=condensed(rank.samples_ns)) for rank in record.ranks),
+    )
+
+
+def cut(record: RunRecord) -> RunRecord:
+    """The record with names of kernels as a trace shows them; those that are the same then are one."""
+    if record.names_cut:
+        return record
+    parts: dict[tuple[Kind, str], Part] = {}
+    for part in record.parts:
+        name = part.name[:CUT] if part.kind == "kernel" else part.name
+        inside = tuple(msgspec.structs.replace(one, name=one.name[:CUT]) for one in part.kernels)
+        shown = msgspec.structs.replace(part, name=name, kernels=inside)
+        before = parts.get((part.kind, name))
+        if before is not None:
+            samples = tuple(map(sum, zip(before.samples_ns, part.samples_ns, strict=False)))
+            shown = msgspec.structs.replace(
+                before, samples_ns=samples, mean_ns=before.mean_ns + part.mean_ns, calls=before.calls + part.calls
+            )
+        parts[part.kind, name] = shown
+    return msgspec.structs.replace(record, parts=tuple(parts.values()), names_cut=True)

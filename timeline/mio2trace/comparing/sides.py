@@ -1,4 +1,4 @@
-"""Where a side comes from: files of a run, a folder of runs, CK's records with their repetitions, a saved base."""
+"""Where a side comes from: files of a run, a folder of runs, CK's records with repetitions, a base, a trace of ours."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from mio2trace.comparing import base
 from mio2trace.comparing.collect import collect
 from mio2trace.comparing.comparison import Side
 from mio2trace.comparing.record import RunRecord
+from mio2trace.comparing.written import of_trace
 from mio2trace.notes import InputError, Notes
 from mio2trace.privacy import Cleaner
+from mio2trace.writers.read_back import is_ours
 
 OPTIONS = AnalysisOptions(repetition="every")
 _DEEPEST = 6
@@ -21,7 +23,7 @@ _DEEPEST = 6
 
 
 class Source(NamedTuple):
-    """A side with the runs that its records were made of; a base has none."""
+    """A side with the runs that its records were made of; a base and a written trace have none."""
 
     side: Side
     runs: tuple[Run, ...] = ()
@@ -40,6 +42,8 @@ def source(files: Sequence[str], options: AnalysisOptions, notes: Notes, *, keep
     name = Cleaner(options.keep).text(",".join(os.path.basename(os.path.normpath(file)) for file in files))
     if len(files) == 1 and os.path.isfile(files[0]) and base.is_base(Path(files[0])):
         return Source(base.read(Path(files[0])))
+    if len(files) == 1 and os.path.isfile(files[0]) and is_ours(Path(files[0])):
+        return Source(Side(name=name, runs=(of_trace(Path(files[0])),)))
     records: list[RunRecord] = []
     runs: list[Run] = []
     for record, run in _runs(files, options, notes, _DEEPEST):

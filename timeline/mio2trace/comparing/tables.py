@@ -12,12 +12,13 @@ COLUMNS = (
     "matched_by", "command",
 )  # fmt: skip
 """``ratio`` is B / A of medians, ``low`` to ``high`` 95 % of what it may be; ``share_percent`` is of an iteration."""
+_LAST = ("rank", "once", "iteration")
 BRIEF = ("part", "name", "runs", "a_ms", "b_ms", "ratio", "low", "high", "verdict", "cause")
 
 
 def table(comparison: Comparison) -> Table:
-    """A row a part; then what does not recur, and the iteration."""
-    compared = (*comparison.rows, *comparison.once, comparison.iteration)
+    """A row a part; then a job's ranks, what does not recur, and the iteration."""
+    compared = (*comparison.rows, *comparison.ranks, *comparison.once, comparison.iteration)
     return Table(columns=COLUMNS, rows=[_row(one) for one in compared], brief=BRIEF)
 
 
@@ -46,7 +47,7 @@ def pivot(comparisons: Sequence[Comparison]) -> Table:
     names = _distinct([comparisons[0].a.name, *(one.b.name for one in comparisons)])
     rows: dict[tuple[str, str], dict[str, Cell]] = {}
     for name, comparison in zip(names[1:], comparisons, strict=True):
-        for one in (*comparison.rows, *comparison.once, comparison.iteration):
+        for one in (*comparison.rows, *comparison.ranks, *comparison.once, comparison.iteration):
             row = rows.setdefault((one.kind, one.name), {"part": one.kind, "name": one.name})
             for column, ns in ((f"{names[0]}_ms", one.a_ns), (f"{name}_ms", one.b_ns)):
                 ms = _ms(ns)
@@ -56,8 +57,8 @@ def pivot(comparisons: Sequence[Comparison]) -> Table:
                 ratio = _rounded(one.ratio)
                 row |= {"verdict": one.word} | ({} if ratio is None else {"ratio": ratio})
                 row |= {"cause": one.cause} if one.cause else {}
-    last = [row for row in rows.values() if row["part"] in ("once", "iteration")]
-    others = [row for row in rows.values() if row["part"] not in ("once", "iteration")]
+    last = [row for row in rows.values() if row["part"] in _LAST]
+    others = [row for row in rows.values() if row["part"] not in _LAST]
     columns = ("part", "name", *(f"{name}_ms" for name in names), "ratio", "verdict", "cause")
     return Table(columns=columns, rows=[*others, *last])
 

@@ -81,7 +81,7 @@ class Containers:
             args["direction"] = pass_.direction
         if pass_.iteration is not None:
             args["iteration"] = pass_.iteration
-        if pass_.phase == "iteration" and (pass_.iteration or 1) not in self.measures.steady.iterations:
+        if pass_.phase == "iteration" and not self.measures.steady.has(pass_.iteration):
             args["steady"] = False
         return Slice(track, start, duration, pass_.name, "pass", args)
 

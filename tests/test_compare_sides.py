@@ -1,0 +1,232 @@
+"""What a side may be: a trace of ours, a job of several ranks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from mio2trace import convert
+from mio2trace.analysis import analyse
+from mio2trace.cli import cli
+from mio2trace.comparing import Compared, Comparison, Part, RunRecord, Side, compare
+from mio2trace.comparing import base as bases
+from mio2trace.comparing.collect import collect
+from mio2trace.comparing.job import mean_of
+from mio2trace.comparing.record import CUT, Inside, Rank, cut
+from mio2trace.notes import InputError, Notes
+from tests.conftest import ROOT, shared_folder
+
+ALEXNET = [ROOT / "traces" / "alexnet-b1-miopen29" / name for name in ("run.log.gz", "prof.json.gz")]
+LENET = [ROOT / "traces" / "lenet-rocpd" / name for name in ("run.log.gz", "results.db.gz")]
+TWINS = shared_folder() / "samples" / "rocm-twins"
+SETS = shared_folder() / "samples" / "miopen-opencl"
+
+
+def all_rows(comparison: Comparison) -> Sequence[Compared]:
+    return (*comparison.rows, *comparison.ranks, *comparison.once, comparison.iteration)
+
+
+def assert_nothing_differs(comparison: Comparison) -> None:
+    rows = all_rows(comparison)
+    assert [row for row in rows if row.word != "~" or row.cause or row.ratio != 1 or row.a_ns != row.b_ns] == []
+    assert len(rows) > 5
+
+
+# -- a trace of ours -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["json", "json.gz", "pftrace"])
+@pytest.mark.parametrize("files", [ALEXNET, LENET], ids=["OpenCL", "ROCm"])
+def test_nothing_differs_from_the_own_trace(files: list[Path], suffix: str, tmp_path: Path) -> None:
+    """In either form: every problem, layer, kernel, search and build of the run."""
+    out = tmp_path / f"out.{suffix}"
+    convert(*files, output=out)
+    comparison = compare(files, out)
+    assert_nothing_differs(comparison)
+    assert {row.kind for row in comparison.rows} == {"problem", "kernel", "layer"} - (
+        set() if files is LENET else {"kernel"}
+    )
+    assert comparison.differs == ()
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    "files",
+    [
+        (SETS / "m290-alexnet-infer-10it" / "run.log", SETS / "m290-alexnet-infer-10it" / "prof.json"),
+        (SETS / "m290-resnet-train-entries-cmd" / "run.log", SETS / "m290-resnet-train-entries-cmd" / "prof.json"),
+        (TWINS / "alexnet-10it-graph" / "kineto" / "rank0.pt.trace.json.gz",),
+        (TWINS / "lenet-train-own-layers" / "run.hip.log", TWINS / "lenet-train-own-layers" / "rpd" / "trace.rpd.gz"),
+    ],
+    ids=lambda files: files[0].parts[-2] if files[0].name != "rank0.pt.trace.json.gz" else "ProfilerStep#0 is cold",
+)
+def test_nothing_differs_from_the_traces_of_real_runs(files: tuple[Path, ...], tmp_path: Path, shared: Path) -> None:
+    """Many iterations, both directions, steps of PyTorch of which the first, 0, does not count."""
+    out = tmp_path / "out.pftrace"
+    convert(*files, output=out)
+    assert_nothing_differs(compare(files, out))
+
+
+def test_a_slower_run_is_found_by_its_trace(tmp_path: Path) -> None:
+    """The cause is told, too: a trace has solvers and kernels."""
+    out = tmp_path / "out.json"
+    convert(*ALEXNET, output=out)
+    record = collect(analyse(ALEXNET).run, Notes())
+    assert record is not None
+    first = max((part for part in record.parts if part.kind == "problem"), key=lambda part: part.mean_ns)
+    slower = msgspec.structs.replace(
+        first,
+        mean_ns=3 * first.mean_ns,
+        samples_ns=(3 * first.mean_ns,),
+        solvers=("Naive",),
+        kernels=(Inside(name="naive_conv", role="main", count=1, naive=True),),
+    )
+    parts = tuple(slower if part is first else part for part in record.parts)
+    other = Side(name="slower", runs=(msgspec.structs.replace(record, parts=parts),))
+    comparison = compare(out, other)
+    changed = [(row.name, row.word, row.cause) for row in comparison.rows if row.cause or row.word != "~"]
+    assert changed == [(first.name, "maybe slower", f"solver {first.solvers[0]} -> Naive; naive now")]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"top": 5}, "a trace that tells no iterations"),
+        ({"min_duration": "1ms"}, "a trace of a part of a run"),
+        ({"begin": "layer conv2"}, "a trace of a part of a run"),
+        ({"with_args": False}, "a trace that tells no iterations"),
+    ],
+)
+def test_error_a_trace_that_tells_too_little(options: dict[str, object], message: str, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    convert(*ALEXNET, output=out, **options)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=message) as error:
+        compare(out, out)
+    assert str(error.value).startswith("out.json: ")
+
+
+def test_error_a_trace_of_kernels_alone(tmp_path: Path) -> None:
+    """Nothing in it says where an iteration begins."""
+    out = tmp_path / "out.pftrace"
+    convert(ALEXNET[1], output=out)
+    with pytest.raises(InputError, match=r"out\.pftrace: a trace that tells no iterations"):
+        compare(ALEXNET[1], out)
+
+
+@pytest.mark.parametrize("suffix", ["json", "pftrace"])
+def test_error_a_trace_of_several_runs(suffix: str, tmp_path: Path) -> None:
+    out = tmp_path / f"out.{suffix}"
+    convert(*ALEXNET, *LENET, output=out, several=True)
+    with pytest.raises(InputError, match="a trace of several processes or runs"):
+        compare(out, out)
+
+
+def test_a_picture_of_a_comparison_is_no_side(tmp_path: Path) -> None:
+    """Its iterations are those of two runs."""
+    out, side = tmp_path / "both.pftrace", ",".join(map(str, ALEXNET))
+    done = CliRunner().invoke(cli, ["compare", side, side, "--picture", str(out), "-q"])
+    assert done.exit_code == 0, done.stderr
+    done = CliRunner().invoke(cli, ["compare", side, str(out)])
+    assert done.exit_code == 1
+    assert "both.pftrace: a trace of several processes or runs" in done.stderr
+
+
+def test_long_names_are_compared_as_far_as_a_trace_shows_them() -> None:
+    """Kernels whose names begin alike are one part then; the time stays the same."""
+    parts = tuple(
+        Part(kind="kernel", name="k" * CUT + end, samples_ns=(10, 20), mean_ns=15, calls=2, place=place)
+        for place, end in enumerate("ab")
+    )
+    record = RunRecord(name="r", iterations=2, samples_ns=(20, 40), mean_ns=30, parts=parts)
+    (part,) = cut(record).parts
+    assert (part.name, part.samples_ns, part.mean_ns, part.calls) == ("k" * CUT, (20, 40), 30, 4)
+    assert cut(cut(record)) == cut(record)
+
+
+# -- jobs ------------------------------------------------------------------------------------------------------------
+
+
+def rank(factor: float, iterations: int = 3, *, extra: bool = False) -> RunRecord:
+    """A rank, ``factor`` as slow."""
+    samples = tuple(100 * factor * (1 + at) for at in range(iterations))
+    part = Part(
+        kind="problem",
+        name="Conv fwd",
+        samples_ns=samples,
+        mean_ns=sum(samples) / iterations,
+        calls=2,
+        kernels=(Inside(name="k", role="main", count=2, ns=10 * factor),),
+    )
+    more = Part(kind="kernel", name="more", samples_ns=(30,) * iterations, mean_ns=30, calls=1)
+    whole = tuple(one + 30 * extra for one in samples)
+    return RunRecord(
+        name="job",
+        iterations=iterations,
+        samples_ns=whole,
+        mean_ns=sum(whole) / iterations,
+        find_ns=100 * factor,
+        parts=(part, more) if extra else (part,),
+    )
+
+
+def test_a_job_is_the_mean_over_its_ranks() -> None:
+    """Iteration by iteration, of as many as all have; what one rank lacks takes no time in it; the sum adds up."""
+    job = mean_of(["rank 0", "rank 1"], [rank(1), rank(3, 2, extra=True)])
+    assert job.iterations == 2
+    assert list(job.samples_ns) == [215, 415]
+    assert {part.name: part.samples_ns for part in job.parts} == {"Conv fwd": (200, 400), "more": (15, 15)}
+    assert job.mean_ns == sum(part.mean_ns for part in job.parts) == 315
+    assert {part.name: part.calls for part in job.parts} == {"Conv fwd": 2, "more": 0.5}
+    assert job.parts[0].kernels[0] == Inside(name="k", role="main", count=2, ns=20)
+    assert job.find_ns == 200
+    assert job.ranks == (Rank(name="rank 0", samples_ns=(100, 200)), Rank(name="rank 1", samples_ns=(330, 630)))
+
+
+def test_a_slow_rank_has_a_row_of_its_own() -> None:
+    """Beside the mean, which it moves by its share."""
+    names = [f"rank {number}" for number in range(4)]
+    good = [Side(name="a", runs=(mean_of(names, [rank(1 + run / 1000) for _ in names]),)) for run in range(3)]
+    a = Side(name="a", runs=tuple(one.runs[0] for one in good))
+    slow = [mean_of(names, [rank(1.5 if name == "rank 2" else 1) for name in names]) for _ in range(3)]
+    comparison = Comparison(a, Side(name="b", runs=tuple(slow)))
+    assert [(row.name, row.word) for row in comparison.ranks] == [
+        ("rank 2", "slower"), ("rank 0", "~"), ("rank 1", "~"), ("rank 3", "~"),
+    ]  # fmt: skip
+    assert comparison.iteration.ratio == pytest.approx(1.125, rel=0.01)
+    assert "a job is the mean over its ranks: 4 ranks" in comparison.summary
+    fewer = Side(name="b", runs=(mean_of(names[:2], [rank(1)] * 2),))
+    assert [(row.name, row.word) for row in Comparison(a, fewer).ranks][:2] == [
+        ("rank 2", "only in A"), ("rank 3", "only in A"),
+    ]  # fmt: skip
+    assert "a job is the mean over its ranks: 4 ranks -> 2 ranks" in Comparison(a, fewer).summary
+
+
+def test_a_base_of_a_large_job_keeps_its_size() -> None:
+    """Ranks go before parts do."""
+    names = [f"rank {number}" for number in range(2000)]
+    side = Side(name="job", runs=(mean_of(names, [rank(1, 9)] * len(names)),))
+    text = bases.text(side, "mio2trace")
+    assert len(text) <= bases.LARGEST
+    (run,) = json.loads(text)["runs"]
+    assert "ranks" not in run
+    assert [part["name"] for part in run["parts"]] == ["Conv fwd"]
+
+
+@pytest.mark.shared
+def test_all_ranks_of_a_real_job_are_compared(shared: Path) -> None:
+    """Two processes of one log each: the mean of both, a row for each, nothing differs from itself."""
+    folder = shared / "samples" / "rocm-twins" / "resnet-immediate-2ranks"
+    files = [*sorted(folder.glob("run.rank*.log")), *sorted((folder / "rocpd").glob("4*.db.gz"))]
+    run = analyse(files).run
+    record = collect(run, Notes())
+    assert record is not None
+    assert [one.name for one in record.ranks] == ["rank 0", "rank 1"]
+    assert record.mean_ns == pytest.approx(sum(measures.steady.mean_ns for measures in run.measures) / 2)
+    assert sum(part.mean_ns for part in record.parts if part.kind != "layer") == pytest.approx(record.mean_ns)
+    side = Side(name="job", runs=(record,))
+    assert_nothing_differs(Comparison(side, side))

@@ -1,0 +1,288 @@
+"""A trace that this program wrote as a side: its steady iterations, summed again from their kernels.
+
+A trace tells passes, layers, operations and kernels with what a comparison needs. It does not tell the types of layers
+(they are matched by name alone), the device's name, nor more than `CUT` characters of a kernel's name. What tells too
+little is refused: no iterations by number, several processes, kernels or arguments left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from mio2trace.comparing.collect import BUILDS, MOST_INSIDE, but_batch, layer_part
+from mio2trace.comparing.record import Inside, Part, RunRecord, kept
+from mio2trace.measures.executions import LayerKey, in_net_order
+from mio2trace.measures.kinds import kind_of
+from mio2trace.measures.statistics import mean
+from mio2trace.model.log import Direction
+from mio2trace.notes import InputError
+from mio2trace.ops.naming import problem_name
+from mio2trace.ops.operation import Operation
+from mio2trace.ops.values import Shape
+from mio2trace.trace import Args, Slice
+from mio2trace.writers.read_back import opened, slices
+
+_HEAD = 1 << 16
+_SEVERAL = (b'"processes":[{', b"clock.processes[0]", b'"runs":[{', b"runs[0].name", b'"comparison":{', b"comparison.a")
+"""What the metadata of pictures of several processes or runs have."""
+_RANK = {"pass": 0, "layer": 1, "operation": 2, "kernel": 3}
+_WARM_UP = "warm-up"
+"""How the passes of the warm-up, whose iteration is 0, are called."""
+_SHAPES = ("input", "weights", "output", "pad", "stride", "dilation", "window")
+_TEXTS = ("mode", "dtype", "layout", "algorithm", "solver", "command")
+
+_Operations = dict[tuple[int, int], Operation]
+"""By track and the operation's index."""
+
+
+class _Kernel(NamedTuple):
+    """A kernel with what holds it on its track: iteration (None: none), layer, operation's key."""
+
+    name: str
+    role: str
+    start_ns: int
+    ns: int
+    iteration: int | None
+    layer: LayerKey | None
+    operation: tuple[int, int] | None
+
+
+class _Row(NamedTuple):
+    """A slice of a track of devices, less than all of its arguments."""
+
+    start_ns: int
+    less_ns: int
+    rank: int
+    name: str
+    args: Args
+
+    @property
+    def end_ns(self) -> int:
+        return self.start_ns - self.less_ns
+
+
+def of_trace(path: Path) -> RunRecord:
+    """The run that a trace of ours shows. Raises `InputError` where the trace does not tell enough of it."""
+    with opened(path) as file:
+        head = file.read(_HEAD)
+    if any(mark in head for mark in _SEVERAL):
+        raise InputError(f"{path.name}: a trace of several processes or runs; expected the files that it was made of")
+    tracks, builds = _tracks(path)
+    operations = _operations(tracks)
+    kernels = [kernel for track, rows in tracks.items() for kernel in _kernels(track, rows)]
+    steady, others = _iterations(path, tracks)
+    drawn = sum(kernel.ns for kernel in kernels if kernel.iteration is not None)
+    told = sum(
+        int(row.args.get("kernel_ns", 0)) for rows in tracks.values() for row in rows if _number(row) is not None
+    )
+    if drawn != told or any("cut" in row.args for rows in tracks.values() for row in rows):
+        raise InputError(f"{path.name}: a trace of a part of a run; expected a whole one, or the files it was made of")
+    return kept(_record(path, kernels, operations, steady, others, builds))
+
+
+def _tracks(path: Path) -> tuple[dict[int, list[_Row]], int]:
+    """What stands on the tracks of devices, in order; and how long building programs took on the host."""
+    tracks: dict[int, list[_Row]] = defaultdict(list)
+    builds = 0
+    for one in slices(path):
+        rank = _RANK.get(one.category)
+        if rank is not None:
+            tracks[one.track].append(_Row(one.start_ns, -one.dur_ns, rank, one.name, _wanted(one, rank)))
+        elif one.category == "api" and one.name.startswith(BUILDS):
+            builds += one.dur_ns
+    of_devices = {
+        track: sorted(rows, key=lambda row: row[:3])
+        for track, rows in tracks.items()
+        if any(row.rank == _RANK["kernel"] for row in rows)
+    }
+    return of_devices, builds
+
+
+_OF_KERNELS = ("role", "layer", "layer_index", "direction", "operation")
+
+
+def _wanted(one: Slice, rank: int) -> Args:
+    """A trace may have a million kernels: of each only what is asked for is kept."""
+    args = {**one.shared, **one.args}
+    return {key: args[key] for key in _OF_KERNELS if key in args} if rank == _RANK["kernel"] else args
+
+
+def _number(row: _Row) -> int | None:
+    """Of a pass the iteration's number."""
+    return row.args.get("iteration") if row.rank == _RANK["pass"] else None
+
+
+def _operations(tracks: Mapping[int, Sequence[_Row]]) -> _Operations:
+    return {
+        (track, int(row.args["operation"])): _operation(row.args)
+        for track, rows in tracks.items()
+        for row in rows
+        if row.rank == _RANK["operation"] and "operation" in row.args
+    }
+
+
+def _operation(args: Args) -> Operation:
+    """As far as the arguments tell it."""
+    return msgspec.convert(
+        {
+            "index": args["operation"],
+            "source": 0,
+            "line": 0,
+            "end_line": 0,
+            "api": args.get("api", ""),
+            "primitive": args.get("primitive", ""),
+            "direction": args.get("direction"),
+            "phase": args.get("phase", "run"),
+            "groups": args.get("groups"),
+            **{key: args.get(key) for key in _TEXTS},
+            **{key: _shape(str(args.get(key, ""))) for key in _SHAPES},
+        },
+        Operation,
+    )
+
+
+def _shape(text: str) -> Shape:
+    return tuple(int(size) for size in text.split("x")) if text else ()
+
+
+def _kernels(track: int, rows: Sequence[_Row]) -> Iterator[_Kernel]:
+    """The kernels of a track, each in the pass that it lies in."""
+    iteration, until = None, -1
+    for row in rows:
+        if row.rank == _RANK["pass"]:
+            iteration, until = _number(row), row.end_ns
+        elif row.rank == _RANK["kernel"]:
+            args = row.args
+            layer: LayerKey | None = None
+            if "layer" in args:
+                layer = int(args.get("layer_index", 0)), str(args["layer"]), _direction(args)
+            yield _Kernel(
+                row.name,
+                str(args.get("role", "")),
+                row.start_ns,
+                -row.less_ns,
+                iteration if row.end_ns <= until else None,
+                layer,
+                (track, int(args["operation"])) if "operation" in args else None,
+            )
+
+
+def _direction(args: Args) -> Direction | None:
+    return args.get("direction")
+
+
+def _iterations(path: Path, tracks: Mapping[int, Sequence[_Row]]) -> tuple[list[int], list[int]]:
+    """Numbers of those that count, and of the others; the warm-up counts where there is nothing else."""
+    passes = [row for rows in tracks.values() for row in rows if _number(row) is not None]
+    warm = all(row.name.startswith(_WARM_UP) for row in passes)
+    numbers = sorted({int(row.args["iteration"]) for row in passes if warm or not row.name.startswith(_WARM_UP)})
+    if not numbers:
+        raise InputError(f"{path.name}: a trace that tells no iterations; expected the files that it was made of")
+    uncounted = {int(row.args["iteration"]) for row in passes if row.args.get("steady") is False}
+    steady = [number for number in numbers if number not in uncounted]
+    return steady or numbers, numbers
+
+
+def _record(
+    path: Path,
+    kernels: Sequence[_Kernel],
+    operations: _Operations,
+    steady: Sequence[int],
+    numbers: Sequence[int],
+    builds: int,
+) -> RunRecord:
+    searches = {key for key, operation in operations.items() if operation.phase == "find"}
+    ran = [one for one in kernels if one.operation not in searches]
+    counted = [one for one in ran if one.iteration in set(steady)]
+    counted.sort(key=lambda one: one.start_ns)
+    samples = _per_iteration(counted, steady)
+    return RunRecord(
+        name=path.name.partition(".")[0],
+        iterations=len(steady),
+        samples_ns=samples,
+        mean_ns=mean(samples),
+        first_ns=sum(one.ns for one in ran if one.iteration == numbers[0]) if len(numbers) > 1 else None,
+        find_ns=sum(one.ns for one in kernels if one.operation in searches),
+        build_ns=builds,
+        parts=(
+            *_problems(counted, operations, steady),
+            *_outside(counted, operations, steady),
+            *_layers(counted, steady),
+        ),
+        names_cut=True,
+    )
+
+
+def _per_iteration(kernels: Sequence[_Kernel], steady: Sequence[int]) -> tuple[int, ...]:
+    sums: Counter[int | None] = Counter()
+    for one in kernels:
+        sums[one.iteration] += one.ns
+    return tuple(sums[number] for number in steady)
+
+
+def _problems(kernels: Sequence[_Kernel], operations: _Operations, steady: Sequence[int]) -> Iterator[Part]:
+    by_problem: dict[str, list[_Kernel]] = {}
+    names = {key: problem_name(operation) for key, operation in operations.items()}
+    for one in kernels:
+        if one.operation in names:
+            by_problem.setdefault(names[one.operation], []).append(one)
+    for place, (name, own) in enumerate(by_problem.items()):
+        keys = dict.fromkeys(one.operation for one in own if one.operation is not None)
+        solvers = [operations[key].solver or operations[key].algorithm for key in keys]
+        samples = _per_iteration(own, steady)
+        yield Part(
+            kind="problem",
+            name=name,
+            samples_ns=samples,
+            mean_ns=mean(samples),
+            calls=len({key[1] for key in keys}) / len(steady),
+            place=place,
+            like=but_batch(name),
+            layers=tuple(dict.fromkeys(one.layer[1] for one in own if one.layer is not None)),
+            solvers=tuple(dict.fromkeys(solver for solver in solvers if solver)),
+            command=next((operations[key].command or "" for key in keys), ""),
+            primitive=operations[next(iter(keys))].primitive,
+            kernels=tuple(sorted(_inside(own, len(steady)), key=lambda one: -one.ns)[:MOST_INSIDE]),
+        )
+
+
+def _inside(kernels: Sequence[_Kernel], count: int) -> Iterator[Inside]:
+    by_name: dict[str, list[_Kernel]] = {}
+    for one in kernels:
+        by_name.setdefault(one.name, []).append(one)
+    for name, own in by_name.items():
+        kind = kind_of(name, None)
+        ns = sum(one.ns for one in own) / count
+        yield Inside(name=name, role=own[0].role or kind.role, count=len(own) / count, ns=ns, naive=kind.naive)
+
+
+def _outside(kernels: Sequence[_Kernel], operations: _Operations, steady: Sequence[int]) -> Iterator[Part]:
+    by_name: dict[str, list[_Kernel]] = {}
+    for one in kernels:
+        if one.operation not in operations:
+            by_name.setdefault(one.name, []).append(one)
+    for place, (name, own) in enumerate(by_name.items()):
+        samples = _per_iteration(own, steady)
+        yield Part(
+            kind="kernel",
+            name=name,
+            samples_ns=samples,
+            mean_ns=mean(samples),
+            calls=len(own) / len(steady),
+            place=place,
+            kernels=tuple(msgspec.structs.replace(one, ns=0) for one in _inside(own, len(steady))),
+        )
+
+
+def _layers(kernels: Sequence[_Kernel], steady: Sequence[int]) -> Iterator[Part]:
+    by_layer: dict[LayerKey, list[_Kernel]] = {}
+    for one in kernels:
+        if one.layer is not None:
+            by_layer.setdefault(one.layer, []).append(one)
+    for place, key in enumerate(sorted(by_layer, key=in_net_order)):
+        yield layer_part(key, _per_iteration(by_layer[key], steady), 0, place)
