@@ -216,3 +216,43 @@ def test_everything_public_is_listed_with_its_stability() -> None:
     assert set(listed("Commands")) == set(commands())
     assert set(listed("Python")) == set(mio2trace.__all__)
     assert set(listed("Commands").values()) | set(listed("Python").values()) == {"stable", "provisional"}
+
+
+def test_pages_that_the_program_names_are_there(site: Site) -> None:
+    """`docs/findings.md#idle` in help, reports and messages; `{{ ... }}` stands for a finding's id."""
+    bad, seen = [], 0
+    for path in sorted((ROOT / "timeline").rglob("*")):
+        if path.suffix not in (".py", ".j2", ".sql"):
+            continue
+        for page, anchor in re.findall(r"\bdocs/([\w-]+)\.md(?:#([\w-]+))?", path.read_text("utf-8")):
+            seen += 1
+            found = site.pages.get(site.folder / f"{page}.html")
+            if found is None or (anchor and anchor not in found.anchors):
+                bad.append(f"{path.name}: docs/{page}.md#{anchor}")
+    assert not bad
+    assert seen > 20
+
+
+def test_files_that_pages_name_are_there() -> None:
+    """Paths of the repository in backquotes: modules, tests, benchmarks, folders."""
+    tests = "".join(path.read_text("utf-8") for path in (ROOT / "tests").glob("test_*.py"))
+    defined = set(re.findall(r"^def (test_\w+)\(", tests, re.MULTILINE))
+    bad, seen = [], 0
+    for page in [
+        *DOCS.glob("*.md"),
+        *ROOT.glob("*.md"),
+        *(ROOT / name / "README.md" for name in ("benchmarks", "traces")),
+    ]:
+        if page.name == "CHANGELOG.md":
+            continue  # it tells of what was there once
+        text = page.read_text("utf-8")
+        for path in re.findall(r"`((?:timeline|tests|benchmarks|docs|requirements|traces)/[\w./-]*)`", text):
+            seen += 1
+            if not (ROOT / path).exists():
+                bad.append(f"{page.name}: {path}")
+        for name in re.findall(r"`(test_\w+)`", text):
+            seen += 1
+            if name not in defined:
+                bad.append(f"{page.name}: {name}")
+    assert not bad
+    assert seen > 50
