@@ -32,7 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "draw": {"model", "ops", "kernels", "align", "measures", "trace", "notes", "patterns"},
     "writers": {"trace", "forked"},
     "viewer": {"trace", "writers", "notes"},
-    "queries": {"trace", "notes"},
+    "queries": {"trace", "notes", "snapshot"},
     "summary": {"model", "align", "measures", "evidence", "trace", "notes", "ops", "kernels"},
     "findings": {"model", "ops", "kernels", "align", "measures", "notes"},
     "answer": {
@@ -117,6 +117,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "readers",
         "source",
     },
+    "fleet": {"answer", "findings", "outgoing", "queries"},
     "conversion": {"analysis", "answer", "files", "align", "draw", "trace", "writers", "summary", "memory", "notes"},
     "commands": {
         "recording",
@@ -145,6 +146,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "trace",
         "writers",
         "summary",
+        "snapshot",
+        "fleet",
     },
     "cli": {"evidence", "outgoing", "conversion", "commands", "source", "notes", "summary"},
 }

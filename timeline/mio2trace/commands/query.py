@@ -24,9 +24,9 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     """Files, then the queries, whose words a dash may join."""
     from click.shell_completion import CompletionItem
 
-    from mio2trace.queries import shipped
+    from mio2trace.queries import DATASET, shipped
 
-    names = [name.replace(" ", "-") for name in shipped()]
+    names = [name.replace(" ", "-") for name in (*shipped(), *shipped(DATASET))]
     found = [CompletionItem(name) for name in names if ctx.params.get("words") and name.startswith(incomplete)]
     return [*found, *complete_files(ctx, param, incomplete)]
 
@@ -53,6 +53,9 @@ def query(
     FILE is a trace that mio2trace wrote, or the files of a run, as for "convert". SQL may use the table slice and the
     views commands, kernels, layers, passes and operations. Nothing else needs to be installed.
 
+    FILE may also be a dataset ("mio2trace batch", "-o out.parquet"): its own queries and any SELECT run in DuckDB over
+    its tables runs, kernels, operations, layers, problems, ... (docs/schema.md), of all runs together.
+
     With --perfetto, SQL runs in Perfetto's trace processor, through the perfetto package (pip install
     'mio2trace[query]'), over any trace. Its engine is the one named by --engine or MIO2TRACE_ENGINE, else a
     trace_processor_shell on the PATH, else one that the package has fetched before. Nothing is fetched unless
@@ -63,28 +66,37 @@ def query(
       mio2trace query out.json "slowest layers"
       mio2trace query run.log prof.json "slowest operations"
       mio2trace query out.pftrace.gz "select name, sum(dur) from kernels group by name" --format json
+      mio2trace query ds/ "slowest problems"
       mio2trace query --list
     """
-    from mio2trace.queries import shipped
+    from mio2trace.commands.datasets.asking import ask_dataset, is_asked_of_dataset
+    from mio2trace.queries import DATASET, shipped
 
-    queries = shipped()
+    of_traces = shipped()
+    queries = {**of_traces, **shipped(DATASET)}
     if show is not None:
         from mio2trace.queries import text
 
         chosen = _named(show, queries)
         about, sql = queries[chosen].about, queries[chosen].sql
-        write([text().partition("-- query:")[0], f"-- query: {chosen}\n-- {about}\n{sql};\n"])
+        head = text() if chosen in of_traces else text(DATASET)
+        write([head.partition("-- query:")[0], f"-- query: {chosen}\n-- {about}\n{sql};\n"])
         return
     if list_ or (len(words) == 1 and not _is_question(words[0], queries)):
-        _print(("query", "answers"), ((one.name, one.about) for one in queries.values()), printing)
+        rows = ((name, "run" if name in of_traces else "dataset", query.about) for name, query in queries.items())
+        _print(("query", "of", "answers"), rows, printing)
         return
     if len(words) < 2:
         raise click.UsageError("expected a trace, or the files of a run, and a query; --list shows the queries")
     *files, question = words
-    sql = question if _is_sql(question) else queries[_named(question, queries)].sql
+    name = "" if _is_sql(question) else _named(question, queries)
+    sql = queries[name].sql if name else question
     for file in files:
         if not os.path.exists(file) and file != "-":
             raise InputError(f"{file}: no such file")
+    if is_asked_of_dataset(files, name, of_run=name in of_traces):
+        _print(*ask_dataset(files, sql), printing)
+        return
     if perfetto or engine or download:
         if len(files) > 1:
             raise click.UsageError("--perfetto asks one trace; the files of a run are asked without it")

@@ -34,7 +34,8 @@ def report(files: tuple[str, ...], output: str, form: Any, gpu: str | None, read
     """Where the time of a run went, what is odd about it, what to try.
 
     Takes what `mio2trace convert` takes. HTML is one file without script that fetches nothing; Markdown fits into an
-    issue's comment; text is ten lines; JSON is the findings. Findings and their thresholds: docs/findings.md.
+    issue's comment; text is ten lines; JSON is the findings. Findings and their thresholds: docs/findings.md. Of a
+    dataset of many runs ("mio2trace batch") it is one page over all of them.
 
     \b
     Examples:
@@ -42,10 +43,12 @@ def report(files: tuple[str, ...], output: str, form: Any, gpu: str | None, read
       mio2trace report run.log run_results.db -o report.html --gpu MI300X
       mio2trace report run.log prof.json --format markdown | gh issue comment 123 -F -
       mio2trace report trace.json.gz --format json | jq '.[].id'
+      mio2trace report ds/ -o fleet.html          a dataset: problems over versions, outliers, failures
     """
     from mio2trace.analysis import analyse
     from mio2trace.answer import report_of
     from mio2trace.answer.text import FULL
+    from mio2trace.commands.datasets.fleet import fleet_report, is_fleet
     from mio2trace.findings import gpu_of
     from mio2trace.notes import InputError, OptionError
 
@@ -53,11 +56,15 @@ def report(files: tuple[str, ...], output: str, form: Any, gpu: str | None, read
     if form is None:
         raise OptionError(f"{output}: expected a name that ends in {', '.join(SUFFIXES)}, or --format")
     peaks = None if gpu is None else gpu_of(gpu)
-    analysis = analyse(files, reading.analysis())
-    made = report_of(analysis, analysis.complete or analysis.runs, peaks)
-    if not made.sections:
-        raise InputError(f"{analysis.names}: nothing to report: no kernel, layer time, operation or message")
-    text = written(made, form)
+    if is_fleet(files):
+        text, verdicts, notes = fleet_report(files[0], form), [], None
+    else:
+        analysis = analyse(files, reading.analysis())
+        made = report_of(analysis, analysis.complete or analysis.runs, peaks)
+        if not made.sections:
+            raise InputError(f"{analysis.names}: nothing to report: no kernel, layer time, operation or message")
+        text, notes = written(made, form), analysis.notes
+        verdicts = [section.verdict for section in made.sections[:FULL] if form != "text"]
     if output == "-":
         write([text])
     else:
@@ -66,9 +73,10 @@ def report(files: tuple[str, ...], output: str, form: Any, gpu: str | None, read
         with replacing(output) as file:
             file.write(text.encode("utf-8", "replace"))
     if output != "-" and not quiet:
-        for section in made.sections[:FULL] if form != "text" else ():
-            tell(section.verdict)
-    say(analysis.notes, [], quiet)
+        for verdict in verdicts:
+            tell(verdict)
+    if notes is not None:
+        say(notes, [], quiet)
     if output != "-" and not quiet:
         tell(f"wrote {output} ({len(text.encode('utf-8', 'replace')) / 1000:.0f} KB)")
 

@@ -1,4 +1,4 @@
-"""The queries that come with the program: one file of SQL, in blocks that say their names."""
+"""The queries that come with the program: files of SQL, of traces and of datasets, in blocks that say their names."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from importlib import resources
 from typing import NamedTuple
 
+DATASET = "dataset.sql"
+"""The queries of datasets."""
 _QUERY = re.compile(r"(?m)^-- query: *")
 _COMMENT = re.compile(r"(?m)^--.*\n")
 
@@ -18,9 +20,9 @@ class Query(NamedTuple):
     sql: str
 
 
-def text() -> str:
+def text(file: str = "queries.sql") -> str:
     """The file as it is: for the viewer's query page, too."""
-    return (resources.files(__name__) / "queries.sql").read_text("utf-8")
+    return (resources.files(__name__) / file).read_text("utf-8")
 
 
 def prelude() -> list[str]:
@@ -30,10 +32,10 @@ def prelude() -> list[str]:
     return [statement.strip() for statement in statements if statement.strip()]
 
 
-def shipped() -> dict[str, Query]:
-    """The queries by name, in the file's order."""
+def shipped(file: str = "queries.sql") -> dict[str, Query]:
+    """The queries by name, in the file's order: of a trace, or (``dataset.sql``) of a dataset."""
     found = {}
-    for block in _QUERY.split(text())[1:]:
+    for block in _QUERY.split(text(file))[1:]:
         name, _, rest = block.partition("\n")
         about = " ".join(line[2:].strip() for line in rest.splitlines() if line.startswith("--"))
         sql = _COMMENT.sub("", rest).strip().removesuffix(";")

@@ -1,0 +1,244 @@
+"""Many runs: stored questions over a dataset, answered as counted by hand; one page of a fleet."""
+
+from __future__ import annotations
+
+import json
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import html5lib
+import pytest
+from click.testing import CliRunner, Result
+
+from mio2trace.cli import cli
+from mio2trace.dataset import TABLES
+from mio2trace.dataset.columns import of_rows
+from mio2trace.dataset.parquet import write
+from mio2trace.queries import DATASET, shipped
+from mio2trace.queries.dataset import opened
+from tests.conftest import ROOT
+
+MS = 1_000_000
+CONV, POOL = "Conv fwd 1x3x8x8 -> 1x4x8x8 k3x3", "Pool fwd 1x4x8x8 -> 1x4x4x4 k2x2"
+SLOWER = {"2.9.0": 1.0, "2.10.0": 1.0, "2.20.0": 1.5}
+"""Of the convolution, by version; as text 2.10 would stand before 2.9."""
+ODD_ONE = "2.10.0/run3"
+NAMES = (
+    "runs", "slowest problems", "regressions", "heat map", "outlier runs", "failures", "what is odd", "kernels of runs",
+    "layers of runs",
+)  # fmt: skip
+
+
+def made_run(version: str, number: int) -> dict[str, list[dict[str, Any]]]:
+    """Four iterations, the first cold, of a convolution and a pooling."""
+    run = f"{version}/run{number}"
+    of = {"run": run}
+    factor = 3.0 if run == ODD_ONE else 1 + number / 1000
+    conv, pool = (MS * ms * factor * slower for ms, slower in ((8, SLOWER[version]), (2, 1.0)))
+    iterations = [
+        {**of, "iteration": at, "steady": at > 1, "kernels": 2, "kernel_ns": int((conv + pool) * (4 if at == 1 else 1))}
+        for at in range(1, 5)
+    ]
+    problems = [
+        {
+            **of,
+            "problem": problem,
+            "primitive": kind,
+            "kernel_ns": ns,
+            "share_percent": 100 * ns / (conv + pool),
+            "calls": 1,
+        }
+        for problem, kind, ns in ((CONV, "conv", conv), (POOL, "pool", pool))
+    ]
+    kernels = [
+        {**of, "name": name, "kernel_ns": int(ns), "iteration": at}
+        for at in range(1, 5)
+        for name, ns in (("conv_kernel", conv), ("pool_kernel", pool))
+    ]
+    layers = [
+        {**of, "iteration": at, "layer": "conv1", "direction": "forward", "kernel_ns": int(conv)} for at in range(5)
+    ]
+    row = {
+        **of, "version": version, "device": "gfx90a", "iterations": 4, "steady_iterations": 3, "kernels": 8,
+        "kernel_ns": conv + pool, "whole_ns": int(8 * (conv + pool)), "find_ns": 0,
+    }  # fmt: skip
+    findings = [{**of, "id": "naive-solver", "severity": "high", "ns": int(conv), "share": 0.8, "try": "Install a db."}]
+    return {
+        "runs": [row], "iterations": iterations, "problems": problems, "kernels": kernels, "layers": layers,
+        "findings": findings, "copies": [], "operations": [],
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fleet") / "ds"
+    for version in SLOWER:
+        for number in range(5):
+            tables = made_run(version, number)
+            columns = {name: of_rows(TABLES[name], rows) for name, rows in tables.items()}
+            write(columns, folder, f"{version}/run{number}")
+    journal = [
+        {"run": "2.9.0/late", "state": "failed", "error": "first try", "seconds": 1, "ended": 10, "version": "x"},
+        {"run": "2.9.0/late", "state": "converted", "seconds": 1, "ended": 30, "version": "x"},
+        {"run": "2.9.0/bad", "state": "converted", "seconds": 1, "ended": 5, "version": "x"},
+        {
+            "run": "2.9.0/bad",
+            "state": "failed",
+            "error": "prof.db: cut off",
+            "seconds": 2.5,
+            "ended": 20,
+            "version": "x",
+        },
+    ]
+    lines = [json.dumps(entry) for entry in journal]
+    (folder / "_runs.jsonl").write_text("\n".join([*lines[:3], '{"run": "2.9.0/bad", "sta', ""]))
+    (folder / "_runs.1-of-2.jsonl").write_text(lines[3] + "\n")
+    return folder
+
+
+def call(*args: object) -> Result:
+    return CliRunner().invoke(cli, list(map(str, args)))
+
+
+def rows_of(dataset: Path, question: str) -> list[dict[str, Any]]:
+    result = call("query", dataset, question, "--format", "json")
+    assert result.exit_code == 0, result.output
+    rows: list[dict[str, Any]] = json.loads(result.stdout)
+    return rows
+
+
+def test_the_questions_are_these() -> None:
+    """Names are a public interface; each says what it answers, is documented, and listed."""
+    queries = shipped(DATASET)
+    assert tuple(queries) == NAMES
+    assert not set(queries) & set(shipped())
+    documented = (ROOT / "docs" / "queries.md").read_text("utf-8")
+    listed = call("query", "--list", "--format", "csv").stdout
+    for query in queries.values():
+        assert query.about.endswith(".")
+        assert f"`{query.name}`" in documented
+        assert f"{query.name},dataset," in listed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_question_has_an_answer(dataset: Path, name: str) -> None:
+    assert rows_of(dataset, name)
+
+
+def test_the_slowest_problem_is_that_of_all_runs(dataset: Path) -> None:
+    first, second = rows_of(dataset, "slowest problems")
+    assert (first["problem"], second["problem"]) == (CONV, POOL)
+    assert (first["runs"], first["slowest_run"]) == (15, ODD_ONE)
+    assert first["kernel_ms"] == pytest.approx(8 * 1.004, abs=0.01)
+    assert first["most_ms"] == pytest.approx(24)
+
+
+def test_a_version_is_compared_with_the_one_before_it(dataset: Path) -> None:
+    """In the order of their numbers; and only what is slower."""
+    (row,) = rows_of(dataset, "regressions")
+    assert (row["problem"], row["before"], row["version"]) == (CONV, "2.10.0", "2.20.0")
+    assert row["ratio"] == pytest.approx(1.5, abs=0.005)
+    assert row["clear"] is True, "one run does not hide what the others show"
+    assert row["runs"] == "5 / 5"
+
+
+def test_an_outlier_is_a_run_unlike_its_like(dataset: Path) -> None:
+    """With the same problems, of the same version and device: one that is slower as a whole has none."""
+    (row,) = rows_of(dataset, "outlier runs")
+    assert row["run"] == ODD_ONE
+    assert row["ratio"] == pytest.approx(3, abs=0.02)
+
+
+def test_the_last_line_of_a_journal_counts(dataset: Path) -> None:
+    """Of all journals; a line that is cut off is none."""
+    assert rows_of(dataset, "failures") == [
+        {"run": "2.9.0/bad", "error": "prof.db: cut off", "seconds": 2.5, "version": "x"}
+    ]
+
+
+def test_the_heat_map_has_a_letter_an_iteration(dataset: Path) -> None:
+    """The cold one is full, steady ones that are alike are empty."""
+    rows = rows_of(dataset, "heat map")
+    assert len(rows) == 15
+    assert {row["heat"] for row in rows} == {"█▁▁▁"}
+    assert all(row["slowest"] == 1 for row in rows)
+
+
+def test_layers_and_kernels_are_counted_over_all_runs(dataset: Path) -> None:
+    (layer,) = rows_of(dataset, "layers of runs")
+    assert (layer["layer"], layer["runs"], layer["slowest_run"]) == ("conv1", 15, ODD_ONE)
+    kernels = rows_of(dataset, "kernels of runs")
+    assert [(row["kernel"], row["calls"], row["runs"]) for row in kernels] == [
+        ("conv_kernel", 60, 15), ("pool_kernel", 60, 15),
+    ]  # fmt: skip
+    (odd,) = rows_of(dataset, "what is odd")
+    assert (odd["id"], odd["runs"], odd["severity"]) == ("naive-solver", 15, "high")
+
+
+def test_any_select_is_answered(dataset: Path) -> None:
+    """Over all runs, or the one that a file is of."""
+    assert rows_of(dataset, "select count(*) as n from kernels") == [{"n": 120}]
+    one = next((dataset / "runs").iterdir())
+    assert rows_of(one, "select count(*) as n from kernels") == [{"n": 8}]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select * from nothing",
+        "with x as (select 1) select",
+        "select * from read_csv('/etc/hostname')",
+        "select * from '{outside}'",
+        "select * from glob('/*')",
+        "create table x as select 1",
+        "select 1; select 2",
+        "values (getenv('HOME'))",
+    ],
+)
+def test_nothing_else_is_read_and_nothing_written(dataset: Path, tmp_path: Path, sql: str) -> None:
+    """One line, exit code 1."""
+    (tmp_path / "outside.csv").write_text("a\n1\n")
+    result = call("query", dataset, sql.format(outside=tmp_path / "outside.csv"))
+    assert result.exit_code == 1, result.output
+    assert result.stdout == ""
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_question_about_datasets_is_of_no_trace(dataset: Path) -> None:
+    """And what a dataset has no runs for says so."""
+    result = call("query", ROOT / "traces" / "squeezenet11-b1-libdnn-fwd" / "run.log", "slowest problems")
+    assert (result.exit_code, "no dataset" in result.stderr) == (1, True)
+    result = call("query", dataset, "slowest layers")
+    assert (result.exit_code, "tables alone" in result.stderr) == (1, True)
+
+
+def test_a_fleet_is_one_page(dataset: Path, tmp_path: Path) -> None:
+    """Problems over versions, what is slower, outliers, iterations, failures; without script, escaped."""
+    result = call("report", dataset, "-o", tmp_path / "fleet.html")
+    assert result.exit_code == 0, result.output
+    text = (tmp_path / "fleet.html").read_text("utf-8")
+    page = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(text)
+    heads = [head.text.strip() for head in page.iter("h2")]
+    assert heads == ["Problems", "Slower", "Outlier runs", "Iterations", "Failures", "What is odd, what to try", "Runs"]
+    assert [cell.text for cell in page.find(".//thead/tr")][1:4] == ["2.9.0", "2.10.0", "2.20.0"]
+    assert (
+        f"15 runs of 3 versions; 1 problem clearly slower than in the version before, most of all {CONV}"
+        in unescape(text)
+    )
+    assert "<script" not in text
+    assert "prof.db: cut off" in text
+    assert len(text) < 150_000
+    with opened(str(dataset), TABLES) as asked:
+        cells = asked.ask("select count(*) from iterations").rows[0][0]
+    assert text.count('opacity="') == cells
+
+
+def test_a_fleet_is_said_in_lines(dataset: Path) -> None:
+    result = call("report", dataset)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("15 runs of 3 versions; ")
+    assert f"outliers    {ODD_ONE}" in result.stdout
+    assert "failed      2.9.0/bad: prof.db: cut off" in result.stdout
+    refused = call("report", dataset, "--format", "json")
+    assert (refused.exit_code, "of one run" in refused.stderr) == (2, True)

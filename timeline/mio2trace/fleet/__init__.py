@@ -1,0 +1,97 @@
+"""Many runs at a glance: problems by their cost over versions, what became slower, outliers, iterations, failures.
+
+`gather` asks a dataset the stored queries (`mio2trace.queries`), `page.page` is one HTML file in the report's frame,
+`words.lines` a few lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from mio2trace.queries import DATASET, shipped
+from mio2trace.queries.dataset import Dataset
+
+Row = Mapping[str, Any]
+_VERSIONS = """
+select version, count(*) as runs from runs where version is not null group by version
+order by list_transform(regexp_extract_all(version, '[0-9]+'), lambda part: try_cast(part as bigint)), version
+"""
+_BY_VERSION = """
+select problem, any_value(primitive) as primitive, version, count(*) as runs, median(problems.kernel_ns) as ns,
+  median(share_percent) as share_percent, any_value(command) as command
+from problems join runs on runs.run = problems.run and runs.rank is not distinct from problems.rank
+where problems.kernel_ns is not null group by problem, version
+"""
+_ITERATIONS = """
+select run, rank, iteration, steady, coalesce(span_ns, kernel_ns) as ns
+from iterations where kernels > 0 order by run, rank, iteration
+"""
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said of a dataset. ``by_version``: kernel time of each problem in each version, medians over runs;
+    ``iterations``: of every run; the others are the answers of the queries of these names."""
+
+    name: str
+    versions: tuple[str, ...]
+    runs: Sequence[Row]
+    by_version: Sequence[Row]
+    problems: Sequence[Row]
+    regressions: Sequence[Row]
+    outliers: Sequence[Row]
+    iterations: Sequence[Row]
+    failures: Sequence[Row]
+    odd: Sequence[Row]
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: what there is, what became slower, what failed."""
+        words = [f"{_count(len({row['run'] for row in self.runs}), 'run')}"]
+        if len(self.versions) > 1:
+            words[0] += f" of {_count(len(self.versions), 'version')}"
+        devices = {row["device"] for row in self.runs if row["device"]}
+        if len(devices) > 1:
+            words[0] += f" on {_count(len(devices), 'device')}"
+        slower = [row for row in self.regressions if row["clear"]]
+        if slower:
+            worst = slower[0]
+            words.append(
+                f"{_count(len(slower), 'problem')} clearly slower than in the version before, most of all"
+                f" {worst['problem']}: {worst['before_ms']:g} -> {worst['kernel_ms']:g} ms"
+            )
+        elif len(self.versions) > 1:
+            words.append("no problem is clearly slower than in the version before")
+        if self.outliers:
+            words.append(_count(len(self.outliers), "outlier"))
+        if self.failures:
+            words.append(f"{_count(len(self.failures), 'run')} failed")
+        return "; ".join(words) + "."
+
+
+def gather(dataset: Dataset, name: str) -> Fleet:
+    """Ask everything once. Raises `mio2trace.notes.InputError`."""
+    queries = shipped(DATASET)
+
+    def rows(sql: str) -> list[Row]:
+        answer = dataset.ask(sql)
+        return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+
+    return Fleet(
+        name=name,
+        versions=tuple(row["version"] for row in rows(_VERSIONS)),
+        runs=rows(queries["runs"].sql),
+        by_version=rows(_BY_VERSION),
+        problems=rows(queries["slowest problems"].sql),
+        regressions=rows(queries["regressions"].sql),
+        outliers=rows(queries["outlier runs"].sql),
+        iterations=rows(_ITERATIONS),
+        failures=rows(queries["failures"].sql),
+        odd=rows(queries["what is odd"].sql),
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,100 @@
+"""Queries over the Parquet files of a dataset, in DuckDB. It reads nothing else, writes nothing and fetches nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mio2trace.notes import InputError
+from mio2trace.queries.answer import Answer
+from mio2trace.snapshot.database import connection, sql_text
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+JOURNAL = "_runs*.jsonl"
+_JOURNAL_COLUMNS = (
+    "{run: 'VARCHAR', state: 'VARCHAR', error: 'VARCHAR', version: 'VARCHAR', seconds: 'DOUBLE', ended: 'DOUBLE',"
+    " kernels: 'BIGINT', bytes: 'BIGINT'}"
+)
+_NO_JOURNAL = (
+    "SELECT NULL::VARCHAR AS run, NULL::VARCHAR AS state, NULL::VARCHAR AS error, NULL::VARCHAR AS version,"
+    " NULL::DOUBLE AS seconds, NULL::DOUBLE AS ended, NULL::BIGINT AS kernels, NULL::BIGINT AS bytes WHERE false"
+)
+
+
+class Dataset:
+    """A dataset as views, one a table, and ``journal``."""
+
+    def __init__(self, database: DuckDBPyConnection, path: str) -> None:
+        self._database = database
+        self._path = path
+
+    def ask(self, sql: str) -> Answer:
+        """What one SELECT answers. Raises `InputError` for SQL that is none, or that fails."""
+        import duckdb
+
+        try:
+            statements = self._database.extract_statements(sql)
+            if len(statements) != 1 or statements[0].type not in (
+                duckdb.StatementType.SELECT,
+                duckdb.StatementType.EXPLAIN,
+            ):
+                raise InputError(f"{self._path}: expected one SELECT")
+            result = self._database.execute(statements[0])
+            columns = tuple(column[0] for column in result.description or ())
+            return Answer(columns, result.fetchall())
+        except duckdb.Error as error:
+            raise InputError(f"{self._path}: {str(error).strip().splitlines()[0]}") from None
+
+
+@contextlib.contextmanager
+def opened(path: str, tables: Iterable[str], threads: int | None = None) -> Iterator[Dataset]:
+    """The dataset in the folder ``path``, or of the one run that a file in it is of; ``tables``: their names.
+
+    Raises `InputError` where there is none.
+    """
+    place = Path(path)
+    folder, pattern = (place, "*.parquet") if place.is_dir() else (place.resolve().parent.parent, place.name)
+    with contextlib.closing(connection(threads)) as database:
+        import duckdb
+
+        try:
+            for table in tables:
+                if not _has(folder / table, pattern):
+                    raise InputError(f"{path}: no table {table!r}; expected a dataset")
+                files = sql_text(folder / table / _literal(pattern))
+                database.execute(f"CREATE VIEW {table} AS SELECT * FROM read_parquet({files})")  # noqa: S608
+            journals = sorted(folder.glob(JOURNAL)) if place.is_dir() else []
+            journal = _NO_JOURNAL
+            if journals:
+                names = ", ".join(sql_text(file) for file in journals)
+                journal = f"SELECT * FROM read_ndjson([{names}], columns={_JOURNAL_COLUMNS}, ignore_errors=true)"  # noqa: S608
+            database.execute(f"CREATE VIEW journal AS {journal}")
+            database.execute(f"SET allowed_directories = [{sql_text(f'{folder}/')}]")
+            database.execute("SET enable_external_access = false")
+            database.execute("SET lock_configuration = true")
+        except duckdb.Error as error:
+            raise InputError(f"{path}: {str(error).strip().splitlines()[0]}") from None
+        yield Dataset(database, path)
+
+
+def _has(folder: Path, pattern: str) -> bool:
+    """Whether a table has files, or the one."""
+    try:
+        if pattern != "*.parquet":
+            return (folder / pattern).is_file()
+        with os.scandir(folder) as entries:
+            return any(entry.name.endswith(".parquet") for entry in entries)
+    except OSError:
+        return False
+
+
+def _literal(pattern: str) -> str:
+    """A file's name that means itself where names may have wildcards."""
+    if pattern == "*.parquet":
+        return pattern
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in pattern)
