@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import gzip
 import os
+import random
 import signal
 import sqlite3
 import time
@@ -102,6 +104,29 @@ DANGERS: dict[str, Callable[..., object]] = {
     "eat": eat,
     "fault": fail,
 }
+
+
+def poison(folder: Path) -> list[str]:
+    """Ten inputs that must not be touched by hand."""
+    bad: dict[str, bytes] = {
+        "garbage": random.Random(1).randbytes(5000),
+        "empty": b"",
+        "deep": b'[{"call":' + b"[" * 100_000,
+        "cut": b"SQLite format 3\0" + bytes(80),
+        "bomb": gzip.compress(gzip.compress(bytes(300 << 20))),
+    }
+    for name, data in bad.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / "prof.json").write_bytes(data)
+    for name in ("hang", "crash", "fault"):
+        made_up(folder / name)
+    (folder / "sparse").mkdir()
+    with open(folder / "sparse" / "prof.json", "wb") as file:
+        file.write(b'[{"call": "clFinish", "x": "')
+        file.truncate(4 << 30)
+    (folder / "pipe").mkdir()
+    os.mkfifo(folder / "pipe" / "prof.json")
+    return [*bad, "hang", "crash", "fault", "sparse", "pipe"]
 
 
 def content(dataset: Path) -> dict[str, list[Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import random
 import shutil
@@ -25,7 +24,7 @@ from mio2trace.batch.running import Batch, BatchOptions, run_batch
 from mio2trace.cli import cli
 from mio2trace.dataset import FOLDERS, write_run
 from mio2trace.notes import InputError, Notes
-from tests.batch_work import DANGERS, content, made_up
+from tests.batch_work import DANGERS, content, made_up, poison
 
 pytest.importorskip("duckdb")
 pytest.importorskip("nanoarrow")
@@ -95,29 +94,6 @@ def test_what_is_done_is_left_alone_until_its_files_change(
     monkeypatch.setattr("mio2trace.__version__", "99")
     assert "nothing to do" not in batch(tmp_path / "runs", dataset).stderr
     assert "nothing to do" not in batch(tmp_path / "runs", dataset, "--tags=x").stderr
-
-
-def poison(folder: Path) -> list[str]:
-    """Ten inputs that must not be touched by hand."""
-    bad: dict[str, bytes] = {
-        "garbage": random.Random(1).randbytes(5000),
-        "empty": b"",
-        "deep": b'[{"call":' + b"[" * 100_000,
-        "cut": b"SQLite format 3\0" + bytes(80),
-        "bomb": gzip.compress(gzip.compress(bytes(300 << 20))),
-    }
-    for name, data in bad.items():
-        (folder / name).mkdir(parents=True)
-        (folder / name / "prof.json").write_bytes(data)
-    for name in ("hang", "crash", "fault"):
-        made_up(folder / name)
-    (folder / "sparse").mkdir()
-    with open(folder / "sparse" / "prof.json", "wb") as file:
-        file.write(b'[{"call": "clFinish", "x": "')
-        file.truncate(4 << 30)
-    (folder / "pipe").mkdir()
-    os.mkfifo(folder / "pipe" / "prof.json")
-    return [*bad, "hang", "crash", "fault", "sparse", "pipe"]
 
 
 def test_ten_poisoned_inputs_fail_alone(runs: Path, whole: dict[str, list[Any]], tmp_path: Path) -> None:

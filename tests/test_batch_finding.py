@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import shutil
 import sqlite3
@@ -12,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from mio2trace.batch.finding import find_runs
+from mio2trace.batch.work import Work, analysed
 from mio2trace.notes import InputError, Notes
 from tests.batch_work import made_up
+from tests.canaries import CANARIES, leaks
 from tests.conftest import ROOT
 from tests.small_runs import as_json, benchmark
 
@@ -144,3 +147,21 @@ def test_a_database_of_another_program_alone_is_a_run_that_fails(tmp_path: Path)
         database.execute("create table t (x)")
     database.close()
     assert found(tmp_path, {}) == {"runs/a": ["a/some.db"]}
+
+
+def test_no_canary_is_in_a_name_or_an_error(tmp_path: Path) -> None:
+    """Folders, files and content that hold private text: names of runs and errors do not."""
+    for number, (kind, text) in enumerate(CANARIES.items()):
+        place = tmp_path / "runs" / str(number)
+        if "/" not in text:
+            place /= text
+        place.mkdir(parents=True)
+        (place / "prof.json").write_text(f'{{"{kind}": {json.dumps(text)}, "{text}": 1, "')
+    made_up(tmp_path / "runs" / "home" / "canaryuser" / "x")
+    runs = find_runs([str(tmp_path / "runs")], Notes())
+    assert len(runs) == len(CANARIES) + 1
+    assert len({run.name for run in runs}) == len(runs)
+    assert not [run.name for run in runs if leaks(run.name)]
+    errors = [analysed(Work(run, str(tmp_path), ""), str(tmp_path), tell=lambda value: None).error for run in runs]
+    assert sum(error is not None for error in errors) >= len(CANARIES) - 5
+    assert not [error for error in errors if error is not None and leaks(error)]

@@ -229,7 +229,7 @@ def _named(found: Iterable[tuple[str, list[_File]]]) -> list[FoundRun]:
     cleaner = Cleaner()
     by_name: dict[str, list[FoundRun]] = {}
     for name, files in found:
-        clean = visible(cleaner.text(os.fsencode(name or "run").decode(errors="replace")))
+        clean = _clean(os.fsencode(name or "run").decode(errors="replace"), cleaner)
         paths = tuple(file.path for file in files)
         by_name.setdefault(clean, []).append(FoundRun(clean, paths, sum(file.size for file in files)))
     runs = []
@@ -238,3 +238,11 @@ def _named(found: Iterable[tuple[str, list[_File]]]) -> list[FoundRun]:
             place = hashlib.sha256(os.fsencode("\0".join(run.files))).hexdigest()[:8]
             runs.append(run if len(same) == 1 else run._replace(name=f"{run.name}~{place}"))
     return sorted(runs)
+
+
+def _clean(name: str, cleaner: Cleaner) -> str:
+    """Each folder's name for itself, and a person's not at all."""
+    parts = name.split("/")
+    whose = [before in HOMES for before in ("", *parts[:-1])]
+    clean = ["(user)" if of_person else cleaner.text(part) for part, of_person in zip(parts, whose, strict=True)]
+    return visible(cleaner.text("/".join(clean)))
