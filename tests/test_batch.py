@@ -234,6 +234,21 @@ def test_workers_make_the_same_dataset(
     assert content(tmp_path / "ds") == whole
 
 
+def test_any_cluster_is_found_by_its_schedulers_file(
+    cluster: engines.Engine, runs: Path, whole: dict[str, list[Any]], tmp_path: Path
+) -> None:
+    """From another process, as in a job: the file is all that it has."""
+    cluster.executor._client.write_scheduler_file(str(tmp_path / "s.json"))  # type: ignore[attr-defined]
+    command = [sys.executable, "-m", "mio2trace", "batch", str(runs), "-o", str(tmp_path / "ds")]
+    done = subprocess.run(
+        [*command, "--scheduler-file", str(tmp_path / "s.json")], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("6 runs: 6 converted, 0 failed, ")
+    assert done.stderr.count("\n") == 1
+    assert content(tmp_path / "ds") == whole
+
+
 def _worker_pids(cluster: engines.Engine) -> set[int]:
     return set(cluster.executor._client.run(os.getpid).values())  # type: ignore[attr-defined]
 

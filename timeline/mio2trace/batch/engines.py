@@ -60,7 +60,7 @@ def local_cluster(workers: int) -> Iterator[Engine]:
             threads_per_worker=1,
             processes=True,
             memory_limit=0,  # each run has a limit of its own
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",  # nobody looks there; its usual port may be another cluster's
             silence_logs=50,
         ) as cluster,
         distributed.Client(cluster) as client,

@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from mio2trace.batch.journal import Entry, Journal, hashes, read_journals
 from mio2trace.batch.work import ANALYSE, Work, asked, do
 from mio2trace.notes import InputError
 
+HASHED_AT_ONCE = 4
 ATTEMPTS = 5
 """Times that a run is given to workers that are then lost."""
 
@@ -103,18 +104,19 @@ def _planned(runs: Sequence[FoundRun], entries: Mapping[str, Entry], options: Ba
     """A run is done when the journal tells of the same files, version and options."""
     before: list[Entry] = []
     to_do: list[FoundRun] = []
-    for run in runs:
-        entry = entries.get(run.name)
-        if entry is not None and _is_done(run, entry, options):
-            before.append(entry)
+    with ThreadPoolExecutor(HASHED_AT_ONCE) as pool:
+        is_done = list(pool.map(lambda run: _is_done(run, entries.get(run.name), options), runs))
+    for run, done in zip(runs, is_done, strict=True):
+        if done:
+            before.append(entries[run.name])
         else:
             to_do.append(run)
     to_do.sort(key=lambda run: (-run.size, run.name))  # the last ones to end are short
     return Plan(to_do=tuple(to_do), before=tuple(before))
 
 
-def _is_done(run: FoundRun, entry: Entry, options: BatchOptions) -> bool:
-    if entry.version != mio2trace.__version__ or len(entry.inputs) != len(run.files):
+def _is_done(run: FoundRun, entry: Entry | None, options: BatchOptions) -> bool:
+    if entry is None or entry.version != mio2trace.__version__ or len(entry.inputs) != len(run.files):
         return False
     if entry.state == "failed" and options.again:
         return False
