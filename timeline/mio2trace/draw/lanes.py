@@ -22,7 +22,7 @@ class Lane(NamedTuple, Generic[Row]):
     row: Row
     number: int
     bare: bool
-    positions: list[int]
+    positions: Sequence[int]
 
 
 def distinct(tracks: Sequence[Track]) -> list[Track]:
@@ -39,19 +39,21 @@ def distinct(tracks: Sequence[Track]) -> list[Track]:
     return named
 
 
-def by_queue(activities: Sequence[Activity]) -> dict[int, list[int]]:
+def by_queue(activities: Sequence[Activity]) -> dict[int, Sequence[int]]:
     """Queue -> positions of its activities with times, in order."""
-    timed = [position for position, activity in enumerate(activities) if activity.start_ns is not None]
+    timed: Sequence[int] = [at for at, activity in enumerate(activities) if activity.start_ns is not None]
     queues = {activity.queue for activity in activities}
     if len(queues) == 1:
+        if len(timed) == len(activities):
+            timed = range(len(activities))  # of a million numbers, without the numbers
         return {queues.pop(): timed} if timed else {}
     rows: dict[int, list[int]] = {}
     for position in timed:
         rows.setdefault(activities[position].queue, []).append(position)
-    return rows
+    return {**rows}
 
 
-def packed(activities: Sequence[Activity], rows: Mapping[Row, list[int]]) -> Iterator[Lane[Row]]:
+def packed(activities: Sequence[Activity], rows: Mapping[Row, Sequence[int]]) -> Iterator[Lane[Row]]:
     """The lanes of each row of positions; beyond 0 only where it overlaps.
 
     Whatever the times are, no two of a lane that is not bare start at once, and none starts before the last one ended:

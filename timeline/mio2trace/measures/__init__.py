@@ -194,18 +194,14 @@ class Measures:
     def _add_work(self, runs: Sums, passes: Sums) -> None:
         """Add the work at each activity where any may count."""
         links = self._links
-        for position, _, flop, told_by in self.work:
+        for position, _, flop, told_by in self.work():
             passes.add_work(links.pass_of[position] % len(passes), flop, told_by)
             run = links.run_of[position]
             if run != NONE:
                 runs.add_work(run, flop, told_by)
 
-    @cached_property
-    def work(self) -> Sequence[tuple[int, int, int | None, str]]:
+    def work(self) -> Iterator[tuple[int, int, int | None, str]]:
         """Where work counts: position and operation of the activity, FLOP (None: of unknown size), what tells it."""
-        return tuple(self._work())
-
-    def _work(self) -> Iterator[tuple[int, int, int | None, str]]:
         kinds = self._work_of
         for index, position in enumerate(self.first_of):
             if position != NONE and kinds[index] == _TOLD:

@@ -19,7 +19,8 @@ class Counted(NamedTuple):
     """The activities of steady iterations: of kernels with times the position, the iteration's place, the time in ns.
 
     ``helping``: position, time and kind of those kernels that help, or are naive. ``others``: copies, and kernels
-    without times. ``unsure``: positions of those in doubt.
+    without times. ``unsure``: positions of those in doubt. ``work``: where work
+    counts, how much, and what tells it, as `Measures.work`.
     """
 
     kernels: array[int]
@@ -28,6 +29,7 @@ class Counted(NamedTuple):
     helping: Sequence[tuple[int, int, Kind]]
     others: Sequence[tuple[int, Activity]]
     unsure: Sequence[int]
+    work: Sequence[tuple[int, int | None, str]]
 
 
 def counted(measures: Measures, places: Sequence[int]) -> Counted:
@@ -52,10 +54,10 @@ def counted(measures: Measures, places: Sequence[int]) -> Counted:
         is_naive = kind.naive or operation_of[position] in naive
         if kind.helps or is_naive or kind.role == "transpose":
             helping.append((position, end - start, kind._replace(naive=is_naive)))
-    unsure = alignment.links.layer_unsure | alignment.links.operation_unsure
-    return Counted(
-        kernels, place_of, times, helping, others, [position for position in unsure if places[position] != NONE]
-    )
+    links = alignment.links
+    unsure = [position for position in links.layer_unsure | links.operation_unsure if places[position] != NONE]
+    work = [(position, flop, told_by) for position, _, flop, told_by in measures.work() if places[position] != NONE]
+    return Counted(kernels, place_of, times, helping, others, unsure, work)
 
 
 def kind_at(kinds: dict[tuple[str, str], Kind], facts: Mapping[int, KernelFact], position: int, name: str) -> Kind:

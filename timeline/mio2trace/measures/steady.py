@@ -310,7 +310,7 @@ class Steady:
 
     def _summed(self, keys: Sequence[Key], column: Sequence[int], row_of: Sequence[int]) -> Rows[Key]:
         """Sums by the row of each activity's number in ``column``."""
-        measures, of_steady = self._measures, self._counted
+        of_steady = self._counted
         rows = Rows(keys, len(self.iterations))
         sums, samples, count = rows.sums, rows.samples, rows.iterations
         in_row = sums.kernels
@@ -339,8 +339,8 @@ class Steady:
         for position in of_steady.unsure:
             if column[position] != NONE:
                 sums.unsure[row_of[column[position]]] += 1
-        for position, _, flop, told_by in measures.work:
-            if column[position] != NONE and self._counted_at(position) != NONE:
+        for position, flop, told_by in of_steady.work:
+            if column[position] != NONE:
                 sums.add_work(row_of[column[position]], flop, told_by)
         return rows
 

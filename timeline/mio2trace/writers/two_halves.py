@@ -26,6 +26,6 @@ def beside(write: Write) -> Iterator[Write]:
             if written is None:
                 write(target)
             else:
-                shutil.copyfileobj(written, target, 1 << 20)
+                shutil.copyfileobj(written, target, 1 << 18)
 
         yield append

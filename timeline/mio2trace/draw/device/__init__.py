@@ -102,17 +102,19 @@ class DeviceSide:
         track = self._elsewhere.get(id(activity)) if self._elsewhere else None
         return self._first_of[activity.queue] if track is None else track
 
-    def _pack(self) -> dict[_Lane, list[int]]:
+    def _pack(self) -> dict[_Lane, Sequence[int]]:
         """Lane -> positions in order of start; what is folded comes last."""
-        rows: dict[tuple[str, int], list[int]] = {}
-        for queue, positions in by_queue(self._alignment.profile.activities).items():
-            for position in positions if self._fold else ():
-                rows.setdefault((self._folded(position), queue), []).append(position)
-            if not self._fold:
-                rows["", queue] = positions
+        of_queues = by_queue(self._alignment.profile.activities)
+        rows: dict[tuple[str, int], Sequence[int]] = {("", queue): positions for queue, positions in of_queues.items()}
+        if self._fold:
+            apart: dict[tuple[str, int], list[int]] = {}
+            for queue, positions in of_queues.items():
+                for position in positions:
+                    apart.setdefault((self._folded(position), queue), []).append(position)
+            rows = {**apart}
         order = ["", *_FOLDED]
         ordered = {row: rows[row] for row in sorted(rows, key=lambda row: (order.index(row[0]), row[1]))}
-        lanes: dict[_Lane, list[int]] = {}
+        lanes: dict[_Lane, Sequence[int]] = {}
         for lane in packed(self._alignment.profile.activities, ordered):
             folded, queue = lane.row
             lanes[queue, lane.number, folded] = lane.positions
@@ -247,9 +249,9 @@ class DeviceSide:
         chosen = self._chosen
         return row if chosen is None else [position for position in row if chosen.inside[position]]
 
-    def positions(self) -> dict[int, list[int]]:
+    def positions(self) -> dict[int, Sequence[int]]:
         """Device -> its activities with times, in order of start."""
-        found: dict[int, list[list[int]]] = {}
+        found: dict[int, list[Sequence[int]]] = {}
         for (queue, _, _), positions in self._lanes.items():
             found.setdefault(self._device_of.get(queue, 0), []).append(positions)
         activities = self._alignment.profile.activities

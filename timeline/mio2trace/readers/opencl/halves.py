@@ -167,6 +167,7 @@ class FirstHalf(RepeatingFolder):
         if found is None:
             return False
         packed = _Packed(*found)
+        self.forget_forms()
         programs_before = len(self._programs)
         programs: dict[int | None, int | None] = {None: None}
         for number, (is_kernel, handle) in enumerate(packed.outside):

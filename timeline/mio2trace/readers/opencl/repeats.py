@@ -127,6 +127,12 @@ class RepeatingFolder(ProfileFolder):
         """Whether it is known which of the settings since the kernel's last enqueue was the first."""
         return True
 
+    def forget_forms(self) -> None:
+        """No more text comes: what was learned of it takes megabytes."""
+        self._forms.clear()
+        self._words.clear()
+        self._last = None
+
     # -- forms --------------------------------------------------------------------------------------------------------
 
     def _learn(self, text: bytes, first: int, last: int, calls: Sequence[AnyCall], decode: Decode) -> None:
