@@ -20,8 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
 
 from mio2trace.batch import engines
@@ -36,7 +35,8 @@ TRACES = Path(__file__).resolve().parent.parent / "traces"
 LEAST_KERNELS = 10
 RECORDED = 5
 """One run of so many is a recorded one."""
-Engine = Callable[[], AbstractContextManager[engines.Engine]]
+TURN = 50
+"""Runs that one and two workers do in turns."""
 
 
 def make(folder: Path, runs: int, most: int) -> None:
@@ -61,16 +61,28 @@ def files(dataset: Path) -> dict[str, bytes]:
     return {str(path.relative_to(dataset)): path.read_bytes() for path in dataset.glob("*/*.parquet")}
 
 
-def timed(found: list[FoundRun], dataset: Path, engine: Engine) -> float:
-    """Seconds of the work alone: the workers stand ready."""
-    with engine() as opened:
-        warm = BatchOptions(function="tests.batch_work:slowly")
-        run_batch(found[:4], str(dataset.with_name("warm")), lambda: contextlib.nullcontext(opened), warm)
-        begun = time.monotonic()
-        made = run_batch(found, str(dataset), lambda: contextlib.nullcontext(opened), BatchOptions())
-        seconds = time.monotonic() - begun
-    assert not made.failed, [entry.error for entry in made.failed[:3]]
-    return seconds
+def timed(found: list[FoundRun], folder: Path) -> tuple[float, float]:
+    """Seconds that one worker and two take, who stand ready; in turns, so that what else runs on the machine hinders
+    both alike."""
+    spent = [0.0, 0.0]
+    with engines.local_cluster(1) as one, engines.local_cluster(2) as two:
+        clusters = ((folder / "one", one), (folder / "two", two))
+        for _, cluster in clusters:
+            warm = BatchOptions(function="tests.batch_work:slowly")
+            run_batch(found[:8], str(folder / "warm"), lambda of=cluster: contextlib.nullcontext(of), warm)  # type: ignore[misc]
+            shutil.rmtree(folder / "warm")
+        for at in range(0, len(found), TURN):
+            for number, (dataset, cluster) in enumerate(clusters):
+                begun = time.monotonic()
+                made = run_batch(
+                    found[at : at + TURN],
+                    str(dataset),
+                    lambda of=cluster: contextlib.nullcontext(of),  # type: ignore[misc]
+                    BatchOptions(),
+                )
+                spent[number] += time.monotonic() - begun
+                assert not made.failed, [entry.error for entry in made.failed[:3]]
+    return spent[0], spent[1]
 
 
 def with_kills(found: list[FoundRun], dataset: Path, every: int) -> int:
@@ -130,8 +142,7 @@ def main() -> None:
         if not runs.exists():
             make(runs, asked.runs, asked.most)
         found = find_runs([str(runs)], Notes())
-        one = timed(found, folder / "one", lambda: engines.local_cluster(1))
-        two = timed(found, folder / "two", lambda: engines.local_cluster(2))
+        one, two = timed(found, folder)
         whole = files(folder / "one")
         entries = read_journals(folder / "one").values()
         kills = with_kills(found, folder / "killed", asked.every)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -25,6 +26,7 @@ from mio2trace.cli import cli
 from mio2trace.dataset import FOLDERS, write_run
 from mio2trace.notes import InputError, Notes
 from tests.batch_work import DANGERS, content, made_up, poison
+from tests.conftest import ROOT
 
 pytest.importorskip("duckdb")
 pytest.importorskip("nanoarrow")
@@ -324,3 +326,46 @@ def test_interrupted_at_random_and_resumed_the_dataset_is_the_uninterrupted_one(
 def _lines(dataset: Path) -> int:
     journal = dataset / "_runs.jsonl"
     return journal.read_bytes().count(b"\n") if journal.exists() else 0
+
+
+# -- the scripts for Slurm -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> dict[str, str]:
+    """An environment of one node: ``srun`` runs what it is given."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, line in (("srun", '"$@"'), ("mio2trace", f'"{sys.executable}" -m mio2trace "$@"')):
+        (folder / name).write_text(f"#!/bin/sh\nexec {line}\n")
+        (folder / name).chmod(0o755)
+    path = os.pathsep.join((str(folder), str(Path(sys.executable).parent), os.environ["PATH"]))
+    return {**os.environ, "PATH": path, "WORKERS": "1", "SLURM_JOB_ID": "7"}
+
+
+def test_the_job_array_does_all_runs(
+    slurm: dict[str, str], runs: Path, whole: dict[str, list[Any]], tmp_path: Path
+) -> None:
+    for number in range(2):
+        task = {"SLURM_ARRAY_TASK_ID": str(number), "SLURM_ARRAY_TASK_COUNT": "2"}
+        script = ["sh", str(ROOT / "examples" / "batch-array.sbatch"), str(runs), str(tmp_path / "ds")]
+        subprocess.run(script, env={**slurm, **task}, check=True, capture_output=True, timeout=120)
+    assert content(tmp_path / "ds") == whole
+
+
+def test_the_job_of_several_nodes_does_all_runs(
+    slurm: dict[str, str], runs: Path, whole: dict[str, list[Any]], tmp_path: Path
+) -> None:
+    """A scheduler and workers of Dask as the script starts them; none of them stays."""
+    script = ["sh", str(ROOT / "examples" / "batch.sbatch"), str(runs), str(tmp_path / "ds")]
+    with open(tmp_path / "log", "w+") as log:
+        process = subprocess.Popen(script, env=slurm, cwd=tmp_path, stdout=log, stderr=log, start_new_session=True)
+        try:
+            status = process.wait(150)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        log.seek(0)
+        assert status == 0, log.read()
+    assert content(tmp_path / "ds") == whole
+    assert not (tmp_path / "scheduler-7.json").exists()
