@@ -82,6 +82,11 @@ class LoadedRun:
     def findings(self) -> Table:
         return self._tables["findings"]
 
+    @property
+    def ranks(self) -> Table:
+        """Of a job with collectives alone: who waited for whom."""
+        return self._tables["ranks"]
+
     def problems(self) -> Table:
         """Most time in a steady iteration first."""
         return self._tables["problems"]

@@ -51,7 +51,7 @@ def record(  # noqa: PLR0913 - click gives each option by keyword
     dry_run: bool,
     quiet: bool,
 ) -> int:
-    """Run PROGRAM under a profiler, with MIOpen's log on, and put all of it into one archive.
+    """Run a program under a profiler, with MIOpen's log on, into one archive.
 
     Takes rocprofv3, else rocprof, else no profiler; with --dvdt that library. Variables that you have set yourself stay
     as they are. PROGRAM's output, signals and exit code pass through; after Ctrl-C there is an archive, too. OUT holds

@@ -76,7 +76,7 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
     reading: Reading,
     quiet: bool,
 ) -> None:
-    """All runs in folders as one dataset: a Parquet file for each run and table, and a journal.
+    """All runs in folders as one dataset of Parquet files, on as many workers as there are.
 
     PATHs are folders of runs, or files. A folder, an archive, a log with its profile is a run (docs/many-runs.md). What
     is done is left alone the next time, as long as its files and the program's version are the same. A run that cannot

@@ -21,7 +21,7 @@ from mio2trace.commands.printing import tell
 @reading_options
 @quiet_option
 def merge(files: tuple[str, ...], output: str, check: bool, reading: Reading, quiet: bool) -> object:
-    """The ranks of a job in one picture, each with its devices, threads, layers and log.
+    """The ranks of a job in one picture.
 
     RANKs are the folders that the ranks wrote, or their profiles and logs. How their clocks relate rests on evidence:
     one machine's clock, collectives that must overlap, Unix time; without any the job is refused (--align start draws

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @reading_options
 @quiet_option
 def ranks(files: tuple[str, ...], each: bool, printing: Printing, reading: Reading, quiet: bool) -> None:
-    """Who waits at the collectives of a job, who comes last, and which layer made it late.
+    """Who waits at the collectives of a job, who comes last, and what made it late.
 
     FILEs are what `mio2trace merge` takes. Transfer is the shortest kernel of a collective on any rank, wait what a
     rank's own takes longer, skew how far the starts lie apart; the straggler arrives last most often.
