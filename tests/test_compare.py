@@ -73,6 +73,25 @@ def test_the_parts_add_up(record: RunRecord, without_log: RunRecord) -> None:
     assert not [part for part in without_log.parts if part.kind == "problem"]
 
 
+def test_the_numbers_are_those_of_the_report(shared: Path) -> None:
+    """Of problems, layers, searches and iterations, whatever sums them: nine iterations with searches before them."""
+    folder = shared / "samples" / "miopen-opencl" / "m290-alexnet-infer-10it"
+    run = analyse([folder / "run.log", folder / "prof.json"]).run
+    made, steady = collect(run, Notes()), run.measures[0].steady
+    assert made is not None
+    assert made.samples_ns == condensed(steady.samples_ns)
+    assert (made.mean_ns, made.first_ns, made.find_ns) == (steady.mean_ns, steady.first_ns, steady.total.find_ns)
+    problems = {part.name: part for part in made.parts if part.kind == "problem"}
+    of_steady = {row.key: row for row in steady.problems if row.cost.kernels}
+    assert problems.keys() == of_steady.keys()
+    for name, row in of_steady.items():
+        part = problems[name]
+        assert (part.samples_ns, part.mean_ns) == (condensed(row.per_iteration_ns), row.mean_ns)
+        assert part.calls == row.calls_per_iteration
+    layers = {part.name: part.mean_ns for part in made.parts if part.kind == "layer"}
+    assert layers == {f"{row.key[1]} {row.key[2]}": row.mean_ns for row in steady.layers if row.cost.kernels}
+
+
 def test_many_samples_are_quantiles_with_the_exact_median() -> None:
     assert condensed([3, 1, 2]) == (1, 2, 3)
     assert condensed(range(101)) == (0, 12.5, 25, 37.5, 50, 62.5, 75, 87.5, 100)

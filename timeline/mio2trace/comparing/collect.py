@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -12,11 +12,11 @@ from mio2trace.comparing.job import mean_of
 from mio2trace.comparing.record import Facts, Inside, Part, RunRecord, condensed, kept
 from mio2trace.measures import Measures
 from mio2trace.measures.executions import LayerKey, in_net_order, printed_times
-from mio2trace.measures.inside import KernelsInside, kernels_inside
+from mio2trace.measures.inside import InsideIterations, KernelsInside, inside_iterations
 from mio2trace.measures.statistics import mean
 from mio2trace.model.log import FrameworkLog
+from mio2trace.model.profile import Call
 from mio2trace.notes import Notes
-from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
 
 _SHAPE = re.compile(r"(?<![\w.])\d+((?:x\d+)+)(?![\w.])")
@@ -28,7 +28,7 @@ MOST_INSIDE = 8
 
 def collect(run: Run, notes: Notes) -> RunRecord | None:
     """What is to be compared of a run; None where it has neither kernels nor printed layers."""
-    measured = [one for one in run.measures if one.steady.samples_ns and one.steady.total.cost.kernels]
+    measured = [one for one in run.measures if _has_kernels(one)]
     if not measured:
         return _of_printed(run)
     if len(measured) == 1 or not run.is_job:
@@ -39,84 +39,93 @@ def collect(run: Run, notes: Notes) -> RunRecord | None:
     return kept(mean_of(names, [_of_kernels(run, one) for one in measured]))
 
 
+def _has_kernels(measures: Measures) -> bool:
+    steady = measures.steady
+    return any(iteration.kernels for iteration in steady.told.all if steady.has(iteration.number))
+
+
 # -- kernels ---------------------------------------------------------------------------------------------------------
 
 
 def _of_kernels(run: Run, measures: Measures) -> RunRecord:
     """Of one profile, with the samples of each iteration in order."""
     steady = measures.steady
-    inside = kernels_inside(measures)
+    inside = inside_iterations(measures)
     count = len(steady.iterations)
-    parts = [*_problems(measures, inside, count), *_outside(inside, count), *_layers(run, measures, count)]
-    builds = [
-        call.end_ns - call.start_ns
-        for call in measures.alignment.profile.other_calls
-        if call.name.startswith(BUILDS) and call.start_ns is not None and call.end_ns is not None
-    ]
+    parts = [*_problems(measures, inside, count), *_outside(inside, count), *_layers(run, measures, inside, count)]
+    whole = [part.samples_ns for part in parts if part.kind != "layer"]
+    samples = tuple(int(sum(of_iteration)) for of_iteration in zip(*whole, strict=True))
     return RunRecord(
         name=run.name,
         iterations=count,
-        samples_ns=steady.samples_ns,
-        mean_ns=steady.mean_ns,
+        samples_ns=samples,
+        mean_ns=mean(samples),
         first_ns=steady.first_ns if len(steady.all_iterations) > 1 else None,
-        find_ns=steady.total.find_ns,
-        build_ns=sum(builds),
+        find_ns=inside.find_ns,
+        build_ns=_build_ns(measures.alignment.profile.other_calls),
         parts=tuple(parts),
         facts=facts(run),
     )
 
 
-def _problems(measures: Measures, inside: Mapping[tuple[str, str], KernelsInside], count: int) -> Iterator[Part]:
-    told: dict[str, Operation] = {}
-    layers = _layers_of_problems(measures)
+def _build_ns(calls: Sequence[Call]) -> int:
+    names = {name for name in {call.name for call in calls} if name.startswith(BUILDS)}
+    built = (call for call in calls if call.name in names) if names else ()
+    return sum(call.end_ns - call.start_ns for call in built if call.start_ns is not None and call.end_ns is not None)
+
+
+def _problems(measures: Measures, inside: InsideIterations, count: int) -> Iterator[Part]:
+    first: dict[str, Operation] = {}
     solvers: dict[str, dict[str, None]] = {}
-    for operation in measures.operation_at.values():
-        if operation.phase == "run":
-            name = problem_name(operation)
-            told.setdefault(name, operation)
-            named = operation.solver or operation.algorithm
-            if named:
-                solvers.setdefault(name, {})[named] = None
+    for index, operation in measures.operation_at.items():
+        name = inside.names[index]
+        if name:
+            first.setdefault(name, operation)
+            solver = operation.solver or operation.algorithm
+            if solver:
+                solvers.setdefault(name, {})[solver] = None
+    layers = _layers_of_problems(measures, inside)
     kernels: dict[str, list[tuple[str, KernelsInside]]] = {}
-    for (problem, name), one in inside.items():
-        kernels.setdefault(problem, []).append((name, one))
-    places = {problem: place for place, problem in enumerate(kernels)}
-    for row in measures.steady.problems:
-        if not row.cost.kernels:
-            continue
-        longest = sorted(kernels.get(row.key, ()), key=lambda one: -one[1].total_ns)[:MOST_INSIDE]
+    for (problem, name), one in inside.kernels.items():
+        if problem:
+            kernels.setdefault(problem, []).append((name, one))
+    for place, (name, own) in enumerate(kernels.items()):
+        longest = sorted(own, key=lambda one: -one[1].total_ns)[:MOST_INSIDE]
+        samples = tuple(
+            sum(of_iteration) for of_iteration in zip(*(one.per_iteration_ns for _, one in own), strict=True)
+        )
         yield Part(
             kind="problem",
-            name=row.key,
-            samples_ns=tuple(row.per_iteration_ns),
-            mean_ns=row.mean_ns,
-            calls=row.calls_per_iteration,
-            place=places.get(row.key, len(places)),
-            like=but_batch(row.key),
-            layers=tuple(layers.get(row.key, ())),
-            solvers=tuple(solvers.get(row.key, ())),
-            command=told[row.key].command or "" if row.key in told else "",
-            primitive=told[row.key].primitive if row.key in told else "",
+            name=name,
+            samples_ns=samples,
+            mean_ns=mean(samples),
+            calls=inside.calls.get(name, 0) / count,
+            place=place,
+            like=but_batch(name),
+            layers=tuple(layers.get(name, ())),
+            solvers=tuple(solvers.get(name, ())),
+            command=first[name].command or "",
+            primitive=first[name].primitive,
             kernels=tuple(
-                Inside(name=name, role=one.role, count=one.count / count, ns=one.total_ns / count, naive=one.naive)
-                for name, one in longest
+                Inside(name=kernel, role=one.role, count=one.count / count, ns=one.total_ns / count, naive=one.naive)
+                for kernel, one in longest
             ),
         )
 
 
-def _layers_of_problems(measures: Measures) -> dict[str, dict[str, None]]:
-    links = measures.alignment.links
+def _layers_of_problems(measures: Measures, inside: InsideIterations) -> dict[str, dict[str, None]]:
+    runs = measures.alignment.links.runs
     layers: dict[str, dict[str, None]] = {}
     for index, numbers in measures.runs_of_operation.items():
-        operation = measures.operation_at[index]
-        if operation.phase == "run":
-            layers.setdefault(problem_name(operation), {}).update((links.runs[at].layer, None) for at in numbers)
+        name = inside.names[index]
+        if name:
+            layers.setdefault(name, {}).update((runs[at].layer, None) for at in numbers)
     return layers
 
 
-def _outside(inside: Mapping[tuple[str, str], KernelsInside], count: int) -> Iterator[Part]:
+def _outside(inside: InsideIterations, count: int) -> Iterator[Part]:
     """Kernels in no operation: without a log, all."""
-    outside = [(name, one) for (problem, name), one in inside.items() if not problem]
+    outside = [(name, one) for (problem, name), one in inside.kernels.items() if not problem]
     for place, (name, one) in enumerate(outside):
         yield Part(
             kind="kernel",
@@ -129,25 +138,22 @@ def _outside(inside: Mapping[tuple[str, str], KernelsInside], count: int) -> Ite
         )
 
 
-def _layers(run: Run, measures: Measures, count: int) -> Iterator[Part]:
+def _layers(run: Run, measures: Measures, inside: InsideIterations, count: int) -> Iterator[Part]:
     like = _structure(run.logs)
     links = measures.alignment.links
     primitives: dict[LayerKey, str] = {}
     for index, numbers in sorted(measures.runs_of_operation.items()):
         operation = measures.operation_at[index]
         ran = links.runs[numbers[0]]
-        if operation.phase == "run" and operation.primitive:
+        key = ran.layer_index, ran.layer, ran.direction
+        if operation.phase == "run" and operation.primitive and key not in primitives:
             shape = "x".join(map(str, operation.output))
-            key = ran.layer_index, ran.layer, ran.direction
             like.setdefault(key, f"{operation.primitive} {but_batch(shape)}")
             primitives.setdefault(key, operation.primitive)
-    rows = sorted(measures.steady.layers, key=lambda row: in_net_order(row.key))
-    for place, row in enumerate(rows):
-        if not row.cost.kernels:
-            continue
-        own_like = f"{row.key[2] or ''} {like[row.key]}" if row.key in like else ""
-        part = layer_part(row.key, row.per_iteration_ns, row.calls / count, place, own_like)
-        yield msgspec.structs.replace(part, primitive=primitives.get(row.key, ""))
+    for place, (key, layer) in enumerate(sorted(inside.layers.items(), key=lambda item: in_net_order(item[0]))):
+        own_like = f"{key[2] or ''} {like[key]}" if key in like else ""
+        part = layer_part(key, layer.per_iteration_ns, layer.runs / count, place, own_like)
+        yield msgspec.structs.replace(part, primitive=primitives.get(key, ""))
 
 
 def layer_part(key: LayerKey, samples: Sequence[int], calls: float, place: int, like: str = "") -> Part:

@@ -50,6 +50,9 @@ def source(files: Sequence[str], options: AnalysisOptions, notes: Notes, *, keep
         records.append(record)
         if keep:
             runs.append(run)
+        else:
+            for measures in run.measures:
+                measures.forget()
     if not records:
         raise InputError(f"{name}: nothing to compare; expected kernels of a GPU profile, or printed layer times")
     return Source(Side(name=name, runs=tuple(records)), tuple(runs))
