@@ -415,6 +415,16 @@ def test_gates(folders: Sequence[Path], record: RunRecord) -> None:
         assert run(good, same, "--fail-above", wrong).exit_code == 2
 
 
+def test_a_part_that_is_hardly_any_fails_no_gate(record: RunRecord) -> None:
+    """A hundredth of an iteration does, once it takes as much; the verdict is said of both."""
+    parts = [part for part in record.parts if part.kind == "problem"]
+    small = max((part for part in parts if part.mean_ns < 0.004 * record.mean_ns), key=lambda part: part.mean_ns)
+    for factor, fails in ((1.5, False), (6.0, True)):
+        comparison = Comparison(noisy(record, 3, 1), noisy(record, 3, 2, slower(small.name, factor)))
+        assert said(comparison, "problem") == {small.name: ("slower", "")}
+        assert bool(comparison.failures(None, 0.10)) == fails
+
+
 def test_forms_and_many_sides(folders: Sequence[Path]) -> None:
     """Two sides are rows with verdicts, more are a column each."""
     good, same, bad = folders

@@ -12,7 +12,7 @@ import msgspec
 from mio2trace.comparing.cause import cause
 from mio2trace.comparing.match import How, Pair, matched
 from mio2trace.comparing.record import Facts, Kind, Part, RunRecord, cut
-from mio2trace.comparing.statistics import FEWEST, Verdict, Word, separated, verdict
+from mio2trace.comparing.statistics import FEWEST, LEAST_SHARE, Verdict, Word, separated, verdict
 from mio2trace.measures.statistics import median
 from mio2trace.notes import InputError
 
@@ -252,7 +252,8 @@ class Comparison:
     # -- gates -------------------------------------------------------------------------------------------------------
 
     def failures(self, total: float | None, problem: float | None) -> tuple[Failure, ...]:
-        """Limits that were passed: ``total`` of the iteration, ``problem`` of each of its parts, 0.05 for 5 %.
+        """Limits that were passed: ``total`` of the iteration, ``problem`` of each of its parts that is at least
+        `LEAST_SHARE` of it, 0.05 for 5 %.
 
         With fewer than `FEWEST` runs a side the total is a tripwire, a failure that is not ``decided``; parts cannot be
         judged. Raises ValueError for ``problem`` then.
@@ -270,7 +271,10 @@ class Comparison:
             found += [
                 Failure(row.name, row.ratio, problem, decided=True)
                 for row in self.rows
-                if row.word == "slower" and row.ratio is not None and row.ratio > 1 + problem
+                if row.word == "slower"
+                and row.ratio is not None
+                and row.ratio > 1 + problem
+                and row.share >= LEAST_SHARE
             ]
         return tuple(found)
 

@@ -24,6 +24,9 @@ MANY = 5
 FLOOR, FLOOR_OF_FEW = 0.05, 0.10
 """Least change that is called one, with many runs and with few: of 20 parts that are the same, complete separation and
 5 % cry wolf in 17 of 100 comparisons of 3 runs, 10 % in none of 150, 5 % of 5 runs in 1 or 2."""
+LEAST_SHARE = 0.01
+"""Part of an iteration below which a part fails no gate: of the layers of unchanged GPU records that are slower in all
+of 3 runs by more than 10 %, none is so large."""
 RESAMPLES = 400
 _SEED = 20170323
 _TAIL = 0.025

@@ -256,10 +256,6 @@ class Measures:
         times = [duration(activities[at]) or 0 for at in positions if activities[at].kind == "kernel"]
         return len(times), sum(times), sum([self._work_at(at, operation_of[at])[0] or 0 for at in positions])
 
-    def forget(self) -> None:
-        """Let go of what knows these in turn, so that nothing outlives the last who asks, without a collector."""
-        self.__dict__.pop("steady", None)
-
     @cached_property
     def steady(self) -> Steady:
         """What is slowest in a steady iteration: what everything that ranks asks."""
