@@ -22,12 +22,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import orjson
 from click.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
+from mio2trace.analysis import snapshot_of  # noqa: E402
 from mio2trace.answer import report_of  # noqa: E402
 from mio2trace.answer.html import page  # noqa: E402
 from mio2trace.answer.markdown import comment  # noqa: E402
@@ -35,7 +37,9 @@ from mio2trace.answer.records import records  # noqa: E402
 from mio2trace.answer.text import lines  # noqa: E402
 from mio2trace.cli import cli  # noqa: E402
 from mio2trace.conversion import convert  # noqa: E402
+from mio2trace.dataset import tables_of  # noqa: E402
 from mio2trace.readers.base import kernel_name  # noqa: E402
+from mio2trace.snapshot.objects import to_columns  # noqa: E402
 from mio2trace.writers import WRITERS  # noqa: E402
 from tests.canaries import CANARIES, LAYERS, NAMES, leaks  # noqa: E402
 from tests.planted import FORMATS, miopen, opencl, tensorflow  # noqa: E402
@@ -115,6 +119,14 @@ def _converted(name: str, paths: list[Path]) -> Iterator[tuple[str, str | bytes]
         yield "report", "\n".join(result.report)
         made = report_of(result.analysis, result.runs)
         yield "answer", "".join((*lines(made), comment(made), page(made), records(made)))
+    for run in result.runs:
+        tables = tables_of(run, notes=result.notes, cleaner=result.analysis.cleaner)
+        yield (
+            "tables",
+            "\n".join(word for columns in tables.values() for data in columns.values() for word in data.words),
+        )
+    kept = snapshot_of(result.runs, result.notes, result.analysis.cleaner, "mio2trace")
+    yield "snapshot", msgspec.msgpack.encode([column.node for column in to_columns(kept)])
 
 
 # ---- names

@@ -25,7 +25,7 @@ def test_no_canary_reaches_any_output(name: str) -> None:
     assert kinds
     for kind in kinds:
         seen = look(name, kind)
-        assert {"trace json", "trace native", "summary"} <= seen.looked
+        assert {"trace json", "trace native", "summary", "tables", "snapshot"} <= seen.looked
         assert not seen.leaked, kind
 
 

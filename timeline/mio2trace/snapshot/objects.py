@@ -15,7 +15,9 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from mio2trace.model.miopen import Message
 from mio2trace.model.profile import BufferCreated
+from mio2trace.ops.log.alarms import alarm_level
 from mio2trace.ops.operation import Operation
 from mio2trace.privacy.fields import NEVER_SHOWN
 from mio2trace.snapshot.values import MOST, Damaged, Node, Packer, Unpacker
@@ -71,10 +73,17 @@ def to_columns(root: msgspec.Struct) -> list[Column]:
             if name == _NUMBERED.get(kind):
                 number: dict[str, int] = {}
                 values = [str(number.setdefault(value, len(number))) for value in values]
+            elif kind is Message and name == "text":
+                values = [message.text if _is_shown(message) else "" for message in records]
             elif name in _LEFT_OUT.get(kind, ()):
                 values = list(map(_empty, values))
             columns.append(Column(name_of(kind), name, len(records), packer.pack(values)))
     return columns
+
+
+def _is_shown(message: Message) -> bool:
+    """Whether an output has its text: errors and warnings, and what tells a version."""
+    return message.kind == "version" or alarm_level(message) is not None
 
 
 def _empty(value: object) -> object:
