@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from mio2trace import conversion
 
 
+_WHOLE = 500
+"""Letters: more than any command's line has."""
+
+
 class _DefaultToConvert(click.Group):
     """``mio2trace FILE...`` is ``mio2trace convert FILE...``; a first word that is a command is the command."""
 
@@ -35,9 +39,8 @@ class _DefaultToConvert(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, none of them loaded."""
-        width = formatter.width - 6 - max(map(len, self.commands))
-        rows = [(name, self.commands[name].get_short_help_str(width)) for name in self.list_commands(ctx)]
+        """The list of commands, none of them loaded; what each does is wrapped, not cut."""
+        rows = [(name, self.commands[name].get_short_help_str(_WHOLE)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
@@ -86,6 +89,9 @@ def cli() -> None:
       mio2trace tmp-ck-timer.json prof.json -o out.json CK's digest instead of the log
       mio2trace experiment/my-entry --tags alexnet -o out.json
       gunzip -c run.log.gz | mio2trace - prof.json -o out.json
+      mio2trace report run.log prof.json -o run.html     where the time went, what is odd, what to try
+      mio2trace compare before/ after/                  what became slower, and why
+      mio2trace record -o run.zip -- python train.py    both files, in the first place
       mio2trace ops run.log --group-by problem          what MIOpen computed, by frequency
       mio2trace messages run.log                        errors, searches, workspaces, problems behind keys
       mio2trace driver run.log                          MIOpenDriver lines that run it again
