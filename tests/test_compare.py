@@ -10,6 +10,7 @@ import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
@@ -17,13 +18,14 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mio2trace.analysis import AnalysisOptions, analyse
+from mio2trace.analysis import AnalysisOptions, Run, analyse
 from mio2trace.cli import cli
 from mio2trace.comparing import Comparison, Part, RunRecord, Side, compare
 from mio2trace.comparing import base as bases
-from mio2trace.comparing.collect import collect
-from mio2trace.comparing.record import Inside, condensed
+from mio2trace.comparing.collect import collect, facts
+from mio2trace.comparing.record import Facts, Inside, condensed
 from mio2trace.comparing.statistics import _medians, verdict
+from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.notes import Notes
 from tests.conftest import ROOT
 from tests.made_up_runs import largest, noisy, renamed, slower
@@ -95,6 +97,38 @@ def test_the_numbers_are_those_of_the_report(shared: Path) -> None:
 def test_many_samples_are_quantiles_with_the_exact_median() -> None:
     assert condensed([3, 1, 2]) == (1, 2, 3)
     assert condensed(range(101)) == (0, 12.5, 25, 37.5, 50, 62.5, 75, 87.5, 100)
+
+
+def test_versions_and_variables_of_the_log_are_differences() -> None:
+    """MIOpen's version is not HIP's, which stands before it; what only one side tells is no difference."""
+
+    def told(hip: str, miopen: str, mode: str) -> Facts:
+        texts = {
+            "version": f"ROCm MD version AMDHSA_COv3, HIP version {hip}, MIOpen version {miopen}",
+            "environment": mode,
+        }
+        messages = tuple(
+            Message(source=0, line=1, level="Info", function="", text=text, kind=kind) for kind, text in texts.items()
+        )
+        return facts(Run(name="run", inputs=(), libraries=(MiopenLog(source=0, records=messages),)))
+
+    old = told("6.4.50101", "3.4.1.76e3cde91", "MIOPEN_FIND_MODE = DYNAMIC_HYBRID(5)")
+    assert (old.miopen, dict(old.environment)) == (
+        "3.4.1.76e3cde91",
+        {"HIP": "6.4.50101", "MIOPEN_FIND_MODE": "DYNAMIC_HYBRID(5)"},
+    )
+    run = RunRecord(name="a", iterations=1, samples_ns=(1,), mean_ns=1)
+
+    def side(facts: Facts) -> Side:
+        return Side(name="a", runs=(msgspec.structs.replace(run, facts=facts),))
+
+    new = told("7.2.26015", "3.5.1.5b515cf1bc", "MIOPEN_FIND_MODE = NORMAL(1)")
+    assert Comparison(side(old), side(new)).differs == (
+        "MIOpen 3.4.1.76e3cde91 -> 3.5.1.5b515cf1bc",
+        "HIP 6.4.50101 -> 7.2.26015",
+        "MIOPEN_FIND_MODE DYNAMIC_HYBRID(5) -> NORMAL(1)",
+    )
+    assert Comparison(side(old), side(Facts())).differs == ()
 
 
 # ---- verdicts
@@ -302,6 +336,16 @@ def test_no_false_alarm_on_unchanged_gpus(shared: Path) -> None:
                     comparison.failures(None, 0.10)
                 assert not {row.word for row in comparison.rows} & {"slower", "faster"}
     assert pairs == 42
+
+
+def test_no_gate_fails_for_sides_of_unchanged_gpus(shared: Path) -> None:
+    """Three runs a side, drawn from the repetitions of each record: neither the iteration's limit nor that of parts."""
+    random = Random(17)
+    for path in ck_records(shared):
+        runs = [collect(run, Notes()) for run in analyse([path], AnalysisOptions(repetition="every")).runs]
+        records = [run for run in runs if run is not None]
+        a, b = (Side(name=name, runs=tuple(random.choices(records, k=3))) for name in "ab")
+        assert Comparison(a, b).failures(0.05, 0.10) == (), path
 
 
 def test_two_versions_of_miopen(shared: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -146,6 +148,30 @@ def test_long_names_are_compared_as_far_as_a_trace_shows_them() -> None:
     (part,) = cut(record).parts
     assert (part.name, part.samples_ns, part.mean_ns, part.calls) == ("k" * CUT, (20, 40), 30, 4)
     assert cut(cut(record)) == cut(record)
+
+
+# -- archives and datasets -------------------------------------------------------------------------------------------
+
+
+def test_an_archive_of_a_run_is_a_side(tmp_path: Path) -> None:
+    archive = tmp_path / "run.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for path in ALEXNET:
+            file.write(path, path.name)
+    assert_nothing_differs(compare(ALEXNET, archive))
+
+
+def test_a_dataset_is_a_side_of_its_runs(tmp_path: Path) -> None:
+    """All of them, or one by its file."""
+    pytest.importorskip("pyarrow")
+    shutil.copytree(ROOT / "traces" / "alexnet-b1-miopen29", tmp_path / "runs" / "a")
+    shutil.copytree(ROOT / "traces" / "lenet-rocpd", tmp_path / "runs" / "b")
+    dataset = tmp_path / "ds"
+    done = CliRunner().invoke(cli, ["batch", str(tmp_path / "runs"), "-o", str(dataset), "--shard", "1/1"])
+    assert done.exit_code == 0, done.output
+    assert compare(dataset, dataset).iteration.runs == (2, 2)
+    (kept,) = (path for path in (dataset / "snapshot").iterdir() if path.stem.endswith("a"))
+    assert_nothing_differs(compare(ALEXNET, kept))
 
 
 # -- jobs ------------------------------------------------------------------------------------------------------------

@@ -197,7 +197,7 @@ class Comparison:
 
     @cached_property
     def differs(self) -> tuple[str, ...]:
-        """What is another about the sides but for times: versions, device, files that are the same."""
+        """What is another about the sides but for times: device, versions, variables; files that are the same."""
         said = []
         for name, of_a, of_b in (
             ("device", self.a.facts.device, self.b.facts.device),
@@ -205,6 +205,8 @@ class Comparison:
         ):
             if of_a != of_b and of_a and of_b:  # what one does not tell is no difference
                 said.append(f"{name} {of_a} -> {of_b}")
+        here, there = dict(self.a.facts.environment), dict(self.b.facts.environment)
+        said += [f"{name} {here[name]} -> {there[name]}" for name in here if there.get(name, here[name]) != here[name]]
         same = {one for run in self.a.runs for one in run.facts.inputs} & {
             one for run in self.b.runs for one in run.facts.inputs
         }

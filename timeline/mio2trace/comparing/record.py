@@ -57,10 +57,11 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run was made with."""
+    """What a run was made with. ``environment``: names and values that MIOpen's log tells: HIP's version, variables."""
 
     device: str = ""
     miopen: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
     inputs: tuple[tuple[str, str], ...] = ()
     """(format, SHA-256) of each."""
 

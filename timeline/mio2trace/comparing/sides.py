@@ -68,7 +68,11 @@ def _runs(
         if not inside or not deepest:
             raise
     else:
-        made = [(collect(run, notes), run) for run in analysis.complete or analysis.runs]
+        chosen = analysis.complete or analysis.runs
+        for run in analysis.runs:
+            if run.profiles and run not in chosen:
+                notes.add(f"{run.name}: left out, a profile without the log of its run beside others that have theirs")
+        made = [(collect(run, notes), run) for run in chosen]
         found = [(record, run) for record, run in made if record is not None]
         yield from found
         if found:
