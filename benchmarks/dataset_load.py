@@ -32,9 +32,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
 import mio2trace  # noqa: E402
-from mio2trace.dataset import TABLES, tables_of  # noqa: E402
+from mio2trace.dataset import tables_of  # noqa: E402
 from mio2trace.dataset.columns import Data, constant  # noqa: E402
 from mio2trace.dataset.parquet import write  # noqa: E402
+from mio2trace.dataset.schema import SQL_COLUMNS  # noqa: E402
 from mio2trace.fleet import gather  # noqa: E402
 from mio2trace.queries import DATASET, shipped  # noqa: E402
 from mio2trace.queries.dataset import opened  # noqa: E402
@@ -142,11 +143,11 @@ def measure(folder: Path, kernels: int, repeat: int) -> dict[str, Any]:
     """Sizes, and seconds of each question: each time the dataset is opened anew, as a command does."""
 
     def ask(sql: str) -> object:
-        with opened(str(folder), TABLES) as dataset:
+        with opened(str(folder), SQL_COLUMNS) as dataset:
             return dataset.ask(sql)
 
     def page() -> object:
-        with opened(str(folder), TABLES) as dataset:
+        with opened(str(folder), SQL_COLUMNS) as dataset:
             return gather(dataset, "ds")
 
     scan = least(repeat, partial(ask, SCAN))

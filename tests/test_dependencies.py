@@ -15,7 +15,7 @@ from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-EXTRAS = ("view", "query")
+EXTRAS = ("view", "query", "batch")
 ALLOWED = frozenset({"Apache-2.0", "BSD-3-Clause", "BSD-2-Clause", "MIT", "ISC", "PSF-2.0", "MPL-2.0"})
 """Fit beside Apache-2.0 when a library is installed as it is. A new one is a decision, not a detail."""
 _CLASSIFIED = {
@@ -30,6 +30,7 @@ _FREE_TEXT = {
     "apache-2.0": "Apache-2.0",
     "apache 2.0": "Apache-2.0",
     "3-clause bsd license": "BSD-3-Clause",
+    "bsd": "BSD-3-Clause",  # partd, whose file has three clauses
     "mit": "MIT",
 }
 

@@ -15,6 +15,7 @@ from mio2trace.cli import cli
 from mio2trace.dataset import TABLES
 from mio2trace.dataset.columns import of_rows
 from mio2trace.dataset.parquet import write
+from mio2trace.dataset.schema import SQL_COLUMNS
 from mio2trace.queries import DATASET, shipped
 from mio2trace.queries.dataset import opened
 from tests.conftest import ROOT
@@ -150,6 +151,14 @@ def test_an_outlier_is_a_run_unlike_its_like(dataset: Path) -> None:
     assert row["ratio"] == pytest.approx(3, abs=0.02)
 
 
+def test_a_table_that_an_older_version_did_not_write_has_no_rows(dataset: Path) -> None:
+    """It has its columns; without the table of runs there is no dataset."""
+    assert not (dataset / "ranks").exists()
+    assert rows_of(dataset, "select count(rank) as n from ranks") == [{"n": 0}]
+    result = call("query", dataset / "kernels", "runs")
+    assert (result.exit_code, "no dataset" in result.stderr) == (1, True)
+
+
 def test_the_last_line_of_a_journal_counts(dataset: Path) -> None:
     """Of all journals; a line that is cut off is none."""
     assert rows_of(dataset, "failures") == [
@@ -229,7 +238,7 @@ def test_a_fleet_is_one_page(dataset: Path, tmp_path: Path) -> None:
     assert "<script" not in text
     assert "prof.db: cut off" in text
     assert len(text) < 150_000
-    with opened(str(dataset), TABLES) as asked:
+    with opened(str(dataset), SQL_COLUMNS) as asked:
         cells = asked.ask("select count(*) from iterations").rows[0][0]
     assert text.count('opacity="') == cells
 

@@ -303,3 +303,7 @@ TABLES: dict[str, TableSchema] = {
     for table in (RUNS, ITERATIONS, KERNELS, COPIES, OPERATIONS, LAYERS, PROBLEMS, FINDINGS, RANKS)
 }  # fmt: skip
 """All of them, by name."""
+SQL_COLUMNS: dict[str, dict[str, str]] = {
+    name: {column.name: SQL_TYPES[column.kind] for column in table.columns} for name, table in TABLES.items()
+}
+"""Of each table the type of each column."""

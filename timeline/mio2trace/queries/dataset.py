@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mio2trace.notes import InputError
 from mio2trace.queries.answer import Answer
 from mio2trace.snapshot.database import connection, sql_text
+from mio2trace.snapshot.files import RUNS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -52,8 +53,9 @@ class Dataset:
 
 
 @contextlib.contextmanager
-def opened(path: str, tables: Iterable[str], threads: int | None = None) -> Iterator[Dataset]:
-    """The dataset in the folder ``path``, or of the one run that a file in it is of; ``tables``: their names.
+def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | None = None) -> Iterator[Dataset]:
+    """The dataset in the folder ``path``, or of the one run that a file in it is of. ``tables``: of each the types of
+    its columns; one that the dataset has not, written by an older version, has no rows.
 
     Raises `InputError` where there is none.
     """
@@ -63,11 +65,13 @@ def opened(path: str, tables: Iterable[str], threads: int | None = None) -> Iter
         import duckdb
 
         try:
-            for table in tables:
-                if not _has(folder / table, pattern):
-                    raise InputError(f"{path}: no table {table!r}; expected a dataset")
+            if not _has(folder / RUNS, pattern):
+                raise InputError(f"{path}: no table {RUNS!r}; expected a dataset")
+            for table, columns in tables.items():
                 files = sql_text(folder / table / _literal(pattern))
-                database.execute(f"CREATE VIEW {table} AS SELECT * FROM read_parquet({files})")  # noqa: S608
+                nothing = ", ".join(f'NULL::{kind} AS "{column}"' for column, kind in columns.items())
+                rows = f"read_parquet({files})" if _has(folder / table, pattern) else f"(SELECT {nothing}) WHERE false"
+                database.execute(f"CREATE VIEW {table} AS SELECT * FROM {rows}")  # noqa: S608
             journals = sorted(folder.glob(JOURNAL)) if place.is_dir() else []
             journal = _NO_JOURNAL
             if journals:

@@ -30,10 +30,10 @@ def is_asked_of_dataset(files: Sequence[str], name: str, *, of_run: bool) -> boo
 
 def ask_dataset(files: Sequence[str], sql: str) -> Answer:
     """The answer to one SELECT. Raises `InputError`."""
-    from mio2trace.dataset.schema import TABLES
+    from mio2trace.dataset.schema import SQL_COLUMNS
     from mio2trace.queries.dataset import opened
 
     if len(files) > 1:
         raise InputError(f"{', '.join(files)}: expected one dataset, which holds many runs")
-    with opened(files[0], TABLES) as dataset:
+    with opened(files[0], SQL_COLUMNS) as dataset:
         return dataset.ask(sql)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import mio2trace
-from mio2trace.dataset.schema import TABLES
+from mio2trace.dataset.schema import SQL_COLUMNS
 from mio2trace.fleet import gather
 from mio2trace.notes import OptionError
 from mio2trace.queries.dataset import JOURNAL, opened
@@ -26,7 +26,7 @@ def fleet_report(path: str, form: str) -> str:
     if form not in ("html", "text"):
         raise OptionError(f"--format {form} is of one run; of a dataset there are html and text")
     name = os.path.basename(os.path.normpath(path)) or path
-    with opened(path, TABLES) as dataset:
+    with opened(path, SQL_COLUMNS) as dataset:
         fleet = gather(dataset, name)
     if form == "html":
         from mio2trace.fleet.page import page
