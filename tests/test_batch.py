@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import shutil
@@ -240,7 +241,8 @@ def test_any_cluster_is_found_by_its_schedulers_file(
     cluster: engines.Engine, runs: Path, whole: dict[str, list[Any]], tmp_path: Path
 ) -> None:
     """From another process, as in a job: the file is all that it has."""
-    cluster.executor._client.write_scheduler_file(str(tmp_path / "s.json"))  # type: ignore[attr-defined]
+    address = cluster.executor._client.scheduler.address  # type: ignore[attr-defined]
+    (tmp_path / "s.json").write_text(json.dumps({"address": address}))
     command = [sys.executable, "-m", "mio2trace", "batch", str(runs), "-o", str(tmp_path / "ds")]
     done = subprocess.run(
         [*command, "--scheduler-file", str(tmp_path / "s.json")], capture_output=True, text=True, timeout=120

@@ -27,11 +27,13 @@ def write(snapshot: Snapshot, folder: Path, file: str) -> None:
         (column.part, column.name, column.count, msgspec.msgpack.encode(column.node)) for column in to_columns(snapshot)
     ]
     with contextlib.closing(connection()) as database, beside(folder / FOLDER / file) as temporary:
-        database.execute("CREATE TABLE kept (part VARCHAR, name VARCHAR, count BIGINT, data BLOB)")
-        database.executemany("INSERT INTO kept VALUES (?, ?, ?, ?)", columns)
-        database.execute(
-            f"COPY kept TO {sql_text(temporary)} (FORMAT parquet, COMPRESSION zstd, KV_METADATA"
-            f" {{snapshot: '{VERSION}', generator: {sql_text(snapshot.generator)}}})"
+        parts, names, counts, data = map(list, zip(*columns, strict=True))
+        database.execute(  # all at once: a row after the other takes thirty times as long
+            "COPY (SELECT unnest($parts::VARCHAR[]) AS part, unnest($names::VARCHAR[]) AS name,"
+            " unnest($counts::BIGINT[]) AS count, unnest($data::BLOB[]) AS data)"
+            f" TO {sql_text(temporary)} (FORMAT parquet, COMPRESSION zstd, KV_METADATA"
+            f" {{snapshot: '{VERSION}', generator: {sql_text(snapshot.generator)}}})",
+            {"parts": parts, "names": names, "counts": counts, "data": data},
         )
 
 
