@@ -15,6 +15,7 @@ from mio2trace.align import NONE, Links, align
 from mio2trace.align.layers.caffe.intervals import Printed, Times, rows
 from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent
 from mio2trace.notes import Notes
+from mio2trace.summary.explain import explain
 from tests.records import changed
 from tests.synthetic_run import MS, Run, make_run, random_net
 
@@ -85,6 +86,28 @@ def test_stamps_in_milliseconds_give_right_layers_or_unsure_ones() -> None:
         count += sum(place is not None and place[0] > 0 for place in run.places)
     assert wrong <= count / 1000
     assert right >= 0.9 * count
+
+
+def test_of_a_layer_in_doubt_the_next_best_is_told() -> None:
+    """With what is left, or less; `--explain` says both, and of what only neighbours are known, these."""
+    named = beside = 0
+    for seed in range(6):
+        run = boundary_run(Random(seed), 2)
+        log = restamped(run.log, lambda _, ns: ns // MS * MS)
+        alignment = align(run.profile, [log], Notes(), keep_reasons=True)
+        links = alignment.links
+        for position in links.layer_unsure:
+            told = list(explain(alignment, f"kernel {run.profile.activities[position].number}"))[2]
+            layer = links.runs[links.run_of[position]].layer
+            name, chance = links.next_layer.get(position, ("", 0.0))
+            assert chance <= 1.001 - links.layer_confidence[position]
+            if name not in ("", layer) and chance >= 0.005:
+                named += 1
+                assert f"the next best is {name}, " in told
+            else:
+                beside += 1
+                assert ": else " in told
+    assert named > 0 < beside
 
 
 @pytest.mark.parametrize("hours", [1, -1])

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from benchmarks.damage import loaded
+from benchmarks.damage import loaded, measured
 from benchmarks.damage_score import Tally, tallies
 from benchmarks.damages import prints, processes
 from benchmarks.damages.run import Mutation, Run, with_lines
@@ -39,6 +39,13 @@ def test_two_processes_in_one_log_are_told_apart_by_their_ids(name: str, other: 
     assert layers.right == layers.kernels == len(run.truth["enqueues"])
     assert operations.right == operations.kernels
     assert operations.wrong_and_sure == layers.wrong_and_sure == 0
+
+
+def test_layers_of_one_name_in_two_nets_keep_their_places() -> None:
+    """Both nets begin and end with layers of the same names: each process's own lines tell its net's order."""
+    case = ("another's lines between, with ids", "m121-resnet-infer-2it", HANDLES, 0)
+    layers = measured(shared_folder(), case).layers
+    assert layers.right == layers.kernels == 206
 
 
 def test_the_process_is_the_profiles_where_that_names_its_threads(tmp_path: Path) -> None:

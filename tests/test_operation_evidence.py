@@ -10,10 +10,12 @@ import pytest
 from benchmarks.damage import measured
 from benchmarks.damages.sets import TWIN
 from mio2trace.align.links import NONE
+from mio2trace.align.operations.lattice import Lattice
 from mio2trace.align.operations.sizes import helper_fits
+from mio2trace.model.profile import Activity
 from mio2trace.ops.operation import Operation
 from tests.conftest import shared_folder
-from tests.test_operation_links import CONV, CONV_GEMM, Maker
+from tests.test_operation_links import CONV, CONV_GEMM, Maker, conv, hexed
 
 OPERATION = Operation(index=0, source=0, line=1, end_line=2, api="miopenX", primitive="conv", direction="forward")
 
@@ -40,6 +42,21 @@ def of_sizes(x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], stride:
 )
 def test_work_items_of_helpers(name: str, work_items: int, operation: Operation, fits: bool | None) -> None:
     assert helper_fits(name, work_items, operation) is fits
+
+
+def with_buffers(activity: Activity, buffer: int) -> Activity:
+    arguments = tuple(hexed(buffer) for _ in activity.opencl.arguments)
+    return msgspec.structs.replace(activity, opencl=msgspec.structs.replace(activity.opencl, arguments=arguments))
+
+
+def iteration(maker: Maker) -> None:
+    """Of a small net and an own kernel, with buffers of its own."""
+    for _ in range(4):
+        x, w, y, z = (maker.buffer() for _ in range(4))
+        maker.kernel("MIOpenConvUni", x, w, y, of=conv(maker, x, w, y))
+        maker.kernel("inner_product", x, z, of=None)
+        maker.kernel("MIOpenActiveFwdLite", y, z, of=maker.call("activ", tensors=(("x", y), ("y", z))))
+    maker.kernel("mloPoolingG", z, x, of=maker.call("pool", tensors=(("x", z), ("y", x))))
 
 
 def search(maker: Maker, direction: Any = "forward", **more: Any) -> int:
@@ -80,6 +97,54 @@ def test_gemms_of_two_sizes_are_of_two_calls() -> None:
         for _ in range(count):
             maker.kernel("Cijk_Ailk_Bljk_SB_MT32x32", of=of, grid=(items, 1, 1))
     assert maker.links().operation_of == maker.truth
+
+
+def test_an_iteration_like_the_one_before_is_not_solved_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many equal iterations the first ones are, and all are right and sure."""
+    maker = Maker()
+    for _ in range(50):
+        iteration(maker)
+    solved: list[int] = []
+    step = Lattice._step
+
+    def counted(self: Lattice, at: int, states: Any) -> Any:
+        solved.append(at)
+        return step(self, at, states)
+
+    monkeypatch.setattr(Lattice, "_step", counted)
+    links = maker.links()
+    assert links.operation_of == [NONE if of is None else of for of in maker.truth]
+    assert not links.operation_unsure
+    assert len(solved) < len(maker.truth) / 5
+
+
+def test_an_iteration_that_only_looks_like_the_one_before_is_solved() -> None:
+    """The same kernels, but one of another call's buffers: it is not taken for that of the repetition."""
+    maker = Maker()
+    for _ in range(12):
+        iteration(maker)
+    of = maker.operations[-1]
+    strange = [number for number, one in enumerate(maker.truth) if one == of.index]
+    other = maker.buffer()
+    for number in strange:
+        maker.activities[number] = with_buffers(maker.activities[number], other)
+    maker.operations[-1] = msgspec.structs.replace(of, arguments=tuple((name, other) for name, _ in of.arguments))
+    links = maker.links()
+    assert links.operation_of == [NONE if one is None else one for one in maker.truth]
+
+
+def test_calls_that_launched_nothing_here_and_there_are_anothers() -> None:
+    """Then a name tells too little to be sure of whose call a kernel is; right it is all the same."""
+    maker = Maker()
+    for number in range(12):
+        of = maker.call("pool" if number % 3 else "activ", input=(2, 8, 8, 8))
+        maker.kernel("mloPoolingG" if number % 3 else "MIOpenActiveFwdLite", of=of)
+        if number % 2:
+            maker.call("lrn", input=(2, 8, 8, 8))
+    links = maker.links()
+    assert links.operation_of == maker.truth
+    assert set(links.operation_unsure) == set(range(12))
+    assert all(0.5 < chance < 0.995 for chance in links.operation_confidence.values())
 
 
 @pytest.mark.shared

@@ -7,12 +7,12 @@ from functools import cached_property
 
 from mio2trace.align.clocks.axis import HostTimes, Timeline, common_axis, host_times
 from mio2trace.align.clocks.fit import LogClock
+from mio2trace.align.clocks.line_axis import line_axis
 from mio2trace.align.clocks.relate import relate_clocks
 from mio2trace.align.clocks.resolution import stamp_resolution
 from mio2trace.align.layers.caffe.marks import Marked
 from mio2trace.align.layers.net import LayerKey, Net
 from mio2trace.align.links import NONE, LayerRun, Links
-from mio2trace.align.operations.line_axis import line_axis
 from mio2trace.align.operations.stream import Stream
 from mio2trace.evidence import ORDER, Evidence
 from mio2trace.kernels import KernelFact

@@ -62,7 +62,8 @@ class Links:
     ``run_of[i]`` is a place in ``runs``, ``pass_of[i]`` one in ``passes``, ``operation_of[i]`` the index of one of
     ``operations``. ``layer_by[i]`` and ``operation_by[i]`` are the evidence, ``""`` where there is no link.
     ``layer_confidence`` and ``operation_confidence`` have the probability that a link is right, where it is below 1;
-    ``layer_unsure`` and ``operation_unsure`` hold the activities with one below `SURE`. To be read by all; written by
+    ``layer_unsure`` and ``operation_unsure`` hold the activities with one below `SURE`. ``next_layer`` has the next
+    best layer of activities in doubt, with its probability, where what placed them knows. To be read by all; written by
     the methods of this class alone.
     """
 
@@ -75,6 +76,7 @@ class Links:
     operation_by: Sequence[Evidence | Literal[""]]
     operation_unsure: AbstractSet[int]
     operation_confidence: Mapping[int, float]
+    next_layer: Mapping[int, tuple[str, float]]
     runs: Sequence[LayerRun]
     passes: Sequence[Pass]
 
@@ -86,6 +88,8 @@ class Links:
         self._passes: list[Pass] = []
         self.runs, self.passes = self._runs, self._passes
         self._pass_numbers: dict[Pass, int] = {}
+        self._next_layer: dict[int, tuple[str, float]] = {}
+        self.next_layer = self._next_layer
         count = len(activities)
         self._layer, self._operation = _Column(count), _Column(count)
         self.pass_of = self._pass_of = [NONE] * count
@@ -146,6 +150,10 @@ class Links:
     ) -> None:
         """Link activities to a layer's run, and to its pass. Stronger evidence wins; a contradiction is counted."""
         self._give(self._layer, positions, run, by, confidence if sure else min(confidence, DOUBTED))
+
+    def give_next_layer(self, position: int, layer: str, probability: float) -> None:
+        """Where the activity is, so probably, if it is not in its own layer."""
+        self._next_layer[position] = layer, probability
 
     def give_operation(
         self, positions: Iterable[int], index: int, by: Evidence, *, sure: bool = True, confidence: float = 1.0

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import exp
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.align.links import SURE
+from mio2trace.align.links import SURE, Links
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.operations.windows import Windows
@@ -59,11 +59,33 @@ def _kernel(alignment: Alignment, position: int, activity: Activity) -> Iterator
         layer = links.runs[run]
         doubt = _doubt(links.layer_confidence.get(position, 1.0))
         yield f"  layer: {layer.layer}, {links.passes[layer.pass_].name}, by {links.layer_by[position]}{doubt}"
+        if (odds := _layer_odds(links, position, layer.layer)) is not None:
+            yield f"    {odds}"
     streams = [stream for stream in alignment.streams if position in stream.positions]
     for stream in streams:
         yield from _link(alignment, stream, stream.positions.index(position), position)
     if not streams:
         yield from _stated(alignment, position)
+
+
+def _layer_odds(links: Links, position: int, layer: str) -> str | None:
+    """``91 %: the next best is conv2, 7 %``; where only neighbours are known, these, with all that is left."""
+    confidence = links.layer_confidence.get(position, 1.0)
+    if confidence >= CERTAIN:
+        return None
+    name, probability = links.next_layer.get(position, ("", 0.0))
+    if name and name != layer and probability >= LEAST:
+        return f"{percent(confidence)}: the next best is {name}, {percent(probability)}"
+    names = [_layer_beside(links, position, step, layer) for step in (-1, 1)]
+    beside = " or ".join(dict.fromkeys(name for name in names if name))
+    return f"{percent(confidence)}: else {f'{beside}, or none' if beside else 'none'}, {percent(1 - confidence)}"
+
+
+def _layer_beside(links: Links, position: int, step: int, layer: str) -> str:
+    """The nearest other layer of the activities before it or behind it."""
+    places = range(position, len(links.run_of)) if step > 0 else range(position, -1, -1)
+    names = (links.runs[run].layer for place in places if (run := links.run_of[place]) != NONE)
+    return next((name for name in names if name != layer), "")
 
 
 def _stated(alignment: Alignment, position: int) -> Iterator[str]:

@@ -10,6 +10,7 @@ import msgspec
 
 from mio2trace.align.clocks.fit import log_clock
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent, NetLayer
+from mio2trace.model.net_order import merged, oriented
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
@@ -47,18 +48,28 @@ def _run(
     """One run of ``log``, with what was printed in it; ``built`` are the log's layers by name."""
     index: dict[str, int] = {}  # a log numbers its layers by name, over all its runs
     layers = [msgspec.structs.replace(layer, index=index.setdefault(layer.layer, len(index))) for layer in printed]
-    names = {event.text for event in events if event.kind == "setting up"} | index.keys()
+    setup = [event.text for event in events if event.kind == "setting up"]
+    names = {*setup, *index}
+    order = _order(setup, printed)
+    place = {name: number for number, name in enumerate(order)}
     stamps = [event.stamp for event in events if event.stamp is not None]
     counts = {event.number for event in events if event.kind == "testing"}
     return msgspec.structs.replace(
         log,
         events=tuple(events),
         layers=tuple(layers),
-        net=tuple(layer for name, layer in built.items() if name in names),
+        net=tuple(sorted((built[name] for name in names & built.keys()), key=lambda layer: place[layer.layer])),
         iterations=counts.pop() if len(counts) == 1 else None,
         first_stamp=stamps[0] if stamps else None,
         last_stamp=stamps[-1] if stamps else None,
     )
+
+
+def _order(setup: Sequence[str], printed: Sequence[LayerTime]) -> list[str]:
+    """The order of a run's layers as its own lines tell it; another net may have layers of the same names."""
+    forward = [layer.layer for layer in printed if layer.direction == "forward"]
+    backward = [layer.layer for layer in printed if layer.direction == "backward"]
+    return merged([setup, forward, oriented(list(dict.fromkeys(backward)), merged([setup, forward]))])
 
 
 def of_threads(log: FrameworkLog, threads: Collection[int]) -> FrameworkLog:

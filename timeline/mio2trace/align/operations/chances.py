@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import log
 from typing import Literal
 
@@ -15,16 +15,20 @@ from mio2trace.align.operations.habits import Habits
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.rates import (
+    BESIDE_STRANGERS,
     LOST,
     LOST_BESIDE_TORN,
     SILENT,
     SILENT_AGAIN,
     SILENT_SEARCH,
+    STRANGERS,
     UNLOGGED,
 )
 from mio2trace.ops.operation import Operation
 
 Kind = Literal["run", "search", "search again"]
+FEWEST_STRETCHES = 3
+"""A profile may have a hole, or two; more stretches of calls that launched nothing are another process's."""
 _BEFORE: Mapping[Kind, float] = {"run": SILENT, "search": SILENT_SEARCH, "search again": SILENT_AGAIN}
 
 
@@ -88,6 +92,29 @@ def kinds_of(operations: Sequence[Operation], class_of: Sequence[int]) -> list[K
             kinds.append("search again" if number in searched else "search")
             searched.add(number)
     return kinds
+
+
+def of_this_process(posterior: Posterior, operations: Sequence[Operation]) -> float:
+    """How far links can be believed that nothing but names, sizes and order tells, as many of the log's calls as seem
+    to have launched nothing: they are another process's then, or another run's.
+
+    Where these are for the problems of calls that did launch, nothing tells one from the other.
+    """
+    launching = {place for place in posterior.operation if place != NONE}
+    executing = [place for place, operation in enumerate(operations) if operation.phase == "run"]
+    silent = [place for place in executing if place not in launching]
+    stretches = sum(before in launching and after not in launching for before, after in pairwise(executing))
+    # A profile that has a hole, or begins late or ends early, leaves a stretch of calls, or two.
+    scattered = len(silent) >= STRANGERS * len(executing) and stretches >= FEWEST_STRETCHES
+    if not launching or not (scattered or 2 * len(silent) > len(executing)):
+        return 1.0
+    posed = {_problem(operations[place]) for place in silent}
+    alike = sum(_problem(operations[place]) in posed for place in executing if place in launching)
+    return BESIDE_STRANGERS if 2 * alike < len(executing) - len(silent) else 0.5
+
+
+def _problem(operation: Operation) -> object:
+    return operation.api, operation.input, operation.weights, operation.output
 
 
 def _mean(before: float, events: float, of: float) -> float:

@@ -32,6 +32,7 @@ from mio2trace.align.operations.rates import (
     SHORT_CLOSES,
     UNKNOWN_NAME,
 )
+from mio2trace.align.operations.repeats import Repeats
 from mio2trace.align.operations.windows import Windows
 
 FEW = 4
@@ -59,7 +60,7 @@ class Width(NamedTuple):
     states: int
 
 
-NARROW, WIDE, AHEAD = Width(16.0, 16), Width(100.0, 60), Width(60.0, 60)
+NARROW, WIDE, AHEAD = Width(12.0, 16), Width(100.0, 60), Width(60.0, 60)
 
 
 _GAPS = {
@@ -106,17 +107,21 @@ class Lattice:
         edges: list[_Edges] = []
         forward: list[_Step] = []
         current: _Step = {BEFORE: 0.0}
-        started = 0
-        for at in range(count):
+        repeats = Repeats(self._likelihood, self._windows, self._chances)
+        started = at = 0
+        while at < count:
             current, ways = self._step(at, current)
             edges.append(ways)
             forward.append(current)
+            at += 1
             if len(current) == 1:
                 state = next(iter(current))
                 self._settle(started, forward, edges, {state: 0.0}, posterior)
                 edges, forward = [], []
-                started = at + 1
-                current = {state: 0.0}
+                index, phase = state // STATES - 1, state % STATES
+                at, index = repeats.after(at, index, phase, posterior)
+                started = at
+                current = {STATES * (index + 1) + phase: 0.0}
         if edges:
             self._settle(started, forward, edges, {state: self._end(state) for state in current}, posterior)
         return posterior

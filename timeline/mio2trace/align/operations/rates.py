@@ -32,6 +32,10 @@ SILENT_SEARCH: Final = 0.1
 """Part of the searches that launched nothing: their answer came from a database."""
 SILENT_AGAIN: Final = 0.4
 """The same where the same problem was searched before: the first answer is kept."""
+STRANGERS: Final = 0.05
+"""From this part of executing calls without a kernel on, calls of another process are in the log."""
+BESIDE_STRANGERS: Final = 0.9
+"""Part of the links that are right then, where nothing but names, sizes and order tells."""
 SHORT_CLOSES: Final = 0.2
 """After how many of the kernels of lost calls the log goes on: a call or two."""
 LONG_GAP, LONG_CLOSES = 0.05, 0.01

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mio2trace.align.links import NONE, SURE, Links
-from mio2trace.align.operations.chances import Kind, Rates, ahead, chances_of, kinds_of
+from mio2trace.align.operations.chances import Kind, Rates, ahead, chances_of, kinds_of, of_this_process
 from mio2trace.align.operations.habits import Habits
 from mio2trace.align.operations.lattice import AHEAD, NARROW, WIDE, Lattice, Width
 from mio2trace.align.operations.likelihood import Likelihood
@@ -51,6 +51,7 @@ class Stream:
         if not self.operations:
             return
         posterior = self.posterior = self._solve()
+        own = 1.0 if self.windows.by else of_this_process(posterior, self.operations)
         for number, place in enumerate(posterior.operation):
             if place == NONE:
                 continue
@@ -58,6 +59,8 @@ class Stream:
             if by in self.without:
                 continue
             confidence = posterior.confidence[number]
+            if by != BUFFERS:
+                confidence *= own
             links.give_operation((self.positions[number],), self.operations[place].index, by, confidence=confidence)
 
     def _solve(self) -> Posterior:

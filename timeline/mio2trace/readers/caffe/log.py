@@ -17,8 +17,8 @@ from typing import AnyStr
 import msgspec
 
 from mio2trace.model.log import Direction, FrameworkLog, LayerTime, LocalTime, LogEvent, LogEventKind, NetLayer
+from mio2trace.model.net_order import merged, oriented
 from mio2trace.notes import Notes
-from mio2trace.readers.caffe.net_order import merged, oriented
 
 GLOG = re.compile(
     rb"[IWEF](\d{4})?(\d\d)(\d\d)\s+(\d\d):(\d\d):(\d\d)\.(\d{6})\s+(\d+)\s+[^\s\]]+:\d+\]\s?(.*)",

@@ -51,9 +51,11 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer for all windows: (layer's place in execution order, how probable) for each position."""
+    """The answer for all windows: (layer's place in execution order, how probable) for each position; of those in doubt
+    the same of the next best layer, in ``next_of``."""
 
     layer_of: dict[int, tuple[int, float]]
+    next_of: dict[int, tuple[int, float]]
     misfit_ns: int
 
 
@@ -100,13 +102,17 @@ def fit(
     if misfit > sum(printed) / MISFIT + TOLERANCE_NS:
         return None
     layer_of: dict[int, tuple[int, float]] = {}
+    next_of: dict[int, tuple[int, float]] = {}
     begin = 0
     for layer, end in enumerate(positions):
         for column in range(begin, end):
             for position in columns.members[column]:
-                layer_of[position] = layer, max(0.0, 1 - elsewhere.get(column, 0.0))
+                before, behind = elsewhere.get(column, (0.0, 0.0))
+                layer_of[position] = layer, max(0.0, 1 - before - behind)
+                if before or behind:
+                    next_of[position] = (layer - 1, before) if before > behind else (layer + 1, behind)
         begin = end
-    return Cut(layer_of=layer_of, misfit_ns=round(misfit))
+    return Cut(layer_of=layer_of, next_of=next_of, misfit_ns=round(misfit))
 
 
 def _odd_names(
@@ -202,7 +208,7 @@ def _latest(columns: _Columns, first: int, last: int, printed: int, reach: int) 
 
 def _best_cuts(
     columns: _Columns, printed: Sequence[int], odd: Sequence[Sequence[int]], slack: int, doubt_ns: int
-) -> tuple[list[int], dict[int, float], float] | None:
+) -> tuple[list[int], dict[int, tuple[float, float]], float] | None:
     """For every layer the number of columns that end with it; how probable each column is elsewhere; the misfit."""
     candidates = _candidates(columns, printed, slack)
     forward: list[dict[int, list[_State]]] = [{0: [(0.0, 0, 0, 0)]}]
@@ -277,14 +283,15 @@ def _elsewhere(
     forward: Sequence[dict[int, list[_State]]],
     answer: Sequence[int],
     limit: float,
-) -> dict[int, float]:
-    """How probable each column is in an earlier or a later layer: an answer that is dearer by ``limit`` is not sure.
+) -> dict[int, tuple[float, float]]:
+    """How probable each column is in the layer before its own, and in the one behind: an answer that is dearer by
+    ``limit`` is not sure.
 
     Each cut by the best whole answer that has it there, beside all other places of that cut.
     """
     count = len(columns.members)
     behind: dict[int, list[_State]] = {count: [(0.0, columns.starts[count], 0, 0)]}
-    elsewhere: dict[int, float] = {}
+    elsewhere: dict[int, tuple[float, float]] = {}
     for number in range(len(printed) - 1, 0, -1):
         # The best whole answers in which layer `number` begins at a cut.
         ahead: dict[int, list[_State]] = {}
@@ -316,7 +323,7 @@ def _elsewhere(
 
 
 def _add_probabilities(
-    elsewhere: dict[int, float], costs: dict[int, float], layers: tuple[int, int, int], scale: float
+    elsewhere: dict[int, tuple[float, float]], costs: dict[int, float], layers: tuple[int, int, int], scale: float
 ) -> None:
     """Add to each column of the layers on both sides of a cut how probable the cut is beyond it.
 
@@ -328,4 +335,6 @@ def _add_probabilities(
     total = sum(weights.values())
     for cut, weight in weights.items():
         for column in range(max(first, min(cut, here)), min(last, max(cut, here))):
-            elsewhere[column] = elsewhere.get(column, 0.0) + weight / total
+            before, behind = elsewhere.get(column, (0.0, 0.0))
+            share = weight / total
+            elsewhere[column] = (before + share, behind) if cut > here else (before, behind + share)

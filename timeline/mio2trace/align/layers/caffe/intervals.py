@@ -43,11 +43,14 @@ class Printed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The activities ``first`` to ``stop`` are a layer's; ``confidences`` where they are not all 1."""
+    """The activities ``first`` to ``stop`` are a layer's; ``confidences`` where they are not all 1, ``others`` then the
+    next best layer of each, by its place in the list, with its probability.
+    """
 
     first: int
     stop: int
     confidences: Sequence[float] | None = None
+    others: Sequence[tuple[int, float] | None] = ()
 
 
 class _State(msgspec.Struct, frozen=True, gc=False):
@@ -76,8 +79,16 @@ def rows(layers: Sequence[Printed], times: Times) -> list[Row]:
     for first, last in _stretches(layers, states):
         # What comes before is cut off where it is known.
         before = states[first - 1][0] if first else None
-        given += _solved(before, layers[first:last], states[first:last])
+        given += [_moved(row, first) for row in _solved(before, layers[first:last], states[first:last])]
     return given
+
+
+def _moved(row: Row, by: int) -> Row:
+    """Others by their place in the whole list."""
+    if not by or not row.others:
+        return row
+    others = [other and (other[0] + by, other[1]) for other in row.others]
+    return msgspec.structs.replace(row, others=others)
 
 
 def _bounds(layers: Sequence[Printed]) -> list[tuple[int, int]]:
@@ -227,8 +238,16 @@ def _chosen(shares: Sequence[dict[int, float]]) -> list[Row]:
         confidences = [
             min(1.0, share[place]) if best.get(place, (0.0, -1))[1] == number else 0.0 for place in range(first, stop)
         ]
-        given.append(Row(first=first, stop=stop, confidences=confidences))
+        others = [_next_best(shares, place, number) for place in range(first, stop)]
+        given.append(Row(first=first, stop=stop, confidences=confidences, others=others))
     return given
+
+
+def _next_best(shares: Sequence[dict[int, float]], place: int, number: int) -> tuple[int, float] | None:
+    """Of the layers beside: where an activity is if it is not in this one."""
+    beside = [one for one in (number - 1, number + 1) if 0 <= one < len(shares) and shares[one].get(place, 0.0) > 0]
+    best = max(beside, key=lambda one: shares[one][place], default=None)
+    return None if best is None else (best, shares[best][place])
 
 
 def _between(before: _State | None, after: _State, layer: Printed) -> float:

@@ -49,6 +49,9 @@ def place_by_durations(attribution: Attribution) -> None:
                 pass_ = links.pass_id("iteration", window.iteration, direction)
                 run = runs[window.iteration, number] = attribution.add_run(layer.index, direction, pass_)
             links.give_layer([position], run, DURATIONS, confidence=confidence * whole)
+            if position in cut.next_of:
+                beside, chance = cut.next_of[position]
+                links.give_next_layer(position, order[beside][0].layer, chance * whole)
         links.doubt_layer(_at_the_ends(attribution, window))
 
 

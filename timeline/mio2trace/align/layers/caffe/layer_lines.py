@@ -75,9 +75,12 @@ def _place(attribution: Attribution, axis: Timeline, log: FrameworkLog, layers: 
             if confidences is None:
                 attribution.give_layer(positions[row.first : row.stop], run, axis.evidence)
                 continue
-            for position, confidence in zip(positions[row.first : row.stop], confidences, strict=True):
+            others = row.others or [None] * len(confidences)
+            for position, confidence, other in zip(positions[row.first : row.stop], confidences, others, strict=True):
                 if confidence:
                     attribution.give_layer([position], run, axis.evidence, confidence=confidence)
+                    if other is not None:
+                        links.give_next_layer(position, layers[other[0]].layer, other[1])
 
 
 def _rows_of_queues(attribution: Attribution, axis: Timeline) -> Iterator[list[int]]:

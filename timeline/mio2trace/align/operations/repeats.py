@@ -1,0 +1,87 @@
+"""What comes again in a queue is not solved again: an iteration like the one before it has its calls, one by one.
+
+Kernels of the same kinds with the same relations to each other, calls of the same classes, each kernel fitting its call
+as the one before fitted its own: that is verified, kernel by kernel, and what was found holds again.
+"""
+
+from __future__ import annotations
+
+from mio2trace.align.links import NONE
+from mio2trace.align.operations.chances import Chances
+from mio2trace.align.operations.likelihood import Likelihood
+from mio2trace.align.operations.posterior import Posterior
+from mio2trace.align.operations.windows import Windows
+
+REACH = 16
+"""Kernels that two places have in common before they are thought to be the same place of two repetitions."""
+CERTAIN = 0.999
+"""Links that are believed again where stamps leave a little more or less room than before."""
+
+
+class Repeats:
+    """Goes along one queue: `after` is asked wherever a single state of the lattice is left."""
+
+    def __init__(self, likelihood: Likelihood, windows: Windows, chances: Chances) -> None:
+        kernels = likelihood.kernels
+        self._likelihood = likelihood
+        self._windows = windows
+        numbers: dict[object, int] = {}
+        signs = zip(kernels.of, kernels.helped, kernels.apart, kernels.again, kernels.parted, strict=True)
+        self._kernels = [numbers.setdefault(sign, len(numbers)) for sign in signs]
+        numbers = {}
+        calls = zip(likelihood.class_of, chances.begun, chances.lost, strict=False)
+        self._calls = [numbers.setdefault(call, len(numbers)) for call in calls]
+        self._settled: dict[object, tuple[int, int, float]] = {}
+
+    def after(self, at: int, index: int, phase: int, posterior: Posterior) -> tuple[int, int]:
+        """Where to go on: at which kernel, after which call. ``at`` is the kernel to solve next, ``index`` the last
+        call begun; what repeats from there on is filled in.
+        """
+        if at < REACH or index < 0:
+            return at, index
+        key = (tuple(self._kernels[at - REACH : at]), self._calls[index], phase)
+        before = self._settled.get(key)
+        if before is not None:
+            kernels, calls = at - before[0], index - before[1]
+            evidence = posterior.evidence - before[2]
+            while self._repeats(at, index, kernels, calls, posterior):
+                self._copy(at, kernels, calls, posterior)
+                posterior.evidence += evidence
+                at, index = at + kernels, index + calls
+        self._settled[key] = at, index, posterior.evidence
+        return at, index
+
+    def _repeats(self, at: int, index: int, kernels: int, calls: int, posterior: Posterior) -> bool:
+        """Whether the next kernels and calls are as those just before, and each kernel fits as well."""
+        signs, own = self._kernels, self._calls
+        if at + kernels > len(signs) or index + calls >= len(own):
+            return False
+        if signs[at : at + kernels] != signs[at - kernels : at]:
+            return False
+        if own[index + 1 : index + calls + 1] != own[index - calls + 1 : index + 1]:
+            return False
+        return all(self._holds(place, place + kernels, calls, posterior) for place in range(at - kernels, at))
+
+    def _holds(self, before: int, after: int, calls: int, posterior: Posterior) -> bool:
+        windows, likelihood = self._windows, self._likelihood
+        place = posterior.operation[before]
+        shifted = (windows.first[before] + calls, windows.last[before] + calls)
+        if (windows.first[after], windows.last[after]) != shifted:
+            inside = place == NONE or windows.first[after] <= place + calls <= windows.last[after]
+            if not inside or posterior.confidence[before] < CERTAIN:
+                return False
+        if place == NONE:
+            return len(likelihood.kernels.named[before]) == len(likelihood.kernels.named[after])
+        return likelihood.fit(before, place) == likelihood.fit(after, place + calls)
+
+    @staticmethod
+    def _copy(at: int, kernels: int, calls: int, posterior: Posterior) -> None:
+        stretch, to = slice(at - kernels, at), slice(at, at + kernels)
+        moved = [place if place == NONE else place + calls for place in posterior.operation[stretch]]
+        posterior.operation[to] = moved
+        posterior.confidence[to] = posterior.confidence[stretch]
+        posterior.gone[to] = posterior.gone[stretch]
+        posterior.others[to] = [
+            tuple((place if place == NONE else place + calls, chance) for place, chance in others) if others else ()
+            for others in posterior.others[stretch]
+        ]
