@@ -243,8 +243,10 @@ def _thumbnail(subject: Subject) -> Thumbnail | None:
             reach = ends.get(place)
             if reach is None:
                 reach = ends[place] = [start, end]
-            if start < reach[0] or end > reach[1]:
-                reach[:] = min(reach[0], start), max(reach[1], end)
+            if start < reach[0]:
+                reach[0] = start
+            if end > reach[1]:
+                reach[1] = end
     return Thumbnail(
         span_ns=span,
         busy=busy,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -45,6 +45,8 @@ class _Kernel(msgspec.Struct):
 
     kind: Kind
     primitive: str
+    parts: dict[str, Part] = {}
+    """By primitive."""
 
 
 def makeup(measures: Measures, positions: Iterable[int]) -> Makeup:
@@ -55,12 +57,12 @@ def makeup(measures: Measures, positions: Iterable[int]) -> Makeup:
     unsure_at = links.layer_unsure | links.operation_unsure
     naive_operations = measures.naive_operations
     primitive_of = {index: operation.primitive for index, operation in measures.operation_at.items()}
-    parts: Counter[Part] = Counter()
-    layers: Counter[tuple[int, Part]] = Counter()
+    in_runs: dict[tuple[int, Part], int] = {}
     naive: Counter[int] = Counter()
-    by_log2: dict[int, list[int]] = {}
-    outside: dict[str, list[int]] = {}
-    unsure, graph, short, everything = [0, 0], [0, 0], [0, 0], [0, 0]
+    times: list[int] = []
+    unsure: list[int] = []
+    graph: list[int] = []
+    outside: dict[str, list[int]] = defaultdict(list)
     kinds: dict[tuple[str, str, bool], _Kernel] = {}
     for position in positions:
         activity = activities[position]
@@ -73,39 +75,46 @@ def makeup(measures: Measures, positions: Iterable[int]) -> Makeup:
         if kernel is None:
             meaning = kernel_name(activity.name)
             kernel = kinds[key] = _Kernel(kind_of(activity.name, fact), _primitive(fact, meaning))
-        part = primitive_of.get(index) or kernel.primitive, kernel.kind.role, kernel.kind.helps
-        parts[part] += ns
-        run = run_of[position]
-        if run != NONE:
-            layers[run, part] += ns
-        _add(by_log2.setdefault(ns.bit_length(), [0, 0]), ns)
+        times.append(ns)
+        primitive = primitive_of.get(index) or kernel.primitive
+        part = kernel.parts.get(primitive)
+        if part is None:
+            part = kernel.parts[primitive] = primitive, kernel.kind.role, kernel.kind.helps
+        in_run = run_of[position], part
+        in_runs[in_run] = in_runs.get(in_run, 0) + ns
         if kernel.kind.naive or index in naive_operations:
             naive[index] += ns
         if activity.is_replayed:
-            _add(graph, ns)
+            graph.append(ns)
         elif index == NONE:
-            _add(outside.setdefault(activity.name, [0, 0]), ns)
+            outside[activity.name].append(ns)
         if position in unsure_at:
-            _add(unsure, ns)
-        if ns < SHORT_NS:
-            _add(short, ns)
-        _add(everything, ns)
+            unsure.append(ns)
+    parts: Counter[Part] = Counter()
+    for (_, part), ns in in_runs.items():
+        parts[part] += ns
     return Makeup(
         parts=parts,
-        layers=layers,
-        by_log2={bits: (count, ns) for bits, (count, ns) in sorted(by_log2.items())},
+        layers=Counter({in_run: ns for in_run, ns in in_runs.items() if in_run[0] != NONE}),
+        by_log2=_by_log2(times),
         naive=naive,
-        outside={name: (count, ns) for name, (count, ns) in outside.items()},
-        unsure=(unsure[0], unsure[1]),
-        graph=(graph[0], graph[1]),
-        short=(short[0], short[1]),
-        all=(everything[0], everything[1]),
+        outside={name: _counted(of_name) for name, of_name in outside.items()},
+        unsure=_counted(unsure),
+        graph=_counted(graph),
+        short=_counted([ns for ns in times if ns < SHORT_NS]),
+        all=_counted(times),
     )
 
 
-def _add(pair: list[int], ns: int) -> None:
-    pair[0] += 1
-    pair[1] += ns
+def _counted(times: Sequence[int]) -> tuple[int, int]:
+    return len(times), sum(times)
+
+
+def _by_log2(times: Sequence[int]) -> dict[int, tuple[int, int]]:
+    counts, sums = Counter(map(int.bit_length, times)), Counter[int]()
+    for ns in times:
+        sums[ns.bit_length()] += ns
+    return {bits: (count, sums[bits]) for bits, count in sorted(counts.items())}
 
 
 def _primitive(fact: KernelFact | None, meaning: KernelName | None) -> str:

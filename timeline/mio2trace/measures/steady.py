@@ -126,14 +126,17 @@ class Steady:
             if place_of_pass[run.pass_] != NONE and run.host_start_ns is not None and run.host_end_ns is not None:
                 key = run.pass_, row_of[number]
                 bounds[key] = hull(bounds.get(key), run.host_start_ns, run.host_end_ns)
-        for position, number in enumerate(links.run_of):
-            call = None if number == NONE else activities[position].call
-            if call is None or self._counted_at(position) == NONE:
+        pass_of, counts = links.pass_of, self._counts
+        for position, (number, place) in enumerate(zip(links.run_of, self.told.place_of, strict=True)):
+            if number == NONE or place == NONE or counts[place] == NONE:
                 continue
-            start = call.prepared_ns or call.start_ns
-            if start is not None and call.end_ns is not None:
-                key = links.pass_of[position], row_of[number]
-                spans[key] = hull(spans.get(key), start, call.end_ns)
+            call = activities[position].call
+            start = None if call is None else call.prepared_ns or call.start_ns
+            if call is None or start is None or call.end_ns is None:
+                continue
+            key = pass_of[position], row_of[number]
+            span = spans.get(key)
+            spans[key] = (start, call.end_ns) if span is None else hull(span, start, call.end_ns)
         return spans | bounds
 
     @cached_property
