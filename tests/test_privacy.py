@@ -306,3 +306,9 @@ def test_every_text_field_of_every_record_is_in_one_table() -> None:
         named = [field for table in tables for field in table.get(kind, ())]
         assert sorted(named) == sorted(_text_fields(kind)), kind.__name__
     assert {kind for table in tables for kind in table} <= set(kinds)
+
+
+@pytest.mark.parametrize("address", ["2001:0db8:ca4a:7fff:0000:ff00:0042:8329", "fe80::ca4a:7fff:fe23:890a%eth0"])
+def test_an_address_of_ipv6_inside_a_path_goes_with_it(address: str) -> None:
+    assert Cleaner().text(f"file is unreadable: /home/{address}/x.udb.txt") == "file is unreadable: (path)"
+    assert Cleaner().text("/usr/src/x.cpp:12:5: error: a::b::c") == "(path):12:5: error: a::b::c"

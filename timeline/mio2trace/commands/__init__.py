@@ -24,6 +24,7 @@ class Later(click.Command):
 
 LATER = (
     Later("record", "Run a program under a profiler, with MIOpen's log on, into one archive.", "commands.giving"),
+    Later("bundle", "One archive of a run to give away, without what is private.", "commands.giving"),
     Later("report", "Where the time of a run went, what is odd about it, what to try."),
     Later("ops", "The operations of MIOpen logs, one row each; with the profile of the run slowest first, by layer."),
     Later("driver", "MIOpenDriver lines that run the operations of MIOpen logs again."),

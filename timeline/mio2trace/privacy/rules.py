@@ -34,7 +34,9 @@ class Rule(NamedTuple):
     sorts: tuple[Sort, ...] = ("layer", "name", "text")
 
 
-_PART = r"""[^\s/\\"'<>|;,:()=\[\]{}*?]++"""
+_COLONS = r":(?=(?:[0-9A-Fa-f]{0,4}:){3})[0-9A-Fa-f:]++(?:%\w++)?+"
+"""An address of IPv6 that is a part of a path, or ends one: what is left of it would be none by its form."""
+_PART = rf"""(?:[^\s/\\"'<>|;,:()=\[\]{{}}*?]++|{_COLONS})++"""
 _MORE = (
     rf"(?:[/\\]++{_PART})*+[/\\]*+"
     rf"(?: (?!-)[^\s/\\\"'<>|;,:()=]++(?=[/\\])(?:[/\\]++{_PART})++)*+"

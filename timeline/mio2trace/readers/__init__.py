@@ -9,7 +9,7 @@ import re
 from typing import NamedTuple
 
 from mio2trace.notes import InputError
-from mio2trace.readers import known, run_log
+from mio2trace.readers import bundled, known, run_log
 from mio2trace.readers.base import Reader
 from mio2trace.readers.ck import record as ck
 from mio2trace.readers.opencl import dvdt_json
@@ -35,11 +35,24 @@ READERS: tuple[Reader, ...] = (
     v1_csv,
     v1_db,
     v1_json,
+    bundled,
     run_log,
 )
 """At most one of them recognises a file, but for `run_log`, the last: it takes any text that is no other's."""
 
-PROFILES: tuple[Reader, ...] = (dvdt_json, rocpd, rpd, rpd_json, v3_csv, v3_json, v1_csv, v1_db, v1_json, kineto)
+PROFILES: tuple[Reader, ...] = (
+    dvdt_json,
+    rocpd,
+    rpd,
+    rpd_json,
+    v3_csv,
+    v3_json,
+    v1_csv,
+    v1_db,
+    v1_json,
+    kineto,
+    bundled,
+)
 """Those whose files a directory stands for."""
 _KEYS = re.compile(rb'"([^"\\]{1,40})"\s*:')
 

@@ -16,7 +16,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -36,13 +36,15 @@ _PACKED_AGAIN = (*MAGIC, b"7z\xbc\xaf\x27\x1c", b"Rar!")
 
 class Manifest(msgspec.Struct, frozen=True):
     """What is read of an archive's ``manifest.json``, as names of members. ``inputs``: what the archive stands for;
-    ``beside``: what is read together with one of them. ``reference``: inputs of a run without MIOpen's log.
+    ``beside``: what is read together with one of them. ``reference``: inputs of a run without MIOpen's log. ``told``:
+    all that stands in it, as somebody wrote it.
     """
 
     schema: str = ""
     inputs: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
     reference: tuple[str, ...] = ()
+    told: dict[str, Any] = {}
 
 
 class Unpacked(NamedTuple):
@@ -144,6 +146,7 @@ def _wanted(
         text = file.read(_MOST_OF_A_DIRECTORY)
     try:
         manifest = msgspec.json.decode(text, type=Manifest)
+        manifest = msgspec.structs.replace(manifest, told=msgspec.json.decode(text, type=dict[str, Any]))
     except msgspec.DecodeError:
         return members, None  # somebody else's
     if not manifest.schema.startswith("mio2trace "):

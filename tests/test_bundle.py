@@ -1,0 +1,320 @@
+"""`mio2trace bundle`: nothing private in any member, and the links that the files themselves give."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import itertools
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import orjson
+import pytest
+from click.testing import CliRunner
+
+import mio2trace
+from benchmarks.bundles import analysed, links, sets
+from mio2trace.analysis import AnalysisOptions
+from mio2trace.bundles.making import make
+from mio2trace.bundles.members import record_lines
+from mio2trace.bundles.sources import reduced, reduced_options
+from mio2trace.cli import cli
+from mio2trace.notes import InputError, Notes
+from mio2trace.privacy.pseudonyms import Pseudonyms, Scrubber
+from mio2trace.readers import bundled
+from mio2trace.readers.base import ReadOptions
+from mio2trace.source import Source
+from tests.canaries import BY_NAME, CANARIES, PROMPT, leaks
+from tests.conftest import ROOT
+from tests.planted import FORMATS
+from tests.small_runs import benchmark
+
+OPTIONS = AnalysisOptions(by_order_alone=True)
+_, LOG = benchmark()
+SOME = list(zip(itertools.cycle(FORMATS), CANARIES))
+"""Each kind once, each format at least once; `benchmarks/bundles.py --canaries` has all pairs."""
+QUICK = (
+    "miopen-opencl/m121-alexnet-infer-interleaved", "miopen-opencl/m290-lenet-train-cmdonly",
+    "miopen-opencl/m121-lenet-train-debugbuild", "dvdt/lenet-b2-viennacl-fwd", "dvdt/clblast-gemm-indirect-small",
+    "dvdt/offline-parser", "dvdt/lenet-b2-fwd.tmp-ck-timer.json", "dvdt/clblast-gemm-direct.interleaved.log",
+    "rocm-twins/lenet-train-own-layers/rocpd", "rocm-twins/lenet-train-own-layers/rocprofv3-csv",
+    "rocm-twins/lenet-train-own-layers/kineto", "rocm-twins/resnet-immediate-2ranks/rpd",
+)  # fmt: skip
+"""Of each kind of source one; `benchmarks/bundles.py` has all."""
+
+
+def members(path: Path | str) -> Iterator[tuple[str, bytes]]:
+    """Each member's content, decompressed."""
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            data = archive.read(name)
+            yield name, gzip.decompress(data) if name.endswith(".gz") else data
+
+
+def member(path: Path, name: str) -> str:
+    return dict(members(path))[name].decode()
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", QUICK)
+def test_a_bundle_gives_the_links_of_its_sources(name: str, tmp_path: Path) -> None:
+    """Layers, operations, evidence and confidence of each kernel; and none of the samples' host names."""
+    files = [str(path) for path in dict(sets())[name]]
+    out = tmp_path / "bundle.zip"
+    make(files, str(out), OPTIONS)
+    own = links(analysed(files))
+    assert own
+    assert links(analysed([str(out)])) == own
+    for text in ("gpunode07", "CANARY-c0ffee"):
+        for inside, data in members(out):
+            assert text.encode() not in data, inside
+
+
+@pytest.mark.parametrize(("name", "kind"), SOME)
+def test_no_canary_reaches_any_member(name: str, kind: str, tmp_path: Path) -> None:
+    """A part of all kinds, in all fields of each format."""
+    paths = []
+    for number, data in enumerate(FORMATS[name](CANARIES[kind])):
+        paths.append(str(tmp_path / f"in{number}"))
+        Path(paths[-1]).write_bytes(data)
+    out = tmp_path / "bundle.zip"
+    make(paths, str(out), AnalysisOptions(by_order_alone=True, join=False))
+    looked = 0
+    for inside, data in members(out):
+        assert not leaks(data), inside
+        looked += 1
+    assert looked >= 2
+
+
+def test_the_part_has_all_formats_and_kinds() -> None:
+    assert {name for name, _ in SOME} == set(FORMATS)
+    assert {kind for _, kind in SOME} == set(CANARIES)
+
+
+def test_names_that_the_head_of_a_log_tells_are_cut_in_all_of_it(tmp_path: Path) -> None:
+    (tmp_path / "run.log").write_text(PROMPT + LOG + f"hello {BY_NAME}\n")
+    out = tmp_path / "bundle.zip"
+    make([str(tmp_path / "run.log")], str(out), OPTIONS)
+    for inside, data in members(out):
+        assert not leaks(data), inside
+    assert "hello (user) on (host)" in member(out, "log.gz")
+
+
+def test_the_hosts_that_miopen_prints_before_its_lines_become_others(tmp_path: Path) -> None:
+    """Two machines stay two."""
+    lines = [
+        "canarynode1 4711 MIOpen(HIP): Info [x] y",
+        "canarynode2 4711 MIOpen(HIP): Info [x] y",
+        "canarynode1 4711 MIOpen(HIP): Error [x] MIOpen Error: canarynode1:/home/canary/x.cpp:5: no",
+    ]
+    (tmp_path / "run.log").write_text("\n".join(lines) + "\n")
+    source = Source(str(tmp_path / "run.log"), 0, Notes())
+    from mio2trace.bundles.scrub import log_lines
+
+    made = b"".join(log_lines(source, Scrubber(Pseudonyms()))).decode().splitlines()
+    source.close()
+    assert [line.split()[0] for line in made] == ["host1", "host2", "host1"]
+    assert not leaks("\n".join(made))
+
+
+def test_addresses_become_others_that_join_what_they_joined(tmp_path: Path) -> None:
+    """In the log and in a kernel's arguments the same, and none that was there."""
+    example = ROOT / "traces" / "alexnet-b1-miopen29"
+    files = [str(example / "run.log.gz"), str(example / "prof.json.gz")]
+    out = tmp_path / "bundle.zip"
+    make(files, str(out), OPTIONS)
+    run = mio2trace.analyse(out).run
+    assert "buffers" in run.alignments[0].links.operation_by
+    before = gzip.decompress(Path(files[1]).read_bytes()).decode()
+    addresses = {call["buffer"] for call in orjson.loads(before) if call["call"] == "clCreateBuffer"}
+    assert len(addresses) > 5
+    for inside, data in members(out):
+        assert not any(address[2:].encode() in data for address in addresses), inside
+
+
+def test_program_texts_are_not_in_a_bundle_but_for_sizes() -> None:
+    text = (
+        b"// canary /home/canary\n#define M 5\n#define SECRET canary\n#define v_bmul canary_x\nvoid conv(\nvoid other("
+    )
+    assert reduced(text, {"conv"}) == b"#define M 5\n#define v_bmul ?\nvoid conv(\n"
+    assert reduced(b"", {"conv"}) == b""
+    assert reduced(b"secret", set()) == b"/* */\n"
+    options = "-DMLO_X=3 -I/home/canary -DNAME=canary -D Y=-4 -DDUMMY_WORK_ITEMS -DZ=5x"
+    assert reduced_options(options) == "-DMLO_X=3 -DY=-4 -DDUMMY_WORK_ITEMS"
+
+
+def test_a_bundle_has_a_trace_a_report_and_commands_and_says_what_it_is(tmp_path: Path) -> None:
+    example = ROOT / "traces" / "lenet-rocpd"
+    out = tmp_path / "bug.zip"
+    words = ["bundle", str(example / "run.log.gz"), str(example / "results.db.gz"), "-o", str(out)]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 0, done.stderr
+    assert "wrote " in done.stderr
+    names = [name for name, _ in members(out)]
+    assert names == [
+        "manifest.json", "log.gz", "profile.jsonl.gz", "trace.pftrace.gz", "report.md", "driver.txt",
+    ]  # fmt: skip
+    assert "MIOpenDriver conv" in member(out, "driver.txt")
+    held = orjson.loads(member(out, "manifest.json"))
+    assert held["inputs"] == ["log.gz", "profile.jsonl.gz"]
+    assert held["files"][1]["format"].startswith("rocpd")
+    for command in (["report"], ["ops"], ["layers"], ["compare", str(out)]):
+        answer = CliRunner().invoke(cli, [*command, str(out)])
+        assert answer.exit_code == 0, (command, answer.stderr)
+    again = tmp_path / "again.zip"
+    assert CliRunner().invoke(cli, ["bundle", str(out), "-o", str(again), "-q"]).exit_code == 0
+    assert links(analysed([str(again)])) == links(analysed([str(out)]))
+
+
+def test_raw_keeps_the_files_and_warns(tmp_path: Path) -> None:
+    (tmp_path / "run.log").write_text(LOG)
+    out = tmp_path / "bug.zip"
+    done = CliRunner().invoke(cli, ["bundle", str(tmp_path / "run.log"), "-o", str(out), "--raw"])
+    assert "problem: raw/ holds the files as they are" in done.stderr
+    assert member(out, "raw/0-run.log") == LOG
+    assert len(mio2trace.analyse(out).inputs) == 1
+
+
+def test_check_lists_what_was_kept_for_a_person_to_read(tmp_path: Path) -> None:
+    """A word of the program's own is there, numbers and names of MIOpen's are not."""
+    (tmp_path / "run.log").write_text(LOG + "training Zaphod on 4711 pictures, miopenConvolutionForward\n")
+    out = tmp_path / "bug.zip"
+    done = CliRunner().invoke(cli, ["bundle", str(tmp_path / "run.log"), "-o", str(out), "--check", "-q"])
+    words = {line.split()[1] for line in done.stdout.splitlines()}
+    assert {"Zaphod", "pictures"} <= words
+    assert not {"4711", "miopenConvolutionForward", "(path)"} & words
+
+
+def test_the_number_of_a_process_in_a_files_name_stays_and_the_rest_goes(shared: Path, tmp_path: Path) -> None:
+    """It tells whose log it is."""
+    twins = shared / "samples/rocm-twins/resnet-immediate-2ranks"
+    logs = sorted(twins.glob("run.rank*.log*"))
+    files = []
+    for log in logs:
+        target = tmp_path / f"canary-{log.name}"
+        target.write_bytes(log.read_bytes())
+        files.append(str(target))
+    out = tmp_path / "bug.zip"
+    make([*files, *map(str, sorted((twins / "rocpd").iterdir()))], str(out), OPTIONS)
+    names = [name for name, _ in members(out)]
+    assert [name for name in names if "log" in name] == ["log-rank0.gz", "log-rank1.gz"]
+    assert not any(leaks(name) for name in names)
+
+
+def test_a_recorded_runs_machine_is_told_and_nothing_else_of_its_manifest(tmp_path: Path) -> None:
+    """An archive may be anybody's."""
+    manifest = {
+        "schema": "mio2trace archive 1",
+        "inputs": ["run.log"],
+        "machine": {
+            "gpus": ["gfx942"],
+            "kernel": "canaryuser@canaryhost",
+            "/home/canaryuser/x": ["/home/canaryuser/y"],
+        },
+        "variables": {"MIOPEN_FIND_MODE": "FAST", "CANARY": "x", "MIOPEN_USER_DB_PATH": "/home/canaryuser"},
+        "command": "canary",
+    }
+    with zipfile.ZipFile(tmp_path / "run.zip", "w") as archive:
+        archive.writestr("manifest.json", orjson.dumps(manifest))
+        archive.writestr("run.log", LOG)
+    out = tmp_path / "bug.zip"
+    make([str(tmp_path / "run.zip")], str(out), OPTIONS)
+    told = orjson.loads(member(out, "manifest.json"))["recorded"]
+    assert told["machine"]["gpus"] == ["gfx942"]
+    assert told["variables"] == {"MIOPEN_FIND_MODE": "FAST", "MIOPEN_USER_DB_PATH": "(set)"}
+    for inside, data in members(out):
+        assert not leaks(data), inside
+
+
+def test_nothing_is_left_behind_and_an_output_stays_where_a_bundle_fails(tmp_path: Path) -> None:
+    (tmp_path / "bug.zip").write_bytes(b"before")
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "none.bin").write_bytes(b"\x00\x01" * 50)
+    command = [sys.executable, "-m", "mio2trace", "bundle", "none.bin", "-o", "bug.zip"]
+    given = os.environ | {"TMPDIR": str(tmp_path / "tmp"), "PYTHONPATH": str(ROOT / "timeline")}
+    done = subprocess.run(command, cwd=tmp_path, env=given, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert (tmp_path / "bug.zip").read_bytes() == b"before"
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+# ---- the form of the records
+
+
+def records_of(data: bytes, notes: Notes | None = None) -> list[object]:
+    source = Source("-", 3, notes or Notes(), stdin=io.BytesIO(data))
+    try:
+        return list(bundled.read(source, ReadOptions(), source.notes))
+    finally:
+        source.close()
+
+
+@pytest.fixture(scope="module")
+def written() -> bytes:
+    example = ROOT / "traces" / "alexnet-b1-miopen29"
+    inputs = mio2trace.analyse([example / "run.log.gz", example / "prof.json.gz"]).inputs
+    return b"".join(record_lines("x", [record for file in inputs for record in file.records]))
+
+
+def test_records_are_read_as_they_were_written(written: bytes, shared: Path) -> None:
+    """Of every kind, but for the number of the input, which is the new one's; what was one object is one."""
+    paths = ["rocm/kineto_mi300x_vit_infer.json.gz", "tfprof/gpu_streams_resnet_v2/profile.tfprof"]
+    paths += [f"tfprof/gpu_streams_resnet_v2/scope_text/{path.name}" for path in
+              sorted((shared / "samples/tfprof/gpu_streams_resnet_v2/scope_text").iterdir())[:1]]  # fmt: skip
+    example = ROOT / "traces" / "alexnet-b1-miopen29"
+    for files in ([example / "run.log.gz", example / "prof.json.gz"], *([shared / "samples" / path] for path in paths)):
+        own = [record for file in mio2trace.analyse(files).inputs for record in file.records]
+        read = records_of(b"".join(record_lines("x", own)))
+        assert len(read) == len(own)
+        for one, other in zip(own, read, strict=True):
+            again = b"".join(record_lines("x", [other]))  # type: ignore[list-item]
+            assert again == b"".join(record_lines("x", [one]))
+            assert other.source == 3  # type: ignore[attr-defined]
+    profile = next(record for record in records_of(written) if isinstance(record, mio2trace.model.profile.Profile))
+    assert len({id(one.opencl) for one in profile.activities}) == len({one.opencl for one in profile.activities})
+
+
+def test_records_that_are_cut_off_are_read_up_to_there(written: bytes) -> None:
+    notes = Notes()
+    records = records_of(written[: len(written) // 3], notes)
+    assert records
+    assert any("damaged: read up to there" in str(note) for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b'{"schema":"mio2trace records 2"}\n', "expected 'mio2trace records 1'"),
+        (b'{"schema":"mio2trace records 1"}\n', "no record"),
+        (b'{"schema":"mio2trace records 1"}\nNothing {}\n', "no record"),
+        (b'{"schema":"mio2trace records 1"}\n.activities {}\n', "no record"),
+        (b'{"schema":"mio2trace records 1"', "line 1: "),
+    ],
+)
+def test_what_is_no_record_is_refused_in_one_line(line: bytes, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        records_of(line)
+
+
+def test_a_place_where_nothing_is_and_a_field_of_another_type_are_refused(written: bytes) -> None:
+    assert b'"queue":0' in written
+    with pytest.raises(InputError, match="queue 77 of 1"):
+        records_of(written.replace(b'"queue":0', b'"queue":77', 1))
+    notes = Notes()
+    records_of(written.replace(b'"queue":0', b'"queue":"x"', 1), notes)
+    assert any("Expected `int`" in str(note) for note in notes)
+
+
+def test_every_class_of_the_model_that_holds_a_tuple_of_many_is_written_line_by_line() -> None:
+    """So that memory holds one of them at a time as JSON."""
+    assert {kind.__name__ for kind in bundled.ROWS} == {
+        "Profile", "Framework", "FrameworkLog", "MiopenLog", "TfProfile", "TfView",
+    }  # fmt: skip
+    for kind, fields in bundled.ROWS.items():
+        assert set(fields) <= set(kind.__struct_fields__)
+        assert issubclass(kind, msgspec.Struct)

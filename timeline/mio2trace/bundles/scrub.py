@@ -1,0 +1,265 @@
+"""Logs and records without what is private, and still readable: line by line, field by field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from mio2trace.bundles.parameters import header, parameter, value
+from mio2trace.bundles.sources import reduced, reduced_options
+from mio2trace.model.miopen import Entry, LoggedCall, MiopenLog
+from mio2trace.model.profile import Activity, Clock, Inputs, OpenClLaunch, Profile
+from mio2trace.model.tf import Execution, TfNode, TfProfile
+from mio2trace.privacy.pseudonyms import Pseudonyms, Scrubber
+from mio2trace.readers.base import Record
+from mio2trace.readers.collected import plain_lines
+from mio2trace.source import Source
+
+_REMEMBERED = 1 << 14
+_LONGEST_LINE = 64 << 10
+"""What is longer is no line of a log that is read."""
+_HOST_OF_MIOPEN = re.compile(r"(?<!\S)([A-Za-z][\w.-]{0,63})(?= \d{1,10} MIOpen[(:])")
+_HOST_OF_PATH = re.compile(r"(?:(?<=MIOpen Error: )|(?<=to file: ))([A-Za-z][\w.-]{1,63})(?=:\S)")
+_FOLDER_OF_DRIVER = re.compile(r"(?<!\S)\S*/(?=MIOpenDriver\b)")
+_NUMBER = re.compile(r"(?<== )(\d+)[^\s,;()\[\]{}]*")
+_ONE_NUMBER = re.compile(r"[\d.]+(?:[xX*_-]\d+)*+(?:e[+-]?\d+|[A-Za-z%]{1,3})?")
+_PREFIX = re.compile(
+    r"(?:(?<!\S)(?:\S+ )?\d{1,10} )?MIOpen(?:\((?:HIP|OpenCL)\))?(?:\s{1,9}\d{1,12}\.\d{3})?"
+    r"(?: \(\d{4}-[^()]{0,40}\))?: ?"
+)
+_HEADER = re.compile(r"\s*miopenStatus_t\s")
+_PARAMETER = re.compile(r"\s*[A-Za-z_\"][^=]{0,80} =")
+_DVDT = "[dv/dt] "
+_PART_OF_DEVICE = re.compile(
+    r"job:(?:localhost|worker|ps|chief)|replica:\d{1,9}|task:\d{1,9}|(?:device:)?(?:x?l?a?_?[cgt]pu):\d{1,9}"
+    r"|stream:(?:all|\d{1,9})"
+)
+_BEGIN, _END = "<<", ">>"
+
+
+# -- logs ------------------------------------------------------------------------------------------------------------
+
+
+def log_lines(source: Source, scrubber: Scrubber) -> Iterator[bytes]:
+    """The lines of a log, as many as it has. Those of a profile inside it are empty: its records stand elsewhere."""
+    clean = _Remembered(lambda line: scrubber.text(line).encode("utf-8", "surrogateescape"))
+    form = _Forms(scrubber.pseudonyms)
+    within = ""
+    for raw in _lines(plain_lines(source.head, source.blocks())):
+        line = raw.decode("utf-8", "surrogateescape")
+        text = line.rstrip("\r\n")
+        before, marker, rest = text.partition(_DVDT)
+        if within:
+            if marker and rest.rstrip().endswith(_END) and rest.split()[:1] == within.split():
+                within = ""
+            yield b"\n"
+            continue
+        if marker:
+            if rest.rstrip().endswith(_BEGIN):
+                within = " ".join(rest.split()[:1]).replace(_BEGIN, _END)
+            text = before if before.strip() else ""
+        yield clean(form.of(text)) + b"\n" if len(text) <= _LONGEST_LINE else b"\n"
+
+
+def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for piece in pieces:
+        lines = (rest + piece).split(b"\n")
+        rest = lines.pop()
+        yield from lines
+        if len(rest) > 16 * _LONGEST_LINE:
+            rest = rest[: 2 * _LONGEST_LINE]
+    if rest:
+        yield rest
+
+
+class _Remembered:
+    """A log says the same again and again."""
+
+    def __init__(self, clean: Callable[[str], bytes]) -> None:
+        self._clean = clean
+        self._known: dict[str, bytes] = {}
+
+    def __call__(self, text: str) -> bytes:
+        found = self._known.get(text)
+        if found is None:
+            if len(self._known) > _REMEMBERED:
+                self._known.clear()
+            found = self._known[text] = self._clean(text)
+        return found
+
+
+def _number(match: re.Match[str]) -> str:
+    """What hangs at a number hides from those who look for its form."""
+    return match[0] if _ONE_NUMBER.fullmatch(match[0]) else f"{match[1]}?"
+
+
+class _Forms:
+    """Lines of MIOpen with what can stand in them; those of others as they are."""
+
+    def __init__(self, pseudonyms: Pseudonyms) -> None:
+        self._pseudonyms = pseudonyms
+        self._in_entry = False
+
+    def of(self, line: str) -> str:
+        for pattern in (_HOST_OF_MIOPEN, _HOST_OF_PATH):
+            line = pattern.sub(self._host, line)
+        line = _FOLDER_OF_DRIVER.sub("", line)
+        match = _PREFIX.search(line)
+        begin, body = (line[: match.end()], line[match.end() :]) if match else ("", line)
+        if _HEADER.match(body):
+            self._in_entry = True
+            return begin + header(body)
+        if body.strip() == "}":
+            self._in_entry = False
+        elif (match and body.startswith("\t")) or (self._in_entry and _PARAMETER.match(body)):
+            return begin + parameter(body, lambda name: self._pseudonyms.word("parameter", name).replace(" ", ""))
+        return begin + _NUMBER.sub(_number, body) if match else line
+
+    def _host(self, match: re.Match[str]) -> str:
+        return self._pseudonyms.word("host", match[1]).replace(" ", "")
+
+
+# -- records ---------------------------------------------------------------------------------------------------------
+
+
+def scrubbed(record: Record, scrubber: Scrubber) -> Record:
+    """A record that the cleaner has seen, without the text that serves to join records only: what must stay equal gets
+    another name, the rest goes."""
+    if isinstance(record, Profile):
+        return _profile(record, scrubber)
+    if isinstance(record, MiopenLog):
+        return _library(record, scrubber)
+    if isinstance(record, TfProfile):
+        return msgspec.structs.replace(record, nodes=tuple(_node(node, scrubber) for node in record.nodes))
+    return record
+
+
+def _node(node: TfNode, scrubber: Scrubber) -> TfNode:
+    steps = [
+        msgspec.structs.replace(step, executions=tuple(_execution(one, scrubber) for one in step.executions))
+        for step in node.steps
+    ]
+    return msgspec.structs.replace(node, steps=tuple(steps))
+
+
+def _execution(execution: Execution, scrubber: Scrubber) -> Execution:
+    device = "/".join(
+        part if not part or _PART_OF_DEVICE.fullmatch(part) else _another_part(part, scrubber.pseudonyms)
+        for part in execution.device.split("/")
+    )
+    return msgspec.structs.replace(
+        execution, device=device, label=scrubber.text(execution.label.partition("@@")[0], "name")
+    )
+
+
+def _another_part(part: str, names: Pseudonyms) -> str:
+    """``stream:7`` stays; another word is one of the same kind."""
+    kind = part.partition(":")[0]
+    kind = kind if kind in ("job", "stream") else "part"
+    return f"{kind}:{names.word(kind, part).replace(' ', '')}"
+
+
+def _profile(profile: Profile, scrubber: Scrubber) -> Profile:
+    names = scrubber.pseudonyms
+    opencl = profile.opencl
+    kernels = {activity.name for activity in profile.activities}
+    buffers = tuple(msgspec.structs.replace(one, handle=names.handle(one.handle)) for one in opencl.buffers)
+    launches: dict[int, OpenClLaunch] = {}
+    inputs = _Inputs(scrubber)
+    return msgspec.structs.replace(
+        profile,
+        activities=tuple(_activity(one, launches, names) for one in profile.activities),
+        ranges=tuple(_with_inputs(one, inputs) for one in profile.ranges),
+        queues=tuple(msgspec.structs.replace(one, handle=names.handle(one.handle)) for one in profile.queues),
+        clocks=tuple(_clock(one, names) for one in profile.clocks),
+        opencl=msgspec.structs.replace(
+            opencl,
+            buffers=buffers,
+            programs=tuple(
+                msgspec.structs.replace(
+                    one,
+                    handle=names.handle(one.handle),
+                    source=reduced(one.source, kernels),
+                    options=reduced_options(one.options),
+                )
+                for one in opencl.programs
+            ),
+        ),
+        framework=msgspec.structs.replace(
+            profile.framework, nodes=tuple(_with_inputs(one, inputs) for one in profile.framework.nodes)
+        ),
+    )
+
+
+def _clock(clock: Clock, names: Pseudonyms) -> Clock:
+    return Clock(clock.kind, clock.resolution_ns, names.word("machine", clock.scope))
+
+
+def _activity(activity: Activity, launches: dict[int, OpenClLaunch], names: Pseudonyms) -> Activity:
+    launch = activity.opencl
+    made = launches.get(id(launch))
+    if made is None:
+        made = launches[id(launch)] = msgspec.structs.replace(
+            launch,
+            kernel=names.handle(launch.kernel) if launch.kernel else "",
+            arguments=tuple(map(names.argument, launch.arguments)),
+        )
+    return activity if made == launch else msgspec.structs.replace(activity, opencl=made)
+
+
+class _Inputs:
+    """What ops were given: of other values numbers and a few words."""
+
+    def __init__(self, scrubber: Scrubber) -> None:
+        self._text: Callable[[str], str] = _cached(lambda text: scrubber.text(value(text)))
+
+    def __call__(self, inputs: Inputs) -> Inputs:
+        if not any(inputs.values):
+            return inputs
+        return msgspec.structs.replace(inputs, values=tuple(map(self._text, inputs.values)))
+
+
+def _cached(clean: Callable[[str], str]) -> Callable[[str], str]:
+    known: dict[str, str] = {}
+
+    def text(value: str) -> str:
+        if value not in known:
+            known[value] = clean(value)
+        return known[value]
+
+    return text
+
+
+def _with_inputs(record: Any, inputs: _Inputs) -> Any:
+    if record.inputs is None:
+        return record
+    new = inputs(record.inputs)
+    return record if new is record.inputs else msgspec.structs.replace(record, inputs=new)
+
+
+def _call(call: LoggedCall, scrubber: Scrubber) -> LoggedCall:
+    def another(name: str) -> str:
+        return scrubber.pseudonyms.word("parameter", name).replace(" ", "")
+
+    lines = call.template.decode("latin-1").split("\n")
+    kept = "\n".join(parameter(line, another) if line.strip() else line for line in lines)
+    return msgspec.structs.replace(call, template=scrubber.text(kept).encode("latin-1", "replace"))
+
+
+def _library(log: MiopenLog, scrubber: Scrubber) -> MiopenLog:
+    names = scrubber.pseudonyms
+    calls: dict[int, LoggedCall] = {}
+    records: list[Any] = []
+    for record in log.records:
+        if isinstance(record, Entry):
+            call = calls.get(id(record.call))
+            if call is None:
+                call = calls[id(record.call)] = _call(record.call, scrubber)
+            addresses = b",".join(names.digits(one.decode("ascii")).encode() for one in record.addresses.split(b","))
+            record = msgspec.structs.replace(record, call=call, addresses=addresses)
+        records.append(record)
+    return msgspec.structs.replace(log, records=tuple(records))

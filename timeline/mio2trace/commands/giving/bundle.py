@@ -1,0 +1,52 @@
+"""``mio2trace bundle``: a run to give away, with nothing private in it."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from mio2trace.commands.options import Reading, files_argument, quiet_option, reading_options
+from mio2trace.commands.printing import say, tell, write
+
+
+@click.command(no_args_is_help=True)
+@files_argument
+@click.option("-o", "--output", default="bundle.zip", show_default=True, metavar="OUT", help="The archive.")
+@click.option("--raw", is_flag=True, help="Put the files in as they are, too: with all that is private in them.")
+@click.option(
+    "--check", is_flag=True, help="List every word that was kept, but for numbers and known names, for you to read."
+)
+@reading_options
+@quiet_option
+def bundle(files: tuple[str, ...], output: str, raw: bool, check: bool, reading: Reading, quiet: bool) -> None:
+    """One archive of a run to attach to an issue: log and records without what is private, trace, report, commands.
+
+    Takes what `mio2trace convert` takes, and archives of `mio2trace record`. Paths, hosts, users, tokens, command line
+    and environment stay out; addresses become others, so that what they join stays joined. The archive is an input of
+    every command and gives the links that the files give. Nothing is sent anywhere.
+
+    \b
+    Examples:
+      mio2trace bundle run.zip -o bug.zip
+      mio2trace bundle run.log run_results.db -o bug.zip --check
+    """
+    from mio2trace.bundles.listing import kept
+    from mio2trace.bundles.making import make
+    from mio2trace.notes import OptionError
+
+    if os.path.splitext(output)[1].lower() != ".zip":
+        raise OptionError(f"{output}: expected a name that ends in .zip")
+    if any(os.path.exists(output) and os.path.exists(file) and os.path.samefile(output, file) for file in files):
+        raise click.UsageError(f"{output} is an input, too")
+    made = make(files, output, reading.analysis(), raw=raw)
+    if check:
+        write(f"{one.times:8} {one.word}  ({', '.join(one.members)})\n" for one in kept(output))
+    say(made.notes, [], quiet)
+    if quiet:
+        return
+    if made.no_trace:
+        tell(f"note: no trace in it: {made.no_trace}")
+    if raw:
+        tell("problem: raw/ holds the files as they are, with all that is private in them: not to be published")
+    tell(f"wrote {output} ({os.path.getsize(output) / 1000:.0f} kB: {', '.join(made.members)})")

@@ -1,0 +1,275 @@
+"""Records of a bundle (`mio2trace bundle`): what a reader made of a file, cleaned, a JSON object a line.
+
+    {"schema": "mio2trace records 1", "format": "rocprofv3 database (rocpd)"}
+    Profile {"source": 0, "records": 120, "queues": [...], ...}
+    .activities {"number": 1, "kind": "kernel", "name": "MIOpenConvUni", ...}
+    .ranges {"kind": "range", "text": "s_api = miopenConvolutionForward", ...}
+
+The lines that begin with a dot are members of a tuple of the record before them (``.records Entry {...}`` where there
+are several kinds). Bytes are text, each a character: what is in a bundle can be read.
+Types are checked as they are read, and so are the places in other tuples that a record names. A file that is cut off is
+read up to its last whole line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+
+from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent, NetLayer
+from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, MiopenLog
+from mio2trace.model.profile import Activity, Call, Execution, Framework, Inputs, Node, OpenCl, Profile, Program, Range
+from mio2trace.model.tf import TfNode, TfProfile, TfView, ViewRow
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers.base import ReadOptions, Record, Records
+from mio2trace.source import Source
+
+NAME = "records of a bundle"
+SCHEMA = "mio2trace records 1"
+_BEGINS = b'{"schema":"mio2trace records '
+ROWS: Mapping[type[msgspec.Struct], Mapping[str, tuple[type[msgspec.Struct], ...]]] = {
+    Profile: {"activities": (Activity,), "other_calls": (Call,), "ranges": (Range,)},
+    Framework: {"nodes": (Node,)},
+    FrameworkLog: {"layers": (LayerTime,), "events": (LogEvent,), "net": (NetLayer,)},
+    MiopenLog: {"records": (Entry, Command, Message)},
+    TfProfile: {"nodes": (TfNode,)},
+    TfView: {"rows": (ViewRow,)},
+}
+"""Tuples whose members have lines of their own."""
+_KINDS = {kind.__name__: kind for kind in ROWS if kind is not Framework}
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The first line. ``format``: of the file that the records were read from."""
+
+    schema: str
+    format: str = ""
+
+
+class _Damaged(Exception):
+    """What is wrong with a line."""
+
+
+def sniff(head: bytes) -> bool:
+    return head.startswith(_BEGINS)
+
+
+def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
+    """The records. Raises `InputError` for another version, and where nothing can be read."""
+    lines = enumerate(source.lines(), 1)
+    _, first = next(lines)
+    try:
+        head = msgspec.json.decode(first, type=Head)
+    except msgspec.DecodeError as error:
+        raise InputError(f"{source.name}: line 1: {error}") from None
+    if head.schema != SCHEMA:
+        raise InputError(f"{source.name}: is of {head.schema!r}; expected {SCHEMA!r}")
+    drafts: list[_Draft] = []
+    number = 1
+    try:
+        for number, line in lines:  # noqa: B007 - for what is said of the damage
+            if not line.endswith(b"\n"):
+                raise _Damaged("cut off")
+            if line.startswith(b"."):
+                if not drafts:
+                    raise _Damaged("a member of no record")
+                drafts[-1].add(line)
+            else:
+                drafts.append(_Draft(line))
+    except (_Damaged, msgspec.DecodeError, UnicodeError) as error:
+        notes.add("records of a bundle damaged: read up to there", f"{source.name}, line {number}: {error}")
+    records: Records = []
+    for draft in drafts:
+        try:
+            records.append(draft.made(source.index))
+        except _Damaged as error:
+            raise InputError(f"{source.name}: {error}") from None
+    if not records:
+        raise InputError(f"{source.name}: no record; expected a line such as 'Profile {{...}}'")
+    return records
+
+
+class _Draft:
+    """A record that is being read: its line, the members of its tuples."""
+
+    def __init__(self, line: bytes) -> None:
+        name, _, text = line.partition(b" ")
+        kind = _KINDS.get(name.decode("ascii", "replace"))
+        if kind is None:
+            raise _Damaged(f"a record of {name[:40]!r}; expected one of {', '.join(_KINDS)}")
+        self._kind = kind
+        self._fields: dict[str, Any] = _as_dict(_decoder(kind)(text))
+        self._rows: dict[str, list[Any]] = {}
+        self._same: dict[Any, Any] = {}
+
+    def add(self, line: bytes) -> None:
+        words, brace, text = line[1:].partition(b"{")
+        field, _, name = words.decode("ascii", "replace").strip().partition(" ")
+        kinds = _members(self._kind).get(field, ())
+        kind = next((one for one in kinds if one.__name__ == name or (not name and len(kinds) == 1)), None)
+        if kind is None:
+            raise _Damaged(f"a member of {words[:40]!r}")
+        row = _restored(kind, _decoder(kind)(brace + text))
+        if isinstance(row, Activity):
+            row = self._with_shared(row)
+        elif isinstance(row, Entry):
+            row = msgspec.structs.replace(row, call=self._shared(row.call))
+        self._rows.setdefault(field, []).append(row)
+
+    def _with_shared(self, activity: Activity) -> Activity:
+        """What several have in common is one object; no time where one ends before it begins."""
+        start, end = activity.start_ns, activity.end_ns
+        told = start is not None and end is not None and start <= end
+        return msgspec.structs.replace(
+            activity,
+            start_ns=start if told else None,
+            end_ns=end if told else None,
+            call=None if activity.call is None else self._shared(activity.call),
+            opencl=self._shared(activity.opencl),
+            resources=None if activity.resources is None else self._shared(activity.resources),
+        )
+
+    def _shared(self, value: Any) -> Any:
+        return self._same.setdefault((type(value), value), value)
+
+    def made(self, source: int) -> Record:
+        fields = self._fields
+        for name, rows in self._rows.items():
+            if name == "nodes" and self._kind is Profile:
+                fields["framework"] = Framework(**{**_as_dict(fields["framework"]), "nodes": tuple(rows)})
+            else:
+                fields[name] = tuple(rows)
+        if self._kind is Profile:
+            fields["opencl"] = _restored(OpenCl, fields["opencl"])
+            if not isinstance(fields["framework"], Framework):
+                fields["framework"] = Framework(**_as_dict(fields["framework"]))
+        record = self._kind(**fields)
+        if isinstance(record, Profile):
+            _check(record)
+        return _of_source(record, source)  # type: ignore[return-value]
+
+
+def _members(kind: type[msgspec.Struct]) -> Mapping[str, tuple[type[msgspec.Struct], ...]]:
+    """Of a profile those of its framework, too."""
+    return {**ROWS[kind], **(ROWS[Framework] if kind is Profile else {})}
+
+
+# -- types: those of the model, but for what msgspec cannot tell apart -----------------------------------------------
+
+_Shapes = tuple[tuple[int | tuple[int, ...], ...] | None, ...]
+_WIRED: tuple[type[msgspec.Struct], ...] = (Inputs, Program, OpenCl, LoggedCall, Entry, Range, Node)
+"""Classes that JSON cannot hold as they are, those that another one holds before it."""
+
+
+@cache
+def _wire(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """The class without the tuples whose members have lines of their own, and with shapes as JSON has them."""
+    hints = get_type_hints(kind)
+    left_out = ROWS.get(kind, {})
+    replaced: dict[Any, Any] = {bytes: str}
+    for inner in (*_WIRED, Framework):
+        if inner is not kind and inner in _inside(hints.values()):
+            wire: Any = _wire(inner)
+            model: Any = inner
+            replaced |= {model: wire, model | None: wire | None, tuple[model, ...]: tuple[wire, ...]}
+    if kind is Inputs:
+        replaced |= {hints["shapes"]: _Shapes}
+    fields: list[Any] = []
+    for field in msgspec.structs.fields(kind):
+        if field.name in left_out:
+            continue
+        hint = replaced.get(hints[field.name], hints[field.name])
+        if field.required:
+            fields.append((field.name, hint))
+        elif hint is hints[field.name]:
+            fields.append((field.name, hint, _default(field)))
+        elif isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            fields.append((field.name, hint, msgspec.field(default_factory=hint)))
+        else:
+            fields.append((field.name, hint, "" if hint is str else field.default))
+    return msgspec.defstruct(kind.__name__, fields, frozen=True, kw_only=True)
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    if field.default is not msgspec.NODEFAULT:
+        return field.default
+    return msgspec.field(default_factory=field.default_factory)
+
+
+def _inside(hints: Iterable[Any]) -> set[Any]:
+    return {inner for hint in hints for inner in (hint, *get_args(hint))}
+
+
+@cache
+def _decoder(kind: type[msgspec.Struct]) -> Callable[[bytes], Any]:
+    return msgspec.json.Decoder(_wire(kind) if kind in ROWS or kind in _WIRED else kind).decode
+
+
+def _as_dict(value: msgspec.Struct) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__struct_fields__}
+
+
+def _restored(kind: type[msgspec.Struct], value: Any) -> Any:
+    """The record of the model that stands in a file as ``value``."""
+    if kind not in _WIRED:
+        return value
+    fields = _as_dict(value)
+    for name, hint in get_type_hints(kind).items():
+        if hint is bytes:
+            fields[name] = fields[name].encode("latin-1")
+            continue
+        inner = next((one for one in _WIRED if one in (hint, *get_args(hint))), None)
+        if inner is not None and fields[name] is not None:
+            several = isinstance(fields[name], tuple)
+            fields[name] = (
+                tuple(_restored(inner, one) for one in fields[name]) if several else _restored(inner, fields[name])
+            )
+    return kind(**fields)
+
+
+# -- what a type does not say ----------------------------------------------------------------------------------------
+
+
+def _check(profile: Profile) -> None:
+    """Raises `_Damaged` for a place in a tuple where nothing is."""
+    places: list[tuple[str, Iterable[int | None], int]] = [
+        ("queue", (one.queue for one in profile.activities), len(profile.queues)),
+        ("thread", (one.thread for one in _calls(profile)), len(profile.threads)),
+        ("thread", (one.thread for one in profile.ranges), len(profile.threads)),
+        ("device", (one.device for one in profile.queues), len(profile.devices)),
+        ("clock", (one.clock for one in profile.devices), len(profile.clocks)),
+        ("program", (one.opencl.program for one in profile.activities), len(profile.opencl.programs)),
+        ("range", (one.range for one in profile.activities), len(profile.ranges)),
+        ("range", profile.framework.ranges, len(profile.ranges)),
+        ("activity", profile.framework.activities, len(profile.activities)),
+        ("node", (one.node for one in _executions(profile)), len(profile.framework.nodes)),
+    ]
+    for what, numbers, count in places:
+        wrong = next((one for one in numbers if one is not None and not 0 <= one < max(count, 1)), None)
+        if wrong is not None:
+            raise _Damaged(f"{what} {wrong} of {count}")
+
+
+def _calls(profile: Profile) -> Iterator[Call]:
+    yield from profile.other_calls
+    yield from (one.call for one in profile.activities if one.call is not None)
+
+
+def _executions(profile: Profile) -> Iterator[Execution]:
+    yield from profile.framework.ranges.values()
+    yield from profile.framework.activities.values()
+
+
+def _of_source(record: msgspec.Struct, source: int) -> msgspec.Struct:
+    """The record as read from the input of that number."""
+    changes: dict[str, Any] = {"source": source}
+    for field, kinds in ROWS[type(record)].items():
+        if any("source" in kind.__struct_fields__ for kind in kinds):
+            changes[field] = tuple(
+                msgspec.structs.replace(one, source=source) if "source" in one.__struct_fields__ else one
+                for one in getattr(record, field)
+            )
+    return msgspec.structs.replace(record, **changes)
