@@ -102,7 +102,7 @@ class _Confidence(dict[int, float]):
             return False
         return all(abs(value - other[place]) < NEAR for place, value in self.items())
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 def analysed(files: Sequence[str]) -> Analysis:

@@ -33,11 +33,11 @@ _NAMES = frozenset(
     )
 )
 _NAME = re.compile(r"([A-Za-z]\w*)(?:\.values|\[\d{1,4}\])?")
-_RUN = re.compile(r"[^\s,{}()=;]+")
+_RUN = re.compile(r"[^\s,{}()\[\]=;]+")
 _ALLOWED = re.compile(
-    r"[+-]?\d{1,18}(?:\.\d{0,17})?(?:e[+-]?\d{1,3})?|[+-]?(?:nan|inf)|0[xX][0-9A-Fa-f]{1,16}|[0-9A-F]{16}|(?:0x)?\0"
+    r"[+-]?\d{1,19}(?:\.\d{0,17})?(?:e[+-]?\d{1,3})?|[+-]?(?:nan|inf)|0[xX][0-9A-Fa-f]{1,16}|[0-9A-F]{16}|(?:0x)?\0"
     r"|miopen[A-Z]\w{0,60}|conv[23]d|packed|stream:|device_id:|nullptr|true|false|True|False|None|none|mean|sum|nil"
-    r"|[\[\]:]+|\[?[+-]?\d{1,18}(?:\.\d{1,17})?\]?"
+    r"|:+"
 )
 _TYPES = re.compile(r"miopen\w{1,60}|const|void|int|unsigned|char|bool|float|double|size_t|u?int\d+_t|std::\w+|[*&<>]+")
 _TYPE = re.compile(r"[^\s,*&<>(){}]+")

@@ -92,9 +92,12 @@ class _Remembered:
         return found
 
 
-def _number(match: re.Match[str]) -> str:
-    """What hangs at a number hides from those who look for its form."""
-    return match[0] if _ONE_NUMBER.fullmatch(match[0]) else f"{match[1]}?"
+def _whole_numbers(text: str) -> str:
+    """Up to a number at which something hangs: that hides from who looks for its form."""
+    for match in _NUMBER.finditer(text):
+        if _ONE_NUMBER.fullmatch(match[0]) is None:
+            return text[: match.end(1)] + "?"
+    return text
 
 
 class _Forms:
@@ -117,7 +120,7 @@ class _Forms:
             self._in_entry = False
         elif (match and body.startswith("\t")) or (self._in_entry and _PARAMETER.match(body)):
             return begin + parameter(body, lambda name: self._pseudonyms.word("parameter", name).replace(" ", ""))
-        return begin + _NUMBER.sub(_number, body) if match else line
+        return begin + _whole_numbers(body) if match else line
 
     def _host(self, match: re.Match[str]) -> str:
         return self._pseudonyms.word("host", match[1]).replace(" ", "")
