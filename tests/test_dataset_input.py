@@ -70,3 +70,40 @@ def test_every_table_and_report_is_that_of_the_sources(name: str, tmp_path: Path
 @pytest.mark.parametrize("name", TWINS)
 def test_so_it_is_of_jobs_graphs_and_frameworks(name: str, tmp_path: Path, shared: Path) -> None:
     assert_equal_answers([str(shared / "samples" / "rocm-twins" / path) for path in TWINS[name]], tmp_path)
+
+
+@pytest.mark.shared
+def test_so_it_is_of_all_repetitions_of_a_record(tmp_path: Path, shared: Path) -> None:
+    """Commands that take all of them do, those that take one take the same one."""
+    folder = shared / "samples" / "ck" / "ck-caffe-firefly-rk3399" / "experiment" / "bvlc-alexnet-opencl-clblast"
+    record = str(folder / "ckp-041dbee61c949c9a.0001.json")
+    assert_equal_answers([record], tmp_path)
+    for number in ("0", "2", "7"):
+        of_record = call("layers", [record], "--repetition", number)
+        of_dataset = call("layers", [str(tmp_path / "run.parquet")], "--repetition", number)
+        assert (of_dataset.stdout, of_dataset.exit_code) == (of_record.stdout, of_record.exit_code)
+
+
+def test_a_comparison_is_that_of_the_sources(tmp_path: Path) -> None:
+    """Part by part: matches, times, verdicts, causes."""
+    sides = []
+    for name in ("alexnet", "squeezenet"):
+        files = [str(ROOT / "traces" / path) for path in TRACES[name]]
+        folder = str(tmp_path / f"{name}.parquet")
+        assert CliRunner().invoke(cli, [*files, "-o", folder, "-q"]).exit_code == 0
+        sides.append((",".join(files), folder))
+    (files_a, folder_a), (files_b, folder_b) = sides
+    of_files = CliRunner().invoke(cli, ["compare", files_a, files_b, "--format", "json"])
+    of_datasets = CliRunner().invoke(cli, ["compare", folder_a, folder_b, "--format", "json"])
+    assert (of_datasets.exit_code, of_datasets.stdout) == (of_files.exit_code, of_files.stdout)
+    assert of_files.stdout.count('"part"') > 20
+
+
+@pytest.mark.parametrize("question", ["slowest layers", "slowest operations", "iterations", "evidence", "doubts"])
+def test_a_query_is_answered_as_of_the_sources(question: str, tmp_path: Path) -> None:
+    """Those about the picture of a run."""
+    files = [str(ROOT / "traces" / path) for path in TRACES["alexnet"]]
+    folder = str(tmp_path / "run.parquet")
+    assert CliRunner().invoke(cli, [*files, "-o", folder, "-q"]).exit_code == 0
+    of_files, of_dataset = (CliRunner().invoke(cli, ["query", *given, question]) for given in (files, [folder]))
+    assert (of_dataset.exit_code, of_dataset.stdout) == (0, of_files.stdout)

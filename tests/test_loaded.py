@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +134,29 @@ def test_a_missing_library_is_asked_for_by_its_install_line(
             run.kernels.to_polars() if use == "to_polars" else run.write(tmp_path / "out.parquet")
     assert not list(tmp_path.iterdir())
     assert len(run.kernels.to_dicts()) == len(run.kernels), "rows need no library"
+
+
+def test_the_heavy_libraries_are_loaded_only_where_they_are_used() -> None:
+    """An analysed run, its tables as rows and its report need none of what the extras install."""
+    program = (
+        "import sys, mio2trace; run = mio2trace.load(*sys.argv[1:]); len(run.kernels.to_dicts()); run._repr_html_();"
+        "print(sorted(set(sys.modules) & {'duckdb', 'nanoarrow', 'dask', 'pandas', 'polars', 'pyarrow', 'numpy'}))"
+    )
+    command = [sys.executable, "-c", program, *map(str, FILES)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    """Whether it is a dataset is not asked of what cannot be read again."""
+    log = str(ROOT / "traces" / "squeezenet11-b1-libdnn-fwd" / "run.log")
+    command = f'"{sys.executable}" -m mio2trace layers <(cat "{log}") --format csv -q'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
+    plain = subprocess.run(
+        [sys.executable, "-m", "mio2trace", "layers", log, "--format", "csv", "-q"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == plain.stdout != ""

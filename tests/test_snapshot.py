@@ -15,9 +15,10 @@ from mio2trace.analysis import snapshot_of
 from mio2trace.model.profile import Activity, BufferCreated, Call, OpenCl, OpenClLaunch, Profile, Program
 from mio2trace.notes import InputError, Notes
 from mio2trace.privacy.fields import NEVER_SHOWN
-from mio2trace.snapshot import Snapshot
-from mio2trace.snapshot.files import is_dataset, read, snapshots_of, write
+from mio2trace.snapshot.files import read, write
 from mio2trace.snapshot.objects import Column, classes_in, from_columns, to_columns
+from mio2trace.snapshot.places import is_dataset, snapshots_of
+from mio2trace.snapshot.records import Snapshot
 from mio2trace.snapshot.values import Damaged, Packer, Unpacker, pack_ints, unpack_ints
 from tests.conftest import ROOT
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -32,9 +32,10 @@ from mio2trace.readers import ANY, Accepted
 from mio2trace.readers.ck import record as ck
 from mio2trace.readers.tf.executions import executions
 from mio2trace.runs import Gathered, complete, gather, has_times
-from mio2trace.snapshot import KeptNote, KeptRun, KeptShare, Snapshot, kept_alignment, restored_alignment
-from mio2trace.snapshot.database import run_name
-from mio2trace.snapshot.files import is_dataset, read, snapshots_of
+from mio2trace.snapshot.places import is_dataset, snapshots_of
+
+if TYPE_CHECKING:
+    from mio2trace.snapshot.records import KeptRun, Snapshot
 
 HOMES = ("home", "Users")
 """A folder in one of these is named for a person."""
@@ -281,6 +282,8 @@ def snapshot_of(
     runs: Sequence[Run], notes: Notes, cleaner: Cleaner, generator: str, repetitions: Sequence[Run] = ()
 ) -> Snapshot:
     """What is kept of runs in a dataset; ``repetitions`` in place of them where each counts. Nothing private is."""
+    from mio2trace.snapshot.records import KeptNote, Snapshot
+
     clean = cleaner.text
     return Snapshot(
         generator=generator,
@@ -299,6 +302,8 @@ _AS_IT_IS = ("name", "profiles", "logs", "libraries", "tf_profiles", "operations
 
 
 def _kept(run: Run, clean: Callable[[str], str]) -> KeptRun:
+    from mio2trace.snapshot.records import KeptRun, KeptShare, kept_alignment
+
     return KeptRun(
         **{name: getattr(run, name) for name in _AS_IT_IS},
         inputs=tuple(msgspec.structs.replace(file, path="", name=clean(visible(file.name))) for file in run.inputs),
@@ -309,6 +314,8 @@ def _kept(run: Run, clean: Callable[[str], str]) -> KeptRun:
 
 
 def _restored(kept: KeptRun, options: AnalysisOptions, name: str = "") -> Run:
+    from mio2trace.snapshot.records import restored_alignment
+
     joined = options.join is True or (
         options.join == "logs" and bool(kept.logs or any(kept.operations_by_log) or kept.tf_profiles)
     )
@@ -327,6 +334,9 @@ def _restored(kept: KeptRun, options: AnalysisOptions, name: str = "") -> Run:
 
 def _of_datasets(files: Sequence[FilePath], options: AnalysisOptions, notes: Notes) -> Analysis:
     """The runs of datasets, as they were joined. Raises `InputError` for what only their sources tell."""
+    from mio2trace.snapshot.database import run_name
+    from mio2trace.snapshot.files import read
+
     first = os.fspath(next(file for file in files if is_dataset(file)))
     other = next((os.fspath(file) for file in files if not is_dataset(file)), None)
     if other is not None:

@@ -31,10 +31,11 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.privacy import Cleaner
 from mio2trace.snapshot import files
 from mio2trace.snapshot.database import file_name
+from mio2trace.snapshot.places import FOLDER, is_dataset
 
 __all__ = ["FOLDERS", "TABLES", "VERSION", "file_name", "replace", "tables_of", "write_run"]
 
-FOLDERS = (*TABLES, files.FOLDER)
+FOLDERS = (*TABLES, FOLDER)
 """Of a dataset, each with a file a run."""
 
 
@@ -68,7 +69,7 @@ def replace(path: str, runs: Sequence[Run], analysis: Analysis, repetitions: Seq
     Raises `InputError` where something else is there, which stays, or the place cannot be written.
     """
     place = Path(os.path.realpath(path))
-    if place.exists() and not (place.is_dir() and (files.is_dataset(place) or not any(place.iterdir()))):
+    if place.exists() and not (place.is_dir() and (is_dataset(place) or not any(place.iterdir()))):
         raise InputError(f"{path}: is there, and no dataset; expected a new folder")
     try:
         new = Path(tempfile.mkdtemp(prefix=".mio2trace-", dir=place.parent))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mio2trace.notes import InputError
 from mio2trace.queries.answer import Answer
 from mio2trace.snapshot.database import connection, sql_text
-from mio2trace.snapshot.files import RUNS
+from mio2trace.snapshot.places import RUNS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -16,7 +16,7 @@ def is_asked_of_dataset(files: Sequence[str], name: str, *, of_run: bool) -> boo
 
     Raises `InputError` where the query ``name`` is about datasets, and the files are none.
     """
-    from mio2trace.snapshot.files import is_dataset
+    from mio2trace.snapshot.places import is_dataset
 
     if of_run:
         return False

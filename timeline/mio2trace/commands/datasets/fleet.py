@@ -10,7 +10,7 @@ from mio2trace.dataset.schema import SQL_COLUMNS
 from mio2trace.fleet import gather
 from mio2trace.notes import OptionError
 from mio2trace.queries.dataset import JOURNAL, opened
-from mio2trace.snapshot.files import RUNS, is_dataset
+from mio2trace.snapshot.places import RUNS, is_dataset
 
 
 def is_fleet(files: tuple[str, ...]) -> bool:
