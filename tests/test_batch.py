@@ -297,6 +297,19 @@ def test_dangerous_runs_kill_no_worker(cluster: engines.Engine, tmp_path: Path) 
     assert _worker_pids(cluster) == before
 
 
+def test_workers_that_do_not_start_are_one_line(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask's own reason, not its traceback; the dataset is there for the next attempt."""
+    distributed = pytest.importorskip("distributed")
+
+    def refuse(**options: object) -> None:
+        raise RuntimeError("Nanny failed to start.\nTraceback")
+
+    monkeypatch.setattr(distributed, "LocalCluster", refuse)
+    done = batch(runs, tmp_path / "ds", "--workers=3")
+    assert (done.exit_code, done.stderr) == (1, "mio2trace: the 3 workers do not start: Nanny failed to start.\n")
+    assert not list((tmp_path / "ds").glob(".*"))
+
+
 def test_a_cluster_that_is_not_there_is_refused(runs: Path, tmp_path: Path) -> None:
     missing = batch(runs, tmp_path / "ds", f"--scheduler-file={tmp_path / 's.json'}")
     assert missing.exit_code == 1

@@ -53,18 +53,22 @@ def local_cluster(workers: int) -> Iterator[Engine]:
         "distributed.scheduler.worker-ttl": None,
         "distributed.admin.low-level-log-length": 0,
     }
-    with (
-        _dask().config.set(settings),
-        distributed.LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            memory_limit=0,  # each run has a limit of its own
-            dashboard_address="127.0.0.1:0",  # nobody looks there; its usual port may be another cluster's
-            silence_logs=50,
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_dask().config.set(settings))
+        try:
+            cluster = stack.enter_context(
+                distributed.LocalCluster(
+                    n_workers=workers,
+                    threads_per_worker=1,
+                    processes=True,
+                    memory_limit=0,  # each run has a limit of its own
+                    dashboard_address="127.0.0.1:0",  # nobody looks there; its usual port may be another cluster's
+                    silence_logs=50,
+                )
+            )
+            client = stack.enter_context(distributed.Client(cluster))
+        except (OSError, RuntimeError) as error:
+            raise InputError(f"the {workers} workers do not start: {_first_line(error)}") from None
         yield Engine(client.get_executor(pure=False), ahead=_ahead(workers))
 
 
@@ -77,10 +81,13 @@ def cluster_of(scheduler_file: str) -> Iterator[Engine]:
     try:
         client = distributed.Client(scheduler_file=scheduler_file, timeout=CONNECT_S)
     except (OSError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{scheduler_file}: cannot reach the scheduler: {reason}") from None
+        raise InputError(f"{scheduler_file}: cannot reach the scheduler: {_first_line(error)}") from None
     with client:
         yield Engine(client.get_executor(pure=False), ahead=_ahead(len(client.nthreads())))
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _ahead(workers: int) -> int:
