@@ -162,6 +162,16 @@ def test_a_run_beside_itself_has_no_difference() -> None:
     assert ratios == {1.0}
 
 
+@pytest.mark.shared
+def test_what_has_no_iterations_begins_at_zero(shared: Path) -> None:
+    """Each run from its first kernel, hours after what the host did first."""
+    file = shared / "samples" / "rocm" / "rocprofv3_doc_kernel_trace.csv"
+    one = source([str(file)], OPTIONS, Notes(), keep=True)
+    trace = drawn(one, one)
+    for letter in ("A: ", "B: "):
+        assert min(event.start_ns for event in of_process(trace, letter)) == 0
+
+
 def test_many_iterations_are_a_few() -> None:
     trace = drawn(made(net(), 1, 14), made(net(), 2, 13))
     assert len(begins(of_process(trace, "A: "))) == len(begins(of_process(trace, "B: "))) == MOST_ITERATIONS

@@ -51,13 +51,21 @@ class _Slot(NamedTuple):
 
 
 class _Drawn(NamedTuple):
-    """One run to be drawn beside the other. ``slots``: none where nothing tells iterations: all is drawn as it is."""
+    """One run to be drawn beside the other. ``slots``: none where nothing tells iterations; then all is drawn, and
+    ``begins_ns`` is when the first of it begins: the host, which is not drawn, may have begun long before.
+    """
 
     letter: str
     trace: Trace
     measures: tuple[Measures, ...]
     slots: tuple[_Slot, ...]
     first_number: int
+    begins_ns: int = 0
+
+    @property
+    def tracks(self) -> frozenset[int]:
+        """Numbers of those drawn."""
+        return frozenset(track.id for track in self.trace.tracks if track.process in self.processes)
 
     @property
     def processes(self) -> dict[int, Process]:
@@ -80,6 +88,8 @@ def picture(comparison: Comparison, a: Source, b: Source, metadata: Mapping[str,
         _Drawn(letter, trace, run.measures, own, number)
         for letter, trace, run, own, number in zip("AB", traces, runs, slots, (first, second), strict=True)
     ]
+    if not slots[0]:
+        drawn = [one._replace(begins_ns=_begins_ns(one)) for one in drawn]
     told = _Told(comparison)
     differences = _differences(comparison, drawn, told)
     parts = [part for one in drawn for part in _parts(one, told)]
@@ -119,6 +129,12 @@ def _selection(run: Run) -> Selection:
     return Selection(iterations=",".join(map(str, numbers)))
 
 
+def _begins_ns(one: _Drawn) -> int:
+    events = (event for part in _device_parts(one) for event in part() if type(event) is Slice)
+    tracks = one.tracks
+    return min((event.start_ns for event in events if event.track in tracks), default=0)
+
+
 def _aligned(steady: Sequence[Mapping[int, tuple[int, int]]]) -> list[tuple[_Slot, ...]]:
     """The n-th steady iterations of both begin together, where the longer of the two before ended."""
     count = min(MOST_ITERATIONS, *map(len, steady))
@@ -148,7 +164,7 @@ def _moved(one: _Drawn, events: Iterator[Event]) -> Iterator[tuple[Slice, _Slot]
     """The slices of the drawn iterations, each with its iteration: what is nested belongs to what it lies in."""
     starts = [slot.start_ns for slot in one.slots]
     track = until = -1
-    slot: _Slot | None = None if starts else _Slot(0, 0, 0)
+    slot: _Slot | None = None if starts else _Slot(0, 0, -one.begins_ns)
     for event in events:
         if type(event) is not Slice:
             continue
@@ -174,7 +190,7 @@ def _parts(one: _Drawn, told: _Told) -> Iterator[Callable[[], Iterator[Event]]]:
 def _slices(
     one: _Drawn, part: Callable[[], Iterator[Event]], told: _Told, measures: Measures | None
 ) -> Iterator[Event]:
-    tracks = {track.id for track in one.trace.tracks if track.process in one.processes}
+    tracks = one.tracks
     for event, slot in _moved(one, part()):
         if event.track not in tracks:
             continue
