@@ -180,12 +180,6 @@ def relink_page(app: Sphinx, docname: str, content: list[str]) -> None:
     """Links of docs/*.md that lead out of docs/."""
     if "/" not in docname:
         content[0] = relinked(content[0], Path("docs") / docname, Path("docs") / docname)
-    if docname == "index":
-        content[0] = re.sub(r"^(\w[\w-]*)\?\n", _if_there, content[0], flags=re.MULTILINE)
-
-
-def _if_there(match: re.Match[str]) -> str:
-    return f"{match[1]}\n" if (HERE / f"{match[1]}.md").is_file() else ""
 
 
 def leave_out_what_is_not_built(app: Sphinx) -> None:
