@@ -96,6 +96,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     ``counters``: by the position of a part, what yields the values that belong beside its slices; of each counter in
     order of time. A writer may write them where it likes.
     ``arrows``: what yields all flows, for a writer that must know them before the slices; None: any part may.
+    ``without_arrows``: where ``arrows`` is told, the parts without flows.
     ``colour_by``: slices that agree in the first of these arguments that they have belong together, and look so where
     the form can show it. ``counter_descriptions``: help texts by the counter's name. ``in_view``: from when to when a
     viewer should show it first, where the form can say so. ``steady``: of each steady iteration by its number from when
@@ -108,6 +109,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...]
     counters: Mapping[int, Callable[[], Iterator[CounterValue]]] = MappingProxyType({})
     arrows: tuple[Part, ...] | None = None
+    without_arrows: tuple[Part, ...] | None = None
     colour_by: tuple[str, ...] = ("layer",)
     counter_descriptions: Mapping[str, str] = MappingProxyType({})
     in_view: tuple[int, int] | None = None

@@ -21,7 +21,7 @@ from mio2trace.measures import Measures
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.notes import Notes, OptionError
-from mio2trace.trace import NO_ARGS, CounterValue, Event, Slice, Trace
+from mio2trace.trace import NO_ARGS, CounterValue, Event, Part, Slice, Trace
 
 HostCalls = Literal["all", "enqueue", "none"]
 
@@ -174,16 +174,18 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
         metadata["runs"] = [{"name": of.name, "clock": run.clock()} for of, run in zip(runs, drawn, strict=True)]
     profiles = [(run, one, chosen) for run in drawn for one, chosen in zip(run.profiles, run.chosen, strict=True)]
     parts = [(run, part) for run in drawn for part in run.parts]
+    before_hosts: tuple[Part, ...] = (
+        *(partial(one.device.events, run.origin) for run, one, _ in profiles),
+        *(partial(part.events, run.origin) for run, part in parts if not isinstance(part, _ByProfile)),
+    )
+    hosts = [(run, part) for run, part in parts if isinstance(part, host.HostSide)]
     trace = Trace(
         processes=tuple(process for _, part in parts for process in part.processes()),
         tracks=tuple(track for _, part in parts for track in part.tracks()),
         metadata=metadata,
         # The host's side is half of the work of writing: a writer may do the last part beside the others.
-        parts=(
-            *(partial(one.device.events, run.origin) for run, one, _ in profiles),
-            *(partial(part.events, run.origin) for run, part in parts if not isinstance(part, _ByProfile)),
-            *(partial(part.events, run.origin) for run, part in parts if isinstance(part, host.HostSide)),
-        ),
+        parts=(*before_hosts, *(partial(part.events, run.origin) for run, part in hosts)),
+        without_arrows=(*before_hosts, *(partial(part.events, run.origin, arrows=False) for run, part in hosts)),
         counters={
             number: partial(_counters, one, run.origin, run.last, chosen)
             for number, (run, one, chosen) in enumerate(profiles)
@@ -199,7 +201,11 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
     )
     if options.with_args:
         return trace
-    return msgspec.structs.replace(trace, parts=tuple(partial(_without_args, part) for part in trace.parts))
+    return msgspec.structs.replace(
+        trace,
+        parts=tuple(partial(_without_args, part) for part in trace.parts),
+        without_arrows=tuple(partial(_without_args, part) for part in trace.without_arrows or ()),
+    )
 
 
 def _in_view(profiles: Sequence[tuple[_Run, _Profile, Chosen | None]]) -> tuple[int, int] | None:

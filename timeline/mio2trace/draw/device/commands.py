@@ -55,7 +55,7 @@ class Commands:
         self._nodes = Nodes(alignment.profile, with_layers=False)  # links tell those
         links = alignment.links
         self._has_doubts = bool(links.layer_confidence or links.operation_confidence)
-        self._has_more = bool(self._streams or self._executions or links.layer_unsure or links.operation_unsure)
+        self._has_more = bool(self._executions or links.layer_unsure or links.operation_unsure)
 
     def gemm_of_several(self, position: int) -> tuple[int, int, int] | None:
         """Of the kernel that stands for a GEMM of several: their number, the sum of their times, when the last ends."""
@@ -81,7 +81,7 @@ class Commands:
         index, layer, fixed, alike = self._of_row(positions[0])
         layer_by, operation_by = links.layer_by, links.operation_by
         fact_of = self._facts.get if self._facts else None
-        execution = whole = rare = None
+        execution = whole = None
         for position in positions:
             activity = activities[position]
             start, end = activity.start_ns, activity.end_ns
@@ -107,10 +107,8 @@ class Commands:
             if activity.queued_ns is not None and activity.submit_ns is not None:
                 args["queued_ns"] = activity.queued_ns + shift
                 args["submit_ns"] = activity.submit_ns + shift
-            if self._has_more or activity.kind != "kernel" or activity.resources is not None:
-                rare = self._rare(activity, position, execution)
-            else:
-                rare = None
+            is_rare = self._has_more or activity.kind != "kernel"
+            rare = self._rare(activity, position, execution) if is_rare else None
             # Sizes and facts are interned: their identity tells them apart, and is quick to compare.
             key = (
                 activity.name,
@@ -121,6 +119,7 @@ class Commands:
                 id(activity.workgroup),
                 id(activity.opencl.offset),
                 id(fact),
+                id(activity.resources),
                 rare,
             )
             shown = alike.get(key)
@@ -150,6 +149,7 @@ class Commands:
             index == NONE,
             id(named),
             NONE if layer is not None else pass_,
+            self._activities[position].queue if self._streams else 0,
         )
         alike = self._alike.get(key)
         if alike is None:
@@ -163,8 +163,6 @@ class Commands:
             position in self._links.operation_unsure,
             activity.size_bytes,
             activity.route,
-            id(activity.resources),
-            activity.queue if self._streams else 0,
             None if execution is None else execution.node,
         )
 

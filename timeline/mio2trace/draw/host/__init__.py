@@ -289,7 +289,8 @@ class HostSide:
                     more += 1
                 yield (more if lane else self._wanted * 10 + which), (name, lane, help_, row)
 
-    def events(self, origin: int) -> Iterator[Event]:
+    def events(self, origin: int, *, arrows: bool = True) -> Iterator[Event]:
+        """Everything, without ``arrows`` all but these."""
         for start, end, name, printed in self._log:
             yield Slice(self._track(_LOG), start - origin, end - start, name, "log", printed)
         yield from self._layers(origin)
@@ -298,7 +299,7 @@ class HostSide:
             for one in row:
                 yield Slice(track, one.start - origin, one.end - one.start, one.name, one.category, one.args)
         if self._api is not None:
-            yield from self._api.events(origin, self._arrow(origin))
+            yield from self._api.events(origin, self._arrow(origin) if arrows else None)
         yield from self._allocators(origin)
 
     def _allocators(self, origin: int) -> Iterator[Event]:

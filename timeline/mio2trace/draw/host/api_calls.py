@@ -88,8 +88,8 @@ class ApiCalls:
             done = end
             yield call, made, start, end
 
-    def events(self, origin: int, arrow: Arrow) -> Iterator[Event]:
-        """The slices, and the arrows that leave them."""
+    def events(self, origin: int, arrow: Arrow | None) -> Iterator[Event]:
+        """The slices, and the arrows that leave them where something makes these."""
         track = self._track
         shared: dict[str, dict[str, Any]] = {}
         for call, made, start, end in self._placed():
@@ -105,7 +105,7 @@ class ApiCalls:
                 yield Slice(track, start - origin, end - start, api, "api", args, kernel)
             else:
                 yield Slice(track, start - origin, end - start, api, "api", args)
-            flow = arrow(call, track, start, end)
+            flow = None if arrow is None else arrow(call, track, start, end)
             if flow is not None:
                 yield flow
 

@@ -130,8 +130,8 @@ class Threads:
             tracks.append(Track(id=track, process=self._process, name=name, sort=10 + number, description=_HELP))
         return tracks
 
-    def events(self, origin: int, arrow: Arrow) -> Iterator[Event]:
-        """The slices of each row, and the arrows that leave them."""
+    def events(self, origin: int, arrow: Arrow | None) -> Iterator[Event]:
+        """The slices of each row, and the arrows that leave them where something makes these."""
         ranges = _Ranges(self._profile)
         for number, (_, _, items) in enumerate(self._rows):
             track = self._number_of(number)
@@ -141,6 +141,8 @@ class Threads:
                     yield ranges.slice(what, track, start - origin, end - start)
                 else:
                     yield Slice(track, start - origin, end - start, what.name, "api", _call_args(what, launched))
+                if arrow is None:
+                    continue
                 for activity in launched:
                     flow = arrow(activity, track, start, end)
                     if flow is not None:

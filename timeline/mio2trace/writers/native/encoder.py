@@ -13,6 +13,8 @@ import zlib
 from collections.abc import Iterable
 from typing import BinaryIO
 
+import msgspec
+
 from mio2trace.trace import CounterValue, Flow, Part, Slice, Trace
 from mio2trace.writers.native import packets as tp
 from mio2trace.writers.native import protobuf as pb
@@ -33,6 +35,8 @@ _REAL_SAMPLE = varint(tp.COUNTER_REAL << 3 | 1)
 def write(trace: Trace, file: BinaryIO) -> None:
     """Write ``trace`` packet by packet."""
     arrows = Arrows(trace)
+    if trace.without_arrows is not None:
+        trace = msgspec.structs.replace(trace, parts=trace.without_arrows)
     parts = trace.whole_parts()
     with beside(lambda own: _Writer(trace, arrows).events(parts[-1:], own)) as rest:
         file.write(b"".join(headings(trace)))
