@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 
 from mio2trace.ops.families import FAMILIES
 from mio2trace.ops.families.conv import DEFAULT_LAYOUT
@@ -13,6 +14,27 @@ _NAMES = {primitive: name for family in FAMILIES for primitive, name in family.n
 _DIRECTIONS = {"forward": "fwd", "backward-data": "bwd data", "backward-weights": "bwd weights"}
 _TWO_GRADIENTS = frozenset().union(*(family.two_gradients for family in FAMILIES))
 
+_OF_NAME = attrgetter(
+    "phase", "primitive", "direction", "input", "output", "weights", "window", "stride", "dilation", "groups"
+)
+_OF_PROBLEM = attrgetter(
+    "primitive", "direction", "input", "output", "weights", "window", "stride", "dilation", "groups",
+    "pad", "mode", "dtype", "layout",
+)  # fmt: skip
+_REMEMBERED = 1 << 12
+_operation_names: dict[object, str] = {}
+_problem_names: dict[object, str] = {}
+
+
+def _once(names: dict[object, str], key: object, make: Callable[[Operation], str], operation: Operation) -> str:
+    """A log has a million operations of a few names: each is made once, in a long one perhaps again."""
+    name = names.get(key)
+    if name is None:
+        if len(names) >= _REMEMBERED:
+            names.clear()
+        name = names[key] = make(operation)
+    return name
+
 
 def operation_name(operation: Operation) -> str:
     """``Conv fwd 64x64x56x56 -> 64x256x56x56 k1x1``; searches begin with ``Find``.
@@ -20,8 +42,11 @@ def operation_name(operation: Operation) -> str:
     The same in every trace, table and query. k is the window, s stride, d dilation, g groups, each left out where it is
     the usual one.
     """
-    words = [operation_type(operation), *_shapes(operation)]
-    return " ".join(words)
+    return _once(_operation_names, _OF_NAME(operation), _operation_name, operation)
+
+
+def _operation_name(operation: Operation) -> str:
+    return " ".join([operation_type(operation), *_shapes(operation)])
 
 
 def problem_name(operation: Operation) -> str:
@@ -29,6 +54,10 @@ def problem_name(operation: Operation) -> str:
 
     p is the pad; then the mode, the data type unless it is float or unknown, the layout unless it is the usual one.
     """
+    return _once(_problem_names, _OF_PROBLEM(operation), _problem_name, operation)
+
+
+def _problem_name(operation: Operation) -> str:
     words = [_kind(operation), *_shapes(operation)]
     if any(operation.pad):
         words.append(f"p{_short(operation.pad)}")

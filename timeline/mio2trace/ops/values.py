@@ -250,6 +250,7 @@ def number(text: str | None) -> int | None:
     return int(text) if text is not None and _NUMBER.fullmatch(text) else None
 
 
+@lru_cache(maxsize=1 << 12)
 def shape_text(shape: Shape) -> str:
     """``64x3x224x224``."""
     return "x".join(map(str, shape))
