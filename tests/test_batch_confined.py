@@ -74,6 +74,8 @@ def test_a_call_that_needs_more_memory_than_it_may_is_ended(confined: Confined) 
     ended = confined.call(f"{HERE}:eat", limits=Limits(memory=1_000_000_000))
     assert (ended.how, ended.said) == ("memory", "needs more than 1 GB of memory (--memory-limit)")
     assert confined.call(f"{HERE}:double", 1, limits=Limits(memory=1_000_000_000)).value == 2
+    crashed = confined.call(f"{HERE}:crash", limits=Limits(memory=1_000_000_000)).said
+    assert crashed == "the program crashed (SIGSEGV: it may need more than 1 GB of memory (--memory-limit))"
 
 
 def test_where_the_warm_process_is_killed_one_call_is_lost_and_the_next_starts_another(confined: Confined) -> None:

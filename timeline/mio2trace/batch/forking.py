@@ -145,6 +145,8 @@ def _died(status: int | None, in_time: bool, limits: Limits, told: Any) -> Ended
     if number is not None:
         what = signal.Signals(number).name
         why = ": the system's memory may be full" if number == signal.SIGKILL else ""
+        if limits.memory is not None and number in (signal.SIGSEGV, signal.SIGABRT):  # of libraries that get none
+            why = f": it may need more than {limits.memory / 1e9:.3g} GB of memory (--memory-limit)"
         return Ended("died", told=told, said=f"the program crashed ({what}{why})")
     return Ended("died", told=told, said="the program ended without a result")
 

@@ -26,6 +26,8 @@ SHOWN = 10
 SAID_EVERY_S = 30.0
 """Where standard error is no terminal."""
 DRAWN_EVERY_S = 0.2
+LEAST_MEMORY = 300_000_000
+"""Bytes: what is loaded before any run takes a third of it."""
 
 
 class Shard(click.ParamType):  # type: ignore[type-arg]
@@ -96,6 +98,8 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
     from mio2trace.notes import InputError, Notes
 
     _require_libraries()
+    if memory_limit is not None and memory_limit < LEAST_MEMORY:
+        raise click.UsageError(f"--memory-limit: a run needs {LEAST_MEMORY // 1_000_000} MB at least")
     given = [f"--{name}" for name, value in (("workers", workers), ("scheduler-file", scheduler_file)) if value]
     if len(given) > 1:
         raise click.UsageError(f"{given[0]} does not go with {given[1]}")
