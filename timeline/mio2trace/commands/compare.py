@@ -9,6 +9,7 @@ import click
 from mio2trace.commands.options import (
     Printing,
     Reading,
+    complete_files,
     printing_options,
     quiet_option,
     reading_options,
@@ -51,7 +52,7 @@ class _Limit(click.ParamType):  # type: ignore[type-arg]
 
 
 @click.command(no_args_is_help=True)
-@click.argument("sides", nargs=-1, required=True, metavar="A B [C ...]")
+@click.argument("sides", nargs=-1, required=True, metavar="A B [C ...]", shell_complete=complete_files)
 @click.option(
     "--fail-above",
     "limits",

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from mio2trace.analysis import AnalysisOptions, Run, analyse
 from mio2trace.comparing import base
 from mio2trace.comparing.collect import collect
@@ -39,9 +41,11 @@ def side(files: Sequence[str], options: AnalysisOptions, notes: Notes) -> Side:
 
 def source(files: Sequence[str], options: AnalysisOptions, notes: Notes, *, keep: bool) -> Source:
     """The same, with ``keep`` beside the analysed runs, which take much more memory. Raises as `side`."""
-    name = Cleaner(options.keep).text(",".join(os.path.basename(os.path.normpath(file)) for file in files))
+    cleaner = Cleaner(options.keep)
+    name = cleaner.text(",".join(os.path.basename(os.path.normpath(file)) for file in files))
     if len(files) == 1 and os.path.isfile(files[0]) and base.is_base(Path(files[0])):
-        return Source(base.read(Path(files[0])))
+        kept = base.read(Path(files[0]))
+        return Source(msgspec.structs.replace(kept, name=cleaner.text(kept.name)))
     if len(files) == 1 and os.path.isfile(files[0]) and is_ours(Path(files[0])):
         return Source(Side(name=name, runs=(of_trace(Path(files[0])),)))
     records: list[RunRecord] = []

@@ -7,6 +7,8 @@ little is refused: no iterations by number, several processes, kernels or argume
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +26,7 @@ from mio2trace.notes import InputError
 from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.values import Shape
+from mio2trace.outgoing import shortened, visible
 from mio2trace.trace import Args, Slice
 from mio2trace.writers.read_back import opened, slices
 
@@ -67,11 +70,21 @@ class _Row(NamedTuple):
 
 
 def of_trace(path: Path) -> RunRecord:
-    """The run that a trace of ours shows. Raises `InputError` where the trace does not tell enough of it."""
-    with opened(path) as file:
-        head = file.read(_HEAD)
-    if any(mark in head for mark in _SEVERAL):
-        raise InputError(f"{path.name}: a trace of several processes or runs; expected the files that it was made of")
+    """The run that a trace of ours shows. Raises `InputError` where it does not tell enough of it, or is damaged."""
+    try:
+        with opened(path) as file:
+            head = file.read(_HEAD)
+        if any(mark in head for mark in _SEVERAL):
+            raise InputError(
+                f"{path.name}: a trace of several processes or runs; expected the files that it was made of"
+            )
+        return kept(_read(path))
+    except (EOFError, zlib.error, gzip.BadGzipFile, KeyError, TypeError, ValueError) as error:
+        what = visible(shortened(str(error), 200))
+        raise InputError(f"{path.name}: a trace of ours that was changed or is damaged: {what}") from None
+
+
+def _read(path: Path) -> RunRecord:
     tracks, builds = _tracks(path)
     operations = _operations(tracks)
     kernels = [kernel for track, rows in tracks.items() for kernel in _kernels(track, rows)]
@@ -82,7 +95,7 @@ def of_trace(path: Path) -> RunRecord:
     )
     if drawn != told or any("cut" in row.args for rows in tracks.values() for row in rows):
         raise InputError(f"{path.name}: a trace of a part of a run; expected a whole one, or the files it was made of")
-    return kept(_record(path, kernels, operations, steady, others, builds))
+    return _record(kernels, operations, steady, others, builds)
 
 
 def _tracks(path: Path) -> tuple[dict[int, list[_Row]], int]:
@@ -189,7 +202,6 @@ def _iterations(path: Path, tracks: Mapping[int, Sequence[_Row]]) -> tuple[list[
 
 
 def _record(
-    path: Path,
     kernels: Sequence[_Kernel],
     operations: _Operations,
     steady: Sequence[int],
@@ -202,7 +214,7 @@ def _record(
     counted.sort(key=lambda one: one.start_ns)
     samples = _per_iteration(counted, steady)
     return RunRecord(
-        name=path.name.partition(".")[0],
+        name="trace",
         iterations=len(steady),
         samples_ns=samples,
         mean_ns=mean(samples),
