@@ -83,6 +83,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "draw",
         "trace",
         "privacy",
+        "snapshot",
         "writers",
     },
     "snapshot": {"align", "files", "kernels", "model", "notes", "ops", "privacy"},

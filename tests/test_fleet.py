@@ -218,8 +218,9 @@ def test_a_question_about_datasets_is_of_no_trace(dataset: Path) -> None:
     """And what a dataset has no runs for says so."""
     result = call("query", ROOT / "traces" / "squeezenet11-b1-libdnn-fwd" / "run.log", "slowest problems")
     assert (result.exit_code, "no dataset" in result.stderr) == (1, True)
-    result = call("query", dataset, "slowest layers")
-    assert (result.exit_code, "tables alone" in result.stderr) == (1, True)
+    for command in (("query", dataset, "slowest layers"), ("layers", dataset), ("compare", dataset, dataset)):
+        result = call(*command)
+        assert (result.exit_code, "tables alone" in result.stderr) == (1, True), result.output
 
 
 def test_a_fleet_is_one_page(dataset: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from mio2trace.comparing.record import RunRecord
 from mio2trace.comparing.written import of_trace
 from mio2trace.notes import InputError, Notes
 from mio2trace.privacy import Cleaner
+from mio2trace.snapshot.places import is_dataset
 from mio2trace.writers.read_back import is_ours
 
 OPTIONS = AnalysisOptions(repetition="every")
@@ -65,7 +66,8 @@ def source(files: Sequence[str], options: AnalysisOptions, notes: Notes, *, keep
 def _runs(
     files: Sequence[str], options: AnalysisOptions, notes: Notes, deepest: int
 ) -> Iterator[tuple[RunRecord, Run]]:
-    inside = _folders(files[0]) if len(files) == 1 and os.path.isdir(files[0]) else []
+    is_folder = len(files) == 1 and os.path.isdir(files[0]) and not is_dataset(files[0])
+    inside = _folders(files[0]) if is_folder else []
     try:
         analysis = analyse(files, options, notes)
     except InputError:

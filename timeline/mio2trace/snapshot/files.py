@@ -40,6 +40,7 @@ def read(path: Path) -> Snapshot:
 
         try:
             pairs = database.execute(f"SELECT key, value FROM parquet_kv_metadata({sql_text(path)})").fetchall()  # noqa: S608
+            by = dict(pairs).get(b"generator", b"another program").decode("utf-8", "replace")
             version = dict(pairs).get(b"snapshot", b"").decode("utf-8", "replace")
             if version != VERSION:
                 raise InputError(f"{path}: a snapshot of version {version or 'unknown'}; expected {VERSION}")
@@ -52,6 +53,8 @@ def read(path: Path) -> Snapshot:
         columns = [Column(part, name, count, msgspec.msgpack.decode(data)) for part, name, count, data in rows]
         snapshot = from_columns(Snapshot, columns)
     except (Damaged, ArithmeticError, LookupError, TypeError, ValueError, msgspec.MsgspecError) as error:
-        raise InputError(f"{path}: a damaged snapshot, or one of another version: {error}") from None
+        raise InputError(
+            f"{path}: damaged, or unlike what this version keeps of a run; written by {by}: {error}"
+        ) from None
     assert isinstance(snapshot, Snapshot)
     return snapshot

@@ -15,6 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from mio2trace.model import tf
 from mio2trace.model.miopen import Message
 from mio2trace.model.profile import BufferCreated
 from mio2trace.ops.log.alarms import alarm_level
@@ -27,6 +28,8 @@ _LEFT_OUT: Mapping[type, frozenset[str]] = {
     Operation: frozenset({"parameters", "addresses", "arguments"}),
 }
 """Addresses and what else has served when all is joined."""
+_OTHER_NAMES: Mapping[type, str] = {tf.Execution: "TfExecution"}
+"""Of classes that share theirs with another."""
 _NUMBERED: Mapping[type, str] = {BufferCreated: "handle"}
 """Fields of which only matters which are equal."""
 
@@ -155,15 +158,16 @@ def classes_in(root: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct]]:
     waiting: list[type[msgspec.Struct]] = [root]
     while waiting:
         kind = waiting.pop()
-        classes[name_of(kind)] = kind
+        if classes.setdefault(name_of(kind), kind) is not kind:
+            raise TypeError(f"two classes are called {name_of(kind)}: {kind} needs another name")
         inside = [inner for hint in get_type_hints(kind).values() for inner in _records_in(hint)]
-        waiting += [inner for inner in {*inside, *kind.__subclasses__()} if name_of(inner) not in classes]
+        waiting += [inner for inner in {*inside, *kind.__subclasses__()} if classes.get(name_of(inner)) is not inner]
     return classes
 
 
 def name_of(kind: type) -> str:
-    """As a file names it: ``model.profile.Activity``."""
-    return f"{kind.__module__.removeprefix('mio2trace.')}.{kind.__name__}"
+    """As a file names it, wherever in the program it is."""
+    return _OTHER_NAMES.get(kind, kind.__name__)
 
 
 def _records_in(hint: Any) -> list[type[msgspec.Struct]]:
