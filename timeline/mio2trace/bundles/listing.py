@@ -22,7 +22,7 @@ _WORD = re.compile(r"(?:(?<![\\\w])|(?<=\\n)|(?<=\\t))[A-Za-z_][\w@.+/-]{2,200}"
 _KNOWN = re.compile(
     r"miopen\w+|MIOpen\w*|MIOPEN\w*|MLO_\w+|(?:__)?hip[A-Z]\w+|hsa_\w+|HSA_\w+|HIP_\w+|ROCR_\w+|cl[A-Z]\w+|CL_\w+"
     r"|rocprof\w*|roctx\w*|nccl\w*|rccl\w*|cuda[A-Z]\w+|aten::\w+|gfx\w+|(?:pid|rank|handle|host|machine|queue)\d*"
-    r"|\w+Desc\w*|workSpace\w*|\w+Size\w*|[a-z_]+\.cpp|x\d[\dx]*|[\dx]+|e[+-]?\d+|0x[0-9a-f]+|[a-f0-9]{64}"
+    r"|workSpace\w*|[a-z_]+\.cpp|x\d[\dx]*|[\dx]+|e[+-]?\d+|0x[0-9a-f]+|[a-f0-9]{64}"
 )
 _OURS = frozenset(
     re.findall(
@@ -83,7 +83,14 @@ def _vocabulary() -> frozenset[str]:
 @cache
 def _is_known(word: str) -> bool:
     bare = word.strip("._-/\\@+")
-    if len(bare) < 3 or bare.lower() in _OURS or bare in _vocabulary() or _KNOWN.fullmatch(bare):
+    if (
+        len(bare) < 3
+        or "Desc" in bare
+        or bare.endswith(("Size", "SizeInBytes"))
+        or bare.lower() in _OURS
+        or bare in _vocabulary()
+        or _KNOWN.fullmatch(bare)
+    ):
         return True
     found = kernel_name(bare)
     return found is not None

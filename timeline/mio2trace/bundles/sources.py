@@ -36,7 +36,7 @@ def reduced(source: bytes, kernels: Collection[str]) -> bytes:
             if match["kernel"] in kernels:
                 lines.append(f"void {match['kernel']}(")
         else:
-            lines.append(re.sub(r"\s", "", match["geometry"]) + " */")
+            lines.append("".join(match["geometry"].split()) + " */")
     return ("\n".join(lines) or "/* */").encode() + b"\n"
 
 

@@ -24,8 +24,13 @@ _VALUES = frozenset(
         "AMD_SERIALIZE_KERNEL AMD_SERIALIZE_COPY AMD_LOG_LEVEL GPU_MAX_HW_QUEUES",
     )
 )
+_NAME = re.compile(r"[A-Z][A-Z0-9_]{1,60}")
 _PLAIN = re.compile(r"[A-Za-z]{0,16}[0-9.,:+-]{0,24}")
 """Numbers, lists of them, a word: no path, no name."""
+_RELEASE = re.compile(r"[\w.+-]+")
+_GFX = re.compile(r"^gfx_target_version (\d+)$", re.MULTILINE)
+_WORD = re.compile(r"[\w.+-]{1,40}")
+_MIOPEN = re.compile(r"#define MIOPEN_VERSION_(MAJOR|MINOR|PATCH)[ \t]+(\d+)")
 _KFD = "/sys/class/kfd/kfd/topology/nodes"
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -34,7 +39,7 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Those of ROCm and MIOpen that are set; values only of known ones, of the others that they are set."""
     found = {}
     for name in sorted(environment):
-        if name.startswith(_PREFIXES) and re.fullmatch(r"[A-Z][A-Z0-9_]{1,60}", name):
+        if name.startswith(_PREFIXES) and _NAME.fullmatch(name):
             value = environment[name]
             found[name] = value if name in _VALUES and _PLAIN.fullmatch(value) else "(set)"
     return found
@@ -43,9 +48,10 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
 def machine(environment: Mapping[str, str]) -> dict[str, Any]:
     """System, kernel, processor, GPUs, versions of ROCm and MIOpen, as far as files tell."""
     root = Path(environment.get("ROCM_PATH") or "/opt/rocm")
+    release = _RELEASE.match(platform.release())
     told = {
         "system": _distribution(),
-        "kernel": re.sub(r"[^\w.+-].*", "", platform.release()),
+        "kernel": release[0] if release else "",
         "processor": platform.machine(),
         "processors": os.cpu_count(),
         "gpus": _gpus(Path(_KFD)),
@@ -67,7 +73,7 @@ def _gpus(nodes: Path) -> list[str]:
     """``gfx942`` for each GPU that the driver lists."""
     found = []
     for properties in sorted(nodes.glob("*/properties")):
-        match = re.search(r"^gfx_target_version (\d+)$", _text(properties), re.MULTILINE)
+        match = _GFX.search(_text(properties))
         if match is not None and int(match[1]):
             number = int(match[1])
             found.append(f"gfx{number // 10000}{number // 100 % 100:x}{number % 100:x}")
@@ -76,11 +82,11 @@ def _gpus(nodes: Path) -> list[str]:
 
 def _first_word(path: Path) -> str:
     words = _text(path).split()
-    return words[0] if words and re.fullmatch(r"[\w.+-]{1,40}", words[0]) else ""
+    return words[0] if words and _WORD.fullmatch(words[0]) else ""
 
 
 def _miopen(path: Path) -> str:
-    found = dict(re.findall(r"#define MIOPEN_VERSION_(MAJOR|MINOR|PATCH)\s+(\d+)", _text(path)))
+    found = dict(_MIOPEN.findall(_text(path)))
     return ".".join(found.values())
 
 

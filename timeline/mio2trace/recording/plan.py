@@ -17,6 +17,7 @@ RANKS = (
     "RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "FLUX_TASK_RANK", "SLURM_PROCID",
 )  # fmt: skip
 _PLACEHOLDER = re.compile(r"\{(rank|pid|env:([A-Za-z_][A-Za-z0-9_]*))\}")
+_PARTS = re.compile(r"[\s:]")
 LOGGING = {
     "MIOPEN_ENABLE_LOGGING": "1",
     "MIOPEN_ENABLE_LOGGING_CMD": "1",
@@ -68,7 +69,7 @@ def profiler_for(asked: Asked, environment: Mapping[str, str]) -> Profiler:
         path = os.path.abspath(asked.library)
         if not os.path.isfile(path):
             raise InputError(f"{asked.library}: no such library; expected dv/dt's libprof.so")
-        if re.search(r"[\s:]", path):
+        if _PARTS.search(path):
             raise InputError(f"{asked.library}: a blank or colon in its path, which LD_PRELOAD parts at; expected none")
         chosen = Profiler("dv/dt", path)
     elif asked.profiler == "none":

@@ -12,8 +12,9 @@ from typing import NamedTuple
 PLACES = ("/opt/rocm/bin",)
 """Where ROCm lies, beside the PATH."""
 ASKED_S = 20
-_VERSION = re.compile(r"^\s*version:\s*v?(\d+(?:\.\d+)+)", re.MULTILINE)
-_ROCM = re.compile(r"^\s*rocm_version:\s*(\d+(?:\.\d+)+)", re.MULTILINE)
+_VERSION = re.compile(r"^[ \t]*+version:[ \t]*+v?(\d+(?:\.\d+)++)", re.MULTILINE)
+_ROCM = re.compile(r"^[ \t]*+rocm_version:[ \t]*+(\d+(?:\.\d+)++)", re.MULTILINE)
+_WORDS = re.compile(r"[\w-]++")
 _ALWAYS_MS = 7 * 24 * 3_600_000
 """``--after`` without ``--for``: as long as any run lasts."""
 _WORLDS = (
@@ -119,7 +120,7 @@ def _rocprofv3(profiler: Profiler, folder: str, period: Period, environment: Map
 
 def _takes(profiler: Profiler, word: str) -> bool:
     """One that tells nothing is taken for the newest."""
-    return not profiler.help or re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", profiler.help) is not None
+    return not profiler.help or word in _WORDS.findall(profiler.help)
 
 
 def _has_ranks(environment: Mapping[str, str]) -> bool:

@@ -1,0 +1,96 @@
+"""`mio2trace completion` and `mio2trace doctor`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mio2trace.cli import cli
+from mio2trace.commands.giving import doctor
+from tests.conftest import ROOT
+from tests.recorders import rocprofv3
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_can_read_its_completion(shell: str) -> None:
+    """Its own parser takes it, where the shell is installed."""
+    done = CliRunner().invoke(cli, ["completion", shell])
+    assert done.exit_code == 0
+    assert "_MIO2TRACE_COMPLETE" in done.stdout
+    path = shutil.which(shell)
+    if path is None:
+        pytest.skip(f"no {shell}")
+    option = "--no-execute" if shell == "fish" else "-n"
+    read = subprocess.run([path, option], input=done.stdout, capture_output=True, text=True)
+    assert (read.returncode, read.stderr) == (0, "")
+
+
+def test_bash_completes_a_command_an_option_and_a_column(tmp_path: Path) -> None:
+    """With what the command prints, in a real shell."""
+    program = tmp_path / "mio2trace"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mio2trace "$@"\n')
+    program.chmod(0o755)
+    script = (
+        'eval "$(mio2trace completion bash)"\n'
+        'try() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _mio2trace_completion; echo ${COMPREPLY[@]}; }\n'
+        "try mio2trace bund; try mio2trace bundle --che; try mio2trace layers --sort kerne\n"
+    )
+    given = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "timeline")}
+    done = subprocess.run(["bash", "-c", script], env=given, capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["bundle", "--check"], done
+    assert "kernel" in lines[2].split()
+
+
+def test_an_unknown_shell_is_refused_with_those_there_are() -> None:
+    done = CliRunner().invoke(cli, ["completion", "csh"])
+    assert done.exit_code == 2
+    assert "'bash', 'zsh', 'fish'" in done.stderr
+
+
+def rows(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, str]]:
+    for name in list(os.environ):
+        if name.startswith(("ROC", "PATH")):
+            monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    done = CliRunner().invoke(cli, ["doctor", "--format", "json"])
+    assert done.exit_code == 0, done.stderr
+    return {row["part"]: row for row in json.loads(done.stdout)}
+
+
+def test_doctor_tells_what_is_there_and_what_is_missing_for_what(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = rocprofv3(tmp_path / "rocm")
+    found = rows({"PATH": there.environment["PATH"]}, monkeypatch)
+    assert found["rocprofv3"]["found"] == "rocprofv3 1.1.0 (ROCm 7.2.3)"
+    assert "missing" not in found["rocprofv3"]
+    assert found["msgspec"]["found"]
+    assert {"[view]", "[query]", "[batch]", "browser", "OpenCL", "GPUs", "temporary files"} <= set(found)
+    bare = rows({"PATH": "/nowhere", "ROCPROFILER_REGISTER_LIBRARY": "x"}, monkeypatch)
+    assert "rocprofiler-sdk" in bare["rocprofv3"]["missing"]
+    assert bare["browser"]["missing"]
+    assert bare["ROCPROFILER_REGISTER_LIBRARY"]["missing"].startswith("unset it")
+
+
+def test_doctor_names_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_version", lambda name: "" if name == "viztracer" else "1")
+    monkeypatch.setattr(doctor, "_requirements", lambda: {"": ["click"], "view": ["viztracer"], "query": ["perfetto"]})
+    found = rows({"PATH": "/usr/bin:/bin"}, monkeypatch)
+    assert found["[view]"]["missing"] == "pip install 'mio2trace[view]'"
+    assert "missing" not in found["[query]"]
+
+
+def test_doctor_tells_no_name_of_a_person_or_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its output is pasted into issues."""
+    home = {"HOME": "/home/canaryuser", "USER": "canaryuser", "HOSTNAME": "canaryhost"}
+    found = rows({"PATH": "/usr/bin:/bin", **home}, monkeypatch)
+    assert "canary" not in json.dumps(found)

@@ -1,0 +1,142 @@
+"""``mio2trace doctor``: what is there on this machine, and what is missing for what."""
+
+from __future__ import annotations
+
+import ctypes.util
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import click
+
+from mio2trace.commands.options import Printing, printing_options
+from mio2trace.commands.printing import show, tell
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "firefox", "xdg-open", "open")
+EXTRAS = {
+    "view": "view --offline",
+    "query": "query --perfetto",
+    "batch": "batch, tables as Parquet and data frames",
+}
+"""What each extra is for; those of developers are left out."""
+_LIBRARY = re.compile(r"[\w.-]+")
+_EXTRA = re.compile(r"extra *== *['\"](\w+)['\"]")
+LITTLE_SPACE = 1 << 30
+
+
+class Finding(NamedTuple):
+    """``found``: what is there, or empty. ``used_for``: what needs it. ``missing``: what to do about it."""
+
+    part: str
+    found: str
+    used_for: str
+    missing: str = ""
+
+
+@click.command()
+@printing_options
+def doctor(printing: Printing) -> None:
+    """What is installed, which extras, browser, profilers and devices there are, and what is missing for what.
+
+    Runs nothing but `rocprofv3 --version`, and sends nothing anywhere. Exit code 0: nothing is needed by all.
+
+    \b
+    Examples:
+      mio2trace doctor
+      mio2trace doctor --format json
+    """
+    from mio2trace.notes import Notes
+    from mio2trace.reports.tables import Table
+
+    found = list(findings(dict(os.environ)))
+    rows = [
+        {name: text for name, text in zip(("part", "found", "for", "missing"), one, strict=True) if text}
+        for one in found
+    ]
+    table = Table(columns=("part", "found", "for", "missing"), rows=rows)
+    show(lambda: table, printing, Notes(), [], False)
+    lacking = [one.part for one in found if one.missing]
+    if lacking:
+        tell(f"missing, where it is wanted: {', '.join(lacking)}")
+
+
+def findings(environment: Mapping[str, str]) -> Iterator[Finding]:
+    """The program, its libraries and extras, then what of the machine it uses."""
+    import mio2trace
+
+    yield Finding("mio2trace", mio2trace.__version__, "all")
+    yield Finding("python", platform.python_version(), "all")
+    required = _requirements()
+    for name in required.get("", ()):
+        version = _version(name)
+        yield Finding(name, version, "all", "" if version else f"pip install {name}")
+    for extra, used_for in EXTRAS.items():
+        versions = {name: _version(name) for name in required.get(extra, ())}
+        there = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+        whole = bool(versions) and all(versions.values())
+        yield Finding(f"[{extra}]", there, used_for, "" if whole else f"pip install 'mio2trace[{extra}]'")
+    browser = next((name for name in BROWSERS if shutil.which(name)), "")
+    yield Finding("browser", browser, "view", "" if browser else "a browser; `view --no-browser` prints the link")
+    yield from _profilers(environment)
+    yield from _machine(environment)
+
+
+def _requirements() -> dict[str, list[str]]:
+    """Names of libraries by extra, "" for those that are always needed."""
+    found: dict[str, list[str]] = {}
+    try:
+        lines = importlib.metadata.requires("mio2trace") or []
+    except importlib.metadata.PackageNotFoundError:  # run from a checkout
+        lines = []
+    for line in lines:
+        name, extra = _LIBRARY.match(line), _EXTRA.search(line)
+        if name is not None:
+            found.setdefault(extra[1] if extra else "", []).append(name[0])
+    return found
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _profilers(environment: Mapping[str, str]) -> Iterator[Finding]:
+    from mio2trace.recording.profilers import find
+
+    rocprofv3, rocprof = find("rocprofv3", environment), find("rocprof", environment)
+    advice = (
+        "" if rocprofv3 or rocprof else "ROCm's profiler (package rocprofiler-sdk), on the PATH or in /opt/rocm/bin"
+    )
+    yield Finding("rocprofv3", str(rocprofv3 or ""), "record", advice)
+    yield Finding("rocprof", str(rocprof or ""), "record, up to ROCm 6")
+    leaked = environment.get("ROCPROFILER_REGISTER_LIBRARY")
+    if leaked:
+        yield Finding(
+            "ROCPROFILER_REGISTER_LIBRARY", "set", "", "unset it: rocprofv3 gets no kernels (`record` leaves it out)"
+        )
+
+
+def _machine(environment: Mapping[str, str]) -> Iterator[Finding]:
+    from mio2trace.recording.machine import machine
+
+    told = machine(environment)
+    versions = [f"{name} {told[key]}" for name, key in (("ROCm", "rocm"), ("MIOpen", "miopen")) if key in told]
+    yield Finding("ROCm", ", ".join(versions), "record")
+    yield Finding("GPUs", ", ".join(told.get("gpus", [])), "record")
+    yield Finding("OpenCL", ctypes.util.find_library("OpenCL") or "", "record --dvdt")
+    folder = tempfile.gettempdir()
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        free = 0
+    yield Finding(
+        "temporary files", f"{free / 1e9:.1f} GB free", "record, archives, compressed databases",
+        "" if free > LITTLE_SPACE else "TMPDIR names a place with more",
+    )  # fmt: skip
