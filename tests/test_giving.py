@@ -39,7 +39,8 @@ def test_bash_completes_a_command_an_option_and_a_column(tmp_path: Path) -> None
     program.chmod(0o755)
     script = (
         'eval "$(mio2trace completion bash)"\n'
-        'try() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _mio2trace_completion; echo ${COMPREPLY[@]}; }\n'
+        'try() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _mio2trace_completion mio2trace; '
+        "echo ${COMPREPLY[@]}; }\n"
         "try mio2trace bund; try mio2trace bundle --che; try mio2trace layers --sort kerne\n"
     )
     given = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "timeline")}
