@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from benchmarks.damage import measured
-from benchmarks.damages.sets import TWIN
+from benchmarks.damages.sets import HANDLES, HIDDEN, TWIN
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.lattice import Lattice
 from mio2trace.align.operations.sizes import helper_fits
@@ -145,6 +145,22 @@ def test_calls_that_launched_nothing_here_and_there_are_anothers() -> None:
     assert links.operation_of == maker.truth
     assert set(links.operation_unsure) == set(range(12))
     assert all(0.5 < chance < 0.995 for chance in links.operation_confidence.values())
+
+
+@pytest.mark.shared
+def test_coarse_stamps_bound_calls_coarsely() -> None:
+    """Stamps in whole seconds are truncated: what ran before the next one may have run a second after it."""
+    operations = measured(shared_folder(), ("stamps in s", "m121-lenet-infer", HANDLES, 0)).operations
+    assert operations.right == operations.kernels == 26
+
+
+@pytest.mark.shared
+def test_where_the_logs_clock_is_in_doubt_the_order_of_calls_still_tells() -> None:
+    """Stamps that may be off bound nothing; right links are in doubt, as another run's would be the same."""
+    case = ("stamps 0.8 s late", "m290-resnet-infer-immediate-fused", HIDDEN, 0)
+    operations = measured(shared_folder(), case).operations
+    assert operations.right == operations.links == operations.kernels == 77
+    assert operations.believed == 0
 
 
 @pytest.mark.shared

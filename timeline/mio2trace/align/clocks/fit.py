@@ -317,6 +317,10 @@ def _fit(bounds: Sequence[Bound]) -> _Fitted | None:
     return _constant(bounds) or _line(bounds)
 
 
+LANDMARK_EARLY_NS = 5_000_000
+"""How far a landmark in the log may lie before its twin in the profile if both are of one run."""
+
+
 class LogClock(msgspec.Struct, frozen=True, kw_only=True):
     """The log's zone: UTC = local - offset_ns; ``near_ns`` finds a missing year.
 
@@ -329,6 +333,11 @@ class LogClock(msgspec.Struct, frozen=True, kw_only=True):
     residual_ns: int
     method: str
     error_ns: int = 0
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether its error is more than a landmark is off, so that stamps do not tell what ran between two lines."""
+        return self.error_ns > LANDMARK_EARLY_NS
 
     def to_host(self, stamp: LocalTime) -> int:
         """Unix time in ns of a stamp of the log."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mio2trace.align.clocks.fit import LogClock, log_clock, nearest_zone
+from mio2trace.align.clocks.fit import LANDMARK_EARLY_NS, LogClock, log_clock, nearest_zone
 from mio2trace.align.clocks.log_bounds import MOST_STRAY, OffsetBound, StampedLines, agreed, by_buffers, by_marks
 from mio2trace.align.clocks.resolution import STAMP_NS, host_resolution, stamp_resolution
 from mio2trace.align.layers.caffe import boundaries
@@ -18,8 +18,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
 
 LANDMARK_LATE_NS = 2_000_000_000
-LANDMARK_EARLY_NS = 5_000_000
-"""How far a landmark in the log may lie after (or before) its twin in the profile if both are of one run."""
+"""How far a landmark in the log may lie after its twin in the profile if both are of one run."""
 ROUGH_LATE_NS = 8 * 60 * 1_000_000_000
 """The same where the log has no landmark but its last line."""
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.clocks.relate import LANDMARK_EARLY_NS
 from mio2trace.evidence import BOUNDARY_STAMPS, CORRELATION, DURATIONS, RANGE, RECURRENCE, TIMER_MARKS, Evidence
 
 _OF_ITS_OWN = frozenset((RANGE, CORRELATION, TIMER_MARKS, ""))
@@ -29,7 +28,7 @@ def doubt_between_passes(attribution: Attribution) -> None:
 def doubt_by_clock(attribution: Attribution) -> None:
     """What times placed is in doubt where the log's clock may be off by more than a landmark is."""
     clock = attribution.clock
-    if clock is not None and clock.error_ns > LANDMARK_EARLY_NS:
+    if clock is not None and clock.is_doubtful:
         words = attribution.links.layer_by
         attribution.links.doubt_layer(p for p, word in enumerate(words) if word in (BOUNDARY_STAMPS, DURATIONS))
 

@@ -55,7 +55,13 @@ def _windows(
     if axis is not None and POSITION not in attribution.without:
         windows = by_lines(positions, attribution.profile.activities, operations, axis)
     if windows is None and BOUNDARY_STAMPS not in attribution.without:
-        windows = by_stamps(positions, operations, attribution.logs, attribution.clock, attribution.times, slack)
+        clock = attribution.clock
+        if clock is not None and clock.is_doubtful:
+            clock = None  # the order of calls still tells
+        windows = by_stamps(
+            positions, operations, attribution.logs, clock, attribution.times, slack,
+            stamp_ns=attribution.stamp_ns, host_step_ns=attribution.host_step_ns,
+        )  # fmt: skip
     return windows or everywhere(len(positions), len(operations))
 
 

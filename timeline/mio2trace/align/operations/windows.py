@@ -70,8 +70,14 @@ def by_stamps(
     clock: LogClock | None,
     times: HostTimes | None,
     streams: int,
+    *,
+    stamp_ns: int = STAMP_NS,
+    host_step_ns: int = 0,
 ) -> Windows | None:
-    """Stamped lines before and after each entry, on the host's clock; None when there are none, or in disorder."""
+    """Stamped lines before and after each entry, on the host's clock; None when there are none, or in disorder.
+
+    Stamps are truncated to multiples of ``stamp_ns``, host times to those of ``host_step_ns``.
+    """
     if clock is None or times is None or not operations:
         return None
     source = operations[0].source
@@ -98,13 +104,13 @@ def by_stamps(
         before = bisect_right(lines, operation.line) - 1
         begin.append(low[before] - STAMP_NS if before >= 0 else -NEVER)
         after = bisect_right(lines, ends[number])
-        end.append(high[after] + STAMP_NS if after < len(lines) else NEVER)
+        end.append(high[after] + stamp_ns if after < len(lines) else NEVER)
     for number in range(len(end) - 2, -1, -1):
         end[number] = min(end[number], end[number + 1])
     called = [times.called[position] for position in positions]
     return Windows(
         first=[bisect_left(end, time) for time in called],
-        last=[bisect_right(begin, time) - 1 for time in called],
+        last=[bisect_right(begin, time + host_step_ns) - 1 for time in called],
         by=BOUNDARY_STAMPS,
     )
 

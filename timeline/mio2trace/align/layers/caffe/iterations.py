@@ -29,6 +29,9 @@ def place_by_durations(attribution: Attribution) -> None:
     net, links = attribution.net, attribution.links
     windows = [w for w in _windows(attribution) if all(links.run_of[p] == NONE for p in w.positions)]
     order = net.execution_order()
+    coarse = _coarse(attribution)
+    if coarse and any(window.end_ns - window.start_ns < 4 * coarse for window in windows):
+        return  # when an iteration began and ended is hardly known: any cut fits
     if any(layer.forward_ns is None and layer.backward_ns is None for layer in net.layers):
         return
     cut = durations.fit(attribution.profile.activities, windows, order, attribution.host_error_ns)
