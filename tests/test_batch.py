@@ -144,6 +144,18 @@ def test_a_bad_run_is_a_line_and_with_strict_the_exit_code(runs: Path, tmp_path:
     assert "1 of them before" in batch(tmp_path / "runs", dataset, "--retry").stderr
 
 
+def test_the_last_lines_stay_short_and_say_where_the_rest_is(tmp_path: Path) -> None:
+    """Twelve that failed: ten are shown, in one line each; of one that is long its beginning."""
+    for number in range(12):
+        (tmp_path / "runs" / f"{number:02}").mkdir(parents=True)
+        (tmp_path / "runs" / f"{number:02}" / "prof.json").write_text(f'{{"traceEvents": {number}')
+    lines = batch(tmp_path / "runs", tmp_path / "ds").stderr.splitlines()
+    assert len(lines) == 12
+    assert max(map(len, lines)) <= 165
+    assert lines[-1] == f"  and 2 more; {tmp_path}/ds/_runs.jsonl has all"
+    assert all(len(entry.error or "") > 200 for entry in read_journals(tmp_path / "ds").values())
+
+
 def test_shards_join(runs: Path, whole: dict[str, list[Any]], tmp_path: Path) -> None:
     """Each has a part and a journal of its own, together they are the dataset; arrays that count from 1 have N of N."""
     parts = [batch(runs, tmp_path, f"--shard={number}/3") for number in (1, 2, 3)]

@@ -13,7 +13,7 @@ import click
 
 from mio2trace.commands.options import Reading, Size, complete_files, quiet_option, reading_options
 from mio2trace.commands.printing import is_terminal, say, tell
-from mio2trace.outgoing import visible
+from mio2trace.outgoing import shortened, visible
 
 if TYPE_CHECKING:
     from mio2trace.batch.engines import Engine
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """Runs that failed, of which the last lines tell."""
+LINE = 160
+"""Characters that are shown of why one failed."""
 SAID_EVERY_S = 30.0
 """Where standard error is no terminal."""
 DRAWN_EVERY_S = 0.2
@@ -174,9 +176,11 @@ def _said(made: Batch, output: str, seconds: float) -> list[str]:
         before = f", {len(made.before)} of them before" if made.before else ""
         kernels, size = sum(one.kernels for one in made.done), sum(one.bytes for one in made.done)
         head = f"{counts}{before}, {duration(seconds)}; {_short(kernels, 'kernels')}, {size / 1e6:.3g} MB"
-    lines = [head, *(f"  {one.run}: {one.error}" for one in failed[:SHOWN])]
-    if len(failed) > SHOWN:
-        lines.append(f"  ... and {len(failed) - SHOWN} more ({output.rstrip('/')}/{made.journal} has all)")
+    shown = [f"{one.run}: {one.error}" for one in failed[:SHOWN]]
+    lines = [head, *(f"  {shortened(line, LINE)}" for line in shown)]
+    more = f"and {len(failed) - SHOWN} more; " if len(failed) > SHOWN else ""
+    if more or any(len(line) > LINE for line in shown):
+        lines.append(f"  {more}{output.rstrip('/')}/{made.journal} has all")
     return lines
 
 
