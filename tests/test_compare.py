@@ -488,6 +488,17 @@ def test_forms_and_many_sides(folders: Sequence[Path]) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_the_times_of_both_sides_have_the_same_digits(folders: Sequence[Path]) -> None:
+    """For a person, who reads them beside each other: microseconds, whatever a search took."""
+    for sides in (folders[:2], folders):
+        lines = run(*sides, "--format", "table").stdout.splitlines()
+        columns = [at for at, name in enumerate(lines[0].split()) if name.endswith("_ms")]
+        assert len(columns) == len(sides)
+        conv = next(line for line in lines if "Conv fwd 1x3x99x99" in line)
+        assert len(re.findall(r"(?<= )\d+\.\d{3}(?= |$)", conv)) >= len(sides)
+        assert not re.findall(r"(?<= )\d+\.\d{1,2}(?= |$)", conv)
+
+
 def test_a_page_by_the_suffix(folders: Sequence[Path], tmp_path: Path, record: RunRecord) -> None:
     """``-o out.html`` is one, of two sides or more; the gate and the lines are those of the table."""
     good, same, bad = folders

@@ -148,6 +148,10 @@ def side(*, slower: float = 1.0, name: str = "", times: int = 1) -> Side:
     return Side(name=f"side {name}", runs=made.runs)
 
 
+def named(name: str) -> Side:
+    return msgspec.structs.replace(side(), name=name)
+
+
 def compared(first: Side, *others: Side) -> str:
     return comparison_page([Comparison(first, other) for other in others], "mio2trace 0")
 
@@ -164,6 +168,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "several": lambda: page(large(8, name="conv")),
     "compare": lambda: compared(side(), side(slower=1.6)),
     "compare printed times": lambda: compared_files(TRACES / "alexnet-b1-train" / "run.log"),
+    "compare long names": lambda: compared(named("run.rank0.log," * 20), named("results.db," * 20)),
     "compare hostile": lambda: compared(side(name=hostile()), side(name=hostile(4100)), side(slower=2)),
 }
 

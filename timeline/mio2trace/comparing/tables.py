@@ -19,7 +19,8 @@ BRIEF = ("part", "name", "runs", "a_ms", "b_ms", "ratio", "low", "high", "verdic
 def table(comparison: Comparison) -> Table:
     """A row a part; then a job's ranks, what does not recur, and the iteration."""
     compared = (*comparison.rows, *comparison.ranks, *comparison.once, comparison.iteration)
-    return Table(columns=COLUMNS, rows=[_row(one) for one in compared], brief=BRIEF)
+    decimals = dict.fromkeys(("a_ms", "b_ms", "more_ms", "ratio", "low", "high"), 3)
+    return Table(columns=COLUMNS, rows=[_row(one) for one in compared], brief=BRIEF, decimals=decimals)
 
 
 def _row(one: Compared) -> Row:
@@ -60,7 +61,8 @@ def pivot(comparisons: Sequence[Comparison]) -> Table:
     last = [row for row in rows.values() if row["part"] in _LAST]
     others = [row for row in rows.values() if row["part"] not in _LAST]
     columns = ("part", "name", *(f"{name}_ms" for name in names), "ratio", "verdict", "cause")
-    return Table(columns=columns, rows=[*others, *last])
+    decimals = dict.fromkeys((*(f"{name}_ms" for name in names), "ratio"), 3)
+    return Table(columns=columns, rows=[*others, *last], decimals=decimals)
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

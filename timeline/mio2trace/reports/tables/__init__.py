@@ -29,7 +29,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     ``objects`` are columns that JSON holds together as one object: ``{"gemm": ("M", "N", "K")}`` stands where the
     first of them does. ``brief``: the columns for a person, all when empty. ``ends``: rows for a person alone, such as
     the total, below the others. ``empty``: why there is no row, where there is none. ``keys``: columns that say what
-    a row is of.
+    a row is of. ``decimals``: of columns that a person reads beside each other, in place of what their largest number
+    bears.
     """
 
     columns: tuple[str, ...]
@@ -39,6 +40,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     ends: Sequence[Row] = ()
     empty: str = ""
     keys: tuple[str, ...] = ()
+    decimals: Mapping[str, int] = {}
 
     def chosen(self, names: Sequence[str]) -> Table:
         """The same table with only these columns, in this order. Raises KeyError with the first that is not there."""

@@ -93,7 +93,8 @@ def _columns(table: Table) -> list[_Column]:
         if rows and not any(map(cell_text, cells)):
             continue
         is_number = bool(rows) and all(isinstance(cell, (int, float, type(None))) for cell in cells)
-        shown = _percents(cells) if name.endswith("_percent") else _shown(cells)
+        decimals = 1 if name.endswith("_percent") else table.decimals.get(name)
+        shown = _shown(cells) if decimals is None else _with(decimals, cells)
         columns.append(_Column(name, shown, is_number, 0 if name in table.keys else rank_of(name)))
     return columns
 
@@ -112,8 +113,8 @@ def _shown(cells: Sequence[Cell | None]) -> list[str]:
     return [f"{cell:.{decimals}f}" if isinstance(cell, (int, float)) else _text(cell) for cell in cells]
 
 
-def _percents(cells: Sequence[Cell | None]) -> list[str]:
-    return [f"{cell:.1f}" if isinstance(cell, (int, float)) else _text(cell) for cell in cells]
+def _with(decimals: int, cells: Sequence[Cell | None]) -> list[str]:
+    return [f"{cell:.{decimals}f}" if isinstance(cell, (int, float)) else _text(cell) for cell in cells]
 
 
 def _text(cell: Cell | None) -> str:
