@@ -139,7 +139,9 @@ def test_what_is_unknown_is_null() -> None:
     data = numbers(Column("flop", "int", ""), [1, None, 1 << 70, -3])
     assert [data[row] for row in range(4)] == [1, None, None, -3]
     words = texts(Column("name", "text", ""), ["a", None, "b", "a"])
-    assert [words[row] for row in range(4)] == ["a", None, "b", "a"]
+    assert [words[row] for row in range(4)] == words.to_list() == ["a", None, "b", "a"]
+    assert data.to_list() == [1, None, None, -3]
+    assert numbers(Column("sure", "flag", ""), [True, None, False]).to_list() == [True, None, False]
     assert words.words == ["a", "b"]
 
 

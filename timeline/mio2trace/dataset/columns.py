@@ -42,6 +42,16 @@ class Data:
             return None
         return bool(value) if self.column.kind == "flag" else value
 
+    def to_list(self) -> list[Any]:
+        """All values; None is unknown."""
+        if self.column.kind == "text":
+            words = [*self.words, None]  # `NULL` is the last
+            return [words[code] for code in self.values]
+        values = self.values.tolist() if self.column.kind != "flag" else list(map(bool, self.values))
+        if self.present is None:
+            return values
+        return [value if there else None for value, there in zip(values, self.present, strict=True)]
+
     def first(self, count: int) -> Data:
         """The same of the first rows."""
         present = None if self.present is None else self.present[:count]

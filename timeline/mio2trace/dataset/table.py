@@ -46,8 +46,7 @@ class Table:
 
     def column(self, name: str) -> list[Any]:
         """The values of a column. Raises KeyError with a name that is none."""
-        data = self._columns[name]
-        return [data[row] for row in range(len(data))]
+        return self._columns[name].to_list()
 
     def __len__(self) -> int:
         return len(self._columns[self.columns[0]])
