@@ -31,6 +31,8 @@ DRAWN_EVERY_S = 0.2
 LEAST_MEMORY = 300_000_000
 """Bytes: what is loaded before any run takes a third of it."""
 
+_SHARD = re.compile(r"(\d{1,6})/(\d{1,6})", re.ASCII)
+
 
 class Shard(click.ParamType):  # type: ignore[type-arg]
     """``I/N``: a part of N. Job arrays count from 0 or from 1: N is 0 again."""
@@ -38,7 +40,7 @@ class Shard(click.ParamType):  # type: ignore[type-arg]
     name = "shard"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", str(value), re.ASCII)
+        match = _SHARD.fullmatch(str(value))
         if match is None or not 0 <= int(match[1]) <= int(match[2]) or not int(match[2]):
             self.fail(f"{value!r} is no part such as 3/8", param, ctx)
         return int(match[1]) % int(match[2]), int(match[2])
