@@ -41,6 +41,8 @@ from mio2trace.comparing.record import Inside
 from mio2trace.comparing.record import Part as RunPart
 from mio2trace.comparing.sides import OPTIONS
 from mio2trace.findings import GPUS, RULES, Finding, Found
+from mio2trace.fleet import Fleet
+from mio2trace.fleet.page import page as fleet_page
 from mio2trace.notes import Notes
 from tests.conftest import ROOT, shared_folder
 from tests.made_up_runs import largest, noisy
@@ -160,6 +162,51 @@ def compared_files(*files: Path) -> str:
     return compared(*(compared_side([str(file)], OPTIONS, Notes()) for file in (*files, *files)))
 
 
+def fleet(name: str, times: int = 4) -> str:
+    """``times`` runs in each of three versions; everything that can have a name has it."""
+    versions = tuple(f"{number} {name}" for number in range(3))
+    runs = [
+        {
+            "run": f"{version}/run {number}", "rank": number % 2, "version": version, "device": name, "iterations": 5,
+            "kernel_ms": 1.5, "kernels": 9, "find_percent": 2.5, "slowest_problem": name,
+        }
+        for version in versions for number in range(times)
+    ]  # fmt: skip
+    problems = [
+        {
+            "problem": f"{at} {name}", "primitive": "conv", "version": version, "ns": 1e6 * (at + 1), "kernel_ms": 1.0,
+            "command": name,
+        }
+        for at in range(times) for version in versions
+    ]  # fmt: skip
+    slower = [
+        {
+            "problem": name, "before": versions[0], "version": versions[1], "before_ms": 1.0, "kernel_ms": 2.0,
+            "ratio": 2.0, "costs_ms": 1.0, "clear": at % 2 == 0, "runs": "5 / 5", "solvers": name,
+        }
+        for at in range(times)
+    ]  # fmt: skip
+    return fleet_page(
+        Fleet(
+            name=name,
+            versions=versions,
+            runs=runs,
+            by_version=problems,
+            problems=problems,
+            regressions=slower,
+            outliers=[{**run, "usual_ms": 1.0, "ratio": 1.5, "deviations": 9.0, "runs": 5} for run in runs],
+            iterations=[
+                {"run": run["run"], "rank": run["rank"], "iteration": at, "steady": at > 0, "ns": 1000 * (9 - at)}
+                for run in runs
+                for at in range(5 * times)
+            ],
+            failures=[{"run": name, "error": name, "seconds": 2.5, "version": "1"}] * times,
+            odd=[{"id": "idle", "severity": "high", "runs": 3, "ms": 1.0, "worst_run": name, "advice": name}] * times,
+        ),
+        "mio2trace 0",
+    )
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "rocpd": lambda: made(*LENET, "--gpu", "MI300X"),
     "dv/dt": lambda: made(*ALEXNET),
@@ -169,6 +216,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "compare": lambda: compared(side(), side(slower=1.6)),
     "compare printed times": lambda: compared_files(TRACES / "alexnet-b1-train" / "run.log"),
     "compare long names": lambda: compared(named("run.rank0.log," * 20), named("results.db," * 20)),
+    "fleet": lambda: fleet("conv"),
+    "fleet hostile": lambda: fleet(hostile()),
     "compare hostile": lambda: compared(side(name=hostile()), side(name=hostile(4100)), side(slower=2)),
 }
 
@@ -236,6 +285,12 @@ def test_the_page_is_small_for_any_run(name: str, sections: int) -> None:
     shown = text.count("<article") or 1
     assert text.count("<table>") >= 3 * shown
     assert shown == sections or f"{sections - shown} run" in text
+
+
+@pytest.mark.parametrize("name", ["conv", hostile(), "&" * 2000])
+def test_the_page_of_a_fleet_is_small(name: str) -> None:
+    """However many runs there are, whatever they are called."""
+    assert len(fleet(name, 60).encode()) <= 150_000
 
 
 @pytest.mark.parametrize("name", ["", hostile(), "&" * 2000])
