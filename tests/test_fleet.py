@@ -27,7 +27,7 @@ SLOWER = {"2.9.0": 1.0, "2.10.0": 1.0, "2.20.0": 1.5}
 ODD_ONE = "2.10.0/run3"
 NAMES = (
     "runs", "slowest problems", "regressions", "heat map", "outlier runs", "failures", "what is odd", "kernels of runs",
-    "layers of runs",
+    "layers of runs", "stragglers",
 )  # fmt: skip
 
 
@@ -122,7 +122,7 @@ def test_the_questions_are_these() -> None:
         assert f"{query.name},dataset," in listed
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "stragglers"])
 def test_every_question_has_an_answer(dataset: Path, name: str) -> None:
     assert rows_of(dataset, name)
 
@@ -157,6 +157,18 @@ def test_a_table_that_an_older_version_did_not_write_has_no_rows(dataset: Path) 
     assert rows_of(dataset, "select count(rank) as n from ranks") == [{"n": 0}]
     result = call("query", dataset / "kernels", "runs")
     assert (result.exit_code, "no dataset" in result.stderr) == (1, True)
+
+
+def test_the_rank_that_the_others_wait_for_longest_is_first(tmp_path: Path) -> None:
+    made = made_run("2.9.0", 0)
+    cells = {"run": "job", "collectives": 9, "transfer_ns": 5 * MS}
+    made["ranks"] = [
+        {**cells, "rank": 0, "wait_ns": 7 * MS, "times_arrived_last": 1, "late_ns": MS},
+        {**cells, "rank": 1, "wait_ns": MS, "times_arrived_last": 8, "late_ns": 7 * MS, "made_late_by": "conv2"},
+    ]
+    write({name: of_rows(TABLES[name], rows) for name, rows in made.items()}, tmp_path / "ds", "job")
+    rows = rows_of(tmp_path / "ds", "stragglers")
+    assert [(row["rank"], row["late_ms"], row.get("made_late_by")) for row in rows] == [(1, 7, "conv2"), (0, 1, None)]
 
 
 def test_the_last_line_of_a_journal_counts(dataset: Path) -> None:

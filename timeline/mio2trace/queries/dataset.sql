@@ -101,3 +101,9 @@ with of_run as (
 select layer, direction, count(*) as runs, round(median(ns) / 1e6, 3) as kernel_ms, round(min(ns) / 1e6, 3) as least_ms,
   round(max(ns) / 1e6, 3) as most_ms, arg_max(run, ns) as slowest_run, round(median(gflops), 3) as gflops
 from of_run where ns is not null group by layer, direction order by median(ns) * count(*) desc, layer, direction;
+
+-- query: stragglers
+-- Ranks of jobs at their collectives, those first that the others wait for longest: how often each came last, by what.
+select run, rank, collectives, round(transfer_ns / 1e6, 3) as transfer_ms, round(wait_ns / 1e6, 3) as wait_ms,
+  times_arrived_last, round(late_ns / 1e6, 3) as late_ms, made_late_by, round(made_late_ns / 1e6, 3) as made_late_ms
+from ranks order by late_ns desc, run, rank;
