@@ -107,3 +107,31 @@ def test_a_query_is_answered_as_of_the_sources(question: str, tmp_path: Path) ->
     assert CliRunner().invoke(cli, [*files, "-o", folder, "-q"]).exit_code == 0
     of_files, of_dataset = (CliRunner().invoke(cli, ["query", *given, question]) for given in (files, [folder]))
     assert (of_dataset.exit_code, of_dataset.stdout) == (0, of_files.stdout)
+
+
+def test_a_dataset_is_not_replaced_by_what_is_read_of_it(tmp_path: Path) -> None:
+    """Neither by itself nor by one of its runs; an option that is only of a trace is refused."""
+    files = [str(ROOT / "traces" / path) for path in TRACES["log alone"]]
+    folder = tmp_path / "run.parquet"
+    assert CliRunner().invoke(cli, [*files, "-o", str(folder), "-q"]).exit_code == 0
+    (one,) = (folder / "runs").iterdir()
+    for given in (folder, one):
+        result = CliRunner().invoke(cli, [str(given), "-o", str(folder)])
+        assert (result.exit_code, "is an input, too" in result.stderr) == (2, True)
+    result = CliRunner().invoke(cli, [*files, "-o", str(tmp_path / "b.parquet"), "--top", "3"])
+    assert (result.exit_code, "--top goes with a trace" in result.stderr) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.parquet"]
+
+
+def test_several_runs_are_a_dataset_of_several(tmp_path: Path) -> None:
+    """Each by its name; one of them is asked for by its file."""
+    files = [str(ROOT / "traces" / path) for name in ("alexnet", "squeezenet") for path in TRACES[name]]
+    folder = tmp_path / "runs.parquet"
+    refused = CliRunner().invoke(cli, [*files, "-o", str(folder), "-q"])
+    assert (refused.exit_code, "files of 2 runs" in refused.stderr) == (1, True)
+    assert CliRunner().invoke(cli, [*files, "-o", str(folder), "-q", "--several"]).exit_code == 0
+    written = sorted((folder / "runs").iterdir())
+    assert len(written) == 2
+    alone = [str(ROOT / "traces" / path) for path in TRACES["squeezenet"]]
+    answers = [call("kernels", [str(path)]).stdout for path in written]
+    assert call("kernels", alone).stdout in answers

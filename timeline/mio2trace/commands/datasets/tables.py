@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import click
 import msgspec
 
 from mio2trace.analysis import Run, analyse
@@ -34,6 +35,9 @@ def write_tables(  # noqa: PLR0913 - keyword-only options
     quiet: bool,
 ) -> None:
     """Write the run, or with ``several`` each, to the folder ``output``. Raises `InputError`."""
+    place = os.path.join(os.path.realpath(output), "")
+    if any(os.path.join(os.path.realpath(file), "").startswith(place) for file in files if file != STANDARD_INPUT):
+        raise click.UsageError(f"{output} is an input, too")
     options = reading.analysis(host_calls=host_calls == "all", without=frozenset(without), keep=tuple(keep))
     analysis = analyse(files, options)
     runs = analysis.complete or analysis.runs[:1] if several else (analysis.run,)
