@@ -4,8 +4,7 @@
     python -m sphinx -W -b man docs build/man
 
 Nothing is fetched. Pages of the repository's root (changelog, contributing, ...) and one page a command are made when
-a build begins, in `docs/project` and `docs/commands`;
-links that lead out of docs/ lead to these.
+a build begins, in `docs/project` and `docs/commands`; links that lead out of docs/ lead to these.
 """
 
 from __future__ import annotations
