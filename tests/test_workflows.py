@@ -121,6 +121,13 @@ def test_the_notes_of_a_release_are_its_section_of_the_changelog(tmp_path: Path)
         assert (done.returncode, done.stdout, done.stderr) == (1, "", said)
 
 
+def test_this_version_has_its_section() -> None:
+    """What a tag of this tree would publish has notes."""
+    done = release_notes(ROOT, f"v{__version__}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("### ")
+
+
 def test_the_version_is_written_in_one_place() -> None:
     """The package has it; distributions, the site, the manual page, the citation take it or have none."""
     assert PROJECT["dynamic"] == ["version"]
