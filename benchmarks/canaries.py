@@ -29,15 +29,22 @@ from click.testing import CliRunner
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
-from mio2trace.analysis import snapshot_of  # noqa: E402
+from mio2trace.analysis import Run, snapshot_of  # noqa: E402
 from mio2trace.answer import report_of  # noqa: E402
 from mio2trace.answer.html import page  # noqa: E402
 from mio2trace.answer.markdown import comment  # noqa: E402
 from mio2trace.answer.records import records  # noqa: E402
 from mio2trace.answer.text import lines  # noqa: E402
 from mio2trace.cli import cli  # noqa: E402
+from mio2trace.comparing import Comparison, Side  # noqa: E402
+from mio2trace.comparing.base import text as base_text  # noqa: E402
+from mio2trace.comparing.collect import collect  # noqa: E402
+from mio2trace.comparing.page import page as comparison_page  # noqa: E402
+from mio2trace.comparing.picture import picture  # noqa: E402
+from mio2trace.comparing.sides import Source  # noqa: E402
 from mio2trace.conversion import convert  # noqa: E402
 from mio2trace.dataset import tables_of  # noqa: E402
+from mio2trace.notes import Notes  # noqa: E402
 from mio2trace.readers.base import kernel_name  # noqa: E402
 from mio2trace.snapshot.objects import to_columns  # noqa: E402
 from mio2trace.writers import WRITERS  # noqa: E402
@@ -63,7 +70,7 @@ _TABLES = {
 """Name -> (the command, formats that it is for: one of these words is in their name)."""
 _DRAWN = 60
 """So much of a long name is drawn at least."""
-OUTPUTS = ("trace json", "trace native", "summary", "report", "answer", *_TABLES, "stderr")
+OUTPUTS = ("trace json", "trace native", "summary", "report", "answer", "comparison", *_TABLES, "stderr")
 
 
 PARTS = 16
@@ -119,6 +126,7 @@ def _converted(name: str, paths: list[Path]) -> Iterator[tuple[str, str | bytes]
         yield "report", "\n".join(result.report)
         made = report_of(result.analysis, result.runs)
         yield "answer", "".join((*lines(made), comment(made), page(made), records(made)))
+        yield from (("comparison", text) for run in result.runs for text in _compared(run))
     for run in result.runs:
         tables = tables_of(run, notes=result.notes, cleaner=result.analysis.cleaner)
         yield (
@@ -127,6 +135,23 @@ def _converted(name: str, paths: list[Path]) -> Iterator[tuple[str, str | bytes]
         )
     kept = snapshot_of(result.runs, result.notes, result.analysis.cleaner, "mio2trace")
     yield "snapshot", msgspec.msgpack.encode([column.node for column in to_columns(kept)])
+
+
+def _compared(run: Run) -> Iterator[str | bytes]:
+    """A run beside one that lacks all its parts, so that everything of them is told: base, table, page, picture."""
+    record = collect(run, Notes())
+    if record is None:
+        return
+    whole, bare = Side(name="a", runs=(record,)), Side(name="b", runs=(msgspec.structs.replace(record, parts=()),))
+    comparison = Comparison(whole, bare)
+    yield base_text(whole, "mio2trace")
+    yield "\n".join((*comparison.summary, *(str(row) for row in comparison.table.rows)))
+    yield comparison_page([comparison], "mio2trace")
+    trace = picture(comparison, Source(whole, (run,)), Source(bare, (run,)), {"generator": "mio2trace"})
+    for writer in WRITERS:
+        written = io.BytesIO()
+        writer.write(trace, written)
+        yield written.getvalue()
 
 
 # ---- names
