@@ -88,8 +88,9 @@ def links(analysis: Analysis) -> list[object]:
                     [one.text if hasattr(one, "text") else one.api for one in of.operations],
                 )
             )
-        told.append([(one.layer, one.direction, one.printed_ns) for log in run.logs for one in log.layers])
-        told.append([one.api for one in run.operations])
+        # logs are in the order of their hashes, which are others in a bundle
+        told.append(sorted((one.layer, one.direction, one.printed_ns) for log in run.logs for one in log.layers))
+        told.append(sorted(one.api for of_log in run.operations_by_log for one in of_log))
         told.append([len(one.nodes) for one in run.tf_profiles])
     return told
 

@@ -312,3 +312,11 @@ def test_every_text_field_of_every_record_is_in_one_table() -> None:
 def test_an_address_of_ipv6_inside_a_path_goes_with_it(address: str) -> None:
     assert Cleaner().text(f"file is unreadable: /home/{address}/x.udb.txt") == "file is unreadable: (path)"
     assert Cleaner().text("/usr/src/x.cpp:12:5: error: a::b::c") == "(path):12:5: error: a::b::c"
+
+
+def test_a_serial_number_inside_a_path_goes_with_it() -> None:
+    assert "4711" not in Cleaner().text("file is unreadable: /home/serial number: 0CANARY4711/x.udb.txt")
+
+
+def test_an_address_of_ipv6_before_a_colon_is_one() -> None:
+    assert Cleaner().text("selected: 2001:0db8:ca4a:7fff:0000:ff00:0042:8329: 0.5") == "selected: (host): 0.5"

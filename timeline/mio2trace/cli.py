@@ -52,8 +52,8 @@ class _DefaultToConvert(click.Group):
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Commands, and files, which need none."""
-        return [*super().shell_complete(ctx, incomplete), *complete_files(ctx, None, incomplete)]
+        """Commands, and files, which need none; these first: bash forgets what comes before them."""
+        return [*complete_files(ctx, None, incomplete), *super().shell_complete(ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Where errors become exit codes: 1 for an input that cannot be used, 2 for an option that is none."""

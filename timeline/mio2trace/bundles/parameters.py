@@ -39,6 +39,7 @@ _ALLOWED = re.compile(
     r"|miopen[A-Z]\w{0,60}|conv[23]d|packed|stream:|device_id:|nullptr|true|false|True|False|None|none|mean|sum|nil"
     r"|:+"
 )
+_FUNCTION = re.compile(r"(?:miopen::)?miopen\w{1,80}")
 _TYPES = re.compile(r"miopen\w{1,60}|const|void|int|unsigned|char|bool|float|double|size_t|u?int\d+_t|std::\w+|[*&<>]+")
 _TYPE = re.compile(r"[^\s,*&<>(){}]+")
 
@@ -64,8 +65,11 @@ def parameter(text: str, another: Callable[[str], str]) -> str:
 def header(text: str) -> str:
     """``miopenStatus_t miopenConvolutionForward(const void *, ...){`` with types that are MIOpen's or C's."""
     before, bracket, rest = text.partition("(")
+    name = before.split()[-1] if before.split() else ""
+    if _FUNCTION.fullmatch(name) is None:
+        before = "miopenStatus_t miopenUnnamed"
     if not bracket:
-        return text
+        return before
     types, close, end = rest.rpartition(")")
     kept = _TYPE.sub(lambda match: match[0] if _TYPES.fullmatch(match[0]) else "?", types if close else rest)
     return before + bracket + kept + (close + ("{" if "{" in end else "") if close else "")

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Files, then the queries, whose words a dash may join."""
+    """Files - bash forgets what comes before them -, then the queries, whose words a dash may join."""
     from click.shell_completion import CompletionItem
 
     from mio2trace.queries import DATASET, shipped
 
     names = [name.replace(" ", "-") for name in (*shipped(), *shipped(DATASET))]
     found = [CompletionItem(name) for name in names if ctx.params.get("words") and name.startswith(incomplete)]
-    return [*found, *complete_files(ctx, param, incomplete)]
+    return [*complete_files(ctx, param, incomplete), *found]
 
 
 @click.command(no_args_is_help=True)

@@ -64,10 +64,12 @@ def ipv6(match: re.Match[str]) -> str:
     Not ``ab::cd``, which C++ has, nor times.
     """
     address = match[0].lower().partition("%")[0].partition("/")[0]
+    colon = ":" if address.endswith(":") and not address.endswith("::") else ""  # "... is at ADDRESS: 5 ms"
+    address = address.removesuffix(colon)
     groups = address.split(":")
     whole = len(groups) == 8 and "" not in groups and max(map(len, groups)) == 4
     short = address.count("::") == 1 and ":::" not in address and _ROUTED.fullmatch(groups[0]) is not None
-    return "(host)" if whole or short else match[0]
+    return f"(host){colon}" if whole or short else match[0]
 
 
 def pointer(match: re.Match[str]) -> str:

@@ -144,6 +144,12 @@ RULES: tuple[Rule, ...] = (
         "@host, user@", "users hosts", "@",
         r"(?<![\w@:>)\]])@[A-Za-z][\w.-]*+|(?<![\w?@.+-])[\w.+-]++@(?![\w@])", "(user)", sorts=("text",),
     ),
+    _rule(
+        "serial number after its word", "devices", "serial machine unique asset uuid guid imei s/n sn:",
+        rf"(?<![A-Za-z0-9]){_SERIAL_WORD}\.?+(?:[\s_]*+[:=#][\s_]*+|(?<=number|serial|ial no|al no\.)\s++)[\"']?"
+        r"(?=[A-Za-z-]{0,40}+\d)[\w-]{4,}+",
+        decide.serial, flags=re.IGNORECASE,
+    ),
     _rule("path", "paths", "/ \\", _LAYER_PATH, "(path)", sorts=("layer",)),
     _rule("path", "paths", "/ \\", _PATH, "(path)", sorts=("name", "text")),
     _rule(
@@ -156,12 +162,6 @@ RULES: tuple[Rule, ...] = (
         rf"{_NO_HEX_BEFORE}(?:(?:(?:GPU|MIG|NPU|XPU)-)?+{_HEX}{{8}}([-_]){_HEX}{{4}}\1{_HEX}{{4}}\1{_HEX}{{4}}\1"
         rf"{_HEX}{{12}}|(?:GPU|MIG|NPU|XPU)-(?:0x)?+{_HEX}{{8,32}}+(?:-{_HEX}{{4,12}})*+){_NO_HEX_AFTER}",
         "(device id)", shapes="hhhhhhhh",
-    ),
-    _rule(
-        "serial number after its word", "devices", "serial machine unique asset uuid guid imei s/n sn:",
-        rf"(?<![A-Za-z0-9]){_SERIAL_WORD}\.?+(?:[\s_]*+[:=#][\s_]*+|(?<=number|serial|ial no|al no\.)\s++)[\"']?"
-        r"(?=[A-Za-z-]{0,40}+\d)[\w-]{4,}+",
-        decide.serial, flags=re.IGNORECASE,
     ),
     _rule(
         "MAC address", "hosts", "",
