@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Iterator, Sequence
+from math import prod
 from pathlib import Path
 
 from benchmarks.attribution import names, samples
@@ -19,6 +20,8 @@ from benchmarks.score import ROOT, emit
 from mio2trace import analyse
 from mio2trace.align import NONE
 from mio2trace.align.operations.chances import kinds_of
+from mio2trace.align.operations.kinds import KernelKind
+from mio2trace.align.operations.sizes import helper_fits
 from mio2trace.align.operations.stream import Stream
 from mio2trace.analysis import AnalysisOptions
 from mio2trace.kernels.names import kernel_name
@@ -57,6 +60,8 @@ def events(run: Run, stream: Stream) -> Iterator[Event]:
             continue
         if kernels.helped[at]:
             yield "BROKEN", before != place
+        if before == place:
+            yield "BROKEN, transfers between", kernels.parted[at]
         searching = operations[place].phase == "find" and before == place
         if searching and kernels.kind(at).role == kernels.kind(at - 1).role == "main":
             yield "CANDIDATES_APART", kernels.apart[at] == 2
@@ -66,11 +71,30 @@ def events(run: Run, stream: Stream) -> Iterator[Event]:
         kind, operation = kernels.kind(at), operations[place]
         yield "UNKNOWN_NAME", kernel_name(kind.launch[0]) is None
         yield "NEVER", kind.name is not None and stream.likelihood.pair(kernels.of[at], place)[0] < -10
+        fits = None if kind.launch[1] is None else helper_fits(kind.launch[0], prod(kind.launch[1]), operation)
+        if fits is not None:
+            yield "MISSTATED, work items of helpers", not fits
         if kind.filters and operation.primitive == "conv":
             yield "MISSTATED", kind.filters != operation.weights[2:]
+    yield from _gemms(true, stream)
     launched = set(true)
     for place, kind_of_call in enumerate(kinds_of(operations, stream.likelihood.class_of)):
         yield f"SILENT, {kind_of_call}", place not in launched
+
+
+def _gemms(true: Sequence[int], stream: Stream) -> Iterator[Event]:
+    """Of a convolution's GEMMs whether they differ, of an execution's main kernels whether the algorithms do."""
+    before: dict[int, KernelKind] = {}
+    for place, number in zip(true, stream.likelihood.kernels.of, strict=True):
+        kind = stream.likelihood.kernels.kinds[number]
+        if place == NONE or kind.role != "main" or stream.operations[place].primitive != "conv":
+            continue
+        last = before.get(place)
+        before[place] = kind
+        if last is not None and last.is_gemm and kind.is_gemm:
+            yield "MISSTATED, GEMMs of one call", last.launch != kind.launch
+        if last is not None and stream.operations[place].phase == "run":
+            yield "NEVER, two algorithms", last.is_gemm != kind.is_gemm
 
 
 def main(argv: Sequence[str] | None = None) -> int:

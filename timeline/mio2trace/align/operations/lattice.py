@@ -21,14 +21,13 @@ from mio2trace.align.operations.kinds import POST, PRE
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.rates import (
-    BROKEN,
     CANDIDATES_APART,
     CUT,
     LONG_CLOSES,
     LONG_GAP,
+    NATS_BROKEN,
     NATS_MISSTATED,
     NATS_NEVER,
-    NATS_PARTED,
     SHORT_CLOSES,
     UNKNOWN_NAME,
 )
@@ -133,7 +132,7 @@ class Lattice:
         first, last = windows.first[at], windows.last[at]
         kind = kernels.kind(at)
         helped = kernels.helped[at]
-        broken = (0.0, log(BROKEN), NATS_NEVER)[helped]
+        broken = (0.0, NATS_BROKEN, NATS_NEVER)[helped]
         ways: _Edges = {}
         gone = 0.0 if kind.library else log(UNKNOWN_NAME)
         ready: list[tuple[int, float, int]] = []
@@ -240,7 +239,7 @@ class Lattice:
             nats += habits.nats(kernels.of[at], index)
         if not entering:
             if kernels.parted[at]:
-                nats += NATS_PARTED
+                nats += NATS_BROKEN
             if kernels.apart[at] and likelihood.operations[index].primitive == "conv":
                 nats += self._apart(at, index)
             if kernels.again[at] and nats > 0:

@@ -13,9 +13,8 @@ MISSTATED: Final = 0.02
 NEVER: Final = 1e-5
 """What no run with truth has: another primitive's kernel, one that writes what the call reads, two where one does."""
 BROKEN: Final = 0.003
-"""Part of the kernels that probably read what the one before made for them and yet are of another call."""
-PARTED: Final = 0.003
-"""Part of the neighbours in a call between which the program moves data from or to the host."""
+"""Part of the kernels that probably read what the one before made for them and yet are of another call; and of those
+of one call between which the program moved data from or to the host."""
 CANDIDATES_APART: Final = 0.16
 """Part of a search's candidates that write another buffer than the one before."""
 UNKNOWN_NAME: Final = 0.02
@@ -32,6 +31,8 @@ SILENT_SEARCH: Final = 0.1
 """Part of the searches that launched nothing: their answer came from a database."""
 SILENT_AGAIN: Final = 0.4
 """The same where the same problem was searched before: the first answer is kept."""
+WHOLE: Final = 0.99
+"""Part of the links to torn calls that are right: an entry may be the head of one and the tail of another."""
 STRANGERS: Final = 0.05
 """From this part of executing calls without a kernel on, calls of another process are in the log."""
 BESIDE_STRANGERS: Final = 0.9
@@ -43,4 +44,4 @@ LONG_GAP, LONG_CLOSES = 0.05, 0.01
 CUT: Final = 0.05
 """Part of the logs, and of the profiles, that begin late or end early."""
 
-NATS_MISSTATED, NATS_NEVER, NATS_PARTED = log(MISSTATED), log(NEVER), log(PARTED)
+NATS_MISSTATED, NATS_NEVER, NATS_BROKEN = log(MISSTATED), log(NEVER), log(BROKEN)

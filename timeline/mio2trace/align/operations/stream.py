@@ -12,6 +12,7 @@ from mio2trace.align.operations.habits import Habits
 from mio2trace.align.operations.lattice import AHEAD, NARROW, WIDE, Lattice, Width
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.posterior import Posterior
+from mio2trace.align.operations.rates import WHOLE
 from mio2trace.align.operations.windows import Windows
 from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION, RECURRENCE, Evidence
 from mio2trace.model.profile import Profile
@@ -61,6 +62,8 @@ class Stream:
             confidence = posterior.confidence[number]
             if by != BUFFERS:
                 confidence *= own
+            if self.operations[place].torn or self.operations[place].unread:
+                confidence = min(confidence, WHOLE)
             links.give_operation((self.positions[number],), self.operations[place].index, by, confidence=confidence)
 
     def _solve(self) -> Posterior:
