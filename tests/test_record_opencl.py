@@ -36,6 +36,9 @@ def test_a_real_program_becomes_a_trace_with_its_operations(built: tuple[str, st
     for command in (["report"], ["ops"], ["kernels"], ["compare", archive]):
         answer = CliRunner().invoke(cli, [*command, archive])
         assert answer.exit_code == 0, (command, answer.stderr)
+    bundle = str(tmp_path / "bug.zip")
+    assert CliRunner().invoke(cli, ["bundle", archive, "-o", bundle, "-q"]).exit_code == 0
+    assert mio2trace.analyse(bundle).run.alignments[0].links.operation_by == ["buffers"] * 3
     again = CliRunner().invoke(cli, ["report", archive, "--format", "markdown"])
     assert "Conv fwd" in again.stdout
 
