@@ -20,7 +20,7 @@ from mio2trace.commands.printing import say, tell, write
 @reading_options
 @quiet_option
 def bundle(files: tuple[str, ...], output: str, raw: bool, check: bool, reading: Reading, quiet: bool) -> None:
-    """One archive of a run to attach to an issue: log and records without what is private, trace, report, commands.
+    """One archive of a run to give away, without what is private.
 
     Takes what `mio2trace convert` takes, and archives of `mio2trace record`. Paths, hosts, users, tokens, command line
     and environment stay out; addresses become others, so that what they join stays joined. The archive is an input of

@@ -13,7 +13,7 @@ SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Lines for SHELL that complete commands, options, files, columns and queries.
+    """Lines for a shell that complete commands, options, columns and queries.
 
     \b
     Examples:

@@ -41,7 +41,7 @@ class Finding(NamedTuple):
 @click.command()
 @printing_options
 def doctor(printing: Printing) -> None:
-    """What is installed, which extras, browser, profilers and devices there are, and what is missing for what.
+    """What is installed on this machine, and what is missing for what.
 
     Runs nothing but `rocprofv3 --version`, and sends nothing anywhere. Exit code 0: nothing is needed by all.
 
