@@ -89,7 +89,7 @@ def cli() -> None:
       mio2trace tmp-ck-timer.json prof.json -o out.json CK's digest instead of the log
       mio2trace experiment/my-entry --tags alexnet -o out.json
       gunzip -c run.log.gz | mio2trace - prof.json -o out.json
-      mio2trace report run.log prof.json -o run.html     where the time went, what is odd, what to try
+      mio2trace report run.log prof.json -o run.html    where the time went, what is odd, what to try
       mio2trace compare before/ after/                  what became slower, and why
       mio2trace record -o run.zip -- python train.py    both files, in the first place
       mio2trace ops run.log --group-by problem          what MIOpen computed, by frequency
