@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -162,8 +163,8 @@ def test_the_repositorys_own_runs(path: Path) -> None:
     check(path)
 
 
-def test_every_format(shared: Path) -> None:
-    """One file of each reader at least, and many of MIOpen's."""
+def test_every_format(shared: Path, tmp_path: Path) -> None:
+    """One file of each reader at least, and many of MIOpen's; of a bundle's records those of a bundle made here."""
     formats: Counter[str] = Counter()
     taken: Counter[tuple[str, str]] = Counter()
     for folder in ("dvdt", "miopen-logs", "miopen-opencl", "ck", "tfprof", "rocm"):
@@ -173,6 +174,11 @@ def test_every_format(shared: Path) -> None:
             if path.is_file() and path.stat().st_size < largest and taken[kind] < (10 if "logs" in folder else 2):
                 taken[kind] += 1
                 formats[check(path)] += 1
+    run = ROOT / "traces" / "lenet-rocpd"
+    files = [str(run / "run.log.gz"), str(run / "results.db.gz")]
+    assert CliRunner().invoke(cli, ["bundle", *files, "-o", str(tmp_path / "bug.zip")]).exit_code == 0
+    with zipfile.ZipFile(tmp_path / "bug.zip") as archive:
+        formats[check(Path(archive.extract("profile.jsonl.gz", tmp_path)))] += 1
     assert {reader.NAME for reader in READERS} <= set(formats)
 
 

@@ -289,6 +289,18 @@ def test_a_helper_stays_with_what_it_helps() -> None:
     assert maker.links().operation_of == [NONE, NONE, 0, 0]
 
 
+@pytest.mark.parametrize("times", [1, 4, 5, 20])
+def test_one_call_again_and_again_is_linked_each_time(times: int) -> None:
+    """A program that measures one convolution: that all kernels write one tensor makes them no search of one call."""
+    maker = Maker()
+    x, w, y = (maker.buffer() for _ in range(3))
+    for _ in range(times):
+        maker.kernel("MIOpenConv1x1", x, w, y, of=conv(maker, x, w, y))
+    links = maker.links()
+    assert links.operation_of == list(range(times))
+    assert links.operation_by == ["buffers"] * times
+
+
 def test_launch_lines_link_kernels_of_unknown_names() -> None:
     """Name and work size as printed; another size is another kernel."""
     maker = Maker()

@@ -125,6 +125,8 @@ class Kernels:
                 if both_convolve and {role, role_before} <= _WRITES and self.written[-1] and self.written[-2]:
                     # All that one search or call computes goes into one tensor.
                     helped, differ = int(self.written[-1] == self.written[-2]), self.written[-1] != self.written[-2]
+                    if buffers == before and self.of[-1] == self.of[-2]:
+                        helped = 0  # the same again: as well another call for the same
                 if convolves and not helped and role_before != "fill":
                     apart = 2 if differ else 1
             self.helped.append(helped)
