@@ -115,9 +115,10 @@ def _verdict(whole: Compared) -> str:
         return f"An iteration is {change} {whole.word}: {times}."
     if whole.word in ("maybe slower", "maybe faster"):
         return f"An iteration may be {change} {whole.word.split()[1]}: {times}. {whole.runs_needed} runs a side decide."
-    if whole.low is not None and whole.high is not None and 1 - FLOOR <= whole.low <= whole.high <= 1 + FLOOR:
+    low, high = (whole.ratio, whole.ratio) if whole.low is None or whole.high is None else (whole.low, whole.high)
+    if 1 - FLOOR <= low <= high <= 1 + FLOOR:
         return f"An iteration takes as long on both sides: {times}."
-    return f"No change of an iteration can be told: {times}, {_interval(whole)} times as long."
+    return f"No change of an iteration can be told: {times}, {low:.2f} .. {high:.2f} times as long."
 
 
 def _said(comparison: Comparison) -> Iterator[str]:
@@ -135,7 +136,7 @@ def _tiles(comparison: Comparison, names: tuple[str, str]) -> list[dict[str, str
         )
     ]
     if whole.ratio is not None:
-        tiles.append({"label": "B / A", "value": f"{whole.ratio:.3f}", "more": f"95 %: {_interval(whole)}"})
+        tiles.append({"label": "B / A", "value": f"{whole.ratio:.3f}", "more": _told_interval(whole)})
     words = [row.word for row in comparison.rows if row.kind != "layer"]
     alone = sum(word.startswith("only in") for word in words)
     tiles.append(
@@ -153,6 +154,10 @@ def _runs(side: Side) -> str:
     least, most = min(iterations), max(iterations)
     each = count(least, "iteration") if least == most else f"{least} to {most} iterations"
     return f"{count(len(side.runs), 'run')} of {each}"
+
+
+def _told_interval(row: Compared) -> str:
+    return f"95 %: {_interval(row)}" if row.low is not None else "of one iteration: no interval"
 
 
 def _interval(row: Compared) -> str:

@@ -50,7 +50,10 @@ class Verdict(NamedTuple):
 
 
 def verdict(a: Sequence[Samples], b: Sequence[Samples]) -> Verdict:
-    """Of the samples of each run of two sides, in ns, at least one run with one sample each."""
+    """Of the samples of each run of two sides, in ns, at least one run with one sample each.
+
+    A side with a single sample tells nothing of how it varies: then there is no interval.
+    """
     a_runs, b_runs = [*map(median, a)], [*map(median, b)]
     a_ns, b_ns = median(a_runs), median(b_runs)
     if a_ns <= 0 or b_ns <= 0:
@@ -61,12 +64,15 @@ def verdict(a: Sequence[Samples], b: Sequence[Samples]) -> Verdict:
     floor = floor_of(fewest)
     separated = min(b_runs) > max(a_runs) if ratio > 1 else max(b_runs) < min(a_runs)
     change = ratio - 1 if ratio > 1 else 1 / ratio - 1
+    told: tuple[float | None, float | None] = (None, None)
+    if min(sum(map(len, a)), sum(map(len, b))) > 1:
+        told = low, high
     if not separated or change <= FLOOR or (fewest < FEWEST and low <= 1 <= high):
-        return Verdict(a_ns, b_ns, ratio, low, high, "~")
+        return Verdict(a_ns, b_ns, ratio, *told, "~")
     if fewest >= FEWEST and change > floor:
-        return Verdict(a_ns, b_ns, ratio, low, high, "slower" if ratio > 1 else "faster")
+        return Verdict(a_ns, b_ns, ratio, *told, "slower" if ratio > 1 else "faster")
     needed = FEWEST if change > FLOOR_OF_FEW else MANY
-    return Verdict(a_ns, b_ns, ratio, low, high, "maybe slower" if ratio > 1 else "maybe faster", needed)
+    return Verdict(a_ns, b_ns, ratio, *told, "maybe slower" if ratio > 1 else "maybe faster", needed)
 
 
 def floor_of(runs: int) -> float:
