@@ -48,6 +48,8 @@ def pytest_configure() -> None:
     # A shell starts what it runs in the background deaf to interrupts; children would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # the same of nohup; a handler is no child's
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 
 def _real_samples() -> Path:

@@ -246,7 +246,6 @@ def test_a_signal_ends_in_order_and_leaves_nothing(
             stderr=subprocess.PIPE,
             env=ENVIRONMENT,
             start_new_session=True,
-            preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # these tests may run under nohup
         )
         assert process.stdin is not None
         assert process.stderr is not None

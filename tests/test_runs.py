@@ -112,7 +112,9 @@ def test_two_runs_are_not_silently_one(copied: Copied, profiles: bool) -> None:
     """One line names them and what to do; ten logs alone are ten runs."""
     pairs = [copied(run, name) for run, name in ((MIOPEN, "A"), (ALEXNET, "B"), (SQUEEZENET, "C"))]
     files = [file for log, profile in pairs for file in ((log, profile) if profiles else (log,))]
-    with pytest.raises(InputError, match=r"^files of 3 runs: A, B, C; expected those of one .*--several.*`compare`"):
+    with pytest.raises(
+        InputError, match=r"^files of 3 runs: A, B, C; expected those of one .*--several.*`mio2trace compare`"
+    ):
         convert(*files)
 
 

@@ -169,7 +169,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
             names = ", ".join(run.name for run in in_order[:4]) + (", ..." if len(in_order) > 4 else "")
             raise InputError(
                 f"files of {len(in_order)} runs: {names}; expected those of one (`mio2trace convert --several` "
-                "draws each by itself, `mio2trace batch` makes one dataset of them)"
+                "draws each by itself, `mio2trace compare` tells how they differ, `mio2trace batch` makes a dataset)"
             )
         return several[0] if several else self.runs[0]
 

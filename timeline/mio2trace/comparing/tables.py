@@ -62,7 +62,9 @@ def pivot(comparisons: Sequence[Comparison]) -> Table:
     others = [row for row in rows.values() if row["part"] not in _LAST]
     columns = ("part", "name", *(f"{name}_ms" for name in names), "ratio", "verdict", "cause")
     decimals = dict.fromkeys((*(f"{name}_ms" for name in names), "ratio"), 3)
-    return Table(columns=columns, rows=[*others, *last], decimals=decimals)
+    # Of these no column gives way to the others on a narrow terminal.
+    keys = ("name", *(f"{name}_ms" for name in names), "ratio")
+    return Table(columns=columns, rows=[*others, *last], decimals=decimals, keys=keys)
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

@@ -114,7 +114,7 @@ RULES: tuple[Rule, ...] = (
     _rule(
         "connection string", "secrets", "account endpoint sharedaccess sig= x-amz- x-goog-",
         r"(?<![A-Za-z0-9])(?:(?:DefaultEndpointsProtocol|Account(?:Name|Key)|BlobEndpoint|EndpointSuffix"
-        r"|SharedAccess(?:KeyName|Key|Signature)|X-(?:Amz|Goog)-[A-Za-z-]{1,40}+)=|sig=(?=[\w%+/.~-]{16}))"
+        r"|SharedAccess(?:KeyName|Key|Signature)|X-(?:Amz|Goog)-[A-Za-z-]{1,40}+)=|(?:(?<=[?&])sig=|sig=(?=[\w%+/.~-]{16})))"
         r"[^\s\"'<>]*+",
         "(secret)", flags=re.IGNORECASE,
     ),

@@ -20,6 +20,8 @@ NARROWEST = 16
 """Characters of a text that stay before a column is left out."""
 NARROWEST_NAME = 40
 """The same of what a row is of."""
+NARROWEST_HEAD = 16
+"""The same of a name above numbers that stay before all others: it keeps its begin and end, which is its unit."""
 _MOST_DECIMALS = 6
 _BETWEEN = "  "
 _KERNELS = ("name", "kernel")
@@ -47,7 +49,7 @@ def aligned(table: Table, width: int | None = None) -> Iterator[str]:
         return
     for line in zip(*([column.name, *column.cells] for column in kept), strict=True):
         cells = (
-            cell.rjust(size) if column.is_number else _cut(column.name, cell, size).ljust(size)
+            _middle_cut(cell, size).rjust(size) if column.is_number else _cut(column.name, cell, size).ljust(size)
             for cell, size, column in zip(line, widths, kept, strict=True)
         )
         text = _BETWEEN.join(cells).rstrip()
@@ -58,6 +60,13 @@ def _cut(column: str, text: str, size: int) -> str:
     """A text of at most so many characters; names of kernels begin alike, and keep their ends, too."""
     if len(text) <= size or column not in _KERNELS:
         return shortened(text, size)
+    return _middle_cut(text, size)
+
+
+def _middle_cut(text: str, size: int) -> str:
+    """A text of at most so many characters, its end a third of them."""
+    if len(text) <= size:
+        return text
     end = (size - 3) // 3
     return f"{text[: size - 3 - end]}...{text[len(text) - end :]}"
 
@@ -147,8 +156,11 @@ def _fitted(columns: Sequence[_Column], width: int | None) -> tuple[list[_Column
 
 
 def _least(column: _Column) -> int:
+    if column.is_number:
+        head = column.name if column.rank else column.name[:NARROWEST_HEAD]
+        return max(map(len, (head, *column.cells)))
     least = NARROWEST if column.rank else NARROWEST_NAME
-    return column.width if column.is_number else min(column.width, max(least, len(column.name)))
+    return min(column.width, max(least, len(column.name)))
 
 
 def _length(widths: Sequence[int]) -> int:
