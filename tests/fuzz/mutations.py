@@ -58,6 +58,8 @@ def _tables(data: bytes, chance: Chance) -> bytes:
 
 def _change_table(connection: sqlite3.Connection, chance: Chance) -> None:
     tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    if not tables:
+        return  # all were dropped
     table = chance.choice(sorted(tables))
     columns = [column[1] for column in connection.execute(f'PRAGMA table_info("{table}")')]
     column, cell = chance.choice(columns), chance.choice(_CELLS)
