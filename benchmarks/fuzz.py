@@ -47,7 +47,7 @@ from tests.fuzz.structures import KINDS  # noqa: E402
 
 SEEDS = ROOT / "tests" / "fuzz" / "seeds.txt"
 CORPUS = ROOT / "tests" / "fuzz" / "corpus"
-PART = 2500
+PART = 10_000
 """Cases of one process."""
 NIGHTLY = 100_000
 FLOOR = 0.15

@@ -7,14 +7,19 @@ from collections.abc import Iterator
 
 from mio2trace.patterns import late
 
-_LEARNED: tuple[tuple[str, re.Pattern[bytes]], ...] = (
-    ("hosts", late(rb"Running on machine: ([\w.-]{2,64})")),
-    ("hosts", late(rb"(?<!\w)HOST(?:NAME)?=['\"]?([\w.-]{2,64})")),
-    ("hosts", late(rb"(?m)^[^\S\n]*\[?[\w.-]{1,32}@([\w.-]{2,64})[: ][~/][^\n$#]*[$#]")),
-    ("users", late(rb"(?m)^[^\S\n]*\[?([\w.-]{1,32})@[\w.-]{2,64}[: ][~/][^\n$#]*[$#]")),
-    ("users", late(rb"(?<!\w)(?:USER|LOGNAME|USERNAME)=['\"]?([\w.-]{2,32})")),
-    ("users", late(rb"(?:/home|/Users|[A-Za-z]:\\{1,2}Users)[/\\]{1,2}([\w.-]{2,32})(?=[/\\\"'\s:])")),
+_LEARNED: tuple[tuple[str, tuple[bytes, ...], re.Pattern[bytes]], ...] = (
+    ("hosts", (b"Running on machine: ",), late(rb"Running on machine: ([\w.-]{2,64})")),
+    ("hosts", (b"HOST",), late(rb"(?<!\w)HOST(?:NAME)?=['\"]?([\w.-]{2,64})")),
+    ("hosts", (b"@",), late(rb"(?m)^[^\S\n]*\[?[\w.-]{1,32}@([\w.-]{2,64})[: ][~/][^\n$#]*[$#]")),
+    ("users", (b"@",), late(rb"(?m)^[^\S\n]*\[?([\w.-]{1,32})@[\w.-]{2,64}[: ][~/][^\n$#]*[$#]")),
+    ("users", (b"USER", b"LOGNAME"), late(rb"(?<!\w)(?:USER|LOGNAME|USERNAME)=['\"]?([\w.-]{2,32})")),
+    (
+        "users",
+        (b"/home", b"Users"),
+        late(rb"(?:/home|/Users|[A-Za-z]:\\{1,2}Users)[/\\]{1,2}([\w.-]{2,32})(?=[/\\\"'\s:])"),
+    ),
 )
+"""(kind, what stands in every match, the name). To look for the text first is a hundred times as fast."""
 _SHORTEST_LEARNED = 3
 _OF_NOBODY = frozenset(
     re.findall(
@@ -30,7 +35,9 @@ _OF_NOBODY = frozenset(
 
 def names_in(head: bytes) -> Iterator[tuple[str, str]]:
     """(kind, name) for each that ``head`` tells; of a host with a domain its first label, too."""
-    for kind, pattern in _LEARNED:
+    for kind, marks, pattern in _LEARNED:
+        if not any(mark in head for mark in marks):
+            continue
         for match in pattern.findall(head):
             name = match.decode("utf-8", "replace").strip(".-")
             for part in (name, name.partition(".")[0]) if kind == "hosts" else (name,):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from heapq import nlargest
 from math import exp, log, log1p
 from operator import neg
 from typing import NamedTuple
@@ -169,7 +168,13 @@ class Lattice:
                 if first <= index <= last:
                     inside, following = self._inside(at, index, state & (PHASE | GEMM), entering=False)
                     ways.setdefault(STATES * (index + 1) + following, []).append((state, inside))
-        lowest = min(index for index, *_ in ready)
+        lowest = min([index for index, *_ in ready])
+        passed = self._chances.passed
+        # As `_over` has it, of all at once.
+        behind = [
+            (index, total, state, passed[index + 1], self._profile_cut if index < 0 else NATS_NEVER)
+            for index, total, state in ready
+        ]
         for target in self._targets(at, ready, first, last):
             if target <= lowest:
                 continue
@@ -177,11 +182,14 @@ class Lattice:
             if inside < -14.0:
                 continue
             inside += self._chances.begun[target]
+            until = passed[target]
             from_ = [
-                (total + self._over(index, target) + inside, state) for index, total, state in ready if index < target
+                (total + (0.0 if target == index + 1 else max(until - before, least)) + inside, state)
+                for index, total, state, before, least in behind
+                if index < target
             ]
             if len(from_) > SOURCES:
-                from_ = nlargest(SOURCES, from_)
+                from_ = sorted(from_, reverse=True)[:SOURCES]
             to = ways.setdefault(STATES * (target + 1) + following, [])
             to += [(state, total - states[state]) for total, state in from_]
         reached: _Step = {}
@@ -387,4 +395,4 @@ def _log_sum(values: Sequence[float]) -> float:
     highest = max(values)
     if len(values) == 2:
         return highest + log1p(exp(min(values) - highest))
-    return highest + log(sum(exp(value - highest) for value in values))
+    return highest + log(sum([exp(value - highest) for value in values]))

@@ -52,7 +52,7 @@ _SNIFF = late(rb"(?:^|\n)_TFProfRoot \(")
 
 def sniff(head: bytes) -> bool:
     """The line of a scope view's root, in no log of MIOpen. An op view stands in a console's text, which is a log."""
-    return _SNIFF.search(head) is not None and b"MIOpen" not in head
+    return b"_TFProfRoot (" in head and b"MIOpen" not in head and _SNIFF.search(head) is not None
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
