@@ -20,7 +20,7 @@ from benchmarks.score import ROOT, emit
 from mio2trace import analyse
 from mio2trace.align import NONE
 from mio2trace.align.operations.chances import kinds_of
-from mio2trace.align.operations.kinds import KernelKind
+from mio2trace.align.operations.rows.kinds import KernelKind
 from mio2trace.align.operations.sizes import helper_fits
 from mio2trace.align.operations.stream import Stream
 from mio2trace.analysis import AnalysisOptions

@@ -57,6 +57,10 @@ class Parameters(msgspec.Struct, frozen=True, gc=False):
 
     def buffers(self, addresses: bytes) -> Buffers:
         """(parameter name, address) of each; ``addresses`` are hexadecimal digits with commas between them."""
+        return tuple(zip(self.names, self.numbers(addresses), strict=False))
+
+    def numbers(self, addresses: bytes) -> tuple[int, ...]:
+        """The addresses alone, in the order of ``names``."""
         if not addresses or not self.names:
             return ()
         count = len(self.picked)
@@ -66,7 +70,7 @@ class Parameters(msgspec.Struct, frozen=True, gc=False):
             numbers: Sequence[int] = unpack(f">{count}Q", unhexlify(b"0000" + plain))
         else:
             numbers = [int(one, 16) for one in addresses.split(b",")]
-        return tuple(zip(self.names, compress(numbers, self.picked), strict=False))
+        return tuple(compress(numbers, self.picked))
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):

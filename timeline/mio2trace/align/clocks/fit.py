@@ -341,7 +341,8 @@ class LogClock(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_host(self, stamp: LocalTime) -> int:
         """Unix time in ns of a stamp of the log."""
-        return local_ns(stamp, self.near_ns + self.offset_ns) - self.offset_ns
+        offset = self.offset_ns
+        return _day(stamp.year, stamp.month, stamp.day, self.near_ns + offset) + stamp.ns - offset
 
 
 def local_ns(stamp: LocalTime, near_ns: int) -> int:

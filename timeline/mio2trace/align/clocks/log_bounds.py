@@ -16,7 +16,7 @@ import msgspec
 from mio2trace.align.clocks.fit import local_ns
 from mio2trace.align.layers.caffe.intervals import LINE_NS
 from mio2trace.align.layers.caffe.marks import Marked
-from mio2trace.align.operations.kinds import FIRST_ADDRESS, buffers_among
+from mio2trace.align.operations.rows.kinds import FIRST_ADDRESS, buffers_among
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.model.profile import Profile
@@ -86,10 +86,12 @@ def by_buffers(profile: Profile, operations: Sequence[Operation], lines: Stamped
         if address >= FIRST_ADDRESS
     }
     calls: dict[frozenset[int], list[Operation]] = {}
+    as_digits = {b"%x" % address for address in chosen}
     for operation in operations:
-        if not chosen.isdisjoint([address for _, address in operation.tensors]):
-            addresses = frozenset(address for _, address in operation.tensors if address >= FIRST_ADDRESS)
-            calls.setdefault(addresses, []).append(operation)
+        if operation.arguments or not as_digits.isdisjoint(operation.addresses.split(b",")):
+            addresses = frozenset([address for _, address in operation.tensors if address >= FIRST_ADDRESS])
+            if not chosen.isdisjoint(addresses):
+                calls.setdefault(addresses, []).append(operation)
     owners = _owners(profile, calls, chosen)
     rows: dict[frozenset[int], list[tuple[int, int]]] = {}
     for owner, members in groupby(owners, key=lambda pair: pair[0]):
@@ -128,7 +130,7 @@ def _owners(
         name = kernel_name(activity.name) if activity.kind == "kernel" else None
         if name is None or not name.miopen:
             continue
-        used = frozenset(address for address in buffers_among(activity.opencl.arguments) if address in naming)
+        used = frozenset([address for address in buffers_among(activity.opencl.arguments) if address in naming])
         if used not in of_buffers:
             # Of weights every iteration's calls have the address, of what it makes anew its own.
             fewest = min((naming[address] for address in used), key=len, default=[])

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.chances import Chances
-from mio2trace.align.operations.kinds import POST, PRE
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.rates import (
@@ -31,6 +30,7 @@ from mio2trace.align.operations.rates import (
     UNKNOWN_NAME,
 )
 from mio2trace.align.operations.repeats import Repeats
+from mio2trace.align.operations.rows.kinds import POST, PRE
 from mio2trace.align.operations.windows import Windows
 
 FEW = 4
@@ -99,9 +99,7 @@ class Lattice:
 
     def solve(self) -> Posterior:
         count = len(self._kernels)
-        posterior = Posterior(
-            operation=[NONE] * count, confidence=[1.0] * count, others=[()] * count, gone=[0.0] * count
-        )
+        posterior = Posterior.of_none(count)
         edges: list[_Edges] = []
         forward: list[_Step] = []
         current: _Step = {BEFORE: 0.0}

@@ -12,13 +12,14 @@ from math import log, prod
 
 import msgspec
 
-from mio2trace.align.operations.kinds import KernelKind, Kernels
 from mio2trace.align.operations.rates import (
     MISSTATED,
     NATS_MISSTATED,
     NATS_NEVER,
     UNKNOWN_NAME,
 )
+from mio2trace.align.operations.rows.calls import Calls
+from mio2trace.align.operations.rows.kinds import KernelKind, Kernels
 from mio2trace.align.operations.sizes import gemm_key, has_channels, helper_fits, is_part, may_be_part, parts, steps_fit
 from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES
 from mio2trace.kernels import KernelFact
@@ -41,12 +42,6 @@ _USES: Mapping[str, frozenset[str]] = {
     "sum": frozenset(("reduce",)),
 }  # fmt: skip
 """Primitives whose kernels another one launches, too."""
-_WRITTEN: Mapping[str, str] = {"forward": "y", "backward-data": "dx", "backward-weights": "dw"}
-_READ: Mapping[str, tuple[str, ...]] = {
-    "forward": ("x", "w"),
-    "backward-data": ("dy", "w"),
-    "backward-weights": ("dy", "x"),
-}
 _TRANSPOSED: Mapping[str | None, OperationDirection] = {"forward": "backward-data", "backward-data": "forward"}
 """A transposed convolution runs the other one's kernels (miopen-log.md 6)."""
 _OTHERS = 24
@@ -84,64 +79,19 @@ class Likelihood:
         made = Counter(address for buffer in profile.opencl.buffers if (address := pointer(buffer.handle)))
         self._recycled = {handle for handle, count in made.items() if count > 1}
         self._made = bool(made)
-        self._read_operations(operations, with_buffers=BUFFERS not in without)
-        self.kernels = Kernels(profile, positions, facts, frozenset(self._namings), self._workspaces)
+        self.calls = calls = Calls(operations, with_buffers=BUFFERS not in without)
+        self.class_of, self.first_of, self.problem_of = calls.class_of, calls.first_of, calls.problem_of
+        self.pointers = calls.pointers
+        self._sorts: dict[tuple[str, str | None, bool], tuple[Operation, int]] = {}
+        for operation in operations:
+            sort = operation.primitive, operation.direction, operation.mode == "transpose"
+            self._sorts[sort] = operation, self._sorts.get(sort, (operation, 0))[1] + 1
+        self.kernels = Kernels(profile, positions, facts, calls.namings.keys(), calls.workspaces)
         # A log of commands alone has none of the calls that print no command (miopen-log.md 7).
         self.entered = any(operation.line != operation.command_line for operation in operations)
         self._count_kernels()
         self._static: dict[tuple[int, int], tuple[float, bool, bool]] = {}
         self._shares: dict[object, float] = {}
-
-    def _read_operations(self, operations: Sequence[Operation], *, with_buffers: bool) -> None:
-        self.class_of: list[int] = []
-        self.first_of: list[int] = []
-        self.problem_of: list[object] = []
-        self.pointers: list[frozenset[int]] = []
-        self._inputs: list[frozenset[int]] = []
-        self._outputs: list[frozenset[int]] = []
-        self._names_of: list[frozenset[str]] = []
-        self._namings: Counter[int] = Counter()
-        classes: dict[object, int] = {}
-        workspaces: set[int] = set()
-        parameters: dict[str, Counter[str]] = {}
-        calls: Counter[str] = Counter()
-        for operation in operations:
-            tensors = operation.tensors if with_buffers else ()
-            workspaces.update(address for name, address in tensors if name.lower().startswith("workspace"))
-            pointers = frozenset(address for _, address in tensors if address)
-            self._namings.update(pointers)
-            self.pointers.append(pointers)
-            inputs, outputs = _flow(operation, tensors)
-            self._inputs.append(inputs)
-            self._outputs.append(outputs)
-            names = frozenset(name for name, _ in tensors)
-            self._names_of.append(names)
-            parameters.setdefault(operation.api, Counter()).update(names)
-            calls[operation.api] += 1
-            key = (
-                operation.primitive, operation.direction, operation.phase, operation.input, operation.weights,
-                operation.output, operation.stride, operation.mode, operation.problem is None, operation.algorithm,
-                operation.gemm, operation.launches, operation.gemms,
-            )  # fmt: skip
-            self.class_of.append(classes.setdefault(key, len(classes)))
-            if len(classes) > len(self.first_of):
-                self.first_of.append(len(self.class_of) - 1)
-                posed = (operation.primitive, operation.direction, operation.input, operation.weights, operation.output)
-                self.problem_of.append((*posed, operation.stride, operation.mode) if operation.problem else key)
-        self._sorts: dict[tuple[str, str | None, bool], tuple[Operation, int]] = {}
-        for operation in operations:
-            sort = operation.primitive, operation.direction, operation.mode == "transpose"
-            self._sorts[sort] = operation, self._sorts.get(sort, (operation, 0))[1] + 1
-        self._workspaces = frozenset(workspaces)
-        # Parameters that nearly all entries of a function have: one that lacks any has a hole.
-        usual = {
-            api: frozenset(name for name, count in named.items() if 2 * count > calls[api])
-            for api, named in parameters.items()
-        }
-        self._holed = [
-            operation.torn or not usual[operation.api] <= names
-            for operation, names in zip(operations, self._names_of, strict=True)
-        ]
 
     def _count_kernels(self) -> None:
         """How often each statement is true of the queue's kernels of the library."""
@@ -186,17 +136,23 @@ class Likelihood:
         handles, pointers = self.kernels.named[at], self.pointers[index]
         if not handles or not pointers:
             return Fit(nats, 0, launched, named)
-        holed = self._holed[index]
-        own = handles & pointers
-        if handles - pointers - self._recycled:
-            nats += NATS_MISSTATED if holed or not self._made else NATS_NEVER
+        holed = self.calls.holed[index]
+        own = handles
+        if not handles <= pointers:
+            own = handles & pointers
+            if handles - pointers - self._recycled:
+                nats += NATS_MISSTATED if holed or not self._made else NATS_NEVER
         if not own:
             return Fit(nats if holed else nats + NATS_MISSTATED, 0, launched, named)
-        if launched or self.kernels.kind(at).library or (len(own) > 1 and pointers - self._workspaces <= own):
+        if launched or self.kernels.kind(at).library or (len(own) > 1 and pointers - self.calls.workspaces <= own):
             # A program's own kernels work on the same tensors: what is of no known name must have them all.
-            rarest = min(self._namings[handle] for handle in own)
+            namings = self.calls.namings
+            rarest = min([namings[handle] for handle in own])
             nats += log((_OTHERS + len(self.operations)) / rarest)
-        if self.kernels.written[at] in self._inputs[index] or self.kernels.read[at] in self._outputs[index]:
+        written, read = self.kernels.written[at], self.kernels.read[at]
+        if (written in own and self.calls.only_reads(index, written)) or (
+            read in own and self.calls.only_writes(index, read)
+        ):
             nats += NATS_NEVER
         return Fit(nats, len(own), launched, named)
 
@@ -362,7 +318,7 @@ class Likelihood:
         without_entry = (
             self.entered and not operation.api.startswith("miopen") and operation.command_line != operation.line
         )
-        return without_entry or self._holed[index]
+        return without_entry or self.calls.holed[index]
 
 
 def _serves(primitives: Sequence[str], directions: Sequence[str], operation: Operation, way: int = 1) -> bool:
@@ -378,14 +334,3 @@ def _serves(primitives: Sequence[str], directions: Sequence[str], operation: Ope
     if "gemm" in primitives and primitive != "conv":
         return True  # the directions are those that its beta leaves a convolution
     return not (primitive in primitives or primitive == "fusion")
-
-
-def _flow(operation: Operation, tensors: Sequence[tuple[str, int]]) -> tuple[frozenset[int], frozenset[int]]:
-    """What a convolution only reads and what it only writes; workspaces are neither."""
-    if operation.primitive != "conv" or operation.direction is None:
-        return frozenset(), frozenset()
-    read, written = _READ[operation.direction], _WRITTEN[operation.direction]
-    inputs = frozenset(address for name, address in tensors if name in read)
-    others = frozenset(address for name, address in tensors if name not in read)
-    outputs = frozenset(address for name, address in tensors if name == written)
-    return inputs - others, outputs - inputs

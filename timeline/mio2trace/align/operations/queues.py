@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from mio2trace.align.links import NONE, Links
-from mio2trace.align.operations.kinds import FIRST_ADDRESS, buffers_among
+from mio2trace.align.operations.rows.kinds import FIRST_ADDRESS, buffers_among
 from mio2trace.evidence import BUFFERS
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.profile import Profile

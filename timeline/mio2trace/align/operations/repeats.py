@@ -6,9 +6,11 @@ as the one before fitted its own: that is verified, kernel by kernel, and what w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.chances import Chances
-from mio2trace.align.operations.likelihood import Likelihood
+from mio2trace.align.operations.likelihood import Fit, Likelihood
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.windows import Windows
 
@@ -44,14 +46,25 @@ class Repeats:
         if before is not None:
             kernels, calls = at - before[0], index - before[1]
             evidence = posterior.evidence - before[2]
-            while self._repeats(at, index, kernels, calls, posterior):
-                self._copy(at, kernels, calls, posterior)
+            fits = self._fits(at, kernels, posterior)
+            while self._repeats(at, index, kernels, calls, posterior, fits):
+                self._copy(at, kernels, calls, posterior, fits)
                 posterior.evidence += evidence
                 at, index = at + kernels, index + calls
         self._settled[key] = at, index, posterior.evidence
         return at, index
 
-    def _repeats(self, at: int, index: int, kernels: int, calls: int, posterior: Posterior) -> bool:
+    def _fits(self, at: int, kernels: int, posterior: Posterior) -> list[Fit | None]:
+        """Of the kernels just before, how well each fits its call; None for those of no call."""
+        places = posterior.operation[at - kernels : at]
+        return [
+            None if place == NONE else self._likelihood.fit(number, place)
+            for number, place in enumerate(places, at - kernels)
+        ]
+
+    def _repeats(
+        self, at: int, index: int, kernels: int, calls: int, posterior: Posterior, fits: Sequence[Fit | None]
+    ) -> bool:
         """Whether the next kernels and calls are as those just before, and each kernel fits as well."""
         signs, own = self._kernels, self._calls
         if at + kernels > len(signs) or index + calls >= len(own):
@@ -60,27 +73,33 @@ class Repeats:
             return False
         if own[index + 1 : index + calls + 1] != own[index - calls + 1 : index + 1]:
             return False
-        return all(self._holds(place, place + kernels, calls, posterior) for place in range(at - kernels, at))
-
-    def _holds(self, before: int, after: int, calls: int, posterior: Posterior) -> bool:
-        windows, likelihood = self._windows, self._likelihood
-        place = posterior.operation[before]
-        shifted = (windows.first[before] + calls, windows.last[before] + calls)
-        if (windows.first[after], windows.last[after]) != shifted:
-            inside = place == NONE or windows.first[after] <= place + calls <= windows.last[after]
-            if not inside or posterior.confidence[before] < CERTAIN:
+        first, last, named, fit = (
+            self._windows.first,
+            self._windows.last,
+            self._likelihood.kernels.named,
+            self._likelihood.fit,
+        )
+        for before, as_before in enumerate(fits, at - kernels):
+            after, place = before + kernels, posterior.operation[before]
+            if first[after] - first[before] != calls or last[after] - last[before] != calls:
+                inside = place == NONE or first[after] <= place + calls <= last[after]
+                if not inside or posterior.confidence[before] < CERTAIN:
+                    return False
+            if place == NONE:
+                if len(named[before]) != len(named[after]):
+                    return False
+            elif fit(after, place + calls) != as_before:
                 return False
-        if place == NONE:
-            return len(likelihood.kernels.named[before]) == len(likelihood.kernels.named[after])
-        return likelihood.fit(before, place) == likelihood.fit(after, place + calls)
+        return True
 
     @staticmethod
-    def _copy(at: int, kernels: int, calls: int, posterior: Posterior) -> None:
+    def _copy(at: int, kernels: int, calls: int, posterior: Posterior, fits: Sequence[Fit | None]) -> None:
         stretch, to = slice(at - kernels, at), slice(at, at + kernels)
         moved = [place if place == NONE else place + calls for place in posterior.operation[stretch]]
         posterior.operation[to] = moved
         posterior.confidence[to] = posterior.confidence[stretch]
         posterior.gone[to] = posterior.gone[stretch]
+        posterior.fits[to] = fits
         posterior.others[to] = [
             tuple((place if place == NONE else place + calls, chance) for place, chance in others) if others else ()
             for others in posterior.others[stretch]

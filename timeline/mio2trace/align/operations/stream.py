@@ -10,7 +10,7 @@ from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.operations.chances import Kind, Rates, ahead, chances_of, kinds_of, of_this_process
 from mio2trace.align.operations.habits import Habits
 from mio2trace.align.operations.lattice import AHEAD, NARROW, WIDE, Lattice, Width
-from mio2trace.align.operations.likelihood import Likelihood
+from mio2trace.align.operations.likelihood import Fit, Likelihood
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.rates import WHOLE
 from mio2trace.align.operations.windows import Windows
@@ -56,7 +56,7 @@ class Stream:
         for number, place in enumerate(posterior.operation):
             if place == NONE:
                 continue
-            by = self._by(number, place)
+            by = self._by(number, place, posterior.fits[number])
             if by in self.without:
                 continue
             confidence = posterior.confidence[number]
@@ -120,11 +120,11 @@ class Stream:
             chances = msgspec.structs.replace(chances, ahead=ahead(likelihood, before, kinds, habits))
         return Lattice(likelihood, self.windows, chances, width).solve()
 
-    def _by(self, number: int, place: int) -> Evidence:
+    def _by(self, number: int, place: int, fit: Fit | None) -> Evidence:
         """The strongest evidence that there is for this link."""
         if self.windows.by == POSITION:
             return POSITION
-        fit = self.likelihood.fit(number, place)
+        fit = fit or self.likelihood.fit(number, place)
         if fit.buffers:
             return BUFFERS
         if fit.launched:

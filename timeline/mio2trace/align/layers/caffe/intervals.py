@@ -77,6 +77,9 @@ def rows(layers: Sequence[Printed], times: Times) -> list[Row]:
     states = [_states(layer, *bound, times) for layer, bound in zip(layers, bounds, strict=True)]
     given: list[Row] = []
     for first, last in _stretches(layers, states):
+        if first and last == first + 1 and len(states[first]) == 1 and states[first][0].weight > BROKEN:
+            given.append(Row(first=states[first][0].first, stop=states[first][0].stop))  # as mostly
+            continue
         # What comes before is cut off where it is known.
         before = states[first - 1][0] if first else None
         given += [_moved(row, first) for row in _solved(before, layers[first:last], states[first:last])]

@@ -51,7 +51,12 @@ def _place(attribution: Attribution, axis: Timeline, log: FrameworkLog, layers: 
     links = attribution.links
     iterations = _iterations_of(attribution, axis, layers)
     runs = []
+    passes: dict[tuple[int, str], int] = {}
     for layer, iteration in zip(layers, iterations, strict=True):
+        pass_ = passes.get((iteration, layer.direction))
+        if pass_ is None:
+            pass_ = links.pass_id("iteration", iteration, layer.direction)
+            passes[iteration, layer.direction] = pass_
         host_end = attribution.host_time(layer)
         runs.append(
             links.add_run(
@@ -59,7 +64,7 @@ def _place(attribution: Attribution, axis: Timeline, log: FrameworkLog, layers: 
                     layer=layer.layer,
                     layer_index=layer.index,
                     direction=layer.direction,
-                    pass_=links.pass_id("iteration", iteration, layer.direction),
+                    pass_=pass_,
                     printed_ns=layer.printed_ns,
                     host_start_ns=None if host_end is None else host_end - layer.printed_ns,
                     host_end_ns=host_end,

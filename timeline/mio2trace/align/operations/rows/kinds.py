@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -80,13 +80,12 @@ class Kernels:
         profile: Profile,
         positions: Sequence[int],
         facts: Mapping[int, KernelFact],
-        every: frozenset[int],
+        every: Collection[int],
         workspaces: frozenset[int],
     ) -> None:
         self._programs = profile.opencl.programs
         self._stated: dict[str, _Stated] = {}
         self._number_of: dict[object, int] = {}
-        self._sets: dict[tuple[int, ...], frozenset[int]] = {}
         self.kinds: list[KernelKind] = []
         self.of: list[int] = []
         self.named: list[frozenset[int]] = []
@@ -107,7 +106,7 @@ class Kernels:
             both = buffers_of.get(id(arguments))
             if both is None:
                 own = buffers_among(arguments)
-                both = buffers_of[id(arguments)] = every.intersection(own), own
+                both = buffers_of[id(arguments)] = frozenset([one for one in own if one in every]), own
             named, buffers = both
             kind = self.kinds[kind_number]
             role, name = kind.role, kind.name
@@ -233,9 +232,11 @@ def _parted(profile: Profile, positions: Sequence[int]) -> list[bool]:
 def buffers_among(arguments: Sequence[str]) -> tuple[int, ...]:
     """8 byte arguments that may be handles, as the little-endian numbers that they are (dvdt-ck.md 1.3)."""
     return tuple(
-        value
-        for argument in arguments
-        if len(argument) == 16 and (value := number(argument)) is not None and value >= FIRST_ADDRESS
+        [
+            value
+            for argument in arguments
+            if len(argument) == 16 and (value := number(argument)) is not None and value >= FIRST_ADDRESS
+        ]
     )
 
 
@@ -248,9 +249,11 @@ def _filters(name: str) -> tuple[int, ...]:
 def _integers(arguments: Sequence[str]) -> tuple[int, ...]:
     """4 byte arguments as the integers that they may be; what is a float gives a number too large to be a size."""
     return tuple(
-        value
-        for argument in arguments
-        if len(argument) == 8 and (value := number(argument)) is not None and 3 < value < 1 << 24
+        [
+            value
+            for argument in arguments
+            if len(argument) == 8 and (value := number(argument)) is not None and 3 < value < 1 << 24
+        ]
     )
 
 
