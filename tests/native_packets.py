@@ -202,8 +202,8 @@ def _value(annotation: Any, state: _State) -> Any:
 def read_json(data: bytes) -> Picture:
     """The same of Chrome JSON, by its own rules."""
     events = json.loads(data)["traceEvents"]
-    processes = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
-    threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    processes = {e["pid"]: e["args"]["name"] for e in events if (e["ph"], e["name"]) == ("M", "process_name")}
+    threads = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if (e["ph"], e["name"]) == ("M", "thread_name")}
     slices, samples = [], []
     starts: dict[tuple[int, int, int], Drawn] = {}
     leave: dict[int, tuple[str, str, int, str]] = {}

@@ -252,7 +252,9 @@ def test_error_directories_without_a_point_are_refused(repository: Path) -> None
         (repository / "experiment" / "squeeze" / ".cm" / "meta.json").write_bytes(damaged)
         with pytest.raises(InputError, match="none of its 3 points has the tags gpu"):
             ck.locate(str(repository), ("gpu",), Notes())
-    with pytest.raises(InputError, match=r"a directory without ckp-\*\.0001\.json; expected a CK entry or repository$"):
+    with pytest.raises(
+        InputError, match=r"without profile, log or ckp-\*\.0001\.json; expected one of a run, or a CK entry$"
+    ):
         ck.locate(str(repository.parent), (), Notes())
 
 

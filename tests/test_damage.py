@@ -247,7 +247,9 @@ def test_error_an_empty_file_says_that_it_is(converted: Converted, content: byte
 @pytest.mark.usefixtures("folder")
 def test_error_directories_devices_and_sockets_are_named() -> None:
     Path("empty").mkdir()
-    assert "empty: a directory without ckp-*.0001.json; expected a CK entry" in refused("empty", "-o", "o.json")
+    assert "empty: a directory without profile, log or ckp-*.0001.json; expected one" in refused(
+        "empty", "-o", "o.json"
+    )
     assert "null: is a device; expected a file" in refused("/dev/null", "-o", "o.json")
     assert "zero: is a device; expected a file" in refused("/dev/zero", "-o", "o.json")
     with socket.socket(socket.AF_UNIX) as server:

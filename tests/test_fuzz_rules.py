@@ -14,7 +14,7 @@ from benchmarks import fuzz
 from mio2trace.trace import Trace
 from mio2trace.writers import native
 from tests.fuzz import cases, crossing, law, looks, mutations, rules
-from tests.native_packets import Drawn, Picture, read_native
+from tests.native_packets import Drawn, Picture, read_json, read_native
 from tests.small_runs import as_json, benchmark
 
 CALLS, LOG = benchmark()
@@ -87,6 +87,15 @@ def test_a_native_trace_that_differs_is_seen(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(law, "read_native", lambda data: read_native(data)._replace(picture=GOOD))
     with pytest.raises(law.ViolationError, match="differs from Chrome JSON"):
         law.judge(FILES, 0)
+
+
+def test_a_call_may_have_the_name_of_a_heading() -> None:
+    """A call of the name that Chrome JSON gives to a process's heading is drawn as any other."""
+    names = [["process_name", "GPU"], ["thread_name", "Queue"]]
+    events = [{"ph": "M", "pid": 1, "tid": 2, "ts": 0, "name": key, "args": {"name": name}} for key, name in names]
+    call = {"ph": "X", "pid": 1, "tid": 2, "ts": 0.01, "dur": 0.005, "name": "process_name", "cat": "api", "args": {}}
+    picture = read_json(json.dumps({"traceEvents": [*events, call]}).encode())
+    assert picture.slices == [Drawn("GPU", "Queue", 10, 5, "process_name", "api", {})]
 
 
 def test_an_order_or_a_second_process_that_matters_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import io
 import json
 import re
 import sqlite3
+import zipfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -174,6 +175,32 @@ def test_what_is_known_is_named(data: bytes, what: str, tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(InputError, match=f"^file: is an? .*{what}.*; expected "):
         convert(path, output=io.BytesIO())
+
+
+@pytest.mark.parametrize("place", ["folder", "archive"])
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (_one_table("Name", "Calls", "TotalDurationNs", "AverageNs", "Percentage"), "is a summary"),
+        (_database("CUPTI_ACTIVITY_KIND_KERNEL", "StringIds"), "is a database of NVIDIA's Nsight Systems"),
+        (b"\x18\0\0\0\0\0\0\0abcd\x09\0\0\0\0\0\0\0\0\x1a\x0dbrain.Event:2", "is an events file of TensorBoard"),
+        (b'{"otherData": {"generator": "mio2trace 0.2.0"}, "traceEvents": []}', "is a trace that mio2trace wrote"),
+        (b"\x0a\x04\x42\x02\x08\x01\x0a\x04\x42\x02\x08\x01", "is a Perfetto trace"),
+    ],
+    ids=str,
+)
+def test_a_place_that_holds_nothing_else_says_what_it_holds(data: bytes, what: str, place: str, tmp_path: Path) -> None:
+    """A folder or an archive without profile and log names the file in it as that file itself is named."""
+    folder = tmp_path / "job"
+    (folder / "out").mkdir(parents=True)
+    (folder / "out" / "a.bin").write_bytes(data)
+    (folder / "photo.jpg").write_bytes(b"\xff\xd8\0\0")
+    if place == "archive":
+        with zipfile.ZipFile(tmp_path / "job.zip", "w") as archive:
+            for file in ("out/a.bin", "photo.jpg"):
+                archive.write(folder / file, file)
+    with pytest.raises(InputError, match=rf"^job[.zip]*: no profile and no log .*: out/a\.bin {what}.*; expected "):
+        convert(folder if place == "folder" else tmp_path / "job.zip", output=io.BytesIO())
 
 
 @pytest.mark.parametrize("name", ["a.nsys-rep", "a.qdrep", "a.otf2", "a.evt.gz"])

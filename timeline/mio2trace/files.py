@@ -21,7 +21,7 @@ import msgspec
 
 from mio2trace.notes import InputError, Notes, OptionError
 from mio2trace.privacy import Cleaner
-from mio2trace.readers import ANY, PROFILES, READERS, Accepted, detect, run_log
+from mio2trace.readers import ANY, PROFILES, READERS, Accepted, detect, known, run_log
 from mio2trace.readers.base import Reader, ReadOptions, Record
 from mio2trace.readers.ck import record as ck
 from mio2trace.readers.ck import times as ck_times
@@ -159,7 +159,8 @@ class Unpacking:
         readers = READERS if accepted.readers is None else accepted.readers
         found = _inputs_among(members, readers, os.path.basename(path), "an archive", notes, accepted.readers is None)
         if not found:
-            raise InputError(f"{os.path.basename(path)}: zip archive without {accepted.expected}")
+            what = _of_no_use(members, made.folder) or f"zip archive without {accepted.expected}"
+            raise InputError(f"{os.path.basename(path)}: {what}")
         return found
 
     def shown(self, path: str) -> str:
@@ -189,6 +190,9 @@ def _located(path: str, options: FileOptions, notes: Notes, unpacking: Unpacking
         profiles += [file for archive in archives for file in unpacking.inputs_of(archive, ANY, notes)]
         if profiles:
             return profiles
+        refused = _of_no_use(plain, path)
+        if refused is not None:
+            raise InputError(f"{Path(path).name or path}: {refused}")
     return [ck.locate(path, options.tags, notes)]
 
 
@@ -212,6 +216,20 @@ def _inputs_among(
     if found and others:
         notes.remark(f"file of {of} that is neither profile nor log passed over", name, others)
     return found + logs
+
+
+def _of_no_use(files: Sequence[Path], folder: str) -> str | None:
+    """What the first known file of a place without inputs is, and what to give instead; None where none is known."""
+    for path in files:
+        name = str(path.relative_to(folder))
+        with contextlib.suppress(InputError), contextlib.closing(Source(str(path), 0, Notes())) as source:
+            refused = known.refusal(source.head, name)
+            other = next((reader for reader in READERS if reader is not run_log and reader.sniff(source.head)), None)
+            if other is not None:  # one that a directory does not stand for
+                refused = f"is a {other.NAME}; expected that file itself"
+            if refused is not None:
+                return f"no profile and no log among its {len(files)} files: {_readable(name)} {refused}"
+    return None
 
 
 def short_names(paths: Sequence[str]) -> list[str]:

@@ -153,7 +153,9 @@ def locate(directory: str, tags: tuple[str, ...], notes: Notes) -> str:
     if len(points) < len(found):
         notes.add("point of a CK directory that is no regular file passed over", name, len(found) - len(points))
     if not points:
-        raise InputError(f"{name}: a directory without ckp-*.0001.json; expected a CK entry or repository")
+        raise InputError(
+            f"{name}: a directory without profile, log or ckp-*.0001.json; expected one of a run, or a CK entry"
+        )
     chosen = [path for path in points if set(tags) <= _tags(path.parent)]
     if not chosen:
         raise InputError(f"{name}: none of its {len(points)} points has the tags {','.join(tags)}")
