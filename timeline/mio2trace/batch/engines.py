@@ -13,6 +13,15 @@ from mio2trace.notes import InputError
 
 INSTALL = "pip install 'mio2trace[batch]'"
 CONNECT_S = 60
+_QUIET = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.scheduler.worker-ttl": None,
+    "distributed.admin.low-level-log-length": 0,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.admin.system-monitor.gil.enabled": False,
+}
+"""What Dask watches of itself takes the time of the runs: 50 looks a second in each of its processes."""
 
 
 class Engine(NamedTuple):
@@ -48,13 +57,8 @@ def here() -> Iterator[Engine]:
 def local_cluster(workers: int) -> Iterator[Engine]:
     """So many processes of this machine."""
     distributed = _distributed()
-    settings = {
-        "distributed.worker.profile.enabled": False,
-        "distributed.scheduler.worker-ttl": None,
-        "distributed.admin.low-level-log-length": 0,
-    }
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_dask().config.set(settings))
+        stack.enter_context(_dask().config.set(_QUIET))
         try:
             cluster = stack.enter_context(
                 distributed.LocalCluster(

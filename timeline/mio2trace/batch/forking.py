@@ -1,5 +1,7 @@
 """The warm process: it has imported all that a run needs, and forks a child for each call that it is asked for.
 
+A module's function ``before_forking`` gets ready what all children may share.
+
 The child has its own session, limits and memory; whatever it does, it ends alone, and all that it started ends with it.
 Python imports once, a call costs a fork. Started by `mio2trace.batch.confined`; it ends when that does.
 """
@@ -48,7 +50,7 @@ def serve(descriptor: int, modules: tuple[str, ...]) -> NoReturn:
     connection = Connection(descriptor)
     for module in modules:
         with contextlib.suppress(ImportError):  # who needs it says so
-            importlib.import_module(module)
+            getattr(importlib.import_module(module), "before_forking", _nothing)()
     gc.collect()
     gc.freeze()
     with contextlib.suppress(EOFError, OSError):
@@ -59,6 +61,10 @@ def serve(descriptor: int, modules: tuple[str, ...]) -> NoReturn:
                 break
             connection.send(ended)
     os._exit(0)  # what libraries say of themselves at the end is nothing to anybody
+
+
+def _nothing() -> None:
+    return None
 
 
 def _forked(function: str, arguments: tuple[Any, ...], limits: Limits, caller: Connection) -> Ended | None:

@@ -80,6 +80,13 @@ def do(work: Work) -> Entry:
     )
 
 
+def before_forking() -> None:
+    """What each run would else pay for."""
+    from mio2trace.snapshot.database import keep_one_open
+
+    keep_one_open()
+
+
 def asked(options: Mapping[str, Any], tables_only: bool) -> str:
     """What was asked for besides the usual: tables of runs that were read otherwise are others."""
     chosen = {**options, "tables_only": tables_only}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from mio2trace.dataset import arrow
 from mio2trace.dataset.columns import NULL, Data
 from mio2trace.dataset.schema import SQL_TYPES, TABLES, VERSION, TableSchema
-from mio2trace.snapshot.database import beside, connection, file_name, sql_text
+from mio2trace.snapshot.database import beside, file_name, for_writing, sql_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -23,7 +22,7 @@ def write(tables: Mapping[str, Mapping[str, Data]], folder: str | os.PathLike[st
     Each file is written beside and renamed, the runs' table last: a run that is in it is there as a whole.
     """
     rows: dict[str, int] = {}
-    with contextlib.closing(connection()) as database:
+    with for_writing() as database:
         for table in sorted(tables, key=lambda table: table == "runs"):
             rows[table] = _write(database, TABLES[table], tables[table], Path(folder) / table / file_name(name))
     return rows

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 INSTALL = "pip install 'mio2trace[batch]'"
 _OFFLINE = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+_ALONE = {"threads": 1, "async_threads": 0}
+_TASKS = "/proc/self/task"
 _PLAIN = " +=,@()"
 _SUFFIX = ".parquet"
 
@@ -35,9 +37,39 @@ def connection(threads: int | None = 1) -> DuckDBPyConnection:
     except ImportError:
         raise NotInstalled(f"this needs DuckDB, which is not installed: {INSTALL}") from None
     settings: dict[str, str | bool | int | float | list[str]] = {**_OFFLINE}
-    if threads is not None:
-        settings["threads"] = threads
-    return duckdb.connect(":memory:", config=settings)
+    if threads is None:
+        return duckdb.connect(":memory:", config=settings)
+    if threads == 1:
+        with contextlib.suppress(duckdb.InvalidInputException):  # before 2.0 it has no threads besides
+            return duckdb.connect(":memory:", config={**settings, **_ALONE})
+    return duckdb.connect(":memory:", config={**settings, "threads": threads})
+
+
+_kept: DuckDBPyConnection | None = None
+
+
+def keep_one_open() -> None:
+    """Open a database that all writing of this process, and of what is forked from it, then shares: to open one takes
+    as long as to write a small run. Where it has threads, which no fork has, it is not kept.
+    """
+    global _kept
+    if _kept is None:
+        opened = connection()
+        try:
+            has_threads = len(os.listdir(_TASKS)) > 1
+        except OSError:
+            has_threads = True
+        if has_threads:
+            opened.close()
+        else:
+            _kept = opened
+
+
+@contextlib.contextmanager
+def for_writing() -> Iterator[DuckDBPyConnection]:
+    """A connection to the database that is kept open, else to one of its own."""
+    with contextlib.closing(connection() if _kept is None else _kept.cursor()) as database:
+        yield database
 
 
 def file_name(name: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from mio2trace.notes import InputError
-from mio2trace.snapshot.database import beside, connection, sql_text
+from mio2trace.snapshot.database import beside, connection, for_writing, sql_text
 from mio2trace.snapshot.objects import Column, from_columns, to_columns
 from mio2trace.snapshot.places import FOLDER
 from mio2trace.snapshot.records import Snapshot
@@ -22,7 +22,7 @@ def write(snapshot: Snapshot, folder: Path, file: str) -> None:
     columns = [
         (column.part, column.name, column.count, msgspec.msgpack.encode(column.node)) for column in to_columns(snapshot)
     ]
-    with contextlib.closing(connection()) as database, beside(folder / FOLDER / file) as temporary:
+    with for_writing() as database, beside(folder / FOLDER / file) as temporary:
         parts, names, counts, data = map(list, zip(*columns, strict=True))
         database.execute(  # all at once: a row after the other takes thirty times as long
             "COPY (SELECT unnest($parts::VARCHAR[]) AS part, unnest($names::VARCHAR[]) AS name,"
