@@ -116,6 +116,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "outgoing",
         "privacy",
         "readers",
+        "snapshot",
         "source",
     },
     "fleet": {"answer", "findings", "outgoing", "queries"},

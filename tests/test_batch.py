@@ -120,7 +120,9 @@ def test_ten_poisoned_inputs_fail_alone(runs: Path, whole: dict[str, list[Any]],
     assert [name for name, text in said.items() if "\n" in text or "fault of the program" in text] == ["fault"]
     rows = content(tmp_path / "ds")
     rows["journal"] = [line for line in rows["journal"] if line[0].removeprefix("runs/") not in names]
+    told = {name: rows.pop(f"runs/runs%2F{name}.parquet") for name in names}
     assert rows == whole
+    assert {name: dict(zip(columns, row, strict=True))["error"] for name, (columns, row) in told.items()} == said
     assert str(tmp_path) not in (tmp_path / "ds" / "_runs.jsonl").read_text()
 
 
@@ -137,11 +139,65 @@ def test_a_bad_run_is_a_line_and_with_strict_the_exit_code(runs: Path, tmp_path:
     lines = first.stderr.splitlines()
     assert lines[0].startswith("2 runs: 1 converted, 1 failed, 1 of them before, ")
     assert lines[1].startswith("  runs/bad: prof.json: ")
-    assert not list(dataset.glob("*/runs%2Fbad.parquet")), "tables of files that are no more"
+    assert [path.parent.name for path in dataset.glob("*/runs%2Fbad.parquet")] == ["runs"], "files that are no more"
     again = batch(tmp_path / "runs", dataset, "--strict")
     assert again.exit_code == 1
     assert "nothing to do; --retry does those that failed again" in again.stderr
     assert "1 of them before" in batch(tmp_path / "runs", dataset, "--retry").stderr
+
+
+def test_a_run_that_failed_is_a_row_and_the_others_are_read_on(runs: Path, tmp_path: Path) -> None:
+    """In Parquet, in SQL, on the page; of the dataset as an input it is a note, by its own file one line."""
+    import duckdb
+
+    shutil.copytree(runs / "0000", tmp_path / "runs" / "good")
+    (tmp_path / "runs" / "bad").mkdir()
+    (tmp_path / "runs" / "bad" / "prof.json").write_text('[{"call": 12}]')
+    dataset = tmp_path / "ds"
+    batch(tmp_path / "runs", dataset)
+    (entry,) = (entry for entry in read_journals(dataset).values() if entry.error)
+    with duckdb.connect() as database:
+        files = database.execute("select run, state, error from read_parquet(?) order by run", [f"{dataset}/runs/*"])
+        assert files.fetchall() == [("runs/bad", "failed", entry.error), ("runs/good", "converted", None)]
+    asked = CliRunner().invoke(cli, ["query", str(dataset), "failures", "--format", "json"])
+    assert [(row["run"], row["error"]) for row in json.loads(asked.stdout)] == [("runs/bad", entry.error)]
+    page = CliRunner().invoke(cli, ["report", str(dataset), "-o", str(tmp_path / "fleet.html")])
+    assert page.exit_code == 0, page.output
+    assert "1 run failed" in (tmp_path / "fleet.html").read_text()
+    kernels = CliRunner().invoke(cli, ["kernels", str(dataset)])
+    assert kernels.exit_code == 0
+    assert "that failed" in kernels.stderr
+    alone = CliRunner().invoke(cli, ["kernels", str(dataset / "runs" / "runs%2Fbad.parquet")])
+    assert (alone.exit_code, "a run that failed" in alone.stderr, alone.stderr.count("\n")) == (1, True, 1)
+
+
+def test_a_run_is_done_again_where_a_table_is_gone_or_another_program_made_it(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its version is called: what tables look like decides, too."""
+    shutil.copytree(runs / "0000", tmp_path / "runs" / "a")
+    shutil.copytree(runs / "0001", tmp_path / "runs" / "b")
+    dataset = tmp_path / "ds"
+    batch(tmp_path / "runs", dataset)
+    before = content(dataset)
+    (dataset / "layers" / "runs%2Fa.parquet").unlink()
+    assert "1 of them before, " in batch(tmp_path / "runs", dataset).stderr
+    assert content(dataset) == before
+    assert "nothing to do" in batch(tmp_path / "runs", dataset).stderr
+    monkeypatch.setattr("mio2trace.batch.work.layout", lambda tables_only: "another")
+    assert "before" not in batch(tmp_path / "runs", dataset).stderr
+    assert content(dataset) == before
+
+
+def test_what_could_not_be_written_is_no_fault_of_the_run(runs: Path, tmp_path: Path) -> None:
+    """It is done again as soon as there is a place for it, without being asked for."""
+    shutil.copytree(runs / "0000", tmp_path / "runs" / "a")
+    dataset = tmp_path / "ds"
+    dataset.mkdir()
+    (dataset / "kernels").write_text("in the way")
+    assert "1 failed" in batch(tmp_path / "runs", dataset).stderr
+    (dataset / "kernels").unlink()
+    assert batch(tmp_path / "runs", dataset).stderr.startswith("1 run: 1 converted, 0 failed, ")
 
 
 def test_the_last_lines_stay_short_and_say_where_the_rest_is(tmp_path: Path) -> None:

@@ -160,13 +160,17 @@ def test_a_file_that_is_none_is_one_line(snapshot: Snapshot, tmp_path: Path) -> 
     place = tmp_path / "snapshot" / "x.parquet"
     whole = place.read_bytes()
     assert is_dataset(tmp_path)
-    assert snapshots_of(tmp_path) == snapshots_of(tmp_path / "runs" / "x.parquet") == [place]
+    assert snapshots_of(tmp_path) == snapshots_of(tmp_path / "runs" / "x.parquet") == ([place], 0)
     for data in (whole[: len(whole) // 2], b"PAR1", b"", whole[:200] + bytes(2000) + whole[2200:]):
         place.write_bytes(data)
         with pytest.raises(InputError, match=r"x\.parquet: ") as told:
             mio2trace.analyse(tmp_path)
         assert "\n" not in str(told.value)
     place.unlink()
+    with pytest.raises(InputError, match="a run that failed"):
+        mio2trace.analyse(tmp_path)
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "x.parquet").write_bytes(b"PAR1")
     with pytest.raises(InputError, match="tables alone"):
         mio2trace.analyse(tmp_path)
 

@@ -352,7 +352,10 @@ def _of_datasets(files: Sequence[FilePath], options: AnalysisOptions, notes: Not
             raise InputError(f"{first}: is a dataset; expected {expected}")
     runs: list[Run] = []
     for file in files:
-        for path in snapshots_of(file):
+        snapshots, failed = snapshots_of(file)
+        if failed:
+            notes.add("run of the dataset that failed: `mio2trace query DATASET failures` tells why", count=failed)
+        for path in snapshots:
             snapshot = read(path)
             chosen = _chosen(snapshot, options.repetition, os.fspath(file))
             name = run_name(path.name) if chosen is snapshot.runs and len(chosen) == 1 else ""

@@ -14,7 +14,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -23,10 +23,19 @@ from mio2trace.notes import InputError
 State = Literal["converted", "failed"]
 
 
+class Maker(NamedTuple):
+    """What decides, besides the files, whether tables are as they would be made now: the program's version, what its
+    tables look like (`mio2trace.batch.work.layout`), what was asked for."""
+
+    version: str
+    layout: str
+    options: str
+
+
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a run ended. ``inputs``: of each file its hash, never a path; empty where they could not be read. ``rows``:
-    names of its runs in the tables where it is several; ``options``: what was asked for besides the usual; ``ended``:
-    seconds since 1970; ``error``: one line.
+    names of its runs in the tables where it is several; ``layout``: what its tables look like; ``options``: what was
+    asked for besides the usual; ``ended``: seconds since 1970; ``error``: one line.
     """
 
     run: str
@@ -39,11 +48,17 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kernels: int = 0
     bytes: int = 0
     rows: tuple[str, ...] = ()
+    layout: str = ""
     options: str = ""
 
-    def is_of(self, inputs: Sequence[str], version: str, options: str) -> bool:
-        """Whether it tells of these files as this program makes tables of them."""
-        return bool(inputs) and (self.inputs, self.version, self.options) == (tuple(inputs), version, options)
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of its runs in the tables."""
+        return self.rows or (self.run,)
+
+    @property
+    def maker(self) -> Maker:
+        return Maker(self.version, self.layout, self.options)
 
 
 class Journal:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing
@@ -14,13 +13,15 @@ from typing import Any
 
 import msgspec
 
-import mio2trace
+from mio2trace.batch.confined import close_that_of_this_thread
 from mio2trace.batch.engines import Engine
 from mio2trace.batch.finding import FoundRun
 from mio2trace.batch.forking import UNLIMITED, Limits
 from mio2trace.batch.journal import Entry, Journal, hashes, read_journals
-from mio2trace.batch.work import ANALYSE, Work, asked, do
+from mio2trace.batch.work import ANALYSE, Made, Work, do, entry_of, maker_of, put_failure
+from mio2trace.dataset import FOLDERS, file_name
 from mio2trace.notes import InputError
+from mio2trace.snapshot.places import FOLDER as SNAPSHOT
 
 HASHED_AT_ONCE = 4
 ATTEMPTS = 5
@@ -77,7 +78,7 @@ def run_batch(
         staging = Path(folder) / f".{journal.name.removesuffix('.jsonl').lstrip('_')}.tmp"
         shutil.rmtree(staging, ignore_errors=True)  # of a batch that was killed
         entries = read_journals(Path(folder))
-        plan = _planned(own, entries, options)
+        plan = _planned(own, entries, options, _there(Path(folder)))
         planned(plan.to_do)
         done: list[Entry] = []
 
@@ -100,13 +101,39 @@ def _shard_of(name: str, shards: int) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % shards
 
 
-def _planned(runs: Sequence[FoundRun], entries: Mapping[str, Entry], options: BatchOptions) -> Plan:
-    """A run is done when the journal tells of the same files, version and options."""
+def _there(folder: Path) -> dict[str, set[str]]:
+    """The files of each table of a dataset."""
+    there: dict[str, set[str]] = {}
+    for table in FOLDERS:
+        try:
+            with os.scandir(folder / table) as entries:
+                there[table] = {entry.name for entry in entries}
+        except OSError:
+            there[table] = set()
+    return there
+
+
+def _planned(
+    runs: Sequence[FoundRun], entries: Mapping[str, Entry], options: BatchOptions, there: Mapping[str, set[str]]
+) -> Plan:
+    """A run is done when the journal tells of the same files, made alike, and its tables are there."""
+    maker = maker_of(options.analysis, options.tables_only)
+    tables = [table for table in FOLDERS if table != SNAPSHOT or not options.tables_only]
+
+    def is_done(run: FoundRun) -> bool:
+        entry = entries.get(run.name)
+        if entry is None or entry.maker != maker or (entry.state == "failed" and options.again):
+            return False
+        kept = ["runs"] if entry.state == "failed" else tables
+        if any(file_name(name) not in there[table] for table in kept for name in entry.names):
+            return False
+        return _is_of(entry, run)
+
     before: list[Entry] = []
     to_do: list[FoundRun] = []
     with ThreadPoolExecutor(HASHED_AT_ONCE) as pool:
-        is_done = list(pool.map(lambda run: _is_done(run, entries.get(run.name), options), runs))
-    for run, done in zip(runs, is_done, strict=True):
+        all_done = list(pool.map(is_done, runs))
+    for run, done in zip(runs, all_done, strict=True):
         if done:
             before.append(entries[run.name])
         else:
@@ -115,13 +142,10 @@ def _planned(runs: Sequence[FoundRun], entries: Mapping[str, Entry], options: Ba
     return Plan(to_do=tuple(to_do), before=tuple(before))
 
 
-def _is_done(run: FoundRun, entry: Entry | None, options: BatchOptions) -> bool:
-    if entry is None or entry.version != mio2trace.__version__ or len(entry.inputs) != len(run.files):
-        return False
-    if entry.state == "failed" and options.again:
-        return False
+def _is_of(entry: Entry, run: FoundRun) -> bool:
+    """Whether it tells of these files: none are told where they could not be read."""
     try:
-        return entry.is_of(hashes(run.files), mio2trace.__version__, asked(options.analysis, options.tables_only))
+        return bool(entry.inputs) and len(entry.inputs) == len(run.files) and entry.inputs == hashes(run.files)
     except OSError:
         return False  # whoever opens it says what is wrong
 
@@ -142,7 +166,7 @@ def _works(
             staging=os.path.abspath(staging),
             limits=options.limits,
             options=dict(options.analysis),
-            before=() if before is None else before.rows,
+            before=() if before is None else before.names,
             keep_to_one_processor=engine.beside_others,
             tables_only=options.tables_only,
             function=options.function,
@@ -176,14 +200,8 @@ def _work_off(engine: Engine, works: Iterable[Work], ended: Callable[[Entry], No
 
 
 def _lost(work: Work, error: BaseException, attempts: int) -> Entry:
-    """A line for a run whose worker did not answer, or could not do anything."""
+    """A row and a line for a run whose worker did not answer, or could not do anything."""
     said = f"{attempts} workers were lost with it" if attempts > 1 else f"a worker failed: {type(error).__name__}"
-    return Entry(
-        run=work.run.name,
-        state="failed",
-        inputs=(),
-        version=mio2trace.__version__,
-        seconds=0,
-        ended=round(time.time(), 3),
-        error=said,
-    )
+    put_failure(work, said)
+    close_that_of_this_thread()
+    return entry_of(work, Made(error=said), (), 0)

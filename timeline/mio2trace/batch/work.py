@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Collection, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +17,7 @@ import mio2trace
 from mio2trace.batch.confined import of_this_thread
 from mio2trace.batch.finding import FoundRun
 from mio2trace.batch.forking import UNLIMITED, Ended, Limits, Tell
-from mio2trace.batch.journal import Entry, hashes
+from mio2trace.batch.journal import Entry, Maker, hashes
 
 ANALYSE = "mio2trace.batch.work:analysed"
 MODULES = ("mio2trace.batch.work", "mio2trace.dataset", "duckdb", "nanoarrow")
@@ -41,9 +43,13 @@ class Work(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What came of a run: ``error``, or the names of its runs in the tables, kernels, bytes of all tables."""
+    """What came of a run: ``error``, or the names of its runs in the tables, kernels, bytes of all tables.
+
+    ``unwritten``: the error is the dataset's place, not the run: another time it may work.
+    """
 
     error: str | None = None
+    unwritten: bool = False
     rows: tuple[str, ...] = ()
     kernels: int = 0
     bytes: int = 0
@@ -58,26 +64,69 @@ def do(work: Work) -> Entry:
         staging = tempfile.mkdtemp(dir=work.staging)
         ended = of_this_thread(MODULES).call(work.function, work, staging, limits=work.limits)
     except OSError as error:
-        ended = Ended("raised", said=f"cannot write to the dataset: {error.strerror or error}")
+        ended = Ended("raised", said=f"cannot write to the dataset: {error.strerror or type(error).__name__}")
     made: Made = ended.value if ended.how == "done" else Made(error=ended.said)
     with contextlib.suppress(OSError):
         if staging:
             shutil.rmtree(staging)
     if made.error is not None:
-        remove(work.folder, {work.run.name, *work.before})
+        put_failure(work, made.error)
+    return entry_of(work, made, () if made.unwritten else ended.told or (), time.monotonic() - begun)
+
+
+def entry_of(work: Work, made: Made, inputs: tuple[str, ...], seconds: float) -> Entry:
+    """The line of the journal."""
+    maker = maker_of(work.options, work.tables_only)
     return Entry(
         run=work.run.name,
         state="converted" if made.error is None else "failed",
-        inputs=ended.told or (),
-        version=mio2trace.__version__,
-        seconds=round(time.monotonic() - begun, 3),
+        inputs=inputs,
+        version=maker.version,
+        layout=maker.layout,
+        options=maker.options,
+        seconds=round(seconds, 3),
         ended=round(time.time(), 3),
         error=made.error,
         kernels=made.kernels,
         bytes=made.bytes,
         rows=made.rows if made.rows != (work.run.name,) else (),
-        options=asked(work.options, work.tables_only),
     )
+
+
+def put_failure(work: Work, error: str) -> None:
+    """Leave of a run that failed one row of the table of runs; where not even that can be written, nothing."""
+    remove(work.folder, {work.run.name, *work.before})
+    with contextlib.suppress(OSError):
+        of_this_thread(MODULES).call("mio2trace.batch.work:written_failure", work.folder, work.run.name, error)
+
+
+def written_failure(folder: str, name: str, error: str, *, tell: Tell) -> None:
+    """Called where it can do no harm, as the analysis is."""
+    from mio2trace.dataset import write_failed
+
+    write_failed(folder, name, error)
+
+
+def maker_of(options: Mapping[str, Any], tables_only: bool) -> Maker:
+    """What makes tables now, with these options."""
+    return Maker(mio2trace.__version__, layout(tables_only), asked(options, tables_only))
+
+
+@cache
+def layout(tables_only: bool) -> str:
+    """Of all that is kept of a run, in short: the columns of tables, the fields of a snapshot's records. When these
+    are others, runs are done again, whatever the version is called."""
+    from mio2trace.dataset.schema import TABLES, VERSION
+    from mio2trace.snapshot import files, objects, records
+
+    kept = [f"{VERSION}"]
+    for table in TABLES.values():
+        kept += (f"{table.name}.{column.name} {column.kind}" for column in table.columns)
+    if not tables_only:
+        kept.append(files.VERSION)
+        for name, kind in sorted(objects.classes_in(records.Snapshot).items()):
+            kept.append(f"{name} {kind.__struct_fields__}")
+    return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:8]
 
 
 def before_forking() -> None:
@@ -106,6 +155,11 @@ def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
     try:
         tell(hashes(work.run.files))
         analysis = analyse(work.run.files, AnalysisOptions(**work.options))
+    except (InputError, OptionError) as error:
+        return Made(error=Cleaner().text(str(error)))
+    except OSError as error:
+        return Made(error=error.strerror or type(error).__name__)
+    try:
         runs = analysis.complete or analysis.runs[:1]
         names = [work.run.name if len(runs) == 1 else f"{work.run.name}/{run.name}" for run in runs]
         beside = [run for run in analysis.runs if run is not runs[0]] if len(runs) == 1 else []
@@ -120,11 +174,11 @@ def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
                 beside=beside,
             )
         written = put(staging, work.folder)
-        remove(work.folder, set(work.before) - set(names))
-    except (InputError, OptionError) as error:
-        return Made(error=Cleaner().text(str(error)))
+        remove(work.folder, {work.run.name, *work.before} - set(names))
+    except InputError as error:
+        return Made(error=Cleaner().text(str(error)), unwritten=True)
     except OSError as error:
-        return Made(error=error.strerror or type(error).__name__)
+        return Made(error=f"cannot write to the dataset: {error.strerror or type(error).__name__}", unwritten=True)
     except Exception as error:
         if type(error).__name__ == "OutOfMemoryException":  # DuckDB's
             raise MemoryError from None

@@ -24,7 +24,7 @@ from pathlib import Path
 import mio2trace
 from mio2trace.analysis import Analysis, Run, snapshot_of
 from mio2trace.dataset.parquet import write
-from mio2trace.dataset.rows import tables_of
+from mio2trace.dataset.rows import failed_run, tables_of
 from mio2trace.dataset.schema import TABLES, VERSION
 from mio2trace.memory import without_garbage_collection
 from mio2trace.notes import InputError, Notes
@@ -33,7 +33,7 @@ from mio2trace.snapshot import files
 from mio2trace.snapshot.database import file_name
 from mio2trace.snapshot.places import FOLDER, is_dataset
 
-__all__ = ["FOLDERS", "TABLES", "VERSION", "file_name", "replace", "tables_of", "write_run"]
+__all__ = ["FOLDERS", "TABLES", "VERSION", "file_name", "replace", "tables_of", "write_failed", "write_run"]
 
 FOLDERS = (*TABLES, FOLDER)
 """Of a dataset, each with a file a run."""
@@ -61,6 +61,11 @@ def write_run(
             snapshot = snapshot_of((run, *beside), notes, cleaner, generator, repetitions)
             files.write(snapshot, Path(folder), file_name(name or run.name))
         return write(tables_of(run, name, notes, cleaner), folder, name or run.name)
+
+
+def write_failed(folder: str | os.PathLike[str], name: str, error: str) -> None:
+    """Write the row of a run that failed: nothing else of it is in the dataset."""
+    write({"runs": failed_run(name, error)}, folder, name)
 
 
 def replace(path: str, runs: Sequence[Run], analysis: Analysis, repetitions: Sequence[Run] = ()) -> dict[str, int]:

@@ -33,6 +33,7 @@ from mio2trace.reports.numbers import Unit
 from mio2trace.reports.tables import Row, cell_text
 
 NS = Unit("ns")
+_GENERATOR = f"mio2trace {mio2trace.__version__}"
 
 
 class Process(NamedTuple):
@@ -74,6 +75,17 @@ def tables_of(
         table: joined(columns[table]) if columns.get(table) else of_rows(schema, rows[table])
         for table, schema in TABLES.items()
     }
+
+
+def failed_run(name: str, error: str) -> dict[str, Data]:
+    """The table ``runs`` of a run that failed; ``error`` holds nothing private."""
+    row = {"run": name, "state": "failed", "error": error, "version": _folder(name), "generator": _GENERATOR}
+    return of_rows(TABLES["runs"], [row])
+
+
+def _folder(name: str) -> str | None:
+    """What the run lies in."""
+    return name.rpartition("/")[0] or None
 
 
 def _ranks(run: Run) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -176,14 +188,15 @@ def _run_row(run: Run, name: str, process: Process) -> dict[str, Any]:
     of_run = facts(run)
     printed = printed_times(process.logs)
     cells: dict[str, Any] = {
-        "version": of_run.miopen or name.rpartition("/")[0] or None,
+        "state": "converted",
+        "version": of_run.miopen or _folder(name),
         "device": of_run.device or None,
         "miopen": of_run.miopen or None,
         "operations": len(process.operations),
         "layers": len(printed),
         "printed_ns": sum(map(mean, printed.values())) if printed else None,
         "inputs": "; ".join(sorted(f"{kind} {sha256}" for kind, sha256 in of_run.inputs)),
-        "generator": f"mio2trace {mio2trace.__version__}",
+        "generator": _GENERATOR,
     }
     return cells if process.measures is None else cells | _measured_cells(process.measures, len(printed))
 

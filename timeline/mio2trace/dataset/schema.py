@@ -77,9 +77,11 @@ _WORK = (
 
 RUNS = TableSchema(
     "runs",
-    "a run; of a job one of its processes",
+    "a run, or one that failed; of a job one of its processes",
     (
         *_OF,
+        Column("state", "text", "converted or failed: of a failed run this row is all there is"),
+        Column("error", "text", "why it failed"),
         Column("version", "text", "MIOpen's version, where its log tells it; else the folder that the run lies in"),
         Column("device", "text", "the GPU's name"),
         Column("framework", "text", "the framework whose own profile it is"),

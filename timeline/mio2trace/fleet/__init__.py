@@ -16,7 +16,8 @@ from mio2trace.queries.dataset import Dataset
 
 Row = Mapping[str, Any]
 _VERSIONS = """
-select version, count(*) as runs from runs where version is not null group by version
+select version, count(*) as runs
+from runs where version is not null and state is distinct from 'failed' group by version
 order by list_transform(regexp_extract_all(version, '[0-9]+'), lambda part: try_cast(part as bigint)), version
 """
 _BY_VERSION = """

@@ -55,7 +55,7 @@ class Dataset:
 @contextlib.contextmanager
 def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | None = None) -> Iterator[Dataset]:
     """The dataset in the folder ``path``, or of the one run that a file in it is of. ``tables``: of each the types of
-    its columns; one that the dataset has not, written by an older version, has no rows.
+    its columns. A table that the dataset has not, written by an older version, has no rows; a column no values.
 
     Raises `InputError` where there is none.
     """
@@ -71,7 +71,10 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
                 files = sql_text(folder / table / _literal(pattern))
                 nothing = ", ".join(f'NULL::{kind} AS "{column}"' for column, kind in columns.items())
                 rows = f"read_parquet({files})" if _has(folder / table, pattern) else f"(SELECT {nothing}) WHERE false"
-                database.execute(f"CREATE VIEW {table} AS SELECT * FROM {rows}")  # noqa: S608
+                cursor = database.execute(f"SELECT * FROM {rows} LIMIT 0")  # noqa: S608
+                there = {column[0] for column in cursor.description or ()}
+                missing = [f', NULL::{kind} AS "{column}"' for column, kind in columns.items() if column not in there]
+                database.execute(f"CREATE VIEW {table} AS SELECT *{''.join(missing)} FROM {rows}")  # noqa: S608
             journals = sorted(folder.glob(JOURNAL)) if place.is_dir() else []
             journal = _NO_JOURNAL
             if journals:

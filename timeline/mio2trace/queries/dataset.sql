@@ -11,7 +11,7 @@ select runs.run, runs.rank, version, device, iterations, round(kernel_ns / 1e6, 
   round(100.0 * find_ns / nullif(whole_ns, 0), 1) as find_percent, first.problem as slowest_problem,
   round(share, 1) as share_percent
 from runs left join first on first.run = runs.run and first.rank is not distinct from runs.rank
-order by runs.run, runs.rank;
+where state is distinct from 'failed' order by runs.run, runs.rank;
 
 -- query: slowest problems
 -- Problems by their kernel time in a steady iteration, over all runs: median, least, most, and in which run that is.
@@ -74,9 +74,10 @@ order by abs(ns - usual) / usual desc, run, rank;
 
 -- query: failures
 -- Runs that could not be used, and why.
-select run, error, round(seconds, 1) as seconds, version
-from (select *, row_number() over (partition by run order by ended desc) as place from journal)
-where place = 1 and state = 'failed' order by run;
+with last as (select * from journal qualify row_number() over (partition by run order by ended desc) = 1)
+select run, coalesce(bad.error, last.error) as error, round(seconds, 1) as seconds, bad.version
+from (select * from runs where state = 'failed') as bad
+full join (select * from last where state = 'failed') as last using (run) order by run;
 
 -- query: what is odd
 -- What is odd, by rule: in how many runs, how severe at worst, time at stake, what to try.

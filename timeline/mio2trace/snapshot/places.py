@@ -6,10 +6,13 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from mio2trace.notes import InputError
 
 FOLDER, RUNS = "snapshot", "runs"
+_OF_ALL = "kernels"
+"""Of each run that did not fail this table has a file."""
 _MAGIC = b"PAR1"
 _INSTEAD = "expected the files of a run, or a dataset that was written with its runs"
 
@@ -27,17 +30,28 @@ def is_dataset(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def snapshots_of(path: str | os.PathLike[str]) -> list[Path]:
+class Kept(NamedTuple):
+    """The snapshots of a dataset, and how many of its runs failed: of these nothing is kept."""
+
+    snapshots: list[Path]
+    failed: int = 0
+
+
+def snapshots_of(path: str | os.PathLike[str]) -> Kept:
     """The snapshots of all runs of a dataset, or of the one that a file is of. Raises `InputError` without any."""
     place = Path(path)
-    if place.is_dir():
-        files = [place / FOLDER / file.name for file in _files(place / RUNS)]
-    else:
-        files = [place.resolve().parent.parent / FOLDER / place.name]
-    missing = next((file for file in files if not file.is_file()), None)
-    if missing is not None:
-        raise InputError(f"{path}: tables alone, no {missing.parent.name}/{missing.name} beside them; {_INSTEAD}")
-    return files
+    folder, files = (place, list(_files(place / RUNS))) if place.is_dir() else (place.resolve().parent.parent, [place])
+    kept: list[Path] = []
+    for file in files:
+        snapshot = folder / FOLDER / file.name
+        if snapshot.is_file():
+            kept.append(snapshot)
+        elif (folder / _OF_ALL / file.name).is_file() or not (folder / RUNS / file.name).is_file():
+            raise InputError(f"{path}: tables alone, no {FOLDER}/{file.name} beside them; {_INSTEAD}")
+    if not kept:
+        what = "a run that failed" if len(files) == 1 else "all its runs failed"
+        raise InputError(f"{path}: {what}, the table {RUNS!r} tells why; {_INSTEAD}")
+    return Kept(kept, len(files) - len(kept))
 
 
 def _files(folder: Path) -> Iterator[Path]:
