@@ -99,6 +99,21 @@ def test_no_text_makes_an_escape(name: str, args: dict[str, Any]) -> None:
         assert event["name"] or event["ph"] != "X"
 
 
+ANY_VALUE = st.sampled_from(["},{", '"', "\\", "\x7f", "µ", "x"]) | st.integers(-(1 << 70), 1 << 70) | st.floats(0, 9)
+ANY_ARGS = st.dictionaries(
+    st.sampled_from("abc"), ANY_VALUE | st.lists(st.dictionaries(st.just("d"), ANY_VALUE), max_size=2), max_size=3
+)
+
+
+@given(st.lists(ANY_ARGS, max_size=6))
+def test_arguments_of_many_are_those_of_each(arguments: list[dict[str, Any]]) -> None:
+    """Slices that are printed together have what each of them has when it is printed alone."""
+    together = events_of(trace([a_slice(args=args, shared=SHARED) for args in arguments]))
+    alone = [event for args in arguments for event in events_of(trace([a_slice(args=args, shared=SHARED)]))]
+    assert together == alone
+    assert len(together) == len(arguments)
+
+
 @pytest.mark.parametrize(
     ("name", "shown"),
     [

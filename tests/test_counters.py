@@ -12,9 +12,10 @@ from random import Random
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 import mio2trace
-from mio2trace.draw.base import highest_shown
+from mio2trace.draw.base import highest_shown, three_digits
 from mio2trace.trace import CounterValue, Slice, Trace
 from mio2trace.writers import chrome_json
 from tests.test_trace import picture, seeds, slices, tangled
@@ -57,6 +58,12 @@ def test_every_gemm_has_its_rate_and_only_long_pauses_a_zero() -> None:
     assert found == expected
     zeros = Counter(value == 0 for _, value in found)
     assert 0 < zeros[True] < zeros[False]
+
+
+@given(st.floats(0, 1e12) | st.integers(0, 10**7).map(lambda number: number / 2000))
+def test_a_rate_is_shown_as_it_would_be_printed(rate: float) -> None:
+    """However it is rounded, to the last digit, also between two numbers."""
+    assert three_digits(rate) == float(f"{rate:.3g}")
 
 
 def test_rates_have_three_digits() -> None:

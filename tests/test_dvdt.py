@@ -205,7 +205,16 @@ def test_host_times_may_be_missing(timestamp: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["yesterday", "2018-13-09T10:36:48.553314", "2018-02-09T10:36:48.55x314", "99999-01-01T00:00:00"]
+    "text",
+    [
+        "yesterday",
+        "2018-13-09T10:36:48.553314",
+        "2018-02-09T10:36:48.55x314",
+        "99999-01-01T00:00:00",
+        "2018-W05-3T10:36:48.553314",
+        "2018-02-09 10:36:48.553314",
+        "2018-02-09T10:36+01:0.553314",
+    ],
 )
 def test_error_host_time_of_another_form_is_counted(text: str) -> None:
     """The call itself stays."""

@@ -19,7 +19,7 @@ from mio2trace.files import STANDARD_INPUT, FileOptions, FilePath, Input, Progre
 from mio2trace.jobs import Share, in_order, labelled, shares
 from mio2trace.kernels import KernelFact
 from mio2trace.measures import Measures
-from mio2trace.memory import without_garbage_collection
+from mio2trace.memory import keep_freed_blocks, without_garbage_collection
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
@@ -196,6 +196,7 @@ def analyse(
         with without_garbage_collection():
             return _of_datasets(files, options, notes)
     cleaner = Cleaner(options.keep)
+    keep_freed_blocks()
     with without_garbage_collection():
         inputs = read_inputs(
             files,

@@ -12,16 +12,18 @@ import re
 import shutil
 import stat
 import tempfile
-import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from mio2trace.notes import InputError
 from mio2trace.source import BLOCK, FREE_EXPANSION, MAX_EXPANSION
+
+if TYPE_CHECKING:
+    import zipfile  # imported where it is used: no other input needs it
 
 MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 """Of an archive, and of an empty one."""
@@ -31,6 +33,8 @@ MOST_MEMBERS = 10_000
 _MOST_OF_A_DIRECTORY = 4 << 20
 """Bytes: the directory of an archive is read as a whole before anything can be known of it."""
 _NOT_IN_A_NAME = re.compile(r"[\x00-\x1f\x7f\\]|^[A-Za-z]:")
+_PACKED = (0, 8)
+"""How members may be packed: not at all, deflated (APPNOTE 4.4.5)."""
 _PACKED_AGAIN = (*MAGIC, b"7z\xbc\xaf\x27\x1c", b"Rar!")
 
 
@@ -62,7 +66,7 @@ class _Bounded(io.FileIO):
         if size is None or size < 0:
             size = os.fstat(self.fileno()).st_size - self.tell()
         if size > _MOST_OF_A_DIRECTORY:
-            raise zipfile.BadZipFile(f"its directory is larger than {_MOST_OF_A_DIRECTORY >> 20} MiB")
+            raise ValueError(f"its directory is larger than {_MOST_OF_A_DIRECTORY >> 20} MiB")
         return super().read(size)
 
 
@@ -98,6 +102,8 @@ def unpacked(path: str, max_input: int | None = None) -> Iterator[Unpacked]:
 
 
 def _unpack(path: str, name: str, folder: str, most: int) -> Unpacked:
+    import zipfile
+
     try:
         with _Bounded(path) as file, zipfile.ZipFile(file) as archive:
             members = _members(archive, name)
@@ -127,7 +133,7 @@ def _members(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
             raise InputError(f"{shown}: a link or a device in the archive; expected a plain file")
         if info.flag_bits & 1:
             raise InputError(f"{shown}: locked with a password; expected an archive without")
-        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others take memory as they please
+        if info.compress_type not in _PACKED:  # others take memory as they please
             raise InputError(f"{shown}: packed by method {info.compress_type}; expected deflate, or nothing")
         if info.filename in names:
             raise InputError(f"{shown}: twice in the archive; expected it once")

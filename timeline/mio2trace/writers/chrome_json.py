@@ -8,14 +8,14 @@ event to event stands at the end of its line: half of a compressed file is what 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
 from typing import Any, BinaryIO
 
 import orjson
 
-from mio2trace.trace import OWN_FIRST, Args, CounterValue, Flow, Part, Slice, Trace
+from mio2trace.trace import OWN_FIRST, Args, CounterValue, Event, Flow, Part, Slice, Trace
 from mio2trace.writers.text import cleaned, slice_name
 from mio2trace.writers.two_halves import beside
 
@@ -63,11 +63,11 @@ def slices(file: BinaryIO, category: str | None = None) -> Iterator[Slice]:
 
 
 def _write_in_order(trace: Trace, parts: Iterable[Part], file: BinaryIO) -> None:
-    text = _Events(trace).text
+    texts = _Events(trace).texts
     for part in parts:
         events = part()
         while batch := list(islice(events, _BATCH)):
-            file.write("".join(map(text, batch)).encode())
+            file.write("".join(texts(batch)).encode())
 
 
 def _write_alike_together(trace: Trace, parts: Iterable[Part], file: BinaryIO) -> None:
@@ -76,7 +76,7 @@ def _write_alike_together(trace: Trace, parts: Iterable[Part], file: BinaryIO) -
     A compressor looks back 32 KiB, often less than an iteration: in order of time it meets the same names and shapes
     as new ones every time.
     """
-    text = _Events(trace).text
+    texts = _Events(trace).texts
     for part in parts:
         events = part()
         while stretch := list(islice(events, _STRETCH)):
@@ -84,7 +84,7 @@ def _write_alike_together(trace: Trace, parts: Iterable[Part], file: BinaryIO) -
             key: tuple[Any, ...] = (0,)
             span = None
             values: dict[tuple[int, str, str], tuple[int, list[str]]] = {}
-            for event in stretch:
+            for event, text in zip(stretch, texts(stretch), strict=True):
                 if type(event) is Slice:
                     # Of slices with one span the outer comes first: readers nest these by their order.
                     own = event.track, event.start_ns, event.dur_ns
@@ -98,7 +98,7 @@ def _write_alike_together(trace: Trace, parts: Iterable[Part], file: BinaryIO) -
                     at, before = values.get(counter, (-1, row))
                     row = before if at == event.time_ns else row
                     values[counter] = event.time_ns, row
-                row.append(text(event))
+                row.append(text)
             for key in sorted(rows, key=itemgetter(0)):
                 file.write("".join(rows[key]).encode())
 
@@ -115,35 +115,43 @@ class _Events:
 
     def _head(self, event: Slice) -> tuple[str, str, str]:
         """What is printed of slices with this name, track and shared arguments: where these are all; before their own
-        arguments; behind these, where they come first.
+        arguments; behind these.
         """
         same = event.shared
         held = self._shared.get(id(same))
         if held is None:
             # The mapping is kept beside its text, so that no other can take its id.
-            held = self._shared[id(same)] = (same, _json(same)[:-1] if same else "{")
+            held = self._shared[id(same)] = (same, _json(same)[1:-1] if same else "")
         label = f'"name":{_json(slice_name(event.name))},"cat":{_json(event.category)},"args":'
-        label = f',\n{{"ph":"X",{self._places[event.track]},{label}'
-        head = label + held[1]
-        if same and event.category in OWN_FIRST:
-            return head, label + "{", f",{held[1][1:]}}}"
-        return head, f"{head}," if same else head, ""
+        label = f',\n{{"ph":"X",{self._places[event.track]},{label}{{'
+        text = held[1]
+        if text and event.category in OWN_FIRST:
+            return f"{label}{text}}}", label, f",{text}}}"
+        return f"{label}{text}}}", f"{label}{text}," if text else label, "}"
 
-    def text(self, event: Slice | CounterValue | Flow) -> str:
-        if type(event) is Slice:
-            place = (id(event.shared), event.name, event.category, event.track)
-            heads = self._heads.get(place)
-            if heads is None:
-                heads = self._heads[place] = self._head(event)
-            args = _json(event.args)
-            own = args[1:]
-            if heads[2] and len(args) > 2:
-                own = own[:-1] + heads[2]
-            start, duration = event.start_ns, event.dur_ns
-            return (
-                f'{heads[len(args) > 2]}{own},"ts":{start // 1000}{_DECIMALS[start % 1000]},'
-                f'"dur":{duration // 1000}{_DECIMALS[duration % 1000]}}}'
-            )
+    def texts(self, events: Sequence[Event]) -> list[str]:
+        """Of each event its lines."""
+        slices = [event for event in events if type(event) is Slice]
+        own_args = _own_args(slices)
+        if len(slices) == len(events):
+            return list(map(self._slice, slices, own_args))
+        own = iter(own_args)
+        return [self._slice(event, next(own)) if type(event) is Slice else self._other(event) for event in events]
+
+    def _slice(self, event: Slice, own: str) -> str:
+        place = (id(event.shared), event.name, event.category, event.track)
+        heads = self._heads.get(place)
+        if heads is None:
+            heads = self._heads[place] = self._head(event)
+        alone, before, behind = heads
+        start, duration = event.start_ns, event.dur_ns
+        args = f"{before}{own}{behind}" if own else alone
+        return (
+            f'{args},"ts":{start // 1000}{_DECIMALS[start % 1000]},'
+            f'"dur":{duration // 1000}{_DECIMALS[duration % 1000]}}}'
+        )
+
+    def _other(self, event: Event) -> str:
         if type(event) is Flow:
             start, end = event.from_ns, event.to_ns
             name = self._flows.get(event.name)
@@ -182,6 +190,19 @@ def _heading(name: str, process: int, track: int | None, args: dict[str, str | i
     if track is not None:
         event["tid"] = track
     return _json(event | {"ts": 0, "name": name, "args": args})
+
+
+def _own_args(slices: Sequence[Slice]) -> list[str]:
+    """The members of each slice's own arguments, printed together where that is the same: thrice as fast."""
+    try:
+        text = orjson.dumps([event.args for event in slices], default=dict).decode()
+    except orjson.JSONEncodeError:
+        return [_json(event.args)[1:-1] for event in slices]
+    if "\\" not in text and "\x7f" not in text and text.isascii():
+        members = text[2:-2].split("},{")
+        if len(members) == len(slices):  # else one of them holds what only stands between two
+            return members
+    return [_json(event.args)[1:-1] for event in slices]
 
 
 def _json(value: Any) -> str:

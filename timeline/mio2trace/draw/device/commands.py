@@ -80,35 +80,36 @@ class Commands:
         links, activities = self._links, self._activities
         index, layer, fixed, alike = self._of_row(positions[0])
         layer_by, operation_by = links.layer_by, links.operation_by
-        fact_of = self._facts.get if self._facts else None
+        fact_of, stands_for, executions = self._facts.get, self._stands_for, self._executions
+        is_numbered, has_doubts, has_more = self._is_numbered, self._has_doubts, self._has_more
         execution = whole = None
         for position in positions:
             activity = activities[position]
-            start, end = activity.start_ns, activity.end_ns
+            start, end, queued, submit = activity.start_ns, activity.end_ns, activity.queued_ns, activity.submit_ns
             assert start is not None and end is not None
-            fact = None if fact_of is None else fact_of(position)
-            if self._stands_for:
-                whole = self._operations.get(self._stands_for.get(position, NONE))
+            fact = fact_of(position)
+            if stands_for:
+                whole = self._operations.get(stands_for.get(position, NONE))
             # Whatever is the same in every iteration stands before this: a compressor takes all of it at once.
-            args = self._rate(position, end - start, fact, whole) if fact or whole else {}
-            if self._is_numbered:
+            args: dict[str, Any] = {}
+            if fact is not None or whole is not None:
+                args = self._rate(position, end - start, fact, whole)
+            if is_numbered:
                 args["call_index"] = activity.number
             else:
                 args |= self._own(activity)
-            if self._executions:
-                execution = self._executions.get(position)
+            if executions:
+                execution = executions.get(position)
                 if execution is not None:
                     args |= execution_args(execution)
             args |= fixed
-            if self._has_doubts:
+            if has_doubts:
                 args |= _confidence_args(links, position)
             if activity.line:
                 args["line"] = activity.line
-            if activity.queued_ns is not None and activity.submit_ns is not None:
-                args["queued_ns"] = activity.queued_ns + shift
-                args["submit_ns"] = activity.submit_ns + shift
-            is_rare = self._has_more or activity.kind != "kernel"
-            rare = self._rare(activity, position, execution) if is_rare else None
+            if queued is not None and submit is not None:
+                args["queued_ns"] = queued + shift
+                args["submit_ns"] = submit + shift
             # Sizes and facts are interned: their identity tells them apart, and is quick to compare.
             key = (
                 activity.name,
@@ -120,13 +121,12 @@ class Commands:
                 id(activity.opencl.offset),
                 id(fact),
                 id(activity.resources),
-                rare,
+                self._rare(activity, position, execution) if has_more or activity.kind != "kernel" else None,
             )
             shown = alike.get(key)
             if shown is None:
                 shown = alike[key] = self._shown(activity, self._named_at[index], layer, position, whole, execution)
-            name, category, shared = shown
-            yield Slice(track, start + shift, end - start, name, category, args, shared)
+            yield Slice(track, start + shift, end - start, shown[0], shown[1], args, shown[2])
 
     def _of_row(self, position: int) -> tuple[int, LayerRun | None, dict[str, int], dict[object, _Shown]]:
         """What all activities of a row have: operation, run of a layer, own arguments; what is shown of such ones."""

@@ -36,8 +36,9 @@ class Containers:
         assert start is not None and end is not None
         return self._base.device(device, start) - origin, end - start
 
-    def _cost_args(self, sums: Sums, number: int, positions: Sequence[int], cut: bool) -> dict[str, Any]:
-        """What a container cost, or the part of it that is in this row of its activities, drawn themselves or not.
+    def _cost_args(self, sums: Sums, number: int, pass_: int, positions: Sequence[int], cut: bool) -> dict[str, Any]:
+        """What a container of a pass cost, or the part of it that is in this row of its activities, drawn themselves or
+        not.
 
         Work is not told of what is cut, nor of a part where that of the whole is not known.
         """
@@ -45,7 +46,7 @@ class Containers:
         if sums.activities(number) != len(positions):
             kernels, kernel_ns, known = self.measures.kernels_of(positions)
             flop = None if flop is None else known
-        args: dict[str, Any] = {}
+        args: dict[str, Any] = self._share(pass_, kernel_ns, cut)
         if flop and kernel_ns and not cut:
             args["gflops"] = three_digits(flop / kernel_ns)
         args["kernel_ns"] = kernel_ns
@@ -73,8 +74,7 @@ class Containers:
     def of_pass(self, track: int, device: int, number: int, positions: Sequence[int], origin: int, cut: bool) -> Slice:
         pass_ = self._alignment.links.passes[number]
         start, duration = self._span(device, positions, origin)
-        cost = self._cost_args(self.measures.passes, number, positions, cut)
-        args: dict[str, Any] = self._share(number, cost["kernel_ns"], cut) | cost
+        args = self._cost_args(self.measures.passes, number, number, positions, cut)
         if pass_.phase == "setup":
             args["phase"] = "setup"
         if pass_.direction is not None:
@@ -89,8 +89,7 @@ class Containers:
         links = self._alignment.links
         run = links.runs[number]
         start, duration = self._span(device, positions, origin)
-        cost = self._cost_args(self.measures.runs, number, positions, cut)
-        args: dict[str, Any] = self._share(run.pass_, cost["kernel_ns"], cut) | cost
+        args = self._cost_args(self.measures.runs, number, run.pass_, positions, cut)
         iteration = links.passes[run.pass_].iteration
         if iteration is not None:
             args["iteration"] = iteration

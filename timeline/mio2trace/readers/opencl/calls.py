@@ -6,7 +6,6 @@ handles and sticky arguments.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,6 +49,7 @@ from mio2trace.readers.opencl.records import (
     Stamps,
     TimedSetKernelArg,
 )
+from mio2trace.readers.opencl.stamps import time_of
 
 MAX_ARGUMENTS = 1024
 MAX_INTEGER = (1 << 63) - 1
@@ -382,16 +382,6 @@ class ProfileFolder:
                 pass
         self._notes.add("host time that is not of the form 2018-02-09T10:36:48.553314", repr(text)[:40])
         return None
-
-
-def time_of(second: str) -> int | None:
-    """Unix time in ns of a second such as ``2018-02-09T10:36:48``; None where it is none, or none of this age."""
-    try:
-        moment = datetime.datetime.strptime(second, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=datetime.UTC)
-    except ValueError:
-        return None
-    base = int(moment.timestamp()) * 1_000_000_000
-    return base if 0 <= base < MAX_INTEGER - 1_000_000_000 else None
 
 
 def _count(number: int | float) -> int | None:
