@@ -52,7 +52,7 @@ def piece(data: bytes, chance: Chance) -> bytes:
     if len(data) <= size:
         return data
     at = chance.randrange(len(data) - size)
-    if data.lstrip().startswith(b"[") and _BETWEEN_CALLS in data:
+    if data[:64].lstrip().startswith(b"[") and _BETWEEN_CALLS in data:
         begin = data.find(_BETWEEN_CALLS, at)
         end = data.rfind(_BETWEEN_CALLS, 0, begin + size)
         if begin < 0 or end <= begin:

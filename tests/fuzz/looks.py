@@ -265,7 +265,7 @@ def judge(case: Case, chance: Chance) -> str:
             return "not shown" if judge_command(case.files, words) else "shown"
         if pick < 0.34 and len(case.files) > 1:
             return judge_order(case.files, chance.choice(law.HOST_CALLS))
-        if pick < 0.345:
+        if 0.34 <= pick < 0.35:
             return judge_processes(case.files, chance.choice(law.HOST_CALLS))
         if pick < 0.4 and b"MIOpen" in case.files[0]:
             law.judge_operations(case.files[0])

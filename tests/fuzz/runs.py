@@ -42,7 +42,7 @@ class _Run:
         self.zone = datetime.timedelta(hours=chance.choice((0, 1, 1, -5)))
         self.marks = chance.random() < 0.6
         self.miopen = chance.random() < 0.7
-        self.layers = chance.sample(_LAYERS, chance.choice((1, 1, 2, 3)))
+        self.layers = chance.sample(_LAYERS, chance.choice((1, 1, 1, 2, 3)))
         self.buffers = {name: 0x7F0000000000 + 4096 * at for at, name in enumerate((*_LAYERS, "end", "w", "space"))}
 
     def say(self, text: str) -> None:
@@ -68,7 +68,7 @@ class _Run:
         self.say("Performing Backward")
         self.passes("backward", 0)
         self.say("*** Benchmark begins ***")
-        iterations = chance.choice((1, 1, 2))
+        iterations = chance.choice((1, 1, 1, 2))
         self.say(f"Testing for {iterations} iterations.")
         self.mark()
         for number in range(iterations):
