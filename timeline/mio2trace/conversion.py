@@ -53,7 +53,7 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
         from mio2trace.answer.text import lines
 
         with without_garbage_collection():
-            return list(lines(report_of(self.analysis, self.runs)))
+            return list(lines(report_of(self.analysis, self.runs, with_picture=False)))
 
     def said(self, verbose: bool = False) -> list[str]:
         """What the command line prints: the answer between inputs and notes, with ``verbose`` what it rests on, too."""

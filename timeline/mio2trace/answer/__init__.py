@@ -26,9 +26,9 @@ MOST_SECTIONS = 8
 """Runs or processes that a report shows; the rest is counted."""
 
 
-def report_of(analysis: Analysis, runs: Sequence[Run], gpu: Gpu | None = None) -> Report:
-    """What is said of some of the analysis' runs."""
-    sections = [section for run in runs for section in _sections(run, len(runs) > 1, gpu)]
+def report_of(analysis: Analysis, runs: Sequence[Run], gpu: Gpu | None = None, *, with_picture: bool = True) -> Report:
+    """What is said of some of the analysis' runs; the picture of the whole run is for a page."""
+    sections = [section for run in runs for section in _sections(run, len(runs) > 1, gpu, with_picture)]
     titles = dict.fromkeys(run.name for run in runs)
     return Report(
         title=", ".join(list(titles)[:3]) + (f" and {len(titles) - 3} more" if len(titles) > 3 else ""),
@@ -42,14 +42,14 @@ def report_of(analysis: Analysis, runs: Sequence[Run], gpu: Gpu | None = None) -
     )
 
 
-def _sections(run: Run, several: bool, gpu: Gpu | None) -> list[Section]:
+def _sections(run: Run, several: bool, gpu: Gpu | None, with_picture: bool) -> list[Section]:
     """One for each profile that holds commands, else one for the logs."""
     sections = []
     for _, libraries, subject in subjects(run, gpu):
         profile = subject.alignment.profile
         label = profile.process.label or profile.framework.name
         name = ", ".join(filter(None, (run.name if several or not label else "", label)))
-        sections.append(of_profile(subject, name, libraries))
+        sections.append(of_profile(subject, name, libraries, with_picture=with_picture))
     if sections and run.is_job:
         sections[0] = _with_ranks(sections[0], run)
     return sections or of_logs(run)

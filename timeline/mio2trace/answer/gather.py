@@ -34,7 +34,9 @@ BINS = 240
 SEVERE = ("high", "medium", "low")
 
 
-def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = ()) -> Section:
+def of_profile(
+    subject: Subject, name: str, libraries: Sequence[MiopenLog] = (), *, with_picture: bool = True
+) -> Section:
     """What the kernels of a profile say, and what its MIOpen logs complain of."""
     fired = tuple(findings(subject))
     each, steady = subject.each, subject.steady
@@ -53,7 +55,7 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = ())
         searches=_searches(subject),
         parts=_parts(subject.makeup.parts, subject.count),
         findings=fired,
-        thumbnail=_thumbnail(subject),
+        thumbnail=_thumbnail(subject) if with_picture else None,
         layers=tuple(_layers(subject)),
         no_layer=_rest(subject, steady.layers.rest),
         operations=tuple(
