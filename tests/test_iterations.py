@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from mio2trace.align import NONE
+from mio2trace.align.layers.repetitions import number_repetitions
 from mio2trace.measures import Measures
 from tests.made_up_costs import MS, SETUP, Ran, measures, operation
 
@@ -15,6 +16,7 @@ A, B, C = Ran("a", 2 * MS), Ran("b", 5 * MS), Ran("c", 1 * MS)
 def in_no_pass(made: Measures) -> Measures:
     """The same run, of which nothing names iterations."""
     made.alignment.links._pass_of[:] = [NONE] * len(made.alignment.profile.activities)
+    number_repetitions(made.alignment.links)
     return made
 
 
@@ -89,6 +91,23 @@ def test_without_iterations_what_the_kernels_repeat() -> None:
     of = made.steady
     assert (of.told.told_by, of.all_iterations, of.total.total_ns) == ("repetition", (1, 2, 3), 21 * MS)
     assert of.rule.startswith("repetitions 1-3")
+
+
+def test_a_search_lies_in_the_repetition_that_it_interrupts() -> None:
+    """And makes the first of them cold, as it does an iteration that a log names."""
+    search = Ran("s", 90 * MS, operation=0)
+    of = in_no_pass(measures({1: [A, search, B, A, B, A, B]}, [operation(0, phase="find")])).steady
+    assert (of.told.told_by, of.iterations, of.cold, of.total.total_ns) == ("repetition", (2, 3), (1,), 14 * MS)
+
+
+def test_an_iteration_zero_is_no_warm_up() -> None:
+    """PyTorch's steps count from 0: what layers ran in one counts as in any other."""
+    made = measures({1: [Ran("a", 2 * MS, layer="x")], 2: [Ran("a", 2 * MS, layer="x")]})
+    links = made.alignment.links
+    links._passes[:] = [msgspec.structs.replace(one, iteration=(one.iteration or 0) - 1) for one in links.passes]
+    of = made.steady
+    assert (of.iterations, [row.calls for row in of.layers]) == ((0, 1), [1, 1])
+    assert of.rule.startswith("iterations 0-1")
 
 
 def test_without_iterations_and_repetition_the_whole_run_is_one() -> None:

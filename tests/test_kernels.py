@@ -14,10 +14,10 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mio2trace.align.layers.period import Repetition, find_repetition
 from mio2trace.cli import cli
 from mio2trace.kernels import find_gemms
 from mio2trace.kernels.parts import find_parts
-from mio2trace.measures.period import Repetition, find_repetition
 from mio2trace.model.profile import Activity, Profile, Queue
 from mio2trace.reports.kernels import LARGEST_BUCKET, gemm_table, nearest_power
 from mio2trace.reports.numbers import Unit

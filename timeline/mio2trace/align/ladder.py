@@ -19,6 +19,7 @@ from mio2trace.align.layers.outside_times import (
     doubt_by_clock,
     doubt_other_queues,
 )
+from mio2trace.align.layers.repetitions import place_repetitions
 from mio2trace.align.operations.steps import (
     doubt_another_process,
     doubt_beside_gaps,
@@ -85,6 +86,7 @@ STEPS: tuple[Step, ...] = (
     # Where no log names layers, the steps above have none to give.
     Step((RANGE,), place_by_ops),
     Step((BOUNDARY_STAMPS,), place_by_host_ops),
+    Step((), place_repetitions),
 )
 """Strongest first. Stronger links are never overridden (`Links`), so a step only fills what those before it left."""
 

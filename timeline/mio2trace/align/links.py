@@ -27,11 +27,20 @@ DOUBTED = 0.5
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A stretch of the run: set-up, or one direction of the warm-up (iteration 0) or of a benchmark iteration."""
+    """A stretch of the run: set-up, or one direction of the warm-up (iteration 0) or of a benchmark iteration.
+
+    ``repeated``: an iteration that nothing names but that its kernels repeat.
+    """
 
     phase: Phase
     iteration: int | None = None
     direction: Direction | None = None
+    repeated: bool = False
+
+    @property
+    def number(self) -> int | None:
+        """Of the iteration: the only one of a run may have none, and is 1. None: set-up."""
+        return 1 if self.iteration is None and self.phase == "iteration" else self.iteration
 
     @property
     def name(self) -> str:
@@ -39,6 +48,8 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if self.phase == "setup":
             return "set-up"
         name = "warm-up" if self.phase == "warm-up" else f"iteration {self.iteration}"
+        if self.repeated:
+            name = f"repetition {self.iteration}"
         if self.phase == "iteration" and self.iteration is None:
             name = "iteration"
         return f"{name} · {self.direction}" if self.direction else name
@@ -129,9 +140,16 @@ class Links:
 
     # -- passes and runs of layers -----------------------------------------------------------------------------------
 
-    def pass_id(self, phase: Phase, iteration: int | None = None, direction: Direction | None = None) -> int:
+    def pass_id(
+        self,
+        phase: Phase,
+        iteration: int | None = None,
+        direction: Direction | None = None,
+        *,
+        repeated: bool = False,
+    ) -> int:
         """The number of this pass, made when new."""
-        key = Pass(phase=phase, iteration=iteration, direction=direction)
+        key = Pass(phase=phase, iteration=iteration, direction=direction, repeated=repeated)
         number = self._pass_numbers.get(key)
         if number is None:
             number = self._pass_numbers[key] = len(self._passes)

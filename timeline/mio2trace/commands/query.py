@@ -148,7 +148,7 @@ def _drawn(files: Sequence[str]) -> Iterator[Slice]:
     from mio2trace.conversion import convert
     from mio2trace.trace import Slice
 
-    return (event for event in convert(*files).trace.events() if isinstance(event, Slice))
+    return (event for event in convert(*files, from_start=True).trace.events() if isinstance(event, Slice))
 
 
 def _ask_perfetto(trace: str, sql: str, engine: str | None, download: bool) -> Answer:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from mio2trace.comparing.collect import BUILDS, MOST_INSIDE, but_batch, layer_part
-from mio2trace.comparing.record import Inside, Part, RunRecord, kept
+from mio2trace.comparing.record import CUT, Inside, Part, RunRecord, cut, kept
 from mio2trace.measures.executions import LayerKey, in_net_order
 from mio2trace.measures.kinds import kind_of
 from mio2trace.measures.statistics import mean
@@ -105,7 +105,7 @@ def _tracks(path: Path) -> tuple[dict[int, list[_Row]], int]:
     for one in slices(path):
         rank = _RANK.get(one.category)
         if rank is not None:
-            tracks[one.track].append(_Row(one.start_ns, -one.dur_ns, rank, one.name, _wanted(one, rank)))
+            tracks[one.track].append(_Row(one.start_ns, -one.dur_ns, rank, _full_name(one), _wanted(one, rank)))
         elif one.category == "api" and one.name.startswith(BUILDS):
             builds += one.dur_ns
     of_devices = {
@@ -123,6 +123,11 @@ def _wanted(one: Slice, rank: int) -> Args:
     """A trace may have a million kernels: of each only what is asked for is kept."""
     args = {**one.shared, **one.args}
     return {key: args[key] for key in _OF_KERNELS if key in args} if rank == _RANK["kernel"] else args
+
+
+def _full_name(one: Slice) -> str:
+    """Slices show the first of long names."""
+    return str(one.args.get("full_name") or one.shared.get("full_name") or one.name)
 
 
 def _number(row: _Row) -> int | None:
@@ -213,7 +218,7 @@ def _record(
     counted = [one for one in ran if one.iteration in set(steady)]
     counted.sort(key=lambda one: one.start_ns)
     samples = _per_iteration(counted, steady)
-    return RunRecord(
+    record = RunRecord(
         name="trace",
         iterations=len(steady),
         samples_ns=samples,
@@ -226,8 +231,8 @@ def _record(
             *_outside(counted, operations, steady),
             *_layers(counted, steady),
         ),
-        names_cut=True,
     )
+    return cut(record) if any(len(one.name) == CUT for one in kernels) else record
 
 
 def _per_iteration(kernels: Sequence[_Kernel], steady: Sequence[int]) -> tuple[int, ...]:

@@ -89,7 +89,8 @@ class _Run:
             alignment = measures.alignment
             process = alignment.profile.process.label
             of_framework = bool(alignment.profile.framework.nodes)
-            suffix = (f" of profile {number + 1}" if number and not of_framework and not process else "") + of
+            other = f"profile {number + 1}" if number and not process else ""
+            suffix = (f" of {other}" if other and not of_framework else "") + of
             if number and of_framework:
                 beside = framework.beside(alignment, self.profiles[0].base, reach, notes)
                 if beside is None:
@@ -102,6 +103,7 @@ class _Run:
             side = device.DeviceSide(
                 measures, base, numbers.device, _device_name(run.logs), suffix, numbers.ids,
                 frozenset[Fold](options.fold),
+                process=", ".join(filter(None, (run.name if several else "", process or other))),
             )  # fmt: skip
             seen = host.HostSide(
                 alignment, base, side, numbers.host, options.host_calls, suffix, notes, numbers.ids,

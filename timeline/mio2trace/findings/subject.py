@@ -130,7 +130,7 @@ class Subject:
     def steady_searches(self) -> list[int]:
         """Indices of searches that have kernels in a steady iteration."""
         links, told = self.alignment.links, self.steady.told
-        if told.told_by != "named":
+        if told.told_by == "whole":
             return []
         found = []
         for index in self.measures.searches:

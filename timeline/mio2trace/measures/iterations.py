@@ -1,7 +1,8 @@
 """Which iterations of a run count: those in which it is warm and whole.
 
-Iterations are what the log or the profile names; without these, what the kernels repeat (`mio2trace.measures.period`);
-else the whole run is one. What is set up or warmed up, and what a search launches, is in none. Then, in this order:
+Iterations are what the log or the profile names; without these, what the kernels repeat
+(`mio2trace.align.layers.repetitions`); else the whole run is one. What is set up or warmed up, and what a search
+launches, is in none. Then, in this order:
 
 * an end that is only a part (the last iteration is the beginning of the one before, the first the end of the one
   after) is *cut*: the profile ends in it;
@@ -19,13 +20,11 @@ from typing import Literal
 import msgspec
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.measures.period import find_repetition
+from mio2trace.align.links import Phase
 from mio2trace.measures.statistics import median
 
 MORE_KERNELS = 1.1
 LONGER = 1.5
-REPEATED = 0.9
-"""Part of the kernel time that what repeats must cover, for its repetitions to be iterations."""
 _NEVER = 1 << 64
 """Later than any time."""
 
@@ -49,7 +48,7 @@ class Iterations(msgspec.Struct, frozen=True, kw_only=True):
 
     ``place_of``: of each activity the place in ``all`` of the iteration that it is part of, `NONE` where it is in none
     or of a search. ``told_by``: ``named`` by a log or profile, a ``repetition`` of kernels, or the ``whole`` run.
-    ``rule``: a sentence that says which count.
+    ``rule``: a sentence that says which count. ``is_warm_up``: only the warm-up ran, and stands for an iteration.
     """
 
     all: tuple[Iteration, ...]
@@ -59,12 +58,13 @@ class Iterations(msgspec.Struct, frozen=True, kw_only=True):
     place_of: Sequence[int]
     told_by: Source
     rule: str
+    is_warm_up: bool = False
 
 
 def iterations_of(alignment: Alignment) -> Iterations:
     """Of a profile that is joined with its log."""
     searches = frozenset(one.index for one in alignment.links.operations if one.phase == "find")
-    number_of, told_by = _numbered(alignment, searches)
+    number_of, told_by, phase = _numbered(alignment, searches)
     numbers = sorted({number for number in number_of if number != NONE})
     place = {number: at for at, number in enumerate(numbers)} | {NONE: NONE}
     place_of = [place[number] for number in number_of]
@@ -84,6 +84,7 @@ def iterations_of(alignment: Alignment) -> Iterations:
     steady = [at for at in steady if at not in cut]
     cold = _cold(found, steady) if told_by != "whole" else ""
     counted = steady[1:] if cold else steady
+    is_warm_up = phase == "warm-up" and bool(counted)
     return Iterations(
         all=tuple(found),
         steady=tuple(found[at].number for at in counted),
@@ -91,59 +92,32 @@ def iterations_of(alignment: Alignment) -> Iterations:
         cut=tuple(found[at].number for at in cut),
         place_of=place_of,
         told_by=told_by,
-        rule=_rule(found, counted, cut, cold, told_by),
+        rule="the warm-up, the only pass, may be cold" if is_warm_up else _rule(found, counted, cut, cold, told_by),
+        is_warm_up=is_warm_up,
     )
 
 
-def _numbered(alignment: Alignment, searches: AbstractSet[int]) -> tuple[list[int], Source]:
-    """Of each activity the number of its iteration; without any the warm-up is one."""
+def _numbered(alignment: Alignment, searches: AbstractSet[int]) -> tuple[list[int], Source, Phase | None]:
+    """Of each activity the number of its iteration, and what tells it; the phase of the passes that are iterations.
+
+    Without any the warm-up is one, else all but set-up.
+    """
     links = alignment.links
     kernels = Counter(
         number
         for number, activity in zip(links.pass_of, alignment.profile.activities, strict=True)
         if activity.kind == "kernel"
     )
-    for phase in ("iteration", "warm-up"):
-        numbers = [
-            NONE if one.phase != phase else 1 if one.iteration is None else one.iteration for one in links.passes
-        ]
+    phases: tuple[Phase, ...] = ("iteration", "warm-up")
+    for phase in phases:
+        numbers = [NONE if one.phase != phase or one.number is None else one.number for one in links.passes]
         if any(kernels[at] for at, number in enumerate(numbers) if number != NONE):
             numbers.append(NONE)  # of what is in no pass
-            return [numbers[number] for number in links.pass_of], "named"
-    return _repeated(alignment, searches)
-
-
-def _repeated(alignment: Alignment, searches: AbstractSet[int]) -> tuple[list[int], Source]:
-    """Repetitions of kernels, from 1, each with what follows until the next; else all but set-up as one."""
-    activities, links = alignment.profile.activities, alignment.links
+            repeated = any(one.repeated for one in links.passes)
+            return [numbers[number] for number in links.pass_of], "repetition" if repeated else "named", phase
     set_up = {at for at, one in enumerate(links.passes) if one.phase == "setup"}
-    counted = [
-        position
-        for position, (number, index) in enumerate(zip(links.pass_of, links.operation_of, strict=True))
-        if number not in set_up and index not in searches
-    ]
-    kernels = [position for position in counted if activities[position].kind == "kernel"]
-    numbers = [NONE] * len(activities)
-    repetition = find_repetition([(activities[at].name, activities[at].grid) for at in kernels])
-    if repetition is not None:
-        first, last = repetition.starts[0], repetition.starts[-1] + repetition.period
-        took = [_duration(alignment, at) for at in kernels]
-        if sum(took[first:last]) >= REPEATED * sum(took):
-            begins = [kernels[start] for start in repetition.starts]
-            ends = [*begins[1:], kernels[last] if last < len(kernels) else len(activities)]
-            inside = set(counted)
-            for number, (begin, end) in enumerate(zip(begins, ends, strict=True), 1):
-                for at in range(begin, end):
-                    numbers[at] = number if at in inside else NONE
-            return numbers, "repetition"
-    for at in counted:
-        numbers[at] = 1
-    return numbers, "whole"
-
-
-def _duration(alignment: Alignment, position: int) -> int:
-    activity = alignment.profile.activities[position]
-    return 0 if activity.start_ns is None or activity.end_ns is None else activity.end_ns - activity.start_ns
+    inside = zip(links.pass_of, links.operation_of, strict=True)
+    return [NONE if number in set_up or index in searches else 1 for number, index in inside], "whole", None
 
 
 def _measured(alignment: Alignment, place_of: Sequence[int], numbers: Sequence[int]) -> Iterator[Iteration]:
@@ -233,8 +207,7 @@ def _rule(found: Sequence[Iteration], counted: Sequence[int], cut: Sequence[int]
         return "no iteration has kernels"
     noun = "repetition" if told_by == "repetition" else "iteration"
     if len(found) == 1:
-        only = "the warm-up, the only pass" if found[0].number == 0 else f"{noun} {found[0].number}, the only one"
-        return f"{only}, may be cold"
+        return f"{noun} {found[0].number}, the only one, may be cold"
     numbers = _ranges([found[at].number for at in counted])
     whole = f"of {len(found)} recorded" if len(counted) < len(found) else f"all {len(found)} recorded"
     parts = [f"{noun}{'s' if len(counted) > 1 else ''} {numbers}, {whole}"]

@@ -248,15 +248,12 @@ class Steady:
     def _place_of_pass(self) -> list[int]:
         """Of each pass the place of its iteration among the steady ones."""
         place = {number: at for at, number in enumerate(self.iterations)}
-        named = self.told.told_by == "named"
-        warm = {0} & place.keys()
+        told, passes = self.told, self._alignment.links.passes
+        if told.told_by == "whole":
+            return [NONE if one.phase == "setup" else 0 for one in passes]
+        phase = "warm-up" if told.is_warm_up else "iteration"
         return [
-            NONE
-            if one.phase == "setup" or (one.phase == "warm-up") != bool(warm)
-            else place.get(1 if one.iteration is None else one.iteration, NONE)
-            if named
-            else 0
-            for one in self._alignment.links.passes
+            place.get(one.number, NONE) if one.phase == phase and one.number is not None else NONE for one in passes
         ]
 
     def _of_operations(self, key: Callable[[int], Key]) -> Rows[Key]:

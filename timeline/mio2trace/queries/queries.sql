@@ -5,9 +5,12 @@
 create or replace perfetto macro arg(key Expr) returns Expr as
 coalesce(extract_arg(arg_set_id, 'args.' || $key), extract_arg(arg_set_id, 'debug.' || $key));
 
--- Kernels and copies of the device, with the layer and the operation they belong to.
+-- Kernels and copies of the device, with the layer and the operation they belong to. A slice shows 100 characters of a
+-- name; process is '' where the trace shows one run of one process.
 create or replace perfetto view commands as
-select id, track_id, ts, dur, name, category,
+select id, track_id, ts, dur, category,
+  case when length(name) < 100 then name else coalesce(arg!('full_name'), name) end as name,
+  ifnull(arg!('process'), '') as process,
   arg!('call_index') as call_index, arg!('layer') as layer, arg!('layer_index') as layer_index,
   arg!('direction') as direction, arg!('iteration') as iteration, arg!('phase') as phase,
   arg!('operation') as operation, arg!('layer_by') as layer_by, arg!('operation_by') as operation_by,
@@ -22,93 +25,115 @@ select * from commands where category = 'kernel';
 
 -- Layers as drawn: side is device where the slice spans kernels, host or log otherwise.
 create or replace perfetto view layers as
-select id, ts, dur, name, arg!('layer_index') as layer_index, arg!('direction') as direction,
+select id, ts, dur, name, ifnull(arg!('process'), '') as process, arg!('layer_index') as layer_index, arg!('direction') as direction,
   arg!('iteration') as iteration, arg!('kernels') as kernels, arg!('kernel_ns') as kernel_ns,
   arg!('printed_ns') as printed_ns, arg!('flop') as flop, arg!('output') as output,
   case when arg!('kernel_ns') is not null then 'device' else 'host' end as side
 from slice where category = 'layer';
 
 create or replace perfetto view passes as
-select id, ts, dur, name, arg!('direction') as direction, arg!('iteration') as iteration, arg!('steady') as steady,
+select id, ts, dur, name, ifnull(arg!('process'), '') as process,
+  arg!('direction') as direction, arg!('iteration') as iteration, arg!('steady') as steady,
   arg!('kernels') as kernels, arg!('kernel_ns') as kernel_ns, arg!('flop') as flop,
   case when arg!('kernel_ns') is not null then 'device' else 'host' end as side
 from slice where category = 'pass';
 
 create or replace perfetto view operations as
-select id, ts, dur, name, arg!('operation') as operation, arg!('primitive') as primitive,
+select id, ts, dur, name, ifnull(arg!('process'), '') as process, arg!('operation') as operation, arg!('primitive') as primitive,
   arg!('direction') as direction, arg!('phase') as phase, arg!('algorithm') as algorithm,
   arg!('solver') as solver, arg!('layer') as layer, arg!('kernels') as kernels, arg!('kernel_ns') as kernel_ns,
   arg!('flop') as flop, arg!('command') as command, arg!('goes_on') as goes_on
 from slice where category = 'operation';
 
--- Iterations that count: warm and whole; the warm-up where nothing else ran.
+-- Iterations that count, of each process: warm and whole; the warm-up where nothing else ran.
 create or replace perfetto view steady_iterations as
-select distinct iteration from passes
-where side = 'device' and iteration is not null
-  and (iteration > 0 or not exists (select 1 from passes where side = 'device' and iteration > 0))
-  and iteration not in (select iteration from passes where steady is not null and iteration is not null);
+select distinct process, iteration from passes
+where side = 'device' and kernels > 0 and iteration is not null
+  and (name not glob 'warm-up*' or process not in (
+    select process from passes
+    where side = 'device' and kernels > 0 and iteration is not null and name not glob 'warm-up*'))
+  and (process, iteration) not in (select process, iteration from passes where steady is not null and iteration is not null);
 
 -- Kernels of these iterations, or of the whole run where none is known; without searches and set-up.
 create or replace perfetto view steady_kernels as
 select * from kernels
 where phase is null
-  and (operation is null or operation not in (select operation from operations where phase = 'find'))
-  and (iteration in (select iteration from steady_iterations) or not exists (select 1 from steady_iterations));
+  and (operation is null or (process, operation) not in (
+    select process, operation from operations where phase = 'find' and operation is not null))
+  and ((process, iteration) in (select process, iteration from steady_iterations)
+    or process not in (select process from steady_iterations));
+
+-- How many they are, and the time of their kernels: what costs are divided by, and shares are of.
+create or replace perfetto view steady_total as
+select process, sum(dur) as ns, ifnull(iterations, 1) as iterations
+from steady_kernels left join (select process, count(*) as iterations from steady_iterations group by process)
+  using (process)
+group by process;
 
 -- query: slowest layers
 -- Layers by their kernel time in a steady iteration, searches left out; printed times where there is no profile.
-with steady as (select max(1, count(*)) as iterations, (select sum(dur) from steady_kernels) as ns from steady_iterations),
+with
   spans as (
-    select layer_index, name, direction, sum(dur) as dur, sum(flop) as flop, count(flop) = count(*) as whole
+    select process, layer_index, name, direction, sum(dur) as dur, sum(flop) as flop, count(flop) = count(*) as whole
     from layers
     where side = 'device'
-      and (iteration in (select iteration from steady_iterations) or not exists (select 1 from steady_iterations))
-    group by layer_index, name, direction),
+      and ((process, iteration) in (select process, iteration from steady_iterations)
+        or process not in (select process from steady_iterations))
+    group by process, layer_index, name, direction),
   ranked as (
-    select layer_index, layer, direction, sum(dur) as ns, count(*) as kernels, min(ts) as begin
-    from steady_kernels where layer is not null group by layer_index, layer, direction)
-select layer, ranked.direction, iterations, round(ranked.ns / 1e6 / iterations, 3) as kernel_ms,
-  round(100.0 * ranked.ns / steady.ns, 1) as share_percent,
-  round(100.0 * sum(ranked.ns) over (order by ranked.ns desc, begin) / steady.ns, 1) as cumulative_percent,
-  round(1.0 * kernels / iterations, 1) as kernels, round(spans.dur / 1e6 / iterations, 3) as span_ms,
-  case when whole then round(1.0 * flop / ranked.ns, 3) end as gflops, null as printed_ms
-from ranked, steady left join spans
-  on spans.layer_index = ranked.layer_index and spans.name = ranked.layer and spans.direction is ranked.direction
-union all
-select name, direction, count(*), null, null, null, null, null, null, round(avg(coalesce(printed_ns, dur)) / 1e6, 3)
-from layers where not exists (select 1 from kernels) and (iteration is null or iteration > 0)
-group by layer_index, name, direction
-order by kernel_ms desc, printed_ms desc;
+    select process, layer_index, layer, direction, sum(dur) as ns, count(*) as kernels, min(ts) as begin
+    from steady_kernels where layer is not null group by process, layer_index, layer, direction)
+select layer, direction, iterations, kernel_ms, share_percent, cumulative_percent, kernels, span_ms, gflops, printed_ms, process
+from (
+  select layer, ranked.direction, iterations,
+    round(ranked.ns / 1e6 / iterations, 3) as kernel_ms, round(100.0 * ranked.ns / total.ns, 1) as share_percent,
+    round(100.0 * sum(ranked.ns) over (partition by ranked.process order by ranked.ns desc, begin) / total.ns, 1) as cumulative_percent,
+    round(1.0 * kernels / iterations, 1) as kernels, round(spans.dur / 1e6 / iterations, 3) as span_ms,
+    case when whole then round(1.0 * flop / ranked.ns, 3) end as gflops, null as printed_ms,
+    nullif(ranked.process, '') as process, ranked.ns, begin
+  from ranked join steady_total as total on total.process = ranked.process left join spans
+    on spans.process = ranked.process and spans.layer_index = ranked.layer_index and spans.name = ranked.layer
+      and spans.direction is ranked.direction
+  union all
+  select name, direction, count(*), null, null, null, null, null, null, round(avg(coalesce(printed_ns, dur)) / 1e6, 3), null,
+    avg(coalesce(printed_ns, dur)), min(ts)
+  from layers where not exists (select 1 from kernels) and (iteration is null or iteration > 0)
+  group by layer_index, name, direction
+)
+order by length(process), process, ns desc, begin;
 
 -- query: slowest kernels
 -- Kernels by name, by their time in a steady iteration, and how often each is called in one.
-with steady as (select max(1, count(*)) as iterations, (select sum(dur) from steady_kernels) as ns from steady_iterations)
 select name as kernel, round(1.0 * count(*) / iterations, 2) as calls, round(sum(dur) / 1e6 / iterations, 3) as kernel_ms,
   round(100.0 * sum(dur) / ns, 1) as share_percent, round(avg(dur) / 1e3, 3) as mean_us,
-  round(max(dur) / 1e3, 3) as longest_us, count(distinct layer) as layers
-from steady_kernels, steady group by name order by sum(dur) desc, min(ts);
+  round(max(dur) / 1e3, 3) as longest_us, count(distinct layer) as layers, nullif(process, '') as process
+from steady_kernels join steady_total using (process)
+group by process, name order by length(process), process, sum(dur) desc, min(ts);
 
 -- query: slowest operations
 -- Operations of each layer by their kernel time in a steady iteration, searches left out.
-with steady as (select max(1, count(*)) as iterations, (select sum(dur) from steady_kernels) as ns from steady_iterations),
+with
   each_call as (
-    select operation, name, group_concat(distinct solver) as solvers, max(flop) as flop, min(command) as command
-    from operations where ifnull(phase, 'run') <> 'find' group by operation, name),
+    select process, operation, name, group_concat(distinct solver) as solvers, max(flop) as flop, min(command) as command
+    from operations where ifnull(phase, 'run') <> 'find' group by process, operation, name),
   ran as (
-    select operation, layer, sum(dur) as ns, count(*) as kernels, min(ts) as begin
-    from steady_kernels where operation is not null group by operation)
-select name as operation, layer, round(1.0 * count(*) / iterations, 2) as calls, round(sum(ran.ns) / 1e6 / iterations, 3) as kernel_ms,
-  round(100.0 * sum(ran.ns) / steady.ns, 1) as share_percent,
+    select process, operation, layer, sum(dur) as ns, count(*) as kernels, min(ts) as begin
+    from steady_kernels where operation is not null group by process, operation)
+select name as operation, layer, round(1.0 * count(*) / iterations, 2) as calls,
+  round(sum(ran.ns) / 1e6 / iterations, 3) as kernel_ms, round(100.0 * sum(ran.ns) / total.ns, 1) as share_percent,
   round(1.0 * sum(kernels) / iterations, 1) as kernels, max(solvers) as solver,
-  case when count(flop) = count(*) then round(1.0 * sum(flop) / sum(ran.ns), 3) end as gflops, min(command) as command
-from each_call join ran using (operation), steady group by name, layer order by sum(ran.ns) desc, min(begin);
+  case when count(flop) = count(*) then round(1.0 * sum(flop) / sum(ran.ns), 3) end as gflops, min(command) as command,
+  nullif(process, '') as process
+from each_call join ran using (process, operation) join steady_total as total using (process)
+group by process, name, layer order by length(process), process, sum(ran.ns) desc, min(begin);
 
 -- query: helpers by cost
 -- Kernels that only prepare or finish the work of another (im2col, transposes, padding, fills, casts), by their time in a steady iteration.
-with steady as (select max(1, count(*)) as iterations, (select sum(dur) from steady_kernels) as ns from steady_iterations)
 select role, name as kernel, round(1.0 * count(*) / iterations, 2) as calls, round(sum(dur) / 1e6 / iterations, 3) as kernel_ms,
-  round(100.0 * sum(dur) / ns, 1) as share_percent, count(distinct layer) as layers
-from steady_kernels, steady where role not in ('main', 'bias') group by role, name order by sum(dur) desc, name;
+  round(100.0 * sum(dur) / ns, 1) as share_percent, count(distinct layer) as layers, nullif(process, '') as process
+from steady_kernels join steady_total using (process)
+where role not in ('main', 'bias') group by process, role, name
+order by length(process), process, sum(dur) desc, name;
 
 -- query: unattributed time
 -- Kernels and copies that no layer could be found for, by name.
@@ -120,7 +145,7 @@ from commands where layer is null group by name, category, phase order by sum(du
 -- query: iterations
 -- Passes in order: how long, how much of it kernels ran, how many.
 select name as pass, iteration, direction, round(dur / 1e6, 3) as ms, round(kernel_ns / 1e6, 3) as kernel_ms,
-  round(100.0 * kernel_ns / dur, 1) as busy_percent, kernels, round(1.0 * flop / kernel_ns, 3) as gflops
+  round(100.0 * kernel_ns / dur, 1) as busy_percent, kernels, round(1.0 * flop / kernel_ns, 3) as gflops, nullif(process, '') as process
 from passes where side = (select min(side) from passes) order by ts;
 
 -- query: find and compile
@@ -137,10 +162,11 @@ order by ms desc, name;
 
 -- query: gemms
 -- Matrix products by size, by their time in a steady iteration: how often, how fast.
-with steady as (select max(1, count(*)) as iterations from steady_iterations)
 select M, N, K, batch, name as kernel, round(1.0 * count(*) / iterations, 2) as calls, round(sum(dur) / 1e6 / iterations, 3) as kernel_ms,
-  round(1.0 * sum(flop) / sum(dur), 3) as gflops, group_concat(distinct layer) as layers
-from steady_kernels, steady where M is not null group by M, N, K, batch, name order by sum(dur) desc, M, N, K;
+  round(1.0 * sum(flop) / sum(dur), 3) as gflops, group_concat(distinct layer) as layers, nullif(process, '') as process
+from steady_kernels join steady_total using (process)
+where M is not null group by process, M, N, K, batch, name
+order by length(process), process, sum(dur) desc, M, N, K;
 
 -- query: copies
 -- Reads and writes of buffers: bytes and rate.
@@ -175,8 +201,11 @@ from commands where queued_ns is not null order by ts - queued_ns desc, ts limit
 -- query: launch bound
 -- Layers whose span is much longer than their kernels: the host is the brake. By lost time in a steady iteration.
 select name as layer, direction, round(avg(dur) / 1e6, 3) as span_ms, round(avg(kernel_ns) / 1e6, 3) as kernel_ms,
-  round(avg(dur - kernel_ns) / 1e6, 3) as idle_ms, round(100.0 * sum(kernel_ns) / sum(dur), 1) as busy_percent
+  round(avg(dur - kernel_ns) / 1e6, 3) as idle_ms, round(100.0 * sum(kernel_ns) / sum(dur), 1) as busy_percent,
+  nullif(process, '') as process
 from layers
 where kernel_ns is not null
-  and (iteration in (select iteration from steady_iterations) or not exists (select 1 from steady_iterations))
-group by layer_index, name, direction order by avg(dur - kernel_ns) desc, min(ts);
+  and ((process, iteration) in (select process, iteration from steady_iterations)
+    or process not in (select process from steady_iterations))
+group by process, layer_index, name, direction
+order by length(process), process, avg(dur - kernel_ns) desc, min(ts);

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mio2trace.align.layers.period import find_repetition
 from mio2trace.kernels.names import kernel_name
-from mio2trace.measures.period import find_repetition
 from mio2trace.model.profile import Activity, Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.reports.kernels import kernels_of, signature

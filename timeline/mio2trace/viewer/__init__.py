@@ -79,12 +79,12 @@ def find_ui() -> Path:
 def slowest_layer(path: Path) -> Slice | None:
     """The layer with most kernel time in the steady iterations, searches left out: its run with most in one.
 
-    Without kernels the one with the longest time, in the iterations where there are any. None for a trace that is not
-    ours, or has no layers.
+    Of several processes or runs it is the first one's. Without kernels the one with the longest time, in the
+    iterations where there are any. None for a trace that is not ours, or has no layers.
     """
-    passes: list[Mapping[str, Any]] = []
+    passes: list[Slice] = []
     layers: list[Slice] = []
-    searches: set[object] = set()
+    searches: set[tuple[object, object]] = set()
     took: Counter[tuple[_LayerKey, object, object]] = Counter()
     with contextlib.suppress(OSError):
         for slice_ in slices(path):
@@ -94,13 +94,14 @@ def slowest_layer(path: Path) -> Slice | None:
             elif slice_.category == "layer":
                 layers.append(slice_)
             elif slice_.category == "pass":
-                passes.append(args)
+                passes.append(slice_)
             elif slice_.category == "operation" and args.get("phase") == "find":
-                searches.add(args.get("operation"))
-    steady = _steady_iterations(passes)
+                searches.add((args.get("process"), args.get("operation")))
+    process = min((layer[0] for layer, _, _ in took), key=_in_order, default=None)
+    steady = _steady_iterations([one for one in passes if one.args.get("process") == process])
     by_layer: Counter[_LayerKey] = Counter()
     for (layer, iteration, operation), ns in took.items():
-        if (operation is None or operation not in searches) and (not steady or iteration in steady):
+        if layer[0] == process and (process, operation) not in searches and (not steady or iteration in steady):
             by_layer[layer] += ns
     if by_layer:
         slowest = by_layer.most_common(1)[0][0]
@@ -115,19 +116,26 @@ def _time_of(layer: Slice) -> tuple[bool, bool, int, int]:
     return "kernel_ns" in args, bool(args.get("iteration")), layer.dur_ns, -layer.start_ns
 
 
-_LayerKey = tuple[object, object, object]
+_LayerKey = tuple[object, object, object, object]
+_WARM_UP = "warm-up"
+"""How its passes are called."""
 
 
 def _key(args: Mapping[str, Any]) -> _LayerKey:
-    return args.get("layer_index"), args.get("layer"), args.get("direction")
+    return args.get("process"), args.get("layer_index"), args.get("layer"), args.get("direction")
 
 
-def _steady_iterations(passes: Sequence[Mapping[str, Any]]) -> set[int]:
+def _in_order(process: object) -> tuple[int, str]:
+    """``rank 2`` before ``rank 10``; first what is not of several."""
+    return (len(str(process)), str(process)) if process is not None else (0, "")
+
+
+def _steady_iterations(passes: Sequence[Slice]) -> set[int]:
     """Numbers of those that count: not the warm-up where anything else ran, none that is not steady."""
-    on_device = [one for one in passes if "kernel_ns" in one and one.get("iteration") is not None]
-    not_steady = {one["iteration"] for one in on_device if one.get("steady") is False}
-    numbers = {one["iteration"] for one in on_device}
-    return (numbers - {0} or numbers) - not_steady
+    ran = [one for one in passes if one.args.get("kernels") and one.args.get("iteration") is not None]
+    not_steady = {one.args["iteration"] for one in ran if one.args.get("steady") is False}
+    numbers = {one.args["iteration"] for one in ran if not one.name.startswith(_WARM_UP)}
+    return (numbers or {one.args["iteration"] for one in ran}) - not_steady
 
 
 class Server(http.server.ThreadingHTTPServer):

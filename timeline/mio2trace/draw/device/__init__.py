@@ -45,7 +45,7 @@ class DeviceSide:
 
     ``process_of`` numbers the devices' processes from ``first_process`` on, ``track_of`` the lanes within; viewers show
     the numbers beside the names. ``next_process`` is free. ``fold`` puts parts of the run on tracks of their own.
-    ``measures`` are the profile's.
+    ``measures`` are the profile's; ``process`` tells its slices from those of others of the picture.
     """
 
     def __init__(
@@ -57,6 +57,8 @@ class DeviceSide:
         suffix: str,
         ids: Ids,
         fold: frozenset[Fold] = frozenset(),
+        *,
+        process: str = "",
     ) -> None:
         self.measures = measures
         self._alignment = alignment = measures.alignment
@@ -68,8 +70,8 @@ class DeviceSide:
         self._device_name = device_name
         self._device_of = {queue.index: queue.device for queue in alignment.profile.queues}
         self._operations = measures.operation_at
-        self.containers = Containers(measures, base)
-        self.commands = Commands(measures)
+        self.containers = Containers(measures, base, process)
+        self.commands = Commands(measures, process)
         self._bare: set[_Lane] = set()
         self._lanes = self._pack()
         self.process_of: dict[int, int] = {}

@@ -32,8 +32,9 @@ _DOUBT = {(False, False): "", (True, False): "layer", (False, True): "operation"
 class Commands:
     """Makes the slice of each activity of a profile; what equal ones share is one object."""
 
-    def __init__(self, measures: Measures) -> None:
+    def __init__(self, measures: Measures, process: str = "") -> None:
         self._measures = measures
+        self._process = {"process": process} if process else {}
         self._alignment = alignment = measures.alignment
         self._links, self._facts = alignment.links, alignment.facts
         self._activities = alignment.profile.activities
@@ -134,10 +135,8 @@ class Commands:
         pass_, run, index = links.pass_of[position], links.run_of[position], links.operation_of[position]
         layer = None if run == NONE else links.runs[run]
         own: dict[str, int] = {}
-        if layer is not None:
-            iteration = links.passes[layer.pass_].iteration
-            if iteration is not None:
-                own["iteration"] = iteration
+        if pass_ != NONE and (iteration := links.passes[pass_].number) is not None:
+            own["iteration"] = iteration
         if index != NONE:
             own["operation"] = index
         named = self._named_at.get(index)
@@ -179,9 +178,13 @@ class Commands:
         shared = named | self._args(activity, layer, position, whole)
         if execution is not None:
             shared |= self._nodes.args(execution)
-        is_kernel = activity.kind == "kernel"
-        name = short_name(activity.name) if is_kernel else activity.name
-        return name, "kernel" if is_kernel else "copy", _links_last(shared)
+        shared = _links_last(shared) | self._process
+        if activity.kind != "kernel":
+            return activity.name, "copy", shared
+        name = short_name(activity.name)
+        if len(name) < len(activity.name):
+            shared["full_name"] = activity.name
+        return name, "kernel", shared
 
     def _rate(self, position: int, ns: int, fact: KernelFact | None, whole: Operation | None) -> dict[str, Any]:
         """What a kernel achieved; of a GEMM of several what all of them did."""

@@ -21,13 +21,14 @@ _OF_THE_WHOLE = ("flop", "bytes_min")
 class Containers:
     """Makes the slices of a profile's passes, layers and operations; what equal ones share is one object."""
 
-    def __init__(self, measures: Measures, base: TimeBase) -> None:
+    def __init__(self, measures: Measures, base: TimeBase, process: str = "") -> None:
         self.measures = measures
         self._alignment = measures.alignment
         self._base = base
         self._operations = measures.operation_at
         self._shared: dict[object, dict[str, Any]] = {}
         self._names: dict[object, tuple[object, str, dict[str, Any]]] = {}
+        self._process = {"process": process} if process else {}
         self._outputs = {layer.index: layer.output for layer in measures.alignment.net.layers}
 
     def _span(self, device: int, positions: Sequence[int], origin: int) -> tuple[int, int]:
@@ -79,18 +80,18 @@ class Containers:
             args["phase"] = "setup"
         if pass_.direction is not None:
             args["direction"] = pass_.direction
-        if pass_.iteration is not None:
-            args["iteration"] = pass_.iteration
-        if pass_.phase == "iteration" and not self.measures.steady.has(pass_.iteration):
+        if pass_.number is not None:
+            args["iteration"] = pass_.number
+        if pass_.phase == "iteration" and not self.measures.steady.has(pass_.number):
             args["steady"] = False
-        return Slice(track, start, duration, pass_.name, "pass", args)
+        return Slice(track, start, duration, pass_.name, "pass", args | self._process)
 
     def of_layer(self, track: int, device: int, number: int, positions: Sequence[int], origin: int, cut: bool) -> Slice:
         links = self._alignment.links
         run = links.runs[number]
         start, duration = self._span(device, positions, origin)
         args = self._cost_args(self.measures.runs, number, run.pass_, positions, cut)
-        iteration = links.passes[run.pass_].iteration
+        iteration = links.passes[run.pass_].number
         if iteration is not None:
             args["iteration"] = iteration
         key = (run.layer_index, run.direction, run.printed_ns)
@@ -104,6 +105,7 @@ class Containers:
             shared |= {"layer": run.layer, "layer_index": run.layer_index}
             if run.direction is not None:
                 shared["direction"] = run.direction
+            shared |= self._process
             self._shared[key] = shared
         return Slice(track, start, duration, run.layer, "layer", args, shared)
 
@@ -141,5 +143,6 @@ class Containers:
         found = self._names.get(key)
         if found is None:
             # The problem is kept: its identity stands for it.
-            found = self._names[key] = operation.problem, operation_name(operation), operation_args(operation)
+            args = operation_args(operation) | self._process
+            found = self._names[key] = operation.problem, operation_name(operation), args
         return found[1], found[2]
