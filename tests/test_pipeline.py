@@ -114,7 +114,7 @@ def test_two_different_profiles_are_both_drawn_and_it_is_said(files: dict[str, s
 def test_a_profile_alone_and_a_log_alone_are_traces(files: dict[str, str]) -> None:
     """What is not known is left out."""
     profile, _ = output(files["prof"])
-    assert layers_of(profile) == [(None, None)] * 8
+    assert layers_of(profile) == [(None, 1)] * 4 + [(None, 2)] * 4  # what its kernels repeat
     for name in ("log", "timer"):
         trace, result = output(files[name])
         assert kernels(trace) == []
