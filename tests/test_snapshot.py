@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mio2trace
-from mio2trace.analysis import snapshot_of
+from mio2trace.analysis.kept import snapshot_of
 from mio2trace.model.profile import Activity, BufferCreated, Call, OpenCl, OpenClLaunch, Profile, Program
 from mio2trace.notes import InputError, Notes
 from mio2trace.privacy.fields import NEVER_SHOWN

@@ -19,6 +19,7 @@ from typing import BinaryIO, Literal
 
 import msgspec
 
+from mio2trace.model.anchors import Anchors, anchors_of
 from mio2trace.notes import InputError, Notes, OptionError
 from mio2trace.privacy import Cleaner
 from mio2trace.readers import ANY, PROFILES, READERS, Accepted, detect, known, run_log
@@ -26,7 +27,7 @@ from mio2trace.readers.base import Reader, ReadOptions, Record
 from mio2trace.readers.ck import record as ck
 from mio2trace.readers.ck import times as ck_times
 from mio2trace.source import Source
-from mio2trace.source.archive import is_archive, unpacked
+from mio2trace.source.archive import Manifest, is_archive, is_unpacked, unpacked, unpacked_in
 
 FilePath = str | os.PathLike[str]
 Progress = Callable[[str, int, int], None]
@@ -41,7 +42,9 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     as tells it from the others; never written to a trace. ``path``: as given, or the point of a CK directory. ``size``
     and ``sha256`` are of the file as it lies, ``content_sha256`` of what it holds decompressed. ``parts``: size and
     hash of each file that was read with it, as it lies: tables of one set. ``stated_ns``: whole
-    times that CK states of a repetition (`readers.ck.times.MEASURES`).
+    times that CK states of a repetition (`readers.ck.times.MEASURES`). Of what lies in an archive of
+    `mio2trace record`: ``archive`` is its path, ``anchors`` the clocks that were read beside the run, ``is_reference``
+    whether it is of the run without MIOpen's log.
     """
 
     source: int
@@ -55,6 +58,9 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[tuple[int, str], ...] = ()
     repetition: int | None = None
     stated_ns: Mapping[str, int] = MappingProxyType({})
+    archive: str = ""
+    anchors: Anchors | None = None
+    is_reference: bool = False
 
     def __repr__(self) -> str:
         of = "" if self.repetition is None else f", repetition {self.repetition}"
@@ -65,7 +71,8 @@ class FileOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How to read. ``host_calls``: keep every API call. ``every_message``: keep all that a library's log says.
     ``tags``: choose in a CK directory. ``repetition``: of a CK record, from 0; ``"every"``: each as an input of its
     own. ``keep``: private things to leave in (`mio2trace.privacy.KINDS`). ``max_input``: bytes that an input may hold,
-    decompressed. ``accepted``: formats. ``copies``: files that hold the same count each.
+    decompressed. ``accepted``: formats. ``copies``: files that hold the same count each. ``references``: read also what
+    archives hold of runs without MIOpen's log.
     """
 
     host_calls: bool = False
@@ -76,6 +83,7 @@ class FileOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_input: int | None = None
     accepted: Accepted = ANY
     copies: bool = False
+    references: bool = False
 
 
 def read_inputs(
@@ -96,12 +104,16 @@ def read_inputs(
         raise OptionError("standard input (-) can be given once")
     with Unpacking(options.max_input) as unpacking:
         paths = [located for path in given for located in _located(path, options, notes, unpacking)]
+        if options.references:
+            paths += unpacking.references
         names = short_names([unpacking.shown(path) for path in paths])
         read = _read_all(paths, names, options, cleaner, progress)
-        read = [([unpacking.as_shown(file) for file in files], own) for files, own in read]
+        read = [([unpacking.told(file) for file in files], own) for files, own in read]
     inputs: list[Input] = []
     for found, own in read:
-        same = [other for other, _ in read if other[0].content_sha256 == found[0].content_sha256]
+        # A program may print the same with MIOpen's log and without.
+        alike = [other for other, _ in read if other[0].is_reference == found[0].is_reference]
+        same = [other for other in alike if other[0].content_sha256 == found[0].content_sha256]
         if options.copies or found is min(same, key=lambda other: (other[0].sha256, other[0].source)):
             inputs += found
             notes.include(own)
@@ -135,13 +147,16 @@ def _read_all(
 
 
 class Unpacking:
-    """The archives among the inputs, unpacked while this context lasts; their members are shown as lying in them."""
+    """The archives among the inputs, unpacked while this context lasts; their members are shown as lying in them.
+    A folder with an archive's members and manifest is one, too. ``references``: where those lie that are of a run
+    without MIOpen's log."""
 
     def __init__(self, max_input: int | None) -> None:
         self._max_input = max_input
         self._stack = contextlib.ExitStack()
-        self._archives: dict[str, str] = {}
-        """Folder -> the archive whose members lie in it."""
+        self._archives: dict[str, tuple[str, Manifest | None]] = {}
+        """Folder -> the archive whose members lie in it, and what it tells."""
+        self.references: list[str] = []
 
     def __enter__(self) -> Unpacking:
         return self
@@ -151,9 +166,10 @@ class Unpacking:
 
     def inputs_of(self, path: str, accepted: Accepted, notes: Notes) -> list[str]:
         """Where the members of an archive lie that are inputs. Raises `InputError` where none is."""
-        made = self._stack.enter_context(unpacked(path, self._max_input))
-        self._archives[made.folder] = path
+        made = unpacked_in(path) if os.path.isdir(path) else self._stack.enter_context(unpacked(path, self._max_input))
+        self._archives[made.folder] = path, made.manifest
         if made.manifest is not None:
+            self.references += [os.path.join(made.folder, member) for member in made.manifest.reference]
             return [os.path.join(made.folder, member) for member in made.manifest.inputs]
         members = sorted(Path(made.folder, member) for member in made.members)
         readers = READERS if accepted.readers is None else accepted.readers
@@ -165,14 +181,24 @@ class Unpacking:
 
     def shown(self, path: str) -> str:
         """A member's path as if the archive were a folder; any other path as it is."""
-        for folder, archive in self._archives.items():
+        for folder, (archive, _) in self._archives.items():
             if path.startswith(os.path.join(folder, "")):
                 return archive + path[len(folder) :]
         return path
 
-    def as_shown(self, file: Input) -> Input:
-        path = self.shown(file.path)
-        return file if path == file.path else msgspec.structs.replace(file, path=path)
+    def told(self, file: Input) -> Input:
+        """With its path as it is shown, and what the archive tells of it."""
+        folder = next((one for one in self._archives if file.path.startswith(os.path.join(one, ""))), None)
+        if folder is None:
+            return file
+        archive, manifest = self._archives[folder]
+        return msgspec.structs.replace(
+            file,
+            path=self.shown(file.path),
+            archive=archive,
+            anchors=None if manifest is None else anchors_of(manifest.told),
+            is_reference=file.path in self.references,
+        )
 
 
 def _located(path: str, options: FileOptions, notes: Notes, unpacking: Unpacking) -> list[str]:
@@ -180,8 +206,10 @@ def _located(path: str, options: FileOptions, notes: Notes, unpacking: Unpacking
     in a directory."""
     if path == STANDARD_INPUT:
         return [path]
+    if is_archive(path) or is_unpacked(path):
+        return unpacking.inputs_of(path, options.accepted, notes)
     if not os.path.isdir(path):
-        return unpacking.inputs_of(path, options.accepted, notes) if is_archive(path) else [path]
+        return [path]
     if options.accepted is ANY and not options.tags and not ck.is_directory(path):
         files = sorted(file for pattern in ("*", "*/*") for file in Path(path).glob(pattern) if file.is_file())
         archives = [str(file) for file in files if is_archive(str(file))]

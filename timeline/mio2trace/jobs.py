@@ -12,7 +12,7 @@ import msgspec
 
 from mio2trace.align.clocks.log_runs import of_threads
 from mio2trace.align.operations.queues import same_process
-from mio2trace.align.processes import begin_ns, end_ns
+from mio2trace.align.processes import MOST_WRONG_NS, begin_ns, end_ns
 from mio2trace.evidence import BUFFERS
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
@@ -58,14 +58,20 @@ def same_job(profiles: Sequence[Profile], others: Sequence[Profile], *, near: bo
 def _at_once(profile: Profile, other: Profile, spans: Spans) -> bool | None:
     """Whether they ran at the same time on one machine; None where their clocks do not tell."""
     clock, of_other = profile.clocks[0], other.clocks[0]
-    if clock.kind != of_other.kind or (clock.kind != "unix" and (not clock.scope or clock.scope != of_other.scope)):
-        return None
+    unix, of_its = clock.as_unix, of_other.as_unix
+    same = clock.kind == of_other.kind and bool(clock.scope) and clock.scope == of_other.scope
     first, second = _span(profile, spans), _span(other, spans)
     if first is None or second is None:
         return None
-    if first[1] < second[0] or second[1] < first[0]:
+    shift = room = 0
+    if not same:
+        if unix is None or of_its is None:
+            return None
+        shift = of_its.offset_ns - unix.offset_ns
+        room = MOST_WRONG_NS if clock.scope != of_other.scope else 0
+    if first[1] + room < second[0] + shift or second[1] + shift + room < first[0]:
         return False
-    return True if clock.scope else None
+    return True if same else None
 
 
 def _span(profile: Profile, spans: Spans) -> tuple[int, int] | None:
@@ -90,6 +96,26 @@ def same_process_twice(profile: Profile, other: Profile) -> bool:
     ]
     least = min(counted.total() for counted in kernels)
     return least > 0 and (kernels[0] & kernels[1]).total() >= _LIKE * least
+
+
+def same_processes(
+    profiles: Sequence[Profile], others: Sequence[Profile], archive_of: Mapping[int, str]
+) -> list[int | None]:
+    """Of each process of a program's other run the place among ``profiles`` of its like: the only one, the one of its
+    rank, the only one of its archive. ``archive_of``: of each file's number the archive that it lies in."""
+    if len(profiles) == len(others) == 1:
+        return [0]
+    ranks, of_others = ([one.process.rank for one in of] for of in (profiles, others))
+    archives, their = ([archive_of.get(one.source, "") for one in of] for of in (profiles, others))
+
+    def place(own: Sequence[object], other: Sequence[object], value: object) -> int | None:
+        return own.index(value) if value and own.count(value) == other.count(value) == 1 else None
+
+    by_rank = [
+        None if rank is None else place([*map(str, ranks)], [*map(str, of_others)], str(rank)) for rank in of_others
+    ]
+    by_archive = [place(archives, their, archive) for archive in their]
+    return [rank if rank is not None else archive for rank, archive in zip(by_rank, by_archive, strict=True)]
 
 
 def in_order(profiles: Iterable[Profile]) -> list[Profile]:

@@ -62,7 +62,8 @@ class Gathered:
     def folders_of_ranks(self) -> set[str]:
         """As `folders`; for one that is named for a rank (``rank0``), and for an archive, what it lies in, where the
         others' are, too."""
-        return {os.path.dirname(path) if is_of_rank(path) or os.path.isfile(path) else path for path in self.folders}
+        archives = {os.path.abspath(file.archive) for file in self.inputs if file.archive}
+        return {os.path.dirname(path) if is_of_rank(path) or path in archives else path for path in self.folders}
 
     @property
     def held(self) -> list[Profile]:

@@ -1,4 +1,5 @@
-"""How the clocks of a job's processes relate: one clock, Unix time, collectives that must overlap; never a guess.
+"""How the clocks of a job's processes relate: one clock, Unix time (a profile's own, or by clocks that `mio2trace
+record` read beside it), collectives that must overlap; never a guess.
 
 A collective that gives every process what it needs of all others (all-reduce, all-gather, reduce-scatter) ends nowhere
 before it has begun everywhere: its kernels bound the difference of two clocks from both sides. A broadcast does not:
@@ -15,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from mio2trace.kernels.names import kernel_name
-from mio2trace.model.profile import Activity, Profile
+from mio2trace.model.profile import Activity, Clock, Profile
 from mio2trace.patterns import late
 
 _OF_ALL = late(r"all_?reduce|all_?gather|reduce_?scatter", re.IGNORECASE)
@@ -106,19 +107,38 @@ def _pair(
     bounds = _bounds(collectives, others)
     count = len(collectives)
     overlap = f"{count} collectives overlap"
-    is_unix = clock.kind == of_other.kind == "unix"
-    if bounds is not None and (is_unix or count >= LEAST):
+    dated = _by_unix_time(clock, of_other)
+    if bounds is not None and (dated is not None or count >= LEAST):
         least, most = bounds
-        if least <= 0 <= most:  # as they stand: clocks that have nothing to do with each other do not agree so well
-            return ProcessClock(error_ns=max(-least, most), method=f"Unix time, {overlap}" if is_unix else overlap)
-        if not is_unix or -MOST_WRONG_NS <= (least + most) // 2 <= MOST_WRONG_NS:
+        # As they stand: clocks that have nothing to do with each other do not agree so well.
+        shift = 0 if dated is None else dated.shift_ns
+        if least <= shift <= most:
+            error = max(shift - least, most - shift)
+            if dated is not None and dated.error_ns is not None:
+                error = min(error, dated.error_ns)
+            method = overlap if dated is None else f"{dated.method}, {overlap}"
+            return ProcessClock(shift_ns=shift, error_ns=error, method=method)
+        if dated is None or -MOST_WRONG_NS <= (least + most) // 2 - shift <= MOST_WRONG_NS:
             return ProcessClock(shift_ns=(least + most) // 2, error_ns=(most - least + 1) // 2, method=overlap)
-    if is_unix:
-        return ProcessClock(error_ns=None, method="Unix time")
+    if dated is not None:
+        return dated
     told = clock.scope or of_other.scope
     if profile.source == other.source and clock.kind == of_other.kind and not told and _overlap(profile, other):
         return ProcessClock(error_ns=None, method="one file, which names no machine; they ran at once")
     return None
+
+
+def _by_unix_time(clock: Clock, other: Clock) -> ProcessClock | None:
+    """Where both tell it; its error is known where clocks were read beside both, and both systems bound theirs."""
+    unix, of_other = clock.as_unix, other.as_unix
+    if unix is None or of_other is None:
+        return None
+    wrong = (unix.wrong_ns, of_other.wrong_ns)
+    return ProcessClock(
+        shift_ns=of_other.offset_ns - unix.offset_ns,
+        error_ns=None if None in wrong else unix.error_ns + of_other.error_ns + sum(one or 0 for one in wrong),
+        method="Unix time" if clock.unix is None or other.unix is None else "Unix time, read before and after the runs",
+    )
 
 
 def _overlap(profile: Profile, other: Profile) -> bool:

@@ -14,7 +14,7 @@ import mio2trace
 from mio2trace.analysis import Analysis, Run
 from mio2trace.answer.content import RankRow, Report, Section
 from mio2trace.answer.gather import of_profile
-from mio2trace.answer.logs import of_logs
+from mio2trace.answer.logs import of_logs, printed_reference
 from mio2trace.findings import Gpu, Subject
 from mio2trace.measures import Measures
 from mio2trace.model.miopen import Message, MiopenLog
@@ -52,7 +52,11 @@ def _sections(run: Run, several: bool, gpu: Gpu | None, with_picture: bool) -> l
         sections.append(of_profile(subject, name, libraries, with_picture=with_picture))
     if sections and run.is_job:
         sections[0] = _with_ranks(sections[0], run)
-    return sections or of_logs(run)
+    sections = sections or of_logs(run)
+    if sections and run.reference is not None and not any(section.reference for section in sections):
+        printed = printed_reference(run.logs, run.reference.logs)
+        sections[0] = msgspec.structs.replace(sections[0], reference=printed)
+    return sections
 
 
 def _with_ranks(section: Section, run: Run) -> Section:
@@ -83,7 +87,13 @@ def subjects(run: Run, gpu: Gpu | None = None) -> Iterator[tuple[int, Sequence[M
     for number, place in enumerate(measured):
         measures = run.drawn[place]
         libraries = _libraries(run, measures, number)
-        yield place, libraries, Subject(measures, gpu, _messages(libraries))
+        yield place, libraries, Subject(measures, gpu, _messages(libraries), _reference(run, place))
+
+
+def _reference(run: Run, place: int) -> Measures | None:
+    """The same process without MIOpen's log."""
+    of = run.reference
+    return of.measures[of.of.index(place)] if of is not None and place in of.of else None
 
 
 def _libraries(run: Run, measures: Measures, place: int) -> Sequence[MiopenLog]:

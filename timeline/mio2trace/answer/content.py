@@ -123,6 +123,10 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     kernel_ns: int = 0
     span_ns: int | None = None
     idle_ns: int | None = None
+    reference: str = ""
+    """What the run without MIOpen's log says of the two."""
+    timed_by_reference: bool = False
+    """Whether both are of that run."""
     waits: bool = False
     """The profiler waited for each command."""
     copy_ns: int = 0

@@ -56,10 +56,15 @@ def _section(section: Section, room: Room) -> dict[str, Any]:
     return {
         "name": shortened(section.name, room.name),
         "verdict": shortened(section.verdict, 400),
-        "evidence": shortened(section.evidence, 400),
+        "evidence": shortened(_said(section), 400),
         "tiles": _tiles(section),
         "parts": [part for part in _parts(section, room) if part],
     }
+
+
+def _said(section: Section) -> str:
+    reference = f"Without MIOpen's log {section.reference}." if section.reference else ""
+    return " ".join(filter(None, (section.evidence, reference)))
 
 
 def _tiles(section: Section) -> list[dict[str, str]]:
@@ -70,7 +75,8 @@ def _tiles(section: Section) -> list[dict[str, str]]:
         tiles.append({"label": what, "value": ms(section.kernel_ns), "more": ""})
     if section.span_ns and section.idle_ns is not None:
         busy = 1 - section.idle_ns / section.span_ns
-        tiles.append({"label": "Device busy", "value": percent(busy), "more": f"of {ms(section.span_ns)} an iteration"})
+        of = f"of {ms(section.span_ns)} an iteration" + ", without MIOpen's log" * section.timed_by_reference
+        tiles.append({"label": "Device busy", "value": percent(busy), "more": of})
     if section.first:
         cold, _, usual = section.first.removeprefix("first iteration ").partition(", then ")
         tiles.append({"label": "First iteration", "value": cold, "more": f"then {usual}"})
@@ -121,7 +127,9 @@ def _iteration(section: Section) -> dict[str, Any] | None:
         pieces.append(svg.Piece("idle", idle, False, f"neither kernel nor copy: {ms(idle)}, {of_it} of the iteration"))
         legend.append({"colour": "idle", "helps": False, "label": f"idle {of_it} of the iteration"})
         note = f"{ms(section.span_ns)} from its first to its last command"
-        if whole > 1.005 * section.span_ns:
+        if section.timed_by_reference:  # and the kernels' is not: what the two differ by says nothing
+            note += "; it and what is idle are of the run without MIOpen's log"
+        elif whole > 1.005 * section.span_ns:
             note += f"; {ms(whole - section.span_ns)} ran beside others"
     what = "an iteration" if section.iterations else "the run"
     picture = svg.stacked(pieces, whole, f"What {what} consists of", height=34, width=1000)

@@ -9,7 +9,7 @@ from mio2trace.analysis import Run
 from mio2trace.answer.content import LayerRow, ProblemRow, Section
 from mio2trace.findings.words import count, ms
 from mio2trace.measures.executions import printed_times
-from mio2trace.measures.statistics import mean
+from mio2trace.measures.statistics import mean, median
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.ops.log.alarms import alarms
@@ -48,6 +48,26 @@ def of_logs(run: Run) -> list[Section]:
             log=complaints,
         )
     ]
+
+
+def printed_reference(logs: Sequence[FrameworkLog], without: Sequence[FrameworkLog]) -> str:
+    """What the logs of a run print of an iteration, and those of the run ``without`` MIOpen's log and dv/dt."""
+    usual, undisturbed = _printed_iteration(logs), _printed_iteration(without)
+    if undisturbed is None:
+        return ""
+    beside = f" ({ms(usual)} with it)" if usual is not None else ""
+    return f"an iteration takes {ms(undisturbed)}{beside}, as its log prints it"
+
+
+def _printed_iteration(logs: Sequence[FrameworkLog]) -> float | None:
+    """Median of the printed iterations, without the first where there are several."""
+    times = [
+        event.duration_ns
+        for log in logs
+        for event in log.events
+        if event.kind == "iteration" and event.duration_ns is not None
+    ]
+    return median(times[1:] or times) if times else None
 
 
 def _layers(log: FrameworkLog) -> list[LayerRow]:

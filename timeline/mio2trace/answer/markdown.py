@@ -50,7 +50,9 @@ def _section(section: Section, several: bool, room: Room) -> Iterator[str]:
         yield f"\n### {_cell(shortened(section.name, room.name))}"
     yield f"\n**{_cell(shortened(section.verdict, 400))}**"
     yield ""
-    said = " ".join(filter(None, (section.evidence, _sentence(section.first), _sentence(section.searches))))
+    reference = section.reference and f"without MIOpen's log {section.reference}"
+    also = (section.first, reference, section.searches)
+    said = " ".join(filter(None, (section.evidence, *map(_sentence, also))))
     yield _cell(shortened(said, 600))
     if section.parts:
         whole = section.kernel_ns or 1

@@ -34,6 +34,8 @@ def _section(section: Section, several: bool) -> Iterator[str]:
     yield visible(f"{section.name}: {section.verdict}" if several else section.verdict)
     if section.first:
         yield _line("first", section.first.removeprefix("first "))
+    if section.reference:
+        yield _line("reference", f"without MIOpen's log {section.reference}")
     if section.searches:
         yield _line("searches", section.searches)
     if section.waiting:

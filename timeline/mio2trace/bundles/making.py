@@ -9,6 +9,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import orjson
+
 import mio2trace
 from mio2trace.analysis import Analysis, AnalysisOptions, analyse
 from mio2trace.bundles.members import Member, of_input, texts
@@ -18,7 +20,7 @@ from mio2trace.privacy.pseudonyms import Pseudonyms, Scrubber
 from mio2trace.recording.machine import variables
 from mio2trace.recording.packing import pack
 from mio2trace.source import Source
-from mio2trace.source.archive import is_archive, unpacked
+from mio2trace.source.archive import MANIFEST, is_archive, unpacked
 
 TRACE = "trace.pftrace.gz"
 TOLD = ("profiler", "exit", "seconds", "rank", "variables", "set_by_record", "machine", "boot", "clocks")
@@ -80,10 +82,11 @@ class _Laid:
             place = os.path.join(folder, f"archive-{number}")
             with unpacked(file, max_input) as made:
                 os.rename(made.folder, place)
+            self.files.append(place)
             if made.manifest is None:
-                self.files.append(place)
                 continue
-            self.files += [os.path.join(place, member) for member in made.manifest.inputs]
+            with open(os.path.join(place, MANIFEST), "wb") as out:
+                out.write(orjson.dumps(made.manifest.told))
             self.told = self.told or {name: made.manifest.told[name] for name in TOLD if name in made.manifest.told}
 
     def _refuse_archives_in(self, path: str) -> None:
@@ -102,12 +105,15 @@ def _members(analysis: Analysis, scrubber: Scrubber, folder: str) -> list[Member
     for number, file in inputs:
         within = f"run{number}/" if len(analysis.runs) > 1 else ""
         members += of_input(file, scrubber, folder, taken, within)
+    if len(analysis.runs) == 1:  # which of several runs it is of, a bundle could not say
+        for file in analysis.references:
+            members += of_input(file, scrubber, folder, taken, "reference-")
     return members
 
 
 def _scrubber(analysis: Analysis) -> Scrubber:
     scrubber = Scrubber(Pseudonyms())
-    for file in analysis.inputs:
+    for file in (*analysis.inputs, *analysis.references):
         source = Source(file.path, 0, Notes())
         scrubber.learn(source.head)
         source.close()
@@ -137,7 +143,8 @@ def _manifest(
     devices |= {log.device_name for run in analysis.runs for log in run.logs if log.device_name}
     return {
         "made_by": f"mio2trace {mio2trace.__version__} bundle",
-        "inputs": [member.name for member in members if member.of is not None],
+        "inputs": [member.name for member in members if member.of is not None and not member.of.is_reference],
+        "reference": [member.name for member in members if member.of is not None and member.of.is_reference],
         "files": [
             {"member": one.name, "format": one.of.format, "size": one.of.size, "sha256": one.of.sha256}
             for one in members

@@ -199,7 +199,7 @@ def _profile(profile: Profile, scrubber: Scrubber) -> Profile:
 
 
 def _clock(clock: Clock, names: Pseudonyms) -> Clock:
-    return Clock(clock.kind, clock.resolution_ns, names.word("machine", clock.scope))
+    return msgspec.structs.replace(clock, scope=names.word("machine", clock.scope))
 
 
 def _activity(activity: Activity, launches: dict[int, OpenClLaunch], names: Pseudonyms) -> Activity:

@@ -22,7 +22,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import mio2trace
-from mio2trace.analysis import Analysis, Run, snapshot_of
+from mio2trace.analysis import Analysis, Run
+from mio2trace.analysis.kept import snapshot_of
 from mio2trace.dataset.parquet import write
 from mio2trace.dataset.rows import failed_run, tables_of
 from mio2trace.dataset.schema import TABLES, VERSION

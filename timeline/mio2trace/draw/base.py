@@ -96,7 +96,7 @@ class TimeBase(msgspec.Struct, frozen=True, kw_only=True):
         if log is not None:
             result["log"] = {
                 "offset_ns": log.offset_ns,
-                "error_ns": 1000,
+                "error_ns": max(1000, log.error_ns),
                 "drift_ppb": 0,
                 "method": f"whole quarters of an hour; {log.method} lie {log.residual_ns} ns apart",
             }

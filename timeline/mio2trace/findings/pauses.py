@@ -20,19 +20,21 @@ _WAITS = {"host": "for the host to launch", "queue": "though launched", "unknown
 
 
 def _idle(subject: Subject) -> Iterator[Found]:
-    if subject.alignment.profile.calls_wait or not subject.has_iterations:
+    timed = subject.timed
+    if timed.alignment.profile.calls_wait or not timed.has_iterations:
         return
-    idle, span = subject.idle_ns, subject.span_ns
+    idle, span = timed.idle_ns, timed.span_ns
     if idle > IDLE * span:
-        pauses = subject.pauses
+        pauses = timed.pauses
         causes = [f"{percent(pauses.idle_ns[word] / span)} {_WAITS[word]}" for word in WAITS if pauses.idle_ns[word]]
-        alone = "; it is the only one recorded, and may be cold" if len(subject.steady.told.all) == 1 else ""
+        alone = "; it is the only one recorded, and may be cold" if len(timed.steady.told.all) == 1 else ""
+        without = "; measured without MIOpen's log" if timed is not subject else ""
         yield Found(
-            ns=subject.each(idle),
+            ns=timed.each(idle),
             share=idle / span,
-            count=subject.each(pauses.count),
-            number=f"{percent(idle / span)} of an iteration ({ms(subject.each(idle))} of {ms(subject.each(span))}) runs"
-            f" neither kernel nor copy: {', '.join(causes)}{alone}.",
+            count=timed.each(pauses.count),
+            number=f"{percent(idle / span)} of an iteration ({ms(timed.each(idle))} of {ms(timed.each(span))}) runs"
+            f" neither kernel nor copy: {', '.join(causes)}{without}{alone}.",
         )
 
 
@@ -128,7 +130,8 @@ RULES = (
         title="The device waits.",
         fires="span of a steady iteration less the union of its kernels and copies > 15 % of the span; never for"
         " dv/dt, which waits for each command itself",
-        formula="that difference, per steady iteration, all devices together; share of the span; each pause by what"
+        formula="that difference, per steady iteration, all devices together (of the run without MIOpen's log, where"
+        " `record --reference` made one); share of the span; each pause by what"
         " it waits for: *host* where the call that launched the next command began after everything before had"
         " ended, *queue* where before, *unknown* without calls",
         advice="Host: launch less (fusion, graphs), move work off the launching thread, no synchronisation within an"

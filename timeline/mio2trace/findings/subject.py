@@ -56,14 +56,31 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Subject:
-    """One profile with its logs, looked at by the rules. ``messages``: what its MIOpen logs say."""
+    """One profile with its logs, looked at by the rules. ``messages``: what its MIOpen logs say. ``reference``: the
+    same process of a run without MIOpen's log, which slows the host."""
 
-    def __init__(self, measures: Measures, gpu: Gpu | None = None, messages: Sequence[Message] = ()) -> None:
+    def __init__(
+        self,
+        measures: Measures,
+        gpu: Gpu | None = None,
+        messages: Sequence[Message] = (),
+        reference: Measures | None = None,
+    ) -> None:
         self.measures = measures
         self.alignment = measures.alignment
         self.steady = measures.steady
         self.gpu = gpu
         self.messages = messages
+        self._reference = reference
+
+    @cached_property
+    def timed(self) -> Subject:
+        """Whose iteration and idle time count: the run without MIOpen's log where it tells iterations, else this."""
+        if self._reference is not None:
+            other = Subject(self._reference, self.gpu)
+            if other.has_iterations and other.span_ns:
+                return other
+        return self
 
     # -- the steady iterations ---------------------------------------------------------------------------------------
 

@@ -17,17 +17,33 @@ Size3 = tuple[int, int, int]
 Sizes = tuple[int, ...]
 
 
+class UnixTime(msgspec.Struct, frozen=True, gc=False):
+    """What a clock's times are as Unix time: ``offset_ns`` is added, and it is exact to ``error_ns`` on the machine's
+    own Unix clock, which is right to ``wrong_ns``; None where nothing bounds that."""
+
+    offset_ns: int = 0
+    error_ns: int = 0
+    wrong_ns: int | None = None
+
+
 class Clock(msgspec.Struct, frozen=True, gc=False):
     """What times are counted on: a device's own counter, Unix time, time since boot, or a zero that nothing tells.
 
     ``resolution_ns``: times are whole multiples of it, truncated. Two sides that share a clock need no relation.
     ``scope``: where the clock is; processes with the same one have one clock, ``""`` is not told. It is only compared:
-    a hash of what names the machine, never that itself, and in no output.
+    a hash of what names the machine, never that itself, and in no output. ``unix``: where clocks that were read beside
+    the run tell (`mio2trace.model.anchors`).
     """
 
     kind: Literal["device", "unix", "boottime", "opaque"]
     resolution_ns: int = 1
     scope: str = ""
+    unix: UnixTime | None = None
+
+    @property
+    def as_unix(self) -> UnixTime | None:
+        """How its times become Unix time; None where nothing tells."""
+        return UnixTime() if self.unix is None and self.kind == "unix" else self.unix
 
 
 DVDT_HOST = Clock("unix", 1000)

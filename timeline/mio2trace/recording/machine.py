@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import platform
@@ -33,6 +34,10 @@ _WORD = re.compile(r"[\w.+-]{1,40}")
 _MIOPEN = re.compile(r"#define MIOPEN_VERSION_(MAJOR|MINOR|PATCH)[ \t]+(\d+)")
 _KFD = "/sys/class/kfd/kfd/topology/nodes"
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+_UNSYNCHRONISED, _STA_UNSYNC = 5, 0x40
+"""``TIME_ERROR``, and the bit of the status, of `adjtimex(2)`."""
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -104,7 +109,8 @@ def boot() -> str:
 
 
 def anchor(tries: int = 9) -> dict[str, int]:
-    """The system's clocks at one moment, in nanoseconds; ``width_ns``: how far apart they were read, at best."""
+    """The system's clocks at one moment, in nanoseconds; ``width_ns``: how far apart they were read, at best;
+    ``realtime_error_ns``: what the system says that its Unix clock may be off, where it keeps it in time."""
     best: dict[str, int] = {}
     for _ in range(tries):
         before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -116,4 +122,17 @@ def anchor(tries: int = 9) -> dict[str, int]:
         width = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - before
         if not best or width < best["width_ns"]:
             best = {"boottime_ns": before + width // 2, **read, "width_ns": width}
-    return best
+    error = _unix_clock_error_ns()
+    return best if error is None else best | {"realtime_error_ns": error}
+
+
+def _unix_clock_error_ns() -> int | None:
+    """The kernel's bound, which what keeps the clock in time has set; None where nothing does (`adjtimex(2)`)."""
+    told = (ctypes.c_long * 64)()  # more than a `struct timex`: modes, offset, freq, maxerror, esterror, status
+    try:
+        state = ctypes.CDLL(None).adjtimex(told)
+    except (OSError, AttributeError):
+        return None
+    if ctypes.sizeof(ctypes.c_long) != 8 or not 0 <= state < _UNSYNCHRONISED or told[5] & _STA_UNSYNC:
+        return None
+    return told[3] * 1000

@@ -56,6 +56,14 @@ class KeptShare(msgspec.Struct, frozen=True, kw_only=True):
     operations: tuple[Operation, ...]
 
 
+class KeptReference(msgspec.Struct, frozen=True, kw_only=True):
+    """`mio2trace.analysis.Reference`."""
+
+    alignments: tuple[KeptAlignment, ...] = ()
+    of: tuple[int, ...] = ()
+    logs: tuple[FrameworkLog, ...] = ()
+
+
 class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
     """`mio2trace.Run`; ``inputs`` have their records, and no path."""
 
@@ -70,6 +78,7 @@ class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
     framework: KeptAlignment | None
     shares: tuple[KeptShare, ...]
     complete: bool
+    reference: KeptReference | None = None
 
 
 class KeptNote(msgspec.Struct, frozen=True, kw_only=True):

@@ -81,6 +81,28 @@ def is_archive(path: str) -> bool:
         return False
 
 
+def is_unpacked(path: str) -> bool:
+    """Whether a folder holds the manifest of an archive of ours."""
+    try:
+        with open(os.path.join(path, MANIFEST), "rb") as file:
+            return _manifest(file.read(_MOST_OF_A_DIRECTORY)) is not None
+    except (OSError, ValueError):
+        return False
+
+
+def unpacked_in(folder: str) -> Unpacked:
+    """The members of an archive that somebody unpacked into ``folder``. Raises `InputError` for what it lacks."""
+    with open(os.path.join(folder, MANIFEST), "rb") as file:
+        manifest = _manifest(file.read(_MOST_OF_A_DIRECTORY))
+    assert manifest is not None
+    members = _named(manifest, os.path.basename(folder))
+    for member in members:
+        path = os.path.join(folder, member)
+        if not _is_inside(member) or os.path.islink(path) or not os.path.isfile(path):
+            raise InputError(f"{os.path.basename(folder)}: {member} is missing; {MANIFEST} names it as an input")
+    return Unpacked(folder, members, manifest)
+
+
 @contextmanager
 def unpacked(path: str, max_input: int | None = None) -> Iterator[Unpacked]:
     """The members of the archive at ``path``, in a folder that goes when the context ends.
@@ -125,9 +147,8 @@ def _members(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
         raise InputError(f"{name}: {len(files)} files in the archive; expected at most {MOST_MEMBERS}")
     names: set[str] = set()
     for info in files:
-        parts = info.filename.split("/")
         shown = f"{name}: {info.filename}"
-        if _NOT_IN_A_NAME.search(info.orig_filename) or "" in parts or ".." in parts or "." in parts:
+        if _NOT_IN_A_NAME.search(info.orig_filename) or not _is_inside(info.filename):
             raise InputError(f"{shown}: a name that leads out of the archive, or is none; expected a plain file")
         if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
             raise InputError(f"{shown}: a link or a device in the archive; expected a plain file")
@@ -141,6 +162,12 @@ def _members(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
     return files
 
 
+def _is_inside(name: str) -> bool:
+    """Whether a member's name is one below its folder."""
+    parts = name.split("/")
+    return not (_NOT_IN_A_NAME.search(name) or "" in parts or ".." in parts or "." in parts)
+
+
 def _wanted(
     archive: zipfile.ZipFile, members: list[zipfile.ZipInfo], name: str
 ) -> tuple[list[zipfile.ZipInfo], Manifest | None]:
@@ -150,20 +177,31 @@ def _wanted(
         return members, None
     with archive.open(by_name[MANIFEST]) as file:
         text = file.read(_MOST_OF_A_DIRECTORY)
-    try:
-        manifest = msgspec.json.decode(text, type=Manifest)
-        manifest = msgspec.structs.replace(manifest, told=msgspec.json.decode(text, type=dict[str, Any]))
-    except msgspec.DecodeError:
-        return members, None  # somebody else's
-    if not manifest.schema.startswith("mio2trace "):
+    manifest = _manifest(text)
+    if manifest is None:
         return members, None
-    if manifest.schema != SCHEMA:
-        raise InputError(f"{name}: {MANIFEST} is of {manifest.schema!r}; expected {SCHEMA!r}")
-    named = dict.fromkeys((*manifest.inputs, *manifest.beside, *manifest.reference))
+    named = _named(manifest, name)
     missing = [one for one in named if one not in by_name]
     if missing:
         raise InputError(f"{name}: {missing[0]} is missing; {MANIFEST} names it as an input")
     return [by_name[one] for one in named], manifest
+
+
+def _manifest(text: bytes) -> Manifest | None:
+    """None of somebody else's."""
+    try:
+        manifest = msgspec.json.decode(text, type=Manifest)
+        manifest = msgspec.structs.replace(manifest, told=msgspec.json.decode(text, type=dict[str, Any]))
+    except msgspec.DecodeError:
+        return None
+    return manifest if manifest.schema.startswith("mio2trace ") else None
+
+
+def _named(manifest: Manifest, name: str) -> tuple[str, ...]:
+    """The members that it names. Raises `InputError` where it is of another version."""
+    if manifest.schema != SCHEMA:
+        raise InputError(f"{name}: {MANIFEST} is of {manifest.schema!r}; expected {SCHEMA!r}")
+    return tuple(dict.fromkeys((*manifest.inputs, *manifest.beside, *manifest.reference)))
 
 
 def _lay(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str, left: int, name: str, most: int) -> int:

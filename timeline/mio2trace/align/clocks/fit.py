@@ -325,7 +325,8 @@ class LogClock(msgspec.Struct, frozen=True, kw_only=True):
     """The log's zone: UTC = local - offset_ns; ``near_ns`` finds a missing year.
 
     ``residual_ns`` is how far the landmark in the log lies after its twin in the profile. Where the two clocks differ
-    by more than a zone, ``error_ns`` is how exactly that is known.
+    by more than a zone, ``error_ns`` is how exactly that is known. ``host_ns``: what makes the profile's host times
+    Unix time.
     """
 
     offset_ns: int
@@ -333,6 +334,7 @@ class LogClock(msgspec.Struct, frozen=True, kw_only=True):
     residual_ns: int
     method: str
     error_ns: int = 0
+    host_ns: int = 0
 
     @property
     def is_doubtful(self) -> bool:
@@ -340,9 +342,9 @@ class LogClock(msgspec.Struct, frozen=True, kw_only=True):
         return self.error_ns > LANDMARK_EARLY_NS
 
     def to_host(self, stamp: LocalTime) -> int:
-        """Unix time in ns of a stamp of the log."""
+        """A stamp of the log on the profile's host clock, in ns."""
         offset = self.offset_ns
-        return _day(stamp.year, stamp.month, stamp.day, self.near_ns + offset) + stamp.ns - offset
+        return _day(stamp.year, stamp.month, stamp.day, self.near_ns + offset) + stamp.ns - offset - self.host_ns
 
 
 def local_ns(stamp: LocalTime, near_ns: int) -> int:

@@ -141,7 +141,9 @@ def _nearest(profile: Profile, log: FrameworkLog, notes: Notes) -> tuple[Framewo
         return runs[0], 1.0
     last = next((e.host_end_ns for e in reversed(profile.activities) if e.host_end_ns is not None), None)
     away = []
-    if profile.clocks[0].kind == "unix" and last is not None:
+    unix = profile.clocks[0].as_unix
+    if unix is not None and last is not None:
+        last += unix.offset_ns
         ends = ((number, _end(run)) for number, run in enumerate(runs))
         away = [(abs(log_clock(end, last, "").residual_ns), number) for number, end in ends if end is not None]
     if away:

@@ -13,7 +13,7 @@ from mio2trace.align.layers.caffe import boundaries
 from mio2trace.align.layers.caffe.intervals import LINE_NS
 from mio2trace.align.layers.caffe.marks import Marked
 from mio2trace.model.log import FrameworkLog
-from mio2trace.model.profile import Profile
+from mio2trace.model.profile import Profile, UnixTime
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
 
@@ -40,14 +40,64 @@ def relate_clocks(
     covers; ``host_step_ns``: how coarse host times are. Raises `InputError` when that place shows that they are not of
     one run.
     """
-    if profile.clocks[0].kind != "unix":
+    unix = profile.clocks[0].as_unix
+    if unix is None:
         return None  # a clock that counts from the boot tells no date: nothing relates a log's stamps to it
+    try:
+        clock = _relate(
+            _Dated(profile, unix), logs, marked, notes,
+            operations=operations, same_run=same_run, host_step_ns=host_step_ns,
+        )  # fmt: skip
+    except InputError:
+        if profile.clocks[0].kind == "unix":
+            raise
+        # Such a profile is of no date by itself: it goes on without a clock, as one that nobody read clocks beside.
+        notes.add("the log's stamps do not go with the clocks that were read beside the run: they are not used")
+        return None
+    if clock is None or unix == UnixTime():
+        return clock
+    return msgspec.structs.replace(clock, host_ns=unix.offset_ns, error_ns=clock.error_ns + unix.error_ns)
+
+
+class _Dated:
+    """A profile whose host times are asked for as Unix time."""
+
+    def __init__(self, profile: Profile, unix: UnixTime) -> None:
+        self.profile = profile
+        self.unix = unix
+
+    @property
+    def first_ns(self) -> int | None:
+        """When the first call began that launched anything."""
+        times = (one.host_start_ns for one in self.profile.activities)
+        first = next((at for at in times if at is not None), None)
+        return None if first is None else first + self.unix.offset_ns
+
+    @property
+    def last_ns(self) -> int | None:
+        """When the last such call had ended."""
+        times = (one.host_end_ns for one in reversed(self.profile.activities))
+        last = next((at for at in times if at is not None), None)
+        return None if last is None else last + self.unix.offset_ns
+
+
+def _relate(
+    profile: _Dated,
+    logs: Sequence[FrameworkLog],
+    marked: Marked | None,
+    notes: Notes,
+    *,
+    operations: Sequence[Operation],
+    same_run: bool,
+    host_step_ns: int,
+) -> LogClock | None:
+    """As `relate_clocks`, in Unix time."""
     landmark = _landmark(profile, logs, marked, notes)
     if landmark is None:
         return None
     clock, late = landmark
-    step = max(stamp_resolution(logs), host_resolution(profile), host_step_ns)
-    early = LANDMARK_EARLY_NS + (step if step > STAMP_NS else 0)
+    step = max(stamp_resolution(logs), host_resolution(profile.profile), host_step_ns)
+    early = LANDMARK_EARLY_NS + (step if step > STAMP_NS else 0) + profile.unix.error_ns
     bounds = _bounds(profile, logs, marked, operations if same_run else (), clock.near_ns, step)
     if bounds:
         exact = agreed(bounds)
@@ -85,7 +135,7 @@ def _damage(notes: Notes) -> str:
 
 
 def _bounds(
-    profile: Profile,
+    profile: _Dated,
     logs: Sequence[FrameworkLog],
     marked: Marked | None,
     operations: Sequence[Operation],
@@ -100,8 +150,9 @@ def _bounds(
         if marked is not None:
             bounds += by_marks(log, marked, lines)
         if own:
-            bounds += by_buffers(profile, own, lines)
-    return bounds
+            bounds += by_buffers(profile.profile, own, lines)
+    offset = profile.unix.offset_ns
+    return [OffsetBound(bound.low - offset, bound.high - offset) for bound in bounds] if offset else bounds
 
 
 def _is_near(exact: OffsetBound) -> bool:
@@ -130,9 +181,9 @@ def _bounded(exact: OffsetBound, landmark: LogClock, notes: Notes) -> LogClock:
     )  # fmt: skip
 
 
-def _lacks_its_last_iteration(profile: Profile, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
+def _lacks_its_last_iteration(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
     """Whether the line that ends the last iteration is lost: others were asked for, and later lines fit the profile."""
-    last = next((e.host_end_ns for e in reversed(profile.activities) if e.host_end_ns is not None), None)
+    last = profile.last_ns
     for log in logs:
         numbers = {event.number for event in log.events if event.kind == "iteration"}
         behind = max((event.line for event in log.events if event.kind == "iteration"), default=0)
@@ -143,7 +194,7 @@ def _lacks_its_last_iteration(profile: Profile, logs: Sequence[FrameworkLog], cl
     return False
 
 
-def _iterations_are_later(profile: Profile, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
+def _iterations_are_later(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
     """Whether all of the log's iterations lie behind the profile: another run that ended soon after it."""
     begins = [
         clock.to_host(event.stamp) - event.duration_ns
@@ -151,21 +202,21 @@ def _iterations_are_later(profile: Profile, logs: Sequence[FrameworkLog], clock:
         for event in log.events
         if event.kind == "iteration" and event.stamp is not None and event.duration_ns is not None
     ]
-    last = next((e.host_end_ns for e in reversed(profile.activities) if e.host_end_ns is not None), None)
+    last = profile.last_ns
     return bool(begins) and last is not None and min(begins) - LANDMARK_EARLY_NS > last
 
 
-def _ends_early(profile: Profile, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
+def _ends_early(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
     """Whether the log was cut off within the profile's time: it lacks the lines that end a run."""
     if any(event.kind in ("benchmark ends", "total", "average iteration") for log in logs for event in log.events):
         return False
-    first = next((e.host_start_ns for e in profile.activities if e.host_start_ns is not None), None)
+    first = profile.first_ns
     stamps = [clock.to_host(log.last_stamp) for log in logs if log.last_stamp is not None]
     return first is not None and bool(stamps) and first <= min(stamps)
 
 
 def _landmark(
-    profile: Profile, logs: Sequence[FrameworkLog], marked: Marked | None, notes: Notes
+    profile: _Dated, logs: Sequence[FrameworkLog], marked: Marked | None, notes: Notes
 ) -> tuple[LogClock, int] | None:
     """A clock, and how late its landmark may come in the log."""
     iterations = [e for log in logs for e in log.events if e.kind == "iteration" and e.stamp is not None]
@@ -175,8 +226,8 @@ def _landmark(
             mark, event = marked.ends[number - 1], by_number.get(number)
             if event is not None and event.stamp is not None and mark.host_ns is not None:
                 name = f"the end of iteration {number} in the log and its timer mark"
-                return log_clock(event.stamp, mark.host_ns, name), LANDMARK_LATE_NS
-    last = next((e.host_end_ns for e in reversed(profile.activities) if e.host_end_ns is not None), None)
+                return log_clock(event.stamp, mark.host_ns + profile.unix.offset_ns, name), LANDMARK_LATE_NS
+    last = profile.last_ns
     if last is None:
         return None
     if iterations:

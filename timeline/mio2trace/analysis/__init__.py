@@ -7,16 +7,17 @@ analysis.run.alignments[0].links.layer_by
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
 from mio2trace.align import Alignment, align
+from mio2trace.align.clocks.anchors import anchored
 from mio2trace.align.processes import from_start, relate_processes
 from mio2trace.evidence import EVIDENCE
 from mio2trace.files import STANDARD_INPUT, FileOptions, FilePath, Input, Progress, read_inputs, short_names
-from mio2trace.jobs import Share, in_order, labelled, shares
+from mio2trace.jobs import Share, in_order, labelled, same_processes, shares
 from mio2trace.kernels import KernelFact
 from mio2trace.measures import Measures
 from mio2trace.memory import keep_freed_blocks, without_garbage_collection
@@ -32,10 +33,7 @@ from mio2trace.readers import ANY, Accepted
 from mio2trace.readers.ck import record as ck
 from mio2trace.readers.tf.executions import executions
 from mio2trace.runs import Gathered, complete, gather, has_times
-from mio2trace.snapshot.places import is_dataset, snapshots_of
-
-if TYPE_CHECKING:
-    from mio2trace.snapshot.records import KeptRun, Snapshot
+from mio2trace.snapshot.places import is_dataset
 
 HOMES = ("home", "Users")
 """A folder in one of these is named for a person."""
@@ -73,6 +71,15 @@ class AnalysisOptions(msgspec.Struct, frozen=True, kw_only=True):
 DEFAULTS = AnalysisOptions()
 
 
+class Reference(msgspec.Struct, frozen=True, kw_only=True):
+    """A program's run without MIOpen's log: ``measures`` of its profiles, ``of[i]`` the place of the one in
+    `Run.alignments` that is the same process of the logged run; ``logs``: what it printed."""
+
+    measures: tuple[Measures, ...] = ()
+    of: tuple[int, ...] = ()
+    logs: tuple[FrameworkLog, ...] = ()
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a program: the inputs that tell of it, and what they tell together.
 
@@ -83,7 +90,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     ``framework``: what a framework's own profiles tell of the run (TensorFlow's: ``tf_profiles``), as one profile that
     is joined with no log. ``facts``: of each profile what is known of its kernels, where that is not found again.
     ``complete``: whether it is a run by itself: a profile with its log or, where there is no
-    profile at all, a log with times.
+    profile at all, a log with times. ``reference``: of the same program without MIOpen's log, where that was recorded.
     """
 
     name: str
@@ -99,6 +106,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     shares: tuple[Share, ...] = ()
     complete: bool = False
     facts: tuple[Mapping[int, KernelFact], ...] = ()
+    reference: Reference | None = None
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -138,12 +146,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     """What `analyse` found. ``inputs``: sorted by what they hold, each once. ``runs``: at least one, the fullest
-    profile's first, logs that are of no profile's run last."""
+    profile's first, logs that are of no profile's run last. ``references``: what archives hold of runs without MIOpen's
+    log (`Run.reference`)."""
 
     inputs: tuple[Input, ...]
     runs: tuple[Run, ...]
     notes: Notes
     cleaner: Cleaner
+    references: tuple[Input, ...] = ()
 
     @property
     def names(self) -> str:
@@ -194,7 +204,9 @@ def analyse(
     notes = Notes() if notes is None else notes
     if any(is_dataset(file) for file in files if file != STANDARD_INPUT):
         with without_garbage_collection():
-            return _of_datasets(files, options, notes)
+            from mio2trace.analysis.kept import of_datasets
+
+            return of_datasets(files, options, notes)
     cleaner = Cleaner(options.keep)
     keep_freed_blocks()
     with without_garbage_collection():
@@ -208,11 +220,15 @@ def analyse(
                 max_input=options.max_input,
                 accepted=options.accepted,
                 copies=options.copies,
+                references=options.join is True,
             ),
             notes,
             cleaner,
             options.progress,
         )
+        inputs = [_with_clocks(file, notes) for file in inputs]
+        references = [file for file in inputs if file.is_reference]
+        inputs = [file for file in inputs if not file.is_reference]
         if any(file.repetition is not None for file in inputs):
             gathered = [one for file in inputs for one in gather([file], options.without, False, notes)]
         else:
@@ -222,7 +238,9 @@ def analyse(
             _run(part, name, part in whole, options, notes, cleaner)
             for part, name in zip(gathered, _names(gathered, cleaner), strict=True)
         )
-    return Analysis(inputs=tuple(inputs), runs=runs, notes=notes, cleaner=cleaner)
+        if references:
+            runs = tuple(_with_reference(run, references, options, cleaner) for run in runs)
+    return Analysis(inputs=tuple(inputs), runs=runs, notes=notes, cleaner=cleaner, references=tuple(references))
 
 
 def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes: Notes, cleaner: Cleaner) -> Run:
@@ -276,107 +294,40 @@ def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes
     )
 
 
-# -- runs that were analysed before ----------------------------------------------------------------------------------
+def _with_clocks(file: Input, notes: Notes) -> Input:
+    """With the clocks of its profiles as what was read beside the run tells."""
+    if file.anchors is None:
+        return file
+    records = [anchored(one, file.anchors, notes) if isinstance(one, Profile) else one for one in file.records]
+    return msgspec.structs.replace(file, records=tuple(records))
 
 
-def snapshot_of(
-    runs: Sequence[Run], notes: Notes, cleaner: Cleaner, generator: str, repetitions: Sequence[Run] = ()
-) -> Snapshot:
-    """What is kept of runs in a dataset; ``repetitions`` in place of them where each counts. Nothing private is."""
-    from mio2trace.snapshot.records import KeptNote, Snapshot
-
-    clean = cleaner.text
-    return Snapshot(
-        generator=generator,
-        runs=tuple(_kept(run, clean) for run in runs),
-        notes=tuple(
-            KeptNote(
-                kind=clean(note.kind), count=note.count, places=tuple(map(clean, note.places)), problem=note.problem
-            )
-            for note in notes
+def _with_reference(run: Run, references: Sequence[Input], options: AnalysisOptions, cleaner: Cleaner) -> Run:
+    """With the run without MIOpen's log that its archives hold, each process's by itself."""
+    archives = {file.archive for file in run.inputs if file.archive}
+    of_run = [file for file in references if file.archive in archives]
+    if not of_run:
+        return run
+    own = Notes()  # what is odd about its files is no matter of this run's
+    try:
+        parts = gather(of_run, options.without, True, own, strict=False)
+        made = [_run(part, run.name, True, options, own, cleaner) for part in parts]
+    except InputError:
+        return run
+    archive_of = {file.source: file.archive for file in (*run.inputs, *of_run)}
+    measures = [one for part in made for one in part.measures]
+    places = same_processes(
+        [one.profile for one in run.alignments], [one.alignment.profile for one in measures], archive_of
+    )
+    matched = [(one, place) for one, place in zip(measures, places, strict=True) if place is not None]
+    return msgspec.structs.replace(
+        run,
+        reference=Reference(
+            measures=tuple(one for one, _ in matched),
+            of=tuple(place for _, place in matched),
+            logs=tuple(log for part in made for log in part.logs),
         ),
-        repetitions=tuple(_kept(run, clean) for run in repetitions),
     )
-
-
-_AS_IT_IS = ("name", "profiles", "logs", "libraries", "tf_profiles", "operations_by_log", "complete")
-
-
-def _kept(run: Run, clean: Callable[[str], str]) -> KeptRun:
-    from mio2trace.snapshot.records import KeptRun, KeptShare, kept_alignment
-
-    return KeptRun(
-        **{name: getattr(run, name) for name in _AS_IT_IS},
-        inputs=tuple(msgspec.structs.replace(file, path="", name=clean(visible(file.name))) for file in run.inputs),
-        alignments=tuple(map(kept_alignment, run.alignments)),
-        framework=None if run.framework is None else kept_alignment(run.framework.alignment),
-        shares=tuple(KeptShare(**share._asdict()) for share in run.shares),
-    )
-
-
-def _restored(kept: KeptRun, options: AnalysisOptions, name: str = "") -> Run:
-    from mio2trace.snapshot.records import restored_alignment
-
-    joined = options.join is True or (
-        options.join == "logs" and bool(kept.logs or any(kept.operations_by_log) or kept.tf_profiles)
-    )
-    alignments = tuple(map(restored_alignment, kept.alignments))
-    framework = None if kept.framework is None else Measures(restored_alignment(kept.framework))
-    return Run(
-        **{field: getattr(kept, field) for field in _AS_IT_IS} | ({"name": name} if name else {}),
-        inputs=kept.inputs,
-        alignments=alignments if joined else (),
-        measures=tuple(map(Measures, alignments)) if joined else (),
-        framework=framework if joined else None,
-        shares=tuple(Share(one.logs, one.libraries, one.operations) for one in kept.shares),
-        facts=tuple(alignment.facts for alignment in alignments),
-    )
-
-
-def _of_datasets(files: Sequence[FilePath], options: AnalysisOptions, notes: Notes) -> Analysis:
-    """The runs of datasets, as they were joined. Raises `InputError` for what only their sources tell."""
-    from mio2trace.snapshot.database import run_name
-    from mio2trace.snapshot.files import read
-
-    first = os.fspath(next(file for file in files if is_dataset(file)))
-    other = next((os.fspath(file) for file in files if not is_dataset(file)), None)
-    if other is not None:
-        raise InputError(f"{other}: is beside the dataset {first}, whose runs are joined; expected datasets alone")
-    asked = {
-        options.accepted.expected: options.accepted.readers is not None,
-        "the log, for every message": options.every_message,
-        "the files of the run, for what is private": bool(options.keep),
-        "the files of the run, to leave out evidence": bool(options.without),
-    }
-    for expected, wanted in asked.items():
-        if wanted:
-            raise InputError(f"{first}: is a dataset; expected {expected}")
-    runs: list[Run] = []
-    for file in files:
-        snapshots, failed = snapshots_of(file)
-        if failed:
-            notes.add("run of the dataset that failed: `mio2trace query DATASET failures` tells why", count=failed)
-        for path in snapshots:
-            snapshot = read(path)
-            chosen = _chosen(snapshot, options.repetition, os.fspath(file))
-            name = run_name(path.name) if chosen is snapshot.runs and len(chosen) == 1 else ""
-            runs += [_restored(run, options, name) for run in chosen]
-            for note in snapshot.notes:
-                notes.restore(note.kind, note.count, note.places, note.problem)
-    inputs = tuple(file for run in runs for file in run.inputs)
-    return Analysis(inputs=inputs, runs=tuple(runs), notes=notes, cleaner=Cleaner())
-
-
-def _chosen(snapshot: Snapshot, repetition: int | Literal["every"] | None, name: str) -> tuple[KeptRun, ...]:
-    """The runs, or the repetitions that are asked for."""
-    if repetition is None or not snapshot.repetitions:
-        return snapshot.runs
-    if repetition == "every":
-        return snapshot.repetitions
-    found = tuple(run for run in snapshot.repetitions if run.inputs[0].repetition == repetition)
-    if not found:
-        raise InputError(f"{name}: no repetition {repetition} that is kept")
-    return found
 
 
 def _names(runs: Sequence[Gathered], cleaner: Cleaner) -> list[str]:

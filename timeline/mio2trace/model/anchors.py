@@ -1,0 +1,57 @@
+"""The system's clocks as `mio2trace record` read them before a run and after it, from an archive's manifest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+_HASH = re.compile(r"[0-9a-f]{8,64}")
+_MOST_NS = 1 << 62
+_WIDEST_NS = 1_000_000_000
+"""Clocks that were not read within a second tell nothing that a log does not."""
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """Clocks at one moment, in ns. ``width_ns``: how far apart they were read. ``wrong_ns``: what the system says that
+    its Unix clock may be off, None where it does not keep it in time."""
+
+    unix_ns: int
+    boottime_ns: int
+    monotonic_ns: int
+    width_ns: int
+    wrong_ns: int | None = None
+
+
+class Anchors(msgspec.Struct, frozen=True):
+    """``boot``: which boot of which machine, as a hash; empty where it is not told."""
+
+    boot: str
+    start: Reading
+    end: Reading
+
+
+def anchors_of(told: Mapping[str, object]) -> Anchors | None:
+    """Of a manifest, which may be somebody else's: None where it tells of no clocks, or of impossible ones."""
+    clocks, boot = told.get("clocks"), told.get("boot")
+    if not isinstance(clocks, dict):
+        return None
+    start, end = _reading(clocks.get("start")), _reading(clocks.get("end"))
+    if start is None or end is None or end.boottime_ns < start.boottime_ns or end.monotonic_ns < start.monotonic_ns:
+        return None
+    return Anchors(boot if isinstance(boot, str) and _HASH.fullmatch(boot) else "", start, end)
+
+
+def _reading(told: object) -> Reading | None:
+    if not isinstance(told, dict):
+        return None
+    numbers = [told.get(name) for name in ("realtime_ns", "boottime_ns", "monotonic_ns", "width_ns")]
+    unix, boottime, monotonic, width = (_number(one) for one in numbers)
+    if unix is None or boottime is None or monotonic is None or width is None or width > _WIDEST_NS:
+        return None
+    return Reading(unix, boottime, monotonic, width, _number(told.get("realtime_error_ns")))
+
+
+def _number(told: object) -> int | None:
+    return told if isinstance(told, int) and type(told) is int and 0 <= told < _MOST_NS else None
