@@ -82,3 +82,13 @@ def test_names_that_a_view_tells_are_taken_out(tmp_path: Path) -> None:
     """The prompt above a pasted view tells user and host."""
     for name in BY_NAME.split(" on "):
         assert not leaks(table(tmp_path, view(f"by.{name}"), "--format", "json"))
+
+
+@pytest.mark.parametrize("serial", ["S/N:_0CANARY4711", "S/N:XCANARY4711", "serial:_CANARY4711"])
+@pytest.mark.parametrize("name", ["RunMetadata", "StepStats text"])
+def test_a_serial_number_that_a_colon_makes_an_op_type_is_none(tmp_path: Path, name: str, serial: str) -> None:
+    (tmp_path / "in").write_bytes(FORMATS[name](serial)[0])
+    out = io.BytesIO()
+    convert(tmp_path / "in", output=out)
+    assert b"(device id)" in out.getvalue()
+    assert not leaks(out.getvalue())

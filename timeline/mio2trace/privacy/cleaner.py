@@ -11,7 +11,7 @@ import msgspec
 
 from mio2trace.model.profile import Activity, Call
 from mio2trace.notes import OptionError
-from mio2trace.privacy.fields import SHOWN, Sort
+from mio2trace.privacy.fields import CUT_APART, SHOWN, Sort
 from mio2trace.privacy.learned import names_in
 from mio2trace.privacy.rules import KINDS, Rule, rules_for, without_private
 
@@ -79,7 +79,21 @@ class Cleaner:
             new = self._value(value, sort)
             if new is not value:
                 changes[field] = new
+        if type(record) in CUT_APART:
+            self._rejoin(record, changes)
         return changes
+
+    def _rejoin(self, record: msgspec.Struct, changes: dict[str, Any]) -> None:
+        """What is private in two fields together goes out of the second, and out of those that repeat it."""
+        first, between, second, *repeating = CUT_APART[type(record)]
+        rest = changes.get(second, getattr(record, second))
+        whole = f"{changes.get(first, getattr(record, first))}{between}{rest}"
+        clean = self.text(whole, SHOWN[type(record)][second])
+        if clean == whole or clean.endswith(between + rest):
+            return
+        changes[second] = left = clean.rpartition(between)[2]
+        for field in repeating:
+            changes[field] = tuple(left if word == rest else word for word in changes.get(field, getattr(record, field)))
 
     def _value(self, value: Any, sort: Sort) -> Any:
         clean: Callable[[str], str] = self._text if sort == "text" else lambda name: self._name(name, sort)
@@ -152,4 +166,4 @@ class Cleaner:
             for value in sorted(values):
                 if self._value(value, sort) != value:
                     dirty = True
-        return dirty
+        return dirty or kind in CUT_APART

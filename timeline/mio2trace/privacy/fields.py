@@ -50,6 +50,9 @@ SHOWN: dict[type[msgspec.Struct], dict[str, Sort]] = {
 }
 """Text that an output may show. ``layer``: names that may hold slashes of their own (``/block1/conv1``), so that only
 what begins in a folder of the system is a path. ``name``: few distinct ones. ``text``: anything."""
+CUT_APART: dict[type[msgspec.Struct], tuple[str, ...]] = {TfNode: ("name", ":", "op", "op_types")}
+"""Two fields that a reader cut out of one text, with what stood between, then fields that repeat the second: a form may
+begin in one and end in the other, as a serial number does after its word."""
 NEVER_SHOWN: dict[type[msgspec.Struct], frozenset[str]] = {
     Queue: frozenset({"handle"}),
     Clock: frozenset({"scope"}),

@@ -21,7 +21,7 @@ LONGEST_US = 10**13
 """Times beyond these (year 5138, 115 days) are damage."""
 NOT_NODES = ("RecvTensor", "_SOURCE")
 _HOST_SIDE = late(r"(?:.*/)?(?:device:)?(?:cpu|gpu):\d+", re.ASCII)
-_TYPE = late(r"\w+(?:>\w+)*", re.ASCII)
+_TYPE = late(r"(?:_(?=[A-Z][a-z]))?[A-Za-z]\w*(?:>\w+)*", re.ASCII)
 """What an op type can be; what else follows a colon is a part of something that had one itself."""
 _ON_HOST = late(r".*? = (?P<op>\w+)\(", re.DOTALL)
 
@@ -182,8 +182,9 @@ def _label(op: OpStats, kind: str) -> tuple[str, str]:
     kernel, at, node = op.label[: op.label.rfind("#") + 1].rpartition("@@")
     if not at:
         return named, op.label
-    what = node.partition("#")[0].rpartition(":")[2] if ":" in node.partition("#")[0] else ""
-    return (what if _TYPE.fullmatch(what) else named), kernel
+    of, _, what = node.partition("#")[0].rpartition(":")
+    # Of another node's text nobody knows where its name ends.
+    return (what if of == op.name.partition(":")[0] and _TYPE.fullmatch(what) else named), kernel
 
 
 def _memory(op: OpStats) -> OpMemory:
