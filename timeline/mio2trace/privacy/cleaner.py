@@ -93,7 +93,8 @@ class Cleaner:
             return
         changes[second] = left = clean.rpartition(between)[2]
         for field in repeating:
-            changes[field] = tuple(left if word == rest else word for word in changes.get(field, getattr(record, field)))
+            words = changes.get(field, getattr(record, field))
+            changes[field] = tuple(left if word == rest else word for word in words)
 
     def _value(self, value: Any, sort: Sort) -> Any:
         clean: Callable[[str], str] = self._text if sort == "text" else lambda name: self._name(name, sort)
