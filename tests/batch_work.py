@@ -120,13 +120,13 @@ def poison(folder: Path) -> list[str]:
         (folder / name / "prof.json").write_bytes(data)
     for name in ("hang", "crash", "fault"):
         made_up(folder / name)
-    (folder / "sparse").mkdir()
-    with open(folder / "sparse" / "prof.json", "wb") as file:
+    (folder / "4GB").mkdir()
+    with open(folder / "4GB" / "prof.json", "wb") as file:
         file.write(b'[{"call": "clFinish", "x": "')
         file.truncate(4 << 30)
     (folder / "pipe").mkdir()
     os.mkfifo(folder / "pipe" / "prof.json")
-    return [*bad, "hang", "crash", "fault", "sparse", "pipe"]
+    return [*bad, "hang", "crash", "fault", "4GB", "pipe"]
 
 
 def content(dataset: Path) -> dict[str, list[Any]]:

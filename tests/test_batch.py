@@ -200,6 +200,20 @@ def test_what_could_not_be_written_is_no_fault_of_the_run(runs: Path, tmp_path: 
     assert batch(tmp_path / "runs", dataset).stderr.startswith("1 run: 1 converted, 0 failed, ")
 
 
+def test_what_holds_nothing_fails_as_it_does_alone(tmp_path: Path) -> None:
+    """A profile cut off in its first call: no trace of it, no tables, no run."""
+    (tmp_path / "runs").mkdir()
+    profile = tmp_path / "runs" / "prof.json"
+    profile.write_text('[{"call": "clFinish"')
+    lines = [
+        CliRunner().invoke(cli, [str(profile), "-o", str(tmp_path / name)]).stderr for name in ("a.json", "a.parquet")
+    ]
+    assert lines[0] == lines[1] != ""
+    batch(tmp_path / "runs", tmp_path / "ds")
+    (entry,) = read_journals(tmp_path / "ds").values()
+    assert f"mio2trace: {entry.error}\n" == lines[0]
+
+
 def test_the_last_lines_stay_short_and_say_where_the_rest_is(tmp_path: Path) -> None:
     """Twelve that failed: ten are shown, in one line each; of one that is long its beginning."""
     for number in range(12):

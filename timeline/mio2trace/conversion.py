@@ -248,7 +248,7 @@ def _require_something_to_draw(analysis: Analysis, runs: Sequence[Run]) -> None:
         return
     empty = sum(not (profile.activities or profile.other_calls) for profile in profiles)
     if empty == len(profiles) and not any(run.has_times for run in runs):
-        raise InputError(f"{analysis.names}: {_what_is_missing(runs[0], notes)}")
+        raise InputError(f"{analysis.names}: {what_is_missing(runs[0], notes)}")
     if empty:
         notes.add("no kernel, copy or build in the profile: drawn without it", count=empty)
 
@@ -283,7 +283,8 @@ def _to_draw(runs: Sequence[Run], several: bool) -> list[RunToDraw]:
     return [msgspec.structs.replace(drawn[0], measures=measures)]
 
 
-def _what_is_missing(run: Run, notes: Notes) -> str:
+def what_is_missing(run: Run, notes: Notes) -> str:
+    """Of a run that cannot be drawn."""
     if run.profiles:
         lost = "; ".join(map(str, notes.problems))
         return f"no kernel, copy or build in the profile: {lost or 'the program ran nothing on the device'}"

@@ -129,6 +129,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return any(map(has_times, self.logs))
 
     @property
+    def holds_anything(self) -> bool:
+        """Whether a table could show any of it."""
+        of_profiles = any(profile.activities or profile.other_calls for profile in self.profiles)
+        return (
+            of_profiles or self.framework is not None or bool(self.logs or any(log.records for log in self.libraries))
+        )
+
+    @property
     def alignment(self) -> Alignment | None:
         """The profile joined with its logs."""
         return self.alignments[0] if self.alignments else None

@@ -145,7 +145,7 @@ def asked(options: Mapping[str, Any], tables_only: bool) -> str:
 def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
     """Analyse a run, write its tables, put them in place."""
     from mio2trace.analysis import AnalysisOptions, analyse
-    from mio2trace.dataset import write_run
+    from mio2trace.dataset import require_anything, write_run
     from mio2trace.forked import keep_to_one_processor
     from mio2trace.notes import InputError, OptionError
     from mio2trace.privacy import Cleaner
@@ -155,12 +155,13 @@ def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
     try:
         tell(hashes(work.run.files))
         analysis = analyse(work.run.files, AnalysisOptions(**work.options))
+        runs = analysis.complete or analysis.runs[:1]
+        require_anything(runs, analysis)
     except (InputError, OptionError) as error:
         return Made(error=Cleaner().text(str(error)))
     except OSError as error:
         return Made(error=error.strerror or type(error).__name__)
     try:
-        runs = analysis.complete or analysis.runs[:1]
         names = [work.run.name if len(runs) == 1 else f"{work.run.name}/{run.name}" for run in runs]
         beside = [run for run in analysis.runs if run is not runs[0]] if len(runs) == 1 else []
         for run, name in zip(runs, names, strict=True):

@@ -24,6 +24,7 @@ from pathlib import Path
 import mio2trace
 from mio2trace.analysis import Analysis, Run
 from mio2trace.analysis.kept import snapshot_of
+from mio2trace.conversion import what_is_missing
 from mio2trace.dataset.parquet import write
 from mio2trace.dataset.rows import failed_run, tables_of
 from mio2trace.dataset.schema import TABLES, VERSION
@@ -34,7 +35,17 @@ from mio2trace.snapshot import files
 from mio2trace.snapshot.database import file_name
 from mio2trace.snapshot.places import FOLDER, is_dataset
 
-__all__ = ["FOLDERS", "TABLES", "VERSION", "file_name", "replace", "tables_of", "write_failed", "write_run"]
+__all__ = [
+    "FOLDERS",
+    "TABLES",
+    "VERSION",
+    "file_name",
+    "replace",
+    "require_anything",
+    "tables_of",
+    "write_failed",
+    "write_run",
+]
 
 FOLDERS = (*TABLES, FOLDER)
 """Of a dataset, each with a file a run."""
@@ -62,6 +73,12 @@ def write_run(
             snapshot = snapshot_of((run, *beside), notes, cleaner, generator, repetitions)
             files.write(snapshot, Path(folder), file_name(name or run.name))
         return write(tables_of(run, name, notes, cleaner), folder, name or run.name)
+
+
+def require_anything(runs: Sequence[Run], analysis: Analysis) -> None:
+    """Raises `InputError` where no run holds anything that a table could: what is refused as a trace is no row."""
+    if not any(run.holds_anything for run in runs):
+        raise InputError(f"{analysis.names}: {what_is_missing(runs[0], analysis.notes)}")
 
 
 def write_failed(folder: str | os.PathLike[str], name: str, error: str) -> None:

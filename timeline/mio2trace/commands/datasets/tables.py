@@ -14,7 +14,7 @@ from mio2trace.answer import report_of
 from mio2trace.answer.text import FULL
 from mio2trace.commands.options import Reading
 from mio2trace.commands.printing import say, tell
-from mio2trace.dataset import replace
+from mio2trace.dataset import replace, require_anything
 from mio2trace.files import STANDARD_INPUT
 from mio2trace.notes import InputError
 
@@ -46,6 +46,7 @@ def write_tables(  # noqa: PLR0913 - keyword-only options
     repetitions: tuple[Run, ...] = ()
     if analysis.has_repetitions and len(files) == 1 and files[0] != STANDARD_INPUT and reading.repetition is None:
         repetitions = analyse(files, msgspec.structs.replace(options, repetition="every")).runs
+    require_anything(runs, analysis)
     rows = replace(output, runs, analysis, repetitions)
     if quiet:
         return
