@@ -1,16 +1,21 @@
 """Many runs: two workers against one, workers that are killed, interruptions, inputs that must fail alone.
 
 Makes ``--runs`` runs of 10 to ``--most`` kernels, of a made-up benchmark and of the recorded ones in traces/, and works
-them off into datasets, which are compared byte for byte. Prints one JSON line.
+them off into datasets, which are compared byte for byte. Prints one JSON line, and how far it is on standard error.
 
     python -m benchmarks.batch
-    python -m benchmarks.batch --runs 1000 --most 100000 --interruptions 20
+    python -m benchmarks.batch --runs 1000 --most 100000 --small 3     # 4 million kernels
+
+Besides the seconds that one and two workers take, it says how much processor time one run takes (``run_ms``), how much
+of what leads the batch (``lead_ms``: scheduler, journal, which no worker shares), and the ratio that follows of these
+on two processors that do nothing else: 2 * run / (run + lead).
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import random
@@ -22,12 +27,15 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+import mio2trace
 from mio2trace.batch import engines
 from mio2trace.batch.finding import FoundRun, find_runs
 from mio2trace.batch.forking import Limits
 from mio2trace.batch.journal import Entry, read_journals
 from mio2trace.batch.running import BatchOptions, run_batch
+from mio2trace.dataset import file_name, write_run
 from mio2trace.notes import Notes
 from tests.batch_work import made_up, poison
 
@@ -39,8 +47,10 @@ TURN = 50
 """Runs that one and two workers do in turns."""
 
 
-def make(folder: Path, runs: int, most: int) -> None:
-    """Sizes are equally many in each power of ten; large runs have many iterations."""
+def make(folder: Path, runs: int, most: int, small: float) -> None:
+    """With ``small`` of 1 sizes are equally many in each power of ten, with more small ones are more often; the last
+    is the largest. Large runs have many iterations.
+    """
     recorded = sorted(path for path in TRACES.iterdir() if path.is_dir())
     chosen = random.Random(1)
     for number in range(runs):
@@ -51,20 +61,53 @@ def make(folder: Path, runs: int, most: int) -> None:
                 if "trace" not in file.name and "truth" not in file.name:
                     shutil.copy(file, place / file.name)
             continue
-        kernels = round(LEAST_KERNELS * (most / LEAST_KERNELS) ** chosen.random())
+        part = 1.0 if number == runs - 1 else chosen.random() ** small
+        kernels = round(LEAST_KERNELS * (most / LEAST_KERNELS) ** part)
         iterations = max(1, min(100, kernels // 40))
         made_up(place, iterations=iterations, kernels=max(1, round(kernels / 2 / (iterations + 1))))
 
 
 def files(dataset: Path) -> dict[str, bytes]:
-    """Every table of every run; the same run gives the same bytes."""
-    return {str(path.relative_to(dataset)): path.read_bytes() for path in dataset.glob("*/*.parquet")}
+    """The hash of every table of every run; the same run gives the same bytes."""
+    return {
+        str(path.relative_to(dataset)): hashlib.sha256(path.read_bytes()).digest()
+        for path in dataset.glob("*/*.parquet")
+    }
 
 
-def timed(found: list[FoundRun], folder: Path) -> tuple[float, float]:
-    """Seconds that one worker and two take, who stand ready; in turns, so that what else runs on the machine hinders
-    both alike."""
+def unlike_the_single_command(found: list[FoundRun], dataset: Path, folder: Path) -> list[str]:
+    """Runs of these whose tables are others when they are analysed alone; ``runs.problems`` and all else alike."""
+    unlike = []
+    for run in found:
+        analysis = mio2trace.analyse(run.files)
+        write_run(analysis.run, folder, run.name, analysis.notes, cleaner=analysis.cleaner)
+        if any(data != digest_of(dataset / name) for name, data in files(folder).items()):
+            unlike.append(run.name)
+        shutil.rmtree(folder)
+    return unlike
+
+
+def digest_of(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).digest()
+
+
+def say(*words: object) -> None:
+    print(time.strftime("%H:%M:%S"), *words, file=sys.stderr, flush=True)
+
+
+class Timed(NamedTuple):
+    """Seconds of one and two workers; processor time of all of one worker's runs, and of leading them."""
+
+    one: float
+    two: float
+    runs: float
+    lead: float
+
+
+def timed(found: list[FoundRun], folder: Path) -> Timed:
+    """Of workers who stand ready; in turns, so that what else runs on the machine hinders both alike."""
     spent = [0.0, 0.0]
+    lead = 0.0
     with engines.local_cluster(1) as one, engines.local_cluster(2) as two:
         clusters = ((folder / "one", one), (folder / "two", two))
         for _, cluster in clusters:
@@ -73,7 +116,7 @@ def timed(found: list[FoundRun], folder: Path) -> tuple[float, float]:
             shutil.rmtree(folder / "warm")
         for at in range(0, len(found), TURN):
             for number, (dataset, cluster) in enumerate(clusters):
-                begun = time.monotonic()
+                begun, used = time.monotonic(), time.process_time()
                 made = run_batch(
                     found[at : at + TURN],
                     str(dataset),
@@ -81,8 +124,23 @@ def timed(found: list[FoundRun], folder: Path) -> tuple[float, float]:
                     BatchOptions(),
                 )
                 spent[number] += time.monotonic() - begun
+                lead += (time.process_time() - used) / 2
                 assert not made.failed, [entry.error for entry in made.failed[:3]]
-    return spent[0], spent[1]
+            say(f"{min(at + TURN, len(found))} runs: {spent[0]:.1f} s, {spent[1]:.1f} s")
+        used_by_runs = sum(one.executor._client.run(of_children).values())  # type: ignore[attr-defined]
+    return Timed(spent[0], spent[1], used_by_runs, lead)
+
+
+def of_children() -> float:
+    """Processor seconds of this worker and of all that it started, ended or not."""
+    own = os.times()
+    ended = 0.0
+    for task in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = task.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == os.getpid():  # the warm process, which has waited for its children
+                ended += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return own.user + own.system + ended
 
 
 def with_kills(found: list[FoundRun], dataset: Path, every: int) -> int:
@@ -105,7 +163,7 @@ def with_kills(found: list[FoundRun], dataset: Path, every: int) -> int:
 
 def interrupted(runs: Path, dataset: Path, times: int, seconds: float) -> int:
     """Start the command, end it at a random moment, and so on; then let it finish. How often it was ended."""
-    command = [sys.executable, "-m", "mio2trace", "batch", str(runs), "-o", str(dataset), "-q"]
+    command = [sys.executable, "-m", "mio2trace", "batch", str(runs), "-o", str(dataset), "-q", "--workers=2"]
     ended = 0
     for number in range(times):
         process = subprocess.Popen(command)
@@ -115,6 +173,7 @@ def interrupted(runs: Path, dataset: Path, times: int, seconds: float) -> int:
             process.send_signal((signal.SIGINT, signal.SIGTERM, signal.SIGKILL)[number % 3])
             process.wait()
             ended += 1
+            say(f"interrupted {ended} times")
     subprocess.run(command, check=True)
     return ended
 
@@ -133,45 +192,60 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--most", type=int, default=1000, help="kernels of the largest run")
+    parser.add_argument("--small", type=float, default=1, help="1: equally many in each power of ten; 3: mostly small")
+    parser.add_argument("--alone", type=int, default=20, help="runs of which the single command's tables are compared")
     parser.add_argument("--every", type=int, default=50, help="runs between two kills of a worker")
     parser.add_argument("--interruptions", type=int, default=20)
+    parser.add_argument("--timeout", type=float, default=60, help="seconds of each run beside the poisoned ones")
     parser.add_argument("--folder", type=Path, help="where to work, and leave what was made")
     asked = parser.parse_args()
     with place(asked.folder) as folder:
         runs = folder / "runs"
         if not runs.exists():
-            make(runs, asked.runs, asked.most)
+            make(runs, asked.runs, asked.most, asked.small)
         found = find_runs([str(runs)], Notes())
-        one, two = timed(found, folder)
+        say(f"{len(found)} runs, {sum(run.size for run in found) / 1e6:.0f} MB")
+        took = timed(found, folder)
         whole = files(folder / "one")
+        chosen = random.Random(2).sample(found, min(asked.alone, len(found)))
+        unlike = unlike_the_single_command(chosen, folder / "one", folder / "alone")
         entries = read_journals(folder / "one").values()
         kills = with_kills(found, folder / "killed", asked.every)
+        say(f"killed {kills} workers")
         lost = len(found) - sum(entry.state == "converted" for entry in read_journals(folder / "killed").values())
-        ended = interrupted(runs, folder / "interrupted", asked.interruptions, one)
-        shutil.copytree(runs, folder / "poisoned-runs")
-        names = poison(folder / "poisoned-runs" / "poison")
-        limits = Limits(seconds=30, memory=2_000_000_000)
+        ended = interrupted(runs, folder / "interrupted", asked.interruptions, took.two)
+        names = poison(runs / "poison")
+        limits = Limits(seconds=asked.timeout, memory=2_000_000_000)
         dangerous = BatchOptions(limits=limits, function="tests.batch_work:dangerous")
-        found_too = find_runs([str(folder / "poisoned-runs")], Notes())
+        found_too = find_runs([str(runs)], Notes())
         made = run_batch(found_too, str(folder / "poisoned"), lambda: engines.local_cluster(2), dangerous)
         failed = {entry.run.rpartition("/")[2] for entry in made.failed}
-        rest = {name.replace("poisoned-runs", "runs") for name in files(folder / "poisoned")}
+        rows = {f"runs/{file_name(entry.run)}" for entry in made.failed}
+        rest = {name: data for name, data in files(folder / "poisoned").items() if name not in rows}
+        shutil.rmtree(runs / "poison")
+        run_ms, lead_ms = 1e3 * took.runs / len(found), 1e3 * took.lead / len(found)
         told = {
             "runs": len(found),
             "kernels": sum(entry.kernels for entry in entries),
             "input_mb": round(sum(run.size for run in found) / 1e6, 1),
-            "dataset_mb": round(sum(map(len, whole.values())) / 1e6, 2),
-            "seconds_one_worker": round(one, 1),
-            "seconds_two_workers": round(two, 1),
-            "ratio": round(one / two, 2),
+            "dataset_mb": round(sum(entry.bytes for entry in entries) / 1e6, 2),
+            "seconds_one_worker": round(took.one, 1),
+            "seconds_two_workers": round(took.two, 1),
+            "ratio": round(took.one / took.two, 2),
+            "run_ms": round(run_ms, 1),
+            "lead_ms": round(lead_ms, 1),
+            "ratio_alone_on_two": round(2 * run_ms / (run_ms + lead_ms), 2),
             "two_equal_one": files(folder / "two") == whole,
+            "alone": len(chosen),
+            "unlike_alone": unlike,
             "killed": kills,
             "lost": lost,
             "killed_equal": files(folder / "killed") == whole,
             "interrupted": ended,
             "interrupted_equal": files(folder / "interrupted") == whole,
             "poisoned": len(names),
-            "failed_alone": failed == set(names) and rest == set(whole),
+            "failed": {entry.run.rpartition("/")[2]: entry.error for entry in made.failed},
+            "failed_alone": failed == set(names) and rest == whole,
         }
     print(json.dumps(told))
 

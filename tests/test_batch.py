@@ -392,6 +392,26 @@ def test_workers_that_do_not_start_are_one_line(runs: Path, tmp_path: Path, monk
     assert not list((tmp_path / "ds").glob(".*"))
 
 
+def test_workers_that_are_interrupted_as_they_start_say_nothing(runs: Path, tmp_path: Path) -> None:
+    """As a terminal does it: all processes get the signal, this program's line is all there is."""
+    pytest.importorskip("distributed")
+    command = [sys.executable, "-m", "mio2trace", "batch", str(runs), "-o", str(tmp_path / "ds"), "--workers=2"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    until = time.monotonic() + 60
+    while time.monotonic() < until and process.poll() is None and not _spawned(process.pid):
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert (process.returncode, said) == (130, "\nmio2trace: interrupted\n")
+
+
+def _spawned(parent: int) -> bool:
+    """Whether it has started a worker."""
+    children = Path(f"/proc/{parent}/task").glob("*/children")
+    pids = [pid for file in children for pid in file.read_text().split()]
+    return any(b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids)
+
+
 def test_a_cluster_that_is_not_there_is_refused(runs: Path, tmp_path: Path) -> None:
     missing = batch(runs, tmp_path / "ds", f"--scheduler-file={tmp_path / 's.json'}")
     assert missing.exit_code == 1

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from multiprocessing import resource_tracker
+from types import FrameType
 from typing import Any, NamedTuple
 
 from mio2trace.batch.confined import close_that_of_this_thread
@@ -60,20 +64,44 @@ def local_cluster(workers: int) -> Iterator[Engine]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(_dask().config.set(_QUIET))
         try:
-            cluster = stack.enter_context(
-                distributed.LocalCluster(
-                    n_workers=workers,
-                    threads_per_worker=1,
-                    processes=True,
-                    memory_limit=0,  # each run has a limit of its own
-                    dashboard_address="127.0.0.1:0",  # nobody looks there; its usual port may be another cluster's
-                    silence_logs=50,
+            with _later():
+                cluster = stack.enter_context(
+                    distributed.LocalCluster(
+                        n_workers=workers,
+                        threads_per_worker=1,
+                        processes=True,
+                        memory_limit=0,  # each run has a limit of its own
+                        dashboard_address="127.0.0.1:0",  # nobody looks there; its usual port may be another cluster's
+                        silence_logs=50,
+                    )
                 )
-            )
-            client = stack.enter_context(distributed.Client(cluster))
+                client = stack.enter_context(distributed.Client(cluster))
         except (OSError, RuntimeError) as error:
             raise InputError(f"the {workers} workers do not start: {_first_line(error)}") from None
         yield Engine(client.get_executor(pure=False), ahead=_ahead(workers))
+
+
+@contextlib.contextmanager
+def _later() -> Iterator[None]:
+    """Signals wait until the body has ended: Dask's start, when it is left halfway, ends in tracebacks. The processes
+    that it starts are never interrupted, as they would be by a terminal: this one ends them.
+    """
+    came: list[tuple[int, FrameType | None]] = []
+    handler = signal.getsignal(signal.SIGTERM)
+    here = threading.current_thread() is threading.main_thread() and callable(handler)
+    if here:
+        signal.signal(signal.SIGTERM, lambda number, frame: came.append((number, frame)))
+    interrupts = {signal.SIGINT, signal.SIGHUP}
+    resource_tracker.ensure_running()  # when it is started later, it lets them through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, interrupts)
+    try:
+        yield
+    finally:
+        if here:
+            signal.signal(signal.SIGTERM, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if came and callable(handler):
+        handler(*came[0])
 
 
 @contextlib.contextmanager
