@@ -25,9 +25,11 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import Timeline
 from mio2trace.align.links import NONE, Links
 from mio2trace.align.operations import rates
+from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.queues import same_process
 from mio2trace.align.operations.sizes import is_part, may_be_part
 from mio2trace.align.operations.steps import _shiftable, link_operations
+from mio2trace.align.operations.stream import _doubt_changes
 from mio2trace.evidence import POSITION
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
@@ -77,7 +79,7 @@ class Maker:
                 source=0,
                 line=self.line,
                 end_line=self.line + 8,
-                api=f"miopen{primitive}",
+                api=more.pop("api", f"miopen{primitive}"),
                 primitive=primitive,
                 direction=direction,
                 arguments=tensors,
@@ -157,7 +159,8 @@ def net(maker: Maker, rng: Random, layers: int, iterations: int) -> None:
                 maker.kernel("OpTensorFwdBias", y, extra, of=of)
             elif kind == "gemm":
                 tensors = (("x", x), ("w", w), ("y", y), ("workSpace", extra))
-                of = maker.call("conv", tensors=tensors, input=(2, 8, 9, 9))
+                # another function, whose entries say less of the sizes
+                of = maker.call("conv", tensors=tensors, input=(2, 8, 9, 9), api="miopenConvolution")
                 for _ in range(2):
                     maker.kernel("Im2Col", x, extra, of=of)
                     maker.kernel("miog_alphaab", extra, w, y, of=of)
@@ -353,6 +356,32 @@ def test_a_kernel_with_all_of_a_torn_calls_buffers_is_its() -> None:
         assert links.operation_of == [of]
         assert links.operation_unsure == ({0} if torn else set())
         assert links.operation_confidence[0] >= rates.WHOLE - 1e-9
+
+
+def test_an_entry_that_may_be_two_is_never_sure() -> None:
+    """The head of one entry and the tail of another: operands that do not go together, a shape or a parameter that all
+    others have, two kernels launched where one does the work."""
+    bias = {"input": (1, 24, 1, 1), "weights": (1, 24, 1, 1), "output": (1, 24, 1, 1)}
+    launches = tuple(Launch(line=5, name=name) for name in ("Op4dTensorGeneric", "OpTensorFwdBias"))
+    for changes in ({}, {"weights": (96, 24, 1, 1)}, {"weights": ()}, {"launches": launches}, {"tensors": ()}):
+        maker = Maker()
+        for whole in (True, True, True, False):
+            tensors = tuple((name, maker.buffer()) for name in "AC")
+            call: dict[str, Any] = {"tensors": tensors, **bias} | ({} if whole else changes)
+            of = maker.call("optensor", **call)
+            maker.kernel("OpTensorFwdBias", *(buffer for _, buffer in tensors), of=of)
+        links = maker.links()
+        assert links.operation_of == maker.truth
+        assert links.operation_unsure == ({3} if changes else set())
+
+
+def test_a_link_that_learning_moved_is_not_sure() -> None:
+    """What was likely in another call before the last round is at most as sure as a torn call's."""
+    before, after = Posterior.of_none(4), Posterior.of_none(4)
+    before.operation[:], after.operation[:] = [0, 1, 1, NONE], [0, 2, 2, 2]
+    before.confidence[:] = [0.6, 0.6, 0.4, 0.9]
+    _doubt_changes(before, after)
+    assert after.confidence == [1.0, rates.WHOLE, 1.0, rates.WHOLE]
 
 
 def test_a_pointer_missing_from_an_entry_is_a_rare_event() -> None:

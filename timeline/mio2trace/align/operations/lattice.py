@@ -30,6 +30,7 @@ from mio2trace.align.operations.rates import (
     UNKNOWN_NAME,
 )
 from mio2trace.align.operations.repeats import Repeats
+from mio2trace.align.operations.rows.calls import SEVERAL, alone
 from mio2trace.align.operations.rows.kinds import POST, PRE
 from mio2trace.align.operations.windows import Windows
 
@@ -304,12 +305,12 @@ class Lattice:
         operation = self._likelihood.operations[index]
         kind = self._kernels.kind(at)
         name = kind.name
-        if operation.phase == "find" or name is None or operation.primitive in ("rnn", "mha", "find2"):
+        if operation.phase == "find" or name is None or operation.primitive in SEVERAL:
             return False
         if operation.launches:
             return False
         if name.algorithm is None:
-            return len(name.primitives) > 0
+            return alone(name)
         if name.algorithm == "Gemm":
             # The first image of another convolution, or of another way to compute it.
             return operation.primitive == "conv" and kind.offsets == ()

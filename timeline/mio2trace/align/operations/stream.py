@@ -62,7 +62,7 @@ class Stream:
             confidence = posterior.confidence[number]
             if by != BUFFERS:
                 confidence *= own
-            if self.operations[place].torn or self.operations[place].unread:
+            if self.likelihood.calls.mixed[place]:
                 confidence = min(confidence, WHOLE)
             links.give_operation((self.positions[number],), self.operations[place].index, by, confidence=confidence)
 
@@ -72,10 +72,12 @@ class Stream:
         kinds = kinds_of(self.operations, self.likelihood.class_of)
         posterior = self._posterior(rates, kinds, NARROW)
         repeats = RECURRENCE not in self.without
+        before = posterior
         for number in range(ROUNDS):
             wide = self._is_wide(posterior)
             if min(posterior.confidence) >= SURE and not wide:
                 break
+            before = posterior
             rates, habits = (
                 rates.learned(posterior, kinds),
                 Habits(self.likelihood, posterior, rows=repeats and number > 0),
@@ -88,6 +90,7 @@ class Stream:
                 self._posterior(rates, kinds, AHEAD, habits, posterior),
             ]
             posterior = max(tried, key=lambda one: one.evidence)
+        _doubt_changes(before, posterior)
         return posterior
 
     def _is_wide(self, posterior: Posterior) -> bool:
@@ -132,3 +135,11 @@ class Stream:
         if self.windows.by and self.windows.first[number] == self.windows.last[number]:
             return self.windows.by
         return NAME_AND_SIZES if fit.named else ORDER
+
+
+def _doubt_changes(before: Posterior, posterior: Posterior) -> None:
+    """What was likely somewhere else before the last round learned from it is not sure where it is now."""
+    pairs = zip(before.operation, before.confidence, posterior.operation, posterior.confidence, strict=True)
+    for number, (other, likely, place, confidence) in enumerate(pairs):
+        if place != other and likely >= 0.5 and confidence > WHOLE:
+            posterior.confidence[number] = WHOLE

@@ -8,6 +8,8 @@ from itertools import chain
 
 import msgspec
 
+from mio2trace.kernels.names import KernelName, kernel_name
+from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.operation import Operation
 
 _WRITTEN: Mapping[str, str] = {"forward": "y", "backward-data": "dx", "backward-weights": "dw"}
@@ -16,6 +18,11 @@ _READ: Mapping[str, tuple[str, ...]] = {
     "backward-data": ("dy", "w"),
     "backward-weights": ("dy", "x"),
 }
+
+SEVERAL = frozenset(("rnn", "mha", "find2"))
+"""Calls that launch kernels of several primitives, one after another."""
+_Kind = tuple[str, OperationDirection | None]
+_SHAPES = ("input", "weights", "output")
 
 
 class _Form(msgspec.Struct, frozen=True, gc=False):
@@ -35,7 +42,8 @@ class Calls:
 
     ``class_of``: calls of one class differ in buffers alone; ``first_of`` each class's first call, ``problem_of`` what
     it computes. ``pointers``: the buffers of each call; ``namings``: how many calls name each buffer. ``holed``:
-    whether the entry lacks something: its end, a parameter.
+    whether the entry lacks something: its end, a parameter. ``mixed``: whether it may be the head of one entry and the
+    tail of another.
     """
 
     def __init__(self, operations: Sequence[Operation], *, with_buffers: bool) -> None:
@@ -53,7 +61,7 @@ class Calls:
             workspaces.update([addresses[place] for place in self._forms[form].workspaces])
         self.workspaces = frozenset(workspaces)
         self.namings = Counter(chain.from_iterable(self.pointers))
-        self.holed = self._holes(operations) if with_buffers else [operation.torn for operation in operations]
+        self.holed, self.mixed = self._holes(operations) if with_buffers else _without_parameters(operations)
         if not with_buffers:
             self.pointers = [frozenset()] * len(operations)
 
@@ -97,23 +105,51 @@ class Calls:
             pointers = frozenset(addresses)
             self.pointers.append(pointers - {0} if 0 in pointers else pointers)
 
-    def _holes(self, operations: Sequence[Operation]) -> list[bool]:
-        """A parameter that more than half of a function's entries have, and this one lacks, is lost."""
-        calls = Counter(operation.api for operation in operations)
-        parameters: dict[str, Counter[str]] = {}
-        of_form = Counter(zip([operation.api for operation in operations], self._form_of, strict=True))
-        for (api, form), count in of_form.items():
-            names = parameters.setdefault(api, Counter())
+    def _holes(self, operations: Sequence[Operation]) -> tuple[list[bool], list[bool]]:
+        """Of each call whether it is holed, and mixed.
+
+        A parameter that more than half of a function's entries have, and this one lacks, is lost; a workspace may as
+        well not have been needed.
+        """
+        kinds = [(operation.api, operation.direction) for operation in operations]
+        calls = Counter(kinds)
+        parameters: dict[_Kind, Counter[str]] = {}
+        of_form = Counter(zip(kinds, self._form_of, strict=True))
+        for (kind, form), count in of_form.items():
+            names = parameters.setdefault(kind, Counter())
             for name in self._forms[form].names:
                 names[name] += count
         usual = {
-            api: frozenset(name for name, count in named.items() if 2 * count > calls[api])
-            for api, named in parameters.items()
+            kind: frozenset(name for name, count in named.items() if 2 * count > calls[kind])
+            for kind, named in parameters.items()
         }
-        whole = {(api, form): usual[api] <= self._forms[form].names for api, form in of_form}
+        lacking = {(kind, form): usual[kind] - self._forms[form].names for kind, form in of_form}
+        needed = {key: any(not _is_workspace(name) for name in names) for key, names in lacking.items()}
+        of_class = self._contradictions(operations)
+        keys = [*zip(kinds, self._form_of, strict=True)]
+        holed = [operation.torn or bool(lacking[key]) for operation, key in zip(operations, keys, strict=True)]
+        mixed = [
+            operation.torn or operation.unread or needed[key] or of_class[number]
+            for operation, key, number in zip(operations, keys, self.class_of, strict=True)
+        ]
+        return holed, mixed
+
+    def _contradictions(self, operations: Sequence[Operation]) -> list[bool]:
+        """Of each class whether its calls lack a shape that most calls of the function have, or state two calls'."""
+        calls: Counter[_Kind] = Counter()
+        shaped: Counter[tuple[_Kind, str]] = Counter()
+        firsts = [operations[place] for place in self.first_of]
+        counts = Counter(self.class_of)
+        for number, operation in enumerate(firsts):
+            kind = operation.api, operation.direction
+            calls[kind] += counts[number]
+            for shape in _SHAPES:
+                shaped[kind, shape] += counts[number] * bool(getattr(operation, shape))
         return [
-            operation.torn or not whole[operation.api, form]
-            for operation, form in zip(operations, self._form_of, strict=True)
+            _is_of_two(operation)
+            or any(not getattr(operation, shape) and 2 * shaped[kind, shape] > calls[kind] for shape in _SHAPES)
+            for operation in firsts
+            for kind in ((operation.api, operation.direction),)
         ]
 
     def only_reads(self, place: int, address: int) -> bool:
@@ -137,6 +173,37 @@ class Calls:
         )
 
 
+def _without_parameters(operations: Sequence[Operation]) -> tuple[list[bool], list[bool]]:
+    holed = [operation.torn for operation in operations]
+    return holed, [operation.torn or operation.unread for operation in operations]
+
+
+def _is_workspace(name: str) -> bool:
+    return name.lower().startswith("workspace")
+
+
+def _is_of_two(operation: Operation) -> bool:
+    """Whether the entry, or what the log printed after it, is that of two calls: the second one's head is lost.
+
+    The second operand of an addition has the first one's sizes, or one where it is spread; what is no convolution
+    launches one kernel that does its work (miopen-log.md 11.3), batch normalisation aside, which may take several.
+    """
+    if operation.primitive == "optensor" and operation.weights and operation.input:
+        if len(operation.weights) != len(operation.input):
+            return True
+        if any(size not in (1, whole) for size, whole in zip(operation.weights, operation.input, strict=True)):
+            return True
+    if len(operation.launches) < 2 or operation.phase == "find" or operation.primitive in SEVERAL | {"bnorm"}:
+        return False
+    names = [kernel_name(launch.name) for launch in operation.launches]
+    return sum(name is not None and name.role in ("main", "bias") and alone(name) for name in names) > 1
+
+
+def alone(name: KernelName) -> bool:
+    """Whether the kernel is the only one of its call that does its work."""
+    return name.algorithm is None and len(name.primitives) > 0
+
+
 def _form(operation: Operation, names: Sequence[str]) -> _Form:
     """What the names of an entry's parameters mean, by their places."""
     reads: tuple[int, ...] = ()
@@ -147,5 +214,5 @@ def _form(operation: Operation, names: Sequence[str]) -> _Form:
         reads = tuple(place for place, name in enumerate(names) if name in read)
         writes = tuple(place for place, name in enumerate(names) if name == written)
         others = tuple(place for place, name in enumerate(names) if name not in read)
-    workspaces = tuple(place for place, name in enumerate(names) if name.lower().startswith("workspace"))
+    workspaces = tuple(place for place, name in enumerate(names) if _is_workspace(name))
     return _Form(frozenset(names), workspaces, reads, writes, others)
