@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mio2trace.readers.caffe.log import GLOG_HEAD
+from mio2trace.readers.caffe.log import GLOG_HEAD, HEAD_ENDS
 from mio2trace.readers.miopen.lines import PREFIX
 
 _END = b"] "
@@ -17,6 +17,8 @@ def glued_parts(line: bytes) -> list[bytes]:
     first = line.find(_END)
     if first < 0 or (line[1:2].isdigit() and line.find(_END, first + 2) < 0 and b"MIOpen(" not in line):
         return [line]  # one head at most, and it is where the line begins
+    if HEAD_ENDS.search(line) is None:
+        return [line]
     heads = [head.start() for head in GLOG_HEAD.finditer(line)]
     if not heads or (len(heads) == 1 and not heads[0] and b"MIOpen(" not in line):
         return [line]

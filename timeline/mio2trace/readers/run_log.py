@@ -100,14 +100,25 @@ class _Log:
             others = self._others
             at, following, more = self._miopen.take(data, at, number, self._other)
             self._miopen_lines += following - number - (self._others - others)
-            if more or self._cut is not None or self._caffe.in_net_text or not self._miopen.between:
+            if more or self._cut is not None or not self._miopen.between:
                 return at, following, more
             end = self._other_programs.until(data, at)
             if end == at:
                 return at, following, False
             lines = data[at:end].split(b"\n")
-            self._foreign += sum(map(bool, map(bytes.strip, lines)))
+            if self._caffe.in_net_text:
+                for line in lines:
+                    self._net_line(line)
+            else:
+                self._foreign += sum(map(bool, map(bytes.strip, lines)))
             at, number = end, following + len(lines) - 1
+
+    def _net_line(self, line: bytes) -> None:
+        """A line of a printed net, or one of another program within it."""
+        if len(line) > LONGEST_LOG_LINE:
+            self._too_long += 1
+        elif not self._caffe.takes_of_net(line):
+            self._foreign += 1
 
     def _other(self, number: int, line: bytes) -> bool:
         if self._cut is not None or MARKER in line or len(glued_parts(line)) > 1 or not self._caffe.feed(number, line):

@@ -24,6 +24,8 @@ GLOG = re.compile(
     rb"[IWEF](\d{4})?(\d\d)(\d\d)\s+(\d\d):(\d\d):(\d\d)\.(\d{6})\s+(\d+)\s+[^\s\]]+:\d+\]\s?(.*)",
     re.DOTALL,
 )
+HEAD_ENDS = re.compile(rb":\d+\]")
+"""In every line of glog, and quickly not found in most others."""
 GLOG_HEAD = re.compile(rb"[IWEF](?:\d{4})?\d{4}\s+\d\d:\d\d:\d\d\.\d{6}\s+\d+\s+[^\s\]]+:\d+\]")
 _LAYER = re.compile(
     r"\s*+(\S.*?)(?<!\s)\s++(forward|backward):\s+(\S+)\s*(ms|milli ?seconds|seconds)\b", re.IGNORECASE | re.ASCII
@@ -145,13 +147,13 @@ class CaffeDecoder:
 
     def feed(self, number: int, line: bytes) -> bool:
         """Take a line if it is a glog line or part of a printed net."""
-        match = GLOG.match(line) or GLOG.search(line) if b"]" in line else None
+        match = GLOG.match(line) or GLOG.search(line) if HEAD_ENDS.search(line) else None
         if match is None:
-            return self._in_net_text and self._net_line(line)
+            return self._in_net_text and self.takes_of_net(line)
         *digits, thread, text = match.groups()
         stamp = local_time(*digits)
         if stamp is None:
-            return self._in_net_text and self._net_line(line)
+            return self._in_net_text and self.takes_of_net(line)
         self._in_net_text = False
         self.lines += 1
         self._first = self._first or stamp
@@ -160,6 +162,18 @@ class CaffeDecoder:
         if self._thread is None and len(thread) < 20:
             self._thread = self._threads[thread] = int(thread)
         self._text(number, stamp, text.rstrip().decode(errors="replace"))
+        return True
+
+    def takes_of_net(self, line: bytes) -> bool:
+        """Take a line of a printed net, while `in_net_text`; a blank one is taken, too."""
+        if _NET_LINE.match(line) is None:
+            return False  # another program's, in between
+        for field, text in _NET_FIELD.findall(line):
+            value = text.decode(errors="replace")
+            if field == b"name":
+                self._net_name = value
+            else:
+                self._types.setdefault(self._net_name, value)
         return True
 
     def finish(self) -> FrameworkLog:
@@ -191,17 +205,6 @@ class CaffeDecoder:
             last_stamp=self._last,
             threads=tuple(dict.fromkeys(self._threads.values())),
         )
-
-    def _net_line(self, line: bytes) -> bool:
-        if _NET_LINE.match(line) is None:
-            return False  # another program's, in between
-        for field, text in _NET_FIELD.findall(line):
-            value = text.decode(errors="replace")
-            if field == b"name":
-                self._net_name = value
-            else:
-                self._types.setdefault(self._net_name, value)
-        return True
 
     def _text(self, number: int, stamp: LocalTime, text: str) -> None:
         for decode in _DECODERS:

@@ -95,7 +95,12 @@ def api_name(name: bytes) -> str:
 
 def is_of_interest(line: bytes) -> bool:
     """Whether a line outside of any entry may be one of ours."""
-    return line.startswith(BEGINNINGS) or any(word in line for word in WORDS)
+    if line.startswith(BEGINNINGS):
+        return True
+    for word in WORDS:  # noqa: SIM110 - a million times: twice as fast as `any`
+        if word in line:
+            return True
+    return False
 
 
 def failure(text: bytes) -> tuple[bytes, str] | None:
