@@ -69,7 +69,7 @@ class Source:
         # Hashing large blocks runs beside the decoding: it does not hold the interpreter. Not before `blocks`, so that
         # until then no thread stands in the way of a fork.
         self._hashing = ThreadPoolExecutor(1)
-        self._consumed = False
+        self._consumed = self._hashes_itself = False
         self._to_hash: list[tuple[hashlib._Hash, bytes]] = []
         self._unhashed: deque[Future[None]] = deque()
         self._file: BinaryIO
@@ -238,6 +238,11 @@ class Source:
         for other in self.companions:
             other.drain()
         left = self.size
+        # Nothing is decoded meanwhile: hashed block by block, as it is read.
+        while self._unhashed:
+            self._unhashed.popleft().result()
+        self._update(self._to_hash)
+        self._to_hash, self._hashes_itself = [], True
         for _ in self._raw():
             if not self._has_end and self.size - left > (self._max_input or MOST_UNKNOWN):
                 self._stop("after the end of what is known")
@@ -274,7 +279,7 @@ class Source:
             yield block
 
     def _hash_later(self, of: hashlib._Hash, block: bytes) -> None:
-        if not self._consumed:
+        if self._hashes_itself or not self._consumed:
             of.update(block)
             return
         self._to_hash.append((of, block))

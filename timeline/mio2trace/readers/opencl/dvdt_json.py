@@ -14,6 +14,7 @@ import enum
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO, NamedTuple
 
 import msgspec
@@ -49,7 +50,7 @@ LONGEST_CALL = 256 << 20
 has no end would fill the memory."""
 LEAST_FOR_TWO = 16 << 20
 """Bytes: below that a second process costs more than it saves."""
-FIRST_PART = 0.46
+FIRST_PART = 0.48
 """Of a profile, for this process: it also hashes the whole, while the other one comes to its end."""
 
 
@@ -121,11 +122,13 @@ def read_in_two(source: Source, middle: Middle, options: ReadOptions, notes: Not
         for part in _parts(source.blocks()):
             calls.fold(part, folder)
             if part.end == middle.end:
-                source.drain()
-                half = result()
-                if half is None or not folder.join(half):
-                    for other in _rest_of_parts(source, middle):
-                        calls.fold(other, folder)
+                with ThreadPoolExecutor(1) as pool:
+                    hashed = pool.submit(source.drain)  # beside the joining: neither needs the interpreter for long
+                    half = result()
+                    is_joined = half is not None and folder.join(half)
+                    hashed.result()
+                for other in () if is_joined else _rest_of_parts(source, middle):
+                    calls.fold(other, folder)
                 break
     return folder.finish()
 

@@ -163,7 +163,7 @@ class FirstHalf(RepeatingFolder):
         """Whether the second half could be taken; then it ends the profile. Nothing is changed where it could not."""
         if self._cut_pointers:
             return False
-        found = marshal.load(half)  # noqa: S302 - written by our own child
+        found = marshal.loads(half.read())  # noqa: S302 - written by our own child; `load` asks the file for each value
         if found is None:
             return False
         packed = _Packed(*found)
