@@ -6,8 +6,9 @@ import functools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import pytest
@@ -21,6 +22,7 @@ from mio2trace.measures import Steady
 from mio2trace.queries import embedded, shipped
 from mio2trace.trace import Slice
 from mio2trace.viewer import slowest_layer
+from mio2trace.writers import read_back
 from tests.conftest import shared_folder
 from tests.test_one_number import RUNS
 
@@ -170,8 +172,7 @@ def test_queries_and_view_name_the_same_first(name: str, tmp_path: Path) -> None
              answers.items()}  # fmt: skip
     kernel = first["slowest kernels"]
     assert kernel["kernel"] == of.kernels[0].key
-    if of.told.told_by != "repetition":  # a trace has no iterations that only the kernels tell
-        assert kernel["kernel_ms"] == pytest.approx(of.kernels[0].mean_ns / 1e6, abs=1e-3)
+    assert kernel["kernel_ms"] == pytest.approx(of.kernels[0].mean_ns / 1e6, abs=1e-3)
     if of.layers:
         layer = first["slowest layers"]
         assert (layer["layer"], layer["direction"]) == of.layers[0].key[1:]
@@ -213,6 +214,149 @@ def test_tables_and_report_name_the_same_first(name: str) -> None:
         assert (problem["problem"], problem["kernel_ns"]) == (
             of.problems[0].key, pytest.approx(of.problems[0].mean_ns),
         )  # fmt: skip
+
+
+# -- the same everywhere: every sample, every form ---------------------------------------------------------------------
+
+First = tuple[tuple[str, ...], float, float]
+"""Of a process's slowest layer, operation or kernel what it is called, ms an iteration, share in percent."""
+
+
+PROFILES = ("kineto", "rocpd", "rpd", "rocprofv3_doc_kernel_trace.csv", "rocprofv1_hiptrace_mi300a.db")
+
+
+def sample_sets() -> Iterator[tuple[str, tuple[Path, ...]]]:
+    """Every form of every twin without a log; with its log those that read the quickest; profiles of others."""
+    for folder in sorted(path.parent for path in SAMPLES.glob("rocm-twins/*/truth.json")):
+        log = next(log for log in (folder / "run.hip.log", folder / "run.log") if log.exists())
+        forms = {form.name: form for form in sorted(folder.iterdir()) if form.is_dir()}
+        for name, form in forms.items():
+            if name == "rocprofv3-pftrace":
+                continue
+            profiles = [form]
+            if name == "rocprof-v1" and not (form / "rank0").exists():
+                profiles = [form / "results.db.gz", form / "results.json.gz", form / "results.csv"]
+            elif (form / "merged.db.gz").exists():
+                profiles = [form / "merged.db.gz"]
+            for profile in profiles:
+                yield f"{folder.name}/{profile.relative_to(folder)}", (profile,)
+            if name in ("rocpd", "kineto"):
+                yield f"{folder.name}/{name} and log", (profiles[0], log)
+    for file in sorted((SAMPLES / "rocm").glob("*")):
+        if file.name.startswith(PROFILES) and file.stat().st_size < 720_000:  # larger ones are alike
+            yield f"rocm/{file.name}", (file,)
+
+
+SETS = dict(sample_sets()) if SAMPLES.exists() else {}
+
+
+def first_of(rows: Iterable[tuple[Any, tuple[Any, ...], float, float]]) -> dict[str, First]:
+    """By process the first row that has any time."""
+    first: dict[str, First] = {}
+    for process, name, ms, share in rows:
+        if ms:
+            first.setdefault(str(process or ""), (tuple(part or "" for part in name), ms, share))
+    return first
+
+
+def asked(slices: Iterable[Slice]) -> list[dict[str, First]]:
+    slices = list(slices)
+    found = []
+    for query, names in QUERIES.items():
+        answer = embedded.answer(slices, shipped()[query].sql)
+        rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+        found.append(
+            first_of(
+                (row["process"], tuple(row[name] for name in names), row["kernel_ms"] or 0, row["share_percent"] or 0)
+                for row in rows
+            )
+        )
+    return found
+
+
+QUERIES = {
+    "slowest layers": ("layer", "direction"),
+    "slowest operations": ("layer", "operation"),
+    "slowest kernels": ("kernel",),
+}
+COMMANDS = {
+    ("layers",): ("layer", "direction"),
+    ("ops",): ("layer", "name"),
+    ("kernels", "--by", "name"): ("name",),
+}
+
+
+def tabled(files: Sequence[Path]) -> list[dict[str, First]]:
+    found = []
+    for command, names in COMMANDS.items():
+        done = CliRunner().invoke(cli, [*command, *map(str, files), "--format", "json"], catch_exceptions=False)
+        rows: list[dict[str, Any]] = json.loads(done.stdout) if done.exit_code == 0 else []
+        if done.exit_code:
+            assert "names no layer" in done.stderr or "holds no line of MIOpen" in done.stderr
+        found.append(
+            first_of(
+                (process_of(row), tuple(row.get(name) for name in names), row.get("kernel_ns", 0) / 1e6,
+                 row.get("share_percent", 0))
+                for row in rows
+            )
+        )  # fmt: skip
+    return found
+
+
+def process_of(row: dict[str, Any]) -> str:
+    return next((f"{key} {row[key]}" for key in ("rank", "pid") if key in row), "")
+
+
+def agree(ours: list[dict[str, First]], wanted: list[dict[str, First]]) -> None:
+    for own, other in zip(ours, wanted, strict=True):
+        assert {process: first[0] for process, first in own.items()} == {
+            process: first[0] for process, first in other.items()
+        }
+        for process, (_, ms, share) in own.items():
+            assert ms == pytest.approx(other[process][1], abs=6e-4)
+            assert share == pytest.approx(other[process][2], abs=0.051)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_command_and_both_forms_of_the_trace_say_the_same(name: str, tmp_path: Path) -> None:
+    """First-named layer, operation and kernel of each process, ms an iteration, share: report, tables, queries."""
+    files = SETS[name]
+    found = analyse(files)
+    sections = report_of(found, [found.run]).sections
+    job = len(sections) > 1
+    wanted: list[dict[str, First]] = [
+        first_of((of.name if job else "", (row.name, row.direction), row.ns / 1e6, 100 * row.share)
+                 for of in sections for row in of.layers),
+        first_of((of.name if job else "", (row.layer, row.name), row.ns / 1e6, 100 * row.share)
+                 for of in sections for row in of.operations),
+        first_of((of.name if job else "", (row.name,), row.ns / 1e6, 100 * row.share)
+                 for of in sections for row in of.kernels),
+    ]  # fmt: skip
+    assert wanted[2]
+    agree(tabled(files), wanted)
+    trace = convert(*files, from_start=True, output=tmp_path / "out.json").trace
+    convert(*files, from_start=True, output=tmp_path / "out.pftrace")
+    agree(asked(event for event in trace.events() if isinstance(event, Slice)), wanted)
+    for written in ("out.json", "out.pftrace"):
+        agree(asked(read_back.slices(tmp_path / written)), wanted)
+    layer = slowest_layer(tmp_path / "out.json")
+    if wanted[0]:
+        assert layer is not None
+        process = min(wanted[0], key=lambda one: (len(one), one))
+        assert (layer.name, layer.args.get("direction") or "") == wanted[0][process][0]
+
+
+def test_a_trace_of_repetitions_is_a_side_of_a_comparison(tmp_path: Path) -> None:
+    """It has the same iterations as the files: nothing differs."""
+    files = SETS["alexnet-10it-graph/rocpd and log"]
+    convert(*files, output=tmp_path / "out.pftrace")
+    done = CliRunner().invoke(
+        cli, ["compare", ",".join(map(str, files)), str(tmp_path / "out.pftrace"), "--format", "json"]
+    )
+    assert done.exit_code == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert {row["ratio"] for row in rows} == {1.0}
+    assert rows[-1]["a_ms"] == pytest.approx(median(steady(files).samples_ns) / 1e6)
 
 
 def test_the_first_iteration_is_cold_where_the_host_compiles_in_it() -> None:

@@ -210,7 +210,7 @@ def _located(path: str, options: FileOptions, notes: Notes, unpacking: Unpacking
         return unpacking.inputs_of(path, options.accepted, notes)
     if not os.path.isdir(path):
         return [path]
-    if options.accepted is ANY and not options.tags and not ck.is_directory(path):
+    if options.accepted.readers is None and not options.tags and not ck.is_directory(path):
         files = sorted(file for pattern in ("*", "*/*") for file in Path(path).glob(pattern) if file.is_file())
         archives = [str(file) for file in files if is_archive(str(file))]
         plain = [file for file in files if str(file) not in archives]
