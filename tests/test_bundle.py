@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 import mio2trace
-from benchmarks.bundles import analysed, links, sets
+from benchmarks.bundles import Confidence, analysed, links, sets
 from mio2trace.analysis import AnalysisOptions
 from mio2trace.bundles.making import make
 from mio2trace.bundles.members import record_lines
@@ -73,6 +73,12 @@ def test_a_bundle_gives_the_links_of_its_sources(name: str, tmp_path: Path) -> N
     for text in ("gpunode07", "CANARY-c0ffee"):
         for inside, data in members(out):
             assert text.encode() not in data, inside
+
+
+def test_a_confidence_that_is_not_kept_is_1() -> None:
+    """Sums differ in their last digits by the order of addresses: one may be just below it, no less."""
+    assert Confidence({}) == Confidence({1: 0.9999999})
+    assert Confidence({2: 0.5}) != Confidence({2: 0.5, 1: 0.99})
 
 
 @pytest.mark.parametrize(("name", "kind"), SOME)

@@ -320,3 +320,22 @@ def test_a_serial_number_inside_a_path_goes_with_it() -> None:
 
 def test_an_address_of_ipv6_before_a_colon_is_one() -> None:
     assert Cleaner().text("selected: 2001:0db8:ca4a:7fff:0000:ff00:0042:8329: 0.5") == "selected: (host): 0.5"
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("/home/+49 170 5557734/x.udb.txt is bad", "(path) is bad"),
+        ("/home/me/0123-4567890/project/x", "(path)"),
+        (r"/home/C:\Users\somebody\x.bin/x.udb.txt is bad", "(path) is bad"),
+        (r"conv_fwd \somenode", "conv_fwd (path)"),
+        (r"in \Users\somebody\x: 5", "in (path): 5"),
+        ("selected: ca:fe:ca:4a:7a:11: 0.5", "selected: (host): 0.5"),
+        ("selected: fe80::ca4a:7fff:fe23:890a%eth0: 0.5", "selected: (host): 0.5"),
+        ("std::a::b: 5, 12:34:56:78:90:12:34:x", "std::a::b: 5, 12:34:56:78:90:12:34:x"),
+        ("call +49 170 5557734 or S/N: 0X4711", "call (telephone) or S/N: (device id)"),
+    ],
+)
+def test_forms_inside_of_others_go_whole(text: str, left: str) -> None:
+    """What is cut inside a path takes nothing from the path; an address ends at a colon after it."""
+    assert Cleaner().text(text) == left

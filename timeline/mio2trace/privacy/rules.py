@@ -36,7 +36,9 @@ class Rule(NamedTuple):
 
 _COLONS = r":(?=(?:[0-9A-Fa-f]{0,4}:){3})[0-9A-Fa-f:]++(?:%\w++)?+"
 """An address of IPv6 that is a part of a path, or ends one: what is left of it would be none by its form."""
-_PART = rf"""(?:[^\s/\\"'<>|;,:()=\[\]{{}}*?]++|{_COLONS})++"""
+_CUT = r"\((?:telephone|device id)\)"
+"""What stands in a path in place of what was cut before: the path goes on behind it."""
+_PART = rf"""(?:[^\s/\\"'<>|;,:()=\[\]{{}}*?]++|{_COLONS}|:(?=\\)|{_CUT})++"""
 _MORE = (
     rf"(?:[/\\]++{_PART})*+[/\\]*+"
     rf"(?: (?!-)[^\s/\\\"'<>|;,:()=]++(?=[/\\])(?:[/\\]++{_PART})++)*+"
@@ -48,6 +50,7 @@ _ROOTS = (
 )
 _HOME_OR_DRIVE = (
     rf"~[\w.-]*+[/\\](?:{_PART}{_MORE})?|(?<![A-Za-z0-9])[A-Za-z]:[/\\]++(?:{_PART}{_MORE})?|\\\\{_PART}{_MORE}"
+    rf"|(?<!\S)\\{_PART}{_MORE}"
 )
 _WITHIN = rf"(?<=[./])/(?:{_ROOTS})/{_PART}{_MORE}"
 """In ``x//home/me/y`` and ``../../home/me/y``."""
@@ -150,6 +153,12 @@ RULES: tuple[Rule, ...] = (
         r"(?=[A-Za-z-]{0,40}+\d)[\w-]{4,}+",
         decide.serial, flags=re.IGNORECASE,
     ),
+    _rule(
+        "telephone number", "users", "",
+        r"(?<![\w.)+-])\+\d{1,3}(?:[ _.()/-]{1,2}\d{1,8}){2,5}(?!\w|\.\w)|(?<![\w.)+-])\+\d{9,15}+(?!\w|\.\w)"
+        r"|(?<![\w.-])(?:\(\d{3}\) ?|\d{3}[ -])\d{3}-\d{4}(?![\w-])|(?<![\w.-])0\d{2,4}[ /-]\d{6,8}(?!\w|\.\w)",
+        decide.telephone, shapes="+0|000-0000|0 000000|0/000000|0-000000",
+    ),
     _rule("path", "paths", "/ \\", _LAYER_PATH, "(path)", sorts=("layer",)),
     _rule("path", "paths", "/ \\", _PATH, "(path)", sorts=("name", "text")),
     _rule(
@@ -165,14 +174,14 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "MAC address", "hosts", "",
-        rf"(?<![0-9A-Za-z:-])(?:{_HEX}{{2}}:){{5,19}}+{_HEX}{{2}}(?![0-9A-Za-z:])"
+        rf"(?<![0-9A-Za-z:-]){_HEX}{{2}}(?::{_HEX}{{2}}){{5,19}}+(?![0-9A-Za-z]|:[0-9A-Za-z:])"
         rf"|(?<![\w-])(?=[0-9-]*+[A-Fa-f])(?:{_HEX}{{2}}-){{5,7}}+{_HEX}{{2}}(?![\w-])"
         rf"|(?<![\w.])(?=[0-9.]*+[A-Fa-f]){_HEX}{{4}}\.{_HEX}{{4}}\.{_HEX}{{4}}(?![\w.])",
         "(host)", shapes="hh:hh:hh:hh|hh-hh-hh-hh|hhhh.hhhh.hhhh",
     ),
     _rule(
         "IPv6 address", "hosts", "",
-        rf"(?<![\w:.])(?:{_HEX}{{0,4}}:){{2,8}}+{_HEX}{{0,4}}+(?:%\w{{1,15}}+)?+(?:/\d{{1,3}}+)?+(?![\w:])",
+        rf"(?<![\w:.])(?:{_HEX}{{0,4}}:){{2,8}}+{_HEX}{{0,4}}+(?:%\w{{1,15}}+)?+(?:/\d{{1,3}}+)?+(?!\w|:[\w:])",
         decide.ipv6, shapes="::|hhhh:",
     ),
     _rule(
@@ -194,12 +203,6 @@ RULES: tuple[Rule, ...] = (
         "host with a domain", "hosts", "",
         r"(?<![\w.-])[A-Za-z0-9][\w-]*+(?:\.[\w-]++)++(?!\()", decide.host,
         shapes=".x",
-    ),
-    _rule(
-        "telephone number", "users", "",
-        r"(?<![\w.)+-])\+\d{1,3}(?:[ _.()/-]{1,2}\d{1,8}){2,5}(?!\w|\.\w)|(?<![\w.)+-])\+\d{9,15}+(?!\w|\.\w)"
-        r"|(?<![\w.-])(?:\(\d{3}\) ?|\d{3}[ -])\d{3}-\d{4}(?![\w-])|(?<![\w.-])0\d{2,4}[ /-]\d{6,8}(?!\w|\.\w)",
-        decide.telephone, shapes="+0|000-0000|0 000000|0/000000|0-000000",
     ),
     _rule(
         "random text", "secrets", "",
