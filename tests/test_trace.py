@@ -183,6 +183,15 @@ def test_arguments_are_what_the_contract_says(rng: Random, logs: bool) -> None:
     assert type(None) not in {kind for kinds in types.values() for kind in kinds}
 
 
+@given(seeds, st.floats(0, 1), st.booleans())
+def test_a_part_in_two_is_the_part(rng: Random, share: float, logs: bool) -> None:
+    """Wherever the kernels are divided between two who draw, together they draw the same, in the same order."""
+    trace, _ = picture(tangled(rng), logs=logs)
+    assert trace.first_in_two is not None
+    first, second = trace.first_in_two(share)
+    assert [*first(), *second()] == list(trace.parts[0]())
+
+
 @given(seeds)
 def test_counters_and_arrows_lie_within_the_picture(rng: Random) -> None:
     """Counters in order and not after the last slice; every arrow from an enqueue's call to its own kernel."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import Literal
 
@@ -17,7 +18,7 @@ from mio2trace.draw.names import device_name, device_of, row_name
 from mio2trace.draw.selection import Chosen
 from mio2trace.measures import Measures
 from mio2trace.model.profile import Activity
-from mio2trace.trace import Process, Slice, Track
+from mio2trace.trace import Part, Process, Slice, Track
 
 Fold = Literal["find", "set-up", "warm-up"]
 """What may stand on a track of its own, so that the iterations stand alone: searches, all before the warm-up, it."""
@@ -230,8 +231,40 @@ class DeviceSide:
         return " > ".join([*levels, "kernels"])
 
     def events(self, origin: int) -> Iterator[Slice]:
-        for lane in self._shown_lanes():
-            yield from self._lane(lane, self._lanes[lane], origin)
+        return self._events([(lane, self._lanes[lane]) for lane in self._shown_lanes()], origin)
+
+    def _events(self, rows: Sequence[tuple[_Lane, Sequence[int]]], origin: int) -> Iterator[Slice]:
+        for lane, positions in rows:
+            yield from self._lane(lane, positions, origin)
+
+    def in_two(self, origin: int, share: float) -> tuple[Part, Part]:
+        """`events`, in two parts that follow each other; the first has about ``share`` of the commands."""
+        rows = [(lane, self._lanes[lane]) for lane in self._shown_lanes()]
+        left = int(share * sum(len(positions) for _, positions in rows))
+        first: list[tuple[_Lane, Sequence[int]]] = []
+        while left > 0 and rows:
+            lane, positions = rows.pop(0)
+            border = self._border(positions, left)
+            first.append((lane, positions[:border]))
+            if border < len(positions):
+                rows.insert(0, (lane, positions[border:]))
+            left -= border
+        return partial(self._events, first, origin), partial(self._events, rows, origin)
+
+    def _border(self, positions: Sequence[int], at: int) -> int:
+        """The first place in a row from ``at`` on that nothing which holds commands reaches over."""
+        links = self._alignment.links
+        while at < len(positions):
+            before, after = positions[at - 1], positions[at]
+            for number_of in (links.pass_of, links.run_of, links.operation_of):
+                if number_of[before] != number_of[after]:
+                    return at
+                if number_of[before] != NONE:
+                    break
+            else:
+                return at
+            at += 1
+        return len(positions)
 
     def rows(self) -> Iterator[tuple[int, int, Sequence[int], Sequence[int]]]:
         """(device, operation or `NONE`, positions, those of them that are drawn) of unbroken rows, if any is drawn."""
