@@ -265,9 +265,24 @@ def test_strict_fails_on_errors_and_warnings_of_the_library(log: str, tmp_path: 
     )
     args = [log, "-o", str(out), *(["--strict"] if strict else [])]
     done = CliRunner().invoke(cli, args, catch_exceptions=False)
-    assert "2 x error in MIOpen's log (run.log:12, run.log:13)" in done.stderr
-    assert "warning in MIOpen's log (run.log:9)" in done.stderr
+    lines = "2 x error in MIOpen's log (run.log:12, run.log:13)" in done.stderr
+    assert lines == ("warning in MIOpen's log (run.log:9)" in done.stderr) == strict
+    assert strict or "2 errors: line 12: " in done.stderr
     assert bool(done.exit_code) == strict
+
+
+@pytest.mark.parametrize(("text", "code"), [("File is unreadable: (path) gfx942.HIP.fdb.txt", 0), ("Out of room", 1)])
+def test_a_database_that_is_not_there_is_no_problem(text: str, code: int, tmp_path: Path) -> None:
+    """`--strict` passes, the answer says it once."""
+    log, out = tmp_path / "run.log", tmp_path / "out.json"
+    log.write_text(
+        "I1120 10:46:48.000001 1 caffe.cpp:1] Average time per layer: \n"
+        "I1120 10:46:48.000002 1 caffe.cpp:1] conv1\tforward: 1.5 ms.\n"
+        f"MIOpen(HIP): Warning [ParseAndLoadDb] {text}\n"
+    )
+    done = CliRunner().invoke(cli, [str(log), "-o", str(out), "--strict"], catch_exceptions=False)
+    assert done.exit_code == code
+    assert done.stderr.count("warning") == 1
 
 
 @pytest.mark.shared

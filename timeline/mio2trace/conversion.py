@@ -16,7 +16,7 @@ from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse
 from mio2trace.draw import BuildOptions, Fold, HostCalls, RunToDraw, Selection, Tracks, build
 from mio2trace.files import Input, Progress, replacing, standard_output
 from mio2trace.memory import without_garbage_collection
-from mio2trace.notes import InputError, Notes, OptionError
+from mio2trace.notes import LOGGED, InputError, Notes, OptionError
 from mio2trace.summary.explain import explain as explained
 from mio2trace.trace import Trace, checked
 from mio2trace.writers import Writer, Written, by_suffix, suffixes, write
@@ -59,7 +59,11 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
         """What the command line prints: the answer between inputs and notes, with ``verbose`` what it rests on, too."""
         account = self.account
         evidence = account.evidence if verbose else []
-        return [*account.inputs, *evidence, *self.answer, *account.notes, *self.reasons]
+        # What the library complained of is a line of the answer.
+        notes = (
+            account.notes if verbose else [note for note in account.notes if not any(word in note for word in LOGGED)]
+        )
+        return [*account.inputs, *evidence, *self.answer, *notes, *self.reasons]
 
     def __repr__(self) -> str:
         counts = self.metadata["attribution"]

@@ -7,6 +7,10 @@ from collections.abc import Iterator, Sequence
 from mio2trace.outgoing import visible
 
 EXAMPLES = 3
+LOGGED_ERROR, LOGGED_WARNING = "error in MIOpen's log", "warning in MIOpen's log"
+NO_DATABASE = "warning in MIOpen's log that a database is not there"
+"""Kinds of what the library itself complains of; the last is usual."""
+LOGGED = (LOGGED_ERROR, LOGGED_WARNING, NO_DATABASE)
 
 
 class InputError(Exception):

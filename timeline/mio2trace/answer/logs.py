@@ -107,4 +107,5 @@ def complaints_of(libraries: Sequence[MiopenLog]) -> Iterator[tuple[str, int, st
     """(``error`` or ``warning``, how often, text): errors first, then in the order of the log."""
     found = [alarm for log in libraries for alarm in alarms(log)]
     for alarm in sorted(found, key=lambda one: one.level):
-        yield alarm.level, alarm.count, f"{alarm.function}: {alarm.text}" if alarm.function else alarm.text
+        text = f"{alarm.function}: {alarm.text}" if alarm.function else alarm.text
+        yield alarm.level, alarm.count, f"line {alarm.line}: {text}"

@@ -17,11 +17,11 @@ KERNEL = 200
 OPEN = 15
 """Rows of a table that are not folded away."""
 COLOURS = {
-    "conv": "conv", "fusion": "conv", "gemm": "gemm", "mha": "gemm", "bnorm": "bnorm", "layernorm": "bnorm",
-    "groupnorm": "bnorm", "pool": "pool", "activ": "activ", "rnn": "rnn", "softmax": "softmax", "lrn": "softmax",
-    "collective": "collective", "optensor": "tensor", "bias": "tensor", "reduce": "tensor",
+    "conv": "conv", "fusion": "fusion", "gemm": "gemm", "mha": "mha", "bnorm": "bnorm", "layernorm": "layernorm",
+    "groupnorm": "groupnorm", "pool": "pool", "activ": "activ", "rnn": "rnn", "softmax": "softmax", "lrn": "lrn",
+    "collective": "collective", "optensor": "tensor", "bias": "bias", "reduce": "reduce",
 }  # fmt: skip
-"""The class of colour of a primitive; ``other`` of all the rest."""
+"""The class of colour of a primitive, its own; ``other`` of all the rest."""
 
 
 class Room(NamedTuple):

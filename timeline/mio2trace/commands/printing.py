@@ -14,7 +14,7 @@ from mio2trace.outgoing import visible
 
 if TYPE_CHECKING:
     from mio2trace.commands.options import Printing
-    from mio2trace.notes import Notes
+    from mio2trace.notes import Note, Notes
     from mio2trace.reports.tables import Table
 
 
@@ -41,7 +41,7 @@ def write(pieces: Iterable[str]) -> None:
             out.write(piece.encode())
 
 
-def say(notes: Notes, lines: Sequence[str], quiet: bool) -> None:
+def say(notes: Iterable[Note], lines: Sequence[str], quiet: bool) -> None:
     """Counts and what was met, on stderr, without what is private: a note may quote a name."""
     from mio2trace.privacy import Cleaner
 

@@ -50,7 +50,7 @@ def report(files: tuple[str, ...], output: str, form: Any, gpu: str | None, read
     from mio2trace.answer.text import FULL
     from mio2trace.commands.datasets.fleet import fleet_report, is_fleet
     from mio2trace.findings import gpu_of
-    from mio2trace.notes import InputError, OptionError
+    from mio2trace.notes import LOGGED, InputError, OptionError
 
     form = form or ("text" if output == "-" else SUFFIXES.get(os.path.splitext(output)[1].lower()))
     if form is None:
@@ -76,7 +76,8 @@ def report(files: tuple[str, ...], output: str, form: Any, gpu: str | None, read
         for verdict in verdicts:
             tell(verdict)
     if notes is not None:
-        say(notes, [], quiet)
+        # The report has what the library complains of.
+        say((note for note in notes if form == "json" or note.kind not in LOGGED), [], quiet)
     if output != "-" and not quiet:
         tell(f"wrote {output} ({len(text.encode('utf-8', 'replace')) / 1000:.0f} KB)")
 

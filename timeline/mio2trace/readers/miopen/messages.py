@@ -13,7 +13,7 @@ from types import MappingProxyType
 import msgspec
 
 from mio2trace.model.miopen import Message, MiopenLog
-from mio2trace.notes import Notes
+from mio2trace.notes import LOGGED_ERROR, LOGGED_WARNING, NO_DATABASE, Notes
 from mio2trace.patterns import late
 
 Subject = str
@@ -316,6 +316,10 @@ def classify(level: str, function: str, text: str) -> str:
     return next((name for pattern, name in _BY_FUNCTION if pattern.search(function)), "other")
 
 
+_NO_DATABASE = "File is unreadable"
+"""What the library warns of where a user's find-db or perf-db was not written yet."""
+
+
 def note_alarms(log: MiopenLog, file: str, notes: Notes) -> None:
     """Tell the errors and warnings that a log holds, with their lines."""
     alarms = ERRORS | WARNINGS
@@ -323,5 +327,10 @@ def note_alarms(log: MiopenLog, file: str, notes: Notes) -> None:
         return
     for record in log.records:
         if type(record) is Message and record.kind in alarms:
-            word = "error" if record.kind in ERRORS else "warning"
-            notes.add(f"{word} in MIOpen's log", f"{file}:{record.line}")
+            place = f"{file}:{record.line}"
+            if record.kind in ERRORS:
+                notes.add(LOGGED_ERROR, place)
+            elif record.text.startswith(_NO_DATABASE):
+                notes.remark(NO_DATABASE, place)
+            else:
+                notes.add(LOGGED_WARNING, place)
