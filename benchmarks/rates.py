@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Iterator, Sequence
-from math import prod
 from pathlib import Path
 
 from benchmarks.attribution import names, samples
@@ -21,7 +20,7 @@ from mio2trace import analyse
 from mio2trace.align import NONE
 from mio2trace.align.operations.chances import kinds_of
 from mio2trace.align.operations.rows.kinds import KernelKind
-from mio2trace.align.operations.sizes import helper_fits
+from mio2trace.align.operations.sizes import items_fit
 from mio2trace.align.operations.stream import Stream
 from mio2trace.analysis import AnalysisOptions
 from mio2trace.kernels.names import kernel_name
@@ -60,6 +59,11 @@ def events(run: Run, stream: Stream) -> Iterator[Event]:
             continue
         if kernels.helped[at]:
             yield "BROKEN", before != place
+        classes = stream.likelihood.class_of
+        if kernels.in_row[at]:
+            yield "MISSTATED, rows of GEMMs cut", before != place and classes[before] != classes[place]
+        if kernels.after_helper[at]:
+            yield "MISSTATED, calls that end in what helps the next kernel", before != place
         if before == place:
             yield "BROKEN, transfers between", kernels.parted[at]
         searching = operations[place].phase == "find" and before == place
@@ -71,9 +75,10 @@ def events(run: Run, stream: Stream) -> Iterator[Event]:
         kind, operation = kernels.kind(at), operations[place]
         yield "UNKNOWN_NAME", kernel_name(kind.launch[0]) is None
         yield "NEVER", kind.name is not None and stream.likelihood.pair(kernels.of[at], place)[0] < -10
-        fits = None if kind.launch[1] is None else helper_fits(kind.launch[0], prod(kind.launch[1]), operation)
+        name, grid = kind.launch
+        fits = None if grid is None else items_fit(name, grid, kind.workgroup, operation)
         if fits is not None:
-            yield "MISSTATED, work items of helpers", not fits
+            yield "MISSTATED, work items", not fits
         if kind.filters and operation.primitive == "conv":
             yield "MISSTATED", kind.filters != operation.weights[2:]
     yield from _gemms(true, stream)

@@ -11,7 +11,7 @@ from benchmarks.damage import measured
 from benchmarks.damages.sets import HANDLES, HIDDEN, TWIN
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.lattice import Lattice
-from mio2trace.align.operations.sizes import helper_fits
+from mio2trace.align.operations.sizes import is_launch, items_fit
 from mio2trace.model.profile import Activity
 from mio2trace.ops.operation import Operation
 from tests.conftest import shared_folder
@@ -41,7 +41,47 @@ def of_sizes(x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], stride:
     ],
 )
 def test_work_items_of_helpers(name: str, work_items: int, operation: Operation, fits: bool | None) -> None:
-    assert helper_fits(name, work_items, operation) is fits
+    assert items_fit(name, (work_items, 1, 1), (64, 1, 1), operation) is fits
+
+
+GRADIENT_OF_20 = of_sizes((2, 20, 12, 12), (50, 20, 5, 5), (2, 50, 8, 8))
+GRADIENT_OF_800 = of_sizes((2, 800, 1, 1), (100, 800, 1, 1), (2, 100, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("grid", "workgroup", "operation", "fits"),
+    [
+        ((1280, 25, 2), (64, 1, 1), GRADIENT_OF_20, True),
+        ((5120, 13, 2), (256, 1, 1), GRADIENT_OF_20, True),
+        ((12800, 2, 1), (64, 1, 1), GRADIENT_OF_800, True),
+        ((12800, 2, 1), (64, 1, 1), GRADIENT_OF_20, False),
+        ((1280, 25, 2), (64, 1, 1), GRADIENT_OF_800, False),
+        ((64000, 1, 1), (64, 1, 1), GRADIENT_OF_20, True),
+        ((1280, 1, 1), (64, 1, 1), GRADIENT_OF_800, False),
+        ((1280, 25, 2), None, GRADIENT_OF_20, None),
+        ((1280, 25, 2), (64, 1, 1), msgspec.structs.replace(GRADIENT_OF_20, groups=2), None),
+    ],
+)
+def test_the_weights_gradient_has_a_row_of_work_groups_for_its_channels(
+    grid: tuple[int, int, int], workgroup: tuple[int, int, int] | None, operation: Operation, fits: bool | None
+) -> None:
+    """A work-group for each channel of the input or for four; of a product of all dimensions the row is a part."""
+    assert items_fit("MIOpenCvBwdWrW", grid, workgroup, operation) is fits
+    assert items_fit("MIOpenCvBwdWrW_8x8map", grid, workgroup, operation) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "grid", "launched"),
+    [
+        ("k", (64, 5, 2), True), ("j", (64, 5, 2), False), ("k", (64, 5, 1), False), ("k", (640, 1, 1), True),
+        ("k", (320, 2, 1), False), ("k", None, True), ("j", None, False),
+    ],
+)  # fmt: skip
+def test_a_printed_launch_is_a_kernel_as_far_as_the_profile_has_sizes(
+    name: str, grid: tuple[int, int, int] | None, launched: bool
+) -> None:
+    """rocprof v1 has no sizes in a database, and the product of all dimensions in a table."""
+    assert is_launch("k", (64, 5, 2), name, grid) is launched
 
 
 def with_buffers(activity: Activity, buffer: int) -> Activity:

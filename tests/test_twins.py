@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.analysis import analyse
+from mio2trace.analysis import AnalysisOptions, analyse
 from tests.conftest import shared_folder
 
 pytestmark = pytest.mark.shared
@@ -100,3 +100,43 @@ def test_calls_of_another_process_in_the_same_log_are_given_to_nobody() -> None:
         else:
             assert position in alignment.links.operation_unsure
     assert right >= 80
+
+
+SETS = {
+    "resnet-train-miopen-2threads": ("run.hip.log",),
+    "alexnet-level6-none": ("run.log", "run.hip.log"),
+    "lenet-cmdonly-kernel-trace": ("run.log", "run.hip.log"),
+    "lenet-train-own-layers": ("run.log", "run.hip.log"),
+    "resnet-immediate-2ranks": ("run.log",),
+}
+FORMS = ("rocpd/*_results.db.gz", "rocprof-v1/results.csv", "rocprof-v1/results.db.gz")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("name", "log"), [(name, log) for name, logs in SETS.items() for log in logs])
+def test_without_ranges_kernels_are_in_their_true_calls_or_in_doubt(name: str, log: str, form: str) -> None:
+    """By the log and the profile's order, names and sizes: at least 97 % right, one in a thousand wrong and sure."""
+    folder = shared_folder() / "samples" / "rocm-twins" / name
+    profiles = sorted(folder.glob(form))
+    if not profiles:
+        pytest.skip("the set has no such file")
+    options = AnalysisOptions(without=frozenset(("range", "correlation")))
+    analysis = analyse([*profiles, folder / log], options)
+    told = json.loads((folder / "truth.json").read_bytes())
+    by_start = {kernel["start"]: kernel for kernel in told["kernels"]}
+    kernels = right = wrong_and_sure = 0
+    for alignment in (alignment for run in analysis.runs for alignment in run.alignments):
+        for position, activity in enumerate(alignment.profile.activities):
+            if activity.kind != "kernel":
+                continue
+            true = by_start[activity.start_ns]
+            call = told["operations"][true["op"]] if true["op"] is not None else {}
+            lines = {(line or {}).get(log) for line in (true["log_line"], call.get("cmd_line"))} - {None}
+            operation = operation_of(alignment, position)
+            kernels += 1
+            if operation is None or operation.line in lines:
+                right += operation is not None or not lines
+            else:
+                wrong_and_sure += position not in alignment.links.operation_unsure
+    assert right >= 0.97 * kernels > 0
+    assert wrong_and_sure <= 0.001 * kernels

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from math import exp, log, prod
 
 from mio2trace.align.links import NONE
-from mio2trace.align.operations.likelihood import Likelihood
+from mio2trace.align.operations.likelihood import OTHERS, Likelihood
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.rates import MISSTATED, SHORT_CLOSES
 from mio2trace.ops.operation import Operation
@@ -46,6 +46,7 @@ class Habits:
         self._learn_work()
         self._learn_helpers()
         self._learn_order(posterior)
+        self._learn_lost(posterior)
         self._nats: dict[tuple[int, int], float] = {}
 
     def nats(self, kind: int, place: int) -> float:
@@ -81,6 +82,29 @@ class Habits:
         """Of this order of two algorithms in a search, against either."""
         same, other = self._orders[direction, gemm_first], self._orders[direction, not gemm_first]
         return log(2 * (max(0.0, same - 1) + 1) / (max(0.0, same - 1) + other + 2))
+
+    # Calls that the log lost
+
+    def _learn_lost(self, posterior: Posterior) -> None:
+        """How many of the kernels of each name are of calls that the log has not: some calls print nothing."""
+        kinds = self._likelihood.kernels.kinds
+        self._named: Counter[str] = Counter()
+        self._lost: dict[str, float] = defaultdict(float)
+        for kind, gone in zip(self._likelihood.kernels.of, posterior.gone, strict=True):
+            if kinds[kind].name is not None:
+                self._named[kinds[kind].launch[0]] += 1
+                self._lost[kinds[kind].launch[0]] += gone
+        self._all_lost = sum(self._lost.values())
+
+    def lost_nats(self, kind: int) -> float:
+        """Of a lost call having launched it, by what the others did."""
+        name = self._likelihood.kernels.kinds[kind].launch[0]
+        if name not in self._named:
+            return 0.0
+        share = self._named[name] / self._named.total()
+        own = self._lost[name] / self._named[name]
+        again, others = self._lost[name] - own, self._all_lost - own
+        return log((again + OTHERS * share) / (others + OTHERS) / share)
 
     # Helpers of any call
 

@@ -30,8 +30,7 @@ from mio2trace.align.operations.rates import (
     UNKNOWN_NAME,
 )
 from mio2trace.align.operations.repeats import Repeats
-from mio2trace.align.operations.rows.calls import SEVERAL, alone
-from mio2trace.align.operations.rows.kinds import POST, PRE
+from mio2trace.align.operations.rows.kinds import POST, PRE, launches_one
 from mio2trace.align.operations.windows import Windows
 
 FEW = 4
@@ -131,8 +130,10 @@ class Lattice:
         kind = kernels.kind(at)
         helped = kernels.helped[at]
         broken = (0.0, NATS_BROKEN, NATS_NEVER)[helped]
+        row = NATS_MISSTATED * kernels.in_row[at]
+        shuts = row + NATS_MISSTATED * kernels.after_helper[at]  # of lost calls nothing is cut off, either
         ways: _Edges = {}
-        gone = 0.0 if kind.library else log(UNKNOWN_NAME)
+        gone = self._gone(at)
         ready: list[tuple[int, float, int]] = []
         for state, score in states.items():
             index, phase = state // STATES - 1, state & PHASE
@@ -146,6 +147,7 @@ class Lattice:
             lost = self._chances.lost[here + 1]
             if phase <= LONG:
                 closes, goes_on = _GAPS[phase] if index >= 0 else (0.0, 0.0)
+                closes += shuts * (phase != OUT)
                 ready.append((index, score + closes + broken, state))
                 if not kind.library:
                     left = over + (broken if phase != OUT else 0.0)
@@ -162,8 +164,9 @@ class Lattice:
                 ready.append((index, score + leave + broken, state))
                 if not kind.library:
                     ways.setdefault(base + OUT, []).append((state, left))
-                ways.setdefault(base + GONE, []).append((state, left + gone + lost))
-                ways.setdefault(base + LONG, []).append((state, left + gone + lost + _LONG))
+                left += gone + lost + row
+                ways.setdefault(base + GONE, []).append((state, left))
+                ways.setdefault(base + LONG, []).append((state, left + _LONG))
                 if first <= index <= last:
                     inside, following = self._inside(at, index, state & (PHASE | GEMM), entering=False)
                     ways.setdefault(STATES * (index + 1) + following, []).append((state, inside))
@@ -187,6 +190,8 @@ class Lattice:
                 for index, total, state, before, least in behind
                 if index < target
             ]
+            if row:
+                from_ = [(total if self._is_alike(state, target) else total + row, state) for total, state in from_]
             if len(from_) > SOURCES:
                 from_ = sorted(from_, reverse=True)[:SOURCES]
             to = ways.setdefault(STATES * (target + 1) + following, [])
@@ -198,6 +203,17 @@ class Lattice:
             else:
                 reached[state] = _log_sum([states[before] + nats for before, nats in froms])
         return self._pruned(at, reached), ways
+
+    def _gone(self, at: int) -> float:
+        """The kernel in a call that the log lost."""
+        number, habits = self._kernels.of[at], self._chances.habits
+        known = 0.0 if self._kernels.kinds[number].library else log(UNKNOWN_NAME)
+        return known if habits is None else known + habits.lost_nats(number)
+
+    def _is_alike(self, state: int, target: int) -> bool:
+        """Whether no call was begun, or the last one was of the same class: a row of GEMMs may be of both."""
+        classes, index = self._likelihood.class_of, state // STATES - 1
+        return state & PHASE <= LONG or classes[index] == classes[target]
 
     def _end(self, state: int) -> float:
         """At the profile's end: what is left of the log launched nothing, or after the profile ended."""
@@ -298,23 +314,8 @@ class Lattice:
         key = self._kernels.of[at], index
         single = self._single.get(key)
         if single is None:
-            single = self._single[key] = self._launches_one(at, index)
+            single = self._single[key] = launches_one(self._kernels.kind(at), self._likelihood.operations[index])
         return single
-
-    def _launches_one(self, at: int, index: int) -> bool:
-        operation = self._likelihood.operations[index]
-        kind = self._kernels.kind(at)
-        name = kind.name
-        if operation.phase == "find" or name is None or operation.primitive in SEVERAL:
-            return False
-        if operation.launches:
-            return False
-        if name.algorithm is None:
-            return alone(name)
-        if name.algorithm == "Gemm":
-            # The first image of another convolution, or of another way to compute it.
-            return operation.primitive == "conv" and kind.offsets == ()
-        return name.algorithm in ("Direct", "Winograd", "Naive")
 
     def _targets(self, at: int, ready: Sequence[tuple[int, float, int]], first: int, last: int) -> list[int]:
         """Operations that the kernel may be the first one of."""

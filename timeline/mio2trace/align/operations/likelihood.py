@@ -20,11 +20,20 @@ from mio2trace.align.operations.rates import (
 )
 from mio2trace.align.operations.rows.calls import Calls
 from mio2trace.align.operations.rows.kinds import KernelKind, Kernels
-from mio2trace.align.operations.sizes import gemm_key, has_channels, helper_fits, is_part, may_be_part, parts, steps_fit
+from mio2trace.align.operations.sizes import (
+    gemm_key,
+    has_channels,
+    is_launch,
+    is_part,
+    items_fit,
+    may_be_part,
+    parts,
+    steps_fit,
+)
 from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES
 from mio2trace.kernels import KernelFact
 from mio2trace.model.miopen import OperationDirection
-from mio2trace.model.profile import Profile
+from mio2trace.model.profile import Profile, Size3
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.values import pointer
 
@@ -44,7 +53,7 @@ _USES: Mapping[str, frozenset[str]] = {
 """Primitives whose kernels another one launches, too."""
 _TRANSPOSED: Mapping[str | None, OperationDirection] = {"forward": "backward-data", "backward-data": "forward"}
 """A transposed convolution runs the other one's kernels (miopen-log.md 6)."""
-_OTHERS = 24
+OTHERS = 24
 """Kernels or calls of other kinds that a run is thought to have beside its own: of few, rareness tells little; a share
 is never taken to be below one in so many."""
 
@@ -103,7 +112,7 @@ class Likelihood:
         self._sized: Counter[tuple[str, int | None]] = Counter()
         self._numbers: Counter[int] = Counter()
         self._offsets: Counter[tuple[int, ...]] = Counter()
-        self._helpers: dict[str, Counter[int]] = {}
+        self._items: dict[str, Counter[tuple[Size3, Size3 | None]]] = {}
         self._with_numbers = 0
         for number, count in Counter(kernels.of).items():
             kind = kernels.kinds[number]
@@ -113,8 +122,8 @@ class Likelihood:
             self._launched[kind.launch] += count
             if kind.name is None:
                 continue
-            if kind.name.helps and kind.launch[1] is not None:
-                self._helpers.setdefault(kind.launch[0], Counter())[prod(kind.launch[1])] += count
+            if kind.launch[1] is not None:
+                self._items.setdefault(kind.launch[0], Counter())[kind.launch[1], kind.workgroup] += count
             if kind.name.primitives:
                 self._named[kind.name.primitives, kind.directions] += count
             if kind.gemm is not None:
@@ -148,7 +157,7 @@ class Likelihood:
             # A program's own kernels work on the same tensors: what is of no known name must have them all.
             namings = self.calls.namings
             rarest = min([namings[handle] for handle in own])
-            nats += log((_OTHERS + len(self.operations)) / rarest)
+            nats += log((OTHERS + len(self.operations)) / rarest)
         written, read = self.kernels.written[at], self.kernels.read[at]
         if (written in own and self.calls.only_reads(index, written)) or (
             read in own and self.calls.only_writes(index, read)
@@ -172,7 +181,7 @@ class Likelihood:
         nats = 0.0
         launched = False
         if self._launches and operation.launches:
-            launched = any((launch.name, launch.gws) == kind.launch for launch in operation.launches)
+            launched = any(is_launch(launch.name, launch.gws, *kind.launch) for launch in operation.launches)
             if launched:
                 nats += self._rareness(self._launched[kind.launch], self._library)
             elif kind.name is None or kind.name.algorithm != "Gemm":
@@ -192,7 +201,7 @@ class Likelihood:
             return nats + NATS_NEVER, launched, False  # a plan is one kernel
         nats += self._name_nats((name.primitives, kind.directions), operation)
         nats += self._gemm_nats(kind, operation)
-        nats += self._helper_nats(kind, operation)
+        nats += self._items_nats(kind, operation)
         if kind.filters and operation.primitive == "conv" and len(operation.weights) == 4:
             nats += 0.0 if kind.filters == operation.weights[2:] else NATS_MISSTATED
         if kind.channels and operation.primitive == "conv" and operation.weights:
@@ -232,7 +241,7 @@ class Likelihood:
     @staticmethod
     def _rareness(count: float, among: float) -> float:
         """Of a statement that fits: how much likelier that is of the right call's kernel than of any."""
-        return log((1 - MISSTATED) * (among + _OTHERS) / max(count + 1, (among + _OTHERS) / _OTHERS))
+        return log((1 - MISSTATED) * (among + OTHERS) / max(count + 1, (among + OTHERS) / OTHERS))
 
     def _gemm_nats(self, kind: KernelKind, operation: Operation) -> float:
         if operation.gemm is None or operation.primitive != "conv":
@@ -268,19 +277,19 @@ class Likelihood:
             nats = self._shares[key] = self._rareness(fitting, sum(count for _, count in of_name))
         return nats
 
-    def _helper_nats(self, kind: KernelKind, operation: Operation) -> float:
-        """Of a helper having as many work items as the problem needs, by how few of its name have so many."""
+    def _items_nats(self, kind: KernelKind, operation: Operation) -> float:
+        """Of a kernel having as many work items as the problem needs, by how few of its name have so many."""
         name, grid = kind.launch
-        fits = None if grid is None else helper_fits(name, prod(grid), operation)
+        fits = None if grid is None else items_fit(name, grid, kind.workgroup, operation)
         if fits is None:
             return 0.0
         if not fits:
             return NATS_MISSTATED
-        key = "helper", name, operation.input, operation.weights, operation.output, operation.stride
+        key = "items", name, operation.input, operation.weights, operation.output, operation.stride
         nats = self._shares.get(key)
         if nats is None:
-            of_name = self._helpers[name]
-            fitting = sum(count for items, count in of_name.items() if helper_fits(name, items, operation))
+            of_name = self._items[name]
+            fitting = sum(count for sizes, count in of_name.items() if items_fit(name, *sizes, operation))
             nats = self._shares[key] = self._rareness(fitting, of_name.total())
         return nats
 

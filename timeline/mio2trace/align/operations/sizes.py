@@ -7,10 +7,14 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from mio2trace.model.gemm import Gemm
+from mio2trace.model.profile import Size3
 from mio2trace.ops.operation import Operation
 
 _IM2COL, _COL2IM = re.compile(r"Im(?:2d)?2Col$"), re.compile(r"Col2Im(?:2d)?$")
 _SUM = re.compile(r"M[IL]OpenCvBwdWrW\w*_rdc$")
+_GRADIENT = re.compile(r"M[IL]OpenCvBwdWrW$")
+_MAPS_AT_ONCE = (1, 4)
+"""Channels of the input for which a work-group of `_GRADIENT` computes the weights' gradient."""
 _PERMUTED = re.compile(r"transpose_(?:NCHW2CNHW|CNHW2NCHW)|SubSample$|UpSample$")
 _TILE_WIDTH, _TILE_HEIGHT, _GROUP = 32, 8, 256
 """What a work-group of im2col makes of one channel, and its work items; of small ones without stride, of four."""
@@ -67,15 +71,17 @@ def _step_fits(offset: int, operation: Operation) -> bool:
     return any(shape and offset % max(1, prod(shape) // groups) == 0 for shape in shapes)
 
 
-def helper_fits(name: str, work_items: int, operation: Operation) -> bool | None:
-    """Whether a convolution's helper has as many work items as its problem needs; None where that is not known.
+def items_fit(name: str, grid: Size3, workgroup: Size3 | None, operation: Operation) -> bool | None:
+    """Whether a kernel of a convolution has as many work items as its problem needs; None where that is not known.
 
     im2col has a work-group for each channel and tile, col2im a work item for each element of the input, the sum of
-    partial gradients one for each weight, what rearranges a tensor one for each of its elements or for four.
+    partial gradients one for each weight, what rearranges a tensor one for each of its elements or for four. The
+    gradient of the weights has a row of work-groups, one for each channel of the input or for four of them.
     """
     x, w, y = operation.input, operation.weights, operation.output
     if operation.primitive != "conv" or len(x) != 4 or len(w) != 4 or len(y) != 4:
         return None
+    work_items = prod(grid)
     if _IM2COL.match(name):
         tiles = -(-y[3] // _TILE_WIDTH) * -(-y[2] // _TILE_HEIGHT)
         small = max(y[2:]) <= _TILE_HEIGHT and set(operation.stride) <= {1} and x[1] % 4 == 0
@@ -87,7 +93,27 @@ def helper_fits(name: str, work_items: int, operation: Operation) -> bool | None
     if _PERMUTED.match(name):
         elements = {prod(x), prod(y), x[0] * x[1] * prod(y[2:])}
         return bool({work_items, 4 * work_items} & elements)
+    if _GRADIENT.match(name) and workgroup is not None and workgroup[0] > 0 and (operation.groups or 1) == 1:
+        return _rows_fit(grid, workgroup, x[1])
     return None
+
+
+def _rows_fit(grid: Size3, workgroup: Size3, channels: int) -> bool:
+    row = grid[0] // workgroup[0]
+    rows = [max(1, -(-channels // maps)) for maps in _MAPS_AT_ONCE]
+    if grid[1:] == (1, 1):  # rocprof v1 has the product of all dimensions
+        return any(row % one == 0 for one in rows)
+    return row in rows
+
+
+def is_launch(printed: str, work_items: Size3 | None, name: str, grid: Size3 | None) -> bool:
+    """Whether a launch that the log printed may be a kernel's, as far as the profile has its sizes: rocprof v1 has none
+    in a database, and the product of all dimensions in a table."""
+    if printed != name:
+        return False
+    if grid is None or grid == work_items:
+        return True
+    return work_items is not None and grid == (prod(work_items), 1, 1)
 
 
 def has_channels(stated: tuple[int, ...], operation: Operation) -> bool:

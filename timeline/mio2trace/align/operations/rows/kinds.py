@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from mio2trace.align.operations.rows.calls import SEVERAL, alone
 from mio2trace.kernels import KernelFact
 from mio2trace.kernels.facts import number
 from mio2trace.kernels.names import KernelName, kernel_name
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import Activity, Profile, Size3
+from mio2trace.ops.operation import Operation
 from mio2trace.patterns import late
 
 PRE = frozenset(("im2col", "subsample", "fill", "scale", "prepare", "copy", "reshape"))
@@ -29,6 +31,8 @@ _HELPS_NEXT = frozenset(("im2col", "subsample", "prepare", "transform"))
 _NO_HELP = frozenset(("", "main", "bias"))
 _WRITES = frozenset(("main", "scale"))
 _READS = frozenset(("im2col", "subsample", "transpose"))
+_WHOLE_CALLS = late(r"SubTensorOp|CopyTensor")
+"""Helpers that calls for one tensor launch, and nothing else."""
 _WRITES_LAST = late(r"miog_|MIOpenC(?:onv|DFGen|v)|MLOpenCv|Im\d?2|Im2d2Col|Col2Im|transpose_|SubSample")
 """Convolution kernels whose last buffer is the one they write (the OpenCL sources of MIOpen 1.0 to 2.9)."""
 _GEMMS = frozenset(("miog_betac_alphaab", "miog_alphaab", "miog_betac"))
@@ -51,6 +55,7 @@ class KernelKind(msgspec.Struct, frozen=True, gc=False):
     library: bool
     gemm: Gemm | None
     launch: tuple[str, Size3 | None]
+    workgroup: Size3 | None
     numbers: frozenset[int]
     directions: tuple[OperationDirection, ...]
     filters: tuple[int, ...]
@@ -71,6 +76,7 @@ class Kernels:
     ``helped[i]``: 2 when kernel i reads what the one before made for it alone, 1 when it probably does, so that both
     are of one call. ``apart[i]``: both have buffers and none in common. ``again[i]``: one of the two before is alike.
     ``parted[i]``: the thread moved data between host and device in between.
+    ``in_row[i]``: it goes on a row of GEMMs. ``after_helper[i]``: the one before helps what comes after it.
     ``gemm_before[i]``: the kind of the last GEMM before, -1 for none.
     ``written`` and ``read``: the buffer that the kernel writes, that a helper reads; 0 when not known.
     """
@@ -131,6 +137,15 @@ class Kernels:
             self.helped.append(helped)
             self.apart.append(apart)
             before, role_before, name_before, convolves_before = buffers, role, activity.name, convolves
+        kinds = [self.kinds[kind_number] for kind_number in self.of]
+        self.in_row = [
+            again and kind.library and (kind.is_gemm or kind.role == "scale")
+            for again, kind in zip(self.again, kinds, strict=True)
+        ]
+        self.after_helper = [
+            kind.library and before.role in PRE and not _WHOLE_CALLS.match(before.launch[0])
+            for before, kind in zip([*kinds[:1], *kinds], kinds, strict=False)
+        ]
         self.gemm_before = [-1]
         for kind_number in self.of:
             self.gemm_before.append(kind_number if self.kinds[kind_number].is_gemm else self.gemm_before[-1])
@@ -178,6 +193,7 @@ class Kernels:
                 library=stated.library or name is not None,
                 gemm=fact.gemm if fact is not None else None,
                 launch=(activity.name, activity.grid),
+                workgroup=activity.workgroup,
                 numbers=numbers,
                 directions=directions,
                 filters=_filters(activity.name) or stated.filters,
@@ -278,3 +294,18 @@ def _helped(
     if role in _HELPS_NEXT or (role in _NO_HELP and second_role in POST) or first[-1] in workspaces:
         return 2
     return 1 if both and (role not in _NO_HELP or second_role not in PRE) else 0
+
+
+def launches_one(kind: KernelKind, operation: Operation) -> bool:
+    """Whether an execution launches one such kernel only (miopen-log.md 11.3)."""
+    name = kind.name
+    if operation.phase == "find" or name is None or operation.primitive in SEVERAL:
+        return False
+    if operation.launches:
+        return False
+    if name.algorithm is None:
+        return alone(name)
+    if name.algorithm == "Gemm":
+        # The first image of another convolution, or of another way to compute it.
+        return operation.primitive == "conv" and kind.offsets == ()
+    return name.algorithm in ("Direct", "Winograd", "Naive")
