@@ -329,6 +329,12 @@ class Likelihood:
         )
         return without_entry or self.calls.holed[index]
 
+    def may_be_two(self, index: int) -> bool:
+        """Whether what the log said of the call may be of two: its entry is mixed, or its command has none."""
+        return self.calls.mixed[index] or (
+            self.entered and self.operations[index].line == self.operations[index].command_line
+        )
+
 
 def _serves(primitives: Sequence[str], directions: Sequence[str], operation: Operation, way: int = 1) -> bool:
     """Whether a kernel of these primitives and directions may be one of the call's; ``way`` -1: run the other way."""

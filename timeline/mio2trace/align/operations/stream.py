@@ -62,7 +62,7 @@ class Stream:
             confidence = posterior.confidence[number]
             if by != BUFFERS:
                 confidence *= own
-            if self.likelihood.calls.mixed[place]:
+            if self.likelihood.may_be_two(place):
                 confidence = min(confidence, WHOLE)
             links.give_operation((self.positions[number],), self.operations[place].index, by, confidence=confidence)
 

@@ -27,7 +27,8 @@ _SHAPES = ("input", "weights", "output")
 
 class _Form(msgspec.Struct, frozen=True, gc=False):
     """What entries with the same parameters have in common: their names; which of them, by place, a convolution only
-    reads (``reads``) and only writes (``writes``), ``others`` those that it does not only read.
+    reads (``reads``) and only writes (``writes``), ``others`` those that it does not only read. ``repeats``: whether a
+    name stands there twice.
     """
 
     names: frozenset[str]
@@ -35,6 +36,7 @@ class _Form(msgspec.Struct, frozen=True, gc=False):
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     others: tuple[int, ...]
+    repeats: bool
 
 
 class Calls:
@@ -124,12 +126,15 @@ class Calls:
             for kind, named in parameters.items()
         }
         lacking = {(kind, form): usual[kind] - self._forms[form].names for kind, form in of_form}
-        needed = {key: any(not _is_workspace(name) for name in names) for key, names in lacking.items()}
+        two = {
+            key: self._forms[key[1]].repeats or any(not _is_workspace(name) for name in names)
+            for key, names in lacking.items()
+        }
         of_class = self._contradictions(operations)
         keys = [*zip(kinds, self._form_of, strict=True)]
         holed = [operation.torn or bool(lacking[key]) for operation, key in zip(operations, keys, strict=True)]
         mixed = [
-            operation.torn or operation.unread or needed[key] or of_class[number]
+            operation.torn or operation.unread or two[key] or of_class[number]
             for operation, key, number in zip(operations, keys, self.class_of, strict=True)
         ]
         return holed, mixed
@@ -185,7 +190,8 @@ def _is_workspace(name: str) -> bool:
 def _is_of_two(operation: Operation) -> bool:
     """Whether the entry, or what the log printed after it, is that of two calls: the second one's head is lost.
 
-    The second operand of an addition has the first one's sizes, or one where it is spread; what is no convolution
+    The second operand of an addition has the first one's sizes, or one where it is spread; a convolution's filters have
+    the channels of its input; what is no convolution
     launches one kernel that does its work (miopen-log.md 11.3), batch normalisation aside, which may take several.
     """
     if operation.primitive == "optensor" and operation.weights and operation.input:
@@ -193,6 +199,9 @@ def _is_of_two(operation: Operation) -> bool:
             return True
         if any(size not in (1, whole) for size, whole in zip(operation.weights, operation.input, strict=True)):
             return True
+    plain = operation.primitive == "conv" and operation.mode != "transpose" and operation.weights and operation.input
+    if plain and operation.input[1:2] != (operation.weights[1] * (operation.groups or 1),):
+        return True
     if len(operation.launches) < 2 or operation.phase == "find" or operation.primitive in SEVERAL | {"bnorm"}:
         return False
     names = [kernel_name(launch.name) for launch in operation.launches]
@@ -215,4 +224,4 @@ def _form(operation: Operation, names: Sequence[str]) -> _Form:
         writes = tuple(place for place, name in enumerate(names) if name == written)
         others = tuple(place for place, name in enumerate(names) if name not in read)
     workspaces = tuple(place for place, name in enumerate(names) if _is_workspace(name))
-    return _Form(frozenset(names), workspaces, reads, writes, others)
+    return _Form(frozenset(names), workspaces, reads, writes, others, len(set(names)) < len(names))
