@@ -260,6 +260,26 @@ def test_files_of_different_runs_are_refused_in_one_line(minutes: int, marks: bo
     assert ("timer marks" in found.links.layer_by) == marks
 
 
+def test_the_logs_last_iteration_may_be_that_of_one_of_two_threads() -> None:
+    """Another thread goes on with its own queue and prints nothing: the last enqueue is not what the line ends."""
+    rng = Random(3)
+    run = make_run(rng, random_net(rng, 5), marks=False)
+    activities = run.profile.activities
+    last = activities[-1].host_end_ns
+    assert last is not None
+    count = len(activities)
+    later = [
+        changed(one, number=(one.number or 0) + 10 * count, queue=1, host_start_ns=at, host_end_ns=at + US)
+        for number, one in enumerate(activities)
+        for at in (last + SECOND // 2 + number * MS,)
+    ]
+    both = msgspec.structs.replace(run.profile, activities=(*activities, *later))
+    clock, expected = (align(profile, [run.log], Notes()).log_clock for profile in (both, run.profile))
+    assert clock is not None
+    assert expected is not None
+    assert clock.offset_ns == expected.offset_ns
+
+
 @pytest.mark.parametrize("minutes", [15, -30, 7 * 60 + 45])
 def test_what_is_no_zone_is_no_run_of_the_log(minutes: int) -> None:
     """Local times are whole hours ahead of UTC, and a few others: a quarter of an hour is none."""

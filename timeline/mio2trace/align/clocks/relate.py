@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -12,6 +13,7 @@ from mio2trace.align.clocks.resolution import STAMP_NS, host_resolution, stamp_r
 from mio2trace.align.layers.caffe import boundaries
 from mio2trace.align.layers.caffe.intervals import LINE_NS
 from mio2trace.align.layers.caffe.marks import Marked
+from mio2trace.align.operations.queues import SEARCHED_QUEUES
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile, UnixTime
 from mio2trace.notes import InputError, Notes
@@ -79,6 +81,16 @@ class _Dated:
         times = (one.host_end_ns for one in reversed(self.profile.activities))
         last = next((at for at in times if at is not None), None)
         return None if last is None else last + self.unix.offset_ns
+
+    def ends_ns(self) -> list[int]:
+        """When the last call of each of the fullest queues had ended: the log's lines may be of its thread alone."""
+        counts: Counter[int] = Counter()
+        last: dict[int, int] = {}
+        for one in self.profile.activities:
+            counts[one.queue] += 1
+            if one.host_end_ns is not None:
+                last[one.queue] = one.host_end_ns
+        return [last[queue] + self.unix.offset_ns for queue, _ in counts.most_common(SEARCHED_QUEUES) if queue in last]
 
 
 def _relate(
@@ -233,7 +245,12 @@ def _landmark(
     if iterations:
         stamp = iterations[-1].stamp
         assert stamp is not None
-        return log_clock(stamp, last, "the log's last iteration and the last enqueue"), LANDMARK_LATE_NS
+        what = "the log's last iteration and the last enqueue"
+        clocks = [log_clock(stamp, last, what)]
+        if clocks[0].residual_ns < -LANDMARK_EARLY_NS:  # another thread may have gone on
+            clocks += [log_clock(stamp, at, f"{what} of a queue") for at in profile.ends_ns()]
+        likely = [clock for clock in clocks if clock.residual_ns >= -LANDMARK_EARLY_NS] or clocks
+        return min(likely, key=lambda clock: abs(clock.residual_ns)), LANDMARK_LATE_NS
     stamped = [pair for log in logs for pair in boundaries.in_order(log.layers)]
     if stamped:
         bound = any(boundaries.stamps_bound(log.layers) for log in logs)
