@@ -10,6 +10,8 @@ import inspect
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
+from itertools import count
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -54,14 +56,14 @@ def to_columns(root: msgspec.Struct) -> list[Column]:
 
     def refer(kind: type, records: Sequence[Any]) -> tuple[str, list[int]]:
         all_of = met.setdefault(kind, [])
-        before = len(all_of)
-        for record in records:
-            if id(record) not in place:
-                place[id(record)] = len(all_of)
-                all_of.append(record)
-        if len(all_of) > before and kind not in waiting:
-            waiting.append(kind)
-        return name_of(kind), [place[id(record)] for record in records]
+        ids = list(map(id, records))
+        new = {of: record for of, record in zip(ids, records, strict=True) if of not in place}
+        if new:
+            place.update(zip(new, count(len(all_of))))
+            all_of += new.values()
+            if kind not in waiting:
+                waiting.append(kind)
+        return name_of(kind), list(map(place.__getitem__, ids))
 
     refer(type(root), [root])
     packer = Packer(refer)
@@ -72,7 +74,7 @@ def to_columns(root: msgspec.Struct) -> list[Column]:
         records = met[kind][packed.get(kind, 0) :]
         packed[kind] = len(met[kind])
         for name in kind.__struct_fields__:  # type: ignore[attr-defined]
-            values = [getattr(record, name) for record in records]
+            values = list(map(attrgetter(name), records))
             if name == _NUMBERED.get(kind):
                 number: dict[str, int] = {}
                 values = [str(number.setdefault(value, len(number))) for value in values]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, compress, pairwise
 from operator import sub
 from typing import Any
 
@@ -37,9 +37,10 @@ def pack_ints(values: Sequence[int]) -> Node:
     """The same in all rows; differences, or the numbers above the least, byte by byte of equal weight; else texts."""
     if not values:
         return ["same", 0]
-    least, most = min(values), max(values)
-    if least == most:
+    if _all_same(values):
+        least = values[0]
         return ["same", least] if -(1 << 63) <= least < 1 << 63 else ["texts", [str(value) for value in values]]
+    least, most = min(values), max(values)
     if least < -(1 << 63) or most >= 1 << 63 or most - least >= 1 << 64:
         return ["texts", [str(value) for value in values]]
     steps = list(map(sub, values[1:], values))
@@ -66,13 +67,20 @@ def unpack_ints(node: Node, count: int) -> list[int]:
     raise Damaged("no column of numbers")
 
 
+def _all_same(values: Sequence[Any]) -> bool:
+    """Most columns are of one value: that is seen much faster than anything else of them."""
+    first = values[0]
+    return bool(first == values[-1] == values[len(values) // 2]) and values.count(first) == len(values)
+
+
 def _width(most: int) -> int:
     return next(width for width, _ in _WIDTHS if most < 1 << (8 * width))
 
 
 def _planes(values: Iterable[int], least: int, width: int) -> bytes:
-    data = array(dict(_WIDTHS)[width], [value - least for value in values]).tobytes()
-    return b"".join([data[plane::width] for plane in range(width)])
+    above = [value - least for value in values] if least else values
+    data = array(dict(_WIDTHS)[width], above).tobytes()
+    return data if width == 1 else b"".join([data[plane::width] for plane in range(width)])
 
 
 def _from_planes(data: bytes, width: int, count: int) -> array[int]:
@@ -118,8 +126,9 @@ class Packer:
         if len(kinds) == 1:
             return self._of_kind(kinds[0], values)
         number = {kind: at for at, kind in enumerate(kinds)}
-        codes = [number[self._kinds[type(value)]] for value in values]
-        parts = [[value for value, code in zip(values, codes, strict=True) if code == at] for at in number.values()]
+        number_of = {kind: number[self._kinds[kind]] for kind in types}
+        codes = list(map(number_of.__getitem__, map(type, values)))
+        parts = [list(compress(values, map(at.__eq__, codes))) for at in number.values()]
         columns = [self._of_kind(kind, part) for kind, part in zip(kinds, parts, strict=True)]
         return ["any", [len(part) for part in parts], pack_ints(codes), columns]
 
@@ -133,13 +142,14 @@ class Packer:
         if kind is type(None):
             return ["none"]
         if kind is bool or kind is int:
-            return [kind.__name__, pack_ints(list(map(int, values)))]
+            return [kind.__name__, pack_ints(values if kind is int else list(map(int, values)))]
         if kind is float:
             return ["float", array("d", values).tobytes()]
         if kind is str or kind is bytes:
-            words: dict[Any, int] = {}
-            codes = [words.setdefault(value, len(words)) for value in values]
-            return [kind.__name__, list(words), pack_ints(codes)]
+            if _all_same(values):
+                return [kind.__name__, [values[0]], pack_ints([0])]
+            words = {word: at for at, word in enumerate(dict.fromkeys(values))}
+            return [kind.__name__, list(words), pack_ints(list(map(words.__getitem__, values)))]
         if kind is tuple:
             return self._tuples(values)
         if kind is dict:
@@ -156,9 +166,10 @@ class Packer:
         if len(values) > _ONCE:
             inside = set(map(type, chain.from_iterable(values)))
             if inside <= _EXACT:
-                different = {value: at for at, value in enumerate(dict.fromkeys(map(tuple, values)))}
+                tuples = list(map(tuple, values))
+                different = {value: at for at, value in enumerate(dict.fromkeys(tuples))}
                 if 2 * len(different) < len(values):
-                    codes = [different[tuple(value)] for value in values]
+                    codes = list(map(different.__getitem__, tuples))
                     return ["each", len(different), self._flat(list(different)), pack_ints(codes)]
         return self._flat(values)
 
