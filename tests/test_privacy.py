@@ -79,6 +79,12 @@ COMMANDS = (
 )
 
 
+def environment_of_canaries() -> dict[str, str]:
+    """This process's, of a person and a machine that must not be told of."""
+    own = {"HOME": "/home/canary", "USER": "canary", "HOSTNAME": "canary", "SECRET_TOKEN": "canary"}
+    return {**os.environ, "PYTHONPATH": str(ROOT / "timeline"), **own}
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_no_canary_reaches_a_table(tmp_path: Path, command: tuple[str, ...]) -> None:
     """All of them at once, in a log that holds everything; whose own folder and environment are canaries, too."""
@@ -90,9 +96,9 @@ def test_no_canary_reaches_a_table(tmp_path: Path, command: tuple[str, ...]) -> 
     whole = (caffe(CANARIES["a home folder"]) + text).encode() + b"[dv/dt] <<\n" + profile_ + b"\n[dv/dt] >>\n"
     # Beside a profile only operations with kernels have rows, and these have none.
     log_file.write_bytes(text.encode() if command[0] == "ops" else whole)
-    own = {"HOME": "/home/canary", "USER": "canary", "HOSTNAME": "canary", "SECRET_TOKEN": "canary"}
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "timeline"), **own}
-    result = subprocess.run([*PROGRAM, *command, str(log_file)], cwd=folder, env=environment, capture_output=True)
+    result = subprocess.run(
+        [*PROGRAM, *command, str(log_file)], cwd=folder, env=environment_of_canaries(), capture_output=True
+    )
     assert result.returncode == 0, result.stderr
     assert len(result.stdout.splitlines()) > 1
     assert not leaks(result.stdout)

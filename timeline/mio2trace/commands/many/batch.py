@@ -150,7 +150,13 @@ def _require_libraries() -> None:
 
     from mio2trace.notes import InputError
 
-    missing = [name for name in ("duckdb", "nanoarrow") if importlib.util.find_spec(name) is None]
+    def is_there(name: str) -> bool:
+        try:
+            return importlib.util.find_spec(name) is not None
+        except ImportError:
+            return False
+
+    missing = [name for name in ("duckdb", "nanoarrow") if not is_there(name)]
     if missing:
         raise InputError(f"this needs {' and '.join(missing)}: pip install 'mio2trace[batch]'")
 
