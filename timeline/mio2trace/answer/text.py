@@ -46,7 +46,8 @@ def _section(section: Section, several: bool) -> Iterator[str]:
         ("kernels", section.kernels, None),
     ):
         if rows:
-            said = [", ".join(_row(row) for row in rows[:SHOWN])]
+            names = [row.name for row in rows[:SHOWN]]
+            said = [", ".join(_row(row, names.count(row.name) > 1) for row in rows[:SHOWN])]
             said += [f"{len(rows) - SHOWN:,} more"] if len(rows) > SHOWN else []
             said += (
                 [f"{percent(without.share)} {without.name}"] if without is not None and without.share > LEAST else []
@@ -68,7 +69,8 @@ def _line(label: str, text: str) -> str:
     return visible(f"{label:<{LABEL}} {text}")
 
 
-def _row(row: LayerRow | OperationRow | ProblemRow | KernelRow) -> str:
+def _row(row: LayerRow | OperationRow | ProblemRow | KernelRow, is_one_of_several: bool) -> str:
+    """``is_one_of_several``: others of this name stand beside it; operations are told apart by their layers."""
     name = row.name
     if isinstance(row, KernelRow):
         name = normalise(name)
@@ -77,7 +79,8 @@ def _row(row: LayerRow | OperationRow | ProblemRow | KernelRow) -> str:
     cut = name if len(name) <= NAME else f"{name[: NAME - 3]}..."
     if row.ns is None or row.share is None:
         return f"{cut} x {row.calls:,.0f}" if not isinstance(row, LayerRow) else cut
-    return f"{cut} {percent(row.share)} ({ms(row.ns)})"
+    place = f" in {row.layer}" if is_one_of_several and isinstance(row, OperationRow) and row.layer else ""
+    return f"{cut}{place} {percent(row.share)} ({ms(row.ns)})"
 
 
 def _complaints(log: Sequence[tuple[str, int, str]]) -> str:

@@ -83,19 +83,20 @@ with
   ranked as (
     select process, layer_index, layer, direction, sum(dur) as ns, count(*) as kernels, min(ts) as begin
     from steady_kernels where layer is not null group by process, layer_index, layer, direction)
-select layer, direction, iterations, kernel_ms, share_percent, cumulative_percent, kernels, span_ms, gflops, printed_ms, process
+select process, layer, direction, iterations, kernel_ms, share_percent, cumulative_percent, kernels, span_ms, gflops,
+  printed_ms
 from (
-  select layer, ranked.direction, iterations,
+  select nullif(ranked.process, '') as process, layer, ranked.direction, iterations,
     round(ranked.ns / 1e6 / iterations, 3) as kernel_ms, round(100.0 * ranked.ns / total.ns, 1) as share_percent,
     round(100.0 * sum(ranked.ns) over (partition by ranked.process order by ranked.ns desc, begin) / total.ns, 1) as cumulative_percent,
     round(1.0 * kernels / iterations, 1) as kernels, round(spans.dur / 1e6 / iterations, 3) as span_ms,
     case when whole then round(1.0 * flop / ranked.ns, 3) end as gflops, null as printed_ms,
-    nullif(ranked.process, '') as process, ranked.ns, begin
+    ranked.ns, begin
   from ranked join steady_total as total on total.process = ranked.process left join spans
     on spans.process = ranked.process and spans.layer_index = ranked.layer_index and spans.name = ranked.layer
       and spans.direction is ranked.direction
   union all
-  select name, direction, count(*), null, null, null, null, null, null, round(avg(coalesce(printed_ns, dur)) / 1e6, 3), null,
+  select null, name, direction, count(*), null, null, null, null, null, null, round(avg(coalesce(printed_ns, dur)) / 1e6, 3),
     avg(coalesce(printed_ns, dur)), min(ts)
   from layers where not exists (select 1 from kernels) and (iteration is null or iteration > 0)
   group by layer_index, name, direction
@@ -104,9 +105,9 @@ order by length(process), process, ns desc, begin;
 
 -- query: slowest kernels
 -- Kernels by name, by their time in a steady iteration, and how often each is called in one.
-select name as kernel, round(1.0 * count(*) / iterations, 2) as calls, round(sum(dur) / 1e6 / iterations, 3) as kernel_ms,
-  round(100.0 * sum(dur) / ns, 1) as share_percent, round(avg(dur) / 1e3, 3) as mean_us,
-  round(max(dur) / 1e3, 3) as longest_us, count(distinct layer) as layers, nullif(process, '') as process
+select nullif(process, '') as process, name as kernel, round(1.0 * count(*) / iterations, 2) as calls,
+  round(sum(dur) / 1e6 / iterations, 3) as kernel_ms, round(100.0 * sum(dur) / ns, 1) as share_percent,
+  round(avg(dur) / 1e3, 3) as mean_us, round(max(dur) / 1e3, 3) as longest_us, count(distinct layer) as layers
 from steady_kernels join steady_total using (process)
 group by process, name order by length(process), process, sum(dur) desc, min(ts);
 
@@ -119,18 +120,18 @@ with
   ran as (
     select process, operation, layer, sum(dur) as ns, count(*) as kernels, min(ts) as begin
     from steady_kernels where operation is not null group by process, operation)
-select name as operation, layer, round(1.0 * count(*) / iterations, 2) as calls,
+select nullif(process, '') as process, name as operation, layer, round(1.0 * count(*) / iterations, 2) as calls,
   round(sum(ran.ns) / 1e6 / iterations, 3) as kernel_ms, round(100.0 * sum(ran.ns) / total.ns, 1) as share_percent,
   round(1.0 * sum(kernels) / iterations, 1) as kernels, max(solvers) as solver,
-  case when count(flop) = count(*) then round(1.0 * sum(flop) / sum(ran.ns), 3) end as gflops, min(command) as command,
-  nullif(process, '') as process
+  case when count(flop) = count(*) then round(1.0 * sum(flop) / sum(ran.ns), 3) end as gflops, min(command) as command
 from each_call join ran using (process, operation) join steady_total as total using (process)
 group by process, name, layer order by length(process), process, sum(ran.ns) desc, min(begin);
 
 -- query: helpers by cost
 -- Kernels that only prepare or finish the work of another (im2col, transposes, padding, fills, casts), by their time in a steady iteration.
-select role, name as kernel, round(1.0 * count(*) / iterations, 2) as calls, round(sum(dur) / 1e6 / iterations, 3) as kernel_ms,
-  round(100.0 * sum(dur) / ns, 1) as share_percent, count(distinct layer) as layers, nullif(process, '') as process
+select nullif(process, '') as process, role, name as kernel, round(1.0 * count(*) / iterations, 2) as calls,
+  round(sum(dur) / 1e6 / iterations, 3) as kernel_ms, round(100.0 * sum(dur) / ns, 1) as share_percent,
+  count(distinct layer) as layers
 from steady_kernels join steady_total using (process)
 where role not in ('main', 'bias') group by process, role, name
 order by length(process), process, sum(dur) desc, name;
@@ -144,8 +145,8 @@ from commands where layer is null group by name, category, phase order by sum(du
 
 -- query: iterations
 -- Passes in order: how long, how much of it kernels ran, how many.
-select name as pass, iteration, direction, round(dur / 1e6, 3) as ms, round(kernel_ns / 1e6, 3) as kernel_ms,
-  round(100.0 * kernel_ns / dur, 1) as busy_percent, kernels, round(1.0 * flop / kernel_ns, 3) as gflops, nullif(process, '') as process
+select nullif(process, '') as process, name as pass, iteration, direction, round(dur / 1e6, 3) as ms, round(kernel_ns / 1e6, 3) as kernel_ms,
+  round(100.0 * kernel_ns / dur, 1) as busy_percent, kernels, round(1.0 * flop / kernel_ns, 3) as gflops
 from passes where side = (select min(side) from passes) order by ts;
 
 -- query: find and compile
@@ -162,8 +163,9 @@ order by ms desc, name;
 
 -- query: gemms
 -- Matrix products by size, by their time in a steady iteration: how often, how fast.
-select M, N, K, batch, name as kernel, round(1.0 * count(*) / iterations, 2) as calls, round(sum(dur) / 1e6 / iterations, 3) as kernel_ms,
-  round(1.0 * sum(flop) / sum(dur), 3) as gflops, group_concat(distinct layer) as layers, nullif(process, '') as process
+select nullif(process, '') as process, M, N, K, batch, name as kernel, round(1.0 * count(*) / iterations, 2) as calls,
+  round(sum(dur) / 1e6 / iterations, 3) as kernel_ms, round(1.0 * sum(flop) / sum(dur), 3) as gflops,
+  group_concat(distinct layer) as layers
 from steady_kernels join steady_total using (process)
 where M is not null group by process, M, N, K, batch, name
 order by length(process), process, sum(dur) desc, M, N, K;
@@ -200,9 +202,8 @@ from commands where queued_ns is not null order by ts - queued_ns desc, ts limit
 
 -- query: launch bound
 -- Layers whose span is much longer than their kernels: the host is the brake. By lost time in a steady iteration.
-select name as layer, direction, round(avg(dur) / 1e6, 3) as span_ms, round(avg(kernel_ns) / 1e6, 3) as kernel_ms,
-  round(avg(dur - kernel_ns) / 1e6, 3) as idle_ms, round(100.0 * sum(kernel_ns) / sum(dur), 1) as busy_percent,
-  nullif(process, '') as process
+select nullif(process, '') as process, name as layer, direction, round(avg(dur) / 1e6, 3) as span_ms, round(avg(kernel_ns) / 1e6, 3) as kernel_ms,
+  round(avg(dur - kernel_ns) / 1e6, 3) as idle_ms, round(100.0 * sum(kernel_ns) / sum(dur), 1) as busy_percent
 from layers
 where kernel_ns is not null
   and ((process, iteration) in (select process, iteration from steady_iterations)

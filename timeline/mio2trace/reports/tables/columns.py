@@ -40,6 +40,7 @@ _COLUMNS = (
     Column("kernel_index", "count", 1, "place in what the kernels repeat, from 0"),
     Column("rank", "count", 0, "the process's rank"),
     Column("pid", "count", 0, "the process's id"),
+    Column("process", "text", 0, "of a job its rank or process, of a picture of several runs the run"),
     Column("file", "text", 0, "the log"),
     Column("command", "text", 4, "the MIOpenDriver line that runs it again"),
     # cost
