@@ -22,7 +22,7 @@ from click.testing import CliRunner
 
 import mio2trace
 from mio2trace.cli import cli
-from mio2trace.recording import contents, machine, plan, profilers
+from mio2trace.recording import contents, machine, packing, plan, profilers
 from mio2trace.source.archive import unpacked
 from tests.conftest import ROOT
 from tests.recorders import ENVIRONMENT, HELP_6, HELP_7, record, rocpd, rocprof, rocprofv3
@@ -263,8 +263,12 @@ def test_a_program_that_is_not_there_is_127_and_no_archive(tmp_path: Path) -> No
     (tmp_path / "text").write_text("not a program")
     (tmp_path / "text").chmod(0o755)
     done = record("--", "./text", cwd=tmp_path)
-    assert done.returncode == 1
+    assert done.returncode == 126
     assert "./text: cannot be run: Exec format error" in done.stderr
+    (tmp_path / "text").chmod(0o644)
+    done = record("--", "./text", cwd=tmp_path)
+    assert done.returncode == 126
+    assert done.stderr.splitlines()[-1] == "mio2trace: ./text: cannot be run: it is no file with permission for that"
     assert not list(tmp_path.glob("*.zip"))
 
 
@@ -448,6 +452,11 @@ def test_ranks_pids_and_variables_name_the_archive(tmp_path: Path) -> None:
         done = record("-o", name, "--", "touch", "ran", cwd=tmp_path)
         assert done.returncode == 2
         assert "in the environment" in done.stderr
+    done = record("-o", "{rnk}.zip", "--", "touch", "ran", cwd=tmp_path)
+    assert (done.returncode, "{rnk} stands for nothing; expected {rank}, {pid} or {env:NAME}" in done.stderr) == (
+        2,
+        True,
+    )
     assert not (tmp_path / "ran").exists()
 
 
@@ -562,6 +571,34 @@ def test_what_is_missing_is_said_with_its_known_cause(
 ) -> None:
     (line,) = contents.problems(contents.Contents(log, parts), outcome(0, killed), profiler)
     assert said in line
+
+
+def test_a_variable_of_the_persons_own_is_named_as_the_cause() -> None:
+    came = contents.Contents(contents.Log(), (contents.Part("x.db", kernels=5),))
+    (line,) = contents.problems(came, outcome(), V3, {"MIOPEN_ENABLE_LOGGING": "0", "MIOPEN_LOG_LEVEL": "3"})
+    assert line == "kernels but no line of MIOpen's: MIOPEN_ENABLE_LOGGING=0 is yours, and stayed"
+
+
+def test_profiles_of_several_processes_in_one_log_are_counted(tmp_path: Path) -> None:
+    """Those that computed nothing, such as the shell around them, are none."""
+    block = '[dv/dt] <<\n[{"call": "clEnqueueNDRangeKernel", "name": "k"}]\n[dv/dt] >>\n'
+    empty = block.replace("NDRangeKernel", "Marker")
+    (tmp_path / "none").mkdir()
+    for text, processes in ((2 * block, 2), (block + empty, 1), (empty + block, 1), ("", 0)):
+        (tmp_path / "run.log").write_text(text)
+        came = contents.look(str(tmp_path / "run.log"), str(tmp_path / "none"))
+        assert came.processes == processes
+        said = [line for line in contents.problems(came, outcome(), profilers.Profiler("dv/dt")) if "processes" in line]
+        assert len(said) == (processes > 1)
+
+
+def test_what_is_packed_twice_is_the_same_bytes(tmp_path: Path) -> None:
+    """No time and no owner, of the manifest neither."""
+    (tmp_path / "run.log").write_text("x")
+    packing.pack(str(tmp_path / "a.zip"), {"inputs": ["run.log"]}, {"run.log": str(tmp_path / "run.log")})
+    with zipfile.ZipFile(tmp_path / "a.zip") as made:
+        assert {one.date_time for one in made.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+        assert {one.external_attr for one in made.infolist()} == {0o100644 << 16}
 
 
 def test_a_whole_recording_has_no_problem() -> None:

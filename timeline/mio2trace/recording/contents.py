@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mio2trace.model.profile import Profile
@@ -19,6 +20,7 @@ from mio2trace.source import Source
 _PREFIX = re.compile(rb"(?:(?:^|\s)(\d{1,10}) )?MIOpen(?:\((?:HIP|OpenCL)\))?[^:]{0,60}(?::\d\d){0,2}[^:]{0,9}: *$")
 _CAFFE = re.compile(rb"^[IWEF]\d{4,8} [^\n]{10,40} (?:caffe|net|solver|layer_factory)\.cpp:\d+\]")
 _DVDT = re.compile(rb'"call"\s*:\s*"$|^\[dv/dt\] $')
+_BEGINS = b"[dv/dt] <<"
 _BLOCK = 4 << 20
 _LONGEST_LINE = 1 << 20
 _LONGEST = 400
@@ -26,13 +28,15 @@ _LONGEST = 400
 
 
 class Log(NamedTuple):
-    """Counts in a log. ``kernels``: of a dv/dt profile inside it; ``known``: whether any line is of a kind we read."""
+    """Counts in a log. ``kernels``: of dv/dt profiles inside it, ``blocks`` of which have any; ``known``: whether any
+    line is of a kind we read."""
 
     size: int = 0
     calls: int = 0
     threads: frozenset[int] = frozenset()
     kernels: int = 0
     known: bool = False
+    blocks: int = 0
 
 
 class Part(NamedTuple):
@@ -59,7 +63,7 @@ class Contents(NamedTuple):
 
     @property
     def processes(self) -> int:
-        return sum(part.processes for part in self.parts) + bool(self.log.kernels)
+        return sum(part.processes for part in self.parts) + (max(1, self.log.blocks) if self.log.kernels else 0)
 
 
 def look(log: str, folder: str) -> Contents:
@@ -69,8 +73,8 @@ def look(log: str, folder: str) -> Contents:
 
 def _log(path: str) -> Log:
     threads: set[int] = set()
-    calls = commands = kernels = 0
-    known = False
+    calls = commands = kernels = blocks = 0
+    known = begun = False
     for text in _pieces(path):
         if b"miopen" in text or b"MIOpen" in text:
             for before in _before(text, b"miopenStatus_t miopen"):
@@ -81,6 +85,11 @@ def _log(path: str) -> Log:
             commands += sum(1 for before in _before(text, b"Command [") if _PREFIX.search(before))
             known = known or b"MIOpen(" in text or b"MIOpen: " in text
         kernels += sum(1 for before in _before(text, b"clEnqueueNDRangeKernel") if _DVDT.search(before))
+        for number, part in enumerate(text.split(_BEGINS)):
+            begun = begun or number > 0
+            if begun and b"clEnqueueNDRangeKernel" in part:
+                blocks += 1
+                begun = False
         known = known or any(_CAFFE.match(before + b".cpp:1]") for before in _before(text, b".cpp:"))
     return Log(
         size=os.path.getsize(path),
@@ -88,6 +97,7 @@ def _log(path: str) -> Log:
         threads=frozenset(threads),
         kernels=kernels,
         known=known or bool(calls or kernels),
+        blocks=blocks,
     )
 
 
@@ -130,6 +140,12 @@ def _parts(folder: str) -> Iterator[Part]:
             yield Part(path, beside=True)
 
 
+_NO_LINES = (
+    "hipBLASLt's and MIGraphX's kernels are their own, PyTorch computes matrix products without MIOpen, and one that is"
+    " built in statically may have no log"
+)
+_SWITCHES = ("MIOPEN_ENABLE_LOGGING", "MIOPEN_ENABLE_LOGGING_CMD")
+"""Each of which makes MIOpen print lines that are counted."""
 _FORMS = ("results.db", "results.json", "results.csv")
 """What rocprof writes at once, the fullest first."""
 
@@ -190,8 +206,10 @@ def _size(size: int) -> str:
     return f"{size / 1e6:.3g} MB" if size >= 1_000_000 else f"{size / 1000:.3g} kB"
 
 
-def problems(contents: Contents, outcome: Outcome, profiler: Profiler) -> Iterator[str]:
-    """What is missing, and what that is known to come from."""
+def problems(
+    contents: Contents, outcome: Outcome, profiler: Profiler, kept: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[str]:
+    """What is missing, and what that is known to come from. ``kept``: variables of the person's own."""
     log, parts = contents.log, [part for part in contents.parts if not part.beside]
     if outcome.lost:
         yield f"the log is not whole: {outcome.lost}; TMPDIR names another place"
@@ -200,9 +218,12 @@ def problems(contents: Contents, outcome: Outcome, profiler: Profiler) -> Iterat
     elif not contents.kernels:
         yield _no_kernels(profiler, outcome, bool(parts))
     elif not log.calls and not any(part.ranges for part in parts):
+        own = " ".join(f"{name}={kept[name]}" for name in _SWITCHES if name in kept)
+        yield f"kernels but no line of MIOpen's: {f'{own} is yours, and stayed' if own else _NO_LINES}"
+    if log.kernels and contents.processes - len(parts) > 1:
         yield (
-            "kernels but no line of MIOpen's: hipBLASLt's and MIGraphX's kernels are their own, PyTorch computes matrix"
-            " products without MIOpen, and one that is built in statically may have no log"
+            f"{contents.processes} processes wrote their profiles into one log: its calls are joined with one of them;"
+            " record each by itself"
         )
     tids = {tid for part in parts for tid in part.tids | part.pids}
     if tids and log.threads and log.threads - tids:

@@ -25,7 +25,7 @@ def pack(path: str, manifest: Mapping[str, Any], members: Mapping[str, str]) -> 
     Raises `InputError` where it cannot be written; then what was there before is unchanged.
     """
     with replacing(path) as target, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as made:
-        made.writestr(MANIFEST, orjson.dumps({"schema": SCHEMA, **manifest}, option=orjson.OPT_INDENT_2) + b"\n")
+        made.writestr(_new(MANIFEST), orjson.dumps({"schema": SCHEMA, **manifest}, option=orjson.OPT_INDENT_2) + b"\n")
         for name, file in members.items():
             with open(file, "rb") as source, made.open(_entry(name, source), "w", force_zip64=True) as packed:
                 shutil.copyfileobj(source, packed, _COPIED_AT_ONCE)
@@ -34,12 +34,18 @@ def pack(path: str, manifest: Mapping[str, Any], members: Mapping[str, str]) -> 
 def _entry(name: str, source: BinaryIO) -> zipfile.ZipInfo:
     """No time and no owner: what is packed twice is the same bytes. What would shrink to what nobody unpacks, since it
     might be a bomb, is stored as it is."""
-    entry = zipfile.ZipInfo(name)
+    entry = _new(name)
     beginning = source.read(_COPIED_AT_ONCE)
     source.seek(0)
     small = len(beginning) < _COPIED_AT_ONCE
     shrinks = small or len(zlib.compress(beginning, _LEVEL)) * MAX_EXPANSION // 2 > len(beginning)
     entry.compress_type = zipfile.ZIP_DEFLATED if shrinks else zipfile.ZIP_STORED
+    return entry
+
+
+def _new(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name)
+    entry.compress_type = zipfile.ZIP_DEFLATED
     entry.external_attr = 0o100644 << 16
     return entry
 

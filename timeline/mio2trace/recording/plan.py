@@ -16,7 +16,7 @@ LEAKED = "ROCPROFILER_REGISTER_LIBRARY"
 RANKS = (
     "RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "FLUX_TASK_RANK", "SLURM_PROCID",
 )  # fmt: skip
-_PLACEHOLDER = re.compile(r"\{(rank|pid|env:([A-Za-z_][A-Za-z0-9_]*))\}")
+_PLACEHOLDER = re.compile(r"\{(rank|pid|env:([A-Za-z_][A-Za-z0-9_]*)|[^{}/]*)\}")
 _PARTS = re.compile(r"[\s:]")
 LOGGING = {
     "MIOPEN_ENABLE_LOGGING": "1",
@@ -113,7 +113,8 @@ def rank_of(environment: Mapping[str, str]) -> int | None:
 
 
 def filled_in(path: str, environment: Mapping[str, str]) -> str:
-    """``path`` with ``{rank}``, ``{pid}`` and ``{env:NAME}`` replaced. Raises `OptionError` where one has no value."""
+    """``path`` with ``{rank}``, ``{pid}`` and ``{env:NAME}`` replaced. Raises `OptionError` where one has no value, and
+    for another word in braces."""
 
     def value(match: re.Match[str]) -> str:
         if match[1] == "pid":
@@ -123,6 +124,8 @@ def filled_in(path: str, environment: Mapping[str, str]) -> str:
             if rank is None:
                 raise OptionError(f"{path}: no rank in the environment; expected one of {', '.join(RANKS)}")
             return str(rank)
+        if match[2] is None:
+            raise OptionError(f"{path}: {match[0]} stands for nothing; expected {{rank}}, {{pid}} or {{env:NAME}}")
         text = environment.get(match[2], "")
         if not text:
             raise OptionError(f"{path}: no {match[2]} in the environment")

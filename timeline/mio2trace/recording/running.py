@@ -35,6 +35,10 @@ _ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 _PASSED_ON = (*_ENDING, *(getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2") if hasattr(signal, name)))
 
 
+class NotStarted(InputError):
+    """A program that is there, and cannot be run."""
+
+
 class Outcome(NamedTuple):
     """``code``: for `sys.exit`, 128 and the number for a signal. ``lost``: why the log is not whole, or empty."""
 
@@ -64,7 +68,7 @@ def run(
 
     ``through_script``: the command is a script that runs the program, and signals are for both.
 
-    Raises `InputError` where it cannot be started.
+    Raises `NotStarted`.
     """
     if not hasattr(signal, "sigtimedwait"):
         raise InputError("record needs Linux")
@@ -138,7 +142,7 @@ class _Run:
                 preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
             )
         except OSError as error:
-            raise InputError(f"{command[0]}: cannot be run: {error.strerror or error}") from None
+            raise NotStarted(f"{command[0]}: cannot be run: {error.strerror or error}") from None
 
     def to_its_end(self) -> Outcome:
         passing = threading.Thread(target=self._pass_signals_on, daemon=True)

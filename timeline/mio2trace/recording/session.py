@@ -135,7 +135,7 @@ def _packed(runs: list[Recorded], environment: Mapping[str, str]) -> tuple[dict[
         "machine": machine(environment),
         "boot": boot(),
         "clocks": {"start": done.clocks[0], "end": done.clocks[1]},
-        "problems": list(contents.problems(done.contents, done.outcome, started.profiler)),
+        "problems": list(contents.problems(done.contents, done.outcome, started.profiler, started.kept)),
     }  # fmt: skip
     return manifest, members
 
@@ -156,7 +156,7 @@ def told(runs: list[Recorded], output: str) -> Iterator[str]:
     yield contents.summary(done.contents, done.outcome)
     if len(runs) > 1:
         yield f"reference: {contents.summary(runs[1].contents, runs[1].outcome)}"
-    for line in contents.problems(done.contents, done.outcome, done.plan.profiler):
+    for line in contents.problems(done.contents, done.outcome, done.plan.profiler, done.plan.kept):
         yield f"problem: {line}"
     command = next_command(done.contents, output)
     yield f"next: {command}" if command else f"nothing to read in {output}: neither kernels nor a line that is known"

@@ -70,7 +70,7 @@ def record(  # noqa: PLR0913 - click gives each option by keyword
     from mio2trace.recording import session
     from mio2trace.recording.plan import Asked, filled_in, plan, profiler_for
     from mio2trace.recording.profilers import Period
-    from mio2trace.recording.running import NOT_FOUND
+    from mio2trace.recording.running import NOT_FOUND, NOT_STARTED, NotStarted
 
     environment = dict(os.environ)
     output = filled_in(output, environment)
@@ -92,12 +92,20 @@ def record(  # noqa: PLR0913 - click gives each option by keyword
     if dry_run:
         write(f"{line}\n" for line in made.script(os.path.join(folder, session.LOG)))
         if not quiet:
+            if reference:
+                tell("--reference is no part of these lines: an archive alone keeps two runs apart")
             tell(f"next: {session.next_command_of_folder(folder)}")
         return 0
     if shutil.which(program[0]) is None:
-        tell(f"mio2trace: {program[0]}: no such program")
-        return NOT_FOUND
-    return session.record(asked, chosen, output, reference=reference, say=_nothing if quiet else tell)
+        is_there = "/" in program[0] and os.path.exists(program[0])
+        said = "cannot be run: it is no file with permission for that" if is_there else "no such program"
+        tell(f"mio2trace: {program[0]}: {said}")
+        return NOT_STARTED if is_there else NOT_FOUND
+    try:
+        return session.record(asked, chosen, output, reference=reference, say=_nothing if quiet else tell)
+    except NotStarted as error:
+        tell(f"mio2trace: {error}")
+        return NOT_STARTED
 
 
 def _nothing(line: str) -> None:
