@@ -7,6 +7,9 @@ import msgspec
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.likelihood import Fit
 
+_ALIKE = 0.005
+"""Probabilities nearer than this are the same."""
+
 
 class Posterior(msgspec.Struct, kw_only=True):
     """``operation[i]``: the likeliest place of kernel i in the list of operations, `NONE` for none; ``confidence[i]``
@@ -30,4 +33,10 @@ class Posterior(msgspec.Struct, kw_only=True):
             others=[()] * count,
             gone=[0.0] * count,
             fits=[None] * count,
+        )
+
+    def is_like(self, other: Posterior) -> bool:
+        """Whether they say the same of each kernel, as surely."""
+        return self.operation == other.operation and all(
+            abs(own - its) < _ALIKE for own, its in zip(self.confidence, other.confidence, strict=True)
         )

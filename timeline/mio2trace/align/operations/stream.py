@@ -85,11 +85,17 @@ class Stream:
             if not wide:
                 posterior = self._posterior(rates, kinds, NARROW, habits)
                 continue
-            tried = [
-                self._posterior(rates, kinds, WIDE, habits),
-                self._posterior(rates, kinds, AHEAD, habits, posterior),
-            ]
-            posterior = max(tried, key=lambda one: one.evidence)
+            far = self._posterior(rates, kinds, WIDE, habits)
+            if far.operation == posterior.operation:
+                # Nothing far behind is better, and that what is left over launched nothing was known before.
+                settled = number > 0 and far.is_like(posterior)
+                posterior = far
+                if settled:
+                    break
+                continue
+            posterior = max(
+                (far, self._posterior(rates, kinds, AHEAD, habits, posterior)), key=lambda one: one.evidence
+            )
         _doubt_changes(before, posterior)
         return posterior
 

@@ -40,6 +40,8 @@ BEGINNINGS = (
     *PERFORMANCE, b"rnn", b"stats: ", b"GPU Kernel", b"PRNG seed", b"Warm-up: ", b"- id: ",
     b"SetTensor", b"CopyTensor", b"ScaleTensor",
 )  # fmt: skip
+_LONGEST_OF_NONE = 6
+"""Bytes; a shorter line is none of ours, nor of the driver: there may be a great many."""
 DRIVER_OUTPUT = late(
     rb"^(?:MIOpen (?:Forward|Backward)|GPU Kernel|stats: |PRNG seed|Warm-up: |- id: \d|.* Verif(?:y|ies) )"
 )
@@ -95,7 +97,9 @@ def api_name(name: bytes) -> str:
 
 def is_of_interest(line: bytes) -> bool:
     """Whether a line outside of any entry may be one of ours."""
-    if line.startswith(BEGINNINGS):
+    if len(line) <= _LONGEST_OF_NONE:
+        return False
+    if line.startswith((BEGINNINGS):
         return True
     for word in WORDS:  # noqa: SIM110 - a million times: twice as fast as `any`
         if word in line:

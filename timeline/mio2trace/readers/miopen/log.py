@@ -216,7 +216,7 @@ class MiopenDecoder:
 
     def _pieces(self, number: int, text: bytes, raw: bytes) -> bool:
         """One line may hold several records glued together: cut it at every prefix."""
-        found = [
+        found = b"MIOpen" in text and [
             match
             for match in PREFIX.finditer(text)
             if match["backend"] or self._is_body(text[match.end() : match.end() + _LONGEST_HEAD])
@@ -295,9 +295,12 @@ class MiopenDecoder:
         return True
 
     def _without_prefix(self, number: int, text: bytes, raw: bytes) -> bool:
+        if self._entries.continues(number, text):
+            return True
+        if not is_of_interest(text):
+            return self._entries.takes_bare(number, text, self._names)
         return (
-            self._entries.continues(number, text)
-            or self._bare_command(number, text, raw)
+            self._bare_command(number, text, raw)
             or self._entries.takes_bare(number, text, self._names)
             or self._printed(number, text)
             or self._bare_entry(number, text, raw)
