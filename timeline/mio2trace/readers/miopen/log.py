@@ -295,15 +295,12 @@ class MiopenDecoder:
         return True
 
     def _without_prefix(self, number: int, text: bytes, raw: bytes) -> bool:
-        if self._entries.continues(number, text):
-            return True
-        if not is_of_interest(text):
-            return self._entries.takes_bare(number, text, self._names)
+        ours = is_of_interest(text)
         return (
-            self._bare_command(number, text, raw)
+            self._entries.continues(number, text)
+            or (ours and self._bare_command(number, text, raw))
             or self._entries.takes_bare(number, text, self._names)
-            or self._printed(number, text)
-            or self._bare_entry(number, text, raw)
+            or (ours and (self._printed(number, text) or self._bare_entry(number, text, raw)))
         )
 
     def _bare_command(self, number: int, text: bytes, raw: bytes) -> bool:
