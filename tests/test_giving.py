@@ -32,19 +32,36 @@ def test_a_shell_can_read_its_completion(shell: str) -> None:
     assert (read.returncode, read.stderr) == (0, "")
 
 
-def test_bash_completes_a_command_an_option_and_a_column(tmp_path: Path) -> None:
+SHELLS = {
+    "bash": """eval "$(mio2trace completion bash)"
+try() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _mio2trace_completion mio2trace
+echo ${COMPREPLY[@]}; }
+""",
+    "zsh": """compdef() { : }; compadd() { print -- $completions }
+_describe() { print -- ${completions_with_descriptions%%:*} }
+eval "$(mio2trace completion zsh)"
+try() { words=("$@"); CURRENT=$#; _mio2trace_completion }
+""",
+    "fish": """mio2trace completion fish | source
+function try; complete -C "$argv" | cut -f 1 | string join " "; end
+""",
+}
+"""What a person puts into the shell's own start, and what the shell does at a tab."""
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_completes_a_command_an_option_and_a_column(shell: str, tmp_path: Path) -> None:
     """With what the command prints, in a real shell."""
+    path = shutil.which(shell)
+    if path is None:
+        pytest.skip(f"no {shell}")
     program = tmp_path / "mio2trace"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mio2trace "$@"\n')
     program.chmod(0o755)
-    script = (
-        'eval "$(mio2trace completion bash)"\n'
-        'try() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _mio2trace_completion mio2trace; '
-        "echo ${COMPREPLY[@]}; }\n"
-        "try mio2trace bund; try mio2trace bundle --che; try mio2trace layers --sort kerne\n"
-    )
+    script = f"{SHELLS[shell]}try mio2trace bund; try mio2trace bundle --che; try mio2trace layers --sort kerne\n"
     given = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "timeline")}
-    done = subprocess.run(["bash", "-c", script], env=given, capture_output=True, text=True)
+    option = {"bash": "--norc", "zsh": "-f", "fish": "--no-config"}[shell]
+    done = subprocess.run([path, option, "-c", script], env=given, capture_output=True, text=True)
     lines = done.stdout.splitlines()
     assert lines[:2] == ["bundle", "--check"], done
     assert "kernel" in lines[2].split()
