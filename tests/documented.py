@@ -25,7 +25,7 @@ class Code(NamedTuple):
     text: str
 
 
-def _indented(text: str) -> Iterator[tuple[int, str]]:
+def indented(text: str) -> Iterator[tuple[int, str]]:
     """Blocks of four blanks, without them, outside of fences and lists; each with its line."""
     lines = _FENCE.sub(lambda match: "\n" * match[0].count("\n"), text).split("\n")
     number, prose = 0, ""
@@ -58,7 +58,7 @@ def commands(text: str) -> Iterator[Shown]:
 
     The lines behind a command, up to the next one or to the end of the block, are its output.
     """
-    for _, block in [*_indented(text), *_fenced(text, _LANGUAGES)]:
+    for _, block in [*indented(text), *_fenced(text, _LANGUAGES)]:
         command, output = "", list[str]()
         for line in block.splitlines():
             begins = _COMMAND.fullmatch(line)
@@ -78,7 +78,7 @@ def python(text: str) -> Iterator[Code]:
     """Fences of the language, and indented blocks that import us."""
     for line, block in _fenced(text, {"python", "py"}):
         yield Code(line, block)
-    for line, block in _indented(text):
+    for line, block in indented(text):
         if re.search(r"^(?:import|from) mio2trace\b", block, re.MULTILINE):
             yield Code(line, block)
 
