@@ -345,3 +345,11 @@ def test_an_address_of_ipv6_before_a_colon_is_one() -> None:
 def test_forms_inside_of_others_go_whole(text: str, left: str) -> None:
     """What is cut inside a path takes nothing from the path; an address ends at a colon after it."""
     assert Cleaner().text(text) == left
+
+
+def test_half_a_secret_in_what_quotes_an_input_goes_too() -> None:
+    cut = "SflKxwCaNaRyKKF2QT4fwpMeJf36POk6yJV_a"
+    assert Cleaner().quoted(f"call cl {cut} at [32]") == "call cl (secret) at [32]"
+    assert Cleaner(["secrets"]).quoted(f"call cl {cut} at [32]") == f"call cl {cut} at [32]"
+    for name in ("ConvHipImplicitGemmForwardV4R4Xdlops", "inception_3a/3x3_reduce", "clEnqueueNDRangeKernel"):
+        assert Cleaner().quoted(f"{name} at [32]") == f"{name} at [32]"

@@ -39,7 +39,10 @@ def snapshot_of(
         runs=tuple(_kept(run, clean) for run in runs),
         notes=tuple(
             KeptNote(
-                kind=clean(note.kind), count=note.count, places=tuple(map(clean, note.places)), problem=note.problem
+                kind=clean(note.kind),
+                count=note.count,
+                places=tuple(map(cleaner.quoted, note.places)),
+                problem=note.problem,
             )
             for note in notes
         ),

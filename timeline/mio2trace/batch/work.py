@@ -158,7 +158,7 @@ def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
         runs = analysis.complete or analysis.runs[:1]
         require_anything(runs, analysis)
     except (InputError, OptionError) as error:
-        return Made(error=Cleaner().text(str(error)))
+        return Made(error=Cleaner().quoted(str(error)))
     except OSError as error:
         return Made(error=error.strerror or type(error).__name__)
     try:
@@ -177,7 +177,7 @@ def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
         written = put(staging, work.folder)
         remove(work.folder, {work.run.name, *work.before} - set(names))
     except InputError as error:
-        return Made(error=Cleaner().text(str(error)), unwritten=True)
+        return Made(error=Cleaner().quoted(str(error)), unwritten=True)
     except OSError as error:
         return Made(error=f"cannot write to the dataset: {error.strerror or type(error).__name__}", unwritten=True)
     except Exception as error:

@@ -49,7 +49,7 @@ def say(notes: Iterable[Note], lines: Sequence[str], quiet: bool) -> None:
         return
     cleaner = Cleaner()
     for line in [*lines, *(f"{'problem' if note.problem else 'note'}: {note}" for note in notes)]:
-        tell(cleaner.text(line))
+        tell(cleaner.quoted(line))
 
 
 def show(

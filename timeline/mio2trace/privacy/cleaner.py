@@ -11,11 +11,14 @@ import msgspec
 
 from mio2trace.model.profile import Activity, Call
 from mio2trace.notes import OptionError
+from mio2trace.patterns import late
+from mio2trace.privacy import decide
 from mio2trace.privacy.fields import CUT_APART, SHOWN, Sort
 from mio2trace.privacy.learned import names_in
 from mio2trace.privacy.rules import KINDS, Rule, rules_for, without_private
 
 _REMEMBERED = 1 << 13
+_HALF = late(r"(?<![\w+/-])[\w+/-]{18,}+(?!\w)")
 R = TypeVar("R", bound=msgspec.Struct)
 
 
@@ -53,6 +56,11 @@ class Cleaner:
                 self._words = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
             text = self._words.sub(lambda found: self._learned[found[0]], text)
         return text
+
+    def quoted(self, text: str) -> str:
+        """`text` of what quotes a piece of an input: half a secret has not its length."""
+        text = self.text(text)
+        return _HALF.sub(decide.random, text) if "secrets" in self._cut else text
 
     def cleaned(self, records: Sequence[R]) -> list[R]:
         """The records without what is private. Those in which there is nothing are the same objects."""
