@@ -152,7 +152,7 @@ def test_marks_without_a_log_place_nothing() -> None:
     run = make_run(Random(1), random_net(Random(1), 5))
     found = align(run.profile, [], Notes())
     assert set(found.links.layer_by) == {""}
-    assert found.links.passes == []
+    assert all(one.repeated for one in found.links.passes)
 
 
 @pytest.mark.parametrize("said", [1, 3, 50])

@@ -346,6 +346,14 @@ def test_every_command_and_both_forms_of_the_trace_say_the_same(name: str, tmp_p
         assert (layer.name, layer.args.get("direction") or "") == wanted[0][process][0]
 
 
+def test_steps_of_a_profile_and_iterations_of_its_log_are_the_same() -> None:
+    """`ProfilerStep#0` is what the log calls its first iteration: one, not two of half the time."""
+    of = steady(SETS["resnet-train-miopen-2threads/kineto and log"])
+    assert (of.iterations, of.cold) == ((1,), ())
+    truth = [kernel.ns for kernel in of_twin("resnet-train-miopen-2threads", 0)]
+    assert of.mean_ns == pytest.approx(sum(truth), rel=5e-3)  # and a few kernels of no layer
+
+
 def test_a_trace_of_repetitions_is_a_side_of_a_comparison(tmp_path: Path) -> None:
     """It has the same iterations as the files: nothing differs."""
     files = SETS["alexnet-10it-graph/rocpd and log"]

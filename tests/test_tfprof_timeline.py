@@ -272,7 +272,7 @@ def test_kernels_and_copies_are_their_nodes_layers_in_their_steps_iteration() ->
         "event_index": 0, "step": 1, "iteration": 2, "node": conv, "op": "Conv2D", "output_shape": "2x3",
         "layer_by": "range", "layer": "conv0", "layer_index": 0, "direction": "forward",
     }  # fmt: skip
-    assert kernels["x"] == {"event_index": 1, "step": 1, "node": "x", "op": "x"}
+    assert kernels["x"] == {"event_index": 1, "step": 1, "iteration": 2, "node": "x", "op": "x"}
     levels = [event.name for event in events if event.category in ("pass", "layer")]
     assert levels == ["iteration 2 · forward", "conv0", "iteration 2"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.backward import ForwardOps
 from mio2trace.align.gradients import split
 from mio2trace.align.layers.net import Net, NetLayerSpec
-from mio2trace.align.links import NONE, LayerRun, Phase
+from mio2trace.align.links import NONE, LayerRun, Links, Phase
 from mio2trace.align.logged_ops import is_op, logged_ops
 from mio2trace.align.open_ranges import OpenRanges
 from mio2trace.align.sequences import matches
@@ -119,6 +120,51 @@ def link_by_ranges(attribution: Attribution) -> None:
         links.give_operation([positions[at] for at in parts.weights], weights, by)
     if RANGE not in without:
         _Layers(attribution, opened).place()
+
+
+def number_steps_as_the_log(attribution: Attribution) -> None:
+    """One number for an iteration: a profile's steps count from 0 or from where it began, a log's iterations from 1.
+
+    What lies in no layer in a step is in the iteration that most of the step's kernels are in by the log.
+    """
+    profile, links = attribution.profile, attribution.links
+    steps = sorted(
+        (made.start_ns, made.end_ns, number) for made in profile.ranges if (number := _step(made)) is not None
+    )
+    if not steps or all(word in ("", RANGE, CORRELATION) for word in links.layer_by):
+        return
+    moments = _Moments(None, steps)
+    logged: dict[int, Counter[int]] = {}
+    unplaced: dict[int, list[int]] = {}
+    for position, (activity, run) in enumerate(zip(profile.activities, links.run_of, strict=True)):
+        phase = moments.of(activity.host_start_ns if activity.host_start_ns is not None else activity.start_ns)
+        if phase is None or phase[1] is None:
+            continue
+        iteration = links.iteration_of(position)
+        if run == NONE:
+            unplaced.setdefault(phase[1], []).append(position)
+        elif iteration is not None and links.layer_by[position] not in (RANGE, CORRELATION):
+            logged.setdefault(phase[1], Counter())[iteration] += 1
+    before = _pass_of_nearest(links, range(len(links.run_of)))
+    after = _pass_of_nearest(links, range(len(links.run_of) - 1, NONE, -1))
+    for number, iterations in logged.items():
+        ((iteration, _),) = iterations.most_common(1)
+        if not iteration:  # the warm-up is no step
+            continue
+        for position in unplaced.get(number, ()):
+            inside = before[position] if before[position] == after[position] else NONE
+            links.move_pass([position], links.pass_id("iteration", iteration) if inside == NONE else inside)
+
+
+def _pass_of_nearest(links: Links, positions: Sequence[int]) -> list[int]:
+    """Of each activity the pass of the last one before it, in this order, that is in a layer."""
+    passes = [NONE] * len(positions)
+    last = NONE
+    for position in positions:
+        if links.run_of[position] != NONE:
+            last = links.pass_of[position]
+        passes[position] = last
+    return passes
 
 
 class _Layers:

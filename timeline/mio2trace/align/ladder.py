@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.exact import link_by_ranges
+from mio2trace.align.exact import link_by_ranges, number_steps_as_the_log
 from mio2trace.align.framework_ops import place_by_ops
 from mio2trace.align.layers.caffe import marks
 from mio2trace.align.layers.caffe.iterations import place_by_durations, place_later_iterations
@@ -86,6 +86,7 @@ STEPS: tuple[Step, ...] = (
     # Where no log names layers, the steps above have none to give.
     Step((RANGE,), place_by_ops),
     Step((BOUNDARY_STAMPS,), place_by_host_ops),
+    Step((RANGE,), number_steps_as_the_log),
     Step((), place_repetitions),
 )
 """Strongest first. Stronger links are never overridden (`Links`), so a step only fills what those before it left."""

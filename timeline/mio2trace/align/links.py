@@ -185,6 +185,12 @@ class Links:
             if self._pass_of[position] == NONE:
                 self._pass_of[position] = pass_
 
+    def move_pass(self, positions: Iterable[int], pass_: int) -> None:
+        """Put activities that are in no layer into another pass, on second thoughts."""
+        for position in positions:
+            assert self._layer.target[position] == NONE
+            self._pass_of[position] = pass_
+
     def _give(self, column: _Column, positions: Iterable[int], target: int, by: Evidence, confidence: float) -> None:
         targets, words = column.target, column.by
         layer = column is self._layer
