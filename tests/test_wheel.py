@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import threading
 import tomllib
 import venv
@@ -145,10 +146,10 @@ def _help(program: Path, folder: Path, *args: str) -> str:
 
 @pytest.fixture(scope="module")
 def runners(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of ``uvx`` and ``pipx``."""
+    """The folder of ``uvx``, ``pipx`` and ``hatchling``."""
     folder = tmp_path_factory.mktemp("runners")
     venv.create(folder, with_pip=True)
-    pip(folder / "bin" / "python", "install", "-q", "uv", "pipx")
+    pip(folder / "bin" / "python", "install", "-q", "uv", "pipx", "hatchling")
     return folder / "bin"
 
 
@@ -200,6 +201,32 @@ def test_it_runs_without_being_installed(runner: str, of: str, runners: Path, in
     done = subprocess.run(command, cwd=tmp_path, env=here, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out.json").stat().st_size > 10_000
+
+
+@pytest.mark.network
+def test_the_source_distribution_builds_the_same_wheel(wheel: Path, runners: Path, tmp_path: Path) -> None:
+    """It has all that the build and the tests need, and nothing that a working tree gathers."""
+    built = [str(runners / "hatchling"), "build", "-t", "sdist", "-d", str(tmp_path)]
+    done = subprocess.run(built, cwd=ROOT, env=clean(), capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {
+        "README.md",
+        "CHANGELOG.md",
+        "pyproject.toml",
+        "tests/conftest.py",
+        "traces/README.md",
+        "docs/conf.py",
+    } <= names
+    assert not [name for name in names if "__pycache__" in name or name.startswith((".venv", "build/"))]
+    pip(Path(sys.executable), "wheel", "--no-deps", "-q", "-w", str(tmp_path), str(sdist))
+    (second,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(second) as other:
+        assert {name: one.read(name) for name in one.namelist()} == {
+            name: other.read(name) for name in other.namelist()
+        }
 
 
 OTHER = {
