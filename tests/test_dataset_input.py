@@ -141,3 +141,18 @@ def test_several_runs_are_a_dataset_of_several(tmp_path: Path) -> None:
     alone = [str(ROOT / "traces" / path) for path in TRACES["squeezenet"]]
     answers = [call("kernels", [str(path)]).stdout for path in written]
     assert call("kernels", alone).stdout in answers
+
+
+def test_a_conversion_says_the_same_and_a_bundle_is_refused(tmp_path: Path) -> None:
+    """In the same order, whichever file was given first; a bundle holds the log, which no dataset has."""
+    files = [str(ROOT / "traces" / path) for path in TRACES["alexnet"]]
+    folder = str(tmp_path / "run.parquet")
+    assert CliRunner().invoke(cli, [*files, "-o", folder, "-q"]).exit_code == 0
+    said = [CliRunner().invoke(cli, [*given, "-o", str(tmp_path / "out.json")]).stderr for given in (files, [folder])]
+    assert said[0] == said[1] != ""
+    refused = CliRunner().invoke(cli, ["bundle", folder, "-o", str(tmp_path / "b.zip")])
+    assert (refused.exit_code, refused.stderr.count("\n"), "is a dataset; expected the files" in refused.stderr) == (
+        1,
+        1,
+        True,
+    )

@@ -124,8 +124,10 @@ def of_datasets(files: Sequence[FilePath], options: AnalysisOptions, notes: Note
             runs += [_restored(run, options, name) for run in chosen]
             for note in snapshot.notes:
                 notes.restore(note.kind, note.count, note.places, note.problem)
-    inputs = tuple(file for run in runs for file in run.inputs)
-    return Analysis(inputs=inputs, runs=tuple(runs), notes=notes, cleaner=Cleaner())
+    inputs = sorted(
+        (file for run in runs for file in run.inputs), key=lambda file: (file.format, file.sha256, file.repetition or 0)
+    )
+    return Analysis(inputs=tuple(inputs), runs=tuple(runs), notes=notes, cleaner=Cleaner())
 
 
 def _chosen(snapshot: Snapshot, repetition: int | Literal["every"] | None, name: str) -> tuple[KeptRun, ...]:

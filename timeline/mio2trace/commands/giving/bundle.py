@@ -33,12 +33,16 @@ def bundle(files: tuple[str, ...], output: str, raw: bool, check: bool, reading:
     """
     from mio2trace.bundles.listing import kept
     from mio2trace.bundles.making import make
-    from mio2trace.notes import OptionError
+    from mio2trace.notes import InputError, OptionError
+    from mio2trace.snapshot.places import is_dataset
 
     if os.path.splitext(output)[1].lower() != ".zip":
         raise OptionError(f"{output}: expected a name that ends in .zip")
     if any(os.path.exists(output) and os.path.exists(file) and os.path.samefile(output, file) for file in files):
         raise click.UsageError(f"{output} is an input, too")
+    dataset = next((file for file in files if file != "-" and is_dataset(file)), None)
+    if dataset is not None:
+        raise InputError(f"{dataset}: is a dataset; expected the files of the run, which a bundle holds")
     made = make(files, output, reading.analysis(), raw=raw)
     if check:
         write(f"{one.times:8} {one.word}  ({', '.join(one.members)})\n" for one in kept(output))
