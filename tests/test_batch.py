@@ -392,6 +392,33 @@ def test_workers_that_do_not_start_are_one_line(runs: Path, tmp_path: Path, monk
     assert not list((tmp_path / "ds").glob(".*"))
 
 
+def test_a_scheduler_that_is_lost_is_one_line(runs: Path, tmp_path: Path) -> None:
+    """Of a cluster without workers: what was given to it never began."""
+    dask = shutil.which("dask", path=str(Path(sys.executable).parent)) or pytest.skip("no dask command")
+    where = tmp_path / "s.json"
+    scheduler = subprocess.Popen(
+        [dask, "scheduler", "--scheduler-file", str(where), "--port", "0", "--no-dashboard"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not (where.exists() and where.stat().st_size):
+            time.sleep(0.05)
+        command = [sys.executable, "-m", "mio2trace", "batch", str(runs), "-o", str(tmp_path / "ds")]
+        process = subprocess.Popen([*command, "--scheduler-file", str(where)], stderr=subprocess.PIPE, text=True)
+        while time.monotonic() < until and not list((tmp_path / "ds").glob("_runs*")):
+            time.sleep(0.05)
+        time.sleep(3)  # it is connected, or finds nobody: that is one line, too
+    finally:
+        scheduler.kill()
+        scheduler.wait()
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == 1
+    assert said.count("\n") == 1, said
+    assert "the cluster of Dask has gone" in said or "cannot reach the scheduler" in said
+
+
 def test_workers_that_are_interrupted_as_they_start_say_nothing(runs: Path, tmp_path: Path) -> None:
     """As a terminal does it: all processes get the signal, this program's line is all there is."""
     pytest.importorskip("distributed")

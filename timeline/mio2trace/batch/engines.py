@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import threading
@@ -110,11 +111,13 @@ def cluster_of(scheduler_file: str) -> Iterator[Engine]:
     distributed = _distributed()
     if not os.path.isfile(scheduler_file):
         raise InputError(f"{scheduler_file}: no such file; expected what `dask scheduler --scheduler-file` wrote")
-    try:
-        client = distributed.Client(scheduler_file=scheduler_file, timeout=CONNECT_S)
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"{scheduler_file}: cannot reach the scheduler: {_first_line(error)}") from None
-    with client:
+    with contextlib.ExitStack() as stack:
+        stack.callback(logging.disable, logging.root.manager.disable)
+        logging.disable()  # Dask logs what it loses, with tracebacks; who leads the batch says it in a line
+        try:
+            client = stack.enter_context(distributed.Client(scheduler_file=scheduler_file, timeout=CONNECT_S))
+        except (OSError, ValueError, KeyError) as error:
+            raise InputError(f"{scheduler_file}: cannot reach the scheduler: {_first_line(error)}") from None
         yield Engine(client.get_executor(pure=False), ahead=_ahead(len(client.nthreads())))
 
 
