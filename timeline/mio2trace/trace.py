@@ -89,6 +89,13 @@ Event = Slice | CounterValue | Flow
 Part = Callable[[], Iterator[Event]]
 
 
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """The processes in the picture that are of one of a job's; ``name`` tells it from the others."""
+
+    name: str
+    processes: frozenset[int]
+
+
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """A trace to write.
 
@@ -102,7 +109,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     ``colour_by``: slices that agree in the first of these arguments that they have belong together, and look so where
     the form can show it. ``counter_descriptions``: help texts by the counter's name. ``in_view``: from when to when a
     viewer should show it first, where the form can say so. ``steady``: of each steady iteration by its number from when
-    to when it is drawn. ``left_out`` kernels and copies, of ``left_out_ns`` in all, were not wanted in it.
+    to when it is drawn. ``groups``: what of it is of which of a job's processes. ``left_out`` kernels and copies, of
+    ``left_out_ns`` in all, were not wanted in it.
     """
 
     processes: tuple[Process, ...]
@@ -117,6 +125,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     counter_descriptions: Mapping[str, str] = MappingProxyType({})
     in_view: tuple[int, int] | None = None
     steady: Callable[[], Mapping[int, tuple[int, int]]] = dict
+    groups: tuple[Group, ...] = ()
     left_out: int = 0
     left_out_ns: int = 0
 

@@ -21,7 +21,7 @@ from mio2trace.measures import Measures
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.notes import Notes, OptionError
-from mio2trace.trace import NO_ARGS, CounterValue, Event, Part, Slice, Trace
+from mio2trace.trace import NO_ARGS, CounterValue, Event, Group, Part, Slice, Trace
 
 HostCalls = Literal["all", "enqueue", "none"]
 
@@ -197,6 +197,7 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
         counter_descriptions=rates.DESCRIPTIONS,
         in_view=_in_view(profiles),
         steady=partial(_steady, profiles),
+        groups=tuple(_group(one, number) for number, (_, one, _) in enumerate(profiles)),
         left_out=sum(chosen.left_out for _, _, chosen in profiles if chosen is not None)
         + sum(len(alignment.profile.activities) for run in drawn for alignment in run.left_out),
         left_out_ns=sum(chosen.left_out_ns for _, _, chosen in profiles if chosen is not None)
@@ -209,6 +210,14 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
         parts=tuple(partial(_without_args, part) for part in trace.parts),
         without_arrows=tuple(partial(_without_args, part) for part in trace.without_arrows or ()),
         first_in_two=None,
+    )
+
+
+def _group(one: _Profile, number: int) -> Group:
+    sides: list[_Part] = [one.device, one.host, *([] if one.rows is None else [one.rows])]
+    return Group(
+        name=one.alignment.profile.process.label or f"profile {number + 1}",
+        processes=frozenset(process.id for side in sides for process in side.processes()),
     )
 
 

@@ -15,7 +15,8 @@ from mio2trace.commands.printing import tell
     "--output",
     required=True,
     metavar="OUT",
-    help="Where to write: .json, .pftrace (Perfetto's native form), either with .gz; - for stdout.",
+    help="Where to write: .json, .pftrace (Perfetto's native form), either with .gz; .tar: a trace of each rank in one"
+    " archive; - for stdout.",
 )
 @click.option("--check", is_flag=True, help="Verify the invariants of this very trace while writing it.")
 @reading_options
@@ -33,17 +34,26 @@ def merge(files: tuple[str, ...], output: str, check: bool, reading: Reading, qu
       mio2trace merge rank0/ rank1/ -o job.pftrace.gz
       mio2trace merge job/ -o job.pftrace.gz
       mio2trace merge rank*.pt.trace.json.gz -o job.pftrace.gz
+      mio2trace merge job/ -o job.tar
     """
     import os
 
     from mio2trace import conversion
     from mio2trace.commands.many.ranks import labels_of
+    from mio2trace.files import replacing
     from mio2trace.ranks import meetings, said, totals
+    from mio2trace.writers import archive
 
     for file in files:
         if os.path.exists(output) and os.path.exists(file) and os.path.samefile(file, output):
             raise click.UsageError(f"{output} is an input, too")
-    made = conversion.convert(*files, output=output, of_a_job=True, check=check, **reading._asdict())
+    in_parts = output.lower().endswith(archive.SUFFIX)
+    made = conversion.convert(
+        *files, output=None if in_parts else output, of_a_job=True, check=check, **reading._asdict()
+    )
+    if in_parts:
+        with replacing(output) as target:
+            archive.write(made.trace, target)
     if not quiet:
         (run,) = made.runs
         lines = [*made.account.inputs, *(line for line in made.account.evidence if line.startswith("clocks: "))]
