@@ -48,6 +48,10 @@ class _Row:
         return len(self.whats)
 
 
+def _all_of(launched: Activity | list[Activity]) -> Sequence[Activity]:
+    return launched if isinstance(launched, list) else (launched,)
+
+
 class Threads:
     """Draws ranges and calls, a track a thread and more where they do not nest. ``number_of`` a row is its track's."""
 
@@ -58,16 +62,16 @@ class Threads:
         self._process = process
         self._number_of = number_of
         self._profile = profile
-        self._launched: dict[int, list[Activity]] = {}
-        """What each call launched, by its identity; a range where the profile tells no call."""
+        self._launched: dict[int, Activity | list[Activity]] = {}
+        """What each call launched, by its identity; a range where the profile tells no call. Most launch one thing."""
         calls: dict[int, Call] = {}
         for activity in profile.activities:
             call = activity.call
             if with_calls and call is not None and times_of(call) is not None:
                 calls[id(call)] = call
-                self._launched.setdefault(id(call), []).append(activity)
+                self._add(id(call), activity)
             elif with_calls and call is None and activity.range is not None:
-                self._launched.setdefault(id(profile.ranges[activity.range]), []).append(activity)
+                self._add(id(profile.ranges[activity.range]), activity)
         others = profile.other_calls if with_calls else ()
         made = [*calls.values(), *(call for call in others if times_of(call) is not None)]
         by_thread: dict[int, _Row] = {}
@@ -93,6 +97,17 @@ class Threads:
             for lane, items in enumerate(_nested(by_thread.pop(thread))):
                 self._rows.append((known, lane, items))
 
+    def _add(self, key: int, activity: Activity) -> None:
+        before = self._launched.setdefault(key, activity)
+        if isinstance(before, list):
+            before.append(activity)
+        elif before is not activity:
+            self._launched[key] = [before, activity]
+
+    def _launched_by(self, what: Call | Range) -> Sequence[Activity]:
+        launched = self._launched.get(id(what))
+        return () if launched is None else _all_of(launched)
+
     def show_only(self, chosen: Chosen) -> None:
         """Draw no more than that from now on: calls of drawn activities, and what touches the time that is drawn."""
         drawn = {id(a) for a, shown in zip(self._profile.activities, chosen.drawn, strict=True) if shown}
@@ -100,7 +115,7 @@ class Threads:
             kept = _Row()
             for start, end, what in items:
                 clipped = chosen.clip(start, end)
-                launched = self._launched.get(id(what), ())
+                launched = self._launched_by(what)
                 wanted = any(id(activity) in drawn for activity in launched) or (
                     not chosen.longest_only and chosen.has_time(start, end) and end - start >= chosen.min_ns
                 )
@@ -108,9 +123,11 @@ class Threads:
                     kept.add(*clipped, what)
             self._rows[number] = thread, lane, kept
         self._rows = [row for row in self._rows if len(row[2])]
-        self._launched = {
-            key: left for key, found in self._launched.items() if (left := [a for a in found if id(a) in drawn])
-        }
+        launches, self._launched = self._launched, {}
+        for key, launched_by_it in launches.items():
+            for activity in _all_of(launched_by_it):
+                if id(activity) in drawn:
+                    self._add(key, activity)
 
     def bounds(self) -> Iterator[int]:
         """Times that all of it lies between, among others."""
@@ -136,7 +153,7 @@ class Threads:
         for number, (_, _, items) in enumerate(self._rows):
             track = self._number_of(number)
             for start, end, what in items:
-                launched = self._launched.get(id(what), ())
+                launched = self._launched_by(what)
                 if isinstance(what, Range):
                     yield ranges.slice(what, track, start - origin, end - start)
                 else:
@@ -154,7 +171,7 @@ class Threads:
             track = self._number_of(number)
             launched_by = map(self._launched.get, map(id, items.whats))
             for start, end, launched in zip(items.starts, items.ends, launched_by, strict=True):
-                for activity in launched or ():
+                for activity in () if launched is None else _all_of(launched):
                     flow = arrow(activity, track, start, end)
                     if flow is not None:
                         yield flow

@@ -229,9 +229,9 @@ class Assembly:
         """The profile: activities as they were launched; without a launch, by the time at which they began."""
         self._ranges.sort(key=lambda made: (made.thread, made.start_ns, -made.end_ns))
         place_of = self._places_of_parents()
-        launches: dict[int, Call] = {}
+        launches: set[int] = set()
         without = 0
-        activities: list[tuple[tuple[int, int], Activity]] = []
+        activities: list[Activity] = []
         threads_alone: dict[int, Call] = {}
         rows, self._rows = deque(self._rows), []
         while rows:  # each is let go when it has become an activity
@@ -239,7 +239,7 @@ class Assembly:
             call = None if row.correlation is None else self._calls.get(row.correlation)
             parent = row.range_id
             if call is not None and row.correlation is not None:
-                launches[row.correlation] = call
+                launches.add(row.correlation)
                 parent = self._parent_of_call.get(row.correlation, parent)
             elif row.kind == "kernel":
                 without += 1
@@ -247,24 +247,24 @@ class Assembly:
                     parent = row.correlation  # without API calls the id is that of the innermost range (11.2)
                 if row.thread is not None:
                     call = threads_alone.setdefault(row.thread, Call("", row.thread))
-            begun = row.start_ns if call is None or call.start_ns is None else call.start_ns
             activity = Activity(
                 row.number, row.kind, row.name, row.line, row.queue, None, None, row.start_ns, row.end_ns, call,
                 row.grid, row.workgroup, size_bytes=row.size_bytes, route=row.route, correlation=row.correlation,
                 range=None if parent is None else place_of.get(parent), resources=row.resources,
             )  # fmt: skip
-            activities.append(((begun, row.start_ns), activity))
-        activities.sort(key=lambda pair: pair[0])
+            activities.append(activity)
+        activities.sort(key=_begun)
         if without and self._calls:
             self._notes.remark("kernel whose launch was not recorded: no arrow leads to it", self._place, without)
         others = [call for key, call in self._calls.items() if key not in launches] + self._others
         if not every_call:
             others = [call for call in others if _KEPT.search(call.name)]
         others.sort(key=lambda call: call.start_ns or 0)
+        self._calls, self._parent_of_call, self._others = {}, {}, []
         return Profile(
             source=self._source,
             records=self._records,
-            activities=tuple(activity for _, activity in activities),
+            activities=tuple(activities),
             other_calls=tuple(others),
             ranges=tuple(self._ranges),
             queues=tuple(self._queues.values()),
@@ -283,6 +283,13 @@ class Assembly:
         wanted.discard(None)
         ids = map(attrgetter("id"), self._ranges)
         return {number: place for place, number in enumerate(ids) if number in wanted}
+
+
+def _begun(activity: Activity) -> tuple[int, int]:
+    """When it was launched, as far as that is told; then when it ran."""
+    called = activity.host_start_ns
+    start = activity.start_ns or 0
+    return start if called is None else called, start
 
 
 def _moved(call: Call, by_ns: int) -> Call:
