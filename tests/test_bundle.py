@@ -75,6 +75,28 @@ def test_a_bundle_gives_the_links_of_its_sources(name: str, tmp_path: Path) -> N
             assert text.encode() not in data, inside
 
 
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    "name", ["profile.tfprof", "run_metadata.pb", "trace_file.json.gz", "trace_file_stepstats.pbtxt.gz"]
+)
+def test_the_bundle_of_a_profile_of_tensorflow_is_an_input_of_its_command(
+    name: str, shared: Path, tmp_path: Path
+) -> None:
+    file, bundle = str(shared / "samples" / "tfprof" / "gpu_streams_resnet_v2" / name), str(tmp_path / "bug.zip")
+    make([file], bundle, OPTIONS)
+    tables = [CliRunner().invoke(cli, ["tfprof", path, "--format", "csv"]) for path in (bundle, file)]
+    assert tables[0].exit_code == 0, tables[0].stderr
+    assert tables[0].stdout == tables[1].stdout
+
+
+def test_the_bundle_of_another_profile_is_refused_in_a_line(tmp_path: Path) -> None:
+    bundle = str(tmp_path / "bug.zip")
+    make([str(ROOT / "traces" / "alexnet-b1-train" / "prof.json.gz")], bundle, OPTIONS)
+    refused = CliRunner().invoke(cli, ["tfprof", bundle])
+    assert refused.exit_code == 1
+    assert "nothing of TensorFlow in it; expected a TFProf profile" in refused.stderr
+
+
 def test_a_confidence_that_is_not_kept_is_1() -> None:
     """Sums differ in their last digits by the order of addresses: one may be just below it, no less."""
     assert Confidence({}) == Confidence({1: 0.9999999})

@@ -198,6 +198,8 @@ def _read(files: Sequence[str], reading: Reading, notes: Notes) -> tuple[TfProfi
     records = [record for file in in_order for record in file.records]
     profiles = [record for record in records if isinstance(record, TfProfile)]
     printed = [record for record in records if isinstance(record, TfView)]
+    if not profiles and not printed:
+        raise InputError(f"{', '.join(files)}: nothing of TensorFlow in it; expected {A_TF_PROFILE.expected}")
     if len(profiles) + bool(printed) > 1:
         raise InputError(f"{', '.join(files)}: several profiles; expected one, or views that were printed of one")
     return (profiles[0] if profiles else None), printed

@@ -69,7 +69,7 @@ class Accepted(NamedTuple):
 ANY = Accepted()
 A_LOG = Accepted(expected="MIOpen's log", rest=run_log)
 """Lines of JSON are a log, too (miopen-log.md 9.3): what is nothing else is read as one."""
-A_TF_PROFILE = Accepted(expected=forms.EXPECTED, readers=forms.FORMS, rest=views)
+A_TF_PROFILE = Accepted(expected=forms.EXPECTED, readers=(*forms.FORMS, bundled), rest=views)
 
 
 def detect(source: Source, accepted: Accepted = ANY) -> Reader:
