@@ -180,6 +180,16 @@ def test_mutations_change_structure_and_stay_readable() -> None:
     assert mutations.packed(found) == message
 
 
+def test_a_mutation_too_large_for_memory_leaves_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tree that was doubled until memory ends is changed as text in its place."""
+
+    def full(*_: object, **__: object) -> str:
+        raise MemoryError
+
+    monkeypatch.setattr("tests.fuzz.mutations.json.dumps", full)
+    assert mutations.mutated(b'{"a": [1, 2]}', random.Random(1))
+
+
 def test_swollen_files_are_as_long_as_they_should_be() -> None:
     chance = random.Random("swollen")
     sizes = [sum(map(len, crossing.swollen(FILES, 100_000, chance))) for _ in range(40)]

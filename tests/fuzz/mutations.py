@@ -34,7 +34,7 @@ def mutated(data: bytes, chance: Chance) -> bytes:
         if data.lstrip()[:1] in (b"[", b"{"):
             try:
                 return _json(json.loads(data), chance)
-            except (ValueError, RecursionError):
+            except (ValueError, RecursionError, MemoryError):  # what doubles again and again is not written out
                 pass
         elif b"\n" not in data[:4000] or b"\0" in data[:400]:
             message = fields(data)
