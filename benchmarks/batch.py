@@ -43,7 +43,7 @@ TRACES = Path(__file__).resolve().parent.parent / "traces"
 LEAST_KERNELS = 10
 RECORDED = 5
 """One run of so many is a recorded one."""
-TURN = 50
+TURN = 100
 """Runs that one and two workers do in turns."""
 
 
@@ -168,7 +168,7 @@ def interrupted(runs: Path, dataset: Path, times: int, seconds: float) -> int:
     for number in range(times):
         process = subprocess.Popen(command)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(1.0 + random.uniform(0, 2 * seconds / max(times, 1)))
+            process.wait(1.5 + random.uniform(0, 1 + 2 * seconds / max(times, 1)))
         if process.poll() is None:
             process.send_signal((signal.SIGINT, signal.SIGTERM, signal.SIGKILL)[number % 3])
             process.wait()

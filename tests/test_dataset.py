@@ -198,9 +198,9 @@ def test_columns_are_called_as_in_the_printed_tables() -> None:
     printed = {*COLUMNS, *ops.COLUMNS, *op_times.PLACE, *op_times.EACH}
     named = {name for name in columns if name in printed or base_of(name)[0] in printed}
     own = {
-        "run", "version", "device", "framework", "miopen", "steady_iterations", "steady", "told_by", "whole_ns",
-        "layers", "operations", "clock_method", "clock_error_ns", "problems", "inputs", "generator", "span_ns", "role",
-        "copy_direction", "bytes", "type", "flop_by", "host_by", "operation_by", "start_ns", "id", "severity", "ns",
-        "share", "scope", "rule", "try", "number", "find_kernels",
+        "run", "state", "error", "version", "device", "framework", "miopen", "steady_iterations", "steady", "told_by",
+        "whole_ns", "layers", "operations", "clock_method", "clock_error_ns", "problems", "inputs", "generator",
+        "span_ns", "role", "copy_direction", "bytes", "type", "flop_by", "host_by", "operation_by", "start_ns", "id",
+        "severity", "ns", "share", "scope", "rule", "try", "number", "find_kernels",
     }  # fmt: skip
     assert columns - named <= own
