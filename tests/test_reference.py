@@ -98,6 +98,14 @@ def test_a_reference_without_iterations_says_nothing(tmp_path: Path) -> None:
     assert "without MIOpen's log" not in text
 
 
+def test_a_reference_that_cannot_be_read_is_said_and_left_out(tmp_path: Path) -> None:
+    """The run itself is whole."""
+    done = CliRunner().invoke(cli, ["report", archive(tmp_path / "run.zip", made(LOGGED), made(PLAIN)[:5000])])
+    assert done.exit_code == 0
+    assert "(6.000 ms of 12.00 ms)" in done.stdout
+    assert "problem: run without MIOpen's log that cannot be read: reference-results.db" in done.stderr
+
+
 def test_the_reference_is_no_run_of_its_own(tmp_path: Path) -> None:
     """Tables and traces are the logged run's; a reference that prints the same log is not that log given twice."""
     path = archive(tmp_path / "run.zip", made(LOGGED), made(PLAIN))

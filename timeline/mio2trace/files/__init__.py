@@ -6,19 +6,17 @@ The order in which inputs are given changes nothing but the order of their notes
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import os
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path, PurePath
 from types import MappingProxyType
-from typing import BinaryIO, Literal
+from typing import Literal
 
 import msgspec
 
+from mio2trace.files.outputs import replacing, standard_output
 from mio2trace.model.anchors import Anchors, anchors_of
 from mio2trace.notes import InputError, Notes, OptionError
 from mio2trace.privacy import Cleaner
@@ -28,6 +26,11 @@ from mio2trace.readers.ck import record as ck
 from mio2trace.readers.ck import times as ck_times
 from mio2trace.source import Source
 from mio2trace.source.archive import Manifest, is_archive, is_unpacked, unpacked, unpacked_in
+
+__all__ = [
+    "STANDARD_INPUT", "FileOptions", "FilePath", "Input", "Progress", "Unpacking", "read_inputs", "replacing",
+    "short_names", "standard_output",
+]  # fmt: skip
 
 FilePath = str | os.PathLike[str]
 Progress = Callable[[str, int, int], None]
@@ -107,7 +110,7 @@ def read_inputs(
         if options.references:
             paths += unpacking.references
         names = short_names([unpacking.shown(path) for path in paths])
-        read = _read_all(paths, names, options, cleaner, progress)
+        read = _read_all(paths, names, options, cleaner, progress, dict.fromkeys(unpacking.references, notes))
         read = [([unpacking.told(file) for file in files], own) for files, own in read]
     inputs: list[Input] = []
     for found, own in read:
@@ -126,9 +129,15 @@ def read_inputs(
 
 
 def _read_all(
-    paths: Sequence[str], names: Sequence[str], options: FileOptions, cleaner: Cleaner, progress: Progress | None
+    paths: Sequence[str],
+    names: Sequence[str],
+    options: FileOptions,
+    cleaner: Cleaner,
+    progress: Progress | None,
+    spare: Mapping[str, Notes],
 ) -> list[tuple[list[Input], Notes]]:
-    """Of each file its inputs and what was met in it, but for those that were read with another one."""
+    """Of each file its inputs and what was met in it, but for those that were read with another one. ``spare``: files
+    that one can do without, each with the notes that are to tell of it."""
     read: list[tuple[list[Input], Notes]] = []
     taken: set[str] = set()
     for index, (path, name) in enumerate(zip(paths, names, strict=True)):
@@ -141,6 +150,10 @@ def _read_all(
                 continue
             read.append((_read(source, path, options, cleaner), own))
             taken.update(os.path.realpath(other.path) for other in source.companions)
+        except InputError as error:
+            if path not in spare:
+                raise
+            spare[path].add(f"run without MIOpen's log that cannot be read: {error}")
         finally:
             source.close()
     return read
@@ -335,66 +348,3 @@ def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner) -> 
         )
         for records, number, stated_ns in found
     ]
-
-
-@contextlib.contextmanager
-def standard_output() -> Iterator[BinaryIO]:
-    """Raises `InputError` when it is closed or cannot be written; that its reader has gone stays `BrokenPipeError`."""
-    stdout = getattr(sys.stdout, "buffer", None)
-    if stdout is None:
-        raise InputError("standard output: closed")
-    try:
-        yield stdout
-        stdout.flush()
-    except OSError as error:
-        if error.errno == errno.EPIPE:
-            raise  # the reader has seen enough
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer goes nowhere, without a word
-        raise InputError(f"standard output: {error.strerror or error}") from None
-
-
-@contextlib.contextmanager
-def replacing(path: str) -> Iterator[BinaryIO]:
-    """A file that takes the place of ``path`` when all of it is written, and leaves no trace when it is not.
-
-    Raises `InputError` when the place cannot be written.
-    """
-    try:
-        real = Path(os.path.realpath(path))
-    except OSError as error:  # the current folder is gone
-        raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
-    try:
-        exists = real.exists()
-    except OSError as error:  # a name that is too long
-        raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
-    if exists and not real.is_file():
-        try:
-            with open(real, "wb") as device:  # /dev/null, a pipe: nothing to keep whole
-                yield device
-            return
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror or error}") from None
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=".mio2trace-", suffix=".tmp", dir=real.parent)
-    except OSError as error:
-        raise InputError(f"{path}: cannot write there: {error.strerror or error}") from None
-    try:
-        with open(handle, "wb") as file:
-            yield file
-            file.flush()
-        mode = real.stat().st_mode & 0o7777 if exists and real.exists() else 0o666 & ~_umask()
-        os.chmod(temporary, mode)
-        os.replace(temporary, real)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
-            raise InputError(f"{path}: {error.strerror or error}; what was there before is unchanged") from None
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
