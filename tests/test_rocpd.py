@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from mio2trace.conversion import convert
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers import detect
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.rocm import rocpd
 from mio2trace.source import Source
+from mio2trace.trace import Slice
 from tests.conftest import shared_folder
 
 pytestmark = pytest.mark.shared
@@ -151,3 +153,25 @@ def test_a_truncated_database_is_one_line(size: int, tmp_path: Path) -> None:
         rocpd.read(source, ReadOptions(), Notes())
     source.close()
     assert len(str(error.value).splitlines()) == 1
+
+
+def test_queue_time_is_from_the_launchs_return_to_the_kernels_start(tmp_path: Path) -> None:
+    """Against SQL of the test's own, kernel by kernel; nothing waits for less than no time."""
+    path = unpacked(shared_folder() / "samples" / FILES[0], tmp_path)
+    with contextlib.closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as connection:
+        expected = dict(
+            connection.execute(
+                "SELECT k.dispatch_id, max(0, k.start - r.end) FROM rocpd_kernel_dispatch k"
+                " JOIN rocpd_event e ON e.id = k.event_id JOIN rocpd_event c ON c.stack_id = e.stack_id"
+                " JOIN rocpd_region r ON r.event_id = c.id"
+            )
+        )
+    trace = convert(path).trace
+    waited = {
+        one.args["dispatch_id"]: one.args["queue_time_ns"]
+        for part in trace.parts
+        for one in part()
+        if isinstance(one, Slice) and one.category == "kernel"
+    }
+    assert waited == expected
+    assert max(waited.values()) > min(waited.values()) >= 0

@@ -47,6 +47,7 @@ class Commands:
         profile = alignment.profile
         self._numbers = profile.numbers
         self._is_numbered = profile.numbers == "call_index"
+        self._on_one_clock = all(device.clock == 0 for device in profile.devices)
         several = len(profile.threads) > 1
         self._tids = (
             [thread.index if thread.tid is None else thread.tid for thread in profile.threads] if several else []
@@ -220,9 +221,21 @@ class Commands:
             args["correlation_id"] = activity.correlation
             if activity.is_replayed:
                 args["graph"] = activity.correlation
+        waited = self._queue_time(activity)
+        if waited is not None:
+            args["queue_time_ns"] = waited
         if self._tids and activity.call is not None:
             args["tid"] = self._tids[activity.call.thread]
         return args
+
+    def _queue_time(self, activity: Activity) -> int | None:
+        """How long a kernel waited in its stream after the call that launched it had returned."""
+        call, start = activity.call, activity.start_ns
+        if call is None or call.start_ns is None or call.end_ns is None or start is None or not self._on_one_clock:
+            return None
+        if activity.kind != "kernel" or activity.is_replayed or start < call.start_ns:
+            return None  # a graph's wait for one another
+        return max(0, start - call.end_ns)
 
     def _args(
         self, activity: Activity, layer: LayerRun | None, position: int, whole: Operation | None
