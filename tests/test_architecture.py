@@ -136,6 +136,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "source",
     },
     "commands": {
+        "evidence",
         "bundles",
         "recording",
         "analysis",
@@ -166,7 +167,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "snapshot",
         "fleet",
     },
-    "cli": {"evidence", "outgoing", "conversion", "commands", "source", "notes", "summary"},
+    "cli": {"outgoing", "conversion", "commands", "notes"},
 }
 # The front doors: the version for all, `convert` for users, `python -m mio2trace`.
 FRONT_DOORS = {

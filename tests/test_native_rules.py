@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import mio2trace
-from mio2trace.cli import SMALLER, cli
+from mio2trace.cli import cli
+from mio2trace.commands.traces.convert import SMALLER, convert
 from mio2trace.notes import InputError
 from mio2trace.trace import Process, Slice, Trace, Track
 from mio2trace.writers import WRITERS, Written, write
@@ -170,7 +171,7 @@ def test_a_large_trace_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (warning,) = [line for line in lines if "slices" in line]
     assert warning.startswith("problem: about 0.0 million slices")
     assert "--host-calls none" in warning
-    there = {option for parameter in cli.commands["convert"].params for option in parameter.opts}
+    there = {option for parameter in convert.params for option in parameter.opts}
     assert set(re.findall(r"--[a-z-]+", warning)) == {word.split()[0] for word in SMALLER} & there
     found = re.search(r"\(0\.\d MB, (\d+) bytes a kernel\)", lines[-1])
     assert found

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import mio2trace
 from mio2trace import cli, summary
 from mio2trace.align import align
+from mio2trace.commands.traces import convert as command
 from mio2trace.conversion import Conversion
 from mio2trace.draw import BuildOptions, RunToDraw, Selection, build
 from mio2trace.draw.selection import parse_duration, parse_iterations
@@ -270,8 +271,8 @@ def test_the_command_says_what_it_left_out(tmp_path: Path) -> None:
 
 def test_the_warning_names_options_that_there_are() -> None:
     """What `convert` advises for a trace that is too large can be typed."""
-    there = {option for parameter in cli.convert.params for option in parameter.opts}
-    assert {option.split()[0] for option in cli.SMALLER} <= there
+    there = {option for parameter in command.convert.params for option in parameter.opts}
+    assert {option.split()[0] for option in command.SMALLER} <= there
 
 
 def test_the_check_finds_a_kernel_that_is_neither_drawn_nor_left_out() -> None:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from mio2trace import __version__
 from mio2trace.commands import LATER, Later
-from mio2trace.commands.options import Reading, Words, complete_files, files_argument, reading_options
-from mio2trace.commands.printing import Progress, Refused, is_terminal, styled
-from mio2trace.evidence import EVIDENCE
+from mio2trace.commands.options import complete_files
+from mio2trace.commands.printing import Refused
 from mio2trace.outgoing import visible
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
-    from mio2trace import conversion
 
 
 _WHOLE = 500
@@ -102,179 +97,6 @@ def cli() -> None:
     """
 
 
-SMALLER = ("--host-calls none", "--iterations", "--from", "--to", "--top", "--min-duration", "--no-args")
-"""Options of `convert` that make a trace smaller, the most useful first."""
-TRACK_WORDS = ("kernels", "operations")
-FOLD_WORDS = ("find", "set-up", "warm-up")
-KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "devices")
-
-
-@cli.command(no_args_is_help=True)
-@files_argument
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    metavar="OUT",
-    help="Where to write: .json, .pftrace (Perfetto's native form), either with .gz; .parquet: a folder of tables;"
-    " - for stdout.",
-)
-@click.option(
-    "--host-calls",
-    type=click.Choice(["all", "enqueue", "none"]),
-    default="enqueue",
-    show_default=True,
-    help="API calls to draw on the host's side; 'enqueue' includes program builds.",
-)
-@click.option(
-    "--tracks",
-    type=Words(TRACK_WORDS),
-    default="",
-    metavar="WORD,...",
-    help="More tracks beside the nested one: kernels (one for each name), operations (one for each type).",
-)
-@click.option(
-    "--fold",
-    type=Words(FOLD_WORDS),
-    default="",
-    metavar="WORD,...",
-    help="Put on a track of its own, so that the iterations stand alone: find, set-up (find included), warm-up.",
-)
-@click.option(
-    "--from",
-    "begin",
-    default="",
-    metavar="WHEN",
-    help="Draw what runs from here on: a time such as 1.2s, 'iteration 3', 'layer conv1' (its first run); with"
-    " 'forward' or 'backward' after it where one is meant.",
-)
-@click.option("--to", "end", default="", metavar="WHEN", help="... to the end of this, its first end behind --from.")
-@click.option("--iterations", default="", metavar="N-M", help="Draw these iterations only: 3, 2-4, 1,5-7; 0: warm-up.")
-@click.option("--top", type=click.IntRange(min=1), metavar="N", help="Draw the N longest kernels, and what holds them.")
-@click.option("--min-duration", default="", metavar="TIME", help="Leave out what is shorter, such as 10us.")
-@click.option("--no-args", is_flag=True, help="Leave out the arguments of all slices: no query, no colour by layer.")
-@click.option(
-    "--without",
-    multiple=True,
-    metavar="EVIDENCE",
-    help=f"Ignore one kind of evidence (repeatable): {', '.join(EVIDENCE)}.",
-)
-@reading_options
-@click.option(
-    "--several",
-    is_flag=True,
-    help="Draw files of several runs, each run from zero and by itself; else they are refused.",
-)
-@click.option(
-    "--explain",
-    multiple=True,
-    metavar="WHAT",
-    help="Say why something is linked as it is (repeatable): 'kernel N' (its call_index or dispatch_id), "
-    "'operation N', 'line N'.",
-)
-@click.option("--summary", "summary_file", metavar="FILE", help="Write the trace's metadata object as JSON, too.")
-@click.option(
-    "--keep",
-    type=Words(KEEP_WORDS),
-    default="",
-    metavar="WORD,...",
-    help=f"Leave in the trace what is taken out of it by default: {', '.join(KEEP_WORDS)}.",
-)
-@click.option("--check", is_flag=True, help="Verify the invariants of this very trace while writing it.")
-@click.option("--strict", is_flag=True, help="Problems are errors: nothing is written.")
-@click.option("-v", "--verbose", is_flag=True, help="Say what the links rest on, too: evidence, clocks, sums.")
-@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
-def convert(  # noqa: PLR0913 - click gives each option by keyword
-    files: tuple[str, ...],
-    output: str,
-    host_calls: Any,
-    tracks: tuple[str, ...],
-    fold: tuple[str, ...],
-    begin: str,
-    end: str,
-    iterations: str,
-    top: int | None,
-    min_duration: str,
-    no_args: bool,
-    without: tuple[str, ...],
-    reading: Reading,
-    several: bool,
-    explain: tuple[str, ...],
-    summary_file: str | None,
-    keep: tuple[str, ...],
-    check: bool,
-    strict: bool,
-    verbose: bool,
-    quiet: bool,
-) -> object:
-    """Join the files of one run into a trace.
-
-    FILEs are recognised by their content and may come in any order: logs of Caffe and MIOpen; profiles of rocprofv3,
-    rocprof, RPD, PyTorch, dv/dt; CK records; directories of these; plain or gzipped; - is standard input.
-
-    \b
-    Examples:
-      mio2trace run.log run_results.db -o out.json
-      mio2trace run.log prof.json -o out.json --without "timer marks" --summary found.json
-      mio2trace prof.json -o - --host-calls none | gzip > out.json.gz
-      mio2trace run.log prof.json -o out.json --iterations 2-4 --fold find,warm-up --tracks kernels
-      mio2trace run.log prof.json -o out.json --from "layer conv2 backward" --to "layer conv1"
-    """
-    from mio2trace import conversion
-
-    if output.lower().endswith(conversion.TABLES_SUFFIX):
-        _to_tables(files, output, locals())
-        return None
-    _refuse_to_overwrite(files, output, summary_file)
-    progress = Progress() if not quiet and is_terminal() else None
-    try:
-        result = conversion.convert(
-            *files,
-            output=output,
-            host_calls=host_calls,
-            tracks=tracks,
-            fold=fold,
-            begin=begin,
-            end=end,
-            iterations=iterations,
-            top=top,
-            min_duration=min_duration,
-            with_args=not no_args,
-            without=without,
-            **reading._asdict(),
-            several=several,
-            explain=explain,
-            check=check,
-            strict=strict,
-            summary_file=summary_file,
-            keep=keep,
-            progress=progress,
-        )
-    finally:
-        if progress is not None:
-            progress.done()
-    if not quiet:
-        for line in result.said(verbose):
-            click.echo(styled(visible(line)), err=True)
-        if output != "-":
-            for line in _wrote(output, result, host_calls):
-                click.echo(styled(visible(line)), err=True)
-    return result
-
-
-def _to_tables(files: tuple[str, ...], output: str, options: dict[str, Any]) -> None:
-    """A folder of tables in place of a trace. Raises `click.UsageError` for an option that is only of a trace."""
-    from mio2trace.commands.datasets import tables
-
-    context = click.get_current_context()
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and name not in (*tables.OPTIONS, "files", "output"):
-            raise click.UsageError(f"{parameter.opts[0]} goes with a trace, not with tables")
-    tables.write_tables(files, output, **{name: options[name] for name in tables.OPTIONS})
-
-
 for _later in LATER:
     cli.add_command(_later)
 
@@ -286,53 +108,6 @@ def _refuse_a_mistyped_command(word: str, commands: Iterable[str]) -> None:
     near = difflib.get_close_matches(word, commands, 1, 0.75)
     if near and not os.path.lexists(word.replace("\0", "")):
         raise click.UsageError(f"no command and no file {word!r}; did you mean {near[0]!r}?")
-
-
-def _wrote(output: str, result: conversion.Conversion, host_calls: str) -> Iterator[str]:
-    """How large the output is; what to do when a browser may not take it."""
-    written = result.written
-    if written is not None and written.too_large:
-        there = {option for parameter in convert.params for option in parameter.opts}
-        smaller = [option for option in SMALLER if option.split()[0] in there]
-        if host_calls == "none":
-            smaller.remove("--host-calls none")
-        fewer = f"; fewer with {', '.join(smaller)}" if smaller else ""
-        yield (
-            f"problem: about {written.slices / 1e6:.1f} million slices: a viewer needs gigabytes for them, and a"
-            f" browser may give up{fewer}; a .pftrace.gz is the smallest file"
-        )
-    size = os.path.getsize(output) if os.path.isfile(output) else 0
-    found = result.metadata["attribution"]
-    kernels = found["kernels"] + found["copies"] - result.trace.left_out
-    each = f", {size / kernels:.0f} bytes a kernel" if size and kernels else ""
-    yield f"wrote {output} ({size / 1e6:.1f} MB{each}): open it at https://ui.perfetto.dev"
-
-
-def _refuse_to_overwrite(files: tuple[str, ...], output: str, summary_file: str | None) -> None:
-    """An input, or one output by the other."""
-    try:
-        if summary_file is not None and os.path.realpath(summary_file) == os.path.realpath(output):
-            raise click.UsageError(f"{output} is both the trace and its summary")
-        for target in filter(None, (output, summary_file)):
-            if os.path.isfile(target) and any(_is_in(target, file) for file in files):
-                raise click.UsageError(f"{target} is an input, too")
-    except (OSError, ValueError):
-        return  # a folder that is gone, a name that is none: who opens it says so
-
-
-def _is_in(target: str, file: str) -> bool:
-    """Whether the existing file ``target`` is the input ``file``, or a point of the CK directory ``file``."""
-    if file == "-":
-        stdin = getattr(sys.stdin, "buffer", None)
-        try:
-            return stdin is not None and os.path.samestat(os.stat(target), os.fstat(stdin.fileno()))
-        except OSError:
-            return False  # no file: a test's, or one that is closed
-    if os.path.isdir(file):
-        real = os.path.realpath(target)
-        inside = real.startswith(os.path.join(os.path.realpath(file), ""))
-        return inside and fnmatch.fnmatch(os.path.basename(real), "ckp-*.json")
-    return os.path.exists(file) and os.path.samefile(target, file)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Subcommands beside `convert`: options in, a table or lines on standard output, notes on stderr, exit code out.
+"""Subcommands: options in, a table or lines on standard output, notes on stderr, exit code out.
 
 Each is a module, loaded when it is called.
 """
@@ -23,6 +23,7 @@ class Later(click.Command):
 
 
 LATER = (
+    Later("convert", "Join the files of one run into a trace.", "commands.traces"),
     Later("record", "Run a program under a profiler, with MIOpen's log on, into one archive.", "commands.giving"),
     Later("bundle", "One archive of a run to give away, without what is private.", "commands.giving"),
     Later("report", "Where the time of a run went, what is odd about it, what to try."),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any
@@ -104,6 +103,8 @@ def line_width() -> int | None:
     """Characters of a line on standard output: the terminal's, or what ``COLUMNS`` says; None: as long as it gets."""
     if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit():
         return None
+    import shutil  # it loads all compressions
+
     return shutil.get_terminal_size().columns
 
 
