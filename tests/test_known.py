@@ -199,7 +199,7 @@ def test_a_place_that_holds_nothing_else_says_what_it_holds(data: bytes, what: s
         with zipfile.ZipFile(tmp_path / "job.zip", "w") as archive:
             for file in ("out/a.bin", "photo.jpg"):
                 archive.write(folder / file, file)
-    with pytest.raises(InputError, match=rf"^job[.zip]*: no profile and no log .*: out/a\.bin {what}.*; expected "):
+    with pytest.raises(InputError, match=rf"^job[.zip]*: no profile and no log in it: out/a\.bin {what}.*; expected "):
         convert(folder if place == "folder" else tmp_path / "job.zip", output=io.BytesIO())
 
 

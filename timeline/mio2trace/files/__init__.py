@@ -269,7 +269,7 @@ def _of_no_use(files: Sequence[Path], folder: str) -> str | None:
             if other is not None:  # one that a directory does not stand for
                 refused = f"is a {other.NAME}; expected that file itself"
             if refused is not None:
-                return f"no profile and no log among its {len(files)} files: {_readable(name)} {refused}"
+                return f"no profile and no log in it: {_readable(name)} {refused}"
     return None
 
 
