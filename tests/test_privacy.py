@@ -353,3 +353,8 @@ def test_half_a_secret_in_what_quotes_an_input_goes_too() -> None:
     assert Cleaner(["secrets"]).quoted(f"call cl {cut} at [32]") == f"call cl {cut} at [32]"
     for name in ("ConvHipImplicitGemmForwardV4R4Xdlops", "inception_3a/3x3_reduce", "clEnqueueNDRangeKernel"):
         assert Cleaner().quoted(f"{name} at [32]") == f"{name} at [32]"
+
+
+def test_a_share_in_the_spelling_of_python_is_a_path() -> None:
+    assert Cleaner().text(repr(rb"\\canaryserver\canary\x")) == "b'(path)'"
+    assert Cleaner().text(repr(rb"\\canarynode")) == "b'(path)'"

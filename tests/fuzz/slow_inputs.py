@@ -6,9 +6,11 @@ an attack on an older version (`docs/hostile-input.md` says how long each took),
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import struct
+import zipfile
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -317,6 +319,16 @@ def random_lines(size: int) -> Files:
     return [b"".join(parts), COMMAND]
 
 
+def archive_of_logs(size: int) -> Files:
+    """A profile, and many logs of which nothing tells whose they are."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("prof.json", _kernels(10))
+        for at in range(size // 200):
+            archive.writestr(f"m{at}.log", INFO + b"a%d\n" % at)
+    return [packed.getvalue()]
+
+
 class Slow(NamedTuple):
     """``command`` is what is asked for the files."""
 
@@ -374,5 +386,6 @@ SLOW: Mapping[str, Slow] = {
     "buffers of one handle": Slow(buffers),
     "entries of other buffers": Slow(entries_of_all_buffers),
     "searches": Slow(searches, "ops"),
+    "logs in an archive": Slow(archive_of_logs),
     "words of every format": Slow(random_lines),
 }

@@ -95,6 +95,8 @@ class Gathered:
 
     def is_of_job(self, other: Gathered, spans: Spans) -> bool:
         """Whether the processes of ``other`` are of the same job, or the same."""
+        if not self.held:
+            return False
         new = [one for one in other.held if not any(same_process_twice(one, mine) for mine in self.held)]
         near = bool(self.folders_of_ranks & other.folders_of_ranks)
         return bool(other.held) and (not new or same_job(self.held, new, near=near, spans=spans))
@@ -196,7 +198,7 @@ def _sharing_jobs(parts: Sequence[Gathered], notes: Notes) -> list[Gathered]:
     jobs: list[Gathered] = []
     spans: Spans = {}
     for part in sorted(parts, key=_kernels, reverse=True):
-        job = next((job for job in jobs if job.is_of_job(part, spans)), None)
+        job = next((job for job in jobs if job.is_of_job(part, spans)), None) if part.held else None
         if job is None:
             jobs.append(part)
             continue
@@ -292,9 +294,10 @@ def _chosen(run: Gathered, candidates: Sequence[_Candidate], strict: bool) -> li
     taken = [_Candidate(Gathered(run.inputs, ()), _OWN, True)] if run.has_log else []
     alone = []
     for candidate in sorted(candidates, key=lambda one: (-one.strength, not one.same_folder)):
-        against = next((other for other in taken if _contradict(candidate, other)), None)
+        against = _against(candidate, taken)
         if against is None:
-            taken.append(candidate)
+            if candidate.log.logs or candidate.log.operations:  # of very many most may tell nothing
+                taken.append(candidate)
             run.take(candidate.log)
             continue
         if strict and candidate[1:] == against[1:] and candidate.strength <= _STRENGTH["nothing"]:
@@ -306,11 +309,15 @@ def _chosen(run: Gathered, candidates: Sequence[_Candidate], strict: bool) -> li
     return alone
 
 
-def _contradict(candidate: _Candidate, other: _Candidate) -> bool:
-    """Whether two logs cannot both be of a run, or the weaker only claims what the stronger tells."""
-    if candidate.log.operations and other.log.operations and candidate.strength < other.strength:
-        return True
-    return _two_runs(candidate.log, other.log)
+def _against(candidate: _Candidate, taken: Sequence[_Candidate]) -> _Candidate | None:
+    """The first log that cannot be of the candidate's run, or that tells more surely what the candidate only claims."""
+    logs, operations = bool(candidate.log.logs), bool(candidate.log.operations)
+    for other in taken:
+        if operations and candidate.strength < other.strength and other.log.operations:
+            return other
+        if logs and _two_runs(candidate.log, other.log):
+            return other
+    return None
 
 
 def _two_runs(part: Gathered, other: Gathered) -> bool:

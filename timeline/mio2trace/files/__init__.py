@@ -279,12 +279,10 @@ def short_names(paths: Sequence[str]) -> list[str]:
     lengths = [1] * len(paths)
     while True:
         shown = [own[-length:] for own, length in zip(parts, lengths, strict=True)]
-        alike = [
-            place
-            for place, (own, length) in enumerate(zip(parts, lengths, strict=True))
-            if length < len(own)
-            and any(shown[place] == shown[other] and parts[other] != own for other in range(len(paths)))
-        ]
+        shown_as: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+        for own, last in zip(parts, shown, strict=True):
+            shown_as.setdefault(last, set()).add(own)
+        alike = [place for place, last in enumerate(shown) if last != parts[place] and len(shown_as[last]) > 1]
         if not alike:
             return [_readable(str(PurePath(*own))) for own in shown]
         for place in alike:

@@ -49,7 +49,7 @@ _ROOTS = (
     r"|work|data\d*+|vol\w*+|Volumes|private|nobackup|project\w*+|local|boot|lib\w*+|s?bin|app|github|builds?|jenkins"
 )
 _HOME_OR_DRIVE = (
-    rf"~[\w.-]*+[/\\](?:{_PART}{_MORE})?|(?<![A-Za-z0-9])[A-Za-z]:[/\\]++(?:{_PART}{_MORE})?|\\\\{_PART}{_MORE}"
+    rf"~[\w.-]*+[/\\](?:{_PART}{_MORE})?|(?<![A-Za-z0-9])[A-Za-z]:[/\\]++(?:{_PART}{_MORE})?|\\{{2,4}}+{_PART}{_MORE}"
     rf"|(?<!\S)\\{_PART}{_MORE}"
 )
 _WITHIN = rf"(?<=[./])/(?:{_ROOTS})/{_PART}{_MORE}"
