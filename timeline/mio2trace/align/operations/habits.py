@@ -94,17 +94,16 @@ class Habits:
             if kinds[kind].name is not None:
                 self._named[kinds[kind].launch[0]] += 1
                 self._lost[kinds[kind].launch[0]] += gone
-        self._all_lost = sum(self._lost.values())
+        kernels, lost = self._named.total(), sum(self._lost.values())
+        self._lost_nats: dict[str, float] = {}
+        for name, count in self._named.items():
+            share, own = count / kernels, self._lost[name] / count
+            again = self._lost[name] - own
+            self._lost_nats[name] = log((again + OTHERS * share) / (lost - own + OTHERS) / share)
 
     def lost_nats(self, kind: int) -> float:
         """Of a lost call having launched it, by what the others did."""
-        name = self._likelihood.kernels.kinds[kind].launch[0]
-        if name not in self._named:
-            return 0.0
-        share = self._named[name] / self._named.total()
-        own = self._lost[name] / self._named[name]
-        again, others = self._lost[name] - own, self._all_lost - own
-        return log((again + OTHERS * share) / (others + OTHERS) / share)
+        return self._lost_nats.get(self._likelihood.kernels.kinds[kind].launch[0], 0.0)
 
     # Helpers of any call
 
