@@ -65,11 +65,15 @@ _TOKENS = (
     r"gh[pousr]_\w{16,}+|github_pat_\w{16,}+|glpat-[\w-]{16,}+|hf_[A-Za-z0-9]{16,}+|npm_[A-Za-z0-9]{16,}+"
     r"|A(?:KIA|SIA)[A-Z0-9]{12,}+|AIza[\w-]{16,}+|ya29\.[\w.-]{8,}+|GOCSPX-[\w-]{16,}+"
     r"|1//0[\w-]{16,}+|xox[a-z]-[\w-]{8,}+|xapp-[\w-]{16,}+|[sr]k-[\w-]{16,}+|[srp]k_(?:live|test)_\w{8,}+"
-    r"|pypi-[\w-]{16,}+|dckr_pat_[\w-]{8,}+|hooks\.slack\.com/\S++|SG\.[\w-]{8,}+\.[\w-]{8,}+|eyJ[\w-]{8,}+(?:\.[\w-]*+)*+"
+    r"|pypi-[\w-]{16,}+|dckr_pat_[\w-]{8,}+|hooks\.slack\.com/\S++|SG\.[\w-]{8,}+\.[\w-]{8,}+"
+    r"|dop_v1_[0-9a-f]{24,}+|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{24,}+|sq0[a-z]{3}-[\w-]{16,}+|ATATT[\w-]{16,}+|glsa_\w{16,}+"
+    r"|r8_[A-Za-z0-9]{30,}+|gsk_[A-Za-z0-9]{20,}+|hvs\.[\w-]{12,}+|AGE-SECRET-KEY-1[A-Z0-9]{12,}+|whsec_\w{12,}+"
+    r"|tskey-[\w-]{12,}+|dapi[0-9a-f]{32}|eyJ[\w-]{8,}+(?:\.[\w-]*+)*+"
 )
 _PREFIXES = (
     "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- hf_ npm_ akia asia aiza ya29. gocspx- 1//0 xox xapp- sk- rk- k_live_ "
-    "k_test_ pypi- dckr_pat_ hooks.slack sg. eyj"
+    "k_test_ pypi- dckr_pat_ hooks.slack sg. eyj dop_v1_ shpat_ shpca_ shppa_ shpss_ sq0 atatt "
+    "glsa_ r8_ gsk_ hvs. age-secret-key- whsec_ tskey- dapi"
 )
 _ENVIRONMENT_WORDS = (
     "PATH|HOME|USER|LOGNAME|HOSTNAME|HOST|PWD|SHELL|DISPLAY|LANG|TERM|MAIL|USERNAME|USERPROFILE|USERDOMAIN"
@@ -131,7 +135,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "token", "secrets", _PREFIXES,
-        rf"(?<![A-Za-z0-9])(?:{_TOKENS})", "(secret)", shapes=f"{'w' * 11}|wwww.w|ww.wwwwwwww",
+        rf"(?<![A-Za-z0-9])(?:{_TOKENS})", "(secret)", shapes=f"{'w' * 11}|wwww.w|ww.wwwwwwww|www.wwwwwwww",
     ),
     _rule(
         "environment", "environment", "=",
@@ -152,6 +156,11 @@ RULES: tuple[Rule, ...] = (
         rf"(?<![A-Za-z0-9]){_SERIAL_WORD}\.?+(?:[\s_]*+[:=#][\s_]*+|(?<=number|serial|ial no|al no\.)\s++)[\"']?"
         r"(?=[A-Za-z-]{0,40}+\d)[\w-]{4,}+",
         decide.serial, flags=re.IGNORECASE,
+    ),
+    _rule(
+        "machine's name as systems give it", "hosts", "laptop- desktop- win- ip-",
+        r"(?<![\w.-])(?:(?:LAPTOP|DESKTOP|WIN)-(?=[A-Z]*+\d)[A-Z0-9]{7,15}+|ip-(?:10|172|192)(?:-\d{1,3}){3})(?!\w)",
+        "(host)",
     ),
     _rule(
         "telephone number", "users", "",
