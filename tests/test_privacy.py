@@ -376,3 +376,10 @@ def test_a_share_in_the_spelling_of_python_is_a_path() -> None:
 def test_names_of_machines_and_tokens_of_more_services_are_known_by_their_form(text: str, becomes: str | None) -> None:
     for whole in (text, f"see {text} now"):
         assert Cleaner().text(whole) == whole.replace(text, becomes or text)
+
+
+@pytest.mark.parametrize("path", ["%2Fhome%2Fcanary%2Fx.cl", "%2fdata%2fcanary", r"\/home\/canary\/x.cl"])
+def test_a_path_as_an_address_or_json_spells_it_is_one(path: str) -> None:
+    for text in (path, f"see {path} now", f"at={path}:3"):
+        assert "canary" not in Cleaner().text(text)
+    assert Cleaner().text("conv%2F1x1 a\\/b") == "conv%2F1x1 a\\/b"

@@ -168,6 +168,10 @@ RULES: tuple[Rule, ...] = (
         r"|(?<![\w.-])(?:\(\d{3}\) ?|\d{3}[ -])\d{3}-\d{4}(?![\w-])|(?<![\w.-])0\d{2,4}[ /-]\d{6,8}(?!\w|\.\w)",
         decide.telephone, shapes="+0|000-0000|0 000000|0/000000|0-000000",
     ),
+    _rule(
+        "path as an address or JSON spells it", "paths", "%2f \\/",
+        rf"(?:%2[Ff]|\\/)(?:{_ROOTS})(?:%2[Ff]|\\/)[^\s\"'<>|;,()=]*+", "(path)",
+    ),
     _rule("path", "paths", "/ \\", _LAYER_PATH, "(path)", sorts=("layer",)),
     _rule("path", "paths", "/ \\", _PATH, "(path)", sorts=("name", "text")),
     _rule(
