@@ -13,8 +13,6 @@ from mio2trace.align import NONE, LayerRun, Links, align
 from mio2trace.align import ladder as ladder_module
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.ladder import STEPS, Step, climb
-from mio2trace.align.layers import recurrence
-from mio2trace.align.layers.caffe import iterations
 from mio2trace.align.operations import rates
 from mio2trace.evidence import (
     BUFFERS,
@@ -113,13 +111,20 @@ def test_what_is_said_of_an_operation_steers_no_link() -> None:
 
 
 def test_every_rate_of_the_alignment_has_its_measurement() -> None:
-    """The table of the manual has each with its value and what it was measured on."""
+    """The manual has each number with its value, what is set equal to it, and what that was measured on."""
     text = (PACKAGE.parent.parent / "docs" / "alignment.md").read_text("utf-8")
     rows = re.findall(r"^\| `([A-Z_]+)` \| (\S+) \| (.+) \|$", text, re.MULTILINE)
-    set_by_hand = {name: value for name, value in vars(rates).items() if name.isupper() and not name.startswith("NATS")}
-    of_layers = {"IN_PART": iterations.IN_PART, "LIKE": recurrence.LIKE, "UNEVEN": iterations.UNEVEN}
-    assert {name: float(value) for name, value, _ in rows} == set_by_hand | of_layers
-    assert len(set_by_hand) <= 18
+    assigned = [node for node in ast.parse(Path(rates.__file__).read_bytes()).body if isinstance(node, ast.AnnAssign)]
+    set_by_hand = {
+        node.target.id: node.value.value
+        for node in assigned
+        if isinstance(node.target, ast.Name) and isinstance(node.value, ast.Constant)
+    }
+    derived = {node.target.id for node in assigned if isinstance(node.target, ast.Name)} - set_by_hand.keys()
+    assert {name: float(value) for name, value, _ in rows} == set_by_hand
+    assert len(set_by_hand) <= 15
+    said = " ".join(text for _, _, text in rows)
+    assert {name for name in derived if f"`{name}`" not in said} == set()
 
 
 def test_every_evidence_of_the_ladder_is_a_known_word() -> None:

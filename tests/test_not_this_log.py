@@ -14,7 +14,8 @@ from benchmarks.damages.sets import NO_FRAMEWORK
 from mio2trace import analyse
 from mio2trace.align import Alignment
 from mio2trace.align.links import Links
-from mio2trace.align.same_run import EXPLAINED, is_explained
+from mio2trace.align.operations.rates import EXPLAINED
+from mio2trace.align.same_run import is_explained
 from mio2trace.evidence import BUFFERS, NAME_AND_SIZES, Evidence
 from tests.conftest import shared_folder
 from tests.small_runs import Program, as_json

@@ -12,6 +12,7 @@ from mio2trace.align.clocks.log_runs import of_profile, operations_of
 from mio2trace.align.clocks.relate import relate_clocks
 from mio2trace.align.links import NONE, Links
 from mio2trace.align.operations.queues import same_process
+from mio2trace.align.operations.rates import EXPLAINED
 from mio2trace.evidence import BUFFERS, CORRELATION, LAUNCH_LINE, RANGE
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import FrameworkLog
@@ -25,9 +26,6 @@ OTHER_PROCESS = (
 )
 
 
-EXPLAINED = 0.1
-"""Of the kernels that a library has, so few in the log's calls are more likely none of them: a log of another program
-explains up to a twentieth by chance, one of which nine tenths are lost a tenth (`benchmarks/damage.py`)."""
 UNLIKELY = 0.49
 """Confidence of a link of a log that is more likely another run's."""
 

@@ -15,6 +15,7 @@ from math import ceil
 import msgspec
 
 from mio2trace.align.clocks.resolution import host_resolution
+from mio2trace.align.operations.rates import LANDMARK_EARLY_NS
 from mio2trace.model.log import LocalTime
 from mio2trace.model.profile import Activity, Profile
 from mio2trace.notes import Notes
@@ -315,10 +316,6 @@ def _fit_stretch(bounds: Sequence[Bound]) -> list[_Fitted]:
 
 def _fit(bounds: Sequence[Bound]) -> _Fitted | None:
     return _constant(bounds) or _line(bounds)
-
-
-LANDMARK_EARLY_NS = 5_000_000
-"""How far a landmark in the log may lie before its twin in the profile if both are of one run."""
 
 
 class LogClock(msgspec.Struct, frozen=True, kw_only=True):

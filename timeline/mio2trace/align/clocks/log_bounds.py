@@ -14,18 +14,13 @@ from itertools import groupby
 import msgspec
 
 from mio2trace.align.clocks.fit import local_ns
-from mio2trace.align.layers.caffe.intervals import LINE_NS
 from mio2trace.align.layers.caffe.marks import Marked
+from mio2trace.align.operations.rates import LINE_NS, MOST_STRAY
 from mio2trace.align.operations.rows.kinds import FIRST_ADDRESS, buffers_among
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.model.profile import Profile
 from mio2trace.ops.operation import Operation
-
-MOST_STRAY = 10
-"""One bound in so many may contradict the others before nothing is believed: where lines are lost, 3 in 100 pair wrong
-calls."""
-
 
 MOST_CALLS = 2000
 FEW_CALLS = 6
@@ -141,13 +136,13 @@ def _owners(
 
 
 def agreed(bounds: Sequence[OffsetBound]) -> OffsetBound | None:
-    """The offsets that all bounds allow, but for one in `MOST_STRAY`; None where there are none."""
+    """The offsets that all bounds allow, but for `MOST_STRAY` of them; None where there are none."""
     lows, highs = sorted(bound.low for bound in bounds), sorted(bound.high for bound in bounds)
     if lows[-1] <= highs[0]:
         return OffsetBound(lows[-1], highs[0])
     # The most bounds meet at the low end of one of them.
     met, low = max((bisect_right(lows, low) - bisect_left(highs, low), -low) for low in lows)
-    if (len(bounds) - met) * MOST_STRAY > len(bounds):
+    if len(bounds) - met > MOST_STRAY * len(bounds):
         return None
     meeting = [bound for bound in bounds if bound.low <= -low <= bound.high]
     return OffsetBound(max(bound.low for bound in meeting), min(bound.high for bound in meeting))

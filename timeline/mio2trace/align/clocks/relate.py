@@ -7,22 +7,20 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mio2trace.align.clocks.fit import LANDMARK_EARLY_NS, LogClock, log_clock, nearest_zone
-from mio2trace.align.clocks.log_bounds import MOST_STRAY, OffsetBound, StampedLines, agreed, by_buffers, by_marks
+from mio2trace.align.clocks.fit import LogClock, log_clock, nearest_zone
+from mio2trace.align.clocks.log_bounds import OffsetBound, StampedLines, agreed, by_buffers, by_marks
 from mio2trace.align.clocks.resolution import STAMP_NS, host_resolution, stamp_resolution
 from mio2trace.align.layers.caffe import boundaries
-from mio2trace.align.layers.caffe.intervals import LINE_NS
 from mio2trace.align.layers.caffe.marks import Marked
 from mio2trace.align.operations.queues import SEARCHED_QUEUES
+from mio2trace.align.operations.rates import LANDMARK_EARLY_NS, LANDMARK_LATE_NS, LINE_NS, MOST_STRAY
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile, UnixTime
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
 
-LANDMARK_LATE_NS = 2_000_000_000
-"""How far a landmark in the log may lie after its twin in the profile if both are of one run."""
 ROUGH_LATE_NS = 8 * 60 * 1_000_000_000
-"""The same where the log has no landmark but its last line."""
+"""How far the last line of a log may lie after the last enqueue where the log has no other landmark."""
 
 
 def relate_clocks(
@@ -113,7 +111,7 @@ def _relate(
     bounds = _bounds(profile, logs, marked, operations if same_run else (), clock.near_ns, step)
     if bounds:
         exact = agreed(bounds)
-        if exact is None and same_run and len(bounds) >= MOST_STRAY:
+        if exact is None and same_run and MOST_STRAY * len(bounds) >= 1:
             notes.add(
                 "the log's clock does not go with the profile's all along (it stepped): the order of lines is used"
             )

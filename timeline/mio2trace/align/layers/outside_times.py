@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from mio2trace.align.attribution import Attribution
+from mio2trace.align.operations.rates import HARDLY_ANY
 from mio2trace.evidence import BOUNDARY_STAMPS, CORRELATION, DURATIONS, RANGE, RECURRENCE, TIMER_MARKS, Evidence
 
 _OF_ITS_OWN = frozenset((RANGE, CORRELATION, TIMER_MARKS, ""))
 """What tells of a kernel itself, whatever its queue; or nothing."""
-_HARDLY_ANY = 0.05
-"""Part of the kernels in layers that the queue of the thread which printed them has more than."""
 
 
 def doubt_between_layers(attribution: Attribution) -> None:
@@ -75,7 +74,7 @@ def doubt_other_queues(attribution: Attribution) -> None:
     queues = Counter(activities[position].queue for position in placed)
     if len(queues) < 2:
         return
-    likely = [queue for queue, count in queues.items() if count > _HARDLY_ANY * len(placed)]
+    likely = [queue for queue, count in queues.items() if count > HARDLY_ANY * len(placed)]
     main = likely[0] if len(likely) == 1 else None
     for position, word in enumerate(links.layer_by):
         if activities[position].queue != main and word not in _OF_ITS_OWN:

@@ -8,15 +8,13 @@ from types import MappingProxyType
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.net import LayerKey
+from mio2trace.align.operations.rates import LIKE
 from mio2trace.align.sequences import matches
 from mio2trace.evidence import RECURRENCE, Evidence
 from mio2trace.model.profile import Activity
 
 HOST_LAYER_NS = 1_000_000
 """A layer that launches nothing and takes this long computes on the host; below, it hardly does anything."""
-
-LIKE = 0.9
-"""How probable likeness is where another layer is as like: 96 % of 1110 such links are right."""
 
 
 def signature(activity: Activity) -> Hashable:

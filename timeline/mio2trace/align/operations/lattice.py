@@ -33,7 +33,7 @@ from mio2trace.align.operations.repeats import Repeats
 from mio2trace.align.operations.rows.kinds import POST, PRE, launches_one
 from mio2trace.align.operations.windows import Windows
 
-FEW = 4
+FEW_TARGETS = 4
 """So few operations in a kernel's window are all tried, without asking which of them fit."""
 NEXT = 3
 """How many operations ahead, of each kind that fits a kernel, are tried."""
@@ -319,7 +319,7 @@ class Lattice:
 
     def _targets(self, at: int, ready: Sequence[tuple[int, float, int]], first: int, last: int) -> list[int]:
         """Operations that the kernel may be the first one of."""
-        if last - first < FEW:
+        if last - first < FEW_TARGETS:
             return list(range(max(0, first), last + 1))
         targets: set[int] = set()
         rows = self._rows_of(at)

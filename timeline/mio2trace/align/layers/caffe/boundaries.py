@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, local_ns
 from mio2trace.align.clocks.resolution import STAMP_NS, resolution
-from mio2trace.align.layers.caffe.intervals import LINE_NS
+from mio2trace.align.operations.rates import LINE_NS
 from mio2trace.model.log import LayerTime
 
 

@@ -12,30 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from math import exp
+from math import exp, log
 
 import msgspec
 
 from mio2trace.align.layers.caffe.names import contradicts
 from mio2trace.align.layers.net import NetLayerSpec
 from mio2trace.align.layers.recurrence import signature
+from mio2trace.align.links import SURE
+from mio2trace.align.operations.rates import CLOSE, DOUBT_NS, LINE_NS, MISFIT, TOLERANCE_NS
 from mio2trace.align.sequences import matches
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity
 
-TOLERANCE_NS = 200_000
-"""What an iteration's bounds and a timer's own cost may be off."""
-NOISE_NS = 20_000
-"""What a layer's timer may be off."""
-DOUBT_NS = 50_000
-CLOSE = 1.1
-"""An answer whose misfit is larger by no more than this factor and this time may be the true one."""
-LIMIT_NATS = 5.3
-"""An answer that is dearer by that limit is as improbable as a link that is sure is wrong: 0.5 %."""
+LIMIT_NATS = -log(1 - SURE)
+"""An answer that is dearer by that limit is as improbable as a link that is sure is wrong."""
 STRAY = 1000
 """One part in so many of how far a cut lies from where evenly spread slack would have it: decides between equals."""
-MISFIT = 30
-"""Printed times that are off by more than one part in so many are not those of these activities."""
 MAX_STATES = 400
 MAX_WAYS = 3
 """Ways to the same cut that are followed: cheaper ones that end late, dearer ones that leave more room."""
@@ -184,7 +177,7 @@ def _earliest(columns: _Columns, first: int, last: int, printed: int, reach: int
     if first == last:
         # A layer without activities must find room between its neighbours.
         end = begin + printed
-        return max(0, end - starts[first] - NOISE_NS), min(end, max(begin, starts[first]))
+        return max(0, end - starts[first] - LINE_NS), min(end, max(begin, starts[first]))
     begin = max(begin, ends[last] - printed)
     if begin > starts[first]:
         return begin - starts[first], max(ends[last], reach)
@@ -198,7 +191,7 @@ def _latest(columns: _Columns, first: int, last: int, printed: int, reach: int) 
     end = min(reach, starts[last])
     if first == last:
         begin = end - printed
-        return max(0, ends[first] - begin - NOISE_NS), max(begin, min(end, ends[first]))
+        return max(0, ends[first] - begin - LINE_NS), max(begin, min(end, ends[first]))
     end = min(end, starts[first] + printed)
     if end < ends[last]:
         return ends[last] - end, min(starts[first], reach)

@@ -15,14 +15,10 @@ from math import exp
 
 import msgspec
 
-LINE_NS = 20_000
-"""What printing a line may take: stamps come up to 7 us after a layer's end, the next layer begins 9 us after it."""
+from mio2trace.align.operations.rates import CONTRADICTED, LINE_NS, STRAY
+
 _SOON_NS = LINE_NS // 4
 _GAP_NS = 8 * LINE_NS
-STRAY = 1e-3
-"""How probable it is that an activity lies between two layers that follow each other: none of 1718 does."""
-BROKEN = 1e-6
-"""How probable it is that a layer's line contradicts an activity or another line: a stamp or a time is wrong then."""
 MOST_STATES = 64
 MOST_CELLS = 16
 """A moment that is hardly known is looked at in so many parts, and so many cuts in each; all that is thinned out."""
@@ -77,7 +73,7 @@ def rows(layers: Sequence[Printed], times: Times) -> list[Row]:
     states = [_states(layer, *bound, times) for layer, bound in zip(layers, bounds, strict=True)]
     given: list[Row] = []
     for first, last in _stretches(layers, states):
-        if first and last == first + 1 and len(states[first]) == 1 and states[first][0].weight > BROKEN:
+        if first and last == first + 1 and len(states[first]) == 1 and states[first][0].weight > CONTRADICTED:
             given.append(Row(first=states[first][0].first, stop=states[first][0].stop))  # as mostly
             continue
         # What comes before is cut off where it is known.
@@ -138,7 +134,7 @@ def _states(layer: Printed, low: int, high: int, times: Times) -> list[_State]:
     # An activity goes on across the end or the begin wherever these are: a time is wrong.
     stop = bisect_right(times.ends, high + error)
     first = max(layer.floor, bisect_left(times.begins, low - printed - LINE_NS - error))
-    return [_State(min(first, stop), stop, low, high, BROKEN)]
+    return [_State(min(first, stop), stop, low, high, CONTRADICTED)]
 
 
 def _cells(low: int, high: int) -> Iterator[tuple[int, int]]:
@@ -180,7 +176,7 @@ def _stretches(layers: Sequence[Printed], states: Sequence[Sequence[_State]]) ->
 def _solved(opening: _State | None, layers: Sequence[Printed], states: Sequence[Sequence[_State]]) -> list[Row]:
     if len(states) == 1 and len(states[0]) == 1:
         state = states[0][0]
-        sure = state.weight > BROKEN and _between(opening, state, layers[0]) == 1
+        sure = state.weight > CONTRADICTED and _between(opening, state, layers[0]) == 1
         return [
             Row(first=state.first, stop=state.stop, confidences=None if sure else [0.5] * (state.stop - state.first))
         ]
@@ -216,8 +212,8 @@ def _solved(opening: _State | None, layers: Sequence[Printed], states: Sequence[
         weights = _scaled([a * b for a, b in zip(ahead, behind, strict=True)])
         share: dict[int, float] = {}
         for state, weight in zip(of_layer, weights, strict=True):
-            if weight > BROKEN:
-                certain = weight if state.weight > BROKEN else weight / 2
+            if weight > CONTRADICTED:
+                certain = weight if state.weight > CONTRADICTED else weight / 2
                 for place in range(state.first, state.stop):
                     share[place] = share.get(place, 0.0) + certain
         shares.append(share)
@@ -259,7 +255,7 @@ def _between(before: _State | None, after: _State, layer: Printed) -> float:
     if before is not None:
         gap = after.latest - layer.printed_ns - before.earliest
         if after.first < before.stop or gap < -LINE_NS:
-            return float(BROKEN**2)
+            return float(CONTRADICTED**2)
     if not layer.follows:
         return 1.0
     strays = float(STRAY ** min(max(0, after.first - stop), 3))

@@ -16,12 +16,8 @@ from mio2trace.align.layers.caffe import boundaries, durations
 from mio2trace.align.layers.net import LayerKey
 from mio2trace.align.layers.recurrence import place_by_recurrence
 from mio2trace.align.links import DOUBTED, NONE
+from mio2trace.align.operations.rates import IN_PART, TOLERANCE_NS, UNEVEN
 from mio2trace.evidence import DURATIONS
-
-IN_PART = 0.95
-"""How probable a fit is where some printed times are lost: 98 % of 1223 links are right where 2 % of lines are."""
-UNEVEN = 0.85
-"""The same where iterations launched more or less than others: 86 % of 856 are right where 2 % of kernels are lost."""
 
 
 def place_by_durations(attribution: Attribution) -> None:
@@ -87,7 +83,7 @@ def _at_the_ends(attribution: Attribution, window: durations.Window) -> Iterator
     for position in window.positions:
         after = times.begins[position] - window.start_ns - coarse
         before = window.end_ns - times.ends[position]
-        if min(after, before) <= coarse + durations.TOLERANCE_NS:
+        if min(after, before) <= coarse + TOLERANCE_NS:
             yield position
 
 
@@ -106,7 +102,7 @@ def _of_these_iterations(attribution: Attribution, windows: Sequence[durations.W
         return IN_PART
     if len({len(window.positions) for window in windows}) > 1:
         return UNEVEN  # the profile lost some of what was printed
-    if length - printed > durations.TOLERANCE_NS * (1 + len(order)) + length // 20:
+    if length - printed > TOLERANCE_NS * (1 + len(order)) + length // 20:
         return DOUBTED  # layers are missing: CK's digest leaves out those with unusual names
     fitted = {window.iteration for window in windows if window.positions}
     iterations = attribution.iterations()
@@ -140,7 +136,7 @@ def _windows(attribution: Attribution) -> list[durations.Window]:
     for number, start, end in spans:
         # X is read after the stamp: the iteration began a little before stamp - X, but after the line before.
         earlier = bisect_left(stamps, end) - 1
-        start = max(start - durations.TOLERANCE_NS, stamps[earlier]) if earlier >= 0 else start
+        start = max(start - TOLERANCE_NS, stamps[earlier]) if earlier >= 0 else start
         start -= coarse
         first = bisect_left(begins, start)
         # What the iteration ran has ended when its line is stamped; stamps are truncated.
@@ -162,5 +158,5 @@ def _printed_span(attribution: Attribution, clock: LogClock) -> list[tuple[int, 
             assert stamp is not None
             averages = (log.average_forward_ns or 0) + (log.average_backward_ns or 0)
             end = clock.to_host(stamp)
-            return [(1, end - max(total, averages) - durations.TOLERANCE_NS // 2, end)]
+            return [(1, end - max(total, averages) - TOLERANCE_NS // 2, end)]
     return []

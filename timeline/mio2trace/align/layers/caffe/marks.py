@@ -13,16 +13,11 @@ import msgspec
 
 from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.links import LayerRun, Links
+from mio2trace.align.operations.rates import FAR, LINE_NS
 from mio2trace.evidence import TIMER_MARKS
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity, TimerMark
 from mio2trace.notes import Notes
-
-FAR = 4
-"""Layer times at the marks that differ from the printed ones by more than one part in so many are not theirs."""
-
-MARK_NS = 20_000
-"""What a mark itself takes."""
 
 
 class Grammar(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -176,7 +171,7 @@ def _off_printed(marks: Sequence[TimerMark], net: Net, grammar: Grammar, iterati
         printed = layer.printed_ns(direction)
         if printed is not None and spans:
             total += printed
-            off += max(0, abs(sum(spans) // len(spans) - printed) - MARK_NS)
+            off += max(0, abs(sum(spans) // len(spans) - printed) - LINE_NS)
     return off, total
 
 
