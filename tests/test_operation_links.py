@@ -375,6 +375,24 @@ def test_an_entry_that_may_be_two_is_never_sure() -> None:
         assert links.operation_unsure == ({3} if changes else set())
 
 
+def test_a_convolution_that_may_be_two_is_never_sure() -> None:
+    """Filters for another number of channels, a parameter that stands twice, a command whose entry is lost."""
+    for changes in ({}, {"weights": (32, 8, 1, 1)}, {"twice": True}, {"command": True}):
+        maker = Maker()
+        for whole in (True, True, True, False):
+            tensors = tuple((name, maker.buffer()) for name in "xwy")
+            call: dict[str, Any] = {**CONV, "tensors": tensors}
+            if not whole:
+                call |= {"weights": changes.get("weights", CONV["weights"])}
+                call |= {"tensors": (*tensors, ("x", maker.buffer()))} if "twice" in changes else {}
+                call |= {"command_line": maker.line} if "command" in changes else {}
+            of = maker.call("conv", **call)
+            maker.kernel("MIOpenConvUni", *(buffer for _, buffer in tensors), of=of)
+        links = maker.links()
+        assert links.operation_of == maker.truth
+        assert links.operation_unsure == ({3} if changes else set())
+
+
 def test_a_link_that_learning_moved_is_not_sure() -> None:
     """What was likely in another call before the last round is at most as sure as a torn call's."""
     before, after = Posterior.of_none(4), Posterior.of_none(4)
