@@ -1,4 +1,4 @@
-"""What the alignment weighs and is set by hand: fourteen numbers, each with what it was measured on.
+"""What the alignment weighs and is set by hand: fifteen numbers, each with what it was measured on.
 
 docs/alignment.md has the table; `benchmarks/rates.py` and `benchmarks/damage.py` measure them over the runs with truth.
 What is as rare as something else has its number: it is set equal to it here, and is no number of its own.
@@ -29,16 +29,17 @@ LOST: Final = BROKEN
 STRAY: Final = BROKEN
 """Part of an iteration's activities that lie between two layers which follow each other."""
 
-CANDIDATES_APART: Final = 0.16
+CANDIDATES_APART: Final = 0.2
 """Part of a search's candidates that write another buffer than the one before."""
 SHORT_CLOSES: Final = CANDIDATES_APART
 """After how many of the kernels of lost calls the log goes on: a search launches six, an execution one."""
 
 SILENT_AGAIN: Final = 0.4
 """Part of the searches, where the same problem was searched before, that launched nothing: the first answer is kept."""
-UNLOGGED: Final = SILENT_AGAIN
+
+UNLOGGED: Final = 0.3
 """Part of the calls that a log of commands alone does not have: those of many kinds print none."""
-LOST_BESIDE_TORN: Final = SILENT_AGAIN
+LOST_BESIDE_TORN: Final = UNLOGGED
 """Part of the calls that the log lost beside one of which lines are missing."""
 
 FEW: Final = 0.1
