@@ -383,3 +383,7 @@ def test_a_path_as_an_address_or_json_spells_it_is_one(path: str) -> None:
     for text in (path, f"see {path} now", f"at={path}:3"):
         assert "canary" not in Cleaner().text(text)
     assert Cleaner().text("conv%2F1x1 a\\/b") == "conv%2F1x1 a\\/b"
+
+
+def test_what_follows_a_key_of_aws_goes_with_it_even_cut() -> None:
+    assert Cleaner().quoted("cl AKIACANARYCANARY0000:cAnArYtnFEMI/K7M at [32]") == "cl (secret) at [32]"

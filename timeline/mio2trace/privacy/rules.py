@@ -63,7 +63,7 @@ _TELLING_WORD = (
 )
 _TOKENS = (
     r"gh[pousr]_\w{16,}+|github_pat_\w{16,}+|glpat-[\w-]{16,}+|hf_[A-Za-z0-9]{16,}+|npm_[A-Za-z0-9]{16,}+"
-    r"|A(?:KIA|SIA)[A-Z0-9]{12,}+|AIza[\w-]{16,}+|ya29\.[\w.-]{8,}+|GOCSPX-[\w-]{16,}+"
+    r"|A(?:KIA|SIA)[A-Z0-9]{12,}+(?::[\w+/]++)?+|AIza[\w-]{16,}+|ya29\.[\w.-]{8,}+|GOCSPX-[\w-]{16,}+"
     r"|1//0[\w-]{16,}+|xox[a-z]-[\w-]{8,}+|xapp-[\w-]{16,}+|[sr]k-[\w-]{16,}+|[srp]k_(?:live|test)_\w{8,}+"
     r"|pypi-[\w-]{16,}+|dckr_pat_[\w-]{8,}+|hooks\.slack\.com/\S++|SG\.[\w-]{8,}+\.[\w-]{8,}+"
     r"|dop_v1_[0-9a-f]{24,}+|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{24,}+|sq0[a-z]{3}-[\w-]{16,}+|ATATT[\w-]{16,}+|glsa_\w{16,}+"
