@@ -14,7 +14,7 @@ import pytest
 
 from mio2trace.conversion import convert
 from mio2trace.model.profile import Profile
-from mio2trace.notes import Notes
+from mio2trace.notes import InputError, Notes
 from mio2trace.readers import detect
 from mio2trace.readers.rocm import tables, v3_csv
 from mio2trace.source import Source
@@ -118,6 +118,26 @@ def test_any_file_of_a_set_stands_for_it_and_nothing_counts_twice(tmp_path: Path
         }
     assert all(trace == traces[0] for trace in traces)
     assert outputs[0] == outputs[1] == outputs[2] == outputs[3]
+
+
+def test_all_tables_of_a_folder_may_be_given(tmp_path: Path) -> None:
+    """As `*.csv` does: tables that say nothing of the trace are passed over and counted, and no trace by themselves."""
+    agents, stats = tmp_path / "7_agent_info.csv", tmp_path / "7_kernel_stats.csv"
+    agents.write_text('"Node_Id","Logical_Node_Id","Agent_Type"\n0,0,"CPU"\n')
+    stats.write_text('"Name","Calls","TotalDurationNs"\n"k",1,10\n')
+    trace = tmp_path / "7_kernel_trace.csv"
+    trace.write_text(KERNEL + '"KERNEL_DISPATCH",1,1,"k",1,100,110\n')
+    found = convert(agents, stats, trace)
+    assert found.metadata["attribution"]["kernels"] == 1
+    assert [(note.kind, note.count) for note in found.notes] == [
+        ("table that the profiler wrote beside the trace passed over", 2)
+    ]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    other = Path(shutil.copy(agents, elsewhere))
+    for files in ([agents, stats], [other, trace]):
+        with pytest.raises(InputError, match="is a table of a machine's processors; expected the trace"):
+            convert(*files)
 
 
 @pytest.mark.shared

@@ -18,9 +18,10 @@ import msgspec
 
 from mio2trace.files.outputs import replacing, standard_output
 from mio2trace.model.anchors import Anchors, anchors_of
+from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes, OptionError
 from mio2trace.privacy import Cleaner
-from mio2trace.readers import ANY, PROFILES, READERS, Accepted, detect, known, run_log
+from mio2trace.readers import ANY, PROFILES, READERS, Accepted, GoesWithATrace, detect, known, run_log
 from mio2trace.readers.base import Reader, ReadOptions, Record
 from mio2trace.readers.ck import record as ck
 from mio2trace.readers.ck import times as ck_times
@@ -139,6 +140,7 @@ def _read_all(
     """Of each file its inputs and what was met in it, but for those that were read with another one. ``spare``: files
     that one can do without, each with the notes that are to tell of it."""
     read: list[tuple[list[Input], Notes]] = []
+    tables: list[tuple[str, GoesWithATrace]] = []
     taken: set[str] = set()
     for index, (path, name) in enumerate(zip(paths, names, strict=True)):
         own = Notes()
@@ -150,13 +152,26 @@ def _read_all(
                 continue
             read.append((_read(source, path, options, cleaner), own))
             taken.update(os.path.realpath(other.path) for other in source.companions)
+        except GoesWithATrace as error:
+            tables.append((path, error))
         except InputError as error:
             if path not in spare:
                 raise
             spare[path].add(f"run without MIOpen's log that cannot be read: {error}")
         finally:
             source.close()
+    for path, refusal in tables:
+        # As `*.csv` names them, too.
+        beside = next((own for (first, *_), own in read if _is_in_the_folder_of(path, first)), None)
+        if beside is None:
+            raise refusal
+        beside.remark("table that the profiler wrote beside the trace passed over", os.path.basename(path))
     return read
+
+
+def _is_in_the_folder_of(path: str, other: Input) -> bool:
+    is_profile = any(isinstance(record, Profile) for record in other.records)
+    return is_profile and os.path.dirname(path) == os.path.dirname(other.path)
 
 
 class Unpacking:

@@ -57,6 +57,10 @@ PROFILES: tuple[Reader, ...] = (
 _KEYS = re.compile(rb'"([^"\\]{1,40})"\s*:')
 
 
+class GoesWithATrace(InputError):
+    """A table that a profiler writes beside the trace, of which it says nothing more."""
+
+
 class Accepted(NamedTuple):
     """What is wanted of a file: ``readers`` of its format (None: all), ``rest`` for text that none of them knows."""
 
@@ -82,7 +86,8 @@ def detect(source: Source, accepted: Accepted = ANY) -> Reader:
             return reader
     refused = known.refusal(head, source.name)
     if refused is not None:
-        raise InputError(f"{source.name}: {refused}")
+        kind = GoesWithATrace if known.goes_with_a_trace(head) else InputError
+        raise kind(f"{source.name}: {refused}")
     if accepted.readers is None and run_log.sniff(head):
         return run_log
     if accepted.readers is not None:

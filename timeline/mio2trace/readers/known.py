@@ -131,6 +131,11 @@ KNOWN: tuple[Known, ...] = (
 )  # fmt: skip
 
 
+def goes_with_a_trace(head: bytes) -> bool:
+    """Whether it is a table that a profiler writes beside the trace itself, and that adds nothing to it here."""
+    return next((one.instead == _TRACE for one in KNOWN if one.recognises(head)), False)
+
+
 def refusal(head: bytes, name: str) -> str | None:
     """What a file is that begins with ``head``, and what is expected in its place; None where nobody knows."""
     for one in KNOWN:
