@@ -247,6 +247,8 @@ GOOD = {"queued": 10, "submit": 20, "start": 30, "end": 40}
         ({"profiling": GOOD | {"queued": -1}}, "enqueue whose device times are out of order"),
         ({"profiling": GOOD | {"end": 1 << 63}}, "enqueue whose device times are out of order"),
         ({"profiling": GOOD | {"end": 10**30}}, "enqueue whose device times are out of order"),
+        ({"profiling": GOOD | {"end": "nan"}}, "enqueue whose device times are out of order"),
+        ({"profiling": GOOD | {"queued": "-inf"}}, "enqueue whose device times are out of order"),
         ({"profiling": GOOD, "errcode": -54}, "enqueue that failed: not drawn"),
     ],
 )

@@ -350,9 +350,9 @@ class ProfileFolder:
             self._notes.add("enqueue with incomplete device times", f"call {index}")
         else:
             queued, submit, start, end = times.queued, times.submit, times.start, times.end
-            if not type(queued) is type(submit) is type(start) is type(end) is int:
-                queued, submit, start, end = int(queued), int(submit), int(start), int(end)
-            if 0 <= queued <= submit <= start <= end <= MAX_INTEGER:
+            if 0 <= queued <= submit <= start <= end <= MAX_INTEGER:  # what is no number is none of these
+                if not type(queued) is type(submit) is type(start) is type(end) is int:
+                    return int(queued), int(submit), int(start), int(end)
                 return queued, submit, start, end
             self._notes.add("enqueue whose device times are out of order", f"call {index}")
         return None, None, None, None
