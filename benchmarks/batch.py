@@ -146,18 +146,23 @@ def of_children() -> float:
 def with_kills(found: list[FoundRun], dataset: Path, every: int) -> int:
     """How many workers were killed."""
     kills = ends = 0
-    with engines.local_cluster(2) as opened:
-        client = opened.executor._client  # type: ignore[attr-defined]
+    clients = []
 
-        def told(entry: Entry) -> None:
-            nonlocal kills, ends
-            ends += 1
-            if ends % every == 0:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(random.choice(list(client.run(os.getpid).values())), signal.SIGKILL)
-                    kills += 1
+    @contextlib.contextmanager
+    def engine() -> Iterator[engines.Engine]:
+        with engines.local_cluster(2) as opened:
+            clients.append(opened.executor._client)  # type: ignore[attr-defined]
+            yield opened
 
-        run_batch(found, str(dataset), lambda: contextlib.nullcontext(opened), BatchOptions(), told=told)
+    def told(entry: Entry) -> None:
+        nonlocal kills, ends
+        ends += 1
+        if ends % every == 0:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(random.choice(list(clients[-1].run(os.getpid).values())), signal.SIGKILL)
+                kills += 1
+
+    run_batch(found, str(dataset), engine, BatchOptions(), told=told)
     return kills
 
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import mio2trace
-from mio2trace.batch import engines
+from mio2trace.batch import engines, running
 from mio2trace.batch.finding import find_runs
 from mio2trace.batch.forking import Limits
 from mio2trace.batch.journal import Entry, Journal, read_journals
@@ -363,6 +364,35 @@ def test_a_worker_that_is_killed_loses_no_run(cluster: engines.Engine, tmp_path:
     assert [entry.state for entry in made.done] == ["converted"] * 40
     assert len(list((tmp_path / "ds" / "made").iterdir())) == 40
     assert sorted(read_journals(tmp_path / "ds")) == [run.name for run in found]
+
+
+def test_where_no_worker_is_left_others_are_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine that is so busy that Dask gives up to start them again."""
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(running, "LOST_S", 0.5)
+    monkeypatch.setattr(running, "LOOK_S", 0.2)
+    begun: list[Any] = []
+
+    @contextlib.contextmanager
+    def engine() -> Iterator[engines.Engine]:
+        with engines.local_cluster(1) as opened:
+            begun.append(opened.executor._client.cluster)  # type: ignore[attr-defined]
+            yield opened
+
+    def told(entry: Entry) -> None:
+        if len(begun) == 1:
+            (nanny,) = begun[0].workers.values()
+            begun[0].sync(nanny.close)
+
+    folder = tmp_path / "runs"
+    for number in range(12):
+        (folder / f"{number:04}").mkdir(parents=True)
+        (folder / f"{number:04}" / "prof.json").write_bytes(b"\0%d" % number)
+    found = find_runs([str(folder)], Notes())
+    options = BatchOptions(function="tests.batch_work:slowly")
+    made = run_batch(found, str(tmp_path / "ds"), engine, options, told=told)
+    assert len(begun) == 2
+    assert sorted(entry.run for entry in made.done if entry.state == "converted") == [run.name for run in found]
 
 
 def test_dangerous_runs_kill_no_worker(cluster: engines.Engine, tmp_path: Path) -> None:

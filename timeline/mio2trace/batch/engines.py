@@ -30,11 +30,14 @@ _QUIET = {
 
 
 class Engine(NamedTuple):
-    """``ahead``: how many runs it is given at once; ``beside_others``: its workers share a machine."""
+    """``ahead``: how many runs it is given at once; ``beside_others``: its workers share a machine; ``workers``: how
+    many there are now, of an engine that gets no others: without any it has to be begun anew.
+    """
 
     executor: Executor
     ahead: int
     beside_others: bool = True
+    workers: Callable[[], int] | None = None
 
 
 class _Here(Executor):
@@ -79,7 +82,7 @@ def local_cluster(workers: int) -> Iterator[Engine]:
                 client = stack.enter_context(distributed.Client(cluster))
         except (OSError, RuntimeError) as error:
             raise InputError(f"the {workers} workers do not start: {_first_line(error)}") from None
-        yield Engine(client.get_executor(pure=False), ahead=_ahead(workers))
+        yield Engine(client.get_executor(pure=False), ahead=_ahead(workers), workers=lambda: len(client.nthreads()))
 
 
 @contextlib.contextmanager
