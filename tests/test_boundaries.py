@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mio2trace import memory
 from mio2trace.align import NONE, align
 from mio2trace.align.layers.caffe.boundaries import stamps_bound
 from mio2trace.align.operations.rates import LINE_NS
@@ -211,3 +212,9 @@ def test_a_digest_of_real_boundaries_gives_what_the_log_gives() -> None:
             assert by_log.layer_by[position] == by_digest.layer_by[position] == "boundary stamps"
             one, other = by_log.runs[by_log.run_of[position]], by_digest.runs[by_digest.run_of[position]]
             assert (one.layer, one.direction) == (other.layer, other.direction)
+
+
+def test_little_memory_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the allocator cannot be taught to keep what is freed, it keeps nothing."""
+    monkeypatch.setattr(memory, "_KEPT", 1 << 60)
+    memory.keep_freed_blocks()
