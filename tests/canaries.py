@@ -17,6 +17,9 @@ CANARIES = {
     "an include path": "-I/opt/canary/include",
     "a URL": "https://canaryuser:canarysecret@canaryhost/canary?token=canary",
     "user and host": "canaryuser@canaryhost",
+    "a path as an address spells it": "%2Fhome%2Fcanaryuser%2Fcanary.cl",
+    "a machine's own name": "LAPTOP-7CANARY8",
+    "a machine's address as its name": "ip-10-77-66-55",
     "user and address": "canaryuser@8.77.66.55",
     "a mail address": "canary.person+x@canary-mail.example",
     "a repository": "git@github.com:canaryuser/canary.git",
@@ -84,6 +87,7 @@ WORDS = (
     *(
         "canary",
         "77.66.55",
+        "77-66-55",
         "177.166.55",
         "7fca4a00caca",
         "7f:ca:4a",
