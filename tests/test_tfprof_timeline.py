@@ -588,3 +588,15 @@ def test_a_part_of_the_kernels_is_chosen_as_of_any_profile(tmp_path: Path) -> No
 def test_a_step_that_cannot_be_is_no_iteration() -> None:
     """What is a number of 64 bits there has no successor."""
     assert [iteration_of(step) for step in (None, -1, 0, 7, (1 << 63) - 1)] == [None, None, 1, 8, None]
+
+
+def test_a_copy_of_the_name_of_a_kernel_is_a_copy(tmp_path: Path) -> None:
+    """Also where the same node has both, and everything else of them is alike."""
+    gpu = "/job:localhost/replica:0/task:0/device:gpu:0"
+    names = [f"{gpu}/stream:all Compute", f"{gpu}/memcpy Compute"]
+    events = [{"name": "process_name", "ph": "M", "pid": pid, "args": {"name": name}} for pid, name in enumerate(names)]
+    op = {"name": "Conv2D", "ph": "X", "cat": "Op", "tid": 0, "dur": 20, "args": {"name": "v", "op": "Conv2D"}}
+    path = tmp_path / "timeline.json"
+    path.write_text(json.dumps({"traceEvents": [*events, op | {"pid": 0, "ts": 1000}, op | {"pid": 1, "ts": 900}]}))
+    drawn = [event for event in convert(path).trace.events() if isinstance(event, Slice) and event.name == "v"]
+    assert sorted(slice_.category for slice_ in drawn) == ["copy", "kernel"]

@@ -115,6 +115,7 @@ class Commands:
             # Sizes and facts are interned: their identity tells them apart, and is quick to compare.
             key = (
                 activity.name,
+                activity.kind,
                 layer_by[position],
                 operation_by[position],
                 None if whole is None else id(whole.problem),
