@@ -7,6 +7,7 @@ import pytest
 
 from mio2trace.align import NONE
 from mio2trace.align.layers.repetitions import number_repetitions
+from mio2trace.draw.device.commands import Commands
 from mio2trace.measures import Measures
 from tests.made_up_costs import MS, SETUP, Ran, measures, operation
 
@@ -147,3 +148,13 @@ def test_nothing_at_all() -> None:
     """No iteration, no row, no time."""
     of = measures({SETUP: [C]}).steady
     assert (of.mean_ns, len(of.kernels), of.kernels.rest) == (0, 0, None)
+
+
+def test_what_kernels_of_repetitions_share_is_made_once() -> None:
+    """However many there are: a run has thousands."""
+    of = in_no_pass(measures({number: [A, B, C] for number in range(1, 41)}))
+    commands = Commands(of)
+    passes = of.alignment.links.pass_of
+    assert len(set(passes)) == 40
+    drawn = [slice_ for at in range(len(passes)) for slice_ in commands.slices(1, 0, [at])]
+    assert len({id(slice_.shared) for slice_ in drawn}) == 3

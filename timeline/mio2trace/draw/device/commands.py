@@ -149,7 +149,7 @@ class Commands:
             "" if layer is None else layer.direction,
             index == NONE,
             id(named),
-            NONE if layer is not None else pass_,
+            pass_ != NONE and links.passes[pass_].phase == "setup",
             self._activities[position].queue if self._streams else 0,
         )
         alike = self._alike.get(key)
