@@ -20,6 +20,7 @@ import pytest
 from mio2trace import __version__
 from mio2trace.commands import LATER
 from mio2trace.evidence import EVIDENCE
+from mio2trace.notes import Notes
 from tests.small_runs import as_json, benchmark, small
 
 CALLS, LOG = benchmark()
@@ -364,3 +365,11 @@ def test_help_loads_no_command() -> None:
     assert "mio2trace.commands.options" in done.stdout
     assert "mio2trace.commands.ops" not in done.stdout.split()
     assert re.search(r"^  query +Ask a trace", done.stdout, re.MULTILINE)
+
+
+def test_a_place_is_named_once() -> None:
+    """However often something is met there."""
+    notes = Notes()
+    for place in ("a", "a", "b"):
+        notes.add("odd", place)
+    assert [str(note) for note in notes] == ["3 x odd (a, b, ...)"]

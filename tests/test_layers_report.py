@@ -20,6 +20,7 @@ from mio2trace.align.layers.net import NetLayerSpec
 from mio2trace.cli import cli
 from mio2trace.kernels.facts import MAIN, KernelFact
 from mio2trace.measures import Measures
+from mio2trace.measures.cost import Cost
 from mio2trace.model.gemm import Gemm
 from mio2trace.ops.operation import Operation, Phase
 from tests.conftest import ROOT, shared_folder
@@ -343,6 +344,12 @@ def test_host_time_by_calls_and_launch_overhead() -> None:
     assert (found.cost.host_ns, found.cost.host_by) == (1500 + 100, "calls")
     assert (found.cost.kernel_ns, found.cost.copy_ns, found.cost.launch_overhead_ns) == (20, 0, 1580)
     assert found.layer_by == {"recurrence": 2}
+
+
+@pytest.mark.parametrize(("host_ns", "left"), [(30, 5), (25, 0), (24, None)])
+def test_no_overhead_is_told_of_calls_that_did_not_wait(host_ns: int, left: int | None) -> None:
+    """What is launched may run longer than the host is there."""
+    assert Cost(kernels=1, timed_ns=20, copies=1, copy_timed_ns=5, host_ns=host_ns).launch_overhead_ns == left
 
 
 def test_work_is_known_of_all_or_not_told() -> None:

@@ -57,7 +57,7 @@ class Notes:
             note = self._notes[kind] = Note(kind, problem=problem)
         note.count += count
         note.problem |= problem
-        if place and len(note.places) < EXAMPLES:
+        if place and len(note.places) < EXAMPLES and place not in note.places:
             note.places.append(place)
 
     def remark(self, kind: str, place: str = "", count: int = 1) -> None:

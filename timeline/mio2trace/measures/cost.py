@@ -63,10 +63,11 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def launch_overhead_ns(self) -> int | None:
-        """What the host spent while nothing of it ran on the device."""
+        """What the host spent while nothing of it ran on the device; None where its calls did not wait for what ran."""
         if self.host_ns is None or self.kernel_ns is None or self.copy_ns is None:
             return None
-        return self.host_ns - self.kernel_ns - self.copy_ns
+        left = self.host_ns - self.kernel_ns - self.copy_ns
+        return left if left >= 0 else None
 
     @property
     def sure(self) -> bool:
