@@ -52,6 +52,7 @@ OURS = [
     b'I1120 10:46:48.020552  2155 net.cpp:51] Initializing net from parameters: name: "x"',
     b'  name: "conv1"',
 ]
+EMPTY_ARRAY = b"[dv/dt] <<\n[]\n[dv/dt] >>"
 OTHERS = [
     b"",
     b" \t",
@@ -87,7 +88,7 @@ def outcome(folder: Path, data: bytes, block: int) -> object:
 @given(
     lines=st.lists(
         st.one_of(
-            st.sampled_from(OURS), st.sampled_from(OTHERS), st.sampled_from(GLOG_LINES),
+            st.sampled_from(OURS), st.sampled_from(OTHERS), st.sampled_from(GLOG_LINES), st.just(EMPTY_ARRAY),
             st.lists(st.sampled_from(OTHERS), min_size=3, max_size=8).map(b"\n".join),
             st.sampled_from(GLOG_LINES).map(lambda line: b"MIOp glued " + line), st.binary(max_size=6),
         ),
@@ -102,7 +103,10 @@ def test_what_is_read_does_not_depend_on_how(
 ) -> None:
     folder = tmp_path_factory.mktemp("log")  # type: ignore[attr-defined]
     data = OURS[0] + end + end.join(lines) + last  # with MIOpen in every block the short way is taken
-    with mock.patch.object(OtherPrograms, "until", lambda self, data, at: at):
+    with (
+        mock.patch.object(OtherPrograms, "until", lambda self, data, at: at),
+        mock.patch.object(run_log, "_EMPTY_ARRAY", b"not there"),
+    ):
         expected = outcome(folder, data, block)
     assert outcome(folder, data, block) == expected
 

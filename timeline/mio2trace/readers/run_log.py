@@ -30,6 +30,8 @@ _JSON = re.compile(rb"\s*(?:\{\s*\"(?!(?:solution|performance)\":[\"{])|\[\s*[\[
 _ARRAY_OPENS = re.compile(rb"\[dv/dt\]\s*<<\s*")
 _ARRAY_CLOSES = re.compile(rb"\[dv/dt\]\s*>>")
 _ARRAY_BLOCK = 1 << 20
+_EMPTY_ARRAY = b"[dv/dt] <<\n[]\n[dv/dt] >>\n"
+"""What every child process of a profiled program leaves that calls nothing: there may be as many as iterations."""
 LONGEST_LINE = 64 << 20
 """Bytes; a longer one is no line of any log that we know, and is cut there: what has no end would fill the memory."""
 LONGEST_LOG_LINE = 64 << 10
@@ -86,7 +88,8 @@ class _Log:
 
     def known(self) -> object:
         """What changes with every line that is known."""
-        return self._caffe.lines, self._miopen_lines, self._blocks.blocks, len(self._profiles), self._in_array()
+        arrays = len(self._profiles) + self._empty_arrays
+        return self._caffe.lines, self._miopen_lines, self._blocks.blocks, arrays, self._in_array()
 
     @property
     def in_source(self) -> bool:
@@ -95,13 +98,20 @@ class _Log:
 
     def take(self, data: bytes, at: int, number: int) -> tuple[int, int, bool]:
         """Records of MIOpen that are like earlier ones, as `MiopenDecoder.take`, and Caffe's and other programs' lines
-        between them."""
+        and empty arrays between them."""
         while True:
             others = self._others
             at, following, more = self._miopen.take(data, at, number, self._other)
             self._miopen_lines += following - number - (self._others - others)
             if more or self._cut is not None or not self._miopen.between:
                 return at, following, more
+            if data.startswith(b"[", at):
+                if data.startswith(_EMPTY_ARRAY, at):
+                    self._empty_arrays += 1
+                    at, number = at + len(_EMPTY_ARRAY), following + _EMPTY_ARRAY.count(b"\n")
+                    continue
+                if _EMPTY_ARRAY.startswith(data[at : at + len(_EMPTY_ARRAY)]):
+                    return at, following, True
             end = self._other_programs.until(data, at)
             if end == at:
                 return at, following, False
