@@ -139,3 +139,15 @@ def test_another_run_of_a_program_prints_the_same_with_other_times(small: Run) -
     stamps = [match[0] for line in again if (match := STAMP.search(line))]
     assert stamps == sorted(stamps)
     assert stamps[0] > max(match[0] for match in map(STAMP.search, small.log) if match is not None)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("row", "name", "variant"),
+    [("host times in s", "m290-alexnet-infer-10it", HANDLES)],
+)
+def test_what_a_clock_cannot_tell_is_left_to_the_order_of_calls(row: str, name: str, variant: str) -> None:
+    """Times bound calls only as far as they are exact: the order of kernels and calls says the rest."""
+    operations = measured(shared_folder(), (row, name, variant, 0)).operations
+    assert operations.wrong_and_sure == 0
+    assert operations.right >= 0.99 * operations.kernels > 0

@@ -74,6 +74,22 @@ def test_a_layer_that_comes_again_begins_an_iteration() -> None:
         assert judged(run, links) == (in_iterations, 0)
 
 
+def test_what_ended_before_the_line_of_an_iteration_is_in_no_layer_of_the_next() -> None:
+    """However long the next layer's printed time is: a mean may be longer than this execution was."""
+    run = boundary_run(Random(5), 3)
+    behind = run.places.index((2, "forward", "layer0"))
+    starts = [one.host_start_ns or 0 for one in run.profile.activities]
+    layers = list(run.log.layers)
+    lost = len(layers) // 3 - 1  # what tells that the kernel before is another layer's
+    longer = layers[lost + 1].printed_ns + starts[behind] - starts[behind - 1]
+    layers[lost : lost + 2] = [msgspec.structs.replace(layers[lost + 1], printed_ns=longer)]
+    log = msgspec.structs.replace(run.log, layers=tuple(layers))
+    links = align(run.profile, [log], Notes(), without=frozenset({"recurrence", "durations"})).links
+    assert run.places[behind - 1] == (1, "backward", "layer0")
+    assert links.run_of[behind - 1] == NONE
+    assert links.run_of[behind] != NONE
+
+
 def test_stamps_in_milliseconds_give_right_layers_or_unsure_ones() -> None:
     """Their resolution is seen in the stamps; printed times say the rest, and most of it."""
     count = right = wrong = 0

@@ -109,7 +109,7 @@ def by_stamps(
         end[number] = min(end[number], end[number + 1])
     called = [times.called[position] for position in positions]
     return Windows(
-        first=[bisect_left(end, time) for time in called],
+        first=[bisect_left(end, time - times.error_ns) for time in called],
         last=[bisect_right(begin, time + host_step_ns) - 1 for time in called],
         by=BOUNDARY_STAMPS,
     )

@@ -15,7 +15,7 @@ from math import exp
 
 import msgspec
 
-from mio2trace.align.operations.rates import CONTRADICTED, LINE_NS, STRAY
+from mio2trace.align.operations.rates import CONTRADICTED, LINE_NS, STRAY, TOLERANCE_NS
 
 _SOON_NS = LINE_NS // 4
 _GAP_NS = 8 * LINE_NS
@@ -126,8 +126,8 @@ def _states(layer: Printed, low: int, high: int, times: Times) -> list[_State]:
         _State(first, stop, begun + printed, until + printed, _weight(begun + printed, until + printed, layer))
         for cell in _cells(low, high)
         for stop, earliest, latest in _cuts(*cell, times)
-        for first, begun, until in _cuts(earliest - printed, latest - printed, times)
-        if layer.floor <= first <= stop
+        for cut, begun, until in _cuts(earliest - printed, latest - printed, times)
+        if (first := _behind(layer.floor, cut, until, times)) <= stop
     ]
     if states:
         return states[:: 1 + len(states) // MOST_STATES]
@@ -135,6 +135,17 @@ def _states(layer: Printed, low: int, high: int, times: Times) -> list[_State]:
     stop = bisect_right(times.ends, high + error)
     first = max(layer.floor, bisect_left(times.begins, low - printed - LINE_NS - error))
     return [_State(min(first, stop), stop, low, high, CONTRADICTED)]
+
+
+def _behind(floor: int, first: int, begin: int, times: Times) -> int:
+    """The first activity of a layer that begins at ``begin``: not before its floor, if the printed time is a bit long.
+
+    Behind all activities where it contradicts.
+    """
+    if first >= floor:
+        return first
+    late = times.ends[floor - 1] - times.error_ns - begin
+    return floor if late <= TOLERANCE_NS else len(times.begins) + 1
 
 
 def _cells(low: int, high: int) -> Iterator[tuple[int, int]]:

@@ -71,8 +71,9 @@ def _place(attribution: Attribution, axis: Timeline, log: FrameworkLog, layers: 
                 )
             )
         )
-    begun = _begun(attribution, layers) if axis.by_line else []
-    follows = list(_follows(attribution, layers, iterations, begun))
+    begun = _begun(attribution, layers)
+    # Of stamps that are coarse no cut is known where the line is.
+    follows = list(_follows(attribution, layers, iterations, begun if axis.by_line else [None] * len(layers)))
     for positions in _rows_of_queues(attribution, axis):
         given = _rows(attribution, axis, layers, follows, begun, positions)
         for run, row in zip(runs, given, strict=True):
@@ -112,16 +113,19 @@ def _rows(
     axis: Timeline,
     layers: Sequence[LayerTime],
     follows: Sequence[bool],
-    begun: Sequence[int],
+    begun: Sequence[LogEvent | None],
     positions: Sequence[int],
 ) -> list[Row]:
     """Each layer's row of the activities of one queue."""
     host = attribution.host_times
-    stops = floors = [0] * len(layers)
+    stops = [0] * len(layers)
+    ends = [*accumulate((axis.ends[position] for position in positions), max)]
+    error = 0 if axis.by_line or host is None else host.error_ns
+    before = [None if event is None else axis.event(event) for event in begun]
+    # What ended before the line that begins the iteration is in none of its layers.
+    floors = [0 if place is None else bisect_right(ends, place - error) for place in before]
     if axis.by_line:
-        lines = [axis.ends[position] for position in positions]
-        stops = [bisect_right(lines, layer.line) for layer in layers]
-        floors = [bisect_right(lines, line) for line in begun]
+        stops = [bisect_right(ends, layer.line) for layer in layers]
         if host is None:
             bounds = zip(map(max, floors, [0, *stops]), stops, strict=True)
             return [Row(first=first, stop=max(first, stop)) for first, stop in bounds]
@@ -146,20 +150,25 @@ def _rows(
     return rows(printed, times)
 
 
-def _begun(attribution: Attribution, layers: Sequence[LayerTime]) -> list[int]:
+def _begun(attribution: Attribution, layers: Sequence[LayerTime]) -> list[LogEvent | None]:
     """The line before each layer line that begins an iteration, where the log has one."""
     source = layers[0].source if layers else None
-    starts = [
-        event.line
+    events = [
+        event
         for event in attribution.events
-        if event.kind in ("testing", "benchmark begins", "iteration") and event.source == source
+        if event.kind in ("testing", "benchmark begins", "iteration") and event.source == source and event.line
     ]
-    starts = [-1, *sorted(starts)]
-    return [starts[bisect_left(starts, layer.line) - 1] for layer in layers]
+    events.sort(key=lambda event: event.line)
+    lines = [event.line for event in events]
+    before = [bisect_left(lines, layer.line) for layer in layers]
+    return [events[place - 1] if place else None for place in before]
 
 
 def _follows(
-    attribution: Attribution, layers: Sequence[LayerTime], iterations: Sequence[int], begun: Sequence[int]
+    attribution: Attribution,
+    layers: Sequence[LayerTime],
+    iterations: Sequence[int],
+    begun: Sequence[LogEvent | None],
 ) -> Iterator[bool]:
     """Whether each layer ran right after the one before it, or after the line that begins its iteration (``begun``).
 
@@ -169,9 +178,9 @@ def _follows(
     place = {key: number for number, key in enumerate(_order(attribution))}
     before: tuple[int, int] | None = None
     line = -1
-    for number, (layer, iteration) in enumerate(zip(layers, iterations, strict=True)):
+    for layer, iteration, event in zip(layers, iterations, begun, strict=True):
         at = place.get((layer.index, layer.direction), -1)
-        opens = at == 0 and number < len(begun) and begun[number] > line
+        opens = at == 0 and event is not None and event.line > line
         yield whole and (opens or before == (iteration, at - 1))
         before, line = (iteration, at), layer.line
 
