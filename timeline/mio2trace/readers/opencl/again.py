@@ -7,7 +7,7 @@ usual has to be looked at (a kernel that was not seen, a new second, times out o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from mio2trace.model.profile import NOT_OPENCL, Activity, BufferCreated, OpenClLaunch
 from mio2trace.model.profile import Call as HostCall
@@ -30,14 +30,9 @@ if TYPE_CHECKING:
 
 _Fields = Sequence[bytes]
 Fold = Callable[["RepeatingFolder", _Fields], bool]
+"""Take the calls again. Where False, nothing is changed and they are to be taken the usual way."""
 _GOOD = (0, UNKNOWN_ERROR)
 _ONE = b"1"
-
-
-class Meaning(Protocol):
-    @property
-    def fold(self) -> Fold:
-        """Take the calls again. Where False, nothing is changed and they are to be taken the usual way."""
 
 
 def timed_calls(calls: Sequence[AnyCall], first: int, stop: int) -> set[int]:
@@ -54,21 +49,21 @@ def _prepared_at(calls: Sequence[AnyCall], first: int, stop: int) -> int | None:
     return next((n for n, call in settings if new or not call.arg_index), None)
 
 
-def meaning_of(folder: RepeatingFolder, form: Form, calls: Sequence[AnyCall], first: int, stop: int) -> Meaning | None:
-    """What calls ``first`` to ``stop`` of a form mean, which were folded already; None where that is not to be used."""
+def fold_of(folder: RepeatingFolder, form: Form, calls: Sequence[AnyCall], first: int, stop: int) -> Fold | None:
+    """What takes calls ``first`` to ``stop`` of a form again, which were folded already; None where nothing should."""
     last = calls[stop - 1]
     if any(isinstance(call, SetKernelArg) and not 0 <= call.arg_index < MAX_ARGUMENTS for call in calls[first:stop]):
         return None
     if isinstance(last, Command) and (last.errcode not in _GOOD or last.profiling_error is not None):
         return None
     if isinstance(last, EnqueueNDRangeKernel):
-        return _Launch(folder, form, calls, first, stop)
+        return _Launch(folder, form, calls, first, stop).fold_of(folder, form, calls, first, stop)
     if isinstance(last, SetKernelArg):
-        return _Setting(form, last, first)
+        return _Setting(form, last, first).fold
     if isinstance(last, (EnqueueReadBuffer, EnqueueWriteBuffer)) and 0 <= last.size <= MAX_INTEGER:
-        return _Copy(folder, form, last, first)
+        return _Copy(folder, form, last, first).fold
     if isinstance(last, CreateBuffer) and last.errcode in _GOOD and 0 <= last.size <= MAX_INTEGER:
-        return _Buffer(form, last, first)
+        return _Buffer(form, last, first).fold
     return None
 
 
@@ -94,19 +89,12 @@ class _Launch:
         self._offset = folder.interned.setdefault(gwo, gwo) if len(gwo) == 3 else None
         self._launches: dict[int | None, OpenClLaunch] = {}
         """By program, where nothing else may differ."""
-        self.fold = self._fold_of(folder, form, enqueue, calls, first, stop)
 
-    def _fold_of(
-        self,
-        folder: RepeatingFolder,
-        form: Form,
-        enqueue: EnqueueNDRangeKernel,
-        calls: Sequence[AnyCall],
-        first: int,
-        stop: int,
-    ) -> Fold:
-        """`Meaning.fold`, bound to what stays the same: a profile has a million of these."""
+    def fold_of(self, folder: RepeatingFolder, form: Form, calls: Sequence[AnyCall], first: int, stop: int) -> Fold:
+        """What folds one, bound to what stays the same: a profile has a million of these."""
         last = stop - 1
+        enqueue = calls[last]
+        assert isinstance(enqueue, EnqueueNDRangeKernel)
         at, until = form.places[last, "start"], form.places[last, "end"]
         prepared_at = _prepared_at(calls, first, stop)
         before = -1 if prepared_at is None else form.places[prepared_at, "start"]

@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
+from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
-from mio2trace.readers.opencl.again import meaning_of, timed_calls
+from mio2trace.readers.opencl.again import fold_of, timed_calls
 from mio2trace.readers.opencl.calls import ProfileFolder
 from mio2trace.readers.opencl.forms import Decode, Field, Form, fields_of, proven
 from mio2trace.readers.opencl.records import AnyCall, CreateKernel, EnqueueNDRangeKernel, SetKernelArg
@@ -54,6 +55,7 @@ class RepeatingFolder(ProfileFolder):
         self.seconds_of = _Seconds()
         self._forms: dict[int, list[Form]] = {}
         """By size in bytes."""
+        self._made: list[Form] = []
         self._sizes: set[int] = set()
         self._words: dict[bytes, tuple[Form, dict[Field, bytes], set[Field]]] = {}
         self._separator = b""
@@ -128,8 +130,16 @@ class RepeatingFolder(ProfileFolder):
         """Whether it is known which of the settings since the kernel's last enqueue was the first."""
         return True
 
+    def finish(self, interleaved: bool = False) -> Profile:
+        self.forget_forms()
+        return super().finish(interleaved)
+
     def forget_forms(self) -> None:
-        """No more text comes: what was learned of it takes megabytes."""
+        """No more text comes: what was learned of it takes megabytes, and holds this folder in circles."""
+        for form in self._made:
+            form.following = None
+            form.units.clear()
+        self._made.clear()
         self._forms.clear()
         self._words.clear()
         self._last = None
@@ -175,11 +185,12 @@ class RepeatingFolder(ProfileFolder):
                 alike.remove(before)
         form = Form(text, [field for field in fields if field not in words or field in changing])
         for first, stop in runs:
-            meaning = meaning_of(self, form, calls, first, stop)
-            if meaning is None:
+            fold = fold_of(self, form, calls, first, stop)
+            if fold is None:
                 return
-            form.units.append((stop - first, starts[first], ends[stop - 1], meaning.fold))
+            form.units.append((stop - first, starts[first], ends[stop - 1], fold))
         form.places.clear()  # what they mean is known now
+        self._made.append(form)
         if len(alike) < _MOST_ALIKE:
             alike.append(form)
             self._words[key] = form, words, changing
