@@ -23,9 +23,9 @@ from mio2trace.model.profile import (
     Program,
     Queue,
     Thread,
-    TimerMark,
 )
 from mio2trace.model.profile import Call as HostCall
+from mio2trace.model.timer_marks import NO_MARKS, TimerMarks
 from mio2trace.notes import Notes
 from mio2trace.readers.base import kernel_name
 from mio2trace.readers.opencl.records import (
@@ -171,16 +171,14 @@ class ProfileFolder:
             interleaved=interleaved,
         )
 
-    def _marks(self) -> tuple[TimerMark, ...]:
+    def _marks(self) -> TimerMarks:
         """The most used kernel that only ever got the argument 0 = 00000000 and never ran (dvdt-ck.md 2.3a)."""
         best = max(
             (kernel.zeros for kernel in self.kernels.values() if not kernel.enqueued and len(kernel.arguments) == 1),
             key=len,
             default=[],
         )
-        if len(best) < 2:
-            return ()
-        return tuple(TimerMark(number=index, line=line, host_ns=host_ns) for index, line, host_ns in best)
+        return TimerMarks(best) if len(best) >= 2 else NO_MARKS
 
     def _other(self, call: Call | LostCall, index: int, line: int) -> None:
         if isinstance(call, LostCall):

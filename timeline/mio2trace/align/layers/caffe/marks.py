@@ -16,7 +16,8 @@ from mio2trace.align.links import LayerRun, Links
 from mio2trace.align.operations.rates import FAR, LINE_NS
 from mio2trace.evidence import TIMER_MARKS
 from mio2trace.model.log import Direction
-from mio2trace.model.profile import Activity, TimerMark
+from mio2trace.model.profile import Activity
+from mio2trace.model.timer_marks import TimerMark, TimerMarks
 from mio2trace.notes import Notes
 
 
@@ -43,7 +44,7 @@ class Marked(msgspec.Struct, frozen=True, kw_only=True):
 class Cuts(msgspec.Struct, frozen=True, kw_only=True):
     """The marks, and for each the number of activities before it."""
 
-    marks: Sequence[TimerMark]
+    marks: TimerMarks
     before: list[int]
     activities: int
 
@@ -55,13 +56,12 @@ class Cuts(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def cut(activities: Sequence[Activity], marks: Sequence[TimerMark]) -> Cuts:
+def cut(activities: Sequence[Activity], marks: TimerMarks) -> Cuts:
     """Both are in call order: one walk along the two."""
     count = len(activities)
     before = []
     position = 0
-    for mark in marks:
-        call = mark.number
+    for call in marks.numbers:
         while position < count and activities[position].number < call:
             position += 1
         before.append(position)
@@ -159,10 +159,10 @@ def _starts(cuts: Cuts, grammar: Grammar, iterations: int) -> range:
     return range(1, 1 + begun * grammar.per_iteration, grammar.per_iteration)
 
 
-def _off_printed(marks: Sequence[TimerMark], net: Net, grammar: Grammar, iterations: int) -> tuple[int, int]:
+def _off_printed(marks: TimerMarks, net: Net, grammar: Grammar, iterations: int) -> tuple[int, int]:
     """How far the mean times at the marks are from the printed ones, and the sum of these, over all layers."""
     off = total = 0
-    starts = [mark.host_ns for mark in marks]
+    starts = marks.host_ns
     stops = starts[1:]
     for layer, direction, at in _layout(net, grammar).layers:
         every = slice(1 + at, 1 + iterations * grammar.per_iteration, grammar.per_iteration)
@@ -181,7 +181,7 @@ def place_by_marks(links: Links, cuts: Cuts, net: Net, grammar: Grammar, iterati
     An iteration in which the run was killed is cut as far as its marks go: what follows the last one is of the layer
     that it opened.
     """
-    layout, marks = _layout(net, grammar), cuts.marks
+    layout, marks, host_ns = _layout(net, grammar), cuts.marks, cuts.marks.host_ns
     for iteration, start in enumerate(_starts(cuts, grammar, iterations), 1):
         passes = {
             direction: links.pass_id("iteration", iteration, direction)
@@ -198,8 +198,8 @@ def place_by_marks(links: Links, cuts: Cuts, net: Net, grammar: Grammar, iterati
                     direction=direction,
                     pass_=passes[direction],
                     printed_ns=layer.printed_ns(direction),
-                    host_start_ns=marks[start + at].host_ns,
-                    host_end_ns=marks[start + at + 1].host_ns if start + at + 1 < len(marks) else None,
+                    host_start_ns=host_ns[start + at],
+                    host_end_ns=host_ns[start + at + 1] if start + at + 1 < len(marks) else None,
                 )
             )
             links.give_layer(cuts.between(start + at, start + at + 1), run, TIMER_MARKS)
