@@ -83,20 +83,21 @@ def _achieved(
     """Of each device (start, end, rate) of what worked on it."""
     activities = alignment.profile.activities
     spans: dict[int, list[tuple[int, int, float]]] = {}
+    timed_ns = side.measures.operations.timed_ns
     for device, index, row, _ in rows:
-        if index == NONE and not with_copies:
-            continue
-        for positions in [row] if index != NONE else [[position] for position in row]:
-            times = [(activities[p].start_ns or 0, activities[p].end_ns or 0) for p in positions]
+        shift, found = base.device(device, 0), spans.setdefault(device, [])
+        if index != NONE:
             # Of an operation in several rows each has the rate of all of it.
-            ran = (
-                side.measures.operations.timed_ns[index] if index != NONE else sum(end - start for start, end in times)
-            )
-            size = amount.get(index) if index != NONE else activities[positions[0]].size_bytes
+            size, ran = amount.get(index), timed_ns[index]
             if size and ran:
-                start, end = base.device(device, times[0][0]), base.device(device, times[-1][1])
-                spans.setdefault(device, []).append((start, end, size / ran))
-    return spans
+                start, end = activities[row[0]].start_ns or 0, activities[row[-1]].end_ns or 0
+                found.append((start + shift, end + shift, size / ran))
+        elif with_copies:
+            for activity in [activities[position] for position in row]:
+                start, end, moved = activity.start_ns or 0, activity.end_ns or 0, activity.size_bytes
+                if moved and end != start:
+                    found.append((start + shift, end + shift, moved / (end - start)))
+    return {device: found for device, found in spans.items() if found}
 
 
 def _steps(changes: Sequence[tuple[int, int, float]]) -> Iterator[tuple[int, float]]:

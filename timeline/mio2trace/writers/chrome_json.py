@@ -143,8 +143,15 @@ class _Events:
         own_args = _own_args(slices)
         if len(slices) == len(events):
             return list(map(self._slice, slices, own_args))
-        own = iter(own_args)
-        return [self._slice(event, next(own)) if type(event) is Slice else self._other(event) for event in events]
+        own, values = iter(own_args), iter(_values([event for event in events if type(event) is CounterValue]))
+        return [
+            self._slice(event, next(own))
+            if type(event) is Slice
+            else self._counter(event, next(values))
+            if type(event) is CounterValue
+            else self._flow(event)
+            for event in events
+        ]
 
     def _slice(self, event: Slice, own: str) -> str:
         place = (id(event.shared), event.name, event.category, event.track)
@@ -159,18 +166,19 @@ class _Events:
             f'"dur":{duration // 1000}{_DECIMALS[duration % 1000]}}}'
         )
 
-    def _other(self, event: Event) -> str:
-        if type(event) is Flow:
-            start, end = event.from_ns, event.to_ns
-            name = self._flows.get(event.name)
-            if name is None:
-                name = self._flows[event.name] = _json(event.name)
-            tail = f',"name":{name},"cat":"flow","id":{event.id}}}'
-            return (
-                f',\n{{"ph":"s",{self._places[event.from_track]},"ts":{start // 1000}{_DECIMALS[start % 1000]}{tail}'
-                f',\n{{"ph":"f","bp":"e",{self._places[event.to_track]},"ts":{end // 1000}{_DECIMALS[end % 1000]}{tail}'
-            )
-        assert isinstance(event, CounterValue)
+    def _flow(self, event: Event) -> str:
+        assert type(event) is Flow
+        start, end = event.from_ns, event.to_ns
+        name = self._flows.get(event.name)
+        if name is None:
+            name = self._flows[event.name] = _json(event.name)
+        tail = f',"name":{name},"cat":"flow","id":{event.id}}}'
+        return (
+            f',\n{{"ph":"s",{self._places[event.from_track]},"ts":{start // 1000}{_DECIMALS[start % 1000]}{tail}'
+            f',\n{{"ph":"f","bp":"e",{self._places[event.to_track]},"ts":{end // 1000}{_DECIMALS[end % 1000]}{tail}'
+        )
+
+    def _counter(self, event: CounterValue, value: str) -> str:
         key = (event.process, event.name, event.unit)
         head = self._counters.get(key)
         if head is None:
@@ -178,7 +186,7 @@ class _Events:
             head = f',\n{{"ph":"C","pid":{event.process},"name":{name},"cat":"counter","args":{{{unit}:'
             self._counters[key] = head
         at = event.time_ns
-        return f'{head}{_json(event.value)}}},"ts":{at // 1000}{_DECIMALS[at % 1000]}}}'
+        return f'{head}{value}}},"ts":{at // 1000}{_DECIMALS[at % 1000]}}}'
 
 
 def _headings(trace: Trace) -> list[str]:
@@ -211,6 +219,14 @@ def _own_args(slices: Sequence[Slice]) -> list[str]:
         if len(members) == len(slices):  # else one of them holds what only stands between two
             return members
     return [_json(event.args)[1:-1] for event in slices]
+
+
+def _values(counters: Sequence[CounterValue]) -> list[str]:
+    """Of each counter its value, printed together."""
+    try:
+        return orjson.dumps([event.value for event in counters]).decode()[1:-1].split(",")
+    except orjson.JSONEncodeError:  # an integer of more than 64 bits
+        return [_json(event.value) for event in counters]
 
 
 def _json(value: Any) -> str:

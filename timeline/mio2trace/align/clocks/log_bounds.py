@@ -8,7 +8,7 @@ it follows the line that ends its iteration; so are the kernels of a call whose 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from itertools import groupby
 
 import msgspec
@@ -82,11 +82,15 @@ def by_buffers(profile: Profile, operations: Sequence[Operation], lines: Stamped
     }
     calls: dict[frozenset[int], list[Operation]] = {}
     as_digits = {b"%x" % address for address in chosen}
+    met: dict[object, frozenset[int]] = {}
     for operation in operations:
-        if operation.arguments or not as_digits.isdisjoint(operation.addresses.split(b",")):
-            addresses = frozenset([address for _, address in operation.tensors if address >= FIRST_ADDRESS])
-            if not chosen.isdisjoint(addresses):
-                calls.setdefault(addresses, []).append(operation)
+        # A program that repeats itself names the same buffers again.
+        key = id(operation.parameters), operation.addresses, operation.arguments
+        addresses = met.get(key)
+        if addresses is None:
+            addresses = met[key] = _sharing(operation, chosen, as_digits)
+        if addresses:
+            calls.setdefault(addresses, []).append(operation)
     owners = _owners(profile, calls, chosen)
     rows: dict[frozenset[int], list[tuple[int, int]]] = {}
     for owner, members in groupby(owners, key=lambda pair: pair[0]):
@@ -104,6 +108,17 @@ def by_buffers(profile: Profile, operations: Sequence[Operation], lines: Stamped
                     yield bound
 
 
+def _sharing(operation: Operation, chosen: Collection[int], as_digits: Set[bytes]) -> frozenset[int]:
+    """The buffers of a call that has one of the ``chosen``, else none; ``as_digits`` are these as the log prints them.
+
+    Most calls need not be read for that.
+    """
+    if not operation.arguments and as_digits.isdisjoint(operation.addresses.split(b",")):
+        return frozenset()
+    addresses = frozenset([address for _, address in operation.tensors if address >= FIRST_ADDRESS])
+    return frozenset() if addresses.isdisjoint(chosen) else addresses
+
+
 def _owners(
     profile: Profile, calls: Iterable[frozenset[int]], chosen: Iterable[int]
 ) -> list[tuple[frozenset[int] | None, int]]:
@@ -116,16 +131,19 @@ def _owners(
             naming.setdefault(address, []).append(addresses)
     as_arguments = {address.to_bytes(8, "little").hex() for address in chosen if address < 1 << 64}
     of_buffers: dict[frozenset[int], frozenset[int] | None] = {}
+    without: set[int] = set()
     owners: list[tuple[frozenset[int] | None, int]] = [(None, 0)]
     for position, activity in enumerate(profile.activities):
-        if as_arguments.isdisjoint(activity.opencl.arguments):
+        arguments = activity.opencl.arguments
+        if id(arguments) in without or as_arguments.isdisjoint(arguments):
+            without.add(id(arguments))
             if owners[-1][0] is not None:
                 owners.append((None, position))
             continue
         name = kernel_name(activity.name) if activity.kind == "kernel" else None
         if name is None or not name.miopen:
             continue
-        used = frozenset([address for address in buffers_among(activity.opencl.arguments) if address in naming])
+        used = frozenset([address for address in buffers_among(arguments) if address in naming])
         if used not in of_buffers:
             # Of weights every iteration's calls have the address, of what it makes anew its own.
             fewest = min((naming[address] for address in used), key=len, default=[])

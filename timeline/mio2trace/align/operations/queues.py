@@ -21,11 +21,18 @@ and among many nothing would be sure."""
 
 def same_process(profile: Profile, operations: Sequence[Operation]) -> bool | None:
     """Whether the log's buffers are the profile's; None where too few are named to tell."""
+    if not operations:
+        return None
     in_profile: set[int] = set()
+    looked_at: set[int] = set()
     for activity in profile.activities:
+        arguments = activity.opencl.arguments
+        if id(arguments) in looked_at:
+            continue  # what launches share is one object
         name = kernel_name(activity.name) if activity.kind == "kernel" else None
         if name is not None and name.miopen:
-            in_profile.update(buffers_among(activity.opencl.arguments))
+            looked_at.add(id(arguments))
+            in_profile.update(buffers_among(arguments))
             if len(in_profile) >= MOST_BUFFERS:
                 break
     named: set[int] = set()

@@ -56,7 +56,8 @@ class Commands:
         self._executions = executions_of(alignment.profile)
         self._nodes = Nodes(alignment.profile, with_layers=False)  # links tell those
         links = alignment.links
-        self._has_doubts = bool(links.layer_confidence or links.operation_confidence)
+        self._doubted = links.layer_confidence.keys() | links.operation_confidence.keys()
+        self._iterations = [pass_.number for pass_ in links.passes]
         self._has_more = bool(self._executions or links.layer_unsure or links.operation_unsure)
 
     def gemm_of_several(self, position: int) -> tuple[int, int, int] | None:
@@ -83,7 +84,7 @@ class Commands:
         index, layer, fixed, alike = self._of_row(positions[0])
         layer_by, operation_by = links.layer_by, links.operation_by
         fact_of, stands_for, executions = self._facts.get, self._stands_for, self._executions
-        is_numbered, has_doubts, has_more = self._is_numbered, self._has_doubts, self._has_more
+        is_numbered, doubted, has_more = self._is_numbered, self._doubted, self._has_more
         execution = whole = None
         for position in positions:
             activity = activities[position]
@@ -105,7 +106,7 @@ class Commands:
                 if execution is not None:
                     args |= execution_args(execution)
             args |= fixed
-            if has_doubts:
+            if position in doubted:
                 args |= _confidence_args(links, position)
             if activity.line:
                 args["line"] = activity.line
@@ -137,7 +138,7 @@ class Commands:
         pass_, run, index = links.pass_of[position], links.run_of[position], links.operation_of[position]
         layer = None if run == NONE else links.runs[run]
         own: dict[str, int] = {}
-        if pass_ != NONE and (iteration := links.passes[pass_].number) is not None:
+        if pass_ != NONE and (iteration := self._iterations[pass_]) is not None:
             own["iteration"] = iteration
         if index != NONE:
             own["operation"] = index

@@ -132,7 +132,7 @@ class HostSide:
     def _rows(self, spans: Sequence[HostSpan]) -> list[list[HostSpan]]:
         """Lanes of spans on the axis."""
         near = [one for one in spans if self._is_near((one.start, one.end))]
-        on_axis = [one._replace(start=self._axis(one.start), end=self._axis(one.end)) for one in near]
+        on_axis = [HostSpan(self._axis(one.start), self._axis(one.end), *one[2:]) for one in near]
         return packed_spans(on_axis, lambda one: (one.start, max(one.end, one.start + 1)))
 
     def show_only(self, chosen: Chosen) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from mio2trace.align import Alignment
@@ -39,12 +40,8 @@ class HostSpan(NamedTuple):
     operation: int | None
 
 
-class _Known(NamedTuple):
-    """Something of the log whose host time is known: a stamped line (``start`` is ``end``), or a call."""
-
-    line: int
-    start: int
-    end: int
+_Known = tuple[int, int, int]
+"""The line, the start and the end of something of the log whose host time is known: a stamped line, or a call."""
 
 
 def call_spans(
@@ -97,21 +94,16 @@ class _Around:
                 for line, stamp in stamped:
                     if stamp is not None and line:
                         at = clock.to_host(stamp)
-                        known.append(_Known(line, at, at))
+                        known.append((line, at, at))
         for operation in alignment.links.operations:
             if operation.source == source and operation.index in calls:
-                known.append(_Known(operation.line, *calls[operation.index]))
+                known.append((operation.line, *calls[operation.index]))
         known.sort()
-        self._lines = [one.line for one in known]
+        self._lines = [line for line, _, _ in known]
         # Several threads, or a clock that was set: what came before is the latest of all before.
-        self._ended: list[int] = []
-        self._began: list[int] = []
-        for one in known:
-            self._ended.append(max(one.end, self._ended[-1] if self._ended else one.end))
-            self._began.append(max(one.start, self._began[-1] if self._began else one.start))
-        self._next = [one.start for one in known]
-        for number in range(len(known) - 2, -1, -1):
-            self._next[number] = min(self._next[number], self._next[number + 1])
+        self._ended = [*accumulate((end for _, _, end in known), max)]
+        self._began = [*accumulate((start for _, start, _ in known), max)]
+        self._next = [*accumulate((start for _, start, _ in reversed(known)), min)][::-1]
 
     def call(self, line: int) -> tuple[int, int] | None:
         """What a call of this line lies between: all before it is over."""

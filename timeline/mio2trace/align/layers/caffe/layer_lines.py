@@ -15,7 +15,7 @@ from mio2trace.align.clocks.axis import Timeline
 from mio2trace.align.layers.caffe.boundaries import stamps_bound
 from mio2trace.align.layers.caffe.intervals import Printed, Row, Times, rows
 from mio2trace.align.links import LayerRun
-from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent
+from mio2trace.model.log import LayerTime, LogEvent
 
 MOST_QUEUES = 8
 """Each queue is a row of its own beside the layers; of more than these, which nobody fills, no link would be sure."""
@@ -38,26 +38,29 @@ def _place_by_lines(attribution: Attribution, axis: Timeline) -> None:
     for log in attribution.logs:
         if not stamps_bound(log.layers):
             continue
-        layers = [layer for layer in log.layers if axis.layer(layer) is not None]
-        if all(layer.line for layer in layers):
-            layers.sort(key=lambda layer: layer.line)
+        placed = [(layer, place) for layer in log.layers if (place := axis.layer(layer)) is not None]
+        if all(layer.line for layer, _ in placed):
+            placed.sort(key=lambda pair: pair[0].line)
         else:
-            layers.sort(key=lambda layer: axis.layer(layer) or 0)
-        _place(attribution, axis, log, layers)
+            placed.sort(key=lambda pair: pair[1])
+        _place(attribution, axis, [layer for layer, _ in placed], [place for _, place in placed])
 
 
-def _place(attribution: Attribution, axis: Timeline, log: FrameworkLog, layers: Sequence[LayerTime]) -> None:
-    """Give each activity to the layer that it ran in; of each layer line a run, also of those that nothing ran in."""
+def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime], places: Sequence[int]) -> None:
+    """Give each activity to the layer that it ran in; of each layer line a run, also of those that nothing ran in.
+
+    ``places`` are those of the lines on the axis.
+    """
     links = attribution.links
     iterations = _iterations_of(attribution, axis, layers)
     runs = []
     passes: dict[tuple[int, str], int] = {}
-    for layer, iteration in zip(layers, iterations, strict=True):
+    for layer, place, iteration in zip(layers, places, iterations, strict=True):
         pass_ = passes.get((iteration, layer.direction))
         if pass_ is None:
             pass_ = links.pass_id("iteration", iteration, layer.direction)
             passes[iteration, layer.direction] = pass_
-        host_end = attribution.host_time(layer)
+        host_end = attribution.host_time(layer) if axis.by_line else place
         runs.append(
             links.add_run(
                 LayerRun(
@@ -75,7 +78,7 @@ def _place(attribution: Attribution, axis: Timeline, log: FrameworkLog, layers: 
     # Of stamps that are coarse no cut is known where the line is.
     follows = list(_follows(attribution, layers, iterations, begun if axis.by_line else [None] * len(layers)))
     for positions in _rows_of_queues(attribution, axis):
-        given = _rows(attribution, axis, layers, follows, begun, positions)
+        given = _rows(attribution, axis, layers, places, follows, begun, positions)
         for run, row in zip(runs, given, strict=True):
             confidences = row.confidences
             if confidences is None:
@@ -112,6 +115,7 @@ def _rows(
     attribution: Attribution,
     axis: Timeline,
     layers: Sequence[LayerTime],
+    places: Sequence[int],
     follows: Sequence[bool],
     begun: Sequence[LogEvent | None],
     positions: Sequence[int],
@@ -137,14 +141,12 @@ def _rows(
     )
     printed = []
     resolution = attribution.stamp_ns
-    for layer, floor, stop, follow in zip(layers, floors, stops, follows, strict=True):
+    for layer, place, floor, stop, follow in zip(layers, places, floors, stops, follows, strict=True):
         if axis.by_line:
             # Its end is between the last activity before its line and the first one behind.
             stamp = times.ends[stop - 1] if stop else times.begins[0]
             latest = max(stamp, times.begins[stop]) if stop < len(positions) else stamp + layer.printed_ns
         else:
-            place = axis.layer(layer)
-            assert place is not None
             stamp, latest = place, place + resolution
         printed.append(Printed(stamp=stamp, latest=latest, printed_ns=layer.printed_ns, follows=follow, floor=floor))
     return rows(printed, times)

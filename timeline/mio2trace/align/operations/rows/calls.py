@@ -85,27 +85,43 @@ class Calls:
 
     def _read_buffers(self, operations: Sequence[Operation]) -> None:
         numbers: dict[object, int] = {}
+        read: dict[object, tuple[int, tuple[int, ...], frozenset[int]]] = {}
         for operation in operations:
-            parameters = operation.parameters
-            if parameters is None or operation.arguments:
-                tensors = operation.tensors
-                names = tuple(name for name, _ in tensors)
-                addresses = tuple([address for _, address in tensors])
-                key: object = names, operation.primitive, operation.direction
-            else:
-                names = parameters.names
-                addresses = parameters.numbers(operation.addresses)
-                if len(addresses) < len(names):
-                    names = names[: len(addresses)]
-                key = id(parameters), len(addresses), operation.primitive, operation.direction
-            form = numbers.get(key)
-            if form is None:
-                form = numbers[key] = len(self._forms)
-                self._forms.append(_form(operation, names))
+            # A program that repeats itself names the same buffers again.
+            key = (
+                id(operation.parameters), operation.addresses, operation.arguments,
+                operation.primitive, operation.direction,
+            )  # fmt: skip
+            entry = read.get(key)
+            if entry is None:
+                entry = read[key] = self._buffers_of(operation, numbers)
+            form, addresses, pointers = entry
             self._form_of.append(form)
             self._addresses.append(addresses)
-            pointers = frozenset(addresses)
-            self.pointers.append(pointers - {0} if 0 in pointers else pointers)
+            self.pointers.append(pointers)
+
+    def _buffers_of(
+        self, operation: Operation, numbers: dict[object, int]
+    ) -> tuple[int, tuple[int, ...], frozenset[int]]:
+        """The form of a call's entry, numbered in ``numbers``; all its addresses; its buffers."""
+        parameters = operation.parameters
+        if parameters is None or operation.arguments:
+            tensors = operation.tensors
+            names = tuple(name for name, _ in tensors)
+            addresses = tuple([address for _, address in tensors])
+            key: object = names, operation.primitive, operation.direction
+        else:
+            names = parameters.names
+            addresses = parameters.numbers(operation.addresses)
+            if len(addresses) < len(names):
+                names = names[: len(addresses)]
+            key = id(parameters), len(addresses), operation.primitive, operation.direction
+        form = numbers.get(key)
+        if form is None:
+            form = numbers[key] = len(self._forms)
+            self._forms.append(_form(operation, names))
+        pointers = frozenset(addresses)
+        return form, addresses, pointers - {0} if 0 in pointers else pointers
 
     def _holes(self, operations: Sequence[Operation]) -> tuple[list[bool], list[bool]]:
         """Of each call whether it is holed, and mixed.

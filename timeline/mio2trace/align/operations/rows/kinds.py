@@ -93,50 +93,40 @@ class Kernels:
         self._stated: dict[str, _Stated] = {}
         self._number_of: dict[object, int] = {}
         self.kinds: list[KernelKind] = []
-        self.of: list[int] = []
-        self.named: list[frozenset[int]] = []
-        self.written: list[int] = []
-        self.read: list[int] = []
+        self.parted = _parted(profile, positions)
         self.helped: list[int] = []
         self.apart: list[int] = []
-        self.again: list[bool] = []
-        self.parted = _parted(profile, positions)
-        buffers_of: dict[int, tuple[frozenset[int], tuple[int, ...]]] = {}
-        before: tuple[int, ...] = ()
-        role_before, name_before = "", ""
-        convolves_before = False
+        signs: list[_Sign] = []
+        known: dict[object, _Sign] = {}
+        ties: dict[tuple[int, int], tuple[int, int]] = {}
+        before, is_new = _NO_SIGN, True
         for position in positions:
-            activity = profile.activities[position]
-            kind_number = self._kind_of(activity, facts.get(position), scaled=name_before == "miog_betac")
-            arguments = activity.opencl.arguments
-            both = buffers_of.get(id(arguments))
-            if both is None:
-                own = buffers_among(arguments)
-                both = buffers_of[id(arguments)] = frozenset([one for one in own if one in every]), own
-            named, buffers = both
-            kind = self.kinds[kind_number]
-            role, name = kind.role, kind.name
-            self.again.append(kind_number in self.of[-2:])
-            self.of.append(kind_number)
-            self.named.append(named)
-            self.written.append(buffers[-1] if buffers and _WRITES_LAST.match(activity.name) else 0)
-            self.read.append(buffers[0] if buffers and role in _READS else 0)
-            convolves = name is not None and (not name.primitives or "conv" in name.primitives)
-            helped = apart = 0
-            if before and buffers:
-                both_convolve = convolves and convolves_before
-                helped = _helped(before, role_before, buffers, role, workspaces, both=both_convolve)
-                differ = len(before) > 1 < len(buffers) and set(before).isdisjoint(buffers)
-                if both_convolve and {role, role_before} <= _WRITES and self.written[-1] and self.written[-2]:
-                    # All that one search or call computes goes into one tensor.
-                    helped, differ = int(self.written[-1] == self.written[-2]), self.written[-1] != self.written[-2]
-                    if buffers == before and self.of[-1] == self.of[-2]:
-                        helped = 0  # the same again: as well another call for the same
-                if convolves and not helped and role_before != "fill":
-                    apart = 2 if differ else 1
-            self.helped.append(helped)
-            self.apart.append(apart)
-            before, role_before, name_before, convolves_before = buffers, role, activity.name, convolves
+            activity, fact = profile.activities[position], facts.get(position)
+            scaled = before.name == "miog_betac"
+            key = (
+                activity.name, activity.grid, activity.workgroup, id(activity.opencl),
+                0 if fact is None else id(fact.gemm), scaled,
+            )  # fmt: skip
+            was_new, is_new = is_new, key not in known
+            if is_new:
+                kind = self._kind_of(activity, fact, scaled=scaled)
+                known[key] = _sign(len(known), activity, kind, self.kinds[kind], every)
+            sign = known[key]
+            pair = before.number, sign.number
+            tie = None if was_new or is_new else ties.get(pair)
+            if tie is None:
+                tie = _tie(before, sign, workspaces)
+                if not (was_new or is_new):
+                    ties[pair] = tie
+            signs.append(sign)
+            self.helped.append(tie[0])
+            self.apart.append(tie[1])
+            before = sign
+        self.of = of = [sign.kind for sign in signs]
+        self.named = [sign.named for sign in signs]
+        self.written = [sign.written for sign in signs]
+        self.read = [sign.read for sign in signs]
+        self.again = [number in two for number, *two in zip(of, [-1, *of], [-1, -1, *of], strict=False)]
         kinds = [self.kinds[kind_number] for kind_number in self.of]
         self.in_row = [
             again and kind.library and (kind.is_gemm or kind.role == "scale")
@@ -280,6 +270,57 @@ def _directions_by_beta(name: str, arguments: Sequence[str], *, scaled: bool) ->
     else:
         beta = _ZERO if name == "miog_betac" or scaled else _ONE
     return {_ZERO: ("forward", "backward-data"), _ONE: ("backward-weights",)}.get(beta, ())  # type: ignore[return-value]
+
+
+class _Sign(msgspec.Struct, frozen=True, gc=False):
+    """What launches of one kernel with the same arguments have in common: all that `Kernels` tells of each."""
+
+    number: int
+    name: str
+    kind: int
+    role: str
+    convolves: bool
+    buffers: tuple[int, ...]
+    named: frozenset[int]
+    written: int
+    read: int
+
+
+_NO_SIGN = _Sign(-1, "", -1, "", False, (), frozenset(), 0, 0)
+"""Before the first kernel."""
+
+
+def _sign(number: int, activity: Activity, kind_number: int, kind: KernelKind, every: Collection[int]) -> _Sign:
+    buffers = buffers_among(activity.opencl.arguments)
+    return _Sign(
+        number=number,
+        name=activity.name,
+        kind=kind_number,
+        role=kind.role,
+        convolves=kind.name is not None and (not kind.name.primitives or "conv" in kind.name.primitives),
+        buffers=buffers,
+        named=frozenset([one for one in buffers if one in every]),
+        written=buffers[-1] if buffers and _WRITES_LAST.match(activity.name) else 0,
+        read=buffers[0] if buffers and kind.role in _READS else 0,
+    )
+
+
+def _tie(before: _Sign, sign: _Sign, workspaces: frozenset[int]) -> tuple[int, int]:
+    """``helped`` and ``apart`` of a kernel (`Kernels`), by the one before it."""
+    first, second = before.buffers, sign.buffers
+    if not first or not second:
+        return 0, 0
+    both = sign.convolves and before.convolves
+    helped = _helped(first, before.role, second, sign.role, workspaces, both=both)
+    differ = len(first) > 1 < len(second) and set(first).isdisjoint(second)
+    if both and {sign.role, before.role} <= _WRITES and sign.written and before.written:
+        # All that one search or call computes goes into one tensor.
+        helped, differ = int(sign.written == before.written), sign.written != before.written
+        if first == second and sign.kind == before.kind:
+            helped = 0  # the same again: as well another call for the same
+    if not sign.convolves or helped or before.role == "fill":
+        return helped, 0
+    return helped, 2 if differ else 1
 
 
 def _helped(
