@@ -17,8 +17,8 @@ from mio2trace.model.profile import (
     Program,
     Queue,
     Size3,
+    TimerMark,
 )
-from mio2trace.model.timer_marks import TimerMark, TimerMarks
 
 CALLS = {"kernel": "clEnqueueNDRangeKernel", "read": "clEnqueueReadBuffer", "write": "clEnqueueWriteBuffer"}
 ROUTES = {"read": "device to host", "write": "host to device"}
@@ -85,8 +85,6 @@ def changed(activity: Activity, **changes: Any) -> Activity:
 
 def with_opencl(profile: Profile, **changes: Any) -> Profile:
     """The profile with other programs, buffers or marks, and other fields of its own."""
-    if "marks" in changes:
-        changes["marks"] = TimerMarks(changes["marks"])
     of_opencl = {name: changes.pop(name) for name in ("programs", "buffers", "marks") if name in changes}
     return msgspec.structs.replace(profile, opencl=msgspec.structs.replace(profile.opencl, **of_opencl), **changes)
 
@@ -111,6 +109,6 @@ def opencl_profile(
         other_calls=tuple(other_calls),
         queues=tuple(queues),
         calls_wait=True,
-        opencl=OpenCl(programs=tuple(programs), buffers=tuple(buffers), marks=TimerMarks(marks)),
+        opencl=OpenCl(programs=tuple(programs), buffers=tuple(buffers), marks=tuple(marks)),
         interleaved=interleaved,
     )

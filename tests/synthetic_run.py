@@ -13,8 +13,7 @@ from random import Random
 from typing import Literal
 
 from mio2trace.model.log import Direction, FrameworkLog, LayerTime, LocalTime, LogEvent, LogEventKind, NetLayer
-from mio2trace.model.profile import Activity, Profile, Queue
-from mio2trace.model.timer_marks import TimerMark
+from mio2trace.model.profile import Activity, Profile, Queue, TimerMark
 from tests.records import enqueued, opencl_profile
 
 US = 1_000

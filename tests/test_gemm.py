@@ -22,8 +22,7 @@ from mio2trace.kernels.facts import number, size
 from mio2trace.kernels.names import kernel_name
 from mio2trace.kernels.sources import Sources, plain_text
 from mio2trace.model.gemm import Gemm
-from mio2trace.model.profile import Activity, BufferCreated, Profile, Program, Size3
-from mio2trace.model.timer_marks import TimerMark
+from mio2trace.model.profile import Activity, BufferCreated, Profile, Program, Size3, TimerMark
 from tests.records import changed, enqueued, opencl_profile, with_opencl
 
 ONE, ZERO = struct.pack("<f", 1.0).hex(), struct.pack("<f", 0.0).hex()

@@ -227,7 +227,7 @@ def test_without_host_times_the_last_run_of_a_log_is_taken_and_that_is_said() ->
     net = random_net(rng, 4, empty=0)
     first, own = make_run(rng, net), make_run(rng, net)
     bare = tuple(changed(e, host_start_ns=None, host_end_ns=None) for e in own.profile.activities)
-    marks = tuple(mark._replace(host_ns=None) for mark in own.profile.opencl.marks)
+    marks = tuple(msgspec.structs.replace(mark, host_ns=None) for mark in own.profile.opencl.marks)
     notes = Notes()
     align(with_opencl(own.profile, activities=bare, marks=marks), [after(first, own)], notes)
     assert any("the last one is taken" in note.kind for note in notes.problems)

@@ -17,6 +17,7 @@ from mio2trace.bundles.scrub import log_lines, scrubbed
 from mio2trace.files import Input
 from mio2trace.model.miopen import Entry, LoggedCall
 from mio2trace.model.profile import OpenCl, Profile, Program
+from mio2trace.model.timer_marks import TimerMarks
 from mio2trace.notes import Notes
 from mio2trace.privacy.pseudonyms import Scrubber
 from mio2trace.readers import run_log
@@ -121,6 +122,8 @@ def _readable(value: Any) -> Any:
         return value.decode("latin-1")
     if isinstance(value, tuple) and value and isinstance(value[0], Program):
         return [_readable(one) for one in value]
+    if isinstance(value, TimerMarks):
+        return list(value)
     return value
 
 

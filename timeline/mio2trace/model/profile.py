@@ -6,13 +6,12 @@ same records; what only OpenCL has is a side table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
 from mio2trace.model.log import Direction
-from mio2trace.model.timer_marks import NO_MARKS, TimerMarks
 
 Size3 = tuple[int, int, int]
 Sizes = tuple[int, ...]
@@ -248,12 +247,20 @@ class BufferCreated(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     end_ns: int | None = None
 
 
+class TimerMark(msgspec.Struct, frozen=True, gc=False):
+    """A Start or Stop of Caffe's OpenCL timer: an argument set on a kernel that never runs (dvdt-ck.md 2.3a)."""
+
+    number: int
+    line: int = 0
+    host_ns: int | None = None
+
+
 class OpenCl(msgspec.Struct, frozen=True, kw_only=True):
     """What only OpenCL's profiles have, each in call order."""
 
     programs: tuple[Program, ...] = ()
     buffers: tuple[BufferCreated, ...] = ()
-    marks: TimerMarks = NO_MARKS
+    marks: Sequence[TimerMark] = ()
 
 
 NumberKind = Literal["call_index", "dispatch_id", "event_index"]

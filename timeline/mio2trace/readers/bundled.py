@@ -13,7 +13,7 @@ read up to its last whole line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
@@ -21,7 +21,19 @@ import msgspec
 
 from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent, NetLayer
 from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, MiopenLog
-from mio2trace.model.profile import Activity, Call, Execution, Framework, Inputs, Node, OpenCl, Profile, Program, Range
+from mio2trace.model.profile import (
+    Activity,
+    Call,
+    Execution,
+    Framework,
+    Inputs,
+    Node,
+    OpenCl,
+    Profile,
+    Program,
+    Range,
+    TimerMark,
+)
 from mio2trace.model.tf import TfNode, TfProfile, TfView, ViewRow
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Record, Records
@@ -169,7 +181,7 @@ def _wire(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
     """The class without the tuples whose members have lines of their own, and with shapes as JSON has them."""
     hints = get_type_hints(kind)
     left_out = ROWS.get(kind, {})
-    replaced: dict[Any, Any] = {bytes: str}
+    replaced: dict[Any, Any] = {bytes: str, Sequence[TimerMark]: tuple[TimerMark, ...]}
     for inner in (*_WIRED, Framework):
         if inner is not kind and inner in _inside(hints.values()):
             wire: Any = _wire(inner)

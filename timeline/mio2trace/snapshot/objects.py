@@ -191,9 +191,16 @@ def _check(values: Sequence[Any], hint: Any, where: str) -> None:
         fitting = [choice for choice in choices if _fits(kind, choice)]
         if not fitting:
             raise Damaged(f"{where} is of the type {kind.__name__}")
-        arguments = [get_args(choice) for choice in fitting if get_args(choice) and get_origin(choice) is not Literal]
+        arguments = [
+            _members_of(choice) for choice in fitting if get_args(choice) and get_origin(choice) is not Literal
+        ]
         if len(arguments) == 1 and kind in (tuple, dict, frozenset):
             _check_inside([value for value in values if type(value) is kind], kind, arguments[0], where)
+
+
+def _members_of(hint: Any) -> Sequence[Any]:
+    """The types of what is inside; a sequence is a tuple of any length."""
+    return (*get_args(hint), Ellipsis) if get_origin(hint) is Sequence else get_args(hint)
 
 
 def _check_inside(values: Sequence[Any], kind: type, arguments: Sequence[Any], where: str) -> None:

@@ -107,7 +107,7 @@ def kind_of(value: object) -> type:
         return dict
     if isinstance(value, AbstractSet):
         return frozenset
-    if kind in (list, array):
+    if isinstance(value, Sequence | array):
         return tuple
     raise TypeError(f"{kind.__name__} cannot be kept")
 

@@ -23,9 +23,10 @@ from mio2trace.model.profile import (
     Program,
     Queue,
     Thread,
+    TimerMark,
 )
 from mio2trace.model.profile import Call as HostCall
-from mio2trace.model.timer_marks import NO_MARKS, TimerMarks
+from mio2trace.model.timer_marks import TimerMarks
 from mio2trace.notes import Notes
 from mio2trace.readers.base import kernel_name
 from mio2trace.readers.opencl.records import (
@@ -171,14 +172,14 @@ class ProfileFolder:
             interleaved=interleaved,
         )
 
-    def _marks(self) -> TimerMarks:
+    def _marks(self) -> Sequence[TimerMark]:
         """The most used kernel that only ever got the argument 0 = 00000000 and never ran (dvdt-ck.md 2.3a)."""
         best = max(
             (kernel.zeros for kernel in self.kernels.values() if not kernel.enqueued and len(kernel.arguments) == 1),
             key=len,
             default=[],
         )
-        return TimerMarks(best) if len(best) >= 2 else NO_MARKS
+        return TimerMarks(*zip(*best, strict=True)) if len(best) >= 2 else ()
 
     def _other(self, call: Call | LostCall, index: int, line: int) -> None:
         if isinstance(call, LostCall):

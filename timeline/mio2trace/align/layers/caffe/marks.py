@@ -16,8 +16,8 @@ from mio2trace.align.links import LayerRun, Links
 from mio2trace.align.operations.rates import FAR, LINE_NS
 from mio2trace.evidence import TIMER_MARKS
 from mio2trace.model.log import Direction
-from mio2trace.model.profile import Activity
-from mio2trace.model.timer_marks import TimerMark, TimerMarks
+from mio2trace.model.profile import Activity, TimerMark
+from mio2trace.model.timer_marks import TimerMarks
 from mio2trace.notes import Notes
 
 
@@ -56,16 +56,17 @@ class Cuts(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def cut(activities: Sequence[Activity], marks: TimerMarks) -> Cuts:
+def cut(activities: Sequence[Activity], marks: Sequence[TimerMark]) -> Cuts:
     """Both are in call order: one walk along the two."""
     count = len(activities)
+    columns = marks if isinstance(marks, TimerMarks) else TimerMarks.of(marks)
     before = []
     position = 0
-    for call in marks.numbers:
+    for call in columns.numbers:
         while position < count and activities[position].number < call:
             position += 1
         before.append(position)
-    return Cuts(marks=marks, before=before, activities=count)
+    return Cuts(marks=columns, before=before, activities=count)
 
 
 class _Layout(msgspec.Struct, frozen=True, kw_only=True):
