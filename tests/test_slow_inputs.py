@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from mio2trace.align.operations.lattice import NARROW, WIDE, Lattice, Width
+from mio2trace.align.operations.posterior import Posterior
 from mio2trace.cli import cli
 from tests.fuzz.backtracking import limit
 from tests.fuzz.slow_inputs import SLOW, Slow
@@ -64,3 +66,18 @@ def _written(slow: Slow, size: int, folder: Path) -> list[str]:
         paths[-1].write_bytes(data)
     arguments = [slow.command, *map(str, paths)]
     return [*arguments, "-o", str(folder / "out.json")] if slow.command == "convert" else arguments
+
+
+def test_a_search_that_links_nothing_is_widened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What learns from its links has nothing to learn: a second wide search would be the first one again."""
+    widths: list[Width] = []
+    solve = Lattice.solve
+
+    def counted(lattice: Lattice) -> Posterior:
+        widths.append(lattice._width)
+        return solve(lattice)
+
+    monkeypatch.setattr(Lattice, "solve", counted)
+    result = CliRunner().invoke(cli, _written(SLOW["idle operations"], SMALL, tmp_path))
+    assert result.exit_code == 0, result.output
+    assert widths == [NARROW, WIDE]

@@ -15,7 +15,7 @@ from mio2trace.patterns import late
 from mio2trace.privacy import decide
 from mio2trace.privacy.fields import CUT_APART, SHOWN, Sort
 from mio2trace.privacy.learned import names_in
-from mio2trace.privacy.rules import KINDS, Rule, rules_for, without_private
+from mio2trace.privacy.rules import KINDS, Rules, rules_for
 
 _REMEMBERED = 1 << 13
 _HALF = late(r"(?<![\w+/-])[\w+/-]{18,}+(?!\w)")
@@ -33,7 +33,7 @@ class Cleaner:
         if unknown:
             raise OptionError(f"no such kind to keep: {', '.join(unknown)}; expected {', '.join(KINDS)}")
         self._cut = frozenset(KINDS) - frozenset(keep)
-        self._rules: dict[Sort, tuple[Rule, ...]] = {sort: rules_for(sort, self._cut) for sort in get_args(Sort)}
+        self._rules: dict[Sort, Rules] = {sort: Rules(rules_for(sort, self._cut)) for sort in get_args(Sort)}
         self._learned: dict[str, str] = {}
         self._words: re.Pattern[str] | None = None
         self._names: dict[str, str] = {}
@@ -49,7 +49,7 @@ class Cleaner:
 
     def text(self, text: str, sort: Sort = "text") -> str:
         """``text`` without what is private; the same object when there is nothing."""
-        text = without_private(text, self._rules[sort])
+        text = self._rules[sort].without_private(text)
         if self._learned and not (sort != "text" and text.isidentifier()):
             if self._words is None:
                 longest_first = sorted(self._learned, key=lambda word: (-len(word), word))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from mio2trace.patterns import late
+from mio2trace.privacy.nobody import OF_NOBODY
 
 _DOMAINS = frozenset(
     re.findall(
@@ -31,6 +32,10 @@ _LAST_WORD = late(r"(?<![\w-])[\w-]++\Z")
 _DIGITS = late(r"\d+")
 _LETTERS = late(r"[A-Za-z]")
 _SIZES = 8
+_SHORTLY = 60
+_OF_REPLICAS = late(r"[bcdfghjklmnpqrstvwxz2456789]{8,10}")
+_OF_A_POD = late(r"[bcdfghjklmnpqrstvwxz2456789]{5}")
+"""Vowels and the digits that look like them are not used."""
 _NOT_HEX = late(r"[^0-9a-f]+")
 
 
@@ -98,11 +103,42 @@ def serial(match: re.Match[str]) -> str:
 
 
 def telephone(match: re.Match[str]) -> str:
-    """Eight to fifteen digits; not sizes such as ``256-512-1024``, which are multiples of four all."""
+    """Eight to fifteen digits; not sizes such as ``256-512-1024``, ``1-512-512-1024``: one image, multiples of four."""
     numbers = _DIGITS.findall(match[0])
     count = sum(map(len, numbers))
-    sizes = not match[0].startswith(("+", "(", "0")) and not any(int(number) % 4 for number in numbers)
+    sizes = not match[0].startswith(("+", "(", "0")) and not any(
+        int(number) % 4 for number in numbers[numbers[0] == "1" :]
+    )
     return match[0] if sizes or not 8 <= count <= 15 else "(telephone)"
+
+
+def telephone_after_its_word(match: re.Match[str]) -> str:
+    """The word stays."""
+    return f"{match['word']}(telephone)"
+
+
+def user(match: re.Match[str]) -> str:
+    """The word stays, and who names nobody: ``user=root``, ``user: unknown``."""
+    return match[0] if match["name"].lower() in OF_NOBODY else f"{match['word']}(user)"
+
+
+def machine(match: re.Match[str]) -> str:
+    """The word stays, and what names no machine: ``host: localhost``, ``host: float``."""
+    return match[0] if match["name"].lower() in OF_NOBODY else f"{match['word']}(host)"
+
+
+def key_of_a_service(match: re.Match[str]) -> str:
+    """A hash of Git's length is a key of Weights & Biases where their name stands shortly before it."""
+    before = match.string[max(0, match.start() - _SHORTLY) : match.start()].lower()
+    return "(secret)" if "wandb" in before or "w&b" in before else match[0]
+
+
+def pod(match: re.Match[str]) -> str:
+    """``train-7f9c8d6b5-x2k4z``: two last parts that Kubernetes made, of letters and digits that spell no word."""
+    *_, made, last = match[0].split("-")
+    if _OF_REPLICAS.fullmatch(made) and _OF_A_POD.fullmatch(last) and _DIGITS.search(made) and _LETTERS.search(made):
+        return "(host)"
+    return match[0]
 
 
 def random(match: re.Match[str]) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from mio2trace.patterns import late
+from mio2trace.privacy.nobody import OF_NOBODY
 
 _LEARNED: tuple[tuple[str, tuple[bytes, ...], re.Pattern[bytes]], ...] = (
     ("hosts", (b"Running on machine: ",), late(rb"Running on machine: ([\w.-]{2,64})")),
@@ -15,22 +16,24 @@ _LEARNED: tuple[tuple[str, tuple[bytes, ...], re.Pattern[bytes]], ...] = (
     ("users", (b"USER", b"LOGNAME"), late(rb"(?<!\w)(?:USER|LOGNAME|USERNAME)=['\"]?([\w.-]{2,32})")),
     (
         "users",
+        (b"user", b"login"),
+        late(
+            rb"(?<![\w-])(?:--user(?:name)?[ =]|(?:user(?:name)?|login)(?:=|: )['\"]?)([A-Za-z][\w.-]{1,31})(?![\w.-])"
+        ),
+    ),
+    (
+        "hosts",
+        (b"hostname", b"--host"),
+        late(rb"(?<![\w-])(?:--host(?:name)?[ =]|hostname(?:=|: )['\"]?)([A-Za-z][\w.-]{1,63})(?![\w.-])"),
+    ),
+    (
+        "users",
         (b"/home", b"Users"),
         late(rb"(?:/home|/Users|[A-Za-z]:\\{1,2}Users)[/\\]{1,2}([\w.-]{2,32})(?=[/\\\"'\s:])"),
     ),
 )
 """(kind, what stands in every match, the name). To look for the text first is a hundred times as fast."""
 _SHORTEST_LEARNED = 3
-_OF_NOBODY = frozenset(
-    re.findall(
-        r"\w+",
-        "root user users ubuntu debian centos fedora admin administrator test tests work home build builds builder dev "
-        "docker jenkins runner ci caffe miopen rocm rocmuser amd gpu host localhost local share shared public src bin "
-        "opt data input output loss prob label conv pool relu norm bench benchmark guest default ctuning ck anaconda "
-        "conda forward backward kernel layer iteration",
-    )
-)
-"""Accounts and machines that name nobody, and words of our own: replacing them would only spoil names."""
 
 
 def names_in(head: bytes) -> Iterator[tuple[str, str]]:
@@ -41,5 +44,5 @@ def names_in(head: bytes) -> Iterator[tuple[str, str]]:
         for match in pattern.findall(head):
             name = match.decode("utf-8", "replace").strip(".-")
             for part in (name, name.partition(".")[0]) if kind == "hosts" else (name,):
-                if len(part) >= _SHORTEST_LEARNED and part.lower() not in _OF_NOBODY and not part.isdigit():
+                if len(part) >= _SHORTEST_LEARNED and part.lower() not in OF_NOBODY and not part.isdigit():
                     yield kind, part

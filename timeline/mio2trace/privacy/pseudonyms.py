@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from mio2trace.privacy.cleaner import Cleaner
-from mio2trace.privacy.rules import Rule
+from mio2trace.privacy.rules import Rule, Rules
 
 FIRST_ADDRESS = 1 << 16
 """Below are numbers: offsets, sizes."""
@@ -65,7 +65,7 @@ class Scrubber(Cleaner):
         super().__init__()
         self.pseudonyms = pseudonyms
 
-        self._rules = {sort: tuple(map(self._renaming, rules)) for sort, rules in self._rules.items()}
+        self._rules = {sort: Rules(map(self._renaming, of.rules)) for sort, of in self._rules.items()}
 
     def _renaming(self, rule: Rule) -> Rule:
         """The rule with another address where one is cut."""

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from mio2trace.patterns import late
 from mio2trace.privacy import decide
 from mio2trace.privacy.fields import Sort
+from mio2trace.privacy.tokens import BEGINNINGS, TOKEN
 
 KINDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "devices")
 """What ``--keep`` may name."""
@@ -28,7 +29,7 @@ class Rule(NamedTuple):
     form: str
     kinds: frozenset[str]
     marks: tuple[str, ...]
-    shapes: tuple[str, ...]
+    shapes: tuple[bytes, ...]
     pattern: re.Pattern[str]
     becomes: str | Callable[[re.Match[str]], str]
     sorts: tuple[Sort, ...] = ("layer", "name", "text")
@@ -48,32 +49,24 @@ _ROOTS = (
     "home|Users|root|mnt|media|tmp|var|opt|usr|etc|scratch|nfs|net|srv|proc|sys|dev|run|lustre|gpfs|export|workspace"
     r"|work|data\d*+|vol\w*+|Volumes|private|nobackup|project\w*+|local|boot|lib\w*+|s?bin|app|github|builds?|jenkins"
 )
+_FOLDER_VARIABLE = (
+    r"\$\{?+(?:HOME|USER|PWD|TMPDIR|SCRATCH|WORK|WORKDIR|PROJECT)\}?+"
+    "|%(?:USERPROFILE|HOMEPATH|APPDATA|LOCALAPPDATA|TEMP)%"
+)
 _HOME_OR_DRIVE = (
-    rf"~[\w.-]*+[/\\](?:{_PART}{_MORE})?|(?<![A-Za-z0-9])[A-Za-z]:[/\\]++(?:{_PART}{_MORE})?|\\{{2,4}}+{_PART}{_MORE}"
+    rf"(?:~[\w.-]*+|{_FOLDER_VARIABLE})[/\\](?:{_PART}{_MORE})?|(?<![A-Za-z0-9])[A-Za-z]:[/\\]++(?:{_PART}{_MORE})?|\\{{2,4}}+{_PART}{_MORE}"
     rf"|(?<!\S)\\{_PART}{_MORE}"
 )
 _WITHIN = rf"(?<=[./])/(?:{_ROOTS})/{_PART}{_MORE}"
 """In ``x//home/me/y`` and ``../../home/me/y``."""
 _LAYER_PATH = rf"{_BEFORE}(?:/(?:{_ROOTS})/{_PART}{_MORE}|{_HOME_OR_DRIVE})|{_WITHIN}"
 _PATH = rf"{_BEFORE}(?:/{_PART}/(?:{_PART}{_MORE})?|/(?:{_ROOTS})(?!\w)|{_HOME_OR_DRIVE})|^/{_PART}$|{_WITHIN}"
+_ANY_SHAPE = (b"",)
+_MOST_SETS = 1 << 12
 _VALUE = r"""(?:'[^']*+'|"[^"]*+"|\S*+)"""
 _TELLING_WORD = (
-    r"(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|(?<![A-Za-z])pwd"
+    r"(?:passw(?:or)?d|passphrase|secret|token|(?:api|access|private|license|licence)[ _-]?key|(?<![A-Za-z])pwd"
     r"|credentials?)[\w-]{0,40}+"
-)
-_TOKENS = (
-    r"gh[pousr]_\w{16,}+|github_pat_\w{16,}+|glpat-[\w-]{16,}+|hf_[A-Za-z0-9]{16,}+|npm_[A-Za-z0-9]{16,}+"
-    r"|A(?:KIA|SIA)[A-Z0-9]{12,}+(?::[\w+/]++)?+|AIza[\w-]{16,}+|ya29\.[\w.-]{8,}+|GOCSPX-[\w-]{16,}+"
-    r"|1//0[\w-]{16,}+|xox[a-z]-[\w-]{8,}+|xapp-[\w-]{16,}+|[sr]k-[\w-]{16,}+|[srp]k_(?:live|test)_\w{8,}+"
-    r"|pypi-[\w-]{16,}+|dckr_pat_[\w-]{8,}+|hooks\.slack\.com/\S++|SG\.[\w-]{8,}+\.[\w-]{8,}+"
-    r"|dop_v1_[0-9a-f]{24,}+|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{24,}+|sq0[a-z]{3}-[\w-]{16,}+|ATATT[\w-]{16,}+|glsa_\w{16,}+"
-    r"|r8_[A-Za-z0-9]{30,}+|gsk_[A-Za-z0-9]{20,}+|hvs\.[\w-]{12,}+|AGE-SECRET-KEY-1[A-Z0-9]{12,}+|whsec_\w{12,}+"
-    r"|tskey-[\w-]{12,}+|dapi[0-9a-f]{32}|eyJ[\w-]{8,}+(?:\.[\w-]*+)*+"
-)
-_PREFIXES = (
-    "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- hf_ npm_ akia asia aiza ya29. gocspx- 1//0 xox xapp- sk- rk- k_live_ "
-    "k_test_ pypi- dckr_pat_ hooks.slack sg. eyj dop_v1_ shpat_ shpca_ shppa_ shpss_ sq0 atatt "
-    "glsa_ r8_ gsk_ hvs. age-secret-key- whsec_ tskey- dapi"
 )
 _ENVIRONMENT_WORDS = (
     "PATH|HOME|USER|LOGNAME|HOSTNAME|HOST|PWD|SHELL|DISPLAY|LANG|TERM|MAIL|USERNAME|USERPROFILE|USERDOMAIN"
@@ -81,6 +74,20 @@ _ENVIRONMENT_WORDS = (
 )
 _HEX = "[0-9A-Fa-f]"
 _NO_HEX_BEFORE, _NO_HEX_AFTER = "(?<![0-9A-Za-z])", "(?![0-9A-Za-z])"
+_IS = r"""(?:["']?\s*+=\s*+["']?|:[\s_]++["']?|["']\s*+:\s*+["'])"""
+"""Between a word and its value: ``user=bob``, ``user: bob`` (TensorFlow's views: ``user:_bob``), ``"user": "bob"``."""
+_NAME = r"(?P<name>[^\W\d_][\w.$-]*+)"
+_PERSON = (
+    rf"(?:user(?:[ _-]?(?:name|id))?|login(?:[ _-]?name)?|log[ _-]?name|account|(?:job[ _-]?)?owner){_IS}"
+    r"|--(?:user(?:-?name)?|login)\s++|<(?:user(?:name)?|login|owner)>|user ['\"]"
+    r"|(?:logged[ _]in[ _]as|submitted[ _]by)(?::?[\s_]++(?:user[\s_]++)?+)"
+)
+_AUTHOR = r"""(?:author|committer|(?:full|real)[ _-]?name)(?:["']?\s*+=\s*+["']?|:[\s_]++|["']\s*+:\s*+["'])"""
+_MACHINE = (
+    rf"(?:(?:batch|exec|req)?[ _-]?host(?:[ _-]?names?|s)?|node(?:name|list)|(?:computer|machine|server)[ _-]?name"
+    rf"|running[ _]on[ _]machine|pod(?:[ _-]?name)?){_IS}"
+    r"|--(?:host(?:-?name)?|nodelist)\s++|<host(?:name)?>|(?<![\w/.-])pods?/"
+)
 _SERIAL_WORD = (
     r"(?:serial(?:[ _-]?(?:number|num|no|nr))?|(?:machine|unique)[ _-]?id|asset[ _-]?tag|product[ _-]?uuid"
     r"|uuid|guid|imei|s/?n(?=:))"
@@ -98,11 +105,12 @@ def _rule(
     sorts: tuple[Sort, ...] = ("layer", "name", "text"),
     flags: re.RegexFlag = re.NOFLAG,
 ) -> Rule:
+    """``marks`` and ``shapes`` as one text; ``~`` is a blank in a mark."""
     return Rule(
         form,
         frozenset(kinds.split()),
-        tuple(marks.split() or [""]),
-        tuple(shapes.split("|")),
+        tuple(mark.replace("~", " ") for mark in marks.split() or [""]),
+        tuple(shapes.encode().split(b"|")),
         late(pattern, flags),
         becomes,
         sorts,
@@ -127,15 +135,43 @@ RULES: tuple[Rule, ...] = (
     ),
     _rule(
         "secret after its word", "secrets",
-        "pass secret token _key -key apikey sskey tekey pwd credential authoriz cookie bearer",
+        "pass secret token _key -key i~key s~key e~key apikey sskey tekey pwd credential authoriz cookie bearer",
         rf"(?<![\w-])(?:[\w-]{{0,40}}{_TELLING_WORD}(?:[\"']?\s*+=\s*+|[\"']?:\s++|[\"']\s*+:\s*+)"
         rf"|-[\w-]{{0,41}}{_TELLING_WORD}\s++|authorization[\"']?\s*+[:=]\s*+[\"']?(?:\w++\s++)?+|bearer\s++(?=\S{{8}})"
         rf"|(?:set-)?cookie:\s*+[^\n]*+){_VALUE}",
         "(secret)", flags=re.IGNORECASE,
     ),
     _rule(
-        "token", "secrets", _PREFIXES,
-        rf"(?<![A-Za-z0-9])(?:{_TOKENS})", "(secret)", shapes=f"{'w' * 11}|wwww.w|ww.wwwwwwww|www.wwwwwwww",
+        "cloud resource", "hosts", "arn: projects/ subscriptions/",
+        r"(?<![\w:])arn:aws[\w-]*+:[^\s\"'<>,;()]++"
+        r"|(?<![\w.-])projects/[\w.:-]++/(?:zones|regions|locations|global|serviceAccounts|secrets)(?:/[\w.@-]++)*+"
+        r"|(?<![\w.-])/?subscriptions/[\w-]{8,}+(?:/[\w.-]++)*+",
+        "(cloud resource)",
+    ),
+    _rule(
+        "cloud id", "hosts", "-",
+        r"(?<![\w.-])(?:i|ami|aki|vol|snap|eni|eipalloc|vpc|subnet|sg|igw|rtb|acl|nat|lt|fs|sir|tgw|vpce)-"
+        r"(?:0[0-9a-f]{16}|(?=[0-9]*+[a-f])(?=[a-f]*+[0-9])[0-9a-f]{8})(?![\w-])",
+        "(cloud resource)", shapes="-hhhhhhhh",
+    ),
+    _rule(
+        "key of SSH", "users", "aaaa md5:",
+        r"(?<![\w-])(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-nistp\d{3}|sk-[\w-]{1,40}@openssh\.com)[ _]AAAA[\w+/]++=*+"
+        rf"(?:[ _](?=[A-Za-z])[\w.@-]++)?+|(?<![A-Za-z0-9])MD5:{_HEX}{{2}}(?::{_HEX}{{2}}){{15}}",
+        "(user)",
+    ),
+    _rule(
+        "hash that is a key by the word before it", "secrets", "wandb w&b",
+        rf"{_NO_HEX_BEFORE}[0-9a-f]{{40}}{_NO_HEX_AFTER}", decide.key_of_a_service, shapes="h" * 40,
+    ),
+    _rule(
+        "licence key", "secrets", "-",
+        r"(?<![\w-])(?=[0-9-]*+[A-Z])(?=[A-Z-]*+[0-9])[A-Z0-9]{5}(?:-[A-Z0-9]{5}){4}(?![\w-])", "(secret)",
+        shapes="w" * 29,
+    ),
+    _rule(
+        "token", "secrets", BEGINNINGS,
+        TOKEN, "(secret)", shapes=f"{'w' * 11}|wwww.w|ww.wwwwwwww|www.wwwwwwww",
     ),
     _rule(
         "environment", "environment", "=",
@@ -152,21 +188,73 @@ RULES: tuple[Rule, ...] = (
         r"(?<![\w@:>)\]])@[A-Za-z][\w.-]*+|(?<![\w?@.+-])[\w.+-]++@(?![\w@])", "(user)", sorts=("text",),
     ),
     _rule(
+        "e-mail as an address or a person spells it", "users hosts", "%40 (at) [at]",
+        r"(?<![\w.+%-])[\w.+-]++(?:%40| ?(?:\(at\)|\[at\]) ?)[A-Za-z][\w-]*+(?:(?:\.| ?[(\[]dot[)\]] ?)[\w-]++)*+",
+        "(user)",
+    ),
+    _rule(
+        "user's name after its word", "users", "user login log_name logname log-name account owner logged submitted",
+        rf"(?<![A-Za-z0-9])(?P<word>{_PERSON}){_NAME}", decide.user, flags=re.IGNORECASE,
+    ),
+    _rule(
+        "person's name after its word", "users", "author committer fullname realname full real",
+        rf"(?<![A-Za-z0-9])(?P<word>(?i:{_AUTHOR})){_NAME}(?:[ _][A-Z][\w.'-]*+){{0,3}}", decide.user,
+    ),
+    _rule(
+        "user's number and name", "users", "id= groups=",
+        r"(?<![A-Za-z0-9])(?:e?[ug]id|groups)=\d++\([\w.$-]++\)(?:,\d++\([\w.$-]++\))*+", "(user)",
+    ),
+    _rule(
+        "machine's name after its word", "hosts", "host nodename nodelist computer machine server pod",
+        rf"(?<![A-Za-z0-9])(?P<word>{_MACHINE}){_NAME}(?:\[[\d,-]++\])?+"
+        r"(?:,[\w.-]++(?:\[[\d,-]++\])?+)*+", decide.machine, flags=re.IGNORECASE,
+    ),
+    _rule(
+        "container after its word", "hosts", "container docker crio libpod",
+        r"(?<![A-Za-z0-9])(?:(?:cri-)?containerd|docker|crio|libpod|container(?:[ _-]?id)?)"
+        r"(?:[-/:#]|[\s_]*+[:=]?+[\s_]*+)"
+        r"[0-9a-f]{12,64}(?:\.scope)?+(?!\w)",
+        "(host)", flags=re.IGNORECASE, shapes="h" * 12,
+    ),
+    _rule(
         "serial number after its word", "devices", "serial machine unique asset uuid guid imei s/n sn:",
         rf"(?<![A-Za-z0-9]){_SERIAL_WORD}\.?+(?:[\s_]*+[:=#][\s_]*+|(?<=number|serial|ial no|al no\.)\s++)[\"']?"
         r"(?=[A-Za-z-]{0,40}+\d)[\w-]{4,}+",
         decide.serial, flags=re.IGNORECASE,
     ),
     _rule(
-        "machine's name as systems give it", "hosts", "laptop- desktop- win- ip-",
-        r"(?<![\w.-])(?:(?:LAPTOP|DESKTOP|WIN)-(?=[A-Z]*+\d)[A-Z0-9]{7,15}+|ip-(?:10|172|192)(?:-\d{1,3}){3})(?!\w)",
+        "machine's name as systems give it", "hosts",
+        "laptop- desktop- -laptop -desktop -thinkpad -workstation -macbook -imac -mac- win- ip- ec2- gke- aks-",
+        r"(?<![\w.-])(?:(?:(?:LAPTOP|DESKTOP|WIN)-(?=[A-Z]*+\d)[A-Z0-9]{7,15}+|ip-(?:10|172|192)(?:-\d{1,3}){3}"
+        r"|ec2(?:-\d{1,3}){4}|gke-(?:\w++-)++(?<=-[0-9a-f]{8}-)[a-z0-9]{4}|aks-\w++-\d{8}-\w++"
+        r"|(?:\w++-)++(?i:laptop|desktop|thinkpad|workstation|macbook)"
+        r"|[A-Za-z0-9]++-(?:MacBook|iMac|Mac-mini|Mac-Studio)(?:-(?:Pro|Air|\d++))*+)(?!\w))(?:\.(?!(?:log|txt|json)\b)[A-Za-z][\w-]*+)*+",
         "(host)",
     ),
     _rule(
+        "node of a Cray", "hosts", "nid s0b s1b s2b s3b s4b s5b s6b s7b",
+        r"(?<![\w.-])(?:nid\d{5,6}|x\d{4}c\d{1,2}s\d{1,2}b\d{1,2}(?:n\d{1,2})?)(?!\w)", "(host)",
+        shapes="xxx00000|x0000x0x0x0",
+    ),
+    _rule(
+        "pod of Kubernetes", "hosts", "-",
+        r"(?<![\w.-])[a-z0-9]++(?:-[a-z0-9]++){2,}+(?![\w-])", decide.pod, shapes="w" * 16,
+    ),
+    _rule(
+        "telephone number after its word", "users", "tel phone fax",
+        r"(?<![A-Za-z0-9])(?P<word>(?:tel(?:ephone)?|phone|fax)(?:[ _-]?(?:number|no))?\.?+[\s_]*+[:=][\s_]*+)"
+        r"(?P<name>[+(]{0,2}\d(?:[ _()/.-]{0,3}\d){4,14})(?!\w)",
+        decide.telephone_after_its_word, flags=re.IGNORECASE,
+    ),
+    _rule(
         "telephone number", "users", "",
-        r"(?<![\w.)+-])\+\d{1,3}(?:[ _.()/-]{1,2}\d{1,8}){2,5}(?!\w|\.\w)|(?<![\w.)+-])\+\d{9,15}+(?!\w|\.\w)"
-        r"|(?<![\w.-])(?:\(\d{3}\) ?|\d{3}[ -])\d{3}-\d{4}(?![\w-])|(?<![\w.-])0\d{2,4}[ /-]\d{6,8}(?!\w|\.\w)",
-        decide.telephone, shapes="+0|000-0000|0 000000|0/000000|0-000000",
+        r"(?<![\w.)+-])\+\d{1,3}(?:[ _.()/-]{1,3}\d{1,10}){2,5}(?!\w|\.\w)|(?<![\w.)+-])\+\d{9,15}+(?!\w|\.\w)"
+        r"|(?<![\w.-])(?:\(\d{3}\) ?|\d{3}[ -])\d{3}-\d{4}(?![\w-])|(?<![\w.-])0\d{2,4}[ /-]\d{6,8}(?!\w|\.\w)"
+        r"|(?<![\w.)\]-])\(0\d{1,4}\)[ _/-]?\d{3,8}(?:[ _-]\d{2,5}){0,2}(?!\w|\.\w)"
+        r"|(?<![\w.-])00[1-9]\d{0,2}[ _]\d{2,4}[ _]\d{4,8}(?!\w|\.\w)"
+        r"|(?<![\w.-])1-[2-9]\d\d-[2-9]\d\d-\d{4}(?![\w-])",
+        decide.telephone, shapes="+0|000-0000|0 000000|0/000000|0-000000|0)0|0) 0|0)-0|0)/0|0)_0"
+        "|00 0000|00_0000",
     ),
     _rule(
         "path as an address or JSON spells it", "paths", "%2f \\/",
@@ -230,35 +318,67 @@ def rules_for(sort: Sort, cut: frozenset[str]) -> tuple[Rule, ...]:
     return tuple(rule for rule in RULES if sort in rule.sorts and rule.kinds & cut)
 
 
-def _table(classes: dict[str, str]) -> dict[int, str]:
-    return {ord(character): shape for shape, characters in classes.items() for character in characters}
+def _table(classes: dict[str, str]) -> bytes:
+    return bytes(
+        next((ord(shape) for shape, characters in classes.items() if chr(at) in characters), at) for at in range(256)
+    )
 
 
 _SMALL, _DIGITS = string.ascii_lowercase, string.digits
-_AS_HEX = _table({"x": _SMALL, "h": "abcdef" + _DIGITS})
+_AS_HEX = _table({"h": "abcdef" + _DIGITS, "x": _SMALL})
 _AS_NUMBERS = _table({"x": _SMALL, "0": _DIGITS})
 _AS_WORDS = _table({"w": _SMALL + _DIGITS + "_+/-"})
+_SIGNS = frozenset(string.punctuation).intersection(
+    "".join("".join(rule.marks) + b"".join(rule.shapes).decode() for rule in RULES)
+)
+"""Of the characters that are neither letters nor digits, those that tell which rules may apply."""
 
 
-def _shapes(small: str) -> str:
+def _shapes(small: str) -> bytes:
     """Three lines: ``h`` for each hexadecimal digit, ``0`` for each decimal one, ``w`` for what words are made of."""
-    return f"{small.translate(_AS_HEX)}\n{small.translate(_AS_NUMBERS)}\n{small.translate(_AS_WORDS)}"
+    plain = small.encode("ascii", "replace")
+    return b"\n".join((plain.translate(_AS_HEX), plain.translate(_AS_NUMBERS), plain.translate(_AS_WORDS)))
 
 
-def without_private(text: str, rules: tuple[Rule, ...]) -> str:
-    """``text`` without what is private by ``rules``; the same object when there is nothing."""
-    small = text.lower()
-    shapes = _shapes(small)
-    for rule in rules:
-        for shape in rule.shapes:
-            if shape in shapes:
-                break
-        else:
-            continue
-        for mark in rule.marks:
-            if mark in small:
-                break
-        else:
-            continue
-        text = rule.pattern.sub(rule.becomes, text)
-    return text
+class Rules:
+    """Rules, applied in their order."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.rules = tuple(rules)
+        self._with_signs: dict[frozenset[str], tuple[Rule, ...]] = {}
+
+    def without_private(self, text: str) -> str:
+        """``text`` without what is private; the same object when there is nothing."""
+        small = text.lower()
+        signs = _SIGNS.intersection(small)
+        rules = self._with_signs.get(signs)
+        if rules is None:
+            rules = self._possible(signs)
+        shapes = b""
+        for rule in rules:
+            for mark in rule.marks:
+                if mark in small:
+                    break
+            else:
+                continue
+            if rule.shapes != _ANY_SHAPE:
+                shapes = shapes or _shapes(small)
+                for shape in rule.shapes:
+                    if shape in shapes:
+                        break
+                else:
+                    continue
+            text = rule.pattern.sub(rule.becomes, text)
+        return text
+
+    def _possible(self, signs: frozenset[str]) -> tuple[Rule, ...]:
+        """Those that let a text with these signs through, each with the marks and shapes by which it may."""
+        out = []
+        for rule in self.rules:
+            marks = tuple(mark for mark in rule.marks if _SIGNS.intersection(mark) <= signs)
+            shapes = tuple(shape for shape in rule.shapes if _SIGNS.intersection(shape.decode()) <= signs)
+            if marks and shapes:
+                out.append(rule._replace(marks=marks, shapes=shapes))
+        if len(self._with_signs) < _MOST_SETS:
+            self._with_signs[signs] = tuple(out)
+        return tuple(out)

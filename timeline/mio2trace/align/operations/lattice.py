@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from math import exp, log, log1p
+from math import exp, inf, log, log1p
 from operator import neg
 from typing import NamedTuple
 
@@ -45,7 +45,6 @@ GEMM = 8
 STATES, PHASE = 16, 7
 BEFORE = OUT
 """The state before the first operation."""
-
 
 SOURCES = 6
 """From so many states an operation may be begun, the likeliest."""
@@ -171,10 +170,13 @@ class Lattice:
                     inside, following = self._inside(at, index, state & (PHASE | GEMM), entering=False)
                     ways.setdefault(STATES * (index + 1) + following, []).append((state, inside))
         lowest = min([index for index, *_ in ready])
-        passed = self._chances.passed
-        # As `_over` has it, of all at once.
+        passed, classes = self._chances.passed, self._likelihood.class_of
+        # As `_over` has it, of all at once; a row of GEMMs may be of two calls of one class, or begin one.
         behind = [
-            (index, total, state, passed[index + 1], self._profile_cut if index < 0 else NATS_NEVER)
+            (
+                *(index, total, state, passed[index + 1], self._profile_cut if index < 0 else NATS_NEVER),
+                NONE if state & PHASE <= LONG else classes[index],
+            )
             for index, total, state in ready
         ]
         for target in self._targets(at, ready, first, last):
@@ -184,14 +186,19 @@ class Lattice:
             if inside < -14.0:
                 continue
             inside += self._chances.begun[target]
-            until = passed[target]
-            from_ = [
-                (total + (0.0 if target == index + 1 else max(until - before, least)) + inside, state)
-                for index, total, state, before, least in behind
+            until, alike = passed[target], (NONE, classes[target])
+            scores = [
+                total + (until - before if until - before > least else least) + inside + (0.0 if own in alike else row)
                 if index < target
+                else -inf
+                for index, total, _, before, least, own in behind
             ]
-            if row:
-                from_ = [(total if self._is_alike(state, target) else total + row, state) for total, state in from_]
+            enough = sorted(scores)[-SOURCES:][0]
+            from_ = [
+                (total, entry[2])
+                for total, entry in zip(scores, ready, strict=True)
+                if total >= enough and total != -inf
+            ]
             if len(from_) > SOURCES:
                 from_ = sorted(from_, reverse=True)[:SOURCES]
             to = ways.setdefault(STATES * (target + 1) + following, [])
@@ -209,11 +216,6 @@ class Lattice:
         number, habits = self._kernels.of[at], self._chances.habits
         known = 0.0 if self._kernels.kinds[number].library else log(UNKNOWN_NAME)
         return known if habits is None else known + habits.lost_nats(number)
-
-    def _is_alike(self, state: int, target: int) -> bool:
-        """Whether no call was begun, or the last one was of the same class: a row of GEMMs may be of both."""
-        classes, index = self._likelihood.class_of, state // STATES - 1
-        return state & PHASE <= LONG or classes[index] == classes[target]
 
     def _end(self, state: int) -> float:
         """At the profile's end: what is left of the log launched nothing, or after the profile ended."""
