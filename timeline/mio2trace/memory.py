@@ -5,6 +5,7 @@ one after another: the system would take the memory of each back, only to give i
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 from collections.abc import Iterator
 
@@ -29,8 +30,9 @@ _KEPT = 16 << 20
 """Bytes; more than what the blocks being read take together."""
 
 
+@functools.cache
 def keep_freed_blocks() -> None:
-    """Let the allocator keep what is freed, up to twice `_KEPT`, for what comes next.
+    """Let the allocator keep what is freed, up to twice `_KEPT`, for what comes next; once is enough.
 
     glibc (mallopt(3), M_MMAP_THRESHOLD) learns from the largest block that was freed how much to keep. Nothing is
     written to this one, so it takes no memory; elsewhere it does no harm.
