@@ -144,10 +144,38 @@ def test_another_run_of_a_program_prints_the_same_with_other_times(small: Run) -
 @pytest.mark.shared
 @pytest.mark.parametrize(
     ("row", "name", "variant"),
-    [("host times in s", "m290-alexnet-infer-10it", HANDLES)],
+    [
+        ("host times in s", "m290-alexnet-infer-10it", HANDLES),
+        ("stamps 0.8 s late", SMALL, HIDDEN),
+        ("stamps 0.8 s early", "m290-alexnet-infer-10it", HIDDEN),
+    ],
 )
 def test_what_a_clock_cannot_tell_is_left_to_the_order_of_calls(row: str, name: str, variant: str) -> None:
     """Times bound calls only as far as they are exact: the order of kernels and calls says the rest."""
     operations = measured(shared_folder(), (row, name, variant, 0)).operations
     assert operations.wrong_and_sure == 0
     assert operations.right >= 0.99 * operations.kernels > 0
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("row", "name", "variant"),
+    [
+        ("stamps 0.8 s late", "m121-lenet-train-debugbuild", HIDDEN),
+        ("stamps of Nepal's zone", "squeezenet11-b1-fwd-tz", HANDLES),
+    ],
+)
+def test_a_clock_that_is_off_is_told_from_another_run(row: str, name: str, variant: str) -> None:
+    """Stamps that all lie between calls at one offset, and printed times that are those at the marks, are no chance."""
+    layers = measured(shared_folder(), (row, name, variant, 0)).layers
+    assert layers.wrong_and_sure == 0
+    assert layers.right >= 0.99 * layers.kernels > 0
+    assert layers.mean >= 0.98
+
+
+@pytest.mark.shared
+def test_one_mark_does_not_tell_a_clock_that_is_off_from_another_run() -> None:
+    """Of a small net's log of another time of the day no layer is believed, however well its marks go with it."""
+    wrong = measured(shared_folder(), ("the program's log of another day", "lenet-b2-viennacl-fwd", HANDLES, 0))
+    assert wrong.layers.links > 0
+    assert wrong.layers.believed == 0

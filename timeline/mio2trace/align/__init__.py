@@ -124,7 +124,7 @@ def align(
             "log that explains hardly any of the library's kernels: it is likely another run's, links are in doubt"
         )
         chance = min(chance, UNLIKELY)
-    if same is None and operations and attribution.clock is not None and attribution.clock.is_doubtful:
+    if same is None and attribution.clock is not None and attribution.clock.is_doubtful:
         chance = min(chance, UNLIKELY)  # the same program at another time does the same
     if chance < 1:
         in_doubt = range(len(profile.activities))

@@ -33,6 +33,10 @@ class OffsetBound(msgspec.Struct, frozen=True, gc=False):
     low: int
     high: int
 
+    def moved(self, ns: int) -> OffsetBound:
+        """The same of a host clock that is ahead by so much less."""
+        return OffsetBound(self.low + ns, self.high + ns)
+
 
 class StampedLines:
     """A log's stamped lines, by line; ``step_ns`` is how finely they and the host's times are stamped."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mio2trace.align.clocks.fit import LogClock, log_clock, nearest_zone
+from mio2trace.align.clocks.interleaving import by_interleaving
 from mio2trace.align.clocks.log_bounds import OffsetBound, StampedLines, agreed, by_buffers, by_marks
 from mio2trace.align.clocks.resolution import STAMP_NS, host_resolution, stamp_resolution
 from mio2trace.align.layers.caffe import boundaries
@@ -116,9 +117,21 @@ def _relate(
                 "the log's clock does not go with the profile's all along (it stepped): the order of lines is used"
             )
             return None
-        if exact is not None and (same_run or _is_near(exact)):
-            return _bounded(exact, clock, notes)
+        shown = same_run or (marked is not None and marked.same_run)
+        if exact is not None and (shown or _is_near(exact)):
+            bounded = _bounded(exact, clock, notes)
+            if shown or bounded.method == clock.method:
+                return bounded
+            clock = msgspec.structs.replace(bounded, error_ns=abs(bounded.residual_ns))
     if same_run:
+        return clock
+    if profile.profile.calls_wait and abs(clock.residual_ns) > early:
+        exact = by_interleaving(profile.profile, logs, clock.near_ns, step)
+        if exact is not None:
+            return _bounded(exact.moved(-profile.unix.offset_ns), clock, notes)
+    if clock.error_ns:
+        # Marks would go with any run of the program whose clock is off by as much.
+        notes.add("nothing tells a wrong clock from another run of the program: links are in doubt")
         return clock
     if clock.residual_ns < 0 and (_ends_early(profile, logs, clock) or _lacks_its_last_iteration(profile, logs, clock)):
         notes.add("log that ends before the profile does")
@@ -162,7 +175,7 @@ def _bounds(
         if own:
             bounds += by_buffers(profile.profile, own, lines)
     offset = profile.unix.offset_ns
-    return [OffsetBound(bound.low - offset, bound.high - offset) for bound in bounds] if offset else bounds
+    return [bound.moved(-offset) for bound in bounds] if offset else bounds
 
 
 def _is_near(exact: OffsetBound) -> bool:

@@ -7,13 +7,14 @@ is enqueued: a cut that leaves activities there is not the true one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from math import log
 
 import msgspec
 
 from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.links import LayerRun, Links
-from mio2trace.align.operations.rates import FAR, LINE_NS
+from mio2trace.align.operations.rates import FAR, LINE_NS, MISFIT, MOST_STRAY, NATS_NEVER
 from mio2trace.evidence import TIMER_MARKS
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity, TimerMark
@@ -34,11 +35,15 @@ class Grammar(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 class Marked(msgspec.Struct, frozen=True, kw_only=True):
     """What the marks say: how many whole iterations, and the mark that ends each (its host time precedes the log's
-    ``Iteration: K`` stamp)."""
+    ``Iteration: K`` stamp).
+
+    ``same_run``: whether the printed times are those of these marks by more than chance: another run's differ a little.
+    """
 
     grammar: Grammar
     iterations: int
     ends: tuple[TimerMark, ...]
+    same_run: bool = False
 
 
 class Cuts(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,7 +167,26 @@ def _starts(cuts: Cuts, grammar: Grammar, iterations: int) -> range:
 
 def _off_printed(marks: TimerMarks, net: Net, grammar: Grammar, iterations: int) -> tuple[int, int]:
     """How far the mean times at the marks are from the printed ones, and the sum of these, over all layers."""
-    off = total = 0
+    pairs = list(_marked_and_printed(marks, net, grammar, iterations))
+    off = sum(max(0, abs(at_marks - printed) - LINE_NS) for at_marks, printed in pairs)
+    return off, sum(printed for _, printed in pairs)
+
+
+def _is_of_one_run(marks: TimerMarks, net: Net, grammar: Grammar, iterations: int) -> bool:
+    """Whether printed times are those at the marks to the time that a line takes.
+
+    Those of another run of the program, which takes one part in MISFIT more or less, are so by chance.
+    """
+    nats = 0.0
+    for at_marks, printed in _marked_and_printed(marks, net, grammar, iterations):
+        if printed > MISFIT * LINE_NS:
+            agrees = abs(at_marks - printed) <= LINE_NS
+            nats += log(printed / (MISFIT * LINE_NS)) if agrees else log(MOST_STRAY)
+    return nats + NATS_NEVER >= 0
+
+
+def _marked_and_printed(marks: TimerMarks, net: Net, grammar: Grammar, iterations: int) -> Iterator[tuple[int, int]]:
+    """Of each layer that has both its mean time at the marks and the printed one, in ns."""
     starts = marks.host_ns
     stops = starts[1:]
     for layer, direction, at in _layout(net, grammar).layers:
@@ -171,9 +195,7 @@ def _off_printed(marks: TimerMarks, net: Net, grammar: Grammar, iterations: int)
         spans = [stop - start for start, stop in both if start is not None and stop is not None]
         printed = layer.printed_ns(direction)
         if printed is not None and spans:
-            total += printed
-            off += max(0, abs(sum(spans) // len(spans) - printed) - LINE_NS)
-    return off, total
+            yield sum(spans) // len(spans), printed
 
 
 def place_by_marks(links: Links, cuts: Cuts, net: Net, grammar: Grammar, iterations: int) -> Marked:
@@ -208,7 +230,8 @@ def place_by_marks(links: Links, cuts: Cuts, net: Net, grammar: Grammar, iterati
             if direction in passes:
                 links.give_pass(cuts.between(start + first, start + last), passes[direction])
     ends = tuple(marks[k * grammar.per_iteration] for k in range(1, iterations + 1))
-    return Marked(grammar=grammar, iterations=iterations, ends=ends)
+    same_run = _is_of_one_run(marks, net, grammar, iterations)
+    return Marked(grammar=grammar, iterations=iterations, ends=ends, same_run=same_run)
 
 
 def check(cuts: Cuts, net: Net, marked: Marked, notes: Notes) -> bool:
