@@ -34,12 +34,18 @@ kernel 1 5650 6100 5 gemm
 
 
 @pytest.fixture
-def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
-    made_up: Any = made_up_format
-    monkeypatch.setattr(readers, "READERS", (made_up, *READERS))
+def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of the format, which is known while the test runs."""
+    reader: Any = made_up_format
+    monkeypatch.setattr(readers, "READERS", (reader, *READERS))
     path = tmp_path / "made-up.txt"
     path.write_text(TEXT)
-    result = mio2trace.convert(path, output=tmp_path / "out.json", check=True)
+    return path
+
+
+@pytest.fixture
+def trace(made_up: Path, tmp_path: Path) -> Trace:
+    result = mio2trace.convert(made_up, output=tmp_path / "out.json", check=True)
     assert not result.notes.problems
     assert [str(note) for note in result.notes] == []
     return result.trace
@@ -80,6 +86,20 @@ def test_arrows_lead_from_each_launch_forward_to_what_it_launched(trace: Trace) 
         ("Thread 7", 1200, 1900), ("Thread 7", 1400, 5000), ("Thread 9", 1250, 1800),
         ("Thread 7", 4100, 5700), ("Thread 7", 4100, 5650),
     }  # fmt: skip
+
+
+def test_a_kernel_may_begin_while_its_launch_returns(made_up: Path, tmp_path: Path) -> None:
+    """The arrow is left out only where the call had waited until its kernel ended, or where it would point back."""
+    made_up.write_text(
+        "made-up trace 1\n"
+        "call 7 100 200 launch 1\nkernel 0 150 300 1 outlives_its_launch\n"
+        "call 7 400 600 launch 2\nkernel 0 450 600 2 waited_for\n"
+        "call 7 700 800 launch 3\nkernel 0 699 900 3 earlier_by_its_clock\n"
+        "call 7 910 920 launch 4\nkernel 0 920 930 4 at_once\n"
+    )
+    result = mio2trace.convert(made_up, output=tmp_path / "out.json", check=True)
+    begins = {event.to_ns + 100 for event in result.trace.events() if isinstance(event, Flow)}
+    assert begins == {150, 920}
 
 
 def test_calls_lie_in_the_ranges_of_their_thread(trace: Trace) -> None:

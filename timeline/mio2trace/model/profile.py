@@ -328,7 +328,8 @@ class Framework(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one profile states; activities in the order in which they were enqueued.
+    """All that a profiler states of one process; activities in the order in which they were enqueued. A reader of a
+    file of several gives a profile for each.
 
     ``records`` is how many the source holds (dv/dt: calls). ``clocks[0]`` is the host's, on which calls and ranges are.
     ``calls_wait``: a call returns after its activity has ended (dv/dt); only then do ends of calls bound anything.

@@ -330,8 +330,8 @@ class HostSide:
     def _arrow(self, origin: int) -> Arrow:
         """What makes the arrow from a call on a track to what it launched.
 
-        Viewers draw an arrow from the end of a slice: there is none from a call that is not over when its activity
-        begins, as from those that wait.
+        There is none from a call that waited: it ended when what it launched had, and viewers draw an arrow from the
+        end of a slice. None points back in time, where stamps of two clocks say so.
         """
         track_of, shift = self._device.track_of, self._base.shift
         shift_of = {queue.index: shift.get(queue.device, 0) for queue in self._alignment.profile.queues}
@@ -346,7 +346,8 @@ class HostSide:
             if activity.start_ns is None or id(activity) in indistinct:
                 return None
             begin = activity.start_ns + shift_of.get(activity.queue, unknown)
-            if end > begin:
+            waited = activity.end_ns is not None and activity.end_ns - activity.start_ns <= end - begin
+            if begin < start or (waited and end > begin):
                 return None
             number += 1
             return Flow(number, "enqueue", track, start - origin, track_of(activity), begin - origin)
