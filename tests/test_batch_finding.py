@@ -89,6 +89,37 @@ def test_a_folder_of_folders_holds_their_runs(tmp_path: Path) -> None:
             {"runs": ["prof.db", "run.log"]},
             id="a database that is cut off is not left out",
         ),
+        pytest.param(
+            {
+                "a.prof.json": PROFILE, "a.log": LOG, "b.prof.json": b"", "b.log": LOG, "c.prof.json": b"",
+                "d_results.db": b"\0\1\2garbage", "a_trace.json": b"{}", "config.json": b"{}",
+            },
+            {
+                "runs/a": ["a.log", "a.prof.json"], "runs/b": ["b.log", "b.prof.json"], "runs/c": ["c.prof.json"],
+                "runs/d": ["d_results.db"],
+            },
+            id="of several runs those that fail are not left out",
+        ),
+        pytest.param(
+            {"41_results.db": DATABASE, "42_results.db": b"", "run.log": LOG, "results.json": b"{}"},
+            {"runs": ["41_results.db", "42_results.db", "run.log"]},
+            id="a process that wrote nothing is not left out",
+        ),
+        pytest.param(
+            {"rank0/prof.json": PROFILE, "rank1/prof.json": b""},
+            {"runs": ["rank0/prof.json", "rank1/prof.json"]},
+            id="a rank that wrote nothing is not left out",
+        ),
+        pytest.param(
+            {"a/prof.json": PROFILE, "prof.json": b""},
+            {"runs/a": ["a/prof.json"], "runs/prof": ["prof.json"]},
+            id="beside folders of runs, either",
+        ),
+        pytest.param(
+            {"a/run.log": LOG, "a/out/loss.csv": b"1,2", "a/out/prof.db": b"", "b/run.log": LOG},
+            {"runs/a": ["a/run.log"], "runs/a/out/prof": ["a/out/prof.db"], "runs/b": ["b/run.log"]},
+            id="a log beside the program's own files is a run",
+        ),
         pytest.param({"prof.json": b"\0\1\2garbage"}, {"runs": ["prof.json"]}, id="garbage is a run, which fails"),
         pytest.param({"README.md": b"# Runs", "x.png": b"\x89PNG"}, {}, id="nothing"),
     ],
@@ -138,6 +169,13 @@ def test_folders_that_go_round_in_circles_and_pipes_are_not_followed(tmp_path: P
     (tmp_path / "runs" / "pipe").mkdir()
     os.mkfifo(tmp_path / "runs" / "pipe" / "prof.json")
     assert found(tmp_path, {}) == {"runs/a": ["a/prof.json", "a/run.log"], "runs/pipe": ["pipe/prof.json"]}
+
+
+def test_a_link_to_itself_hides_no_run(tmp_path: Path) -> None:
+    """It is no folder; those beside it are found."""
+    made_up(tmp_path / "runs" / "a")
+    (tmp_path / "runs" / "loop").symlink_to("loop")
+    assert found(tmp_path, {}) == {"runs/a": ["a/prof.json", "a/run.log"]}
 
 
 def test_a_database_of_another_program_alone_is_a_run_that_fails(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from mio2trace.align.links import Links
 from mio2trace.align.operations.rates import EXPLAINED
 from mio2trace.align.same_run import is_explained
 from mio2trace.evidence import BUFFERS, NAME_AND_SIZES, Evidence
+from mio2trace.notes import Notes
 from tests.conftest import shared_folder
 from tests.small_runs import Program, as_json
 
@@ -63,3 +64,16 @@ def test_nothing_of_another_programs_log_is_believed(tmp_path: Path) -> None:
     run = processes.another_log(runs["m121-resnet-train-entries-cmd"], runs["m290-alexnet-infer-10it"], Random(1))
     operations, _ = tallies(run, analyse(run.write(tmp_path)))
     assert operations.believed == 0
+
+
+def test_layers_that_nothing_relates_to_the_profile_are_said(tmp_path: Path) -> None:
+    """A net's log beside a profile that counts from the boot: nothing contradicts it, and no kernel is in a layer."""
+    trace = tmp_path / "1_kernel_trace.csv"
+    trace.write_text(
+        '"Kind","Agent_Id","Queue_Id","Kernel_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+        '"KERNEL_DISPATCH",1,1,1,"own",1,1000,2000\n'
+    )
+    log = Path(__file__).parents[1] / "traces/lenet-rocpd/run.log.gz"
+    notes = Notes()
+    analyse([trace, log], notes=notes)
+    assert "log whose layers nothing relates to the profile: no kernel is in one" in map(str, notes.problems)

@@ -124,6 +124,8 @@ def align(
             "log that explains hardly any of the library's kernels: it is likely another run's, links are in doubt"
         )
         chance = min(chance, UNLIKELY)
+    if any(log.layers for log in logs) and profile.activities and not any(attribution.links.layer_by):
+        notes.add("log whose layers nothing relates to the profile: no kernel is in one")
     if same is None and attribution.clock is not None and attribution.clock.is_doubtful:
         chance = min(chance, UNLIKELY)  # the same program at another time does the same
     if chance < 1:

@@ -67,6 +67,18 @@ class _File(NamedTuple):
             name = shorter
         return name.strip("-_ ")
 
+    @property
+    def is_no_profile(self) -> bool:
+        """Whether it only looks by its name as if it held a profile."""
+        name = os.path.basename(self.path)
+        return self.kind == "unknown" and bool(_DATA_SUFFIX.search(name) and _PROFILE_LIKE.search(name))
+
+    @property
+    def is_of_process(self) -> bool:
+        """Whether its name says which of a job's processes it is of."""
+        name = os.path.basename(self.path)
+        return bool(_OF_PROCESS.search(name) or _OF_RANK.search(name))
+
 
 class _Folder(NamedTuple):
     path: str
@@ -125,7 +137,7 @@ def _scanned(path: str, name: str, visited: set[str], notes: Notes) -> _Folder |
     visited.add(real)
     try:
         with os.scandir(path) as entries:
-            inside = sorted((entry.name, entry.is_dir()) for entry in entries if not entry.name.startswith("."))
+            inside = sorted((entry.name, _is_folder(entry)) for entry in entries if not entry.name.startswith("."))
     except OSError as error:
         notes.add(f"folder that cannot be read: {error.strerror}", name or "the folder given")
         return None
@@ -141,6 +153,13 @@ def _scanned(path: str, name: str, visited: set[str], notes: Notes) -> _Folder |
         elif (size := _size(below)) >= 0 or _DATA_SUFFIX.search(entry):
             files.append(_file(below, size))
     return _Folder(path, name, files, folders)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """What cannot be asked, such as a link to itself, is none."""
+    with contextlib.suppress(OSError):
+        return entry.is_dir()
+    return False
 
 
 def _file(path: str, size: int) -> _File:
@@ -171,19 +190,25 @@ def _runs_of(folder: _Folder, notes: Notes) -> list[tuple[str, list[_File]]]:
         return _grouped(folder)
     has_profile = any(file.kind == "profile" for file in folder.files)
     has_log = any(file.kind == "log" for file in folder.files)
+    of_run = [file for file in folder.below if file.kind in ("profile", "log") or file.is_no_profile]
     if not has_profile and all(is_of_rank(below.path) for below in folder.folders):
-        return [(folder.name, [file for file in folder.below if file.kind in ("profile", "log")])]
+        return [(folder.name, of_run)]
     if has_log and not has_profile and len(folder.folders) == 1:
         kinds = {file.kind for file in folder.folders[0].below}
         if "profile" in kinds and not kinds & {"log", "archive"}:
-            return [(folder.name, [file for file in folder.below if file.kind in ("profile", "log")])]
+            return [(folder.name, of_run)]
     found = []
-    if has_profile or any(file.kind == "archive" for file in folder.files):
+    runs_below = any(file.kind in ("profile", "log", "archive") for below in folder.folders for file in below.below)
+    if has_profile or (has_log and not runs_below) or any(file.kind == "archive" for file in folder.files):
         found += _grouped(folder)
     else:
+        found += _by_themselves(folder, [file for file in folder.files if file.is_no_profile])
         _pass_over(folder.files, notes, "log beside folders of runs passed over")
     for below in folder.folders:
-        found += _runs_of(below, notes)
+        if has_log and not runs_below:  # tables and texts of the run's own
+            found += _by_themselves(below, [file for file in below.below if file.is_no_profile])
+        else:
+            found += _runs_of(below, notes)
     return found
 
 
@@ -196,22 +221,43 @@ def _grouped(folder: _Folder) -> list[tuple[str, list[_File]]]:
     by_key: dict[str, list[_File]] = {}
     for file in profiles or logs or rest:
         by_key.setdefault(file.key, []).append(file)
-    if profiles and len(by_key) == 1:
-        by_key[next(iter(by_key))] += logs
-    elif profiles:
+    apart = _damaged(rest, by_key, bool(profiles)) if profiles or logs else {}
+    if profiles:
+        only = next(iter(by_key)) if len(by_key) == 1 else None
         for file in logs:
-            by_key.setdefault(file.key, []).append(file)
-    if logs and not profiles:  # what should be the log's profile: it is refused by name, not left out
-        for file in rest:
-            key = file.key if file.key in by_key else next(iter(by_key))
-            if _PROFILE_LIKE.search(os.path.basename(file.path)) and (len(by_key) == 1 or file.key in by_key):
-                by_key[key].append(file)
-    named = [(f"{folder.name}/{_stem(file)}" if folder.name else _stem(file), [file]) for file in archives]
-    if len(by_key) == 1 and folder.name and not archives:
+            runs = apart if file.key in apart else by_key
+            runs.setdefault(file.key if only is None or runs is apart else only, []).append(file)
+    named = _by_themselves(folder, archives)
+    named += [(_below(folder, key or _stem(files[0])), files) for key, files in apart.items()]
+    if len(by_key) == 1 and folder.name and not named:
         return [(folder.name, files) for files in by_key.values()]
     for key, files in by_key.items():
-        named.append(("/".join(filter(None, (folder.name, key))) or _stem(files[0]), files))
+        named.append((_below(folder, key) or _stem(files[0]), files))
     return named
+
+
+def _damaged(rest: Iterable[_File], by_key: dict[str, list[_File]], has_profile: bool) -> dict[str, list[_File]]:
+    """Give what should be a profile to the run that lacks it, or a process of it, which is then refused by that file's
+    name; what is of none of the runs, by what its name begins with."""
+    apart: dict[str, list[_File]] = {}
+    for file in rest:
+        if not file.is_no_profile:
+            continue
+        key = next(iter(by_key)) if len(by_key) == 1 and not has_profile else file.key
+        if key not in by_key:
+            apart.setdefault(key, []).append(file)
+        elif file.is_of_process or not has_profile:
+            by_key[key].append(file)
+    return apart
+
+
+def _below(folder: _Folder, name: str) -> str:
+    return "/".join(filter(None, (folder.name, name)))
+
+
+def _by_themselves(folder: _Folder, files: Iterable[_File]) -> list[tuple[str, list[_File]]]:
+    """Each as a run."""
+    return [(_below(folder, _stem(file)), [file]) for file in files]
 
 
 def _stem(file: _File) -> str:

@@ -92,4 +92,4 @@ def _runs(
 
 def _folders(path: str) -> list[str]:
     with os.scandir(path) as entries:
-        return sorted(entry.path for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+        return sorted(entry.path for entry in entries if os.path.isdir(entry.path) and not entry.name.startswith("."))

@@ -259,7 +259,7 @@ def _inputs_among(
     themselves. ``name`` and ``of``: where they lie, for what is said of the others."""
     found: list[str] = []
     logs: list[str] = []
-    others = 0
+    others: list[str] = []
     for path in files:
         with contextlib.suppress(InputError), contextlib.closing(Source(str(path), 0, Notes())) as source:
             if any(reader is not run_log and reader.sniff(source.head) for reader in readers):
@@ -268,9 +268,10 @@ def _inputs_among(
             if logs_too and run_log.sniff(source.head) and run_log.is_log(source.head):
                 logs.append(str(path))
                 continue
-        others += 1
-    if found and others:
-        notes.remark(f"file of {of} that is neither profile nor log passed over", name, others)
+        others.append(path.name)
+    if found:
+        for other in others:
+            notes.remark(f"file of {of} that is neither profile nor log passed over", _readable(f"{name}/{other}"))
     return found + logs
 
 

@@ -134,7 +134,7 @@ def account(
     measured = [each for each in measured if each.alignment.profile.activities or not _is_framework(each)]
     if measured:
         named = any(measures.alignment.net.layers for measures in measured)
-        lines += _attribution_lines(summary["attribution"], named, _unattributed_set_up(measured))
+        lines += _attribution_lines(summary["attribution"], named, _doubted(measured), _unattributed_set_up(measured))
         lines += _clock_lines(summary["clock"])
         lines += operations.lines(measured)
         lines += _time_lines(measured)
@@ -161,7 +161,16 @@ def _unattributed_set_up(measured: Sequence[Measures]) -> int:
     return count
 
 
-def _attribution_lines(found: Mapping[str, Any], layers: bool, set_up: int) -> list[str]:
+def _doubted(measured: Sequence[Measures]) -> int:
+    """How many kernels and copies have a layer that is in doubt."""
+    return sum(
+        bool(links.layer_by[position])
+        for links in (measures.alignment.links for measures in measured)
+        for position in links.layer_unsure
+    )
+
+
+def _attribution_lines(found: Mapping[str, Any], layers: bool, doubted: int, set_up: int) -> list[str]:
     everything = found["kernels"] + found["copies"]
     placed = everything - found["unattributed"]
     if not layers:
@@ -169,8 +178,8 @@ def _attribution_lines(found: Mapping[str, Any], layers: bool, set_up: int) -> l
     line = f"layers: {placed} of {everything} kernels and copies attributed"
     if found["layer_by"]:
         line += " (" + ", ".join(f"{word} {count}" for word, count in found["layer_by"].items()) + ")"
-    if found["unsure"]:
-        line += f", {found['unsure']} of them not sure"
+    if doubted:
+        line += f", {doubted} of them not sure"
     if found["unattributed"]:
         whole = sum(found["kernel_ns"].values())
         share = found["kernel_ns"].get("unattributed", 0)
