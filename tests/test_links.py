@@ -12,6 +12,7 @@ import mio2trace
 from mio2trace.align import NONE, LayerRun, Links, align
 from mio2trace.align import ladder as ladder_module
 from mio2trace.align.attribution import Attribution
+from mio2trace.align.exact import calls_of
 from mio2trace.align.ladder import STEPS, Step, climb
 from mio2trace.align.operations import rates
 from mio2trace.evidence import (
@@ -30,6 +31,7 @@ from mio2trace.evidence import (
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
+from tests.conftest import ROOT
 from tests.records import enqueued, opencl_profile
 
 PACKAGE = Path(mio2trace.__file__).parent
@@ -204,3 +206,11 @@ def test_a_link_is_as_probable_as_its_least_probable_reason_says() -> None:
     assert dict(links.layer_confidence) == {0: 0.9, 1: 0.7, 2: 0.999}
     assert links.layer_unsure == {0, 1}
     assert not links.operation_confidence
+
+
+def test_what_only_ranges_state_has_no_index_of_the_logs() -> None:
+    """Of another run's or thread's calls in the same log neither: tables find operations by it."""
+    profile = mio2trace.analyse(ROOT / "traces" / "lenet-rocpd" / "results.db.gz").run.profiles[0]
+    stated = calls_of(profile, (), 7, Notes()).operations
+    assert [operation.index for operation in stated] == list(range(7, 7 + len(stated)))
+    assert stated

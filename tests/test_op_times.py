@@ -160,3 +160,17 @@ def test_a_profile_without_a_log_is_one_clear_line(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["ops", str(file)])
     assert result.exit_code == 1
     assert "holds no line of MIOpen; expected its log" in result.stderr
+
+
+@pytest.mark.shared
+def test_what_only_the_profile_states_is_in_every_table(tmp_path: Path) -> None:
+    """Beside MIOpen's calls PyTorch's own ops: each has its row, and time by problem is that of the kernels."""
+    twin = shared_folder() / "samples" / "rocm-twins" / "lenet-train-own-layers"
+    files = str(twin / "run.hip.log"), str(twin / "kineto" / "rank0.pt.trace.json.gz")
+    kernel_ns = sum(row["kernel_ns"] for row in rows("kernels", *files) if "operation" in row)
+    each = rows("ops", *files, "--each")
+    assert {"aten::addmm", "miopenConvolutionForward"} <= {row["api"] for row in each}
+    assert sum(row.get("kernel_ns", 0) for row in each) == kernel_ns
+    assert sum(row["kernel_ns"] for row in rows("ops", *files, "--group-by", "problem")) == kernel_ns
+    run(*files, "-o", str(tmp_path / "out.parquet"))
+    assert rows("ops", str(tmp_path / "out.parquet"), "--each") == each

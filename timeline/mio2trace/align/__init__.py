@@ -63,6 +63,11 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     streams: tuple[Stream, ...] = ()
     process_clock: ProcessClock | None = None
 
+    def with_stated(self, logged: Sequence[Operation]) -> tuple[Operation, ...]:
+        """``logged``, operations of the log, and behind them those that only the profile's own ranges state."""
+        indexes = {operation.index for operation in logged}
+        return (*logged, *(one for one in self.links.operations if one.index not in indexes))
+
     def __repr__(self) -> str:
         in_layers, in_operations = sum(map(bool, self.links.layer_by)), sum(map(bool, self.links.operation_by))
         count = len(self.links.layer_by)
@@ -89,6 +94,7 @@ def align(
     profile = within_reach(profile, notes)
     facts = find_gemms(profile)
     of_run, chance = of_profile(profile, logs, notes)
+    behind = max((operation.index for operation in operations), default=NONE) + 1
     operations = of_its_threads(profile, operations_of(operations, logs, of_run))
     if not any(log.events or log.layers for log in of_run):
         operations, chance = run_of_profile(profile, operations, notes)
@@ -99,7 +105,8 @@ def align(
         notes.add("log and profile have no buffer in common: every link to an operation is in doubt")
         without |= {BUFFERS}
     logs = [by_place(log) for log in of_run]
-    calls = Calls(tuple(operations), ()) if without >= {RANGE, CORRELATION} else calls_of(profile, operations, notes)
+    by_ranges = not without >= {RANGE, CORRELATION}
+    calls = calls_of(profile, operations, behind, notes) if by_ranges else Calls(tuple(operations), ())
     sharp, error_ns, step_ns = sharpened(profile, notes)
     attribution = Attribution(
         sharp,

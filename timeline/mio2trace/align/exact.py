@@ -49,16 +49,15 @@ class Calls(NamedTuple):
     weights_of: Mapping[int, int] = {}
 
 
-def calls_of(profile: Profile, logged: Sequence[Operation], notes: Notes) -> Calls:
+def calls_of(profile: Profile, logged: Sequence[Operation], behind: int, notes: Notes) -> Calls:
     """The log's operations with those that the profile's ranges carry: the same calls, told twice, are one.
 
     Both are in order and say the same of a call: what corresponds is the longest common sequence. What only a range
-    tells comes behind the log's.
+    tells has the indexes from ``behind`` on: no operation of the log has these, of another run or thread neither.
     """
     ranged, places = operations_of_ranges(profile)
     of_range = [NONE] * len(profile.ranges)
     operations = list(logged)
-    behind = max((operation.index for operation in logged), default=NONE) + 1
     logged_as = _logged_as(ranged, logged, notes) if ranged and logged else {}
     weights_of: dict[int, int] = {}
     for number, (operation, place) in enumerate(zip(ranged, places, strict=True)):

@@ -124,8 +124,8 @@ def _timed(analysis: Analysis, phase: str, by: Sequence[str], each: bool, unit: 
     if not any(run.alignments for run in analysis.runs):
         return None
     run = analysis.run
-    operations = stated_by_profile(analysis) or run.operations
-    if run.alignment is None or not operations:
+    operations = () if run.alignment is None else run.alignment.with_stated(run.operations)
+    if not (stated_by_profile(analysis) or operations):
         raise InputError(f"{analysis.names}: holds no line of MIOpen; expected its log")
 
     def table(of: Sequence[Operation], place: int) -> Table:
@@ -145,7 +145,7 @@ def _timed(analysis: Analysis, phase: str, by: Sequence[str], each: bool, unit: 
     tables = [
         (
             process_cells(measures.alignment.profile),
-            table(share.operations or measures.alignment.links.operations, place),
+            table(measures.alignment.with_stated(share.operations), place),
         )
         for place, (share, measures) in enumerate(zip(run.shares, run.measures, strict=True))
     ]

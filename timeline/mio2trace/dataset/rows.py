@@ -108,12 +108,11 @@ def _processes(run: Run) -> Iterator[Process]:
     for place, measures in enumerate(run.drawn):
         alignment = measures.alignment
         of_job = run.is_job and place < len(run.measures)
-        stated = alignment.links.operations
         of_log = run.shares[place].operations if of_job else run.operations if not place else ()
         process = alignment.profile.process
         several = len(run.drawn) > 1
         rank = (place if process.rank is None else process.rank) if several else process.rank
-        yield Process(rank, measures, alignment.logs, of_log or stated)
+        yield Process(rank, measures, alignment.logs, alignment.with_stated(of_log))
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
