@@ -14,7 +14,7 @@ from benchmarks.damages import prints, processes
 from benchmarks.damages.clocks import STAMP
 from benchmarks.damages.rows import ROWS, Row
 from benchmarks.damages.run import MIOPEN, CannotError, Run, with_log
-from benchmarks.damages.sets import HANDLES, HIDDEN, TWIN
+from benchmarks.damages.sets import HANDLES, HIDDEN, TWIN, twin
 from mio2trace import analyse
 from tests.conftest import shared_folder
 
@@ -179,3 +179,13 @@ def test_one_mark_does_not_tell_a_clock_that_is_off_from_another_run() -> None:
     wrong = measured(shared_folder(), ("the program's log of another day", "lenet-b2-viennacl-fwd", HANDLES, 0))
     assert wrong.layers.links > 0
     assert wrong.layers.believed == 0
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("log", ["run.log", "run.hip.log"])
+def test_times_printed_on_another_device_put_nothing_into_a_wrong_layer(log: str, tmp_path: Path) -> None:
+    """Ranges tell which calls ran between two layers' lines; times of another backend's run cannot contradict that."""
+    folder = shared_folder() / "samples" / "rocm-twins" / "resnet-train-miopen-2threads"
+    run = twin(folder, log, folder / "rocpd" / "45362_results.db.gz")
+    operations, layers = tallies(run, analyse(run.write(tmp_path)))
+    assert (operations.right, layers.right, layers.wrong_and_sure) == (591, 591, 0)

@@ -14,7 +14,8 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import Timeline
 from mio2trace.align.layers.caffe.boundaries import stamps_bound
 from mio2trace.align.layers.caffe.intervals import Printed, Row, Times, rows
-from mio2trace.align.links import LayerRun
+from mio2trace.align.links import DOUBTED, LayerRun
+from mio2trace.align.operations.rates import MOST_STRAY
 from mio2trace.model.log import LayerTime, LogEvent
 
 MOST_QUEUES = 8
@@ -130,9 +131,9 @@ def _rows(
     floors = [0 if place is None else bisect_right(ends, place - error) for place in before]
     if axis.by_line:
         stops = [bisect_right(ends, layer.line) for layer in layers]
-        if host is None:
-            bounds = zip(map(max, floors, [0, *stops]), stops, strict=True)
-            return [Row(first=first, stop=max(first, stop)) for first, stop in bounds]
+    between = [(first, max(first, stop)) for first, stop in zip(map(max, floors, [0, *stops]), stops, strict=False)]
+    if axis.by_line and host is None:
+        return [Row(first=first, stop=stop) for first, stop in between]
     assert host is not None
     times = Times(
         begins=[*accumulate((host.called[position] for position in positions), max)],
@@ -149,7 +150,33 @@ def _rows(
         else:
             stamp, latest = place, place + resolution
         printed.append(Printed(stamp=stamp, latest=latest, printed_ns=layer.printed_ns, follows=follow, floor=floor))
-    return rows(printed, times)
+    given = rows(printed, times)
+    return _between_lines(given, follows, between) if axis.by_line else given
+
+
+def _between_lines(given: Sequence[Row], follows: Sequence[bool], between: Sequence[tuple[int, int]]) -> list[Row]:
+    """Rows by printed times within what ran between two lines (``between``), which those cannot contradict.
+
+    Where they do it again and again they are no times of this profile's (a log of another device), and lines tell.
+    """
+    crossing = sum(
+        row.first < row.stop and not (first <= row.first and row.stop <= stop)
+        for row, (first, stop) in zip(given, between, strict=True)
+    )
+    strange = crossing > MOST_STRAY * sum(row.first < row.stop for row in given)
+    kept: list[Row] = []
+    for row, follow, (first, stop) in zip(given, follows, between, strict=True):
+        if strange and follow:
+            kept.append(Row(first=first, stop=stop))
+            continue
+        begin, end = max(first, row.first), min(stop, row.stop)
+        end = max(begin, end)
+        confidences = row.confidences and row.confidences[begin - row.first : end - row.first]
+        if strange:
+            confidences = [min(DOUBTED, one) for one in confidences or [1.0] * (end - begin)]
+        others = row.others and row.others[begin - row.first : end - row.first]
+        kept.append(Row(first=begin, stop=end, confidences=confidences, others=others))
+    return kept
 
 
 def _begun(attribution: Attribution, layers: Sequence[LayerTime]) -> list[LogEvent | None]:
