@@ -132,7 +132,10 @@ class HostSide:
     def _rows(self, spans: Sequence[HostSpan]) -> list[list[HostSpan]]:
         """Lanes of spans on the axis."""
         near = [one for one in spans if self._is_near((one.start, one.end))]
-        on_axis = [HostSpan(self._axis(one.start), self._axis(one.end), *one[2:]) for one in near]
+        on_axis = [
+            HostSpan(self._axis(one.start), self._axis(one.end), one.name, one.category, one.args, one.operation)
+            for one in near
+        ]
         return packed_spans(on_axis, lambda one: (one.start, max(one.end, one.start + 1)))
 
     def show_only(self, chosen: Chosen) -> None:
@@ -173,12 +176,15 @@ class HostSide:
                 if not chosen.longest_only and chosen.has_time(one.start, one.end + 1):
                     yield one
                 continue
-            holds = one.operation in chosen.operations
+            holds = one.operation is not None and one.operation.index in chosen.operations
             clipped = chosen.clip(one.start, one.end)
             if clipped is None or not (holds or (not chosen.longest_only and self._is_shown(one.start, one.end))):
                 continue
-            cut = clipped != (one.start, one.end)
-            yield one._replace(start=clipped[0], end=clipped[1], args={**one.args, "cut": True}) if cut else one
+            if clipped != (one.start, one.end):
+                args = {**one.shown_args(), "cut": True}
+                yield msgspec.structs.replace(one, start=clipped[0], end=clipped[1], args=args)
+            else:
+                yield one
 
     def _log_spans(self, logs: Sequence[FrameworkLog]) -> list[_Span]:
         """What the log itself bounds: warm-up and iterations, as printed."""
@@ -297,7 +303,7 @@ class HostSide:
         for number, (_, _, _, row) in self._lanes():
             track = self._number(number)
             for one in row:
-                yield Slice(track, one.start - origin, one.end - one.start, one.name, one.category, one.args)
+                yield Slice(track, one.start - origin, one.end - one.start, one.name, one.category, one.shown_args())
         if self._api is not None:
             yield from self._api.events(origin, self._arrow(origin) if arrows else None)
         yield from self._allocators(origin)

@@ -9,7 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from mio2trace.align import Alignment
 from mio2trace.draw.operations import operation_args, source_args
@@ -29,15 +31,26 @@ HOST_BY_NEIGHBOURS = "lines around it"
 """What the times of a call rest on (``host_by``): with the last two it began and ended in that time, no more."""
 
 
-class HostSpan(NamedTuple):
-    """A slice of the host's side: unix times in ns. ``operation`` is its index, None for a line of the log."""
+class HostSpan(msgspec.Struct, frozen=True, gc=False):
+    """A slice of the host's side: times in ns. ``args`` is None for a call with kernels, ``operation`` for a line of
+    the log.
+    """
 
     start: int
     end: int
     name: str
     category: str
-    args: dict[str, Any]
-    operation: int | None
+    args: dict[str, Any] | None
+    operation: Operation | None = None
+
+    def shown_args(self) -> dict[str, Any]:
+        """Its arguments; a run may have a million calls, so theirs are made when they are drawn."""
+        if self.args is not None or self.operation is None:
+            return self.args or {}
+        args = {"operation": self.operation.index, **source_args(self.operation)}
+        if self.operation.api:
+            args["api"] = self.operation.api
+        return args | {"phase": self.operation.phase, "host_by": HOST_BY_KERNELS}
 
 
 _Known = tuple[int, int, int]
@@ -63,21 +76,18 @@ def call_spans(
         for log in libraries:
             if log.source == source:
                 lines += _alarms(log, around)
-    return sorted(spans, key=lambda one: one[:2]), sorted(lines, key=lambda one: one[:2])
+    return sorted(spans, key=_times), sorted(lines, key=_times)
+
+
+def _times(span: HostSpan) -> tuple[int, int]:
+    return span.start, span.end
 
 
 def _with_kernels(alignment: Alignment, calls: Mapping[int, tuple[int, int]]) -> Iterator[HostSpan]:
     for operation in alignment.links.operations:
         span = calls.get(operation.index)
         if span is not None:
-            args = {
-                "operation": operation.index,
-                **source_args(operation),
-                **({"api": operation.api} if operation.api else {}),
-                "phase": operation.phase,
-                "host_by": HOST_BY_KERNELS,
-            }
-            yield HostSpan(*span, operation_name(operation), "call", args, operation.index)
+            yield HostSpan(*span, operation_name(operation), "call", None, operation)
 
 
 class _Around:
@@ -144,13 +154,13 @@ def _without_kernels(
             continue
         args: dict[str, Any] = {**source_args(first), "calls": len(operations), "host_by": HOST_BY_NEIGHBOURS}
         name = f"{operation_name(first)} and {len(operations) - 1} more without kernels"
-        yield HostSpan(*span, name, "call", args, first.index)
+        yield HostSpan(*span, name, "call", args, first)
 
 
 def _idle(start: int, end: int, operation: Operation, host_by: str) -> HostSpan:
     args: dict[str, Any] = {"operation": operation.index, **source_args(operation), **operation_args(operation)}
     args |= {"kernels": 0, "kernel_ns": 0, "host_by": host_by}
-    return HostSpan(start, end, operation_name(operation), "operation", args, operation.index)
+    return HostSpan(start, end, operation_name(operation), "operation", args, operation)
 
 
 def _alarms(log: MiopenLog, around: _Around) -> Iterator[HostSpan]:
@@ -175,4 +185,4 @@ def _alarms(log: MiopenLog, around: _Around) -> Iterator[HostSpan]:
         args["host_by"] = HOST_BY_STAMP if gravest.stamp is not None else HOST_BY_NEIGHBOURS
         if within:
             args["within_ns"] = within
-        yield HostSpan(at, at, name, "log", args, None)
+        yield HostSpan(at, at, name, "log", args)
