@@ -420,3 +420,17 @@ def test_real_ranks_are_related_by_their_all_reduces() -> None:
         if isinstance(event, Slice) and "collective" in (event.args.get("role"), event.shared.get("role"))
     ]
     assert len(collectives) == 42
+
+
+@pytest.mark.shared
+def test_queries_have_the_times_of_the_trace(tmp_path: Path) -> None:
+    """Of files as of what was written of them: related clocks are not set to zero each, unrelated ones are."""
+    for pattern, options in (("rocprofv3-json/*", {}), ("rocprofv3-csv/*_kernel_trace.csv", {"from_start": True})):
+        paths = files_of(pattern)
+        convert(*paths, output=tmp_path / "out.json", **options)  # type: ignore[arg-type]
+        rows = [
+            CliRunner().invoke(cli, ["query", *map(str, asked), "select ts, process from kernels order by ts, process"])
+            for asked in (paths, [tmp_path / "out.json"])
+        ]
+        assert rows[0].exit_code == rows[1].exit_code == 0
+        assert rows[0].stdout == rows[1].stdout

@@ -71,6 +71,10 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Conversion: {counts['kernels']} kernels, {counts['copies']} copies, {size}>"
 
 
+class UnrelatedClocks(InputError):
+    """Nothing tells how the clocks of a job's processes relate: ``from_start`` draws them all the same."""
+
+
 def convert(  # noqa: PLR0913 - keyword-only options
     *files: str | os.PathLike[str],
     output: str | os.PathLike[str] | BinaryIO | None = None,
@@ -101,19 +105,19 @@ def convert(  # noqa: PLR0913 - keyword-only options
     """Join the files of one run into a trace, and write it to ``output`` unless that is None.
 
     ``files``: logs and profiles in any order, ``-`` for standard input, a CK directory (``tags`` chooses in it).
-    ``host_calls``: which API calls to draw. ``tracks``: more of them (`kernels`, `operations`) beside the nested one;
-    ``fold``: what to put on a track of its own (`find`, `set-up`, `warm-up`). ``begin``, ``end`` (``1.2s``, ``iteration
-    3``, ``layer conv1``), ``iterations`` (``2-4``), ``top``, ``min_duration`` (``10us``): which part to draw; links and
-    summary are of the whole run. ``with_args``: whether slices have arguments. ``without``: kinds of evidence to leave
-    out (`mio2trace.evidence`). ``repetition``: of a CK record, from 0. ``by_order_alone``: go on where the clocks
-    say that the files are not of one run. ``from_start``: draw a job's processes from one zero each where nothing
-    relates their clocks, which is refused else. ``several``: draw files of several runs, each run as processes of
-    its own that begin at zero, where they are refused else. ``of_a_job``: refuse what is not of several processes of
-    one job. ``explain``: what the report gives the reasons for
+    ``host_calls``: which API calls to draw. ``tracks``: more of them (`kernels`, `operations`) beside the nested
+    one; ``fold``: what to put on a track of its own (`find`, `set-up`, `warm-up`). ``begin``, ``end`` (``1.2s``,
+    ``iteration 3``, ``layer conv1``), ``iterations`` (``2-4``), ``top``, ``min_duration`` (``10us``): which part to
+    draw; links and summary are of the whole run. ``with_args``: whether slices have arguments. ``without``: kinds
+    of evidence to leave out (`mio2trace.evidence`). ``repetition``: of a CK record, from 0. ``by_order_alone``: go
+    on where the clocks say that the files are not of one run. ``from_start``: draw a job's processes from one zero
+    each, whatever relates their clocks; without it they are refused where nothing does. ``several``: draw files of
+    several runs, each run as processes of its own that begin at zero, where they are refused else. ``of_a_job``:
+    refuse what is not of several processes of one job. ``explain``: what the report gives the reasons for
     (`mio2trace.summary.explain`). ``keep``: private things to leave in (`mio2trace.privacy.KINDS`). ``max_input``:
-    bytes that an input may hold, decompressed (default: `mio2trace.source.Source`). ``check``: verify the invariants of
-    what is written. ``strict``: a problem is an error. A path as ``output`` is replaced as a whole or not at all; its
-    suffix decides the form.
+    bytes that an input may hold, decompressed (default: `mio2trace.source.Source`). ``check``: verify the
+    invariants of what is written. ``strict``: a problem is an error. A path as ``output`` is replaced as a whole or
+    not at all; its suffix decides the form.
 
     Raises `InputError` with one line that says what is wrong with an input; `OptionError`, a ValueError, for an option
     that is none.
@@ -258,13 +262,13 @@ def _require_something_to_draw(analysis: Analysis, runs: Sequence[Run]) -> None:
 
 
 def _require_related_clocks(runs: Sequence[Run]) -> None:
-    """Raises `InputError` where nothing tells how the clocks of a job's processes relate."""
+    """Raises `UnrelatedClocks` where nothing tells how the clocks of a job's processes relate."""
     for run in runs:
         apart = [one.profile.process.label for one in run.alignments if run.is_job and one.process_clock is None]
         if apart:
             first, names = run.alignments[0].profile.process.label, ", ".join(apart[:3])
             more = f" and {len(apart) - 3} more" if len(apart) > 3 else ""
-            raise InputError(
+            raise UnrelatedClocks(
                 f"{run.name}: nothing relates the clock of {names}{more} to that of {first}: no machine that is named, "
                 "no Unix time, no collective kernels that must overlap (--align start draws each from its own start)"
             )

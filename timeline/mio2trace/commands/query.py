@@ -144,11 +144,15 @@ def _ask(files: Sequence[str], sql: str) -> Answer:
 
 
 def _drawn(files: Sequence[str]) -> Iterator[Slice]:
-    """The slices of the picture of a run."""
-    from mio2trace.conversion import convert
+    """The slices of the picture of a run; of a job whose clocks nothing relates, each process from its own start."""
+    from mio2trace.conversion import UnrelatedClocks, convert
     from mio2trace.trace import Slice
 
-    return (event for event in convert(*files, from_start=True).trace.events() if isinstance(event, Slice))
+    try:
+        drawn = convert(*files)
+    except UnrelatedClocks:
+        drawn = convert(*files, from_start=True)
+    return (event for event in drawn.trace.events() if isinstance(event, Slice))
 
 
 def _ask_perfetto(trace: str, sql: str, engine: str | None, download: bool) -> Answer:

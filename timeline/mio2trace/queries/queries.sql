@@ -147,7 +147,7 @@ from commands where layer is null group by name, category, phase order by sum(du
 -- Passes in order: how long, how much of it kernels ran, how many.
 select nullif(process, '') as process, name as pass, iteration, direction, round(dur / 1e6, 3) as ms, round(kernel_ns / 1e6, 3) as kernel_ms,
   round(100.0 * kernel_ns / dur, 1) as busy_percent, kernels, round(1.0 * flop / kernel_ns, 3) as gflops
-from passes where side = (select min(side) from passes) order by ts;
+from passes where side = (select min(side) from passes) order by ts, length(process), process;
 
 -- query: find and compile
 -- What runs before the work: searches for the best kernel, program builds, set-up kernels.
