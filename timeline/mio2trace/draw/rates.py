@@ -37,67 +37,55 @@ def events(
     ran = [operation for operation in side.measures.operation_at.values() if operation.phase == "run"]
     flop = {operation.index: operation.flop for operation in ran if operation.flop}
     size = {operation.index: operation.bytes_min for operation in ran if operation.bytes_min}
-    if flop or size:
-        rows = list(side.rows())
-        yield from _rates(RATE, "GFLOP/s", flop, alignment, base, side, rows, origin)
-        yield from _rates(TRAFFIC, "GB/s", size, alignment, base, side, rows, origin)
+    achieved, traffic = _achieved(flop, size, alignment, base, side)
+    yield from _rates(RATE, "GFLOP/s", achieved, side, origin)
+    yield from _rates(TRAFFIC, "GB/s", traffic, side, origin)
     yield from _busy(alignment, base, side, origin, chosen)
 
 
-_Row = tuple[int, int, Sequence[int], Sequence[int]]
+_Spans = dict[int, list[tuple[int, int, float]]]
+"""Of each device (start, end, rate) of what worked on it."""
 
 
-def _rates(
-    name: str,
-    unit: str,
-    amount: Mapping[int, int],
-    alignment: Alignment,
-    base: TimeBase,
-    side: DeviceSide,
-    rows: Sequence[_Row],
-    origin: int,
-) -> Iterator[CounterValue]:
-    """The ``amount`` of each operation over the time of its kernels; of bytes, copies have theirs, too."""
-    if not amount:
-        return
-    spans = _achieved(name == TRAFFIC, amount, alignment, base, side, rows)
+def _rates(name: str, unit: str, spans: _Spans, side: DeviceSide, origin: int) -> Iterator[CounterValue]:
     for device, found in sorted(spans.items()):
         highest = highest_shown([rate for _, _, rate in found])
         changes: list[tuple[int, int, float]] = []
         for start, end, rate in found:
             changes += ((start, 1, min(rate, highest)), (end, -1, -min(rate, highest)))
+        changes.sort()
         process = side.process_of[device]
         track = side.counter_track(process)
-        for at, value in _steps(sorted(changes)):
+        for at, value in _steps(changes):
             yield CounterValue(process, name, unit, at - origin, value, track)
 
 
 def _achieved(
-    with_copies: bool,
-    amount: Mapping[int, int],
-    alignment: Alignment,
-    base: TimeBase,
-    side: DeviceSide,
-    rows: Sequence[_Row],
-) -> dict[int, list[tuple[int, int, float]]]:
-    """Of each device (start, end, rate) of what worked on it."""
-    activities = alignment.profile.activities
-    spans: dict[int, list[tuple[int, int, float]]] = {}
-    timed_ns = side.measures.operations.timed_ns
-    for device, index, row, _ in rows:
-        shift, found = base.device(device, 0), spans.setdefault(device, [])
+    flop: Mapping[int, int], size: Mapping[int, int], alignment: Alignment, base: TimeBase, side: DeviceSide
+) -> tuple[_Spans, _Spans]:
+    """The work of each operation, and its bytes, over the time of its kernels; of bytes, copies have theirs, too."""
+    activities, timed_ns = alignment.profile.activities, side.measures.operations.timed_ns
+    achieved: _Spans = {}
+    traffic: _Spans = {}
+    if not flop and not size:
+        return achieved, traffic
+    for device, index, row, _ in side.rows():
+        shift = base.device(device, 0)
         if index != NONE:
             # Of an operation in several rows each has the rate of all of it.
-            size, ran = amount.get(index), timed_ns[index]
-            if size and ran:
-                start, end = activities[row[0]].start_ns or 0, activities[row[-1]].end_ns or 0
-                found.append((start + shift, end + shift, size / ran))
-        elif with_copies:
+            ran = timed_ns[index]
+            if not ran:
+                continue
+            start, end = activities[row[0]].start_ns or 0, activities[row[-1]].end_ns or 0
+            for spans, amount in ((achieved, flop.get(index)), (traffic, size.get(index))):
+                if amount:
+                    spans.setdefault(device, []).append((start + shift, end + shift, amount / ran))
+        elif size:
             for activity in [activities[position] for position in row]:
                 start, end, moved = activity.start_ns or 0, activity.end_ns or 0, activity.size_bytes
                 if moved and end != start:
-                    found.append((start + shift, end + shift, moved / (end - start)))
-    return {device: found for device, found in spans.items() if found}
+                    traffic.setdefault(device, []).append((start + shift, end + shift, moved / (end - start)))
+    return achieved, traffic
 
 
 def _steps(changes: Sequence[tuple[int, int, float]]) -> Iterator[tuple[int, float]]:

@@ -34,8 +34,8 @@ def link_operations(attribution: Attribution) -> None:
     # 1: a call is over before the next stamp; 2: before a stamp after the stream's next call; more: after some.
     slack = 1 if len(streams) == 1 else 2 * len(streams) if shared else 2
     for key, positions in sorted(streams.items()):
-        likelihood = Likelihood(profile, positions, of_stream[key], attribution.facts, without)
         windows = _windows(attribution, positions, of_stream[key], slack)
+        likelihood = Likelihood(profile, positions, of_stream[key], attribution.facts, without)
         stream = Stream(profile, positions, likelihood, windows, shared, without)
         stream.link(links)
         if attribution.keep_reasons:

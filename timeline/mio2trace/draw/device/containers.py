@@ -29,6 +29,7 @@ class Containers:
         self._shared: dict[object, dict[str, Any]] = {}
         self._names: dict[object, tuple[object, str, dict[str, Any]]] = {}
         self._process = {"process": process} if process else {}
+        self._iterations = [pass_.number for pass_ in measures.alignment.links.passes]
         self._outputs = {layer.index: layer.output for layer in measures.alignment.net.layers}
 
     def _span(self, device: int, positions: Sequence[int], origin: int) -> tuple[int, int]:
@@ -91,7 +92,7 @@ class Containers:
         run = links.runs[number]
         start, duration = self._span(device, positions, origin)
         args = self._cost_args(self.measures.runs, number, run.pass_, positions, cut)
-        iteration = links.passes[run.pass_].number
+        iteration = self._iterations[run.pass_]
         if iteration is not None:
             args["iteration"] = iteration
         key = (run.layer_index, run.direction, run.printed_ns)
