@@ -14,6 +14,7 @@ import pytest
 
 from mio2trace.conversion import Conversion, convert
 from mio2trace.notes import InputError
+from mio2trace.readers.rocm import database as database_module
 from tests import rocm_made
 
 FORMS = {"rocpd": rocm_made.rocpd, "RPD": rocm_made.rpd, "rocprof v1": rocm_made.v1_database}
@@ -118,3 +119,88 @@ def test_one_column_of_a_value_that_no_profiler_writes(value: Any, database: Pat
             connection.execute(f'UPDATE "{table}" SET "{column}" = ?', (value,))
             connection.commit()
         in_one_line(database)
+
+
+_ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT stored.* FROM stored, c"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        _ENDLESS,
+        f"{_ENDLESS} WHERE x < 0",
+        "SELECT stored.* FROM stored, stored AS a, stored AS b",
+        "SELECT * FROM stored UNION ALL SELECT * FROM stored",
+        "SELECT zeroblob(900000000) AS id, zeroblob(900000000) AS start",
+        "SELECT printf('%.*c', 400000000, 'x') AS id FROM stored",
+        "SELECT * FROM (SELECT * FROM stored)",
+        "SELECT * FROM more",
+    ],
+)
+def test_what_computes_its_rows_is_refused_and_not_asked(shown: str, database: Path) -> None:
+    """A view may be endless, or larger than any memory: by its text, whatever it would give."""
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        (table, *_) = set(rows_of(connection)) & {"rocpd_region", "rocpd_op", "HIP"}
+        connection.execute(f'ALTER TABLE "{table}" RENAME TO stored')
+        connection.execute("CREATE VIEW more AS SELECT * FROM stored")
+        connection.execute(f'CREATE VIEW "{table}" AS {shown}')
+        connection.commit()
+    with pytest.raises(InputError, match=f"run.db: {table} is computed; expected a profiler's tables, or views that"):
+        convert(database)
+
+
+@pytest.mark.parametrize(
+    "computed", ["CREATE VIRTUAL TABLE more USING fts5(id)", "CREATE TABLE more(id, x AS (id * 2))"]
+)
+def test_tables_that_compute_are_refused(computed: str, database: Path) -> None:
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        (table, *_) = set(rows_of(connection)) & {"rocpd_region", "rocpd_op", "HIP"}
+        connection.execute(f'DROP TABLE "{table}"')
+        connection.execute(computed.replace("more", f'"{table}"'))
+        connection.commit()
+    with pytest.raises(InputError, match=f"run.db: {table} is computed"):
+        convert(database)
+
+
+def test_a_view_that_shows_tables_as_they_are_is_read(tmp_path: Path) -> None:
+    """As rocprofv3 and ``rocpd merge`` make them, however they are spelled."""
+    database = tmp_path / "run.db"
+    database.write_bytes(rocm_made.rocpd(rocm_made.run()))
+    whole = drawn(database)
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        for number, table in enumerate(rows_of(connection)):
+            connection.execute(f'ALTER TABLE "{table}" RENAME TO "stored {number}"')
+            connection.execute(f'CREATE TABLE "none {number}" AS SELECT * FROM "stored {number}" LIMIT 0')
+            names = [column[1] for column in connection.execute(f'PRAGMA table_info("stored {number}")')]
+            chosen = "*" if number % 2 else ", ".join(f"`{name}`" for name in names)
+            more = f'union all select * from "none {number}"'
+            connection.execute(f'create view "{table}" as\n  SELECT {chosen} FROM  [stored {number}] {more}')
+        connection.commit()
+    assert drawn(database) == whole
+
+
+def test_events_of_one_id_do_not_meet_all_calls(tmp_path: Path) -> None:
+    """A join of everything with everything gives more rows than the file can hold."""
+    path = tmp_path / "run.db"
+    path.write_bytes(rocm_made.rocpd(rocm_made.run()))
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE rocpd_event SET id = 5")
+        connection.execute("UPDATE rocpd_region SET event_id = 5")
+        for table in ("rocpd_event", "rocpd_region"):
+            for _ in range(8):
+                connection.execute(f"INSERT INTO {table} SELECT * FROM {table}")
+        connection.commit()
+    with pytest.raises(InputError, match="more rows than a file of its size can hold; expected a whole database"):
+        convert(path)
+
+
+def test_texts_that_pages_repeat_are_counted(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages may lead to the same text again and again: no more of it is read than a file of its size can hold."""
+    monkeypatch.setattr(database_module, "TEXT_PER_BYTE", 0)
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        for table, column in list(columns(database)):
+            if column in ("string", "Name"):
+                connection.execute(f'UPDATE "{table}" SET "{column}" = ?', ("x" * 2000,))
+        connection.commit()
+    with pytest.raises(InputError, match="more text than a file of its size can hold"):
+        convert(database)

@@ -1,13 +1,20 @@
-"""SQLite databases, read as they lie there: never changed, and trusted with nothing (rocm-profiles.md 7, 11)."""
+"""SQLite databases, read as they lie there: never changed, and trusted with nothing (rocm-profiles.md 7, 11).
+
+What is read was stored: of views only those that show tables as they are, no table that computes its columns. So there
+are no more rows, and no longer texts, than the file has room for; pages that lead in circles and joins that meet
+everything with everything are ended by that.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from mio2trace.notes import InputError
@@ -19,9 +26,19 @@ if TYPE_CHECKING:
 MAGIC = b"SQLite format 3\0"
 _JOURNALS = ("-wal", "-journal")
 """Beside a database whose writer goes on or was killed: rows not yet moved into it; pages that must be moved back."""
-STEPS_AT_ONCE = 100_000
-LEAST_STEPS, STEPS_PER_BYTE = 400_000_000, 500
-"""A view may be an endless recursion: so many steps of SQLite's machine are allowed, by the size of the file."""
+STEPS_AT_ONCE = 10_000
+LEAST_STEPS, STEPS_PER_BYTE = 5_000_000, 100
+"""Of SQLite's machine, by the size of the file. Profilers' files take 0.01 to 0.3 a byte."""
+FEWEST_ROWS, BYTES_OF_A_ROW = 1000, 8
+LONG_TEXT, TEXT_PER_BYTE = 1000, 64
+"""Texts beyond that length are counted: they are so many times the file at most, as often as they are read."""
+_WHOLE = "expected a whole database"
+_STORED = "expected a profiler's tables, or views that show them as they are"
+_LONGEST_VALUE = 1_000_000_000
+_NAME = r"""(?:"[^"]++"|`[^`]++`|\[[^\]]++\]|\w++)"""
+_VIEW = re.compile(rf"CREATE (?:TEMP(?:ORARY)? )?VIEW (?:IF NOT EXISTS )?{_NAME} AS (.*+)", re.IGNORECASE)
+_SHOWN = re.compile(rf"SELECT (?:\*|{_NAME}(?: ?, ?{_NAME})*+) FROM ({_NAME})", re.IGNORECASE)  # noqa: S608
+_COMPUTES = re.compile(r"\bAS ?\(|^CREATE VIRTUAL ", re.IGNORECASE)
 
 
 def tables(head: bytes) -> bytes:
@@ -29,9 +46,93 @@ def tables(head: bytes) -> bytes:
     return head if head.startswith(MAGIC) else b""
 
 
+class Database:
+    """One that is open. ``names``: of its tables and views. ``reads``: those that are going to be asked, where they are
+    there; raises `InputError` for one that computes what it shows.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, source: Source, size: int, reads: Iterable[str]) -> None:
+        self._connection = connection
+        self._source = source
+        self._most_rows = max(FEWEST_ROWS, size // BYTES_OF_A_ROW)
+        self._limit(size)
+        schema = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view')")
+        texts = {name: (kind, " ".join(str(sql).split())) for kind, name, sql in schema}
+        self.names = frozenset(texts)
+        stored = {name.lower() for name, (kind, sql) in texts.items() if kind == "table" and not _COMPUTES.search(sql)}
+        asked = {name.lower() for name in reads}
+        for name, (_, sql) in texts.items():
+            if name.lower() in asked - stored and not _shows(sql, stored):
+                raise InputError(f"{source.name}: {name} is computed; {_STORED}")
+        connection.set_authorizer(_authorize)
+
+    def rows(self, query: str) -> Iterator[tuple[Any, ...]]:
+        """What a query of ours gives. Raises `InputError` when that is more than the file can hold."""
+        cursor = self._connection.execute(query)
+        return chain(islice(cursor, self._most_rows), self._too_many(cursor))
+
+    def columns(self, table: str) -> set[str]:
+        """Of a table or view in ``names``."""
+        quoted = table.replace('"', '""')
+        description = self._connection.execute(f'SELECT * FROM "{quoted}" LIMIT 0').description  # noqa: S608
+        return {column[0] for column in description}
+
+    def _too_many(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
+        if cursor.fetchone() is not None:
+            raise InputError(
+                f"{self._source.name}: more rows than a file of its size can hold; expected a whole database"
+            )
+        yield from ()
+
+    def _limit(self, size: int) -> None:
+        """Steps, lengths; text need not be UTF-8."""
+        import sqlite3
+
+        connection, name = self._connection, self._source.name
+        steps = max(LEAST_STEPS, STEPS_PER_BYTE * size) // STEPS_AT_ONCE
+        letters = TEXT_PER_BYTE * max(LONG_TEXT, size)
+
+        def text(data: bytes) -> str:
+            nonlocal letters
+            if len(data) > LONG_TEXT:
+                letters -= len(data)
+                if letters < 0:
+                    raise InputError(f"{name}: more text than a file of its size can hold; {_WHOLE}")
+            return data.decode(errors="replace")
+
+        def count() -> int:
+            nonlocal steps
+            steps -= 1
+            return int(steps < 0)
+
+        connection.text_factory = text
+        connection.execute("PRAGMA query_only = 1")
+        connection.execute("PRAGMA trusted_schema = 0")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(_LONGEST_VALUE, max(1 << 16, size)))
+        connection.set_progress_handler(count, STEPS_AT_ONCE)
+
+
+def _authorize(action: int, *_: str | None) -> int:
+    """Queries of ours read: no function, no recursion, no other database."""
+    import sqlite3
+
+    return sqlite3.SQLITE_OK if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ) else sqlite3.SQLITE_DENY
+
+
+def _shows(sql: str, stored: set[str]) -> bool:
+    """Whether a view shows tables one after the other as they are, none of them twice."""
+    match = _VIEW.fullmatch(sql.rstrip("; "))
+    if match is None:
+        return False
+    shown = [_SHOWN.fullmatch(part) for part in re.split(r" UNION(?: ALL)? ", match[1], flags=re.IGNORECASE)]
+    tables = [one[1].strip('"`[]').lower() for one in shown if one is not None]
+    return len(tables) == len(shown) == len(set(tables)) and stored.issuperset(tables)
+
+
 @contextlib.contextmanager
-def opened(source: Source) -> Iterator[sqlite3.Connection]:
-    """The database, read-only. A plain file is read in place; what is compressed, piped or has a journal, from a copy.
+def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
+    """The database, read-only, to be asked for the tables ``reads``. A plain file is read in place; what is compressed,
+    piped or has a journal, from a copy.
 
     Raises `InputError` with one line for whatever SQLite says of the file.
     """
@@ -41,6 +142,7 @@ def opened(source: Source) -> Iterator[sqlite3.Connection]:
         path = source.plain_path
         journals = [end for end in _JOURNALS if path and _holds_anything(f"{path}{end}")]
         if path and not journals:
+            files = [path]
             uri = f"file:{quote(os.path.abspath(path))}?mode=ro&immutable=1"
         else:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mio2trace-"))
@@ -51,44 +153,19 @@ def opened(source: Source) -> Iterator[sqlite3.Connection]:
             for end in journals:
                 with contextlib.suppress(OSError):
                     shutil.copyfile(f"{path}{end}", f"{copy}{end}")
+            files = [copy, *(f"{copy}{end}" for end in journals)]
             uri = f"file:{quote(copy)}"
+        size = sum(os.path.getsize(file) for file in files if os.path.exists(file))
         try:
             connection = stack.enter_context(contextlib.closing(sqlite3.connect(uri, uri=True)))
-            _distrust(connection, source)
-            yield connection
+            yield Database(connection, source, size, reads)
         except sqlite3.OperationalError as error:
             if "interrupted" in str(error):
                 raise InputError(f"{source.name}: a query on it never ends; expected a profiler's tables") from None
-            raise InputError(f"{source.name}: SQLite: {error}; expected a whole database that nothing locks") from None
+            raise InputError(f"{source.name}: SQLite: {error}; {_WHOLE} that nothing locks") from None
         except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:  # the last of a column's name
-            raise InputError(f"{source.name}: SQLite: {error}; expected a whole database") from None
+            raise InputError(f"{source.name}: SQLite: {error}; {_WHOLE}") from None
 
 
 def _holds_anything(path: str) -> bool:
     return os.path.isfile(path) and os.path.getsize(path) > 0
-
-
-def _distrust(connection: sqlite3.Connection, source: Source) -> None:
-    """Views of a stranger's file run no functions of ours and end; text need not be UTF-8."""
-    connection.text_factory = lambda data: data.decode(errors="replace")
-    connection.execute("PRAGMA query_only = 1")
-    connection.execute("PRAGMA trusted_schema = 0")
-    left = max(LEAST_STEPS, STEPS_PER_BYTE * source.total_bytes) // STEPS_AT_ONCE
-
-    def count() -> int:
-        nonlocal left
-        left -= 1
-        return int(left < 0)
-
-    connection.set_progress_handler(count, STEPS_AT_ONCE)
-
-
-def names(connection: sqlite3.Connection) -> set[str]:
-    """Of its tables and views."""
-    return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")}
-
-
-def columns(connection: sqlite3.Connection, table: str) -> set[str]:
-    """Of a table or view that `names` gave."""
-    quoted = table.replace('"', '""')
-    return {column[0] for column in connection.execute(f'SELECT * FROM "{quoted}" LIMIT 0').description}  # noqa: S608

@@ -10,23 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from mio2trace.model.profile import Clock, Profile, Range, Resources
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.rocm import database
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, sizes
+from mio2trace.readers.rocm.database import MAGIC, Database, opened, tables
 from mio2trace.readers.rocm.job import rank_in, scope_of
 from mio2trace.source import Source
 
-if TYPE_CHECKING:
-    import sqlite3
-
 NAME = "rocpd database (rocprofv3)"
 _NEEDED = {"rocpd_kernel_dispatch", "rocpd_string", "rocpd_event"}
+_TABLES = _NEEDED | {
+    *("rocpd_info_process", "rocpd_info_thread", "rocpd_info_node", "rocpd_info_agent", "rocpd_info_kernel_symbol"),
+    *("rocpd_region", "rocpd_sample", "rocpd_track", "rocpd_memory_copy"),
+}
 _Key = tuple[Hashable, Hashable]
 """(guid, id)."""
 _Registers = tuple[int | None, int | None, int | None]
@@ -35,22 +36,22 @@ _NO_REGISTERS: _Registers = (None, None, None)
 
 def sniff(head: bytes) -> bool:
     """The schema is spread over many pages: `rpd`, which has none of these tables, has others of that prefix."""
-    return (database.tables(head) != b"" and b"rocpd_kernel_dispatch" in head) or (
-        head.startswith(database.MAGIC) and b"rocpd_info_" in head
+    return (tables(head) != b"" and b"rocpd_kernel_dispatch" in head) or (
+        head.startswith(MAGIC) and b"rocpd_info_" in head
     )
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    with database.opened(source) as connection:
-        return list(_Reading(source, connection, notes).profiles(options.host_calls))
+    with opened(source, _TABLES) as database:
+        return list(_Reading(source, database, notes).profiles(options.host_calls))
 
 
 class _Reading:
-    def __init__(self, source: Source, connection: sqlite3.Connection, notes: Notes) -> None:
+    def __init__(self, source: Source, database: Database, notes: Notes) -> None:
         self._source = source
-        self._connection = connection
+        self._database = database
         self._notes = notes
-        self._names = database.names(connection)
+        self._names = database.names
         missing = sorted(_NEEDED - self._names)
         if missing:
             raise InputError(f"{source.name}: no {missing[0]}; expected a rocpd database of rocprofv3")
@@ -81,7 +82,7 @@ class _Reading:
         return {guid: found.pop() for guid, found in machines.items() if len(found) == 1}
 
     def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:
-        return iter(self._connection.execute(query))
+        return self._database.rows(query)
 
     def _by_id(self, table: str, value: str) -> dict[_Key, Any]:
         if table not in self._names:

@@ -10,20 +10,18 @@ its call: blocks or work-items (rocm-profiles.md 9), so without a known call the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from mio2trace.model.profile import Clock, Profile, Range, Resources, Size3
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.rocm import database
 from mio2trace.readers.rocm.assembly import Assembly, Kind, kernel_name, route_of, sizes
+from mio2trace.readers.rocm.database import Database, opened, tables
 from mio2trace.source import Source
-
-if TYPE_CHECKING:
-    import sqlite3
 
 NAME = "RPD database (rocmProfileData)"
 _NEEDED = {"rocpd_op", "rocpd_api", "rocpd_api_ops", "rocpd_string"}
+_TABLES = _NEEDED | {"rocpd_ustring", "rocpd_kernelapi", "rocpd_copyapi"}
 MARKER = "UserMarker"
 _OF_HIP = ("", "hip", "hsa")
 """Domains of calls; in the others (``roctx``, ``miopen``, ``python``) stand ranges."""
@@ -49,20 +47,20 @@ _UNKNOWN = _Launch()
 
 def sniff(head: bytes) -> bool:
     """The schema is spread over many pages; `rocpd` has no such tables."""
-    return database.tables(head) != b"" and (b"rocpd_api_ops" in head or b"rocpd_kernelapi" in head)
+    return tables(head) != b"" and (b"rocpd_api_ops" in head or b"rocpd_kernelapi" in head)
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    with database.opened(source) as connection:
-        return list(_Reading(source, connection, notes).profiles(options.host_calls))
+    with opened(source, _TABLES) as database:
+        return list(_Reading(source, database, notes).profiles(options.host_calls))
 
 
 class _Reading:
-    def __init__(self, source: Source, connection: sqlite3.Connection, notes: Notes) -> None:
+    def __init__(self, source: Source, database: Database, notes: Notes) -> None:
         self._source = source
-        self._connection = connection
+        self._database = database
         self._notes = notes
-        self._names = database.names(connection)
+        self._names = database.names
         missing = sorted(_NEEDED - self._names)
         if missing:
             raise InputError(f"{source.name}: no {missing[0]}; expected an RPD database")
@@ -83,7 +81,7 @@ class _Reading:
                 yield assembly.finish(every_call)
 
     def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:
-        return iter(self._connection.execute(query))
+        return self._database.rows(query)
 
     def _assembly(self, pid: object) -> Assembly:
         assembly = self._of.get(pid)
@@ -100,7 +98,7 @@ class _Reading:
 
     def _calls(self) -> dict[object, str]:
         """Calls and ranges into their processes; the names of the calls by id."""
-        there = database.columns(self._connection, "rocpd_api")
+        there = self._database.columns("rocpd_api")
         domain = "a.domain_id" if "domain_id" in there else "NULL"
         names: dict[object, str] = {}
         for key, pid, tid, start, end, name, args, where in self._rows(

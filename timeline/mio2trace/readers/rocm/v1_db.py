@@ -11,22 +11,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mio2trace.model.profile import Clock, Profile, Range
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.rocm import database
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, sizes
+from mio2trace.readers.rocm.database import Database, opened, tables
 from mio2trace.readers.rocm.rpd import kind_of
 from mio2trace.readers.rocm.v1_json import range_of
 from mio2trace.source import Source
 
-if TYPE_CHECKING:
-    import sqlite3
-
 NAME = "rocprof v1 database"
 _SNIFF = re.compile(rb'CREATE TABLE "?(?:OPS|COPY|HIP|HSA|KERN|rocTX)"? ?\(')
+_TABLES = ("OPS", "COPY", "HIP", "HSA", "KERN", "rocTX")
 _CALLS = "BeginNs", "EndNs", "pid", "tid", "Name", "Index"
 _OPS = "BeginNs", "EndNs", "pid", "tid", "Name", "Index", "dev-id", "stream-id", "roctx-range"
 _KERNELS = "BeginNs", "EndNs", "pid", "tid", "KernelName", "Index", "gpu-id", "queue-id", "grd", "wgr"
@@ -35,21 +33,21 @@ _Key = tuple[object, object]
 
 
 def sniff(head: bytes) -> bool:
-    return database.tables(head) != b"" and _SNIFF.search(head) is not None
+    return tables(head) != b"" and _SNIFF.search(head) is not None
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     """A profile for each process."""
-    with database.opened(source) as connection:
-        return list(_Reading(source, connection, notes).profiles(options.host_calls))
+    with opened(source, _TABLES) as database:
+        return list(_Reading(source, database, notes).profiles(options.host_calls))
 
 
 class _Reading:
-    def __init__(self, source: Source, connection: sqlite3.Connection, notes: Notes) -> None:
+    def __init__(self, source: Source, database: Database, notes: Notes) -> None:
         self._source = source
-        self._connection = connection
+        self._database = database
         self._notes = notes
-        self._names = database.names(connection)
+        self._names = database.names
         self._of: dict[object, Assembly] = {}
         self._ranges: dict[_Key, list[Range]] = {}
         self._begins: dict[tuple[object, object], int] = {}
@@ -70,11 +68,11 @@ class _Reading:
         """Of a table that may not be there, with None for columns that it has not."""
         if table not in self._names:
             return iter(())
-        there = database.columns(self._connection, table)
+        there = self._database.columns(table)
         if not {"BeginNs", "EndNs"} <= there:
             return iter(())
         chosen = ", ".join(f'"{column}"' if column in there else "NULL" for column in wanted)
-        return iter(self._connection.execute(f"SELECT {chosen} FROM {table}"))  # noqa: S608 - names of ours
+        return self._database.rows(f"SELECT {chosen} FROM {table}")  # noqa: S608 - names of ours
 
     def _assembly(self, pid: object) -> Assembly:
         assembly = self._of.get(pid)
