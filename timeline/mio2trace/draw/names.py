@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from mio2trace.model.profile import Profile
+from mio2trace.model.profile import Profile, Queue
 
 
 def device_name(profile: Profile, device: int, queues: Collection[int], logged: str) -> str:
@@ -34,10 +34,21 @@ def device_of(name: str, process: str) -> str:
 
 
 def row_name(profile: Profile, queue: int) -> tuple[str, bool]:
-    """``queue 0``; a stream by the profiler's number, or its name for it, which then is always told."""
-    for made in profile.queues:
-        if made.index == queue and made.name:
-            return made.name, True
-        if made.index == queue and made.kind == "stream":
-            return f"stream {queue if made.number is None else made.number}", False
-    return f"queue {queue}", False
+    """``queue 0``; a stream by the profiler's number, or its name for it, which then is always told, as is the number
+    of the queue where another of the device has that name, too.
+    """
+    made = next((made for made in profile.queues if made.index == queue), None)
+    if made is None:
+        return f"queue {queue}", False
+    name, is_named = _own_name(made)
+    if any(_own_name(other)[0] == name for other in profile.queues if other.device == made.device and other != made):
+        return f"{name}, queue {queue}", True
+    return name, is_named
+
+
+def _own_name(queue: Queue) -> tuple[str, bool]:
+    if queue.name:
+        return queue.name, True
+    if queue.kind == "stream":
+        return f"stream {queue.index if queue.number is None else queue.number}", False
+    return f"queue {queue.index}", False

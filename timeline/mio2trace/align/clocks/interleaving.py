@@ -87,7 +87,7 @@ class _Gaps:
                 continue
             self.starts.append(before[1])
             self.ends.append(after[0])
-            around = room + before[1] - before[0] + after[1] - after[0]
+            around = room + max(0, before[1] - before[0]) + max(0, after[1] - after[0])  # a host's clock may step back
             self._nats.append(max(0.0, log(around / (room + step_ns))))
 
     def fitted(self, stamps: Sequence[int], low: int, high: int) -> tuple[float, OffsetBound] | None:
