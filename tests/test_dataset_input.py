@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -156,3 +157,34 @@ def test_a_conversion_says_the_same_and_a_bundle_is_refused(tmp_path: Path) -> N
         1,
         True,
     )
+
+
+@pytest.mark.shared
+def test_of_a_job_whose_clocks_nothing_relates_the_advice_holds(tmp_path: Path, shared: Path) -> None:
+    """`--align start` draws it as it does the files; a query needs no option."""
+    files = str(shared / "samples" / "rocm-twins" / "resnet-immediate-2ranks" / "rocprofv3-csv")
+    folder = str(tmp_path / "run.parquet")
+    assert CliRunner().invoke(cli, [files, "-o", folder, "-q"]).exit_code == 0
+    refused = CliRunner().invoke(cli, [folder, "-o", str(tmp_path / "out.json"), "-q"])
+    assert (refused.exit_code, "--align start" in refused.stderr) == (1, True)
+    drawn = []
+    for given in (files, folder):
+        output = tmp_path / "out.json"
+        assert CliRunner().invoke(cli, [given, "-o", str(output), "-q", "--align", "start"]).exit_code == 0
+        drawn.append(output.read_bytes())
+    assert drawn[0] == drawn[1]
+    rows = [CliRunner().invoke(cli, ["query", given, "iterations"]).stdout for given in (files, folder)]
+    assert rows[0] == rows[1] != ""
+
+
+def test_what_a_dataset_does_not_keep_is_said(tmp_path: Path) -> None:
+    """Calls that it was not written with, and reasons."""
+    files = [str(ROOT / "traces" / path) for path in TRACES["squeezenet"]]
+    folder = str(tmp_path / "run.parquet")
+    assert CliRunner().invoke(cli, [*files, "-o", folder, "-q"]).exit_code == 0
+    kernel = json.loads(call("kernels", files, "--format", "json").stdout)[0]["call_index"]
+    for options in (["--host-calls", "all"], ["--explain", f"kernel {kernel}"]):
+        said = [
+            CliRunner().invoke(cli, [*given, "-o", str(tmp_path / "o.json"), *options]) for given in (files, [folder])
+        ]
+        assert ["note: dataset: only" in result.stderr for result in said] == [False, True], said[1].output

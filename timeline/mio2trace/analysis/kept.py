@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from mio2trace.align.processes import from_start
 from mio2trace.analysis import Analysis, AnalysisOptions, Reference, Run
 from mio2trace.files import FilePath
 from mio2trace.jobs import Share
@@ -97,6 +98,15 @@ def _restored(kept: KeptRun, options: AnalysisOptions, name: str = "") -> Run:
     )
 
 
+def _from_start(run: Run) -> Run:
+    """With the clocks of its processes as if all had begun at once."""
+    clocks = from_start([one.profile for one in run.alignments])
+    alignments = tuple(
+        msgspec.structs.replace(one, process_clock=clock) for one, clock in zip(run.alignments, clocks, strict=True)
+    )
+    return msgspec.structs.replace(run, alignments=alignments, measures=tuple(map(Measures, alignments)))
+
+
 def of_datasets(files: Sequence[FilePath], options: AnalysisOptions, notes: Notes) -> Analysis:
     """The runs of datasets, as they were joined. Raises `InputError` for what only their sources tell."""
     first = os.fspath(next(file for file in files if is_dataset(file)))
@@ -112,6 +122,13 @@ def of_datasets(files: Sequence[FilePath], options: AnalysisOptions, notes: Note
     for expected, wanted in asked.items():
         if wanted:
             raise InputError(f"{first}: is a dataset; expected {expected}")
+    said = {
+        "only the API calls that it was written with are drawn (--host-calls all there)": options.host_calls,
+        "only what a link rests on is told (--explain on the files of the run gives the reasons)": options.keep_reasons,
+    }
+    for what, wanted in said.items():
+        if wanted:
+            notes.remark(f"dataset: {what}")
     runs: list[Run] = []
     for file in files:
         snapshots, failed = snapshots_of(file)
@@ -121,7 +138,9 @@ def of_datasets(files: Sequence[FilePath], options: AnalysisOptions, notes: Note
             snapshot = read(path)
             chosen = _chosen(snapshot, options.repetition, os.fspath(file))
             name = run_name(path.name) if chosen is snapshot.runs and len(chosen) == 1 else ""
-            runs += [_restored(run, options, name) for run in chosen]
+            restored = [_restored(run, options, name) for run in chosen]
+            to_zero = options.from_start
+            runs += [_from_start(run) if to_zero and run.is_job and run.alignments else run for run in restored]
             for note in snapshot.notes:
                 notes.restore(note.kind, note.count, note.places, note.problem)
     inputs = sorted(

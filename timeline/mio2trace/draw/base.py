@@ -147,7 +147,7 @@ def time_base(alignment: Alignment, notes: Notes) -> TimeBase:
             shift[device] = -ahead if abs(ahead) > FAR_NS else 0
         else:
             shift[device] = other.offset_ns - clock.offset_ns
-    return TimeBase(clock=clock, shift=shift, on_host=clock is SAME, dated=dated)
+    return TimeBase(clock=clock, shift=shift, on_host=clock == SAME, dated=dated)
 
 
 def _begins(alignment: Alignment, device_of: Mapping[int, int]) -> dict[int, int]:

@@ -21,7 +21,7 @@ def sharpened(profile: Profile, notes: Notes) -> tuple[Profile, int, int]:
     if step <= STAMP_NS:
         return profile, 0, 0
     clocks = device_clocks(profile, Notes())  # joining says all of it
-    clocks = {device: clock for device, clock in clocks.items() if clock is not SAME}
+    clocks = {device: clock for device, clock in clocks.items() if clock != SAME}
     notes.add(f"host times are whole multiples of {step / 1e6:g} ms: placed within them as the device's clock tells")
     if not clocks:
         return profile, step, step
