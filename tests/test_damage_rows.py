@@ -189,3 +189,12 @@ def test_times_printed_on_another_device_put_nothing_into_a_wrong_layer(log: str
     run = twin(folder, log, folder / "rocpd" / "45362_results.db.gz")
     operations, layers = tallies(run, analyse(run.write(tmp_path)))
     assert (operations.right, layers.right, layers.wrong_and_sure) == (591, 591, 0)
+
+
+@pytest.mark.shared
+def test_threads_whose_ids_the_profile_does_not_have_are_given_their_queues() -> None:
+    """Two threads of one net: the order in which the log has their calls tells which of them filled which queue."""
+    case = ("two threads with ids", "m290-alexnet-infer-level6-cmd", HIDDEN, 0)
+    operations = measured(shared_folder(), case).operations
+    assert operations.wrong_and_sure == 0
+    assert operations.right >= 0.99 * operations.kernels > 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from math import log
@@ -43,17 +42,22 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
         """As they are before the run is seen; ``entered``: the log has entries, not commands alone."""
         return cls(lost=LOST if entered else UNLOGGED, silent=_BEFORE)
 
-    def learned(self, posterior: Posterior, kinds: Sequence[Kind]) -> Rates:
-        """As the posterior has them; what they were before counts as one event."""
+    def learned(self, posterior: Posterior, kinds: Sequence[Kind], elsewhere: Sequence[float]) -> Rates:
+        """As the posterior has them; what they were before counts as one event. A call that may be ``elsewhere`` and
+        launched nothing here is silent as far as that is not why.
+        """
         launched = [0.0] * len(kinds)
         for place, confidence in zip(posterior.operation, posterior.confidence, strict=True):
             if place != NONE:
                 launched[place] = max(launched[place], confidence)
         lost = sum(max(0.0, now - before) for before, now in zip([0.0, *posterior.gone], posterior.gone, strict=False))
-        calls: Counter[Kind] = Counter(kinds)
-        silent: Counter[Kind] = Counter()
-        for kind, chance in zip(kinds, launched, strict=True):
-            silent[kind] += 1 - chance  # type: ignore[assignment]
+        calls: dict[Kind, float] = dict.fromkeys(self.silent, 0.0)
+        silent = dict(calls)
+        for kind, chance, other in zip(kinds, launched, elsewhere, strict=True):
+            own = (1 - other) * self.silent[kind]
+            nothing = (1 - chance) * own / (other + own)
+            silent[kind] += nothing
+            calls[kind] += chance + nothing
         return Rates(
             lost=_mean(self.lost, lost, sum(launched) + lost),
             silent={kind: _mean(before, silent[kind], calls[kind]) for kind, before in self.silent.items()},
@@ -94,14 +98,19 @@ def kinds_of(operations: Sequence[Operation], class_of: Sequence[int]) -> list[K
     return kinds
 
 
-def of_this_process(posterior: Posterior, operations: Sequence[Operation]) -> float:
+def of_this_process(posterior: Posterior, operations: Sequence[Operation], elsewhere: Sequence[float]) -> float:
     """How far links can be believed that nothing but names, sizes and order tells, as many of the log's calls as seem
-    to have launched nothing: they are another process's then, or another run's.
+    to have launched nothing: they are another process's then, or another run's. What rather launched ``elsewhere``, in
+    another queue, is none of them.
 
     Where these are for the problems of calls that did launch, nothing tells one from the other.
     """
     launching = {place for place in posterior.operation if place != NONE}
-    executing = [place for place, operation in enumerate(operations) if operation.phase == "run"]
+    executing = [
+        place
+        for place, operation in enumerate(operations)
+        if operation.phase == "run" and (place in launching or elsewhere[place] <= 0.5)
+    ]
     silent = [place for place in executing if place not in launching]
     stretches = sum(before in launching and after not in launching for before, after in pairwise(executing))
     # A profile that has a hole, or begins late or ends early, leaves a stretch of calls, or two.
@@ -121,13 +130,11 @@ def _mean(before: float, events: float, of: float) -> float:
     return min(0.9, (events + before) / (of + 1))
 
 
-def chances_of(rates: Rates, kinds: Sequence[Kind], shared: Sequence[bool], holed: Sequence[bool]) -> Chances:
-    """Log-probabilities along a row of calls; ``shared`` are those that may as well be another queue's."""
+def chances_of(rates: Rates, kinds: Sequence[Kind], elsewhere: Sequence[float], holed: Sequence[bool]) -> Chances:
+    """Log-probabilities along a row of calls; ``elsewhere``: how probable it is of each that it is another queue's."""
     passed, begun = [0.0], []
-    for kind, elsewhere in zip(kinds, shared, strict=True):
-        silent = rates.silent[kind]
-        if elsewhere:
-            silent = 0.5 + silent / 2
+    for kind, other in zip(kinds, elsewhere, strict=True):
+        silent = other + (1 - other) * rates.silent[kind]
         passed.append(passed[-1] + log(silent))
         begun.append(log(1 - silent))
     usual, beside = log(rates.lost), log(max(rates.lost, LOST_BESIDE_TORN))

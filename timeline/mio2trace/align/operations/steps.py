@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise, permutations
+from math import log
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.links import NONE
+from mio2trace.align.links import NONE, SURE
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.queues import of_streams, one_stream_each
-from mio2trace.align.operations.stream import Stream
+from mio2trace.align.operations.rates import FEW, HARDLY_ANY
+from mio2trace.align.operations.stream import Stream, solve_together
 from mio2trace.align.operations.windows import Windows, by_lines, by_stamps, everywhere
 from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, DURATIONS, EXACT, NAME_AND_SIZES, ORDER, POSITION
 from mio2trace.ops.operation import Operation
@@ -17,6 +20,10 @@ from mio2trace.ops.operation import Operation
 _LONG = 10
 """Kernels without an operation: as many as no call launches."""
 _COULD_BE_SHIFTED = frozenset((BUFFERS, NAME_AND_SIZES, ORDER))
+MOST_THREADS = 4
+"""Of so many threads all ways to give each a queue are tried."""
+_Key = tuple[int, int]
+_Queues = Mapping[_Key, Sequence[int]]
 
 
 def link_operations(attribution: Attribution) -> None:
@@ -29,14 +36,12 @@ def link_operations(attribution: Attribution) -> None:
         if activity.kind == "kernel" and not activity.is_replayed:
             streams[activity.thread, activity.queue].append(position)
     of_stream = of_streams(profile, streams, attribution.operations, without)
-    claims = Counter(operation.index for operations in of_stream.values() for operation in operations)
-    shared = frozenset(index for index, count in claims.items() if count > 1)
-    # 1: a call is over before the next stamp; 2: before a stamp after the stream's next call; more: after some.
-    slack = 1 if len(streams) == 1 else 2 * len(streams) if shared else 2
-    for key, positions in sorted(streams.items()):
-        windows = _windows(attribution, positions, of_stream[key], slack)
-        likelihood = Likelihood(profile, positions, of_stream[key], attribution.facts, without)
-        stream = Stream(profile, positions, likelihood, windows, shared, without)
+    joined = _streams(attribution, streams, of_stream)
+    if len(streams) > 1:
+        together = [*joined]
+        of_threads = _queue_of_each_thread(attribution, streams, together)
+        joined = iter(together) if of_threads is None else _streams(attribution, streams, of_threads)
+    for stream in joined:
         stream.link(links)
         if attribution.keep_reasons:
             attribution.streams.append(stream)
@@ -45,6 +50,87 @@ def link_operations(attribution: Attribution) -> None:
         # Calls that were captured launched nothing by themselves: which of the log's they are no order tells.
         guessed = (position for position, word in enumerate(links.operation_by) if word and word not in EXACT)
         links.doubt_operation(guessed)
+
+
+def _streams(
+    attribution: Attribution, streams: _Queues, of_stream: Mapping[_Key, Sequence[Operation]]
+) -> Iterator[Stream]:
+    """Each queue with the operations that may have filled it, in the order of their keys."""
+    claims = Counter(operation.index for operations in of_stream.values() for operation in operations)
+    # Where nothing else is known, each of the queues that may have a call is as likely.
+    elsewhere = {index: 1 - 1 / count for index, count in claims.items() if count > 1}
+    # 1: a call is over before the next stamp; 2: before a stamp after the stream's next call; more: after some.
+    slack = 1 if len(streams) == 1 else 2 * len(streams) if elsewhere else 2
+    joined = (_stream(attribution, streams[key], of_stream[key], slack, elsewhere) for key in sorted(streams))
+    if not elsewhere:
+        return joined
+    together = [*joined]
+    solve_together(together)
+    return iter(together)
+
+
+def _stream(
+    attribution: Attribution,
+    positions: Sequence[int],
+    operations: Sequence[Operation],
+    slack: int,
+    elsewhere: Mapping[int, float],
+) -> Stream:
+    profile, without = attribution.profile, attribution.without
+    windows = _windows(attribution, positions, operations, slack)
+    likelihood = Likelihood(profile, positions, operations, attribution.facts, without)
+    return Stream(profile, positions, likelihood, windows, elsewhere, without)
+
+
+def _queue_of_each_thread(
+    attribution: Attribution, streams: _Queues, joined: Sequence[Stream]
+) -> dict[_Key, list[Operation]] | None:
+    """The operations of each queue where every thread of the log fills one, and one way to do so is far likelier.
+
+    Only where nothing else tells: all queues may have all calls. None where calls launch nothing then that launch
+    something as all queues have all of them: threads share queues.
+    """
+    operations = joined[0].operations
+    of_thread: dict[int | None, list[Operation]] = {}
+    for operation in operations:
+        of_thread.setdefault(operation.thread, []).append(operation)
+    several = 1 < len(of_thread) == len(streams) <= MOST_THREADS and None not in of_thread
+    if not several or any(len(stream.operations) != len(operations) for stream in joined):
+        return None
+    tried = {
+        (key, thread): _stream(attribution, positions, its, 2, {})
+        for key, positions in streams.items()
+        for thread, its in of_thread.items()
+    }
+    evidence = {pair: stream.solve().evidence for pair, stream in tried.items()}
+    ways = [list(zip(sorted(streams), threads, strict=True)) for threads in permutations(of_thread)]
+    worth = [sum(evidence[pair] for pair in way) + _order_nats([tried[pair] for pair in way]) for way in ways]
+    best = max(range(len(ways)), key=worth.__getitem__)
+    launching = sum(len(tried[pair].launched()) for pair in ways[best])
+    mixed = len({index for stream in joined for index in stream.launched()})
+    far_likelier = worth[best] + log(1 - SURE) >= max(nats for number, nats in enumerate(worth) if number != best)
+    if not far_likelier or launching < (1 - HARDLY_ANY) * mixed:
+        return None
+    return {key: of_thread[thread] for key, thread in ways[best]}
+
+
+def _order_nats(streams: Sequence[Stream]) -> float:
+    """How well the kernels of several queues go with the order in which the log has their calls, whichever launched.
+
+    A call is printed when it begins, so of two calls the first one printed rather launches first.
+    """
+    launched: dict[int, int] = {}
+    for stream in streams:
+        posterior = stream.posterior
+        assert posterior is not None
+        for position, place in zip(stream.positions, posterior.operation, strict=True):
+            activity = stream.profile.activities[position]
+            at = activity.start_ns if activity.host_start_ns is None else activity.host_start_ns
+            if place != NONE and at is not None:
+                launched.setdefault(stream.operations[place].index, at)
+    times = [at for _, at in sorted(launched.items())]
+    turned = sum(after < before for before, after in pairwise(times))
+    return turned * log(FEW) + (len(times) - turned) * log(1 - FEW)
 
 
 def _windows(

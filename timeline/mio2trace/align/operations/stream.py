@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -26,7 +26,8 @@ TOO_MANY = 20_000
 class Stream:
     """The kernels of one queue against the operations that may have launched them.
 
-    ``shared`` are indexes of operations that may as well be another queue's; ``without``, evidence to leave out.
+    ``elsewhere`` has of operations that may be another queue's how probable that is, by index; ``without``, evidence
+    to leave out.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class Stream:
         positions: Sequence[int],
         likelihood: Likelihood,
         windows: Windows,
-        shared: frozenset[int],
+        elsewhere: Mapping[int, float],
         without: frozenset[str],
     ) -> None:
         self.profile = profile
@@ -43,7 +44,7 @@ class Stream:
         self.operations = likelihood.operations
         self.likelihood = likelihood
         self.windows = windows
-        self.shared = shared
+        self.elsewhere = elsewhere
         self.without = without
         self.posterior: Posterior | None = None
 
@@ -51,8 +52,8 @@ class Stream:
         """Give each kernel to the operation that it is likeliest of."""
         if not self.operations:
             return
-        posterior = self.posterior = self._solve()
-        own = 1.0 if self.windows.by else of_this_process(posterior, self.operations)
+        posterior = self.posterior or self.solve()
+        own = 1.0 if self.windows.by else of_this_process(posterior, self.operations, self._elsewhere())
         for number, place in enumerate(posterior.operation):
             if place == NONE:
                 continue
@@ -66,8 +67,26 @@ class Stream:
                 confidence = min(confidence, WHOLE)
             links.give_operation((self.positions[number],), self.operations[place].index, by, confidence=confidence)
 
-    def _solve(self) -> Posterior:
+    def launched(self) -> dict[int, float]:
+        """How probable it is of each operation, by index, that it launched kernels of this queue."""
+        posterior = self.posterior
+        chances: dict[int, float] = {}
+        if posterior is not None:
+            for place, confidence in zip(posterior.operation, posterior.confidence, strict=True):
+                if place != NONE:
+                    index = self.operations[place].index
+                    chances[index] = max(chances.get(index, 0.0), confidence)
+        return chances
+
+    def _elsewhere(self) -> list[float]:
+        return [self.elsewhere.get(operation.index, 0.0) for operation in self.operations]
+
+    def solve(self) -> Posterior:
         """A narrow search; where it leaves doubt, rates and habits are learned from it for wider ones."""
+        posterior = self.posterior = self._solved()
+        return posterior
+
+    def _solved(self) -> Posterior:
         rates = Rates.before(entered=self.likelihood.entered)
         kinds = kinds_of(self.operations, self.likelihood.class_of)
         posterior = self._posterior(rates, kinds, NARROW)
@@ -79,7 +98,7 @@ class Stream:
                 break
             before = posterior
             rates, habits = (
-                rates.learned(posterior, kinds),
+                rates.learned(posterior, kinds, self._elsewhere()),
                 Habits(self.likelihood, posterior, rows=repeats and number > 0),
             )
             if not wide:
@@ -123,8 +142,7 @@ class Stream:
         """``before``: what an earlier search made of it, to look ahead."""
         likelihood = self.likelihood
         holed = [likelihood.is_holed(place) for place in range(len(self.operations))]
-        shared = [operation.index in self.shared for operation in self.operations]
-        chances = chances_of(rates, kinds, shared, holed)
+        chances = chances_of(rates, kinds, self._elsewhere(), holed)
         chances = msgspec.structs.replace(chances, habits=habits)
         if before is not None and habits is not None:
             chances = msgspec.structs.replace(chances, ahead=ahead(likelihood, before, kinds, habits))
@@ -142,6 +160,32 @@ class Stream:
         if self.windows.by and self.windows.first[number] == self.windows.last[number]:
             return self.windows.by
         return NAME_AND_SIZES if fit.named else ORDER
+
+
+def solve_together(streams: Sequence[Stream]) -> None:
+    """Queues that may have the same calls: what one of them rather launched the others rather did not, and so on.
+
+    What nothing but that makes sure is not sure: of two calls that are alike each queue takes one, maybe the other's.
+    """
+    solved = [stream for stream in streams if stream.operations]
+    alone = [stream.solve() for stream in solved]
+    for _ in range(ROUNDS - 1):
+        launched = [stream.launched() for stream in solved]
+        for number, stream in enumerate(solved):
+            others = [chances for other, chances in enumerate(launched) if other != number]
+            stream.elsewhere = {
+                index: min(WHOLE, max((chances.get(index, 0.0) for chances in others), default=0.0))
+                for index in stream.elsewhere
+            }
+        for stream in solved:
+            stream.solve()
+    for stream, before in zip(solved, alone, strict=True):
+        posterior = stream.posterior
+        assert posterior is not None
+        for number, confidence in enumerate(before.confidence):
+            changed = before.operation[number] != posterior.operation[number]
+            if changed or confidence < SURE:
+                posterior.confidence[number] = min(WHOLE, posterior.confidence[number])
 
 
 def _doubt_changes(before: Posterior, posterior: Posterior) -> None:
