@@ -123,23 +123,24 @@ def _rows(
 ) -> list[Row]:
     """Each layer's row of the activities of one queue."""
     host = attribution.host_times
-    stops = [0] * len(layers)
-    ends = [*accumulate((axis.ends[position] for position in positions), max)]
+    ends = _latest(axis.ends, positions)
     error = 0 if axis.by_line or host is None else host.error_ns
-    before = [None if event is None else axis.event(event) for event in begun]
     # What ended before the line that begins the iteration is in none of its layers.
-    floors = [0 if place is None else bisect_right(ends, place - error) for place in before]
+    floor_of = {
+        event.line: 0 if (place := axis.event(event)) is None else bisect_right(ends, place - error)
+        for event in {event.line: event for event in begun if event is not None}.values()
+    }
+    floors = [0 if event is None else floor_of[event.line] for event in begun]
+    stops, between = [0] * len(layers), list[tuple[int, int]]()
     if axis.by_line:
         stops = [bisect_right(ends, layer.line) for layer in layers]
-    between = [(first, max(first, stop)) for first, stop in zip(map(max, floors, [0, *stops]), stops, strict=False)]
-    if axis.by_line and host is None:
-        return [Row(first=first, stop=stop) for first, stop in between]
+        between = [(first, max(first, stop)) for first, stop in zip(map(max, floors, [0, *stops]), stops, strict=False)]
+        if host is None:
+            return [Row(first=first, stop=stop) for first, stop in between]
     assert host is not None
-    times = Times(
-        begins=[*accumulate((host.called[position] for position in positions), max)],
-        ends=[*accumulate((host.own_ends[position] for position in positions), max)],
-        error_ns=host.error_ns,
-    )
+    if axis.ends is not host.own_ends:
+        ends = _latest(host.own_ends, positions)
+    times = Times(begins=_latest(host.called, positions), ends=ends, error_ns=host.error_ns)
     printed = []
     resolution = attribution.stamp_ns
     for layer, place, floor, stop, follow in zip(layers, places, floors, stops, follows, strict=True):
@@ -152,6 +153,11 @@ def _rows(
         printed.append(Printed(stamp=stamp, latest=latest, printed_ns=layer.printed_ns, follows=follow, floor=floor))
     given = rows(printed, times)
     return _between_lines(given, follows, between) if axis.by_line else given
+
+
+def _latest(times: Sequence[int], positions: Sequence[int]) -> list[int]:
+    """The time of each position, or a later one of those before it."""
+    return [*accumulate([times[position] for position in positions], max)]
 
 
 def _between_lines(given: Sequence[Row], follows: Sequence[bool], between: Sequence[tuple[int, int]]) -> list[Row]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -126,19 +126,16 @@ class Kernels:
         self.named = [sign.named for sign in signs]
         self.written = [sign.written for sign in signs]
         self.read = [sign.read for sign in signs]
-        self.again = [number in two for number, *two in zip(of, [-1, *of], [-1, -1, *of], strict=False)]
-        kinds = [self.kinds[kind_number] for kind_number in self.of]
-        self.in_row = [
-            again and kind.library and (kind.is_gemm or kind.role == "scale")
-            for again, kind in zip(self.again, kinds, strict=True)
-        ]
+        self.again = [one in (first, second) for one, first, second in zip(of, [-1, *of], [-1, -1, *of], strict=False)]
+        library = [kind.library for kind in self.kinds]
+        gemms = [kind.is_gemm for kind in self.kinds]
+        rows = [kind.library and (kind.is_gemm or kind.role == "scale") for kind in self.kinds]
+        helps = [kind.role in PRE and not _WHOLE_CALLS.match(kind.launch[0]) for kind in self.kinds]
+        self.in_row = [again and rows[number] for again, number in zip(self.again, of, strict=True)]
         self.after_helper = [
-            kind.library and before.role in PRE and not _WHOLE_CALLS.match(before.launch[0])
-            for before, kind in zip([*kinds[:1], *kinds], kinds, strict=False)
+            library[number] and helps[before] for before, number in zip([*of[:1], *of], of, strict=False)
         ]
-        self.gemm_before = [-1]
-        for kind_number in self.of:
-            self.gemm_before.append(kind_number if self.kinds[kind_number].is_gemm else self.gemm_before[-1])
+        self.gemm_before = [*accumulate(of, lambda last, number: number if gemms[number] else last, initial=-1)]
 
     def __len__(self) -> int:
         return len(self.of)
