@@ -139,6 +139,33 @@ def test_a_name_that_leads_out_of_the_archive_is_refused(name: str, tmp_path: Pa
     assert "a name that leads out of the archive" in refusal(path)
 
 
+def test_a_member_without_a_name_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bad.zip"
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr(zipfile.ZipInfo(""), b"x")
+    assert "a name that leads out of the archive, or is none" in refusal(path)
+
+
+def test_folders_that_take_longer_to_make_than_to_name_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in the other, or many side by side."""
+    deep = packed(tmp_path / "deep.zip", {"a/" * 40 + "run.log": LOG.encode()})
+    assert "40 folders, one in the other; expected at most 32" in refusal(deep)
+    monkeypatch.setattr(archive, "MOST_MEMBERS", 20)
+    many = {f"{number}/" + "a/" * 9 + "run.log": LOG.encode() for number in range(3)}
+    assert "30 folders in the archive; expected at most 20" in refusal(packed(tmp_path / "many.zip", many))
+
+
+@pytest.mark.parametrize("told", [b'"x": ' + b"[" * 100_000, b'"x": "\xff"}'])
+def test_a_manifest_that_cannot_be_read_is_nobodys(told: bytes, tmp_path: Path) -> None:
+    """Nested as deeply as no parser goes, or no text: the archive is one of others, and its members are inputs."""
+    manifest = b'{"schema": "mio2trace archive 1", ' + told
+    members = {"manifest.json": manifest, "run.log": LOG.encode(), "prof.json": PROFILE}
+    names = [file.name for file in mio2trace.analyse(packed(tmp_path / "run.zip", members)).inputs]
+    assert {"run.log", "prof.json"} <= set(names)
+
+
 def test_links_locks_doubles_and_other_methods_are_refused_by_name(tmp_path: Path) -> None:
     link = zipfile.ZipInfo("link")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16

@@ -204,3 +204,14 @@ def test_texts_that_pages_repeat_are_counted(database: Path, monkeypatch: pytest
         connection.commit()
     with pytest.raises(InputError, match="more text than a file of its size can hold"):
         convert(database)
+
+
+@pytest.mark.parametrize(("table", "column"), [("rocpd_info_process", "environment"), ("rocpd_event", "extdata")])
+def test_json_in_a_cell_that_no_parser_follows_tells_nothing(table: str, column: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    path.write_bytes(rocm_made.rocpd(rocm_made.run()))
+    whole = drawn(path)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"UPDATE {table} SET {column} = ?", ('{"x": ' + "[" * 100_000 + '"message"',))
+        connection.commit()
+    assert drawn(path) == whole

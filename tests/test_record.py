@@ -24,6 +24,7 @@ import mio2trace
 from mio2trace.cli import cli
 from mio2trace.recording import contents, machine, packing, plan, profilers
 from mio2trace.source.archive import unpacked
+from tests import rocm_made
 from tests.conftest import ROOT
 from tests.recorders import ENVIRONMENT, HELP_6, HELP_7, record, rocpd, rocprof, rocprofv3
 from tests.test_faults import mounted
@@ -440,6 +441,30 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_program_runs(tmp_p
     assert not (tmp_path / "ran").exists()
 
 
+def test_what_is_said_to_do_next_is_no_option(tmp_path: Path) -> None:
+    """Whatever the archive is called: the line can be copied into a shell."""
+    name = "-rf 'a';\nb.zip"
+    program = ["sh", "-c", "echo 'MIOpen(HIP): miopenStatus_t miopenCreate(miopenHandle_t *){'"]
+    done = record("-o", name, "--profiler", "none", "--", *program, cwd=tmp_path)
+    assert (done.returncode, (tmp_path / name).exists()) == (0, True)
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("next: ")]
+    words = shlex.split(line.removeprefix("next: ").replace("\\n", "\n"))
+    assert words[:2] == ["mio2trace", "ops"]
+    assert words[2:] == [f"./{name}"]
+
+
+def test_a_pipe_among_a_profilers_files_is_not_waited_for(tmp_path: Path) -> None:
+    """Nor is a link followed."""
+    log = tmp_path / "run.log"
+    log.write_bytes(b"")
+    folder = tmp_path / "profile"
+    folder.mkdir()
+    (folder / "results.db").write_bytes(rocm_made.rpd(rocm_made.run()))
+    os.mkfifo(folder / "a_trace.csv")
+    (folder / "b_trace.csv").symlink_to("/etc/passwd")
+    assert [part.path for part in contents.look(str(log), str(folder)).parts] == [str(folder / "results.db")]
+
+
 def test_ranks_pids_and_variables_name_the_archive(tmp_path: Path) -> None:
     """A folder that is not there is made."""
     given = ENVIRONMENT | {"OMPI_COMM_WORLD_RANK": "3", "JOB": "a/b"}
@@ -448,6 +473,9 @@ def test_ranks_pids_and_variables_name_the_archive(tmp_path: Path) -> None:
     (made,) = (tmp_path / "job").iterdir()
     assert made.name.startswith("a_b-3-")
     assert manifest(made)["rank"] == 3
+    above = ENVIRONMENT | {"JOB": ".."}
+    assert record("-q", "-o", "job/{env:JOB}/x.zip", "--", "true", environment=above, cwd=tmp_path).returncode == 0
+    assert (tmp_path / "job" / "__" / "x.zip").exists()
     for name in ("{rank}.zip", "{env:NO_SUCH}.zip"):
         done = record("-o", name, "--", "touch", "ran", cwd=tmp_path)
         assert done.returncode == 2

@@ -190,6 +190,16 @@ def test_the_site_gets_the_file_once(folder: Path) -> None:
         assert not thread.is_alive()
 
 
+def twice(server: viewer.Server, header: str) -> tuple[int, Any, bytes]:
+    """The answer to a request that names two hosts, or two origins."""
+    lines = [f"GET {server.place} HTTP/1.0", f"Host: 127.0.0.1:{server.server_port}", f"Origin: {UI}", header, "", ""]
+    with socket.create_connection(("127.0.0.1", server.server_port), 20) as raw:
+        raw.sendall("\r\n".join(lines).encode())
+        answer = b"".join(iter(lambda: raw.recv(65536), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:]), body
+
+
 def test_nobody_else_gets_anything(folder: Path) -> None:
     """Another origin, none at all, a foreign name for this address, another file, another method: refused."""
     with serving(folder / "out.json") as (server, thread):
@@ -200,6 +210,8 @@ def test_nobody_else_gets_anything(folder: Path) -> None:
             (ask(server, Origin="https://ui.perfetto.dev.example.com"), 403),
             (ask(server, Host="example.com:9001"), 403),
             (ask(server, Host=None), 403),
+            (twice(server, "Host: example.com"), 403),
+            (twice(server, "Origin: https://example.com"), 403),
             (ask(server, "/"), 404),
             (ask(server, "/out.json.gz"), 404),
             (ask(server, "/../out.json"), 404),
@@ -278,6 +290,7 @@ def test_offline_the_page_comes_from_here(folder: Path, bundle: Path) -> None:
         status, headers, _ = ask(server, "/engine.wasm?x=1", **own)
         assert (status, headers["Content-Type"]) == (200, "application/wasm")
         assert ask(server, "/assets/", **own)[0] == 404
+        assert ask(server, "/%00", **own)[0] == 404
         for place in ("/../secret", "/%2e%2e/secret", "//secret", "/out.json"):
             assert b"secret" not in ask(server, place, **own)[2]
         foreign: Any = (

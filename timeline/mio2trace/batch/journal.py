@@ -118,7 +118,7 @@ def _entries(path: Path) -> Iterator[Entry]:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
     for line in lines:
-        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             yield decoder.decode(line)
 
 

@@ -62,7 +62,7 @@ def read(path: Path) -> Side:
     """The side that a file holds. Raises `InputError` where it is damaged, or of a version to come."""
     try:
         base = msgspec.json.decode(path.read_bytes(), type=_Base)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path.name}: no base of mio2trace: {error}") from None
     if base.mio2trace_base != VERSION:
         raise InputError(f"{path.name}: base of version {base.mio2trace_base}; expected {VERSION}")

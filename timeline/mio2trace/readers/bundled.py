@@ -75,7 +75,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     _, first = next(lines)
     try:
         head = msgspec.json.decode(first, type=Head)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise InputError(f"{source.name}: line 1: {error}") from None
     if head.schema != SCHEMA:
         raise InputError(f"{source.name}: is of {head.schema!r}; expected {SCHEMA!r}")
@@ -91,7 +91,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
                 drafts[-1].add(line)
             else:
                 drafts.append(_Draft(line))
-    except (_Damaged, msgspec.DecodeError, UnicodeError) as error:
+    except (_Damaged, msgspec.DecodeError, UnicodeError, RecursionError) as error:
         notes.add("records of a bundle damaged: read up to there", f"{source.name}, line {number}: {error}")
     records: Records = []
     for draft in drafts:

@@ -162,5 +162,5 @@ def _of_docker(line: bytes) -> bytes:
     """What a program printed; a line that is no such object stays."""
     try:
         return _decode_line(line).log.encode()
-    except (msgspec.MsgspecError, UnicodeError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return line

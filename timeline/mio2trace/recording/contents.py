@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -124,7 +125,8 @@ def _before(text: bytes, word: bytes) -> Iterator[bytes]:
 
 def _parts(folder: str) -> Iterator[Part]:
     """Of several forms of one run of rocprof's the fullest; of what is no profile what is read beside one."""
-    files = sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
+    named = sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
+    files = [path for path in named if stat.S_ISREG(os.lstat(path).st_mode)]  # a pipe would be waited for
     profiles = {path: reader for path in files if (reader := _reader(path)) is not None}
     forms = [path for path in profiles if os.path.basename(path) in _FORMS]
     for path in sorted(forms, key=lambda one: _FORMS.index(os.path.basename(one)))[1:]:

@@ -113,8 +113,10 @@ def rank_of(environment: Mapping[str, str]) -> int | None:
 
 
 def filled_in(path: str, environment: Mapping[str, str]) -> str:
-    """``path`` with ``{rank}``, ``{pid}`` and ``{env:NAME}`` replaced. Raises `OptionError` where one has no value, and
-    for another word in braces."""
+    """``path`` with ``{rank}``, ``{pid}`` and ``{env:NAME}`` replaced; it begins as no option of a command does.
+
+    Raises `OptionError` where one has no value, and for another word in braces.
+    """
 
     def value(match: re.Match[str]) -> str:
         if match[1] == "pid":
@@ -129,6 +131,8 @@ def filled_in(path: str, environment: Mapping[str, str]) -> str:
         text = environment.get(match[2], "")
         if not text:
             raise OptionError(f"{path}: no {match[2]} in the environment")
-        return text.replace("/", "_")
+        # A part of a name: neither a folder below nor the one above.
+        return text.replace("/", "_") if text.strip(".") else "_" * len(text)
 
-    return _PLACEHOLDER.sub(value, path)
+    filled = _PLACEHOLDER.sub(value, path)
+    return f"./{filled}" if filled.startswith("-") else filled

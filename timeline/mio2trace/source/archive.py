@@ -13,7 +13,7 @@ import shutil
 import stat
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,6 +30,8 @@ MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 MANIFEST = "manifest.json"
 SCHEMA = "mio2trace archive 1"
 MOST_MEMBERS = 10_000
+DEEPEST = 32
+"""Folders in folders: each of them takes far longer to make than to name."""
 _MOST_OF_A_DIRECTORY = 4 << 20
 """Bytes: the directory of an archive is read as a whole before anything can be known of it."""
 _NOT_IN_A_NAME = re.compile(r"[\x00-\x1f\x7f\\]|^[A-Za-z]:")
@@ -142,7 +144,7 @@ def _unpack(path: str, name: str, folder: str, most: int) -> Unpacked:
 
 def _members(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
     """The files in it. Raises `InputError` for one that may not be laid into a folder."""
-    files = [info for info in archive.infolist() if not info.is_dir()]
+    files = [info for info in archive.infolist() if not info.filename.endswith("/")]
     if len(files) > MOST_MEMBERS:
         raise InputError(f"{name}: {len(files)} files in the archive; expected at most {MOST_MEMBERS}")
     names: set[str] = set()
@@ -159,7 +161,24 @@ def _members(archive: zipfile.ZipFile, name: str) -> list[zipfile.ZipInfo]:
         if info.filename in names:
             raise InputError(f"{shown}: twice in the archive; expected it once")
         names.add(info.filename)
+    _require_few_folders(names, name)
     return files
+
+
+def _require_few_folders(names: Iterable[str], archive: str) -> None:
+    folders: set[str] = set()
+    for name in names:
+        if name.count("/") > DEEPEST:
+            deep = name.count("/")
+            raise InputError(
+                f"{archive}: {name[:100]}...: {deep} folders, one in the other; expected at most {DEEPEST}"
+            )
+        folder = os.path.dirname(name)
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = os.path.dirname(folder)
+    if len(folders) > MOST_MEMBERS:
+        raise InputError(f"{archive}: {len(folders)} folders in the archive; expected at most {MOST_MEMBERS}")
 
 
 def _is_inside(name: str) -> bool:
@@ -192,7 +211,7 @@ def _manifest(text: bytes) -> Manifest | None:
     try:
         manifest = msgspec.json.decode(text, type=Manifest)
         manifest = msgspec.structs.replace(manifest, told=msgspec.json.decode(text, type=dict[str, Any]))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return manifest if manifest.schema.startswith("mio2trace ") else None
 

@@ -219,6 +219,8 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
     """GET of the trace, for the page alone: a request whose host or origin is another one is refused."""
 
     server: Server
+    timeout = IDLE_SECONDS
+    """Of a connection that says nothing, or takes nothing."""
     server_version = "mio2trace"
     sys_version = ""
     extensions_map = {  # noqa: RUF012 (typeshed has it as an instance's)
@@ -235,7 +237,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         elif place == self.server.place:
             with self.server.giving:
                 self._give()
-        elif self.server.bundle is not None:
+        elif self.server.bundle is not None and "\0" not in urllib.parse.unquote(place):
             super().do_GET()
         else:
             self.send_error(404)
@@ -256,12 +258,11 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
 
     def _from_the_page(self) -> bool:
         # A foreign name that leads to this address is no way in.
-        if self.headers.get("Host") not in (
-            f"127.0.0.1:{self.server.server_port}",
-            f"localhost:{self.server.server_port}",
-        ):
+        own = [[f"{name}:{self.server.server_port}"] for name in ("127.0.0.1", "localhost")]
+        origins = self.headers.get_all("Origin", [None])
+        if self.headers.get_all("Host") not in own or len(origins) > 1:
             return False
-        origin = self.headers.get("Origin")
+        origin = origins[0]
         if self.server.bundle is None:
             return origin == UI
         # Within one origin a browser names none, but tells where a request comes from.

@@ -22,7 +22,7 @@ def rank_in(environment: object) -> int | None:
         return None
     try:
         variables = msgspec.json.decode(environment, type=_Environment)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
     values = (str(value) for name in _RANKS if (value := getattr(variables, name)) is not None)
     return next((int(text) for text in values if text.isascii() and text.isdigit() and len(text) < 8), None)

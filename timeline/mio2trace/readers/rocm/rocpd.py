@@ -225,7 +225,7 @@ def _message(extra: object) -> str:
         return ""
     try:
         return msgspec.json.decode(extra, type=_Extra).message
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return ""
 
 

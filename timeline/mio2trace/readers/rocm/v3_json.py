@@ -133,7 +133,7 @@ class _Metadata(msgspec.Struct, gc=False):
     def machine(self) -> object:
         try:
             return msgspec.json.decode(self.node, type=_Node).machine_id
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return None
 
 
