@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -188,3 +189,18 @@ def test_what_a_dataset_does_not_keep_is_said(tmp_path: Path) -> None:
             CliRunner().invoke(cli, [*given, "-o", str(tmp_path / "o.json"), *options]) for given in (files, [folder])
         ]
         assert ["note: dataset: only" in result.stderr for result in said] == [False, True], said[1].output
+
+
+def test_of_profiles_without_logs_none_stands_for_all(tmp_path: Path) -> None:
+    """As of complete runs: a dataset of several is refused where one is expected."""
+    for name, path in (("a", "lenet-rocpd/results.db.gz"), ("b", "squeezenet11-b1-libdnn-fwd/prof.json.gz")):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        shutil.copy(ROOT / "traces" / path, tmp_path / "runs" / name)
+    folder = str(tmp_path / "ds")
+    assert CliRunner().invoke(cli, ["batch", str(tmp_path / "runs"), "-o", folder]).exit_code == 0
+    for command in (["kernels"], ["layers"], ["convert", "-o", str(tmp_path / "out.json")]):
+        result = CliRunner().invoke(cli, [*command, folder])
+        assert (result.exit_code, "files of 2 runs: runs/a, runs/b" in result.stderr) == (1, True), result.output
+    assert call("kernels", [str(tmp_path / "ds" / "runs" / "runs%2Fb.parquet")]).exit_code == 0
+    several = CliRunner().invoke(cli, [folder, "-o", str(tmp_path / "out.json"), "--several"])
+    assert several.exit_code == 0

@@ -129,7 +129,7 @@ def of_datasets(files: Sequence[FilePath], options: AnalysisOptions, notes: Note
     for what, wanted in said.items():
         if wanted:
             notes.remark(f"dataset: {what}")
-    runs: list[Run] = []
+    kept: list[list[Run]] = []
     for file in files:
         snapshots, failed = snapshots_of(file)
         if failed:
@@ -140,13 +140,21 @@ def of_datasets(files: Sequence[FilePath], options: AnalysisOptions, notes: Note
             name = run_name(path.name) if chosen is snapshot.runs and len(chosen) == 1 else ""
             restored = [_restored(run, options, name) for run in chosen]
             to_zero = options.from_start
-            runs += [_from_start(run) if to_zero and run.is_job and run.alignments else run for run in restored]
+            kept.append([_from_start(run) if to_zero and run.is_job and run.alignments else run for run in restored])
             for note in snapshot.notes:
                 notes.restore(note.kind, note.count, note.places, note.problem)
+    runs = [run for own in (kept if len(kept) < 2 else map(_by_themselves, kept)) for run in own]
     inputs = sorted(
         (file for run in runs for file in run.inputs), key=lambda file: (file.format, file.sha256, file.repetition or 0)
     )
     return Analysis(inputs=tuple(inputs), runs=tuple(runs), notes=notes, cleaner=Cleaner())
+
+
+def _by_themselves(runs: Sequence[Run]) -> list[Run]:
+    """The runs of one of several places of a dataset: one at least is a run by itself, also a profile without a log."""
+    if any(run.complete for run in runs):
+        return list(runs)
+    return [msgspec.structs.replace(run, complete=not place) for place, run in enumerate(runs)]
 
 
 def _chosen(snapshot: Snapshot, repetition: int | Literal["every"] | None, name: str) -> tuple[KeptRun, ...]:
