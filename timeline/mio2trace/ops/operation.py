@@ -144,3 +144,9 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if self.parameters is None:
             return self.arguments
         return self.parameters.buffers(self.addresses) + self.arguments
+
+    @property
+    def pointers(self) -> tuple[int, ...]:
+        """The addresses of `tensors` alone."""
+        own = () if self.parameters is None else self.parameters.numbers(self.addresses)[: len(self.parameters.names)]
+        return own + tuple([address for _, address in self.arguments]) if self.arguments else own

@@ -8,7 +8,7 @@ it follows the line that ends its iteration; so are the kernels of a call whose 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import groupby
 
 import msgspec
@@ -81,7 +81,7 @@ def by_buffers(profile: Profile, operations: Sequence[Operation], lines: Stamped
     chosen = {
         address
         for operation in operations[stride // 2 :: stride]
-        for _, address in operation.tensors
+        for address in operation.pointers
         if address >= FIRST_ADDRESS
     }
     calls: dict[frozenset[int], list[Operation]] = {}
@@ -119,7 +119,7 @@ def _sharing(operation: Operation, chosen: Collection[int], as_digits: Set[bytes
     """
     if not operation.arguments and as_digits.isdisjoint(operation.addresses.split(b",")):
         return frozenset()
-    addresses = frozenset([address for _, address in operation.tensors if address >= FIRST_ADDRESS])
+    addresses = frozenset([address for address in operation.pointers if address >= FIRST_ADDRESS])
     return frozenset() if addresses.isdisjoint(chosen) else addresses
 
 
@@ -135,26 +135,37 @@ def _owners(
             naming.setdefault(address, []).append(addresses)
     as_arguments = {address.to_bytes(8, "little").hex() for address in chosen if address < 1 << 64}
     of_buffers: dict[frozenset[int], frozenset[int] | None] = {}
+    # What launches share is one object: who has one of the buffers is looked up once for each.
+    of_arguments: dict[int, frozenset[int] | None] = {}
     without: set[int] = set()
     owners: list[tuple[frozenset[int] | None, int]] = [(None, 0)]
     for position, activity in enumerate(profile.activities):
         arguments = activity.opencl.arguments
-        if id(arguments) in without or as_arguments.isdisjoint(arguments):
-            without.add(id(arguments))
+        launch = id(arguments)
+        if launch not in of_arguments and launch not in without:
+            if as_arguments.isdisjoint(arguments):
+                without.add(launch)
+            else:
+                used = frozenset([address for address in buffers_among(arguments) if address in naming])
+                if used not in of_buffers:
+                    of_buffers[used] = _owner(used, naming)
+                of_arguments[launch] = of_buffers[used]
+        if launch in without:
             if owners[-1][0] is not None:
                 owners.append((None, position))
             continue
         name = kernel_name(activity.name) if activity.kind == "kernel" else None
-        if name is None or not name.miopen:
-            continue
-        used = frozenset([address for address in buffers_among(arguments) if address in naming])
-        if used not in of_buffers:
-            # Of weights every iteration's calls have the address, of what it makes anew its own.
-            fewest = min((naming[address] for address in used), key=len, default=[])
-            able = [addresses for addresses in fewest if used <= addresses]
-            of_buffers[used] = able[0] if len(able) == 1 else None
-        owners.append((of_buffers[used], position))
+        if name is not None and name.miopen:
+            owners.append((of_arguments[launch], position))
     return owners
+
+
+def _owner(used: frozenset[int], naming: Mapping[int, Sequence[frozenset[int]]]) -> frozenset[int] | None:
+    """The only one of those that name buffers that names all of these."""
+    # Of weights every iteration's calls have the address, of what it makes anew its own.
+    fewest = min((naming[address] for address in used), key=len, default=())
+    able = [addresses for addresses in fewest if used <= addresses]
+    return able[0] if len(able) == 1 else None
 
 
 def agreed(bounds: Sequence[OffsetBound]) -> OffsetBound | None:

@@ -38,7 +38,7 @@ def same_process(profile: Profile, operations: Sequence[Operation]) -> bool | No
     named: set[int] = set()
     common = 0
     for operation in operations:
-        addresses = {address for _, address in operation.tensors if address >= FIRST_ADDRESS} - named
+        addresses = {address for address in operation.pointers if address >= FIRST_ADDRESS} - named
         named |= addresses
         common += len(addresses & in_profile)
         if common >= ENOUGH_BUFFERS:
