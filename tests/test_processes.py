@@ -434,3 +434,15 @@ def test_queries_have_the_times_of_the_trace(tmp_path: Path) -> None:
         ]
         assert rows[0].exit_code == rows[1].exit_code == 0
         assert rows[0].stdout == rows[1].stdout
+
+
+@pytest.mark.parametrize(("log", "believed"), [("run.rank0.log", 94), ("run.rank1.log", 0)])
+def test_a_log_named_for_another_rank_is_not_believed(log: str, believed: int) -> None:
+    """Ranks of one program launch the same: beside one rank's profile only the log's name tells, and that is said."""
+    folder = shared_folder() / "samples" / "rocm-twins" / TWIN
+    analysis = analyse([folder / log, folder / "rocpd" / "42730_results.db.gz"])
+    links = analysis.runs[0].alignments[0].links
+    linked = [position for position, word in enumerate(links.operation_by) if word]
+    assert len(linked) == 94
+    assert sum(links.operation_confidence.get(position, 1.0) >= 0.5 for position in linked) == believed
+    assert any("another rank" in note.kind for note in analysis.notes) == (believed == 0)

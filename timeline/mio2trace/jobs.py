@@ -234,6 +234,19 @@ def _named(name: str, profiles: Sequence[Profile]) -> int | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
+def is_named_for_another_rank(file: Told, profile: Profile, without: frozenset[str]) -> bool:
+    """Whether a log's name says that another rank than the profile's wrote it, and nothing exact that this one did."""
+    base = os.path.basename(file.name)
+    ranks = {int(match[1]) for match in _RANK.finditer(base) if "rank" in match[0].lower()}
+    process = profile.process
+    if not ranks or process.rank is None or process.rank in ranks or file.held:
+        return False
+    if is_of_threads(file, [profile]) or process.pid in {int(text) for text in _NUMBER.findall(base)}:
+        return False
+    calls = [one for operations in file.operations for one in operations]
+    return BUFFERS in without or same_process(profile, calls) is None
+
+
 _Claim = tuple[Told, Mapping[int, int], int]
 """(file, whose it is, how surely it is this process's)."""
 

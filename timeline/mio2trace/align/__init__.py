@@ -74,7 +74,7 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Alignment of {count} enqueues: {in_layers} in layers, {in_operations} in operations>"
 
 
-def align(
+def align(  # noqa: PLR0913 - keyword-only options
     profile: Profile,
     logs: Sequence[FrameworkLog],
     notes: Notes,
@@ -84,11 +84,13 @@ def align(
     by_order_alone: bool = False,
     keep_reasons: bool = False,
     beside: Sequence[Profile] = (),
+    named_for_another: bool = False,
 ) -> Alignment:
     """Relate ``profile`` to the logs of its run, and to the ``operations`` of one of them.
 
     ``without`` are kinds of evidence to leave out; ``keep_reasons`` holds on to what told the links. Where no log names
     layers, those are what the profile itself states, or the ops of ``beside``, a framework's profiles of the same run.
+    ``named_for_another``: the log's name says that it is of another process; no link is believed then.
     Raises `InputError` when they cannot be of one run, unless ``by_order_alone``.
     """
     profile = within_reach(profile, notes)
@@ -135,6 +137,8 @@ def align(
         notes.add("log whose layers nothing relates to the profile: no kernel is in one")
     if same is None and attribution.clock is not None and attribution.clock.is_doubtful:
         chance = min(chance, UNLIKELY)  # the same program at another time does the same
+    if named_for_another:
+        chance = min(chance, UNLIKELY)
     if chance < 1:
         in_doubt = range(len(profile.activities))
         attribution.links.doubt_layer(in_doubt, chance)

@@ -17,7 +17,7 @@ from mio2trace.align.clocks.anchors import anchored
 from mio2trace.align.processes import from_start, relate_processes
 from mio2trace.evidence import EVIDENCE
 from mio2trace.files import STANDARD_INPUT, FileOptions, FilePath, Input, Progress, read_inputs, short_names
-from mio2trace.jobs import Share, in_order, labelled, same_processes, shares
+from mio2trace.jobs import Share, in_order, is_named_for_another_rank, labelled, same_processes, shares
 from mio2trace.kernels import KernelFact
 from mio2trace.measures import Measures
 from mio2trace.memory import keep_freed_blocks, without_garbage_collection
@@ -259,12 +259,19 @@ def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes
     beside = [] if told is None else cleaner.cleaned([told])  # kernels are named by what was no name before
     profiles = part.held
     is_job = part.is_job
+    strange: list[str] = []
     if is_job:
         profiles = in_order(profiles)
         own = shares(profiles, part.told(profiles), options.without, notes)
         profiles = labelled(profiles)
     else:
         own = [Share(logs, tuple(part.libraries), calls), *[Share()] * (len(profiles) - 1)]
+        files = part.told(profiles[:1])
+        strange = [
+            one.name for one in files if profiles and is_named_for_another_rank(one, profiles[0], options.without)
+        ]
+        for log_name in strange if joined else ():
+            notes.add("log that is named for another rank than the profile's: its links are in doubt", log_name)
         if len(part.libraries) > 1 and calls and part.profiles:
             notes.add(f"{len(part.libraries)} MIOpen logs: the profile is joined with the one that has most operations")
     alignments = [
@@ -277,6 +284,7 @@ def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes
             by_order_alone=options.by_order_alone,
             keep_reasons=options.keep_reasons,
             beside=beside if not number else (),
+            named_for_another=number == 0 and bool(strange),
         )
         for number, (profile, share) in enumerate(zip(profiles, own, strict=bool(profiles)) if joined else ())
     ]

@@ -16,7 +16,7 @@ from mio2trace.align.clocks.fit import local_ns
 from mio2trace.align.clocks.log_bounds import OffsetBound
 from mio2trace.align.layers.caffe import boundaries
 from mio2trace.align.links import SURE
-from mio2trace.align.operations.rates import MOST_STRAY, NATS_NEVER, TOLERANCE_NS
+from mio2trace.align.operations.rates import MOST_STRAY, TOLERANCE_NS
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile
 
@@ -46,10 +46,8 @@ def by_interleaving(profile: Profile, logs: Sequence[FrameworkLog], near_ns: int
         return None
     nats, best = max(tried, key=lambda one: one[0])
     others = [its for its, bound in tried if bound.low > best.high or bound.high < best.low]
-    by_chance = log(ANCHORS * len(gaps.starts))
-    if nats + NATS_NEVER < by_chance or nats + log(1 - SURE) < max(others, default=0.0):
-        return None
-    return best
+    # By chance a stamp lies anywhere in the profile.
+    return best if nats + log(1 - SURE) >= max([*others, log(ANCHORS)]) else None
 
 
 def _stamps(logs: Sequence[FrameworkLog], near_ns: int) -> list[int]:
@@ -78,6 +76,7 @@ class _Gaps:
         calls = sorted(fullest)[-MOST_GAPS:]
         self._step = step_ns
         self.first = calls[0][0] if calls else 0
+        self._span = max(1, max((end for _, end in calls), default=0) - self.first)
         self.starts: list[int] = []
         self.ends: list[int] = []
         self._nats: list[float] = []
@@ -118,4 +117,6 @@ class _Gaps:
             if len(unclear) == len(pending):
                 break
             pending = unclear
-        return sum(self._nats[number] for number in hit), OffsetBound(low, high)
+        # As likely as each offset is beforehand, those that fit are.
+        nats = log(max(1, high - low) / self._span) + strays * log(MOST_STRAY)
+        return nats + sum(self._nats[number] for number in hit), OffsetBound(low, high)
