@@ -38,6 +38,7 @@ _LONGEST_VALUE = 1_000_000_000
 _NAME = r"""(?:"[^"]++"|`[^`]++`|\[[^\]]++\]|\w++)"""
 _VIEW = re.compile(rf"CREATE (?:TEMP(?:ORARY)? )?VIEW (?:IF NOT EXISTS )?{_NAME} AS (.*+)", re.IGNORECASE)
 _SHOWN = re.compile(rf"SELECT (?:\*|{_NAME}(?: ?, ?{_NAME})*+) FROM ({_NAME})", re.IGNORECASE)  # noqa: S608
+_UNION = re.compile(r" UNION(?: ALL)? ", re.IGNORECASE)
 _COMPUTES = re.compile(r"\bAS ?\(|^CREATE VIRTUAL ", re.IGNORECASE)
 
 
@@ -124,7 +125,7 @@ def _shows(sql: str, stored: set[str]) -> bool:
     match = _VIEW.fullmatch(sql.rstrip("; "))
     if match is None:
         return False
-    shown = [_SHOWN.fullmatch(part) for part in re.split(r" UNION(?: ALL)? ", match[1], flags=re.IGNORECASE)]
+    shown = [_SHOWN.fullmatch(part) for part in _UNION.split(match[1])]
     tables = [one[1].strip('"`[]').lower() for one in shown if one is not None]
     return len(tables) == len(shown) == len(set(tables)) and stored.issuperset(tables)
 
