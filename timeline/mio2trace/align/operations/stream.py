@@ -96,6 +96,8 @@ class Stream:
             wide = self._is_wide(posterior)
             if min(posterior.confidence) >= SURE and not wide:
                 break
+            if number and set(posterior.operation) == {NONE}:
+                break  # nothing is linked, so there is nothing to learn
             before = posterior
             rates, habits = (
                 rates.learned(posterior, kinds, self._elsewhere()),
@@ -106,9 +108,8 @@ class Stream:
                 continue
             far = self._posterior(rates, kinds, WIDE, habits)
             if far.operation == posterior.operation:
-                # Nothing far behind is better, and that what is left over launched nothing was known before; where
-                # nothing is linked there is nothing to learn.
-                settled = (number > 0 or set(far.operation) == {NONE}) and far.is_like(posterior)
+                # Nothing far behind is better, and that what is left over launched nothing was known before.
+                settled = number > 0 and far.is_like(posterior)
                 posterior = far
                 if settled:
                     break
