@@ -5,12 +5,14 @@ from __future__ import annotations
 import cProfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from mio2trace.align.operations.lattice import NARROW, WIDE, Lattice, Width
 from mio2trace.align.operations.posterior import Posterior
+from mio2trace.align.operations.stream import solve_together
 from mio2trace.cli import cli
 from tests.fuzz.backtracking import limit
 from tests.fuzz.slow_inputs import SLOW, Slow
@@ -81,3 +83,29 @@ def test_a_search_that_links_nothing_is_widened_once(tmp_path: Path, monkeypatch
     result = CliRunner().invoke(cli, _written(SLOW["idle operations"], SMALL, tmp_path))
     assert result.exit_code == 0, result.output
     assert widths == [NARROW, WIDE]
+
+
+class _Queue:
+    """What `solve_together` asks of a stream: it launches ``calls``, whatever the others do."""
+
+    def __init__(self, calls: dict[int, float]) -> None:
+        self.operations = (1, 2)
+        self.elsewhere = {1: 0.5, 2: 0.5}
+        self.posterior = Posterior.of_none(1)
+        self.calls = calls
+        self.solved = 0
+
+    def solve(self) -> Posterior:
+        self.solved += 1
+        return self.posterior
+
+    def launched(self) -> dict[int, float]:
+        return self.calls
+
+
+@pytest.mark.parametrize(("calls", "times"), [({}, 1), ({1: 0.9}, 2)])
+def test_queues_are_solved_again_where_another_one_tells_more(calls: dict[int, float], times: int) -> None:
+    """Not where none launched anything, nor where the others say what they said before."""
+    queues: list[Any] = [_Queue(calls), _Queue(calls)]
+    solve_together(queues)
+    assert [queue.solved for queue in queues] == [times, times]

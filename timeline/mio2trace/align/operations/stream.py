@@ -172,14 +172,17 @@ def solve_together(streams: Sequence[Stream]) -> None:
     alone = [stream.solve() for stream in solved]
     for _ in range(ROUNDS - 1):
         launched = [stream.launched() for stream in solved]
+        if not any(launched):
+            break  # no queue has a call that another one has not
         for number, stream in enumerate(solved):
             others = [chances for other, chances in enumerate(launched) if other != number]
-            stream.elsewhere = {
+            elsewhere = {
                 index: min(WHOLE, max((chances.get(index, 0.0) for chances in others), default=0.0))
                 for index in stream.elsewhere
             }
-        for stream in solved:
-            stream.solve()
+            if elsewhere != stream.elsewhere:
+                stream.elsewhere = elsewhere
+                stream.solve()
     for stream, before in zip(solved, alone, strict=True):
         posterior = stream.posterior
         assert posterior is not None
