@@ -12,13 +12,13 @@ import hashlib
 import os
 import stat
 import sys
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 from typing import BinaryIO
 
 from mio2trace.notes import InputError, Notes
+from mio2trace.source.beside import Beside
 from mio2trace.source.decoding import GZIP_MAGIC, gunzip, joined, peek, split_keeping_cr, transcode
 from mio2trace.source.opening import has_end, opened_pipe, refuse_what_is_no_file
 
@@ -68,10 +68,9 @@ class Source:
         """Of the decoded content, where that is not the file's own bytes."""
         # Hashing large blocks runs beside the decoding: it does not hold the interpreter. Not before `blocks`, so that
         # until then no thread stands in the way of a fork.
-        self._hashing = ThreadPoolExecutor(1)
+        self._hashing = Beside()
         self._consumed = self._hashes_itself = False
         self._to_hash: list[tuple[hashlib._Hash, bytes]] = []
-        self._unhashed: deque[Future[None]] = deque()
         self._file: BinaryIO
         self._own = path != "-"
         self._total = 0
@@ -79,8 +78,7 @@ class Source:
         self._first = b""
         self.companions: list[Source] = []
         """The other files that a reader took with it: together they are one input."""
-        self.lead: Source = self
-        """The file for which the input is named, whichever of them was given."""
+        self._lead: Source | None = None
         self.stopped = False
         """Whether it may go on for ever, and was not read any further."""
         self._resized = False
@@ -117,6 +115,15 @@ class Source:
             self.close()
             raise
         self.head = b"".join(self._pending)[:HEAD]
+
+    @property
+    def lead(self) -> Source:
+        """The file for which the input is named, whichever of those that belong together was given."""
+        return self._lead or self
+
+    @lead.setter
+    def lead(self, source: Source) -> None:
+        self._lead = None if source is self else source
 
     @property
     def sha256(self) -> str:
@@ -239,8 +246,7 @@ class Source:
             other.drain()
         left = self.size
         # Nothing is decoded meanwhile: hashed block by block, as it is read.
-        while self._unhashed:
-            self._unhashed.popleft().result()
+        self._hashing.wait()
         self._update(self._to_hash)
         self._to_hash, self._hashes_itself = [], True
         for _ in self._raw():
@@ -253,9 +259,9 @@ class Source:
 
     def close(self) -> None:
         """Let go of the file (not of standard input)."""
-        self._hashing.shutdown()
+        self._hashing.close()
         self._update(self._to_hash)
-        self._to_hash = []
+        self._to_hash, self._decoded = [], iter(())
         if self._own:
             self._file.close()
         for other in self.companions:
@@ -288,9 +294,8 @@ class Source:
 
     def _hash_beside(self) -> None:
         blocks, self._to_hash = self._to_hash, []
-        self._unhashed.append(self._hashing.submit(self._update, blocks))
-        if len(self._unhashed) > MAX_UNHASHED:
-            self._unhashed.popleft().result()  # it falls behind: blocks must not pile up in memory
+        self._hashing.give(partial(self._update, blocks))
+        self._hashing.wait(MAX_UNHASHED)  # where it falls behind: blocks must not pile up in memory
 
     def _update(self, blocks: list[tuple[hashlib._Hash, bytes]]) -> None:
         for of, block in blocks:

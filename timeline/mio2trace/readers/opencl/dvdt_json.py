@@ -14,12 +14,12 @@ import enum
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import BinaryIO, NamedTuple
 
 import msgspec
 
-from mio2trace import forked as beside
+from mio2trace import forked
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.readers.base import ReadOptions, Records
@@ -27,6 +27,7 @@ from mio2trace.readers.opencl.halves import FirstHalf, SecondHalf
 from mio2trace.readers.opencl.records import AnyCall, Call, LostCall, TimedCall
 from mio2trace.readers.opencl.repeats import BETWEEN, UNREADABLE, RepeatingFolder
 from mio2trace.source import Source
+from mio2trace.source.beside import Beside
 
 NAME = "dv/dt profile (JSON)"
 
@@ -95,7 +96,7 @@ class Middle(NamedTuple):
 def _middle(source: Source) -> Middle | None:
     """Where two processes share the work; None when one does it better, or it cannot be shared."""
     blocks = source.plain_blocks
-    if not blocks or blocks * source.block_size < LEAST_FOR_TWO or not beside.possible():
+    if not blocks or blocks * source.block_size < LEAST_FOR_TWO or not forked.possible():
         return None
     return middle_from(source, int(blocks * FIRST_PART))
 
@@ -116,17 +117,17 @@ def read_in_two(source: Source, middle: Middle, options: ReadOptions, notes: Not
     def second(file: BinaryIO) -> None:
         file.write(second_half(source, middle))
 
-    with beside.beside(second) as result:
+    with forked.beside(second) as result:
         folder = FirstHalf(source.index, notes, source.name)
         calls = _Calls(source.name, options.host_calls, notes)
         for part in _parts(source.blocks()):
             calls.fold(part, folder)
             if part.end == middle.end:
-                with ThreadPoolExecutor(1) as pool:
-                    hashed = pool.submit(source.drain)  # beside the joining: neither needs the interpreter for long
+                with closing(Beside()) as thread:
+                    thread.give(source.drain)  # beside the joining: neither needs the interpreter for long
                     half = result()
                     is_joined = half is not None and folder.join(half)
-                    hashed.result()
+                    thread.wait()
                 for other in () if is_joined else _rest_of_parts(source, middle):
                     calls.fold(other, folder)
                 break
