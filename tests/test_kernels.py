@@ -88,6 +88,18 @@ def test_sums_by_name_are_sorted_by_time(tmp_path: Path) -> None:
     assert found[3]["t1_t0_sum_ns"] == "30000"
 
 
+def test_a_kernel_without_a_recorded_launch_is_no_problem(tmp_path: Path) -> None:
+    """A profile of kernels alone has no host times, and all sums of the device's."""
+    path = tmp_path / "1_kernel_trace.csv"
+    path.write_text(
+        '"Kind","Agent_Id","Queue_Id","Kernel_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+        '"KERNEL_DISPATCH",1,1,1,"own",1,1000,2000\n'
+    )
+    said = run(str(path)).stderr
+    assert "note: kernel without host times: in no sum of the host's" in said
+    assert "problem" not in said
+
+
 def test_kernels_without_times_are_counted_and_said(tmp_path: Path) -> None:
     program = Program()
     program.enqueue("k", "0x60")

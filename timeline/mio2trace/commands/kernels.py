@@ -124,10 +124,13 @@ def _say_what_it_holds(profile: Profile, names: str, notes: Notes, said: list[st
 
     found = kernels_of(profile)
     said.append(f"{names}: {len(found)} kernels")
-    for quantity, what in (("p3_p2", "device"), ("t1_t0", "host")):
-        lacking = sum(quantity not in quantities(activity) for activity in found)
-        if lacking:
-            notes.add(f"kernel without {what} times: counted, in no sum", count=lacking)
+    untimed = sum("p3_p2" not in quantities(activity) for activity in found)
+    if untimed:
+        notes.add("kernel without device times: counted, in no sum", count=untimed)
+    unlaunched = sum("t1_t0" not in quantities(activity) for activity in found)
+    if unlaunched:  # usual, but where the profiler waits for each
+        what = "kernel without host times: in no sum of the host's"
+        notes.add(what, count=unlaunched, problem=profile.calls_wait)
 
 
 def _table(
