@@ -181,8 +181,10 @@ def page() -> str:
         "",
         "## snapshot",
         "",
-        "No table to ask: what the others cannot rebuild, so that a dataset is an input of every command. It holds the",
-        "program's own records in columns, as the version that wrote them had them.",
+        "No table to ask: what the others cannot rebuild, so that a dataset is an input of every command but",
+        "those that show or pack the files themselves (`messages`, `inspect`, `tfprof`, `bundle`). It holds",
+        "the program's own records in columns, as the version that wrote them had them: calls that were not",
+        "kept, the reasons of links and what is private are in the files alone.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -1,4 +1,4 @@
-"""``mio2trace FILE... -o out.parquet``: a run as a folder of tables, an input of every command."""
+"""``mio2trace FILE... -o out.parquet``: a run as a folder of tables, an input as its files are."""
 
 from __future__ import annotations
 
