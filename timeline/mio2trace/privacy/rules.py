@@ -61,7 +61,6 @@ _WITHIN = rf"(?<=[./])/(?:{_ROOTS})/{_PART}{_MORE}"
 """In ``x//home/me/y`` and ``../../home/me/y``."""
 _LAYER_PATH = rf"{_BEFORE}(?:/(?:{_ROOTS})/{_PART}{_MORE}|{_HOME_OR_DRIVE})|{_WITHIN}"
 _PATH = rf"{_BEFORE}(?:/{_PART}/(?:{_PART}{_MORE})?|/(?:{_ROOTS})(?!\w)|{_HOME_OR_DRIVE})|^/{_PART}$|{_WITHIN}"
-_ANY_SHAPE = (b"",)
 _MOST_SETS = 1 << 12
 _VALUE = r"""(?:'[^']*+'|"[^"]*+"|\S*+)"""
 _TELLING_WORD = (
@@ -78,13 +77,13 @@ _IS = r"""(?:["']?\s*+=\s*+["']?|:[\s_]++["']?|["']\s*+:\s*+["'])"""
 """Between a word and its value: ``user=bob``, ``user: bob`` (TensorFlow's views: ``user:_bob``), ``"user": "bob"``."""
 _NAME = r"(?P<name>[^\W\d_][\w.$-]*+)"
 _PERSON = (
-    rf"(?:user(?:[ _-]?(?:name|id))?|login(?:[ _-]?name)?|log[ _-]?name|account|(?:job[ _-]?)?owner){_IS}"
+    rf"(?:user(?:[ _-]?(?:name|id))?|login(?:[ _-]?name)?|account|(?:job[ _-]?)?owner){_IS}"
     r"|--(?:user(?:-?name)?|login)\s++|<(?:user(?:name)?|login|owner)>|user ['\"]"
     r"|(?:logged[ _]in[ _]as|submitted[ _]by)(?::?[\s_]++(?:user[\s_]++)?+)"
 )
-_AUTHOR = r"""(?:author|committer|(?:full|real)[ _-]?name)(?:["']?\s*+=\s*+["']?|:[\s_]++|["']\s*+:\s*+["'])"""
+_AUTHOR = r"""(?:author|committer)(?:["']?\s*+=\s*+["']?|:[\s_]++|["']\s*+:\s*+["'])"""
 _MACHINE = (
-    rf"(?:(?:batch|exec|req)?[ _-]?host(?:[ _-]?names?|s)?|node(?:name|list)|(?:computer|machine|server)[ _-]?name"
+    rf"(?:(?:batch|exec|req)?[ _-]?host(?:[ _-]?names?|s)?|node(?:name|list)|machine[ _-]?name"
     rf"|running[ _]on[ _]machine|pod(?:[ _-]?name)?){_IS}"
     r"|--(?:host(?:-?name)?|nodelist)\s++|<host(?:name)?>|(?<![\w/.-])pods?/"
 )
@@ -193,11 +192,11 @@ RULES: tuple[Rule, ...] = (
         "(user)",
     ),
     _rule(
-        "user's name after its word", "users", "user login log_name logname log-name account owner logged submitted",
+        "user's name after its word", "users", "user login account owner logged submitted",
         rf"(?<![A-Za-z0-9])(?P<word>{_PERSON}){_NAME}", decide.user, flags=re.IGNORECASE,
     ),
     _rule(
-        "person's name after its word", "users", "author committer fullname realname full real",
+        "person's name after its word", "users", "author committer",
         rf"(?<![A-Za-z0-9])(?P<word>(?i:{_AUTHOR})){_NAME}(?:[ _][A-Z][\w.'-]*+){{0,3}}", decide.user,
     ),
     _rule(
@@ -205,7 +204,7 @@ RULES: tuple[Rule, ...] = (
         r"(?<![A-Za-z0-9])(?:e?[ug]id|groups)=\d++\([\w.$-]++\)(?:,\d++\([\w.$-]++\))*+", "(user)",
     ),
     _rule(
-        "machine's name after its word", "hosts", "host nodename nodelist computer machine server pod",
+        "machine's name after its word", "hosts", "host node machine pod",
         rf"(?<![A-Za-z0-9])(?P<word>{_MACHINE}){_NAME}(?:\[[\d,-]++\])?+"
         r"(?:,[\w.-]++(?:\[[\d,-]++\])?+)*+", decide.machine, flags=re.IGNORECASE,
     ),
@@ -253,8 +252,8 @@ RULES: tuple[Rule, ...] = (
         r"|(?<![\w.)\]-])\(0\d{1,4}\)[ _/-]?\d{3,8}(?:[ _-]\d{2,5}){0,2}(?!\w|\.\w)"
         r"|(?<![\w.-])00[1-9]\d{0,2}[ _]\d{2,4}[ _]\d{4,8}(?!\w|\.\w)"
         r"|(?<![\w.-])1-[2-9]\d\d-[2-9]\d\d-\d{4}(?![\w-])",
-        decide.telephone, shapes="+0|000-0000|0 000000|0/000000|0-000000|0)0|0) 0|0)-0|0)/0|0)_0"
-        "|00 0000|00_0000",
+        decide.telephone, shapes="+0|000-0000|0 000000|0/000000|0-000000|0)000|0) 000|0)-000|0)/000|0)_000"
+        "|000 00 0000|000 000 0000|000 0000 0000|000_00_0000|000_000_0000|000_0000_0000",
     ),
     _rule(
         "path as an address or JSON spells it", "paths", "%2f \\/",
@@ -354,20 +353,18 @@ class Rules:
         rules = self._with_signs.get(signs)
         if rules is None:
             rules = self._possible(signs)
-        shapes = b""
+        shapes = _shapes(small)
         for rule in rules:
+            for shape in rule.shapes:
+                if shape in shapes:
+                    break
+            else:
+                continue
             for mark in rule.marks:
                 if mark in small:
                     break
             else:
                 continue
-            if rule.shapes != _ANY_SHAPE:
-                shapes = shapes or _shapes(small)
-                for shape in rule.shapes:
-                    if shape in shapes:
-                        break
-                else:
-                    continue
             text = rule.pattern.sub(rule.becomes, text)
         return text
 
