@@ -19,6 +19,7 @@ from mio2trace.notes import Notes
 from mio2trace.readers.miopen.lines import parse_range
 from mio2trace.readers.miopen.log import MiopenDecoder
 from mio2trace.readers.miopen.messages import classify
+from mio2trace.readers.miopen.records import command_kind
 
 SIGNATURE = "miopenStatus_t miopenConvolutionForward(miopenHandle_t, const void *, const miopenTensorDescriptor_t){"
 PARAMS = (
@@ -460,3 +461,19 @@ def test_lines_of_threads_between_each_other_are_told_apart(seed: int, threads: 
     assert not list(notes)
     assert all(entry.complete and entry.params == EXPECTED for entry in found)
     assert Counter(entry.thread for entry in found) == dict.fromkeys(left, calls)
+
+
+@pytest.mark.parametrize(
+    ("text", "counted"),
+    [
+        ("conv -n 1", "command conv"),
+        ("bnormfp16 -n 1", "command bnormfp16"),
+        ("tensoropfp64 -n 1", "command of another form"),
+        ("CBAInfer -n 1", "command CBAInfer"),
+        ("x4711c0s5b0n1 -n 1", "command of another form"),
+        ("-n 1", "command of another form"),
+    ],
+)
+def test_commands_are_counted_by_words_that_name_no_machine(text: str, counted: str) -> None:
+    """Counts are written as they are: what has digits, but for a type's, is not of the driver's vocabulary."""
+    assert command_kind(text) == counted

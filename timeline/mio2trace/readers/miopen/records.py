@@ -14,7 +14,8 @@ from mio2trace.readers.miopen.lines import KEY, type_and_shape
 
 INTERN = 1 << 13  # texts of each kind kept for sharing
 
-_BASE_WORD = re.compile(r"[A-Za-z]\w{0,15}", re.ASCII)
+_BASE_WORD = re.compile(r"[A-Za-z]{1,16}(?:64|fp16|bfp16|int8)?")
+"""As MIOpenDriver has them: an operation and a type; what else has digits may name a machine."""
 NO_PREFIX = b"\n\n"  # no line has it
 
 
