@@ -468,7 +468,6 @@ def test_lines_of_threads_between_each_other_are_told_apart(seed: int, threads: 
     [
         ("conv -n 1", "command conv"),
         ("bnormfp16 -n 1", "command bnormfp16"),
-        ("tensoropfp64 -n 1", "command of another form"),
         ("CBAInfer -n 1", "command CBAInfer"),
         ("x4711c0s5b0n1 -n 1", "command of another form"),
         ("-n 1", "command of another form"),
