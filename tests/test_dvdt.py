@@ -671,3 +671,12 @@ def test_the_decoded_calls_have_the_fields_of_the_format() -> None:
                     continue
                 assert field.encode_name in real, (type(call), field.encode_name)
     assert stamp(0) == "2026-11-20T10:00:00"
+
+
+def test_an_array_that_does_not_begin_with_a_call_is_still_a_profile() -> None:
+    """A number or two that slipped in are counted; the calls behind them are read."""
+    odd = SMALL.replace(b"[", b"[ 2, null,", 1)
+    assert dvdt_json.sniff(odd[:65536])
+    notes = Notes()
+    assert len(read(odd, notes).activities) == len(read(SMALL).activities) > 0
+    assert any(note.problem and note.count == 2 for note in notes)
