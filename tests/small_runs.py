@@ -231,7 +231,7 @@ def benchmark(*, iterations: int = 1, marks: bool = True, kernels: int = 2) -> t
 
 def plain(profile: Profile) -> Any:
     """What two forms of one profile must have in common: all but lines and the program's text."""
-    value = msgspec.to_builtins(profile)
+    value = msgspec.to_builtins(profile, enc_hook=list)
 
     def strip(item: Any) -> Any:
         if isinstance(item, dict):

@@ -212,9 +212,9 @@ def test_times_at_the_marks_that_are_not_the_printed_ones_are_told_of() -> None:
 
 @pytest.mark.parametrize("iterations", [1, 2])
 def test_no_marks_at_all_is_no_problem(iterations: int) -> None:
-    """Other frameworks leave none."""
+    """Other frameworks leave none; here nothing else may tell layers either, and that is said."""
     run = make_run(Random(6), random_net(Random(6), 4), iterations=iterations, marks=False)
     notes = Notes()
     found = align(run.profile, [run.log], notes, without=MARKS_ONLY)
     assert set(found.links.layer_by) == {""}
-    assert not notes.problems
+    assert all("nothing relates to the profile" in note.kind for note in notes.problems)

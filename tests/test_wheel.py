@@ -106,7 +106,7 @@ def test_the_plain_install_is_small(environment: Environment, wheel: Path) -> No
         packed = {member.filename: zlib.compress(archive.read(member), 9) for member in archive.infolist()}
     least = sum(map(len, packed.values())) + sum(2 * len(name) + 98 for name in packed)
     assert wheel.stat().st_size < 1.01 * least, "a zip archive of these files is not smaller: nothing else is in it"
-    assert wheel.stat().st_size < 950_000
+    assert wheel.stat().st_size < 980_000
 
 
 @pytest.mark.network

@@ -73,10 +73,10 @@ class Gathered:
     def told(self, profiles: Sequence[Profile]) -> list[Told]:
         """What each input tells besides ``profiles``."""
         held = {id(profile): place for place, profile in enumerate(profiles)}
+        of_libraries = dict(zip(map(id, self.libraries), self.operations_by_log, strict=True))
         files = []
         for file in self.inputs:
             libraries = tuple(record for record in file.records if isinstance(record, MiopenLog))
-            of_libraries = dict(zip(map(id, self.libraries), self.operations_by_log, strict=True))
             files.append(
                 Told(
                     name=file.name,

@@ -133,7 +133,7 @@ def align(  # noqa: PLR0913 - keyword-only options
             "log that explains hardly any of the library's kernels: it is likely another run's, links are in doubt"
         )
         chance = min(chance, UNLIKELY)
-    if any(log.layers for log in logs) and profile.activities and not any(attribution.links.layer_by):
+    if any(log.layers for log in logs) and profile.activities and not attribution.links.runs:
         notes.add("log whose layers nothing relates to the profile: no kernel is in one")
     if same is None and attribution.clock is not None and attribution.clock.is_doubtful:
         chance = min(chance, UNLIKELY)  # the same program at another time does the same

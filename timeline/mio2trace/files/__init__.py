@@ -113,12 +113,14 @@ def read_inputs(
         names = short_names([unpacking.shown(path) for path in paths])
         read = _read_all(paths, names, options, cleaner, progress, dict.fromkeys(unpacking.references, notes))
         read = [([unpacking.told(file) for file in files], own) for files, own in read]
+    first_of: dict[tuple[bool, str], list[Input]] = {}
+    for found, _ in read:
+        # A program may print the same with MIOpen's log and without.
+        same = found[0].is_reference, found[0].content_sha256
+        first_of[same] = min(first_of.get(same, found), found, key=lambda other: (other[0].sha256, other[0].source))
     inputs: list[Input] = []
     for found, own in read:
-        # A program may print the same with MIOpen's log and without.
-        alike = [other for other, _ in read if other[0].is_reference == found[0].is_reference]
-        same = [other for other in alike if other[0].content_sha256 == found[0].content_sha256]
-        if options.copies or found is min(same, key=lambda other: (other[0].sha256, other[0].source)):
+        if options.copies or found is first_of[found[0].is_reference, found[0].content_sha256]:
             inputs += found
             notes.include(own)
         else:
