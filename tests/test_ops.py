@@ -673,6 +673,18 @@ def test_the_three_directions_do_the_same_work(problem: ConvProblem) -> None:
         assert msgspec.structs.replace(problem, direction=direction).flop() == expected
 
 
+@settings(deadline=None)
+@given(conv_problems(), st.sampled_from(DIRECTIONS))
+def test_a_convolution_with_more_groups_than_channels_is_no_product(
+    problem: ConvProblem, direction: OperationDirection
+) -> None:
+    """A damaged line: no matrix of no rows, and no work of 0."""
+    damaged = msgspec.structs.replace(problem, direction=direction, groups=1 << 20)
+    assert damaged.check()
+    assert damaged.gemm() is None
+    assert damaged.flop() is None
+
+
 def braces(values: tuple[int, ...]) -> str:
     return "{" + ", ".join(map(str, values)) + "}"
 

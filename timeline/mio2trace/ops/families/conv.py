@@ -143,6 +143,8 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
             if self.transpose
             else (self.w[0] // g, self.w[1] * window, product(y[2:]))
         )
+        if not small:  # more groups than channels: damaged
+            return None
         n = self.x[0]
         if self.direction == "backward-weights":
             return Gemm(m=small, n=large, k=n * pixels, batch=g)
