@@ -680,3 +680,13 @@ def test_an_array_that_does_not_begin_with_a_call_is_still_a_profile() -> None:
     notes = Notes()
     assert len(read(odd, notes).activities) == len(read(SMALL).activities) > 0
     assert any(note.problem and note.count == 2 for note in notes)
+
+
+def test_what_is_no_name_of_a_call_is_not_quoted() -> None:
+    """Cut off in its middle, a secret would be told from nothing else."""
+    notes = Notes()
+    secret = "123456789:" + 10 * "AAH"
+    read(as_json([{**small()[0], "call": secret}, *small()]), notes)
+    told = [place for note in notes for place in note.places]
+    assert any("a name that is no function's" in place for place in told)
+    assert not any("AAH" in place for place in told)

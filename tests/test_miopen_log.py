@@ -19,7 +19,7 @@ from mio2trace.notes import Notes
 from mio2trace.readers.miopen.lines import parse_range
 from mio2trace.readers.miopen.log import MiopenDecoder
 from mio2trace.readers.miopen.messages import classify
-from mio2trace.readers.miopen.records import command_kind
+from mio2trace.readers.miopen.records import command_kind, entry_kind
 
 SIGNATURE = "miopenStatus_t miopenConvolutionForward(miopenHandle_t, const void *, const miopenTensorDescriptor_t){"
 PARAMS = (
@@ -476,3 +476,17 @@ def test_lines_of_threads_between_each_other_are_told_apart(seed: int, threads: 
 def test_commands_are_counted_by_words_that_name_no_machine(text: str, counted: str) -> None:
     """Counts are written as they are: what has digits, but for a type's, is not of the driver's vocabulary."""
     assert command_kind(text) == counted
+
+
+@pytest.mark.parametrize(
+    ("api", "counted"),
+    [
+        ("miopenConvolutionForward", "entry miopenConvolutionForward"),
+        ("DirConvFindCore", "entry DirConvFindCore"),
+        ("bob", "entry of another form"),
+        ("", "entry "),
+    ],
+)
+def test_entries_are_counted_by_names_of_functions(api: str, counted: str) -> None:
+    """A small word before a bracket may be the beginning of an address (``bob(at)example``)."""
+    assert entry_kind(api) == counted

@@ -24,7 +24,7 @@ from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.opencl.halves import FirstHalf, SecondHalf
-from mio2trace.readers.opencl.records import AnyCall, Call, LostCall, TimedCall
+from mio2trace.readers.opencl.records import AnyCall, Call, LostCall, TimedCall, shown_call
 from mio2trace.readers.opencl.repeats import BETWEEN, UNREADABLE, RepeatingFolder
 from mio2trace.source import Source
 from mio2trace.source.beside import Beside
@@ -339,7 +339,7 @@ class _Damage:
         where = f"[{index}]"
         name, kernel, errcode = (_field(raw, key) for key in ("call", "kernel", "errcode"))
         if "$.call" in reason and isinstance(name, str) and name:
-            self._notes.add("profiled call of an unknown kind", f"{name[:40]} at {where}")
+            self._notes.add("profiled call of an unknown kind", f"{shown_call(name)} at {where}")
             return None
         if name == "clSetKernelArg" and "$.errcode" in reason and isinstance(errcode, int):
             # It failed, so what was set before stays in force.

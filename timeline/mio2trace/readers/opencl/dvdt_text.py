@@ -35,6 +35,7 @@ from mio2trace.readers.opencl.records import (
     LostCall,
     Stamps,
     TimedSetKernelArg,
+    shown_call,
 )
 
 PREFIX = b"[dv/dt] cl"
@@ -134,7 +135,7 @@ class BlockDecoder:
         make = _CALLS.get(self._name)
         call: AnyCall = None
         if make is None:
-            self._notes.add("profiled call of an unknown kind", f"{self._name[:40]} at {place}")
+            self._notes.add("profiled call of an unknown kind", f"{shown_call(self._name)} at {place}")
         else:
             if cut:
                 self._notes.add(_LAST_CUT if last else "dv/dt block cut off", place)

@@ -5,9 +5,12 @@ Keys may be missing in files of other programs, so every field has a default.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import msgspec
+
+_NAME = re.compile(r"[A-Za-z_]\w{0,80}", re.ASCII)
 
 
 class Began(msgspec.Struct, gc=False):
@@ -138,3 +141,8 @@ OtherCall = (
 Call = SetKernelArg | OtherCall
 TimedCall = TimedSetKernelArg | OtherCall
 AnyCall = Call | TimedCall | LostCall | None
+
+
+def shown_call(name: str) -> str:
+    """The name of an unknown call as a note tells it: whole, as what is cut off cannot be told from what is private."""
+    return name if _NAME.fullmatch(name) else "a name that is no function's"
