@@ -31,7 +31,7 @@ from mio2trace.ops.operation import Operation
 from mio2trace.ops.problem import CommandError, Form, Problem
 from mio2trace.ops.solvers import SOLVERS, family, solver_name
 from mio2trace.ops.table import OPS, launches
-from mio2trace.ops.values import Tensor, common_layout, conv_descriptor, layouts, packed_strides, tensor
+from mio2trace.ops.values import Tensor, common_layout, conv_descriptor, integers, layouts, packed_strides, tensor
 from mio2trace.readers.miopen.log import MiopenDecoder
 
 FOREIGN = re.compile(rb"[IWEF]\d{4} |\[dv/dt\]")
@@ -671,6 +671,12 @@ def test_the_three_directions_do_the_same_work(problem: ConvProblem) -> None:
     expected = 2 * problem.x[0] * pixels * problem.w[0] * problem.w[1] * window
     for direction in DIRECTIONS:
         assert msgspec.structs.replace(problem, direction=direction).flop() == expected
+
+
+@pytest.mark.parametrize("text", ["0049 30 5557734", "1, 007, 2", "00, 1", "9" * 20])
+def test_numbers_that_the_library_never_prints_are_no_lengths(text: str) -> None:
+    """With zeros before them, or longer than any."""
+    assert integers(text) == ()
 
 
 @settings(deadline=None)

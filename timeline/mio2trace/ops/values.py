@@ -65,9 +65,13 @@ def product(values: Shape) -> int:
 
 
 def integers(text: str) -> Shape:
-    """Every decimal integer of a text; none at all when one of them is longer than any that is printed."""
+    """Every decimal integer of a text; none at all when one of them is longer than any that is printed, or begins with
+    zeros, as telephones do and nothing that the library prints.
+    """
     found = _INTS.findall(text)
-    return tuple(map(int, found)) if all(len(digits) <= _LONGEST_INT for digits in found) else ()
+    if any(len(digits) > 1 and (digits[0] == "0" or len(digits) > _LONGEST_INT) for digits in found):
+        return ()
+    return tuple(map(int, found))
 
 
 @lru_cache(maxsize=1 << 14)
