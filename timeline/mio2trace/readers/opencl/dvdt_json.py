@@ -310,7 +310,8 @@ class _Damage:
             raws.append(msgspec.Raw(text[:end]))
             rest = text[end:].strip()
             if rest and last and ending is Ending.CUT and rest[:1] == b"]":
-                self._notes.add("bytes after the end of the profile ignored", f"{self._place}: {rest[1:41]!r}")
+                some = rest[1:13]  # too few to hold half a secret
+                self._notes.add("bytes after the end of the profile ignored", f"{self._place}: {some!r}")
                 ending = Ending.CLOSED
             elif rest and not (last and ending is Ending.CUT and rest[:1] == b","):
                 raws.append(None)
