@@ -91,8 +91,12 @@ def parse_range(text: str) -> tuple[str, bytes] | None:
 
 
 def api_name(name: bytes) -> str:
-    """A function's name without the suffix of wrapper builds (miopen-log.md 9.5); ``unnamed`` for what can be none."""
-    return name.decode().removesuffix("_impl") if _FUNCTION.fullmatch(name) else "unnamed"
+    """A function's name without the suffix of wrapper builds (miopen-log.md 9.5); ``unnamed`` for what can be none.
+
+    A small word may be the beginning of an address (``bob(at)example``): the library's have a capital.
+    """
+    is_one = _FUNCTION.fullmatch(name) is not None and name != name.lower()
+    return name.decode().removesuffix("_impl") if is_one else "unnamed"
 
 
 def is_of_interest(line: bytes) -> bool:

@@ -113,7 +113,7 @@ class Collected:
         complete: bool = True,
     ) -> None:
         """An entry from ``line`` to ``end``, if its like are kept."""
-        self.counts[entry_kind(header.api)] += 1
+        self.counts["entry " + header.api] += 1
         known = header.sets_type and complete and self._type_is_known(body)
         if not self.everything and (not header.keep or known):
             return
@@ -149,11 +149,6 @@ class Collected:
             return False
         self.last_key = key
         return True
-
-
-def entry_kind(api: str) -> str:
-    """What an entry is counted as: its function, named as all of the library's are; a small word may be anybody's."""
-    return "entry of another form" if api == api.lower() and api else "entry " + api
 
 
 def command_kind(text: str) -> str:

@@ -14,7 +14,7 @@ import msgspec
 
 from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, cut_addresses
 from mio2trace.readers.miopen.lines import MAX_PARAMS, PREFIX, type_and_shape
-from mio2trace.readers.miopen.records import INTERN, NO_PREFIX, Collected, Header, Unit, entry_kind, key_of
+from mio2trace.readers.miopen.records import INTERN, NO_PREFIX, Collected, Header, Unit, key_of
 
 _HEX = b"0123456789abcdef"
 _NOT_PLAIN = (b"\r", b"\x1b", b"\0")
@@ -338,7 +338,7 @@ class Replay:
             before, _, rest = rest.partition(b"0x" + one)
             pieces.append(before + b"0x")
         unit = Unit(
-            entry_kind(header.api),
+            "entry " + header.api,
             (*pieces, rest),
             tuple(map(len, digits)),
             len(raw),

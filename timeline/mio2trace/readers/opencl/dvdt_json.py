@@ -310,8 +310,7 @@ class _Damage:
             raws.append(msgspec.Raw(text[:end]))
             rest = text[end:].strip()
             if rest and last and ending is Ending.CUT and rest[:1] == b"]":
-                some = rest[1:13]  # too few to hold half a secret
-                self._notes.add("bytes after the end of the profile ignored", f"{self._place}: {some!r}")
+                self._notes.add("bytes after the end of the profile ignored", self._place)
                 ending = Ending.CLOSED
             elif rest and not (last and ending is Ending.CUT and rest[:1] == b","):
                 raws.append(None)
