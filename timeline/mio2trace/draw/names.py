@@ -5,6 +5,7 @@ Viewers that know no order of groups sort them by name: a device's begins with `
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 
 from mio2trace.model.profile import Profile, Queue
@@ -33,17 +34,18 @@ def device_of(name: str, process: str) -> str:
     return f"{head} of {process}{bracket}{rest}"
 
 
-def row_name(profile: Profile, queue: int) -> tuple[str, bool]:
-    """``queue 0``; a stream by the profiler's number, or its name for it, which then is always told, as is the number
-    of the queue where another of the device has that name, too.
+def row_names(profile: Profile) -> dict[int, tuple[str, bool]]:
+    """By queue: ``queue 0``; a stream by the profiler's number, or its name for it, which then is always told, as is
+    the number of the queue where another of the device has that name, too.
     """
-    made = next((made for made in profile.queues if made.index == queue), None)
-    if made is None:
-        return f"queue {queue}", False
-    name, is_named = _own_name(made)
-    if any(_own_name(other)[0] == name for other in profile.queues if other.device == made.device and other != made):
-        return f"{name}, queue {queue}", True
-    return name, is_named
+    own = {queue.index: _own_name(queue) for queue in profile.queues}
+    several = Counter((queue.device, own[queue.index][0]) for queue in profile.queues)
+    return {
+        queue.index: (f"{own[queue.index][0]}, queue {queue.index}", True)
+        if several[queue.device, own[queue.index][0]] > 1
+        else own[queue.index]
+        for queue in profile.queues
+    }
 
 
 def _own_name(queue: Queue) -> tuple[str, bool]:

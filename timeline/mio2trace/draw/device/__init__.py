@@ -14,7 +14,7 @@ from mio2trace.draw.device.commands import Commands
 from mio2trace.draw.device.containers import Containers
 from mio2trace.draw.ids import Ids
 from mio2trace.draw.lanes import by_queue, indistinct, packed, unbroken
-from mio2trace.draw.names import device_name, device_of, row_name
+from mio2trace.draw.names import device_name, device_of, row_names
 from mio2trace.draw.selection import Chosen
 from mio2trace.measures import Measures
 from mio2trace.model.profile import Activity
@@ -171,12 +171,12 @@ class DeviceSide:
 
     def tracks(self) -> list[Track]:
         several = len({queue for queue, _, _ in self._lanes}) > 1
-        usual = self._what()
+        usual, names = self._what(), row_names(self._alignment.profile)
         result = []
         for key in self._shown_lanes():
             queue, lane, folded = key
             what = _NO_TIME if key in self._bare else usual
-            row, is_named = row_name(self._alignment.profile, queue)
+            row, is_named = names.get(queue, (f"queue {queue}", False))
             name = f"{row[0].upper()}{row[1:]}: {what}" if several or is_named else what[0].upper() + what[1:]
             if folded:
                 name = f"{_FOLDED[folded]}, {row}" if several or is_named else _FOLDED[folded]

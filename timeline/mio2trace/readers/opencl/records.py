@@ -5,12 +5,13 @@ Keys may be missing in files of other programs, so every field has a default.
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 import msgspec
 
-_NAME = re.compile(r"[A-Za-z_]\w{0,80}", re.ASCII)
+from mio2trace.patterns import late
+
+_NAME = late(r"[A-Za-z_][A-Za-z0-9_]{0,80}")
 
 
 class Began(msgspec.Struct, gc=False):
