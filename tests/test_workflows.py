@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import fuzz
 from mio2trace import __version__
 from tests.conftest import ROOT, missing
 from tests.test_wheel import PIN
@@ -76,6 +77,18 @@ def test_each_python_that_is_named_is_tested() -> None:
     matrix = jobs(GITHUB / "workflows" / "test.yml")["test"]["strategy"]["matrix"]["python"]
     assert set(matrix) == named
     assert PROJECT["requires-python"] == f">={min(named, key=lambda version: int(version[2:]))}"
+
+
+def test_the_nightly_form_of_fuzzing_runs_every_night() -> None:
+    """A hundred thousand cases of a seed of the day, whose number and files are kept where one breaks the law."""
+    path = GITHUB / "workflows" / "nightly.yml"
+    assert re.search(r'^  schedule:\n    - cron: "\d+ \d+ \* \* \*"\n', path.read_text("utf-8"), re.MULTILINE)
+    steps = jobs(path)["fuzz"]["steps"]
+    (command,) = (step["run"] for step in steps if "--nightly" in step.get("run", ""))
+    words = command.split()
+    assert words[:3] == ["python", "benchmarks/fuzz.py", "--nightly"]
+    assert steps[-1]["with"]["path"] == words[words.index("--failing") + 1]
+    assert fuzz.NIGHTLY == 100_000
 
 
 def test_a_release_is_built_with_pinned_tools() -> None:
