@@ -344,7 +344,7 @@ def test_the_document_has_the_table_of_peaks() -> None:
         assert [rows[gpu.name][1], *numbers] == [str(gpu.units), *peaks, f"{gpu.bandwidth:g}", gpu.source]
 
 
-_TYPES = ("double", "float", "half", "bfloat16", "int8")
+_TYPES = ("double", "float", "half", "bfloat16", "int8", "float8")
 
 
 # -- peaks -----------------------------------------------------------------------------------------------------------
@@ -354,7 +354,7 @@ _TYPES = ("double", "float", "half", "bfloat16", "int8")
     ("name", "dtype", "tflops"),
     [
         ("MI300X", "half", 1307.4), ("MI300X", "float", 163.4), ("MI250X", "half", 191.5), ("MI210", "float", 45.3),
-        ("MI100", "bfloat16", 92.3), ("MI60", "float", 14.75), ("MI355X", "half", 2516.6),
+        ("MI300X", "float8", 2614.9), ("MI100", "bfloat16", 92.3), ("MI60", "float", 14.75), ("MI355X", "half", 2516.6),
         ("RX 7900 XTX", "float", 61.4),
     ],
 )  # fmt: skip
@@ -373,10 +373,13 @@ def test_a_gpu_is_read_from_a_file(tmp_path: Any) -> None:
     path = tmp_path / "mine.json"
     path.write_text(
         '{"name": "mine", "mem_bw_gbps": 100, "compute_units": 7, "_note": 1,'
-        ' "max_achievable_tflops": {"matrix_fp16": 8, "vector_fp16": 2, "vector_fp32": 1.5, "sparse_x": 9}}'
+        ' "max_achievable_tflops": {"matrix_fp16": 8, "vector_fp16": 2, "vector_fp32": 1.5,'
+        ' "matrix_fp8": 16, "sparse_x": 9}}'
     )
     gpu = gpu_of(str(path))
-    assert (gpu.name, gpu.tflops, gpu.bandwidth, gpu.units) == ("mine", {"half": 8.0, "float": 1.5}, 100.0, 7)
+    assert (gpu.name, gpu.bandwidth, gpu.units) == ("mine", 100.0, 7)
+    assert gpu.tflops == {"half": 8.0, "float": 1.5, "float8": 16.0}
+    assert gpu.flop_per_ns("float8") == gpu.flop_per_ns("bfloat8") == 16000
     assert gpu.flop_per_ns("half") == 8000
     assert gpu.flop_per_ns(None) == 1500
     assert gpu.flop_per_ns("int8") is None

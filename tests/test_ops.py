@@ -431,6 +431,51 @@ def test_fusion_plans() -> None:
     assert "the fusion plan was not logged" in one(run).doubts
 
 
+def test_a_fused_plan_keeps_the_layout_of_its_tensors() -> None:
+    """The command of channels last says so; a batch norm's, which cannot, is refused."""
+    x = "{2, 16, 8, 8}, {1024, 1, 128, 16}, packed, "
+    conv = entry(
+        "CreateOpConvForward", convOp="0x1", wDesc="{4, 16, 3, 3}, {144, 1, 48, 16}, packed, ",
+        convDesc="conv2d, miopenConvolution, miopenPaddingDefault, {1, 1}, {1, 1}, {1, 1}, ",
+    )  # fmt: skip
+    bnorm = entry("CreateOpBatchNormInference", bnOp="0x1", bn_mode=1, bnScaleBiasMeanVarDesc="{1, 16, 1, 1}, ")
+    activ = entry("CreateOpActivationForward", activOp="0x1", mode=3)
+
+    def executed(operators: str, y: str) -> Operation:
+        return one(
+            entry("CreateFusionPlan", fusePlanDesc="0x1", fuseDirection=0, inputDesc=x)
+            + operators
+            + entry("CompileFusionPlan", fusePlanDesc="")
+            + entry("ExecuteFusionPlan", inputDesc=x, input="0x7f0010", outputDesc=y, output="0x7f0020")
+        )
+
+    fused = executed(conv + activ, "{2, 4, 8, 8}, {256, 1, 32, 4}, packed, ")
+    assert fused.layout == "NHWC"
+    assert fused.command is not None
+    assert " --in_layout NHWC --fil_layout NHWC --out_layout NHWC -g 1" in fused.command
+    normalised = executed(bnorm + activ, x)
+    assert (normalised.layout, normalised.command) == ("NHWC", None)
+
+
+def test_a_helper_named_after_the_size_of_an_element_tells_no_type() -> None:
+    """``batched_transpose_..._half`` moves any type of two bytes: the convolution's own kernel tells which."""
+    lines = "".join(
+        f"MIOpen(HIP): Info2 [run] kernel_name = {name}, global_work_dim = {{ 64, 1, 1 }},"
+        " local_work_dim = { 64, 1, 1 }\n"
+        for name in ("batched_transpose_32x32_half", "igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt256x256x32")
+    )
+    assert one(conv_entry() + lines).dtype == "bfloat16"
+    assert one(conv_entry() + lines.splitlines(keepends=True)[0]).dtype is None
+
+
+def test_sequences_of_different_length_do_as_many_rows() -> None:
+    """An RNN with a length for each sequence works on their sum, not on the longest for all."""
+    command = "MIOpenDriver rnn_seq -n 4 -W 32 -H 64 -l 1 -m gru -p 0 -r 0 {}-k 10 -F 1 -t 1\n"
+    padded, ragged = one(command.format("")), one(command.format("-K 10,5,3,2 "))
+    assert padded.flop == 2 * 40 * 3 * 64 * (32 + 64)
+    assert ragged.flop == 2 * 20 * 3 * 64 * (32 + 64)
+
+
 def test_find_2_ties_runs_to_problems() -> None:
     def tensor_of(number: int, text: str) -> str:
         return entry("SetProblemTensorDescriptor", problem="0x5500", id=number, descriptor=text)
@@ -571,6 +616,11 @@ def test_what_the_driver_cannot_be_told_has_a_reason() -> None:
         ("im2col_float", (None, None, None, "im2col")),
         ("gemm_accumulate_biases", (None, None, None, "bias")),
         ("my_kernel", (None, None, None, None)),
+        ("rocblas_gemvt_warp_reduce_kernel", (None, None, "Gemm", "main")),
+        ("_ZL20rocblas_gemvt_kernelILb0ELi256EPKfS1_KPfEviiT2_", (None, None, "Gemm", "main")),
+        ("void rocblas_gemm_scale_kernel<32, 32>(int)", (None, None, "Gemm", "scale")),
+        ("rocblas_gemvt_sn_reduce", (None, None, "Gemm", "reduce")),
+        ("Custom_Cijk_Alik_Bljk_BBS_BH_UserArgs_MT256x256x64_MI16x16x1", (None, None, "Gemm", "main")),
     ],
 )  # fmt: skip
 def test_kernel_names(name: str, expected: tuple[object, ...]) -> None:
@@ -583,6 +633,7 @@ def test_names_are_normalised() -> None:
     assert normalise("_ZN2ck15kernel_gemm_fooILi1EEvv") == "kernel_gemm_foo"
     assert normalise("void at::native::f<int>(int)") == "f"
     assert normalise("plain.kd") == "plain"
+    assert normalise("_ZN12_GLOBAL__N_1L6kernelIfEEvPT_") == "kernel"
 
 
 def test_solver_ids() -> None:
@@ -603,6 +654,9 @@ def test_keys_and_configs_agree() -> None:
     deep = find_db_key("16-4-275-602-3x11x11-16-2-265-592-1-0x0x0-1x1x1-1x1x1-0-NCDHW-FP32-F")
     assert deep is not None
     assert (deep.x, deep.w, deep.check()) == ((1, 16, 4, 275, 602), (16, 16, 3, 11, 11), "")
+    mixed = find_db_key("3-224-224-7x7-64-112-112-16-3x3-2x2-1x1-0-NCHW-INT8INT8INT32-F")
+    assert mixed is not None
+    assert mixed.dtype == "int8"
     assert find_db_key("nonsense") is None
     assert network_config("1x2x3") is None
 

@@ -479,3 +479,15 @@ def test_names_that_are_cut_at_a_space_are_asked_by_the_whole(tmp_path: Path, ou
     for asked_of in (output, "prof.json"):
         result = CliRunner().invoke(cli, ["query", str(tmp_path / asked_of), "slowest kernels", "--format", "json"])
         assert sorted(row["kernel"] for row in json.loads(result.stdout)) == names
+
+
+def test_collectives_help_nobody() -> None:
+    """A process's part of what several do together is work of its own: it is in no list of helpers."""
+    names = {"collective": "ncclDevKernel", "transpose": "batched_transpose"}
+    slices = [
+        Slice(track=1, category="kernel", name=name, start_ns=at * 10, dur_ns=5, args={"role": role})
+        for at, (role, name) in enumerate(names.items())
+    ]
+    assert [row["kernel"] for row in embedded_rows(embedded.answer(slices, QUERIES["helpers by cost"].sql))] == [
+        names["transpose"]
+    ]

@@ -33,8 +33,8 @@ SOURCES: Final[Mapping[str, str]] = MappingProxyType({
 https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html"""
 
 _PER_CLOCK: Mapping[str, Mapping[str, int]] = MappingProxyType({
-    "CDNA 4": {"double": 128, "float": 256, "half": 4096, "bfloat16": 4096, "int8": 8192},
-    "CDNA 3": {"double": 256, "float": 256, "half": 2048, "bfloat16": 2048, "int8": 4096},
+    "CDNA 4": {"double": 128, "float": 256, "half": 4096, "bfloat16": 4096, "int8": 8192, "float8": 8192},
+    "CDNA 3": {"double": 256, "float": 256, "half": 2048, "bfloat16": 2048, "int8": 4096, "float8": 4096},
     "CDNA 2": {"double": 256, "float": 256, "half": 1024, "bfloat16": 1024, "int8": 1024},
     "CDNA": {"double": 64, "float": 256, "half": 1024, "bfloat16": 512, "int8": 1024},
     "GCN 5.1": {"double": 64, "float": 128, "half": 256, "int8": 512},
@@ -68,6 +68,9 @@ _ROWS: tuple[tuple[str, str, int, int, float], ...] = (
 )
 
 
+_SAME_RATE = {"bfloat8": "float8"}
+
+
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """A device's peaks. ``tflops``: by an operation's data type; ``bandwidth`` in GB/s; ``units``: compute units."""
 
@@ -79,7 +82,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
     def flop_per_ns(self, dtype: str | None) -> float | None:
         """The peak for a data type, in operations a nanosecond; of an unknown one that of ``float``."""
-        peak = self.tflops.get(dtype or "float")
+        peak = self.tflops.get(_SAME_RATE.get(dtype or "float", dtype or "float"))
         return None if peak is None else peak * 1000
 
 
@@ -117,7 +120,7 @@ def gpu_of(text: str) -> Gpu:
     return _from_json(data, text)
 
 
-_TYPES = {"fp64": "double", "fp32": "float", "fp16": "half", "bf16": "bfloat16", "int8": "int8", "fp8": "fp8"}
+_TYPES = {"fp64": "double", "fp32": "float", "fp16": "half", "bf16": "bfloat16", "int8": "int8", "fp8": "float8"}
 
 
 def _from_json(data: bytes, path: str) -> Gpu:

@@ -94,7 +94,10 @@ _MIOPEN: tuple[_Row, ...] = (
     (r"Cijk_\w*(?:PostGSU|_Beta|SetZero)", _GEMM_USERS, (), "Gemm", "reduce"),
     (r"miog_copy[ab]", _GEMM_USERS, (), "Gemm", "copy"),
     (r"miog_nform[ab]", _GEMM_USERS, (), "Gemm", "reshape"),
-    (r"Cijk_|miog_|tinygemm|miopengemm|rocblas_gemm", _GEMM_USERS, (), "Gemm", "main"),
+    (r"Custom_Cijk_", _GEMM_USERS, (), "Gemm", "main"),
+    (r"rocblas_gem[mv]_scal", _GEMM_USERS, (), "Gemm", "scale"),
+    (r"rocblas_gemv\w*_reduce$", _GEMM_USERS, (), "Gemm", "reduce"),
+    (r"Cijk_|miog_|tinygemm|miopengemm|rocblas_gem[mv]", _GEMM_USERS, (), "Gemm", "main"),
     # those of the ARM Compute Library have the same beginning
     (r"gemm_(?!ma_|accumulate_biases|reshape_|interleave4x4|transpose1x)", _GEMM_USERS, (), "Gemm", "main"),
     (r"rocblas_", _GEMM_USERS, (), "Gemm", "helper"),
@@ -268,10 +271,11 @@ def normalise(name: str) -> str:
     name = name.removesuffix(" [clone .kd]").removesuffix(".kd").strip()
     if name.startswith("_Z"):
         last = ""
-        at = len(name) - len(name[2:].lstrip("NK"))
+        at = len(name) - len(name[2:].lstrip("NKL"))
         while (found := _LENGTH.match(name, at)) is not None:
             at = found.end() + int(found[0])
             last = name[found.end() : at]
+            at += name[at : at + 1] == "L"  # of a name that only its file knows
         return last or name
     name = name.removeprefix("void ")
     head = _ARGUMENTS.split(name.replace("(anonymous namespace)::", ""), maxsplit=1)[0]

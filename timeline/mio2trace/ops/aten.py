@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import zip_longest
 from typing import NamedTuple
 
 import msgspec
@@ -145,7 +146,9 @@ def _bnorm(direction: OperationDirection, place: int, training: int | None) -> _
 
 
 def _pool(mode: str, direction: OperationDirection) -> _Maker:
-    """[dy,] x, window, stride, pad, then dilation for max; whether padding counts for average."""
+    """[dy,] x, window, stride, pad; then dilation for max; whether sizes are rounded up; for average whether padding
+    counts.
+    """
 
     def make(given: Given) -> Made:
         first = 0 if direction == "forward" else 1
@@ -154,14 +157,15 @@ def _pool(mode: str, direction: OperationDirection) -> _Maker:
         window = given.numbers(first + 1, rank)
         strides = window if given.text(first + 2).strip("[] ") == "" else given.numbers(first + 2, rank)
         pads = given.numbers(first + 3, rank)
-        counted = mode == "average" and given.text(first + 5) == "True"
-        y = given.shape(0) if first else ()
-        return (
-            PoolProblem(
-                direction=direction, x=x.lengths, y=y, window=window, pads=pads, strides=strides,
-                mode="average-inclusive" if counted else mode, x_strides=x.strides,
-            ),
+        counted = mode == "average" and given.is_true(first + 5)
+        up = given.is_true(first + (5 if mode == "max" else 4))
+        dilations = given.numbers(first + 4, rank) if mode == "max" and given.text(first + 4) else ()
+        problem = PoolProblem(
+            direction=direction, x=x.lengths, y=given.shape(0) if first else (), window=window, pads=pads,
+            strides=strides, dilations=dilations if any(step != 1 for step in dilations) else (),
+            mode="average-inclusive" if counted else mode, x_strides=x.strides,
         )  # fmt: skip
+        return (msgspec.structs.replace(problem, y=problem.rounded_up()) if up and not first else problem,)
 
     return make
 
@@ -228,12 +232,20 @@ def _gemm(a: int, b: int, added: bool = False, transposed: bool = False) -> _Mak
         if len(right) == 2:  # one matrix for all rows
             rows = product(left[:-1])
             return (GemmProblem(x=left, w=right, y=(*left[:-1], n), product=Gemm(rows, n, k), added=added),)
-        batch = max(product(left[:-2]), product(right[:-2]))
+        batches = _broadcast(left[:-2], right[:-2])
         m = left[-2] if len(left) > 1 else 1
-        size = Gemm(m, n, k, batch)
-        return (GemmProblem(x=left, w=right, y=(*right[:-2], m, n), product=size, added=added),)
+        size = Gemm(m, n, k, product(batches))
+        return (GemmProblem(x=left, w=right, y=(*batches, m, n), product=size, added=added),)
 
     return make
+
+
+def _broadcast(one: Shape, other: Shape) -> Shape:
+    """The batch dimensions that two of them have together. Raises `ValueError` where none are."""
+    sizes = tuple(max(pair) for pair in zip_longest(one[::-1], other[::-1], fillvalue=1))[::-1]
+    if product(sizes) % product(one) or product(sizes) % product(other):
+        raise ValueError("sizes that do not belong together")
+    return sizes
 
 
 def _attention(first: int, causal: int, heads_first: bool, direction: OperationDirection = FORWARD) -> _Maker:
@@ -245,7 +257,9 @@ def _attention(first: int, causal: int, heads_first: bool, direction: OperationD
             return ()
         if not heads_first:
             q, k, v = ((one[0], one[2], one[1], one[3]) for one in (q, k, v))
-        return (AttentionProblem(direction=direction, q=q, k=k, v=v, causal=given.is_true(causal)),)
+        # a number is the type of a mask: 1 and 2 are causal, from the first key or to the last one
+        is_causal = given.text(causal) in ("True", "1", "2")
+        return (AttentionProblem(direction=direction, q=q, k=k, v=v, causal=is_causal),)
 
     return make
 
@@ -312,7 +326,7 @@ ROWS: dict[str, _Row] = {
     "aten::_scaled_dot_product_flash_attention": _Row("mha", FORWARD, _attention(0, 4, True)),
     "aten::_scaled_dot_product_efficient_attention": _Row("mha", FORWARD, _attention(0, 6, True)),
     "aten::_flash_attention_forward": _Row("mha", FORWARD, _attention(0, 8, False)),
-    "aten::_efficient_attention_forward": _Row("mha", FORWARD, _attention(0, -1, False)),
+    "aten::_efficient_attention_forward": _Row("mha", FORWARD, _attention(0, 9, False)),
     "aten::_flash_attention_backward": _Row("mha", DATA, _attention(1, 11, False, DATA)),
     "aten::_scaled_dot_product_flash_attention_backward": _Row("mha", DATA, _attention(1, 11, True, DATA)),
 }

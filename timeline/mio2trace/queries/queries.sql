@@ -133,7 +133,7 @@ select nullif(process, '') as process, role, name as kernel, round(1.0 * count(*
   round(sum(dur) / 1e6 / iterations, 3) as kernel_ms, round(100.0 * sum(dur) / ns, 1) as share_percent,
   count(distinct layer) as layers
 from steady_kernels join steady_total using (process)
-where role not in ('main', 'bias') group by process, role, name
+where role not in ('main', 'bias', 'collective') group by process, role, name
 order by length(process), process, sum(dur) desc, name;
 
 -- query: unattributed time

@@ -189,7 +189,7 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
 
     def command(self, form: Form = "newest") -> str:
         if form == "newest":
-            self._refuse()
+            self.refuse()
         word = base_word("conv", self.dtype, ("half", "bfloat16", "int8"))
         text = f"{word} {self.arguments(form)}"
         if form != "1.2":
@@ -203,8 +203,8 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         text += " -t 1"
         return text if self.solver_id is None or form in ("1.2", "1.7") else f"{text} -S {self.solver_id}"
 
-    def _refuse(self) -> None:
-        """What the driver of today cannot be told."""
+    def refuse(self) -> None:
+        """Raises `CommandError` for what the driver of today cannot be told."""
         reason = self.check()
         if not reason and self.padding != "Default" and self.y and self.y != self.expected_output():
             reason = f"padding mode {self.padding} changes the pads at run time"

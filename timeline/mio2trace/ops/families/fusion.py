@@ -8,10 +8,10 @@ from mio2trace.model.gemm import Gemm
 from mio2trace.ops import values
 from mio2trace.ops.families import conv
 from mio2trace.ops.families.conv import ConvProblem
-from mio2trace.ops.family import FORWARD, Family, Line, Op, Params, Word, lengths, op
+from mio2trace.ops.family import FORWARD, Family, Line, Op, Params, Word, op, tensor
 from mio2trace.ops.options import INTEGER, SCALING, options
 from mio2trace.ops.problem import CommandError, Form, Geometry, Operators, ShapedProblem, base_word, nchw, work
-from mio2trace.ops.values import Shape, product
+from mio2trace.ops.values import Shape, Tensor, product
 
 KINDS: dict[tuple[str, ...], int] = {
     ("conv", "bias", "bnorm", "activ"): 0,
@@ -27,8 +27,13 @@ _BY_MODE = {mode: kinds for kinds, mode in KINDS.items()}
 
 
 class FusionProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
-    """``parts`` are the plan's operators in order; ``conv`` the convolution among them, the rest follows it."""
+    """``parts`` are the plan's operators in order; ``conv`` the convolution among them, the rest follows it.
 
+    ``x_strides``, ``y_strides`` as logged or ().
+    """
+
+    x_strides: Shape = ()
+    y_strides: Shape = ()
     parts: tuple[str, ...] = ()
     conv: ConvProblem | None = None
     bn_mode: int | None = None
@@ -53,6 +58,13 @@ class FusionProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return self.conv.geometry if self.conv else super().geometry
 
     @property
+    def memory_layout(self) -> str | None:
+        if self.conv is not None:
+            return self.conv.memory_layout
+        names = values.layouts(Tensor(self.x, self.x_strides))
+        return names[0] if names else None
+
+    @property
     def variant(self) -> str | None:
         return "+".join(self.parts) or None
 
@@ -64,17 +76,9 @@ class FusionProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         w, descriptor = values.tensor(operators.conv[0]), values.conv_descriptor(operators.conv[1])
         first = None
         if w is not None and descriptor is not None and len(w.lengths) == len(self.x):
-            first = ConvProblem(
-                direction="forward",
-                x=self.x,
-                w=w.lengths,
-                y=self.y,
-                pads=descriptor.pads,
-                strides=descriptor.strides,
-                dilations=descriptor.dilations,
-                groups=descriptor.groups or 1,
-                transpose=descriptor.mode == "transpose",
-            )
+            y = Tensor(self.y, self.y_strides) if self.y else None
+            tensors = Tensor(self.x, self.x_strides), w, y
+            first = conv.from_tensors(FORWARD, tensors, descriptor, descriptor.groups or 1)
         return msgspec.structs.replace(
             self, parts=operators.parts, conv=first, bn_mode=operators.bn_mode, activation=operators.activation
         )
@@ -122,9 +126,13 @@ class FusionProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         if self.conv is not None:
             if self.conv.transpose:
                 raise CommandError("fusion of a transposed convolution")
+            if form == "newest":
+                self.conv.refuse()
             return f"{word} -F {mode} {self.conv.arguments(form)} -g {self.conv.groups}"
         if self.bn_mode is None:
             raise CommandError("the plan's batch norm mode is unknown")
+        if self.memory_layout not in (None, "NCHW"):
+            raise CommandError(f"the driver's fusion of a batch norm has no layout {self.memory_layout}")
         return f"{word} -F {mode} {nchw(self.x, 'CBAInfer')} -m {self.bn_mode}"
 
 
@@ -149,8 +157,9 @@ def _executed(params: Params, op: Op) -> FusionProblem | None:
     """The operators come from the plan (`mio2trace.ops.log.plans`)."""
     text = params.get("fusePlanDesc", "")
     kernel = text.partition("kernel_name:")[2].strip() if "kernel_name:" in text else ""
+    x, y = (tensor(params, name) or Tensor(()) for name in ("inputDesc", "outputDesc"))
     return FusionProblem(
-        direction="forward", x=lengths(params, "inputDesc"), y=lengths(params, "outputDesc"), kernel=kernel
+        direction="forward", x=x.lengths, y=y.lengths, x_strides=x.strides, y_strides=y.strides, kernel=kernel
     )
 
 

@@ -24,6 +24,8 @@ class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     window: Shape
     pads: Shape
     strides: Shape
+    dilations: Shape = ()
+    """() without: MIOpen has none."""
     mode: str = "max"
     x_strides: Shape = ()
     index_mode: int | None = None
@@ -39,7 +41,7 @@ class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
 
     @property
     def geometry(self) -> Geometry:
-        return Geometry(pad=self.pads, stride=self.strides, window=self.window)
+        return Geometry(pad=self.pads, stride=self.strides, dilation=self.dilations, window=self.window)
 
     @property
     def variant(self) -> str:
@@ -58,11 +60,25 @@ class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
             and min((*self.x, *self.window, *self.strides)) > 0
         ):
             return ()
+        wide = self.window
+        if len(self.dilations) == len(wide):
+            wide = tuple(step * (window - 1) + 1 for window, step in zip(wide, self.dilations, strict=True))
         sizes = [
             -(-(length + 2 * pad - window) // stride) + 1 if up else (length + 2 * pad - window) // stride + 1
-            for length, window, pad, stride in zip(self.x[2:], self.window, self.pads, self.strides, strict=True)
+            for length, window, pad, stride in zip(self.x[2:], wide, self.pads, self.strides, strict=True)
         ]
         return (*self.x[:2], *sizes) if min(sizes) > 0 else ()
+
+    def rounded_up(self) -> Shape:
+        """As PyTorch rounds up: but for a last window that would begin behind the input and its first pad."""
+        down, up = self.expected_output(), self.expected_output(up=True)
+        if not down:
+            return up
+        beyond = [
+            (size - 1) * stride >= length + pad
+            for size, stride, length, pad in zip(up[2:], self.strides, self.x[2:], self.pads, strict=True)
+        ]
+        return (*up[:2], *(low if out else high for low, high, out in zip(down[2:], up[2:], beyond, strict=True)))
 
     def check(self) -> str:
         if not self.expected_output():
@@ -89,6 +105,8 @@ class PoolProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
             raise CommandError("the direction is unknown")
         if self.mode not in MODE_FLAG:
             raise CommandError(f"pooling mode {self.mode}")
+        if any(step != 1 for step in self.dilations):
+            raise CommandError("the driver's pooling has no dilation")
         rank = len(self.x) - 2
         if rank not in (2, 3) or len(self.window) != rank or len(self.pads) != rank or len(self.strides) != rank:
             raise CommandError("the driver knows 2-D and 3-D pooling")

@@ -24,6 +24,8 @@ class RnnProblem(Problem, frozen=True, kw_only=True, gc=False):
     word: str = "rnn"
     batches: Shape = ()
     steps: int | None = None
+    rows: int | None = None
+    """Batches of all steps, summed, where sequences differ in length."""
     inputs: int | None = None
     hidden: int | None = None
     layers: int | None = None
@@ -66,6 +68,8 @@ class RnnProblem(Problem, frozen=True, kw_only=True, gc=False):
         if min(*self.batches, self.steps, self.inputs, self.hidden, self.layers) < 0:
             return None
         rows = sum(self.batches) if len(self.batches) == self.steps else self.batches[0] * self.steps
+        if self.rows is not None:
+            rows = self.rows
         ways = 2 if self.bidirectional else 1
         gates = GATES[self.mode]
         # of the first layer, and of each other one; not a loop: a log may state any number of them
@@ -100,6 +104,7 @@ def from_command(line: Line) -> RnnProblem | None:
             word=line.name,
             batches=batches,
             steps=steps,
+            rows=sum(lengths) if len(lengths) > 1 and batches == (len(lengths),) else None,
             inputs=int(flags["W"]),
             hidden=int(flags["H"]),
             layers=int(flags["l"]),

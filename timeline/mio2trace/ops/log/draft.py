@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import msgspec
 
+from mio2trace.kernels.names import kernel_name
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import LocalTime
 from mio2trace.model.miopen import Command, Entry, Message, OperationDirection
@@ -16,7 +17,10 @@ from mio2trace.ops.operation import Buffers, GemmCall, Launch, Operation, Parame
 from mio2trace.ops.problem import CommandError, DirectionOnly, Problem
 from mio2trace.ops.solvers import family
 
-_TYPE_IN_KERNEL = ((re.compile(r"(?i)bf16|bfp16|_bfloat"), "bfloat16"), (re.compile(r"(?i)fp16|_HHS_|_half"), "half"))
+_TYPE_IN_KERNEL = (
+    (re.compile(r"(?i)bf16|bfp16|_bfloat|^naive_conv\w*_ushort_"), "bfloat16"),
+    (re.compile(r"(?i)fp16|_HHS_|_half"), "half"),
+)
 
 
 class Draft:
@@ -127,9 +131,12 @@ _NOTHING = DirectionOnly()
 def shared(draft: Draft, source: int) -> Operation:
     """What ``draft`` has become but for its place and its buffers: calls that differ in no more are one object."""
     if draft.dtype is None:
-        for launch in draft.launches:
+        for name in dict.fromkeys(launch.name for launch in draft.launches):
+            kernel = kernel_name(name)
+            if kernel is not None and kernel.role == "transpose":
+                continue  # named after the size of an element: "half" is any type of two bytes
             for pattern, dtype in _TYPE_IN_KERNEL:
-                if pattern.search(launch.name):
+                if pattern.search(name):
                     draft.type(dtype, "kernel name")
     problem = draft.problem
     if problem is not None and draft.dtype != problem.dtype:

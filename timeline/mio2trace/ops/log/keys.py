@@ -93,6 +93,15 @@ def network_config(text: str, direction: OperationDirection | None = None) -> Co
     )
 
 
+_MIXED = late("|".join(sorted(KEY_DTYPES, key=len, reverse=True)))
+
+
+def _input_type(name: str) -> str | None:
+    """Of what stands for the types of input, weights and output, one word where they are the same."""
+    first = _MIXED.match(name)
+    return None if first is None else KEY_DTYPES[first[0]]
+
+
 _PERF_DB_WORDS = 3
 _PERF_DB_NUMBERS = 21
 
@@ -168,7 +177,7 @@ def _problem(fields: _Fields) -> ConvProblem | None:
         layouts = (layouts[2], layouts[1], layouts[0])
     problem = ConvProblem(
         direction=fields.direction,
-        dtype=KEY_DTYPES.get(fields.dtype),
+        dtype=_input_type(fields.dtype),
         x=(fields.batch, *x),
         w=(y[0], x[0] // groups, *fields.window),
         y=(fields.batch, *y),
