@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mio2trace.align.layers import period as repeating
 from mio2trace.align.layers.period import Repetition, find_repetition
 from mio2trace.cli import cli
 from mio2trace.kernels import find_gemms
@@ -230,6 +231,31 @@ def test_a_million_kernels_take_no_time() -> None:
     assert row == Repetition(period=1, starts=tuple(range(300_000)))
     assert find_repetition(list(range(100_000))) is None
     assert find_repetition([]) is None
+
+
+def test_rows_of_one_kernel_with_another_in_them_are_not_compared_with_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No anchor has a stretch of half the sequence, and each has as many candidates as there are kernels."""
+    monkeypatch.setattr(repeating, "_FREE_CANDIDATES", 0)
+    monkeypatch.setattr(repeating, "_FREE_COMPARED", 0)
+    compared = 0
+    are_same = repeating._Compared._are_same
+
+    def counted(looked_at: repeating._Compared, place: int, other: int, count: int) -> bool:
+        nonlocal compared
+        compared += 1
+        return are_same(looked_at, place, other, count)
+
+    monkeypatch.setattr(repeating._Compared, "_are_same", counted)
+    taken = []
+    for count in (500, 1000):
+        compared = 0
+        found = find_repetition([7] * count + [8] + [7] * count)
+        assert found is not None
+        assert (found.period, len(found.starts)) == (1, 2 * count)
+        taken.append(compared)
+    assert 0 < taken[1] <= 2.6 * taken[0], taken
 
 
 # -- GEMMs -----------------------------------------------------------------------------------------------------------

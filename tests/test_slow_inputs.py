@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import cProfile
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -42,6 +44,41 @@ def test_twice_the_input_is_twice_the_work(name: str, tmp_path: Path) -> None:
     if not _is_linear(calls):  # a small one may be tried in ways that a larger one is not
         calls = [*calls[1:], _calls(name, 8 * SMALL, tmp_path)]
     assert _is_linear(calls), calls
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("calls that cross", "draw/lanes.py"), ("calls that cross", "draw/host/threads.py"),
+        ("benchmarks with layers", "align/clocks/log_runs.py"), ("processes of one log", "align/clocks/log_runs.py"),
+    ],
+)  # fmt: skip
+def test_loops_within_one_function_are_not_crossed(name: str, module: str, tmp_path: Path) -> None:
+    """Calls of functions do not show what a function repeats within itself: its lines are counted."""
+    lines = [_lines(name, size, module, tmp_path) for size in (SMALL, 2 * SMALL)]
+    assert 0 < lines[1] <= MOST_MORE * lines[0], lines
+
+
+def _lines(name: str, size: int, module: str, folder: Path) -> int:
+    """How many lines of ``module`` are run."""
+    count = 0
+
+    def local(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return local
+
+    def begun(frame: FrameType, event: str, _: object) -> Any:
+        return local if frame.f_code.co_filename.endswith(module) else None
+
+    arguments = _written(SLOW[name], size, folder)
+    before = sys.gettrace()
+    sys.settrace(begun)
+    try:
+        CliRunner().invoke(cli, arguments)
+    finally:
+        sys.settrace(before)
+    return count
 
 
 def _is_linear(calls: Sequence[int]) -> bool:

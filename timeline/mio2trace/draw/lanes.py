@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
+from math import inf
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -100,6 +101,52 @@ def packed_spans(items: Sequence[T], span: Callable[[T], tuple[int, int]]) -> li
         heappush(taken, (end, lane))
         lanes[lane].append(item)
     return lanes
+
+
+class FirstFit:
+    """Lanes of spans that nest or are disjoint; each span, by start, goes into the first lane where it fits.
+
+    ``deepest``: so many in one another in a lane. A tree holds what each lane takes,
+    so that many lanes cost hardly more than few.
+    """
+
+    def __init__(self, deepest: int) -> None:
+        self._deepest = deepest
+        self._open_ends: list[list[int]] = []
+        self._over: list[tuple[int, int]] = []  # (until when, lane) of all that is open
+        self._width = 1
+        self._takes: list[float] = [inf, inf]  # [width + lane]: the latest end that fits; of two lanes the later above
+
+    def lane_of(self, start: int, end: int) -> int:
+        """The lane of this span; the lanes are numbered from 0."""
+        while self._over and self._over[0][0] <= start:
+            lane = heappop(self._over)[1]
+            self._open_ends[lane].pop()
+            self._changed(lane)
+        place = 1
+        while place < self._width:
+            place = 2 * place if self._takes[2 * place] >= end else 2 * place + 1
+        lane = place - self._width
+        if lane == len(self._open_ends):
+            self._open_ends.append([])
+        self._open_ends[lane].append(end)
+        heappush(self._over, (end, lane))
+        self._changed(lane)
+        return lane
+
+    def _changed(self, lane: int) -> None:
+        ends = self._open_ends[lane]
+        takes: float = inf if not ends else ends[-1] if len(ends) < self._deepest else -inf
+        place = self._width + lane
+        self._takes[place] = takes
+        while place > 1:
+            place //= 2
+            self._takes[place] = max(self._takes[2 * place], self._takes[2 * place + 1])
+        if lane == self._width - 1 and takes < inf:  # one lane is always empty
+            self._takes = [0.0] * (2 * self._width) + self._takes[self._width :] + [inf] * self._width
+            self._width *= 2
+            for place in range(self._width - 1, 0, -1):
+                self._takes[place] = max(self._takes[2 * place], self._takes[2 * place + 1])
 
 
 def indistinct(activities: Sequence[Activity], bare: Iterable[Sequence[int]]) -> set[int]:

@@ -19,6 +19,8 @@ _OPENERS = ("setting up", "forward begins", "benchmark begins")
 """What a run prints before its iterations; after them it can only be the next run's."""
 _OWN = ("iteration", "benchmark begins", "average begins")
 """What one thread of a process prints, and no other one."""
+MOST_SHARING = 64
+"""Of so many processes each is given the lines of threads that may be anybody's."""
 
 
 def split(log: FrameworkLog) -> list[FrameworkLog]:
@@ -74,26 +76,44 @@ def _order(setup: Sequence[str], printed: Sequence[LayerTime]) -> list[str]:
 
 def of_threads(log: FrameworkLog, threads: Collection[int]) -> FrameworkLog:
     """What these threads printed, of a log that several processes wrote into."""
-    built = {layer.layer: layer for layer in log.net}
-    part = _run(
-        log,
-        [event for event in log.events if event.thread in threads],
-        [layer for layer in log.layers if layer.thread in threads],
-        built,
-    )
-    return msgspec.structs.replace(part, threads=tuple(one for one in log.threads if one in threads))
+    return _parts(log, [set(threads)])[0]
 
 
 def by_process(log: FrameworkLog) -> list[FrameworkLog]:
     """What each process printed, of those that wrote into one file at once: each has its own iterations or layers.
 
-    Lines of threads that print neither are everybody's.
+    Lines of threads that print neither are everybody's; nobody's where there are more than MOST_SHARING processes.
     """
     owners = {event.thread for event in log.events if event.kind in _OWN} | {layer.thread for layer in log.layers}
     if len(owners) < 2 or None in owners:
         return [log]
-    shared = {one for one in log.threads if one not in owners}
-    return [of_threads(log, {owner, *shared}) for owner in log.threads if owner in owners]
+    shared = {one for one in log.threads if one not in owners} if len(owners) <= MOST_SHARING else set()
+    return _parts(log, [{owner, *shared} for owner in log.threads if owner in owners])
+
+
+def _parts(log: FrameworkLog, groups: Sequence[set[int]]) -> list[FrameworkLog]:
+    """What each group of threads printed; the log is gone through once, however many there are."""
+    groups_of: dict[int | None, list[int]] = {}
+    for number, threads in enumerate(groups):
+        for thread in threads:
+            groups_of.setdefault(thread, []).append(number)
+    events: list[list[LogEvent]] = [[] for _ in groups]
+    layers: list[list[LayerTime]] = [[] for _ in groups]
+    ids: list[list[int]] = [[] for _ in groups]
+    for event in log.events:
+        for number in groups_of.get(event.thread, ()):
+            events[number].append(event)
+    for layer in log.layers:
+        for number in groups_of.get(layer.thread, ()):
+            layers[number].append(layer)
+    for thread in log.threads:
+        for number in groups_of.get(thread, ()):
+            ids[number].append(thread)
+    built = {layer.layer: layer for layer in log.net}
+    return [
+        msgspec.structs.replace(_run(log, *printed, built), threads=tuple(threads))
+        for printed, threads in zip(zip(events, layers, strict=True), ids, strict=True)
+    ]
 
 
 class Chosen(NamedTuple):
@@ -157,15 +177,14 @@ def _nearest(profile: Profile, log: FrameworkLog, notes: Notes) -> tuple[Framewo
 def _once(runs: Sequence[FrameworkLog]) -> list[FrameworkLog]:
     """Without those that were written twice: the same stamps, line by line."""
     told: list[FrameworkLog] = []
+    prints: set[object] = set()
     for run in runs:
-        if not any(_same_print(run, other) for other in told):
+        events = tuple((event.kind, event.text, event.stamp) for event in run.events)
+        if events not in prints:
             told.append(run)
+        if any(stamp is not None for *_, stamp in events):
+            prints.add(events)
     return told
-
-
-def _same_print(run: FrameworkLog, other: FrameworkLog) -> bool:
-    stamps, others = ([(one.kind, one.text, one.stamp) for one in log.events] for log in (run, other))
-    return stamps == others and any(stamp is not None for *_, stamp in stamps)
 
 
 def _end(run: FrameworkLog) -> LocalTime | None:

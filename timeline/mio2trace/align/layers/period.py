@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Hashable, Sequence
 
 import msgspec
@@ -11,6 +13,13 @@ ANCHORS = 256
 is found."""
 MOST_CANDIDATES = 4096
 """Of one anchor: how often its element may come again before the anchor is given up (a long row of one kernel)."""
+CANDIDATES_EACH, COMPARED_EACH = 32, 1000
+"""Of all anchors together, for each element of the sequence: so many candidates are tried, so many elements compared.
+Runs take a half of the one and a fifth of the other; rows of one kernel with a few others in them would take millions.
+"""
+_FREE_CANDIDATES, _FREE_COMPARED = 1 << 15, 1 << 20
+"""Of a short sequence nothing is given up."""
+_FIRST_COMPARED = 8
 
 
 class Repetition(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +40,7 @@ def find_repetition(sequence: Sequence[Hashable]) -> Repetition | None:
     """The repetition that covers most of the sequence, the shortest period of several; None when nothing repeats.
 
     A set-up before it, other work after it, and strangers between two repetitions do no harm: the longest unbroken
-    stretch tells the unit, and then the unit is looked for everywhere. Cost: linear but for `ANCHORS`.
+    stretch tells the unit, and then the unit is looked for everywhere. Cost: linear, by `CANDIDATES_EACH`.
     """
     symbols: dict[Hashable, int] = {}
     items = [symbols.setdefault(item, len(symbols)) for item in sequence]
@@ -43,11 +52,12 @@ def find_repetition(sequence: Sequence[Hashable]) -> Repetition | None:
     step = max(1, count // ANCHORS)
     known: list[tuple[int, int]] = []  # anchors in there give a stretch that is known
     stretches: list[tuple[int, int, int]] = []
+    looked_at = _Compared(items)
     for anchor in range(0, count, step):
         if any(first <= anchor < last for first, last in known):
             continue
         around = next((one for one in stretches if one[0] <= anchor < one[1] - one[2]), None)
-        found = _longest_stretch(items, anchor, places[items[anchor]], around)
+        found = _longest_stretch(looked_at, anchor, places[items[anchor]], around)
         if found is not None:
             start, end, period = found
             best = max(best or (0, 0, 0), (end - start, -period, -start))
@@ -61,30 +71,70 @@ def find_repetition(sequence: Sequence[Hashable]) -> Repetition | None:
     return Repetition(period=period, starts=tuple(_occurrences(items, items[start : start + period])))
 
 
+class _Compared:
+    """Which elements of a sequence are alike, as long as there is something left to be spent on it."""
+
+    def __init__(self, items: Sequence[int]) -> None:
+        self.count = len(items)
+        self.candidates = CANDIDATES_EACH * self.count + _FREE_CANDIDATES
+        self._elements = COMPARED_EACH * self.count + _FREE_COMPARED
+        held = array("q", items)
+        self._data, self._each = held.tobytes(), held.itemsize
+
+    @property
+    def is_spent(self) -> bool:
+        return self.candidates <= 0 or self._elements <= 0
+
+    def after(self, place: int, other: int) -> int:
+        """How many elements from two places on, the second behind the first, are the same."""
+        alike, step, limit = 0, _FIRST_COMPARED, self.count - other
+        while alike < limit:
+            step = min(step, limit - alike)
+            if self._are_same(place + alike, other + alike, step):
+                alike += step
+                step *= 2
+            else:
+                limit = alike + step - (step == 1)
+                step = max(1, step // 2)
+        return alike
+
+    def before(self, place: int, other: int) -> int:
+        """How many elements up to two places, the second behind the first, are the same."""
+        alike, step, limit = 0, _FIRST_COMPARED, place
+        while alike < limit:
+            step = min(step, limit - alike)
+            if self._are_same(place - alike - step, other - alike - step, step):
+                alike += step
+                step *= 2
+            else:
+                limit = alike + step - (step == 1)
+                step = max(1, step // 2)
+        return alike
+
+    def _are_same(self, place: int, other: int, count: int) -> bool:
+        self._elements -= count
+        each, data = self._each, self._data
+        return data[place * each : (place + count) * each] == data[other * each : (other + count) * each]
+
+
 def _longest_stretch(
-    items: Sequence[int], anchor: int, places: Sequence[int], best: tuple[int, int, int] | None
+    items: _Compared, anchor: int, places: Sequence[int], best: tuple[int, int, int] | None
 ) -> tuple[int, int, int] | None:
     """(start, end, period) of the longest stretch around ``anchor`` that is its first ``period`` elements repeated.
 
     ``best``: one of them that is known already.
     """
-    count = len(items)
     tried = 0
-    for place in places:
+    for place in places[bisect_right(places, anchor) :]:
         period = place - anchor
-        if period <= 0:
-            continue
         if best is not None and place < best[1] and period % best[2] == 0:
             continue  # the same stretch, with several of its periods as one
         tried += 1
-        if tried > MOST_CANDIDATES:
+        items.candidates -= 1
+        if tried > MOST_CANDIDATES or items.is_spent:
             break
-        last = anchor
-        while last + period < count and items[last] == items[last + period]:
-            last += 1
-        first = anchor
-        while first and items[first - 1] == items[first - 1 + period]:
-            first -= 1
+        last = anchor + items.after(anchor, place)
+        first = anchor - items.before(anchor, place)
         if last - first >= period and (best is None or last + period - first > best[1] - best[0]):
             best = first, last + period, period
     return best

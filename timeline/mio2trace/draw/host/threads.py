@@ -14,6 +14,7 @@ from typing import Any
 from mio2trace.draw.base import Axis, short_name
 from mio2trace.draw.framework import Nodes, execution_args, inputs_args
 from mio2trace.draw.host.api_calls import Arrow, times_of
+from mio2trace.draw.lanes import FirstFit
 from mio2trace.draw.selection import Chosen
 from mio2trace.model.profile import Activity, Call, Profile, Range, Thread
 from mio2trace.ops.ranges import shown_text
@@ -207,7 +208,7 @@ def _nested(items: _Row) -> list[_Row]:
     first = _Row()
     lanes: list[_Row] = [first]
     in_first: list[int] = []
-    open_ends: list[list[int]] = [in_first]
+    others = FirstFit(_DEEPEST)
     spans = [(start << 64) - end for start, end in zip(starts, ends, strict=True)]
     for at in sorted(range(len(items)), key=spans.__getitem__):
         start, end = starts[at], ends[at]
@@ -217,22 +218,11 @@ def _nested(items: _Row) -> list[_Row]:
             first.add(start, end, whats[at])
             in_first.append(end)
             continue
-        lane = _first_that_fits(start, end, open_ends)
+        lane = 1 + others.lane_of(start, end)
         if lane == len(lanes):
             lanes.append(_Row())
-            open_ends.append([])
         lanes[lane].add(start, end, whats[at])
-        open_ends[lane].append(end)
     return lanes
-
-
-def _first_that_fits(start: int, end: int, open_ends: Sequence[list[int]]) -> int:
-    for lane, ends in enumerate(open_ends):
-        while ends and ends[-1] <= start:
-            ends.pop()
-        if not ends or (end <= ends[-1] and len(ends) < _DEEPEST):
-            return lane
-    return len(open_ends)
 
 
 def _call_args(call: Call, launched: Sequence[Activity]) -> dict[str, Any]:
