@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from random import Random
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from mio2trace.measures import Measures
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Activity, BufferCreated, Call, Profile, Queue
 from mio2trace.notes import Notes
-from mio2trace.trace import CounterValue, Event, Flow, InvariantError, Process, Slice, Trace, Track, checked
+from mio2trace.trace import CounterValue, Event, Flow, InvariantError, Process, Slice, Stretch, Trace, Track, checked
 from tests.records import changed, with_opencl
 from tests.synthetic_run import MS, SECOND, US, Clocks, Run, make_run, random_net
 
@@ -189,7 +190,8 @@ def test_a_part_in_two_is_the_part(rng: Random, share: float, logs: bool) -> Non
     trace, _ = picture(tangled(rng), logs=logs)
     assert trace.first_in_two is not None
     first, second = trace.first_in_two(share)
-    assert [*first(), *second()] == list(trace.parts[0]())
+    drawn = (event.slices() if isinstance(event, Stretch) else [event] for part in (first, second) for event in part())
+    assert list(chain.from_iterable(drawn)) == list(trace.parts[0]())
 
 
 @given(seeds)

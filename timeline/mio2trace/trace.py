@@ -6,7 +6,7 @@ walked track by track, a track's slices by (start, -duration), so writers and ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -89,6 +89,40 @@ Event = Slice | CounterValue | Flow
 Part = Callable[[], Iterator[Event]]
 
 
+class Form:
+    """What stretches of a track have in common: ``slices``, an example; ``times``: of each, which of a stretch's times
+    are its start and its duration; ``numbers``: which of its own arguments are which of a stretch's numbers.
+    """
+
+    __slots__ = ("numbers", "slices", "times")
+
+    def __init__(
+        self, slices: Sequence[Slice], times: Sequence[tuple[int, int]], numbers: Sequence[Mapping[str, int]]
+    ) -> None:
+        self.slices, self.times, self.numbers = slices, times, numbers
+
+
+class Stretch(msgspec.Struct, frozen=True, gc=False):
+    """Slices that follow each other on a track, as those of others of the same ``form`` but for times and numbers."""
+
+    form: Form
+    times: Sequence[int]
+    numbers: Sequence[int | float | None]
+
+    def slices(self) -> Iterator[Slice]:
+        """Each of them."""
+        form = self.form
+        for like, (start, duration), numbers in zip(form.slices, form.times, form.numbers, strict=True):
+            own = {key: self.numbers[place] for key, place in numbers.items()}
+            args = {**like.args, **own}
+            yield Slice(
+                like.track, self.times[start], self.times[duration], like.name, like.category, args, like.shared
+            )
+
+
+StretchesPart = Callable[[], Iterator[Slice | Stretch]]
+
+
 class Group(msgspec.Struct, frozen=True, kw_only=True):
     """The processes in the picture that are of one of a job's; ``name`` tells it from the others."""
 
@@ -105,7 +139,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     ``arrows``: what yields all flows, for a writer that must know them before the slices; None: any part may.
     ``without_arrows``: where ``arrows`` is told, the parts without flows.
     ``first_in_two``: the first part as two that follow each other, the first of them about that share of it, for a
-    writer that shares the work.
+    writer that shares the work; what repeats itself comes in stretches.
     ``colour_by``: slices that agree in the first of these arguments that they have belong together, and look so where
     the form can show it. ``counter_descriptions``: help texts by the counter's name. ``in_view``: from when to when a
     viewer should show it first, where the form can say so. ``steady``: of each steady iteration by its number from when
@@ -120,7 +154,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     counters: Mapping[int, Callable[[], Iterator[CounterValue]]] = MappingProxyType({})
     arrows: tuple[Part, ...] | None = None
     without_arrows: tuple[Part, ...] | None = None
-    first_in_two: Callable[[float], tuple[Part, Part]] | None = None
+    first_in_two: Callable[[float], tuple[StretchesPart, StretchesPart]] | None = None
     colour_by: tuple[str, ...] = ("layer",)
     counter_descriptions: Mapping[str, str] = MappingProxyType({})
     in_view: tuple[int, int] | None = None

@@ -8,14 +8,26 @@ event to event stands at the end of its line: half of a compressed file is what 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
 from typing import Any, BinaryIO
 
 import orjson
 
-from mio2trace.trace import OWN_FIRST, Args, CounterValue, Event, Flow, Part, Slice, Trace
+from mio2trace.trace import (
+    OWN_FIRST,
+    Args,
+    CounterValue,
+    Event,
+    Flow,
+    Form,
+    Part,
+    Slice,
+    Stretch,
+    StretchesPart,
+    Trace,
+)
 from mio2trace.writers.text import cleaned, slice_name
 from mio2trace.writers.two_halves import beside
 
@@ -29,8 +41,9 @@ _BATCH = 512
 _STRETCH = 8192
 """Events that are sorted at once: a few megabytes of text."""
 _LONGEST_LINE = 1 << 20
-FIRST_SHARE = 0.85
+FIRST_SHARE = 0.95
 """Of the first part, for this process, where another one writes what follows."""
+_Part = Part | StretchesPart
 _DECIMALS = tuple(f".{rest:03d}" for rest in range(1000))
 
 
@@ -39,9 +52,9 @@ def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
 
     ``to_pack``: what is written will be compressed, so lines that are alike stand together. Readers sort all by time.
     """
-    first: Sequence[Part] = trace.parts[:1]
-    others: Sequence[Part] = (*trace.parts[1:], *trace.counters.values())
-    write_events = _write_in_order
+    first: Sequence[_Part] = trace.parts[:1]
+    others: Sequence[_Part] = (*trace.parts[1:], *trace.counters.values())
+    write_events: Callable[[Trace, Sequence[Any], BinaryIO], None] = _write_in_order
     if to_pack:
         whole = trace.whole_parts()
         write_events, first, others = _write_alike_together, whole[:1], whole[1:]
@@ -70,12 +83,30 @@ def slices(file: BinaryIO, category: str | None = None) -> Iterator[Slice]:
                 continue  # text that only looks like one
 
 
-def _write_in_order(trace: Trace, parts: Iterable[Part], file: BinaryIO) -> None:
-    texts = _Events(trace).texts
+def _write_in_order(trace: Trace, parts: Iterable[_Part], file: BinaryIO) -> None:
+    printed = _Events(trace)
     for part in parts:
-        events = part()
-        while batch := list(islice(events, _BATCH)):
-            file.write("".join(texts(batch)).encode())
+        for batch in _batches(part()):
+            if isinstance(batch, Stretch):
+                file.write(printed.stretch(batch).encode())
+            else:
+                file.write("".join(printed.texts(batch)).encode())
+
+
+def _batches(events: Iterable[Event | Stretch]) -> Iterator[list[Event] | Stretch]:
+    """Events in their order, together up to the next stretch."""
+    batch: list[Event] = []
+    for event in events:
+        if isinstance(event, Stretch):
+            yield batch
+            batch = []
+            yield event
+            continue
+        batch.append(event)
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
+    yield batch
 
 
 def _write_alike_together(trace: Trace, parts: Iterable[Part], file: BinaryIO) -> None:
@@ -119,6 +150,7 @@ class _Events:
         self._flows: dict[str, str] = {}
         self._counters: dict[tuple[int, str, str], str] = {}
         self._shared: dict[int, tuple[Args, str]] = {}
+        self._forms: dict[int, tuple[Form, list[str], Callable[[list[str]], tuple[str, ...]]]] = {}
         self._heads: dict[tuple[int, str, str, int], tuple[str, str, str]] = {}
 
     def _head(self, event: Slice) -> tuple[str, str, str]:
@@ -165,6 +197,47 @@ class _Events:
             f'{args},"ts":{start // 1000}{_DECIMALS[start % 1000]},'
             f'"dur":{duration // 1000}{_DECIMALS[duration % 1000]}}}'
         )
+
+    def stretch(self, stretch: Stretch) -> str:
+        """The lines of all its slices: what stays of their form, with times and numbers put in."""
+        form = stretch.form
+        prepared = self._forms.get(id(form))
+        if prepared is None:
+            # The form is kept beside its text, so that no other can take its id.
+            prepared = self._forms[id(form)] = form, *self._prepared(form, len(stretch.times))
+        _, text, in_order = prepared
+        try:
+            numbers = orjson.dumps(stretch.numbers).decode()[1:-1].split(",")
+        except orjson.JSONEncodeError:  # an integer of more than 64 bits
+            return "".join(self.texts(list(stretch.slices())))
+        times = [f"{ns // 1000}{_DECIMALS[ns % 1000]}" for ns in stretch.times]
+        text[1::2] = in_order(times + numbers)
+        return "".join(text)
+
+    def _prepared(self, form: Form, times: int) -> tuple[list[str], Callable[[list[str]], tuple[str, ...]]]:
+        """Text with places for times and numbers between, and what brings ``times`` and numbers into their order."""
+        parts: list[str] = [""]
+        places: list[int] = []
+
+        def put(text: str, place: int) -> None:
+            parts[-1] += text
+            places.append(place)
+            parts.append("")
+
+        for like, (start, duration), numbers in zip(form.slices, form.times, form.numbers, strict=True):
+            alone, before, behind = self._head(like)
+            parts[-1] += before if like.args else alone
+            comma = ""
+            for key, value in like.args.items():
+                if key in numbers:
+                    put(f"{comma}{_json(key)}:", times + numbers[key])
+                else:
+                    parts[-1] += comma + _json({key: value})[1:-1]
+                comma = ","
+            put(f'{behind if like.args else ""},"ts":', start)
+            put(',"dur":', duration)
+            parts[-1] += "}"
+        return [text for part in parts for text in (part, "")][:-1], itemgetter(*places)
 
     def _flow(self, event: Event) -> str:
         assert type(event) is Flow

@@ -12,13 +12,14 @@ from mio2trace.align import NONE
 from mio2trace.draw.base import TimeBase
 from mio2trace.draw.device.commands import Commands
 from mio2trace.draw.device.containers import Containers
+from mio2trace.draw.device.repeated import Repeated
 from mio2trace.draw.ids import Ids
 from mio2trace.draw.lanes import by_queue, indistinct, packed, unbroken
 from mio2trace.draw.names import device_name, device_of, row_names
 from mio2trace.draw.selection import Chosen
 from mio2trace.measures import Measures
 from mio2trace.model.profile import Activity
-from mio2trace.trace import Part, Process, Slice, Track
+from mio2trace.trace import Process, Slice, Stretch, StretchesPart, Track
 
 Fold = Literal["find", "set-up", "warm-up"]
 """What may stand on a track of its own, so that the iterations stand alone: searches, all before the warm-up, it."""
@@ -73,6 +74,7 @@ class DeviceSide:
         self._operations = measures.operation_at
         self.containers = Containers(measures, base, process)
         self.commands = Commands(measures, process)
+        self._repeated = Repeated(measures, self.commands, self.containers)
         self._bare: set[_Lane] = set()
         self._lanes = self._pack()
         self.process_of: dict[int, int] = {}
@@ -237,8 +239,27 @@ class DeviceSide:
         for lane, positions in rows:
             yield from self._lane(lane, positions, origin)
 
-    def in_two(self, origin: int, share: float) -> tuple[Part, Part]:
-        """`events`, in two parts that follow each other; the first has about ``share`` of the commands."""
+    def _stretches(self, rows: Sequence[tuple[_Lane, Sequence[int]]], origin: int) -> Iterator[Slice | Stretch]:
+        """The same, passes that repeat others in stretches."""
+        for lane, positions in rows:
+            if self._chosen is not None or lane in self._bare:
+                yield from self._lane(lane, positions, origin)
+                continue
+            track, device = self._tracks[lane], self._device_of.get(lane[0], 0)
+            shift = self._base.shift.get(device, 0) - origin
+            for pass_, *in_pass in unbroken(self._alignment.links.pass_of, positions, 0, len(positions)):
+                slices = partial(self._in_pass, track, device, positions, in_pass, origin)
+                if pass_ == NONE:
+                    yield from slices()
+                    continue
+                row = positions[in_pass[0] : in_pass[1]]
+                yield self.containers.of_pass(track, device, pass_, row, origin, cut=False)
+                yield from self._repeated.drawn(track, shift, pass_, row, slices)
+
+    def in_two(self, origin: int, share: float) -> tuple[StretchesPart, StretchesPart]:
+        """`events`, in two parts that follow each other, what repeats itself in stretches; the first part has about
+        ``share`` of the commands.
+        """
         rows = [(lane, self._lanes[lane]) for lane in self._shown_lanes()]
         left = int(share * sum(len(positions) for _, positions in rows))
         first: list[tuple[_Lane, Sequence[int]]] = []
@@ -249,7 +270,7 @@ class DeviceSide:
             if border < len(positions):
                 rows.insert(0, (lane, positions[border:]))
             left -= border
-        return partial(self._events, first, origin), partial(self._events, rows, origin)
+        return partial(self._stretches, first, origin), partial(self._stretches, rows, origin)
 
     def _border(self, positions: Sequence[int], at: int) -> int:
         """The first place in a row from ``at`` on that nothing which holds commands reaches over."""
@@ -305,25 +326,30 @@ class DeviceSide:
     def _row(self, lane: _Lane, positions: Sequence[int], origin: int) -> Iterator[Slice]:
         """Passes, the layers in them, and their kernels; a container spans an unbroken row of its activities."""
         track, device = self._tracks[lane], self._device_of.get(lane[0], 0)
-        links = self._alignment.links
-        operation_of = links.operation_of if self._has_operations else None
-        shift = self._base.shift.get(device, 0) - origin
-        for pass_, *in_pass in unbroken(links.pass_of, positions, 0, len(positions)):
+        for pass_, *in_pass in unbroken(self._alignment.links.pass_of, positions, 0, len(positions)):
             first, last, cut = self._narrowed(positions, *in_pass)
             if pass_ != NONE and self._is_shown(positions, first, last):
                 yield self.containers.of_pass(track, device, pass_, positions[first:last], origin, cut)
-            for run, *in_run in unbroken(links.run_of, positions, *in_pass):
-                begin, end, cut = self._narrowed(positions, *in_run)
-                if run != NONE and self._is_shown(positions, begin, end):
-                    yield self.containers.of_layer(track, device, run, positions[begin:end], origin, cut)
-                if operation_of is None:
-                    yield from self._commands(track, shift, positions[begin:end])
-                    continue
-                for index, *in_operation in unbroken(operation_of, positions, *in_run):
-                    opened, closed, cut = self._narrowed(positions, *in_operation)
-                    if index != NONE and self._is_shown(positions, opened, closed):
-                        yield self.containers.of_operation(track, device, index, positions[opened:closed], origin, cut)
-                    yield from self._commands(track, shift, positions[opened:closed])
+            yield from self._in_pass(track, device, positions, in_pass, origin)
+
+    def _in_pass(
+        self, track: int, device: int, positions: Sequence[int], in_pass: Sequence[int], origin: int
+    ) -> Iterator[Slice]:
+        links = self._alignment.links
+        operation_of = links.operation_of if self._has_operations else None
+        shift = self._base.shift.get(device, 0) - origin
+        for run, *in_run in unbroken(links.run_of, positions, *in_pass):
+            begin, end, cut = self._narrowed(positions, *in_run)
+            if run != NONE and self._is_shown(positions, begin, end):
+                yield self.containers.of_layer(track, device, run, positions[begin:end], origin, cut)
+            if operation_of is None:
+                yield from self._commands(track, shift, positions[begin:end])
+                continue
+            for index, *in_operation in unbroken(operation_of, positions, *in_run):
+                opened, closed, cut = self._narrowed(positions, *in_operation)
+                if index != NONE and self._is_shown(positions, opened, closed):
+                    yield self.containers.of_operation(track, device, index, positions[opened:closed], origin, cut)
+                yield from self._commands(track, shift, positions[opened:closed])
 
     def _commands(self, track: int, shift: int, positions: Sequence[int]) -> Iterable[Slice]:
         """Those of a row that are drawn."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from mio2trace.trace import Slice
 _ALGORITHMS = frozenset(("Direct", "Winograd", "ImplicitGemm", "Gemm", "FFT", "Naive"))
 _RESOURCES = ("vgpr", "agpr", "sgpr", "lds_bytes", "scratch_bytes")
 _LINKS = ("operation_by", "layer_by", "sure", "doubt", "phase", "layer", "layer_index", "direction")
+_LOOK = attrgetter("name", "kind", "grid", "workgroup", "resources", "size_bytes", "route", "line", "opencl.offset")
 _Shown = tuple[str, str, dict[str, Any]]
 """Name, category, arguments."""
 _DOUBT = {(False, False): "", (True, False): "layer", (False, True): "operation", (True, True): "both"}
@@ -58,11 +60,36 @@ class Commands:
         links = alignment.links
         self._doubted = links.layer_confidence.keys() | links.operation_confidence.keys()
         self._iterations = [pass_.number for pass_ in links.passes]
+        apart = (links.layer_unsure, links.operation_unsure, self._parts.keys())
+        self._apart = [positions for positions in apart if positions]
+        """Of these is shown what is not shown of others like them."""
+        self._is_plain = self._is_numbered and not (self._executions or self._tids or self._streams)
         self._has_more = bool(self._executions or links.layer_unsure or links.operation_unsure)
 
     def gemm_of_several(self, position: int) -> tuple[int, int, int] | None:
         """Of the kernel that stands for a GEMM of several: their number, the sum of their times, when the last ends."""
         return self._parts.get(position)
+
+    def look(self, first: int, activities: Sequence[Activity]) -> Hashable:
+        """What tells apart how activities with times, from position ``first`` on, are shown, but for times and numbers.
+
+        None where that depends on more than is looked at here.
+        """
+        links, positions = self._links, range(first, first + len(activities))
+        if not self._is_plain or not all(apart.isdisjoint(positions) for apart in self._apart):
+            return None
+        # Facts are interned: their identity stands for them.
+        facts = tuple(map(id, map(self._facts.get, positions))) if self._facts else ()
+        stands = tuple(map(self._stands_for.__contains__, positions)) if self._stands_for else ()
+        by = links.layer_by[first : positions.stop], links.operation_by[first : positions.stop]
+        return tuple(map(_LOOK, activities)), facts, stands, *map(tuple, by)
+
+    def work(self, position: int) -> int:
+        """What the rate of a kernel is of, where it shows one; else 0."""
+        fact, whole = self._facts.get(position), self._operations.get(self._stands_for.get(position, NONE))
+        if fact is not None and fact.gemm is not None:
+            return fact.gemm.flop
+        return 0 if whole is None else whole.flop or 0
 
     def _gemm_parts(self) -> dict[int, tuple[int, int, int]]:
         """The GEMMs that take several kernels (ViennaCL's blocks, clBLAS's tiles), at the one that stands for each.
