@@ -195,12 +195,12 @@ def test_coarse_stamps_bound_calls_coarsely() -> None:
 
 
 @pytest.mark.shared
-def test_where_the_logs_clock_is_in_doubt_the_order_of_calls_still_tells() -> None:
-    """Stamps that may be off bound nothing; right links are in doubt, as another run's would be the same."""
-    case = ("stamps run 2 % fast", "m290-resnet-infer-immediate-fused", HIDDEN, 0)
-    operations = measured(shared_folder(), case).operations
-    assert operations.right == operations.links == operations.kernels == 77
-    assert operations.believed == 0
+@pytest.mark.parametrize(("damage", "believed"), [("stamps run 2 % fast", 77), ("the program's log of another day", 0)])
+def test_a_clock_that_goes_fast_is_told_from_another_run(damage: str, believed: int) -> None:
+    """One rate makes all stamps keep time; of another run none does, and links by the order of calls are in doubt."""
+    operations = measured(shared_folder(), (damage, "m290-resnet-infer-immediate-fused", HIDDEN, 0)).operations
+    assert operations.links in (0, 77)
+    assert operations.believed == believed
 
 
 @pytest.mark.shared
@@ -212,7 +212,7 @@ def test_where_iterations_differ_in_length_printed_times_are_in_doubt() -> None:
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("name", ["alexnet-level6-none-run-rocpd", "resnet-immediate-2ranks-run-rocpd"])
+@pytest.mark.parametrize("name", ["alexnet-level6-none-run.hip-rocpd", "resnet-immediate-2ranks-run-rocpd"])
 def test_names_sizes_and_order_are_enough_where_a_profile_has_no_arguments(name: str) -> None:
     """ROCm's profiles without ranges: every kernel in its call."""
     operations = measured(shared_folder(), ("as recorded", f"twin-{name}", TWIN, 0)).operations

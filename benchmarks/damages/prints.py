@@ -89,6 +89,8 @@ def wrapped(run: Run, random: Random) -> Run:
 def prefix_lost(run: Run, random: Random) -> Run:
     """Somebody filtered MIOpen's own prefix away."""
     lines_of_own(run)
+    if len({match[0].partition(b"MIOpen")[0] for line in run.log if (match := MIOPEN.match(line))}) > 1:
+        raise CannotError("the prefix tells processes apart")
     return each_line(run, lambda _, line: MIOPEN.sub(b"", line, count=1) if MIOPEN.match(line) else line)
 
 

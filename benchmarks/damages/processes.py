@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 from benchmarks.damages.clocks import DAY_US, STAMP
@@ -16,6 +17,9 @@ GAP_US = 60 * 1_000_000
 APART = (0.93, 1.07)
 """What a run's times are of those of another run of the program."""
 PRINTED = re.compile(rb"\d+(?:\.\d+)?(?= ms\b)")
+IDS = re.compile(rb"^([IWEF]\d{4,8} +[\d:.]+ +|(?:[\w.-]+ )?(?=\d+ MIOpen))(\d+ )")
+"""Of a line up to the id that it is printed with, and that."""
+UTC = re.compile(rb"(?<=\(\d{4}-\d\d-\d\dT)(\d\d):(\d\d):(\d\d)\.(\d{3})(?=Z\))")
 MOST = 40
 """Lines that a process writes before the other one does."""
 
@@ -75,6 +79,18 @@ def another_day(run: Run, random: Random) -> Run:
     return replace(wrong(run), log=rerun(run.log, random, way=1, gap_us=2 * 3600 * 1_000_000 + 1_234_567))
 
 
+def another_time(run: Run, random: Random, *, ids: bool) -> Run:
+    """The same of a profile whose clock knows no date. ``ids``: the log's lines begin with others than the profile's
+    threads have; in a container all runs have the same."""
+    telling = IDS if ids else STAMP
+    if not run.files or not any(telling.search(line) for line in run.log):
+        raise CannotError("the profile has a date, or nothing in the log tells runs apart")
+    log = rerun(run.log, random, way=1)
+    if ids:
+        log = [IDS.sub(rb"\g<1>3\g<2>", line) for line in log]
+    return replace(wrong(run), log=log)
+
+
 def rerun(log: Sequence[bytes], random: Random, *, way: int, gap_us: int = GAP_US) -> list[bytes]:
     """What the same program prints another time, before or after: buffers lie elsewhere, everything takes a little
     more or less time."""
@@ -87,6 +103,8 @@ def rerun(log: Sequence[bytes], random: Random, *, way: int, gap_us: int = GAP_U
             now += round((_us(match) - before) * random.uniform(*APART))
             before = _us(match)
             line = _later(line, now - before)
+        elif UTC.search(line):  # MIOpen's own go with the framework's
+            line = UTC.sub(partial(_shifted, shift_us=now - before), line)
         lines.append(PRINTED.sub(lambda one: b"%g" % (float(one[0]) * random.uniform(*APART)), line))
     return other_pointers(lines)
 
@@ -107,6 +125,16 @@ def another_log(run: Run, other: Run, random: Random) -> Run:
 def _us(match: re.Match[bytes]) -> int:
     hours, minutes, seconds, us = map(int, match.groups()[1:])
     return ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + us
+
+
+def _ms(match: re.Match[bytes]) -> int:
+    hours, minutes, seconds, ms = map(int, match.groups())
+    return ((hours * 60 + minutes) * 60 + seconds) * 1_000 + ms
+
+
+def _shifted(match: re.Match[bytes], shift_us: int) -> bytes:
+    rest, ms = divmod((_ms(match) + shift_us // 1000) % (DAY_US // 1000), 1_000)
+    return b"%02d:%02d:%02d.%03d" % (rest // 3600, rest // 60 % 60, rest % 60, ms)
 
 
 def _later(line: bytes, shift: int) -> bytes:

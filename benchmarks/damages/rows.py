@@ -80,6 +80,10 @@ def _another(run: Run, random: Random, others: Sequence[Run]) -> Run:
     return processes.another_log(run, random.choice(fit), random)
 
 
+def _another_time(run: Run, random: Random, others: Sequence[Run], *, ids: bool) -> Run:
+    return processes.another_time(run, random, ids=ids)
+
+
 MIXED = (("with", True), ("without", False))
 ROWS: tuple[Row, ...] = (
     _row("as recorded", lambda run, _: run, MOST_RIGHT, draws=False),
@@ -145,4 +149,8 @@ ROWS: tuple[Row, ...] = (
     # wrong runs
     Row("another run's log", _another, wrong=True),
     Row("the program's log of another day", lambda run, random, _: processes.another_day(run, random), wrong=True),
+    *(
+        Row(f"the program's log of another time, {word} ids", partial(_another_time, ids=ids), wrong=True)
+        for word, ids in (("other", True), ("the same", False))
+    ),
 )

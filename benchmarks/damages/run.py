@@ -19,7 +19,7 @@ Call = dict[str, Any]
 
 ENQUEUE = "clEnqueueNDRangeKernel"
 HANDLES = ("queue", "kernel", "program", "buffer")
-MIOPEN = re.compile(rb"(?:\d+ )?MIOpen(?:\(\w+\))?: ?")
+MIOPEN = re.compile(rb"(?:[\w.-]+ )?(?:\d+ )?MIOpen(?:\(\w+\))?(?: +\d+\.\d+)?(?: \([\dTZ:.-]+\))?: ?")
 FRAMEWORK = re.compile(rb"[IWEF]\d{4,8} +\d\d:\d\d:\d\d\.\d{6} ")
 BLOCK = re.compile(rb"\[dv/dt\]|//|\s*$")
 """Lines of a log that belong to the profile in it: fields, source lines (replaced by ``//``), empty lines."""

@@ -13,13 +13,13 @@ import orjson
 from benchmarks.damages.run import FRAMEWORK, Run, masked, with_lines
 
 TWINS: tuple[tuple[str, str, str], ...] = (
-    ("alexnet-level6-none", "run.log", "rocpd/45919_results.db.gz"),
-    ("alexnet-level6-none", "run.log", "rocprof-v1/results.csv"),
-    ("lenet-cmdonly-kernel-trace", "run.log", "rocpd/41242_results.db.gz"),
+    ("alexnet-level6-none", "run.hip.log", "rocpd/45919_results.db.gz"),
+    ("alexnet-level6-none", "run.hip.log", "rocprof-v1/results.csv"),
+    ("lenet-cmdonly-kernel-trace", "run.hip.log", "rocpd/41242_results.db.gz"),
     ("resnet-immediate-2ranks", "run.rank0.log", "rocpd/42730_results.db.gz"),
     ("resnet-immediate-2ranks", "run.log", "rocpd/42730_results.db.gz"),
 )
-"""Set, log, profile: those without ranges."""
+"""Set, log, profile: those without ranges. Logs in the text of the twin's source have that run's own ids and times."""
 HANDLES, HIDDEN, NO_FRAMEWORK, TWIN, BARE_TWIN = "handles", "hidden", "nf", "twin", "twin nf"
 VARIANTS = (HANDLES, HIDDEN, NO_FRAMEWORK, TWIN, BARE_TWIN)
 

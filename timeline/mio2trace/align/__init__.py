@@ -18,7 +18,7 @@ from mio2trace.align.links import NONE, LayerRun, Links, Pass
 from mio2trace.align.operations.queues import of_its_threads, same_process
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.processes import ProcessClock
-from mio2trace.align.same_run import OTHER_PROCESS, UNLIKELY, Relation, is_explained, relation
+from mio2trace.align.same_run import OTHER_PROCESS, UNLIKELY, Relation, doubt_of_run, is_explained, relation
 from mio2trace.align.several_runs import run_of_profile
 from mio2trace.evidence import BUFFERS, CORRELATION, RANGE
 from mio2trace.kernels import KernelFact, find_gemms
@@ -41,6 +41,9 @@ __all__ = [
     "align",
     "relation",
 ]
+
+
+_STATED = (RANGE, CORRELATION)
 
 
 class Alignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,14 +138,13 @@ def align(  # noqa: PLR0913 - keyword-only options
         chance = min(chance, UNLIKELY)
     if any(log.layers for log in logs) and profile.activities and not attribution.links.runs:
         notes.add("log whose layers nothing relates to the profile: no kernel is in one")
-    if same is None and attribution.clock is not None and attribution.clock.is_doubtful:
-        chance = min(chance, UNLIKELY)  # the same program at another time does the same
     if named_for_another:
         chance = min(chance, UNLIKELY)
+    links = attribution.links
     if chance < 1:
-        in_doubt = range(len(profile.activities))
-        attribution.links.doubt_layer(in_doubt, chance)
-        attribution.links.doubt_operation(in_doubt, chance)
+        links.doubt_layer(range(len(profile.activities)), chance)
+        links.doubt_operation(range(len(profile.activities)), chance)
+    _doubt_run(attribution, notes)
     for contradiction, count in sorted(attribution.links.contradictions.items()):
         notes.add(f"link contradicted: {contradiction}", count=count)
     return Alignment(
@@ -155,3 +157,20 @@ def align(  # noqa: PLR0913 - keyword-only options
         logs=tuple(logs),
         streams=tuple(attribution.streams),
     )
+
+
+def _doubt_run(attribution: Attribution, notes: Notes) -> None:
+    """Doubt links to what may be another run's log. What the profile's own ranges state stands without any log."""
+    links = attribution.links
+    named = any(log.layers or log.events for log in attribution.logs)
+    in_layers = [place for place, word in enumerate(links.layer_by) if named and word and word not in _STATED]
+    of_log = [place for place, word in enumerate(links.operation_by) if word and word not in _STATED]
+    if not of_log and not in_layers:
+        return
+    doubt = doubt_of_run(attribution)
+    if doubt:
+        notes.add(f"log that is likely another run's, links are in doubt: {doubt}")
+        links.doubt_operation(of_log, UNLIKELY)
+        links.doubt_layer(in_layers, UNLIKELY)
+    elif doubt == "":
+        notes.remark("nothing in these files shows that log and profile are of one run: links hold if they are")

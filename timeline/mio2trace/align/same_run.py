@@ -8,12 +8,14 @@ from typing import Literal
 
 import msgspec
 
+from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.log_runs import of_profile, operations_of
 from mio2trace.align.clocks.relate import relate_clocks
+from mio2trace.align.clocks.rhythm import keeps_time
 from mio2trace.align.links import NONE, Links
 from mio2trace.align.operations.queues import same_process
 from mio2trace.align.operations.rates import EXPLAINED
-from mio2trace.evidence import BUFFERS, CORRELATION, LAUNCH_LINE, RANGE
+from mio2trace.evidence import BUFFERS, CORRELATION, LAUNCH_LINE, POSITION, RANGE
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile
@@ -28,6 +30,8 @@ OTHER_PROCESS = (
 
 UNLIKELY = 0.49
 """Confidence of a link of a log that is more likely another run's."""
+RESERVED = 300
+"""Linux gives smaller ids to no process of a user once all were given; collectors number ranks from 0."""
 
 
 class Relation(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,3 +79,36 @@ def is_explained(profile: Profile, links: Links) -> bool:
     linked = [position for position, index in enumerate(links.operation_of) if index != NONE]
     expected = len(linked) - sum(1 - links.operation_confidence.get(position, 1.0) for position in linked)
     return not linked or expected >= EXPLAINED * count
+
+
+def doubt_of_run(attribution: Attribution) -> str | None:
+    """Why the log is rather another run's, "" where nothing shows whether it is; None where it is the profile's own.
+
+    Buffers in common show it, stamps with a date, stamps that keep time with the profile, ids of threads, the surest
+    first: ids come again in every container.
+    """
+    profile, clock = attribution.profile, attribution.clock
+    if attribution.same_process or attribution.by_order_alone or not (attribution.logs or attribution.operations):
+        return None
+    if POSITION in attribution.links.operation_by or POSITION in attribution.links.layer_by:
+        return None  # one file
+    if clock is not None and not clock.is_doubtful:
+        return None  # stamps with a date
+    by_rhythm = keeps_time(profile, attribution.logs, attribution.operations, attribution.links)
+    if by_rhythm is not None:
+        return None if by_rhythm else "its stamps do not keep time with the profile"
+    by_threads = _threads_in_common(profile, attribution.logs, attribution.operations)
+    if by_threads is not None:
+        return None if by_threads else "its lines are of threads that the profile does not have"
+    return "" if clock is None else "nothing tells a wrong clock from another run"
+
+
+def _threads_in_common(profile: Profile, logs: Sequence[FrameworkLog], operations: Sequence[Operation]) -> bool | None:
+    """Whether the log's lines are of threads of the profile's process; None where one of both names none."""
+    own = {thread.tid for thread in profile.threads if thread.tid is not None}
+    printed = {operation.thread for operation in operations} | {thread for log in logs for thread in log.threads}
+    if profile.process.pid is None:
+        return None
+    if not printed.isdisjoint(own | {profile.process.pid}):
+        return True
+    return False if any(thread is not None and thread >= RESERVED for thread in printed) else None

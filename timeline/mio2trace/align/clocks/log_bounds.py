@@ -55,10 +55,16 @@ class StampedLines:
         """Of what ran on the host from ``start_ns`` to ``end_ns``, after line ``after`` and before what follows line
         ``before``.
         """
+        between = self.between(after, before)
+        return None if between is None else OffsetBound(between[0] - start_ns, between[1] - end_ns)
+
+    def between(self, after: int, before: int) -> tuple[int, int] | None:
+        """From when to when it was, by the log's clock, that something was after line ``after`` and before what follows
+        line ``before``; None where no stamped line is on one of both sides."""
         first, last = bisect_right(self._lines, after) - 1, bisect_right(self._lines, before)
         if first < 0 or last == len(self._lines):
             return None
-        return OffsetBound(self._times[first] - start_ns - self._step_ns, self._times[last] + self._step_ns - end_ns)
+        return self._times[first] - self._step_ns, self._times[last] + self._step_ns
 
 
 def by_marks(log: FrameworkLog, marked: Marked, lines: StampedLines) -> Iterator[OffsetBound]:

@@ -74,6 +74,8 @@ WHOLE: Final = 0.99
 """Part of the links to torn calls that are right: an entry may be the head of one and the tail of another."""
 LONG_CLOSES: Final = 1 - WHOLE
 """After how many of the kernels of a lost stretch the log goes on."""
+OTHERWISE: Final = 1 - WHOLE
+"""What part more or less time another run of a program takes from one line of its log to another."""
 
 LINE_NS: Final = 20_000
 """What printing a line, or a timer's stop, may take: a stamp comes up to 7 us after a layer's end."""

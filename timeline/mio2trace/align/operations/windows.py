@@ -98,7 +98,7 @@ def by_stamps(
     for at in range(len(stamped) - 1, -1, -1):
         bound = min(bound, stamped[at][1])
         high[at] = bound
-    ends = _ends(operations, streams)
+    ends = lines_behind(operations, streams)
     begin, end = [], []
     for number, operation in enumerate(operations):
         before = bisect_right(lines, operation.line) - 1
@@ -127,7 +127,7 @@ def _stamps(logs: Sequence[FrameworkLog], source: int, clock: LogClock) -> list[
     ]
 
 
-def _ends(operations: Sequence[Operation], streams: int) -> list[int]:
+def lines_behind(operations: Sequence[Operation], streams: int) -> list[int]:
     """The line after which a stamp is known to come after the call: its own, or that of a later call of its stream."""
     threads = {operation.thread for operation in operations}
     if len(threads) == 1 and streams == 1:

@@ -1,0 +1,153 @@
+"""Whether a log is of the run that was profiled, where no clock of the profile's has a date."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mio2trace.align import Alignment
+from mio2trace.align.same_run import UNLIKELY
+from mio2trace.analysis import AnalysisOptions, analyse
+from tests.conftest import shared_folder
+
+TRACES = Path(__file__).parent.parent / "traces"
+NOTHING_SHOWS = "nothing in these files shows that log and profile are of one run: links hold if they are"
+RHYTHM = "log that is likely another run's, links are in doubt: its stamps do not keep time with the profile"
+THREADS = (
+    "log that is likely another run's, links are in doubt: its lines are of threads that the profile does not have"
+)
+STAMP = re.compile(rb"(?m)^(I1121 )(\d\d):(\d\d):(\d\d\.\d{6})( 43457)")
+ABOUT = re.compile(r"another run's|of one run")
+
+
+def joined(change: Callable[[bytes], bytes], folder: Path) -> tuple[Alignment, list[str]]:
+    """A training run under rocprofv3, whose clock knows no date, without MIOpen's ranges; its log changed."""
+    made = TRACES / "lenet-rocpd"
+    (folder / "results.db").write_bytes(gzip.decompress((made / "results.db.gz").read_bytes()))
+    (folder / "run.log").write_bytes(change(gzip.decompress((made / "run.log.gz").read_bytes())))
+    without = AnalysisOptions(without=frozenset(("range", "correlation")))
+    analysis = analyse([folder / "run.log", folder / "results.db"], without)
+    (alignment,) = (alignment for run in analysis.runs for alignment in run.alignments)
+    return alignment, [note.kind for note in analysis.notes if ABOUT.search(note.kind)]
+
+
+def with_stamps(change: Callable[[float, int], float], form: str = "%02d:%02d:%09.6f") -> Callable[[bytes], bytes]:
+    """Each stamp, in seconds of its day, as ``change(seconds, number of the line)`` has it."""
+
+    def changed(log: bytes) -> bytes:
+        numbers = iter(range(1000))
+
+        def stamp(match: re.Match[bytes]) -> bytes:
+            seconds = change(int(match[2]) * 3600 + int(match[3]) * 60 + float(match[4]), next(numbers))
+            text = form % (seconds // 3600, seconds // 60 % 60, seconds % 60)
+            return match[1] + text.encode() + match[5]
+
+        return STAMP.sub(stamp, log)
+
+    return changed
+
+
+def confidences(*files: Path) -> list[float]:
+    """Of the links to operations."""
+    (alignment,) = (one for run in analyse(files).runs for one in run.alignments)
+    links = alignment.links
+    return [links.operation_confidence.get(position, 1.0) for position, word in enumerate(links.operation_by) if word]
+
+
+def with_ids(log: bytes) -> bytes:
+    return STAMP.sub(rb"\g<1>\g<2>:\g<3>:\g<4> 43999", log)
+
+
+def without_ids(log: bytes) -> bytes:
+    return re.sub(rb"(?m)^[IW]\d{4} .*\n", b"", log)
+
+
+def as_it_is(log: bytes) -> bytes:
+    return log
+
+
+def otherwise(seconds: float, number: int) -> float:
+    """Every second line comes 3 ms later than it did: no offset, and no rate, undoes that."""
+    return seconds + 0.003 * (number % 2)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        as_it_is,
+        with_stamps(lambda seconds, number: seconds + 12_345.678),
+        with_stamps(lambda seconds, number: seconds + 3600 * (number > 12)),
+    ],
+    ids=["as it is", "a clock that is hours off", "a clock that was set by an hour"],
+)
+def test_a_log_of_the_profiles_process_is_its_own(change: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    """Its ids are those of the profile's threads: links are sure, and nothing is said."""
+    alignment, said = joined(change, tmp_path)
+    assert said == []
+    assert sum(map(bool, alignment.links.operation_by)) > len(alignment.links.operation_unsure) + 20
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (with_stamps(otherwise), RHYTHM),
+        (with_ids, THREADS),
+        (lambda log: with_ids(with_stamps(otherwise)(log)), RHYTHM),
+    ],
+    ids=["another rhythm", "other ids", "both"],
+)
+def test_a_log_that_something_contradicts_is_not_believed(
+    change: Callable[[bytes], bytes], reason: str, tmp_path: Path
+) -> None:
+    """A run of the same program takes other times and has other threads: no link is said with half or more."""
+    alignment, said = joined(change, tmp_path)
+    links = alignment.links
+    linked = [position for position, word in enumerate(links.operation_by) if word]
+    in_layers = [position for position, word in enumerate(links.layer_by) if word]
+    assert said == [reason]
+    assert len(linked) > 20
+    assert max(links.operation_confidence[position] for position in linked) <= UNLIKELY
+    assert max((links.layer_confidence[position] for position in in_layers), default=0) <= UNLIKELY
+
+
+def test_where_nothing_tells_that_is_said_once(tmp_path: Path) -> None:
+    """Neither ids nor stamps: links hold if the files are of one run."""
+    alignment, said = joined(without_ids, tmp_path)
+    assert said == [NOTHING_SHOWS]
+    assert len(alignment.links.operation_unsure) < sum(map(bool, alignment.links.operation_by))
+
+
+def test_what_ranges_state_stands_beside_any_log(tmp_path: Path) -> None:
+    """The profile's own ranges name the calls: another log's doubts do not reach them."""
+    made = TRACES / "lenet-rocpd"
+    (tmp_path / "run.log").write_bytes(with_ids(gzip.decompress((made / "run.log.gz").read_bytes())))
+    analysis = analyse([tmp_path / "run.log", made / "results.db.gz"])
+    (alignment,) = (alignment for run in analysis.runs for alignment in run.alignments)
+    stated = [position for position, word in enumerate(alignment.links.operation_by) if word == "range"]
+    assert len(stated) > 20
+    assert alignment.links.operation_unsure.isdisjoint(stated)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(("log", "believed"), [("run.rank0.log", True), ("run.rank1.log", False)])
+def test_another_ranks_log_is_told_by_its_times(log: str, believed: bool, tmp_path: Path) -> None:
+    """Two ranks launch the same; the log's name says nothing, and its ids are cut off."""
+    folder = shared_folder() / "samples" / "rocm-twins" / "resnet-immediate-2ranks"
+    text = (folder / log).read_bytes()
+    (tmp_path / "run.log").write_bytes(re.sub(rb"(?m)^([IW]\d{4} [\d:.]+) +\d+", rb"\g<1> 0", text))
+    sure = [said >= 0.5 for said in confidences(tmp_path / "run.log", folder / "rocpd" / "42730_results.db.gz")]
+    assert len(sure) > 60
+    assert all(sure) if believed else not any(sure)
+
+
+@pytest.mark.shared
+def test_the_log_of_another_net_is_not_believed(tmp_path: Path) -> None:
+    """Two trainings of LeNet by two versions of the library."""
+    twins = shared_folder() / "samples" / "rocm-twins"
+    log = twins / "lenet-train-own-layers" / "run.hip.log"
+    profile = twins / "lenet-cmdonly-kernel-trace" / "rocpd" / "41242_results.db.gz"
+    assert max(confidences(log, profile)) < 0.5

@@ -1,0 +1,189 @@
+"""Whether a log's stamps keep time with a profile: whatever zero its clock counts from, one offset relates them.
+
+A call was launched after the stamped line before its entry and before the one behind it. Of one run's log all calls
+bound one offset; of another run's they do not, as everything takes a little more or less time there. A clock that goes
+fast or slow, or that was set once, is still told from that.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from math import inf, log
+
+import msgspec
+
+from mio2trace.align.clocks.fit import MAX_DRIFT, MIDDLE_OF_2000_NS
+from mio2trace.align.clocks.log_bounds import StampedLines
+from mio2trace.align.clocks.resolution import STAMP_NS, host_resolution, resolution, stamp_resolution
+from mio2trace.align.links import NONE, SURE, Links
+from mio2trace.align.operations.rates import FEW, MOST_STRAY, OTHERWISE, TOLERANCE_NS
+from mio2trace.align.operations.windows import lines_behind
+from mio2trace.evidence import BOUNDARY_STAMPS, POSITION
+from mio2trace.model.log import FrameworkLog
+from mio2trace.model.profile import Activity, Profile
+from mio2trace.ops.operation import Operation
+
+FEWEST = 4
+"""Fewer windows fit by chance."""
+MOST_WINDOWS = 200
+TRIED = 6
+"""Of the narrowest windows at both ends, so many of each tell at what rates the clocks may go."""
+
+
+class Window(msgspec.Struct, frozen=True, gc=False):
+    """The log's clock was ahead of the profile's by ``low`` to ``high`` ns at the profile's time ``at_ns``."""
+
+    at_ns: int
+    low: float
+    high: float
+
+
+def keeps_time(
+    profile: Profile, logs: Sequence[FrameworkLog], operations: Sequence[Operation], links: Links
+) -> bool | None:
+    """Whether the stamps of a log have the rhythm of the calls that its lines are linked to, or another one; None where
+    there are too few, or they are too coarse, to tell.
+
+    Links that rest on stamps say nothing of them.
+    """
+    spans = _spans(profile, links)
+    streams = len({activity.thread for activity in profile.activities if activity.kind == "kernel"})
+    host = host_resolution(profile)
+    told: list[bool | None] = []
+    for one in logs:
+        own = [operation for operation in operations if operation.source == one.source]
+        stamps = [(operation.line, operation.stamp) for operation in own if operation.stamp is not None]
+        # A framework and a library may count on clocks of two zones.
+        lines = StampedLines(one, MIDDLE_OF_2000_NS, max(host, stamp_resolution([one])), ())
+        told.append(_told([*_windows(own, spans, lines, streams)]))
+        if stamps:
+            step = resolution((stamp.ns for _, stamp in stamps), STAMP_NS)
+            bare = msgspec.structs.replace(one, events=(), layers=())
+            lines = StampedLines(bare, MIDDLE_OF_2000_NS, max(host, step), stamps)
+            told.append(_told([*_windows(own, spans, lines, streams)]))
+    if True in told:
+        return True
+    return False if False in told else None
+
+
+def _spans(profile: Profile, links: Links) -> dict[int, tuple[int, int | None]]:
+    """Of each operation from when to when the host launched its kernels; None: that tells no end.
+
+    Where no call of the host is recorded, the kernel before which the device idled began when it was launched.
+    """
+    has_calls = any(activity.host_end_ns is not None for activity in profile.activities)
+    spans: dict[int, tuple[int, int | None]] = {}
+    busy_until = -inf
+    for position, activity in enumerate(profile.activities):
+        span = _by_call(activity) if has_calls else _by_device(activity, busy_until)
+        if activity.end_ns is not None:
+            busy_until = max(busy_until, activity.end_ns)
+        index, word = links.operation_of[position], links.operation_by[position]
+        if index == NONE or span is None or word in (BOUNDARY_STAMPS, POSITION):
+            continue
+        begin, end = spans.get(index, span)
+        last = span[1] if end is None else end if span[1] is None else max(end, span[1])
+        spans[index] = min(begin, span[0]), last
+    return spans
+
+
+def _by_call(activity: Activity) -> tuple[int, int | None] | None:
+    start, end = activity.host_start_ns, activity.host_end_ns
+    return None if start is None or end is None else (start, end)
+
+
+def _by_device(activity: Activity, busy_until: float) -> tuple[int, int | None] | None:
+    if activity.start_ns is None:
+        return None
+    idled = activity.start_ns - busy_until > TOLERANCE_NS
+    return activity.start_ns, activity.start_ns - TOLERANCE_NS if idled else None
+
+
+def _windows(
+    operations: Sequence[Operation], spans: dict[int, tuple[int, int | None]], lines: StampedLines, streams: int
+) -> Iterator[Window]:
+    """What each call tells; calls between the same two lines tell one thing. ``streams``: threads that launched."""
+    met: dict[tuple[int, int], Window] = {}
+    for operation, behind in zip(operations, lines_behind(operations, streams), strict=True):
+        span = spans.get(operation.index)
+        if span is None:
+            continue
+        begin, end = span
+        between = lines.between(operation.line, max(behind, operation.end_line))
+        if between is None:
+            continue
+        after, before = between
+        low, high = float(after - begin), inf if end is None else float(before - end)
+        known = met.get(between)
+        if known is not None:
+            low, high = max(low, known.low), min(high, known.high)
+        met[between] = Window(begin if known is None else known.at_ns, low, high)
+    yield from met.values()
+
+
+def _told(windows: Sequence[Window]) -> bool | None:
+    windows = sorted(windows, key=lambda window: window.at_ns)[:: 1 + len(windows) // MOST_WINDOWS]
+    if len(windows) < FEWEST:
+        return None
+    rates = sorted({0.0, *_rates(windows)}, key=abs)
+    possible = [rate for rate in rates if abs(rate) <= MAX_DRIFT]
+    most, nats = MOST_STRAY * len(windows), _nats(windows)
+    if any(_offset(windows, rate)[0] <= most for rate in possible):
+        return True if nats <= log(1 - SURE) else None
+    if any(_offset(windows, rate)[0] <= most for rate in rates[len(possible) :]) and nats <= log(1 - SURE):
+        return True
+    strays, is_set = _with_a_step(windows)
+    return None if is_set and strays <= most else False
+
+
+def _offset(windows: Sequence[Window], rate: float = 0.0) -> tuple[int, float]:
+    """How many windows the offset that most of them allow is not in, where the log's clock gains ``rate``; and it."""
+    origin = windows[0].at_ns
+    lows = sorted(window.low - rate * (window.at_ns - origin) for window in windows)
+    highs = sorted(window.high - rate * (window.at_ns - origin) for window in windows)
+    # The most windows meet at the low end of one of them.
+    met, low = max((bisect_right(lows, low) - bisect_left(highs, low), low) for low in lows)
+    return len(windows) - met, low
+
+
+def _with_a_step(windows: Sequence[Window]) -> tuple[int, bool]:
+    """The same of a clock that was set once, at the best of all places; whether it was: by more than passed at all.
+
+    Another run takes a little more or less time between two lines, never an hour.
+    """
+    best, jump = len(windows), 0.0
+    for place in range(1, len(windows)):
+        (before, at), (after, then) = _offset(windows[:place]), _offset(windows[place:])
+        if before + after < best:
+            best, jump = before + after, then - at
+    return best, abs(jump) > windows[-1].at_ns - windows[0].at_ns
+
+
+def _rates(windows: Sequence[Window]) -> Iterator[float]:
+    """How much faster the log's clock may go, by the narrowest windows at both ends."""
+    third = len(windows) // 3
+    ends = (sorted(part, key=lambda one: one.high - one.low)[:TRIED] for part in (windows[:third], windows[-third:]))
+    first, last = ([one for one in end if one.high < inf] for end in ends)
+    for before in first:
+        for after in last:
+            rate = (after.low + after.high - before.low - before.high) / 2 / max(1, after.at_ns - before.at_ns)
+            if abs(rate) <= FEW:
+                yield rate
+
+
+def _nats(windows: Sequence[Window]) -> float:
+    """How probable it is that stamps of another run fit as well.
+
+    From one window to the next such stamps are off by up to `OTHERWISE` of the time between them, in either direction.
+    """
+    closed = [window for window in windows if window.high < inf]
+    best: list[float] = []  # of the windows up to each, those that tell most and end with it
+    for place, after in enumerate(closed):
+        told = [0.0]
+        for number, before in enumerate(closed[:place]):
+            room = max(1.0, (before.high - before.low + after.high - after.low) / 2)
+            width = 2 * OTHERWISE * (after.at_ns - before.at_ns)
+            told.append(best[number] + (log(room / width) if width > room else 0.0))
+        best.append(min(told))
+    return min(best, default=0.0)
