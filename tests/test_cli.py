@@ -89,6 +89,17 @@ def test_quiet_prints_nothing() -> None:
         assert Path(f"out{number}.json").read_bytes() == Path("out0.json").read_bytes()
 
 
+def test_quiet_says_what_could_not_be_read() -> None:
+    """One line a problem, and nothing else: the trace is not of all that was given."""
+    text = as_json(CALLS)
+    Path("cut.json").write_bytes(text[: len(text) - 400])
+    for args in (("cut.json", "-o", "out.json"), ("kernels", "cut.json")):
+        done = run(*args, "-q")
+        assert done.returncode == 0
+        (line,) = done.stderr.decode().splitlines()
+        assert line.startswith("problem: profile cut off: read up to the last whole call (cut.json: byte ")
+
+
 def test_a_first_word_that_is_a_command_is_the_command() -> None:
     """A file of that name is named by its path, or after the command."""
     Path("convert").write_bytes(as_json(CALLS))

@@ -107,6 +107,15 @@ def test_doctor_names_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch)
     assert "missing" not in found["[query]"]
 
 
+def test_doctor_believes_a_checkout_and_not_what_pip_wrote_when_it_was_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("importlib.metadata.requires", lambda _: ["bokeh>=3; extra == 'batch'"])
+    found = rows({"PATH": "/usr/bin:/bin"}, monkeypatch)
+    assert "msgspec" in found
+    assert "bokeh" not in json.dumps(found)
+
+
 def test_doctor_tells_no_name_of_a_person_or_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its output is pasted into issues."""
     home = {"HOME": "/home/canaryuser", "USER": "canaryuser", "HOSTNAME": "canaryhost"}

@@ -301,3 +301,25 @@ def test_a_single_path_is_one_file(tmp_path: Path) -> None:
     )
     for path in (tmp_path / "run.log", str(tmp_path / "run.log")):
         assert [file.name for file in analyse(path).inputs] == ["run.log"]
+
+
+def test_a_person_sees_several_runs_in_the_order_given(copied: Copied) -> None:
+    """The picture is the same in any order; what a person reads begins with what was named first."""
+    pairs = {name: copied(run, name) for run, name in ((MIOPEN, "A"), (ALEXNET, "B"))}
+    for first, second in (("A", "B"), ("B", "A")):
+        result = convert(*pairs[first], *pairs[second], several=True)
+        said = [line.partition(":")[0] for line in result.said()]
+        assert [word for word in said if "/" in word] == [
+            f"{name}/{file}" for name in (first, second) for file in FILES
+        ]
+        assert [word for word in said if word in pairs] == [first, second]
+        with pytest.raises(InputError, match=f"files of 2 runs: {first}, {second}; expected"):
+            convert(*pairs[first], *pairs[second])
+
+
+def test_a_refusal_of_several_runs_names_what_lacks_its_log(copied: Copied) -> None:
+    pairs = [copied(run, name) for run, name in ((MIOPEN, "A"), (ALEXNET, "B"), (SQUEEZENET, "C"))]
+    given = [file for pair in pairs for file in pair]
+    given.remove(pairs[1][0])
+    with pytest.raises(InputError, match="files of 2 runs: A, C, and without a log of its own B; expected"):
+        convert(*given)

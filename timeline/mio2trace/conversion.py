@@ -12,7 +12,7 @@ import orjson
 import mio2trace
 from mio2trace import summary
 from mio2trace.align import Alignment
-from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse
+from mio2trace.analysis import Analysis, AnalysisOptions, Run, analyse, as_given
 from mio2trace.draw import BuildOptions, Fold, HostCalls, RunToDraw, Selection, Tracks, build
 from mio2trace.files import Input, Progress, replacing, standard_output
 from mio2trace.memory import without_garbage_collection
@@ -53,7 +53,13 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
         from mio2trace.answer.text import lines
 
         with without_garbage_collection():
-            return list(lines(report_of(self.analysis, self.runs, with_picture=False)))
+            return list(lines(report_of(self.analysis, as_given(self.runs), with_picture=False)))
+
+    @property
+    def problems(self) -> list[str]:
+        """What could not be read or is not as it should be, but for what the library itself complains of."""
+        notes = self.account.notes
+        return [note for note in notes if note.startswith("problem: ") and not any(word in note for word in LOGGED)]
 
     def said(self, verbose: bool = False) -> list[str]:
         """What the command line prints: the answer between inputs and notes, with ``verbose`` what it rests on, too."""
@@ -153,7 +159,7 @@ def convert(  # noqa: PLR0913 - keyword-only options
         _require_something_to_draw(analysis, runs)
         _require_related_clocks(runs)
         alignments = [measures.alignment for run in runs for measures in run.drawn]
-        inputs = [_fact(file) for file in analysis.inputs]
+        inputs = [_fact(file) for file in sorted(analysis.inputs, key=lambda file: file.source)]
         measured = [measures for run in runs for measures in run.drawn]
         facts = summary.metadata(f"mio2trace {mio2trace.__version__}", inputs, measured)
         trace = build(_to_draw(runs, several), options, facts, notes)

@@ -152,6 +152,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Run {self.name!r} of {', '.join(file.name for file in self.inputs)}: {told}>"
 
 
+def as_given(runs: Sequence[Run]) -> list[Run]:
+    """In the order in which their files were given: for a person, who knows them by that."""
+    return sorted(runs, key=lambda run: run.inputs[0].source)
+
+
 class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     """What `analyse` found. ``inputs``: sorted by what they hold, each once. ``runs``: at least one, the fullest
     profile's first, logs that are of no profile's run last. ``references``: what archives hold of runs without MIOpen's
@@ -183,10 +188,11 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
         """The run. Raises `InputError` where there are several."""
         several = self.complete
         if len(several) > 1:
-            in_order = sorted(several, key=lambda run: run.inputs[0].source)
-            names = ", ".join(run.name for run in in_order[:4]) + (", ..." if len(in_order) > 4 else "")
+            rest = [run for run in self.runs if run.profiles and not run.complete]
+            beside = f", and without a log of its own {_first_names(rest)}" if rest else ""
             raise InputError(
-                f"files of {len(in_order)} runs: {names}; expected those of one (`mio2trace convert --several` "
+                f"files of {len(several)} runs: {_first_names(several)}{beside}; expected those of one"
+                " (`mio2trace convert --several` "
                 "draws each by itself, `mio2trace compare` tells how they differ, `mio2trace batch` makes a dataset)"
             )
         return several[0] if several else self.runs[0]
@@ -194,6 +200,11 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         notes = sum(1 for _ in self.notes)
         return f"<Analysis: {len(self.inputs)} inputs, {notes} kinds of notes, runs {list(self.runs)}>"
+
+
+def _first_names(runs: Sequence[Run]) -> str:
+    given = as_given(runs)
+    return ", ".join(run.name for run in given[:4]) + (", ..." if len(given) > 4 else "")
 
 
 def analyse(

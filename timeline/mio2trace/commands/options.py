@@ -30,7 +30,7 @@ def complete_files(ctx: click.Context, param: click.Parameter | None, incomplete
 
 
 files_argument = click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=complete_files)
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors and problems.")
 format_option = click.option(
     "--format", "form", type=click.Choice(FORMS), help="Default: table on a terminal, csv otherwise."
 )

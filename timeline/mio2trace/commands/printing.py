@@ -41,11 +41,18 @@ def write(pieces: Iterable[str]) -> None:
 
 
 def say(notes: Iterable[Note], lines: Sequence[str], quiet: bool) -> None:
-    """Counts and what was met, on stderr, without what is private: a note may quote a name."""
-    from mio2trace.privacy import Cleaner
+    """Counts and what was met, on stderr, without what is private: a note may quote a name.
+
+    ``quiet``: problems alone, what could not be read among them; what the library complains of is none of reading.
+    """
+    from mio2trace.notes import LOGGED
 
     if quiet:
-        return
+        lines, notes = [], [note for note in notes if note.problem and note.kind not in LOGGED]
+        if not notes:
+            return
+    from mio2trace.privacy import Cleaner
+
     cleaner = Cleaner()
     for line in [*lines, *(f"{'problem' if note.problem else 'note'}: {note}" for note in notes)]:
         tell(cleaner.quoted(line))

@@ -45,7 +45,7 @@ def report(files: tuple[str, ...], output: str, form: Any, gpu: str | None, read
       mio2trace report trace.json.gz --format json | jq '.[].id'
       mio2trace report ds/ -o fleet.html          a dataset: problems over versions, outliers, failures
     """
-    from mio2trace.analysis import analyse
+    from mio2trace.analysis import analyse, as_given
     from mio2trace.answer import report_of
     from mio2trace.answer.text import FULL
     from mio2trace.commands.datasets.fleet import fleet_report, is_fleet
@@ -60,7 +60,7 @@ def report(files: tuple[str, ...], output: str, form: Any, gpu: str | None, read
         text, verdicts, notes = fleet_report(files[0], form), [], None
     else:
         analysis = analyse(files, reading.analysis())
-        made = report_of(analysis, analysis.complete or analysis.runs, peaks, with_picture=form == "html")
+        made = report_of(analysis, as_given(analysis.complete or analysis.runs), peaks, with_picture=form == "html")
         if not made.sections:
             raise InputError(f"{analysis.names}: nothing to report: no kernel, layer time, operation or message")
         text, notes = written(made, form), analysis.notes

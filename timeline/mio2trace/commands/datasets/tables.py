@@ -49,6 +49,7 @@ def write_tables(  # noqa: PLR0913 - keyword-only options
     require_anything(runs, analysis)
     rows = replace(output, runs, analysis, repetitions)
     if quiet:
+        say(analysis.notes, [], quiet)
         return
     for section in report_of(analysis, runs).sections[:FULL]:
         tell(section.verdict)

@@ -10,7 +10,8 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import click
 
@@ -87,17 +88,40 @@ def findings(environment: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _requirements() -> dict[str, list[str]]:
-    """Names of libraries by extra, "" for those that are always needed."""
+    """Names of libraries by extra, "" for those that are always needed.
+
+    A checkout's own file says it: what pip wrote when that was installed does not change with it.
+    """
     found: dict[str, list[str]] = {}
+    project = _project()
+    if project is not None:
+        stated = {"": project.get("dependencies", []), **project.get("optional-dependencies", {})}
+        for extra, wanted in stated.items():
+            found[extra] = [name[0] for one in wanted if (name := _LIBRARY.match(one)) is not None]
+        return found
     try:
         lines = importlib.metadata.requires("mio2trace") or []
-    except importlib.metadata.PackageNotFoundError:  # run from a checkout
+    except importlib.metadata.PackageNotFoundError:
         lines = []
     for line in lines:
         name, extra = _LIBRARY.match(line), _EXTRA.search(line)
         if name is not None:
             found.setdefault(extra[1] if extra else "", []).append(name[0])
     return found
+
+
+def _project() -> dict[str, Any] | None:
+    """What ``pyproject.toml`` says of the program, where it runs from a checkout."""
+    import tomllib
+
+    import mio2trace
+
+    try:
+        with open(Path(mio2trace.__file__).resolve().parents[2] / "pyproject.toml", "rb") as file:
+            project = tomllib.load(file).get("project", {})
+    except (OSError, ValueError):
+        return None
+    return project if project.get("name") == "mio2trace" else None
 
 
 def _version(name: str) -> str:

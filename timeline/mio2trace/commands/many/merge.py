@@ -62,4 +62,7 @@ def merge(files: tuple[str, ...], output: str, check: bool, reading: Reading, qu
             tell(line)
         if output != "-":
             tell(f"wrote {output} ({os.path.getsize(output) / 1e6:.1f} MB): open it at https://ui.perfetto.dev")
+    else:
+        for line in made.problems:
+            tell(line)
     return made

@@ -100,7 +100,7 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
 @click.option("--check", is_flag=True, help="Verify the invariants of this very trace while writing it.")
 @click.option("--strict", is_flag=True, help="Problems are errors: nothing is written.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what the links rest on, too: evidence, clocks, sums.")
-@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors and problems.")
 def convert(  # noqa: PLR0913 - click gives each option by keyword
     files: tuple[str, ...],
     output: str,
@@ -170,12 +170,11 @@ def convert(  # noqa: PLR0913 - click gives each option by keyword
     finally:
         if progress is not None:
             progress.done()
-    if not quiet:
-        for line in result.said(verbose):
+    for line in result.problems if quiet else result.said(verbose):
+        click.echo(styled(visible(line)), err=True)
+    if not quiet and output != "-":
+        for line in _wrote(output, result, host_calls):
             click.echo(styled(visible(line)), err=True)
-        if output != "-":
-            for line in _wrote(output, result, host_calls):
-                click.echo(styled(visible(line)), err=True)
     return result
 
 
