@@ -192,8 +192,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
             beside = f", and without a log of its own {_first_names(rest)}" if rest else ""
             raise InputError(
                 f"files of {len(several)} runs: {_first_names(several)}{beside}; expected those of one"
-                " (`mio2trace convert --several` "
-                "draws each by itself, `mio2trace compare` tells how they differ, `mio2trace batch` makes a dataset)"
+                " (`mio2trace convert --several` draws each by itself, `mio2trace compare` tells how they differ,"
+                " `mio2trace batch` makes a dataset)"
             )
         return several[0] if several else self.runs[0]
 

@@ -114,10 +114,8 @@ def _project() -> dict[str, Any] | None:
     """What ``pyproject.toml`` says of the program, where it runs from a checkout."""
     import tomllib
 
-    import mio2trace
-
     try:
-        with open(Path(mio2trace.__file__).resolve().parents[2] / "pyproject.toml", "rb") as file:
+        with open(Path(__file__).resolve().parents[4] / "pyproject.toml", "rb") as file:
             project = tomllib.load(file).get("project", {})
     except (OSError, ValueError):
         return None
