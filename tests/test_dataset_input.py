@@ -58,7 +58,7 @@ def assert_equal_answers(files: list[str], folder: Path, questions: Sequence[tup
     """Of every command on the files and on their dataset: what is printed, and whether it is refused."""
     dataset = str(folder / "run.parquet")
     written = CliRunner().invoke(cli, [*files, "-o", dataset, "-q"])
-    assert (written.exit_code, written.output) == (0, "")
+    assert (written.exit_code, written.stdout) == (0, "")
     answered = 0
     for command, *options in questions:
         of_files, of_dataset = call(command, files, *options), call(command, [dataset], *options)
