@@ -132,7 +132,7 @@ def test_convert_returns_what_it_documents(files: dict[str, str], tmp_path: Path
     assert set(tmp_path.iterdir()) == before
     assert isinstance(result, mio2trace.Conversion)
     assert sum(getattr(event, "category", "") == "kernel" for event in result.trace.events()) == 8
-    assert result.report[0].startswith("prof: dv/dt profile (JSON): profile of ")
+    assert result.report[1].startswith("prof: dv/dt profile (JSON): profile of ")
     assert any(line.startswith("layers: 8 of 8 kernels and copies attributed") for line in result.report)
     assert list(result.notes) == []
     trace, _ = output(files["log"], files["prof"])
