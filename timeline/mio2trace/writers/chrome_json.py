@@ -41,7 +41,7 @@ _BATCH = 512
 _STRETCH = 8192
 """Events that are sorted at once: a few megabytes of text."""
 _LONGEST_LINE = 1 << 20
-FIRST_SHARE = 0.95
+FIRST_SHARE = 0.97
 """Of the first part, for this process, where another one writes what follows."""
 _Part = Part | StretchesPart
 _DECIMALS = tuple(f".{rest:03d}" for rest in range(1000))
