@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
-from itertools import pairwise
+from itertools import chain, compress, count, pairwise
 from math import inf
+from operator import ne
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -230,3 +231,8 @@ def unbroken(key_of: Sequence[int], positions: Sequence[int], first: int, last: 
             end += 1
         yield key, begin, end
         begin = end
+
+
+def borders(column: Sequence[int]) -> list[int]:
+    """Where unbroken rows of one value begin."""
+    return list(compress(count(), map(ne, column, chain((None,), column))))

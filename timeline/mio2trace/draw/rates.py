@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.draw.base import TimeBase, highest_shown, three_digits
 from mio2trace.draw.device import DeviceSide
+from mio2trace.draw.lanes import borders
 from mio2trace.draw.selection import Chosen
 from mio2trace.trace import CounterValue
 
@@ -140,17 +142,18 @@ def _stretches(alignment: Alignment, positions: Sequence[int]) -> Iterator[Seque
     """Rows of commands in order of start, cut where another pass begins."""
     most = max(_SHORTEST, -(-len(positions) // _STRETCHES))
     pass_of = alignment.links.pass_of
-    first, pass_ = 0, NONE
-    for number, position in enumerate(positions):
-        here = pass_of[position]
-        other = here not in (NONE, pass_) and pass_ != NONE
-        if number > first and (other or number - first == most):
-            yield positions[first:number]
-            first = number
+    passes = [pass_of[position] for position in positions]
+    cuts = []
+    before = NONE
+    for border in borders(passes):
+        here = passes[border]
         if here != NONE:
-            pass_ = here
-    if positions:
-        yield positions[first:]
+            if before not in (NONE, here):
+                cuts.append(border)
+            before = here
+    for first, last in pairwise([0, *cuts, len(positions)]):
+        for begin in range(first, last, most):
+            yield positions[begin : min(begin + most, last)]
 
 
 def _pass(alignment: Alignment, positions: Sequence[int]) -> int:

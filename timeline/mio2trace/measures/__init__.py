@@ -193,10 +193,10 @@ class Measures:
 
     def _add_work(self, runs: Sums, passes: Sums) -> None:
         """Add the work at each activity where any may count."""
-        links = self._links
+        pass_of, run_of, outside = self._links.pass_of, self._links.run_of, len(passes) - 1
         for position, _, flop, told_by in self.work():
-            passes.add_work(links.pass_of[position] % len(passes), flop, told_by)
-            run = links.run_of[position]
+            pass_, run = pass_of[position], run_of[position]
+            passes.add_work(outside if pass_ == NONE else pass_, flop, told_by)
             if run != NONE:
                 runs.add_work(run, flop, told_by)
 
@@ -215,9 +215,12 @@ class Measures:
     def _not_told(self) -> Iterator[int]:
         """Where work may count that no operation of the log tells: at GEMMs and in operations of unknown work."""
         operation_of, kinds, facts = self._links.operation_of, self._work_of, self._facts
-        for position in facts:
+        for position, fact in facts.items():
             index = operation_of[position]
-            if index == NONE or kinds[index] == _NOT_TOLD:
+            if index == NONE:
+                if fact.gemm is not None or fact.role == "main":
+                    yield position
+            elif kinds[index] == _NOT_TOLD:
                 yield position
         if _NOT_TOLD in kinds:
             for position, index in enumerate(operation_of):
@@ -233,12 +236,13 @@ class Measures:
         for sums, number in zip(summed[:3], numbers, strict=True):
             if number == NONE:
                 continue
+            # As `+=`, which asks a counter for what is missing in it: most of these are new.
             if kind.helps:
-                sums.helpers_ns[number] += ns
+                sums.helpers_ns[number] = sums.helpers_ns.get(number, 0) + ns
             if kind.role == "transpose":
-                sums.transposes_ns[number] += ns
+                sums.transposes_ns[number] = sums.transposes_ns.get(number, 0) + ns
             if naive:
-                sums.naive_ns[number] += ns
+                sums.naive_ns[number] = sums.naive_ns.get(number, 0) + ns
 
     def of(self, positions: Sequence[int]) -> Cost:
         """The cost of some activities, such as those of a layer on one of its queues: kernels, copies, times, work."""

@@ -8,14 +8,15 @@ second time, and tried on the third before it is used.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import compress, count, pairwise
-from operator import attrgetter, eq, ne, sub
+from itertools import pairwise
+from operator import attrgetter, eq, sub
 from typing import NamedTuple
 
 from mio2trace.align import NONE
 from mio2trace.draw.base import three_digits
 from mio2trace.draw.device.commands import Commands
 from mio2trace.draw.device.containers import Containers
+from mio2trace.draw.lanes import borders
 from mio2trace.measures import Measures
 from mio2trace.model.profile import Activity
 from mio2trace.trace import Form, Slice, Stretch
@@ -106,9 +107,8 @@ class Repeated:
         if any(map(eq, columns[-2], columns[-1])):
             return None  # what takes no time has no rate
         run_of, operation_of = links.run_of[first:stop], links.operation_of[first:stop]
-        borders = _borders(run_of)
-        runs = [row for row in _rows(run_of, borders) if row[0] != NONE]
-        operations = _rows(operation_of, borders | _borders(operation_of))
+        runs = [row for row in _rows(run_of, borders(run_of)) if row[0] != NONE]
+        operations = _rows(operation_of, sorted({*borders(run_of), *borders(operation_of)}))
         return _Inside(pass_, first, commands, columns, runs, operations)
 
     def _look(self, inside: _Inside) -> Hashable:
@@ -179,13 +179,8 @@ class Repeated:
         return Stretch(repeated.form, starts + durations, numbers)
 
 
-def _borders(column: Sequence[int]) -> set[int]:
-    """Where another value begins."""
-    return {0, *compress(count(1), map(ne, column[1:], column))}
-
-
-def _rows(column: Sequence[int], borders: set[int]) -> list[_Row]:
-    return [(column[begin], begin, end) for begin, end in pairwise([*sorted(borders), len(column)])]
+def _rows(column: Sequence[int], begins: Sequence[int]) -> list[_Row]:
+    return [(column[begin], begin, end) for begin, end in pairwise([*begins, len(column)])]
 
 
 def _places(inside: _Inside) -> Iterator[_Place]:

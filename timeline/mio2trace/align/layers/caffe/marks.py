@@ -205,14 +205,16 @@ def place_by_marks(links: Links, cuts: Cuts, net: Net, grammar: Grammar, iterati
     that it opened.
     """
     layout, marks, host_ns = _layout(net, grammar), cuts.marks, cuts.marks.host_ns
+    layers = [(layer, direction, at, layer.printed_ns(direction)) for layer, direction, at in layout.layers]
+    count = len(marks)
     for iteration, start in enumerate(_starts(cuts, grammar, iterations), 1):
         passes = {
             direction: links.pass_id("iteration", iteration, direction)
             for direction, first, _ in layout.passes
-            if start + first < len(marks)
+            if start + first < count
         }
-        for layer, direction, at in layout.layers:
-            if start + at >= len(marks):
+        for layer, direction, at, printed_ns in layers:
+            if start + at >= count:
                 break
             run = links.add_run(
                 LayerRun(
@@ -220,9 +222,9 @@ def place_by_marks(links: Links, cuts: Cuts, net: Net, grammar: Grammar, iterati
                     layer_index=layer.index,
                     direction=direction,
                     pass_=passes[direction],
-                    printed_ns=layer.printed_ns(direction),
+                    printed_ns=printed_ns,
                     host_start_ns=host_ns[start + at],
-                    host_end_ns=host_ns[start + at + 1] if start + at + 1 < len(marks) else None,
+                    host_end_ns=host_ns[start + at + 1] if start + at + 1 < count else None,
                 )
             )
             links.give_layer(cuts.between(start + at, start + at + 1), run, TIMER_MARKS)
