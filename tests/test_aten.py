@@ -293,6 +293,13 @@ def test_clamping_elsewhere_is_no_activation() -> None:
     assert operations_of("aten::clamp_min", given([[2, 3]], ["", "1e-12"])) == ()
 
 
+def test_work_that_no_device_does_is_not_known() -> None:
+    """Lengths that each could be, and make no number of a trace together."""
+    long = [1 << 30] * 3
+    product = only("aten::bmm", given([long, long]))
+    assert (product.input, product.gemm, product.flop, product.bytes_min) == (tuple(long), None, None, None)
+
+
 HOSTILE: list[Inputs | None] = [
     None,
     Inputs(),

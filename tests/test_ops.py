@@ -303,8 +303,20 @@ def test_work_that_no_device_does_is_not_known() -> None:
     o = one(
         conv_entry(yDesc=f"10000000000000000, {Y}, {{300, 30, 6, 1}}, packed, ", wDesc="10, 3, 3, 31000000000000000")
     )
-    assert o.flop is None
-    assert o.bytes_min is None
+    assert (o.gemm, o.flop, o.bytes_min) == (None, None, None)
+
+
+def test_a_batch_that_no_device_computes_makes_no_product() -> None:
+    """Two to the 63rd images in one group each: the batch of the product would be no number of a trace."""
+    o = one(conv_entry(xDesc="{9223372036854775807, 6, 9, 8}, {432, 72, 8, 1}, packed, "))
+    assert o.input[0] == 2**63 - 1
+    assert o.gemm is None
+
+
+def test_strides_of_a_torn_line_are_no_lengths() -> None:
+    """A brace is gone: what stands in the next ones is not the shape."""
+    for torn in ("2, 6, 9, 8}, {432, 72, 8, 1}", "2, 6, 9, 8, {432, 72, 8, 1}", "{2, 6, 9, 8, {432, 72, 8, 1}"):
+        assert one(conv_entry(xDesc=f"{torn}, packed, ")).input == (), torn
 
 
 def test_a_grouped_convolution_in_full() -> None:

@@ -207,6 +207,19 @@ def test_damaged_files_give_a_sound_picture_or_one_line(name: str, tmp_path: obj
     assert not any("\n" in refusal for refusal in refusals)
 
 
+def test_times_beyond_what_a_trace_can_tell_are_counted() -> None:
+    """Nanoseconds since 1970 are numbers of 63 bits until the year 2262."""
+    late, latest = ("late", 18_467_495_820_649_032, 3, ""), ("latest", 9 * 10**15 - 1, 10**13 - 1, "")
+    data = run_metadata({CPU: [("op", START_US, 3, ""), late, latest]})
+    notes = Notes()
+    source = Source("-", 0, notes, stdin=io.BytesIO(data))
+    (profile,) = metadata_reader.read(source, ReadOptions(), notes)
+    assert isinstance(profile, TfProfile)
+    assert [one.name for one in profile.nodes] == ["latest", "op"]
+    assert max(step.end_ns for one in profile.nodes for step in one.steps) < 1 << 63
+    assert [note.count for note in notes if note.kind == "execution without a possible time passed over"] == [1]
+
+
 BOMBS: dict[str, Callable[[], bytes]] = {
     "nested braces": lambda: b"dev_stats {" * 200_000,
     "nested names": lambda: sized(1, number(1, 1) + sized(2, sized(1, "/".join("a" * 100_000)))),

@@ -26,7 +26,7 @@ from mio2trace.ops.families.rnn import MODES, RnnProblem
 from mio2trace.ops.families.softmax import SoftmaxProblem
 from mio2trace.ops.family import DATA, FORWARD, WEIGHTS
 from mio2trace.ops.operation import Operation
-from mio2trace.ops.problem import CommandError, Problem
+from mio2trace.ops.problem import CommandError, Problem, cost
 from mio2trace.ops.values import ConvDescriptor, Shape, Tensor, integers, layouts, product
 
 _MOST = 1 << 40
@@ -372,14 +372,14 @@ def _operation(name: str, row: _Row, problem: Problem) -> Operation:
         command, reason = driver_line(problem), ""
     except CommandError as error:
         command, reason = None, str(error)
-    geometry = problem.geometry
+    geometry, of_sizes = problem.geometry, cost(problem)
     doubt = problem.check()
     return Operation(
         index=0, source=0, line=0, end_line=0, api=name, primitive=row.primitive, direction=problem.direction,
         input=problem.input, weights=problem.weights, output=problem.output, pad=geometry.pad,
         stride=geometry.stride, dilation=geometry.dilation, groups=geometry.groups, mode=problem.variant,
-        window=geometry.window, layout=problem.memory_layout, dtype=problem.dtype, gemm=problem.gemm(),
-        flop=problem.flop(), bytes_min=problem.bytes_min(), command=command, command_reason=reason,
+        window=geometry.window, layout=problem.memory_layout, dtype=problem.dtype, gemm=of_sizes.gemm,
+        flop=of_sizes.flop, bytes_min=of_sizes.bytes_min, command=command, command_reason=reason,
         doubts=(doubt,) if doubt else (), problem=problem,
     )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import msgspec
 
@@ -42,6 +42,9 @@ class Operators(msgspec.Struct, frozen=True, gc=False):
 
 
 _NO_GEOMETRY = Geometry()
+
+_MOST_WORK = 1 << 53
+"""FLOPs and bytes of one operation: no device does so many, and sums of them still are numbers of 64 bits."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -250,3 +253,25 @@ def four_lengths(shape: Shape) -> Shape:
 def work(shape: Shape) -> int | None:
     """Elements of a shape; None when unknown."""
     return product(shape) if shape else None
+
+
+class Cost(NamedTuple):
+    """What a problem computes and moves; None where that is not told, and of sizes that no device could do."""
+
+    gemm: Gemm | None
+    flop: int | None
+    bytes_min: int | None
+
+
+def cost(problem: Problem) -> Cost:
+    """That of a problem, all held against the same bound."""
+    gemm = problem.gemm()
+    return Cost(
+        None if gemm is None or gemm.flop > _MOST_WORK else gemm,
+        _possible(problem.flop()),
+        _possible(problem.bytes_min()),
+    )
+
+
+def _possible(size: int | None) -> int | None:
+    return None if size is None or size > _MOST_WORK else size

@@ -79,7 +79,8 @@ def tensor(text: str) -> Tensor | None:
     """``n, c, h, w`` or ``{n, c, h, w}, {strides}, packed,`` (miopen-log.md 4.3); None when empty or something else."""
     if "{" in text:
         groups = _BRACED.findall(text)
-        if not groups or not _ONLY_INTS.fullmatch(groups[0]):
+        # Of a line that lost a brace the strides would be taken for the lengths.
+        if not _BRACED.match(text.lstrip()) or not _ONLY_INTS.fullmatch(groups[0]):
             return None
         lengths = integers(groups[0])
         if not 0 < len(lengths) <= _MOST_LENGTHS:

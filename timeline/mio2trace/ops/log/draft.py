@@ -8,13 +8,12 @@ from functools import lru_cache
 import msgspec
 
 from mio2trace.kernels.names import kernel_name
-from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import LocalTime
 from mio2trace.model.miopen import Command, Entry, Message, OperationDirection
 from mio2trace.ops.command import refusal
 from mio2trace.ops.driver_options import driver_line
 from mio2trace.ops.operation import Buffers, GemmCall, Launch, Operation, Parameters, Phase
-from mio2trace.ops.problem import CommandError, DirectionOnly, Problem
+from mio2trace.ops.problem import CommandError, Cost, DirectionOnly, Problem, cost
 from mio2trace.ops.solvers import family
 
 _TYPE_IN_KERNEL = (
@@ -87,16 +86,10 @@ class Draft:
             self.dtype, self.dtype_by = dtype, by
 
 
-_MOST_WORK = 1 << 53
-"""FLOPs and bytes of one operation: no device does so many, and sums of them still are numbers of 64 bits."""
-
-
 class _Meaning(msgspec.Struct, frozen=True):
     """What follows from a problem alone; computed once for each."""
 
-    gemm: Gemm | None
-    flop: int | None
-    bytes_min: int | None
+    cost: Cost
     command: str | None
     reason: str
     doubt: str
@@ -108,10 +101,7 @@ def _meaning(problem: Problem) -> _Meaning:
         command, reason = driver_line(problem), ""
     except CommandError as error:
         command, reason = None, str(error)
-    flop, bytes_min = (
-        None if size is None or size > _MOST_WORK else size for size in (problem.flop(), problem.bytes_min())
-    )
-    return _Meaning(problem.gemm(), flop, bytes_min, command, reason, problem.check())
+    return _Meaning(cost(problem), command, reason, problem.check())
 
 
 def _nothing_told(draft: Draft) -> str:
@@ -126,6 +116,7 @@ def _typed(problem: Problem, dtype: str | None) -> Problem:
 
 
 _NOTHING = DirectionOnly()
+_NO_COST = Cost(None, None, None)
 
 
 def shared(draft: Draft, source: int) -> Operation:
@@ -141,7 +132,7 @@ def shared(draft: Draft, source: int) -> Operation:
     problem = draft.problem
     if problem is not None and draft.dtype != problem.dtype:
         problem = _typed(problem, draft.dtype)
-    meaning = _meaning(problem) if problem is not None else _Meaning(None, None, None, None, _nothing_told(draft), "")
+    meaning = _meaning(problem) if problem is not None else _Meaning(_NO_COST, None, _nothing_told(draft), "")
     doubts = [*draft.doubts, meaning.doubt] if meaning.doubt else draft.doubts
     if meaning.command is not None and draft.dtype is None:
         doubts = [*doubts, "the data type is not known: the command assumes float"]
@@ -176,9 +167,9 @@ def shared(draft: Draft, source: int) -> Operation:
         algorithm=algorithm,
         solver=draft.solver,
         workspace_bytes=draft.workspace,
-        gemm=meaning.gemm,
-        flop=meaning.flop,
-        bytes_min=meaning.bytes_min,
+        gemm=meaning.cost.gemm,
+        flop=meaning.cost.flop,
+        bytes_min=meaning.cost.bytes_min,
         command=meaning.command,
         command_reason=meaning.reason,
         logged_command=draft.command.text if draft.command is not None else "",

@@ -25,9 +25,9 @@ NAME = "TFProf profile (ProfileProto)"
 
 MOST_COMPONENTS = 200
 """Names nest by their slashes; a deeper one is no name that TensorFlow made."""
-_LAST_US = 10**17
-_LONGEST_US = 10**13
-"""Times beyond these (year 5138, 115 days) are damage."""
+LAST_US = 9 * 10**15
+LONGEST_US = 10**13
+"""Times beyond these (year 2255, 115 days) are damage: nanoseconds of what is left are numbers of 63 bits."""
 _ATTRIBUTES = {b"strides", b"ksize", b"dilations", b"padding", b"data_format", b"T"}
 _FIELD_MASK = 7
 
@@ -240,7 +240,7 @@ class _Decoder:
                     last = signed(c) * 1000
                 elif inner >> 3 in (1, 2, 3, 4, 5, 7):
                     raise unexpected(inner, a)
-        if not 0 < first <= last < _LAST_US * 1000:
+        if not 0 < first <= last < LAST_US * 1000:
             first = last = 0
         return NodeStep(step, count, first, last, tuple(executions), tuple(memory))
 
@@ -260,7 +260,7 @@ class _Decoder:
             else:
                 raise unexpected(tag, at)
         for pair in pairs:
-            if len(pair) != 2 or not (0 < pair[0] < _LAST_US and 0 <= pair[1] < _LONGEST_US):
+            if len(pair) != 2 or not (0 < pair[0] < LAST_US and 0 <= pair[1] < LONGEST_US):
                 self._notes.add("execution without a possible time passed over", f"{self._place}: byte {at}")
                 continue
             kind = "accelerator" if accelerator else "cpu"

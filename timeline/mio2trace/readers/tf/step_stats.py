@@ -14,11 +14,8 @@ import msgspec
 from mio2trace.model.tf import Execution, NodeStep, OpMemory, Shape, TfNode, TfProfile
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
-from mio2trace.readers.tf.profile_proto import MOST_COMPONENTS
+from mio2trace.readers.tf.profile_proto import LAST_US, LONGEST_US, MOST_COMPONENTS
 
-LAST_US = 10**17
-LONGEST_US = 10**13
-"""Times beyond these (year 5138, 115 days) are damage."""
 NOT_NODES = ("RecvTensor", "_SOURCE")
 _HOST_SIDE = late(r"(?:.*/)?(?:device:)?(?:cpu|gpu):\d+", re.ASCII)
 _TYPE = late(r"(?:_(?=[A-Z][a-z]))?[A-Za-z]\w*(?:>\w+)*", re.ASCII)
