@@ -158,3 +158,14 @@ def test_what_kernels_of_repetitions_share_is_made_once() -> None:
     assert len(set(passes)) == 40
     drawn = [slice_ for at in range(len(passes)) for slice_ in commands.slices(1, 0, [at])]
     assert len({id(slice_.shared) for slice_ in drawn}) == 3
+
+
+def test_an_iteration_of_searches_alone_is_no_end_of_the_run() -> None:
+    """What is said to be cold, or cut off by the profile's begin, is the first that does work."""
+    find, work = operation(1, phase="find"), [Ran("a", 10 * MS, 0), Ran("b", 10 * MS, 0)]
+    searched = [Ran("try", 5 * MS, 1)]
+    slow = [Ran("a", 50 * MS, 0), Ran("b", 10 * MS, 0)]
+    cold = measures({1: searched, 2: slow, 3: work, 4: work}, [operation(0), find]).steady
+    assert cold.rule.endswith("; 2 is cold: its kernels took over 1.5 times as long as later; 1 has searches alone")
+    cut = measures({1: searched, 2: work[1:], 3: work, 4: work}, [operation(0), find]).steady
+    assert cut.rule.endswith("of 4 recorded; 2 is cut off by the profile's begin; 1 has searches alone")

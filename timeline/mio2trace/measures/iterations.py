@@ -212,9 +212,11 @@ def _rule(found: Sequence[Iteration], counted: Sequence[int], cut: Sequence[int]
     whole = f"of {len(found)} recorded" if len(counted) < len(found) else f"all {len(found)} recorded"
     parts = [f"{noun}{'s' if len(counted) > 1 else ''} {numbers}, {whole}"]
     if cold:
-        first = found[min(set(range(len(found))) - set(cut))].number
-        parts.append(f"{first} is cold: {cold}")
-    parts += [f"{found[at].number} is cut off by the profile's {'begin' if at == 0 else 'end'}" for at in cut]
+        first = next(at for at, one in enumerate(found) if one.kernels and at not in cut)
+        parts.append(f"{found[first].number} is cold: {cold}")
+    ends = ("begin" if at < counted[0] else "end" for at in cut)
+    parts += [f"{found[at].number} is cut off by the profile's {end}" for at, end in zip(cut, ends, strict=True)]
+    parts += [f"{one.number} has searches alone" for one in found if not one.kernels]
     if len(counted) + len(cut) + bool(cold) == len(found) == len(counted):
         parts.append("the first is as warm as the others")
     return "; ".join(parts)

@@ -329,6 +329,8 @@ ROWS: dict[str, _Row] = {
     "aten::_efficient_attention_forward": _Row("mha", FORWARD, _attention(0, 9, False)),
     "aten::_flash_attention_backward": _Row("mha", DATA, _attention(1, 11, False, DATA)),
     "aten::_scaled_dot_product_flash_attention_backward": _Row("mha", DATA, _attention(1, 11, True, DATA)),
+    "aten::_efficient_attention_backward": _Row("mha", DATA, _attention(1, 14, False, DATA)),
+    "aten::_scaled_dot_product_efficient_attention_backward": _Row("mha", DATA, _attention(1, 11, True, DATA)),
 }
 
 
