@@ -67,10 +67,21 @@ def test_what_only_looks_the_same_is_drawn_in_slices(
     assert events == list(trace.parts[0]())
 
 
-def test_no_more_forms_are_kept_than_are_of_use(ten_iterations: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeated, "_MOST_FORMS", 0)
-    trace = convert(*ten_iterations).trace
-    assert drawn(trace) == list(trace.parts[0]())
+def test_passes_that_take_turns_are_stretches_each(ten_iterations: list[Path]) -> None:
+    """Of two forms, every other iteration of one; the looks of no more than eight kinds of passes are kept."""
+
+    def renamed(kinds: int) -> list[Stretch]:
+        calls = json.loads(ten_iterations[0].read_bytes())
+        enqueues = [call for call in calls if call["call"] == "clEnqueueNDRangeKernel"]
+        for number, call in enumerate(enqueues):
+            call["name"] = call["name"].split("%")[0] + f"%{number // 4 % kinds}"
+        ten_iterations[0].write_text(json.dumps(calls))
+        trace = convert(*ten_iterations).trace
+        assert list(in_slices(drawn(trace))) == list(trace.parts[0]())
+        return stretches(drawn(trace))
+
+    assert len({id(one.form) for one in renamed(2)}) == 2
+    assert len({id(one.form) for one in renamed(9)}) == 0
 
 
 @pytest.mark.shared

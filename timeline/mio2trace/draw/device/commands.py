@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -70,19 +70,21 @@ class Commands:
         """Of the kernel that stands for a GEMM of several: their number, the sum of their times, when the last ends."""
         return self._parts.get(position)
 
-    def look(self, first: int, activities: Sequence[Activity]) -> Hashable:
-        """What tells apart how activities with times, from position ``first`` on, are shown, but for times and numbers.
+    def look(self, first: int, activities: Sequence[Activity]) -> tuple[Sequence[object], ...] | None:
+        """In columns what tells apart how activities from position ``first`` on are shown, but for times and numbers.
 
         None where that depends on more than is looked at here.
         """
         links, positions = self._links, range(first, first + len(activities))
         if not self._is_plain or not all(apart.isdisjoint(positions) for apart in self._apart):
             return None
-        # Facts are interned: their identity stands for them.
-        facts = tuple(map(id, map(self._facts.get, positions))) if self._facts else ()
-        stands = tuple(map(self._stands_for.__contains__, positions)) if self._stands_for else ()
-        by = links.layer_by[first : positions.stop], links.operation_by[first : positions.stop]
-        return tuple(map(_LOOK, activities)), facts, stands, *map(tuple, by)
+        return (
+            *zip(*map(_LOOK, activities), strict=True),
+            list(map(self._facts.get, positions)) if self._facts else (),
+            list(map(self._stands_for.__contains__, positions)) if self._stands_for else (),
+            links.layer_by[first : positions.stop],
+            links.operation_by[first : positions.stop],
+        )
 
     def work(self, position: int) -> int:
         """What the rate of a kernel is of, where it shows one; else 0."""

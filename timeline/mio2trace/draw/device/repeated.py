@@ -7,7 +7,7 @@ second time, and tried on the third before it is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from operator import attrgetter, eq, sub
 from typing import NamedTuple
@@ -21,7 +21,8 @@ from mio2trace.measures import Measures
 from mio2trace.model.profile import Activity
 from mio2trace.trace import Form, Slice, Stretch
 
-_MOST_FORMS = 256
+_MOST_ALIKE = 8
+"""Looks of passes with equally many commands that are kept."""
 _COLUMNS: Callable[[Activity], tuple[int, ...]] = attrgetter("number", "queued_ns", "submit_ns", "start_ns", "end_ns")
 
 _Row = tuple[int, int, int]
@@ -44,16 +45,23 @@ class _Inside(NamedTuple):
 
 
 class _Repeated(NamedTuple):
-    """A form, and the work of each command, run and operation that shows a rate; else 0. ``proven``: it was tried."""
+    """A form, and the work of each command, run and operation that shows a rate; else 0."""
 
     form: Form
     of_commands: Sequence[int]
     of_runs: Sequence[int]
     of_operations: Sequence[int]
-    proven: bool = False
 
 
-_NEW = _Repeated(Form((), (), ()), (), (), ())
+class _Seen:
+    """A look that some pass had, and what was made of it when it came again; ``holds``: whether that was right."""
+
+    __slots__ = ("holds", "look", "repeated")
+
+    def __init__(self, look: object) -> None:
+        self.look = look
+        self.repeated: _Repeated | None = None
+        self.holds: bool | None = None
 
 
 class Repeated:
@@ -64,9 +72,8 @@ class Repeated:
         self._links = measures.alignment.links
         self._activities = measures.alignment.profile.activities
         self._commands, self._containers = commands, containers
-        self._seen: set[int] = set()
-        self._forms: dict[Hashable, _Repeated | None] = {}
-        """By look; None where two passes that look the same are not."""
+        self._seen: dict[tuple[int, int], list[_Seen]] = {}
+        """By track and number of commands, the latest last."""
 
     def drawn(
         self, track: int, shift: int, pass_: int, positions: Sequence[int], slices: Callable[[], Iterable[Slice]]
@@ -76,22 +83,23 @@ class Repeated:
         look = None if inside is None else self._look(inside)
         if inside is None or look is None:
             return slices()
-        key = track, look
-        repeated = self._forms.get(key, _NEW)
-        if repeated is _NEW:
-            made = list(slices())
-            seen = hash(key)
-            if seen in self._seen and len(self._forms) < _MOST_FORMS:
-                self._forms[key] = self._repeated(made, inside)
-            self._seen.add(seen)
-            return made
-        if repeated is None:
+        alike = self._seen.setdefault((track, len(positions)), [])
+        seen = next((one for one in alike if one.look == look), None)
+        if seen is None:
+            alike.append(_Seen(look))
+            del alike[:-_MOST_ALIKE]
             return slices()
-        stretch = self._stretch(repeated, shift, inside)
-        if repeated.proven:
+        if seen.holds is False:
+            return slices()
+        if seen.repeated is None:
+            made = list(slices())
+            seen.repeated = self._repeated(made, inside)
+            return made
+        stretch = self._stretch(seen.repeated, shift, inside)
+        if seen.holds:
             return (stretch,)
         made = list(slices())
-        self._forms[key] = repeated._replace(proven=True) if _are_same(made, list(stretch.slices())) else None
+        seen.holds = _are_same(made, list(stretch.slices()))
         return made
 
     def _inside(self, pass_: int, positions: Sequence[int]) -> _Inside | None:
@@ -102,17 +110,21 @@ class Repeated:
         links = self._links
         commands = self._activities[first:stop]
         columns = list(zip(*map(_COLUMNS, commands), strict=True))
-        if any(None in column for column in columns):
+        _, queued_ns, submit_ns, start_ns, end_ns = columns
+        if any(queued is None or submit is None for queued, submit in zip(queued_ns, submit_ns, strict=True)):
             return None
-        if any(map(eq, columns[-2], columns[-1])):
+        if any(map(eq, start_ns, end_ns)):
             return None  # what takes no time has no rate
         run_of, operation_of = links.run_of[first:stop], links.operation_of[first:stop]
         runs = [row for row in _rows(run_of, borders(run_of)) if row[0] != NONE]
         operations = _rows(operation_of, sorted({*borders(run_of), *borders(operation_of)}))
         return _Inside(pass_, first, commands, columns, runs, operations)
 
-    def _look(self, inside: _Inside) -> Hashable:
-        """What is shown depends on nothing else, but for times and numbers; None: on more than is looked at here."""
+    def _look(self, inside: _Inside) -> object:
+        """What is shown depends on nothing else, but for times and numbers; None: on more than is looked at here.
+
+        Mostly the same objects as of the pass before: two looks are compared quickly.
+        """
         sums, links = self._measures.runs, self._links
         if any(sums.activities(number) != end - begin for number, begin, end in inside.runs):
             return None  # the layer goes on elsewhere
@@ -136,7 +148,7 @@ class Repeated:
         commands = self._commands.look(inside.first, inside.commands)
         if commands is None:
             return None
-        return pass_.phase, pass_.number is None, has_shares, tuple(runs), tuple(operations), commands
+        return pass_.phase, pass_.number is None, has_shares, runs, operations, commands
 
     def _repeated(self, slices: Sequence[Slice], inside: _Inside) -> _Repeated:
         """The form of a pass, by how it was drawn."""
