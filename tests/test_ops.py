@@ -488,6 +488,45 @@ def test_sequences_of_different_length_do_as_many_rows() -> None:
     assert ragged.flop == 2 * 20 * 3 * 64 * (32 + 64)
 
 
+def test_a_search_of_another_layout_or_type_does_not_tell_the_solver() -> None:
+    """Of searches that differ in nothing else, each call has its own one's."""
+    shapes = {"xDesc": (2, 16, 8, 8), "wDesc": (4, 16, 3, 3), "yDesc": (2, 4, 8, 8)}
+    descriptor = "conv2d, miopenConvolution, miopenPaddingDefault, {1, 1}, {1, 1}, {1, 1}, "
+
+    def tensors(layout: str) -> dict[str, str]:
+        strides = {name: packed_strides(sizes, layout) for name, sizes in shapes.items()}
+        texts = {name: [", ".join(map(str, one)) for one in (shapes[name], strides[name])] for name in shapes}
+        return {name: f"{{{lengths}}}, {{{steps}}}, packed, " for name, (lengths, steps) in texts.items()}
+
+    def config(dtype: str) -> str:
+        return f"16x8x8x3x3x4x8x8x2xNCHWx{dtype}x1x1x1x1x1x1x1xF"
+
+    def find(layout: str, dtype: str, solver: str) -> str:
+        return (
+            entry("FindConvolutionForwardAlgorithm", **tensors(layout), convDesc=descriptor)
+            + f"MIOpen(HIP): Info2 [SetAsFound1_0] Solver {solver} registered as find 1.0 best for"
+            f" miopenConvolutionFwdAlgoImplicitGEMM in {config(dtype)}\n"
+            + f"MIOpen(HIP): Info [FillFindReturnParameters] FW Chosen Algorithm: {solver} , 0, 0.1\n"
+        )
+
+    def run(layout: str) -> str:
+        return (
+            entry("ConvolutionForward", **tensors(layout), convDesc=descriptor, algo=5)
+            + "MIOpen(HIP): Info [ConvolutionForward] algo = 5, workspace = 0\n"
+        )
+
+    first, second = "ConvHipImplicitGemmV4R4Fwd", "ConvAsmImplicitGemmGTCDynamicFwdXdlopsNHWC"
+    searches = find("NCHW", "FP32", first) + find("NHWC", "FP32", second)
+    assert [o.solver for o in ops_of(searches + run("NCHW") + run("NHWC") + run("NCHW"))[2:]] == [first, second, first]
+    searches = find("NCHW", "FP32", first) + find("NCHW", "FP16", second)
+    runs = "".join(
+        f"{run('NCHW')}MIOpen(HIP): Info2 [GetInvoker] Returning an invoker for problem {config(dtype)}"
+        " and algorithm miopenConvolutionFwdAlgoImplicitGEMM\n"
+        for dtype in ("FP32", "FP16")
+    )
+    assert [(o.solver, o.dtype) for o in ops_of(searches + runs)[2:]] == [(first, "float"), (second, "half")]
+
+
 def test_find_2_ties_runs_to_problems() -> None:
     def tensor_of(number: int, text: str) -> str:
         return entry("SetProblemTensorDescriptor", problem="0x5500", id=number, descriptor=text)
@@ -506,6 +545,39 @@ def test_find_2_ties_runs_to_problems() -> None:
     assert find.input == run.input == (1, 3, 8, 8)
     assert find.weights == run.weights == (4, 3, 3, 3)
     assert find.command == run.command
+
+
+def test_find_2_keeps_apart_what_has_the_same_shapes() -> None:
+    """A solution is of the problem that was searched before it first ran, also when it runs again; else it is in doubt."""
+    tensors = {1: "{1, 4, 8, 8}, {256, 64, 8, 1}", 2: "{4, 4, 3, 3}, {36, 9, 3, 1}", 3: "{1, 4, 8, 8}, {256, 64, 8, 1}"}
+    names = ", ".join(f"Conv{name}: {tensors[at]}, packed,  -> 0x{at}" for at, name in enumerate("XWY", 1))
+    descriptor = "conv2d, miopenConvolution, miopenPaddingDefault, {1, 1}, {1, 1}, {1, 1}, "
+
+    def find(direction: int) -> str:
+        return (
+            entry("CreateConvProblem", problem="0x1", operatorDesc=descriptor, direction=direction)
+            + "".join(
+                entry("SetProblemTensorDescriptor", problem=f"0x55{direction}0", id=at, descriptor=f"{text}, packed, ")
+                for at, text in tensors.items()
+            )
+            + entry("FindSolutions", problem=f"0x55{direction}0", solutions="0x1", numSolutions=0, maxSolutions=4)
+        )
+
+    def run(solution: str) -> str:
+        return entry("RunSolution", solution=solution, nInputs=3, tensors=f"{{ {names}, }}")
+
+    def ran(text: str) -> list[tuple[str | None, bool]]:
+        return [(o.direction, "the call does not tell" in "".join(o.doubts)) for o in ops_of(text) if o.phase == "run"]
+
+    ways = ("forward", "backward-data", "backward-weights")
+    each = [run(f"0x9{direction}") for direction in range(3)]
+    lazily = "".join(find(direction) + each[direction] for direction in range(3))
+    assert ran(lazily + each[2] + each[0] + each[1]) == [
+        *((way, False) for way in ways), (ways[2], False), (ways[0], False), (ways[1], False),
+    ]  # fmt: skip
+    at_once = "".join(map(find, range(3)))
+    assert ran(at_once + "".join(each)) == [(ways[0], True), (ways[1], True), (ways[2], False)]
+    assert ran(lazily + run("nullptr")) == [*((way, False) for way in ways), (ways[2], True)]
 
 
 def test_level_lines_alone() -> None:

@@ -168,9 +168,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """As its command shows it when the call names a solution."""
         return self
 
-    def searched(self) -> Problem | None:
-        """What a search for its solver is known by, whichever record states it; None for what is never searched."""
-        return None
+    def searched(self, dtype: str | None) -> tuple[Problem, ...]:
+        """What a search for its solver is known by, the narrowest first: not every record states type and layout.
+
+        () for what is never searched.
+        """
+        return ()
 
 
 class DirectionOnly(Problem, frozen=True, kw_only=True, gc=False):

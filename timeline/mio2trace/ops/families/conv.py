@@ -224,8 +224,10 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         """``-S 0``."""
         return msgspec.structs.replace(self, solver_id=0)
 
-    def searched(self) -> ConvProblem:
-        return msgspec.structs.replace(self, dtype=None, solver_id=None, layouts=("", "", ""))
+    def searched(self, dtype: str | None) -> tuple[ConvProblem, ...]:
+        typed = msgspec.structs.replace(self, dtype=dtype, solver_id=None)
+        untyped = msgspec.structs.replace(typed, dtype=None)
+        return typed, untyped, msgspec.structs.replace(untyped, layouts=("", "", ""))
 
 
 def from_entry(params: Params, op: Op) -> ConvProblem | None:

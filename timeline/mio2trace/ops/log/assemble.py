@@ -101,11 +101,12 @@ class Assembly:
                     draft.doubts.append("tensors of this shape had several data types: the last one is taken")
         elif call.api in FIND_2:
             find = call.api == "miopenFindSolutions"
-            conv = state.problems.find(entry) if find else state.problems.run(entry)
+            conv, doubts = (state.problems.find(entry), []) if find else state.problems.run(entry)
             names = " ".join(run_tensors(entry))
             primitive = next((kind for part, kind in FIND_2_TENSORS if part in names), "find2")
             draft = self._open(entry, "conv" if conv else primitive, "find" if find else "run", conv)
             draft.arguments = run_buffers(entry)
+            draft.doubts += doubts
         else:
             self._reference(entry)
 

@@ -27,8 +27,9 @@ class Draft:
 
     __slots__ = (
         "algorithm", "api", "arguments", "called", "chosen", "command", "doubts", "dtype", "dtype_by", "elapsed_ns",
-        "end_line", "entry", "executed", "gemms", "index", "launches", "line", "nested", "parameters", "phase",
-        "primitive", "problem", "searched", "solver", "stamp", "summarised", "thread", "torn", "unread", "workspace",
+        "end_line", "entry", "executed", "gemms", "index", "is_solver_inferred", "launches", "line", "nested",
+        "parameters", "phase", "primitive", "problem", "searched", "solver", "stamp", "summarised", "thread", "torn",
+        "unread", "workspace",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +56,8 @@ class Draft:
         self.elapsed_ns: int | None = record.elapsed_ns
         self.algorithm: str | None = None
         self.solver: str | None = None
+        self.is_solver_inferred = False
+        """Of a search for what is alike, not of a line of the call."""
         self.workspace: int | None = None
         self.dtype: str | None = None
         self.dtype_by: str | None = None

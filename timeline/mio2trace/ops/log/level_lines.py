@@ -196,7 +196,7 @@ class LevelLines:
         draft.algorithm = family(chosen[2]) or draft.algorithm
         draft.workspace = int(chosen[3])
         draft.end_line = message.line
-        self._state.choose(draft.problem, chosen[2])
+        self._state.choose(draft.problem, draft.dtype, chosen[2])
 
     def _execution(self, message: Message, draft: Draft | None) -> None:
         direction = _EXECUTED.get(message.function)
@@ -216,10 +216,10 @@ class LevelLines:
         if "workspace" in numbers:
             draft.workspace = int(numbers["workspace"])
         if draft.solver is None:
-            solver = self._state.chosen(draft.problem)
+            solver = self._state.chosen(draft.problem, draft.dtype)
             algorithm = {"Naive": "Direct"}.get(family(solver) or "", family(solver)) if solver else None
             if algorithm is not None and algorithm == draft.algorithm:
-                draft.solver = solver
+                draft.solver, draft.is_solver_inferred = solver, True
         solver_id = _SOLVER_ID.search(message.text)
         if solver_id:
             draft.solver = (
@@ -227,6 +227,7 @@ class LevelLines:
                 if solver_id[1].isascii() and solver_id[1].isdecimal() and len(solver_id[1]) < 6
                 else solver_id[1]
             ) or None
+            draft.is_solver_inferred = False
 
     def _invoker(self, message: Message, draft: Draft | None) -> None:
         invoker = INVOKER.search(message.text)
@@ -249,8 +250,10 @@ class LevelLines:
             return
         draft.end_line = message.line
         self._shape(draft, network_config(config, draft.direction))
-        if draft.phase == "run" and draft.solver is None:
-            draft.solver = name if what == "solver" else self._state.registered(name, config)
+        if draft.phase == "run" and (draft.solver is None or draft.is_solver_inferred):
+            stated = name if what == "solver" else self._state.registered(name, config)
+            if stated is not None:
+                draft.solver, draft.is_solver_inferred = stated, False
 
     def _summary(self, message: Message, draft: Draft | None) -> None:
         summary = _SUMMARY.search(message.text)

@@ -25,6 +25,9 @@ _PROBLEM_DIRECTIONS: dict[str, OperationDirection] = {
 }
 
 
+_SEARCHES_KEPT, _SOLUTIONS_KEPT = 64, 1 << 12
+
+
 class DescriptorTypes:
     """The last type that a tensor of these lengths (and strides) was given: entries do not print types (4.3)."""
 
@@ -70,13 +73,24 @@ class _Find2(msgspec.Struct):
     tensors: dict[str, Tensor]
 
 
+class _Found(msgspec.Struct, eq=False):
+    """A problem that was searched. ``runs``: whether a solution of it ran."""
+
+    problem: ConvProblem
+    runs: bool = False
+
+
 class Find2Problems:
-    """Find 2.0's problems by pointer; a solution is tied to a problem by the tensor shapes of its run (4.8)."""
+    """Find 2.0's problems by pointer; a solution is tied to a problem by the tensor shapes of its run (4.8).
+
+    Of several with these shapes, such as the gradients, a solution that is new is of the first that has not run yet.
+    """
 
     def __init__(self) -> None:
         self._created: list[_Find2] = []
         self._problems: dict[str, _Find2] = {}
-        self._found: list[ConvProblem] = []
+        self._found: list[_Found] = []
+        self._solutions: dict[int, _Found] = {}
 
     def create(self, entry: Entry) -> None:
         """``miopenCreateConvProblem``."""
@@ -101,19 +115,33 @@ class Find2Problems:
         problem = self._problems.get(dict(entry.params).get("problem", ""))
         made = _conv_of(problem) if problem is not None else None
         if made is not None:
-            self._found.append(made)
-            del self._found[:-64]
+            self._found.append(_Found(made))
+            del self._found[:-_SEARCHES_KEPT]
         return made
 
-    def run(self, entry: Entry) -> ConvProblem | None:
-        """``miopenRunSolution``: the latest problem searched whose shapes are those of the tensors."""
+    def run(self, entry: Entry) -> tuple[ConvProblem | None, list[str]]:
+        """``miopenRunSolution``: the problem searched whose shapes are those of the tensors, and what is doubtful."""
         shapes = run_tensors(entry)
         wanted = {name[-1].lower(): lengths for name, (lengths, _) in shapes.items() if name.startswith("Conv")}
-        if not wanted:
-            return None
-        return next(
-            (one for one in reversed(self._found) if all(getattr(one, name) == wanted[name] for name in wanted)), None
-        )
+        fitting = [
+            one for one in self._found if wanted and all(getattr(one.problem, name) == wanted[name] for name in wanted)
+        ]
+        if not fitting:
+            return None, []
+        solution = values.pointer(dict(entry.params).get("solution", ""))
+        of_solution = self._solutions.get(solution)
+        if of_solution is not None and of_solution in fitting:
+            return of_solution.problem, []
+        new = [one for one in fitting if not one.runs]
+        found = new[0] if new else fitting[-1]
+        found.runs = True
+        if solution:
+            if len(self._solutions) >= _SOLUTIONS_KEPT:
+                self._solutions.clear()
+            self._solutions[solution] = found
+        several = any(one.problem != found.problem for one in new or fitting)
+        doubt = "several problems of these shapes were searched, and the call does not tell which it is"
+        return found.problem, [doubt] if several else []
 
 
 def run_tensors(entry: Entry) -> dict[str, tuple[Shape, int]]:

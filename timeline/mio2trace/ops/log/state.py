@@ -97,18 +97,18 @@ class State:
             self._solvers[algorithm, config] = solver
             self.statements += 1
 
-    def chosen(self, problem: Problem | None) -> str | None:
-        """The best solver that a search found."""
-        searched = None if problem is None else self.once(_searched, problem)
-        return None if searched is None else self._chosen.get(searched)
+    def chosen(self, problem: Problem | None, dtype: str | None) -> str | None:
+        """The best solver that a search found: of this type and layout, or of what is told of either."""
+        searched = () if problem is None else self.once(_searched, problem, dtype)
+        return next((solver for one in searched if (solver := self._chosen.get(one)) is not None), None)
 
-    def choose(self, problem: Problem | None, solver: str) -> None:
+    def choose(self, problem: Problem | None, dtype: str | None, solver: str) -> None:
         """See `chosen`."""
-        searched = None if problem is None else self.once(_searched, problem)
-        if searched is not None and self._chosen.get(searched) != solver:
-            self._chosen[searched] = solver
-            self.statements += 1
+        for searched in () if problem is None else self.once(_searched, problem, dtype):
+            if self._chosen.get(searched) != solver:
+                self._chosen[searched] = solver
+                self.statements += 1
 
 
-def _searched(problem: Problem) -> Problem | None:
-    return problem.searched()
+def _searched(problem: Problem, dtype: str | None) -> tuple[Problem, ...]:
+    return problem.searched(dtype)
