@@ -548,7 +548,7 @@ def test_find_2_ties_runs_to_problems() -> None:
 
 
 def test_find_2_keeps_apart_what_has_the_same_shapes() -> None:
-    """A solution is of the problem that was searched before it first ran, also when it runs again; else it is in doubt."""
+    """A solution is of the problem that was searched before it first ran, also when it runs again; else in doubt."""
     tensors = {1: "{1, 4, 8, 8}, {256, 64, 8, 1}", 2: "{4, 4, 3, 3}, {36, 9, 3, 1}", 3: "{1, 4, 8, 8}, {256, 64, 8, 1}"}
     names = ", ".join(f"Conv{name}: {tensors[at]}, packed,  -> 0x{at}" for at, name in enumerate("XWY", 1))
     descriptor = "conv2d, miopenConvolution, miopenPaddingDefault, {1, 1}, {1, 1}, {1, 1}, "
