@@ -268,6 +268,36 @@ def test_error_standard_output_that_is_full_or_closed() -> None:
     assert (closed.returncode, closed.stderr) == (1, b"mio2trace: standard output: closed\n")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code"), [("kernels prof.json", 1), ("query --list", 1), ("--help", 0), ("layers --help", 0)]
+)
+def test_a_closed_standard_output_is_no_fault(arguments: str, code: int) -> None:
+    """What asks whether a person looks at it finds nobody."""
+    command = f"{sys.executable} -m mio2trace {arguments} >&-"
+    closed = subprocess.run(["sh", "-c", command], capture_output=True, env=ENVIRONMENT)
+    expected = b"mio2trace: standard output: closed\n" if code else b""
+    assert (closed.returncode, closed.stderr[-len(expected) :]) == (code, expected)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("arguments", ["--help", "--version", "kernels --help", "kernels prof.json -q"])
+def test_a_full_standard_output_is_one_line_whatever_prints(arguments: str) -> None:
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run([*PROGRAM, *arguments.split()], stdout=full, stderr=subprocess.PIPE, env=ENVIRONMENT)
+    assert (result.returncode, result.stderr) == (1, b"mio2trace: standard output: No space left on device\n")
+
+
+def test_a_closed_stream_is_never_an_output_file() -> None:
+    """Its number would be given to the next file that is opened, and what a library prints would stand in it."""
+    code = (
+        "import os, sys; from mio2trace import cli; cli._fill_in_closed_streams();"
+        "file = open('new', 'wb'); os.write(1, b'lost'); os.write(2, b'lost'); sys.exit(file.fileno() < 3)"
+    )
+    command = f'{sys.executable} -c "{code}" <&- >&- 2>&-'
+    assert subprocess.run(["sh", "-c", command], env=ENVIRONMENT).returncode == 0
+    assert Path("new").read_bytes() == b""
+
+
 def test_closed_standard_streams_that_are_not_needed_do_no_harm() -> None:
     """As under a daemon."""
     command = f"{sys.executable} -m mio2trace prof.json -o out.json <&- >&- 2>&-"

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterable
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -112,6 +113,7 @@ def _refuse_a_mistyped_command(word: str, commands: Iterable[str]) -> None:
 
 def main() -> None:
     """Entry point: exit 0 converted, 1 a bad input, 2 usage, 130 interrupted, 143 terminated, 129 hung up."""
+    _fill_in_closed_streams()
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # ignored under nohup: it stays so
@@ -145,8 +147,22 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(1)
     except Exception as error:
+        if isinstance(error, OSError) and _last_frame(error).f_globals.get("__name__") == "click.utils":
+            # help or a version, which click itself prints
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in the buffer goes nowhere, without a word
+            click.echo(f"mio2trace: standard output: {error.strerror or error}", err=True)
+            sys.exit(1)
         click.echo(visible(f"mio2trace: a fault of the program itself, please report it: {_fault(error)}"), err=True)
         sys.exit(1)
+
+
+def _fill_in_closed_streams() -> None:
+    """A file that is opened later must not become what the caller has closed: somebody may write to 1 or 2."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
 
 
 def _stop(number: int, _: object) -> None:
@@ -156,12 +172,16 @@ def _stop(number: int, _: object) -> None:
 
 def _fault(error: Exception) -> str:
     """What went wrong and where; `mio2trace.convert` shows all of it."""
+    frame = _last_frame(error)
+    return f"{type(error).__name__}: {error} ({os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno})"
+
+
+def _last_frame(error: Exception) -> FrameType:
     trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
+    assert trace is not None  # it was raised
+    while trace.tb_next is not None:
         trace = trace.tb_next
-    code = None if trace is None else trace.tb_frame.f_code
-    place = "" if code is None or trace is None else f" ({os.path.basename(code.co_filename)}:{trace.tb_lineno})"
-    return f"{type(error).__name__}: {error}{place}"
+    return trace.tb_frame
 
 
 if __name__ == "__main__":

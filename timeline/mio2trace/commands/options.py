@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import os
 import re
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+
+from mio2trace.commands.printing import is_for_a_person
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -84,7 +85,7 @@ class Printing(NamedTuple):
             return self.form  # type: ignore[return-value]
         if self.path is not None and self.path != "-":
             return _SUFFIXES.get(os.path.splitext(self.path)[1].lower(), "csv")
-        return "table" if sys.stdout.isatty() else "csv"
+        return "table" if is_for_a_person() else "csv"
 
     def unit_of_time(self) -> Unit:
         """The one that is asked for; else milliseconds for a person, whole nanoseconds for a program."""

@@ -108,11 +108,16 @@ def _put(pieces: Iterable[str], path: str | None) -> None:
 
 def line_width() -> int | None:
     """Characters of a line on standard output: the terminal's, or what ``COLUMNS`` says; None: as long as it gets."""
-    if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit():
+    if not is_for_a_person() and not os.environ.get("COLUMNS", "").isdigit():
         return None
     import shutil  # it loads all compressions
 
     return shutil.get_terminal_size().columns
+
+
+def is_for_a_person() -> bool:
+    """Whether standard output is a terminal."""
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def is_terminal() -> bool:
