@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.fuzz.slow_inputs import SLOW
+from tests.fuzz.crossed_loops import ALL
 
 _USAGE = 2
 _NEXT_TO_NOTHING = 600
@@ -57,7 +57,7 @@ class Version(NamedTuple):
 
 def measured(version: Version, name: str, sizes: list[int], limit: int, repeats: int = 1) -> list[float | None]:
     """CPU seconds at each size without those of the start; after one that is too long the larger are not tried."""
-    slow = SLOW[name]
+    slow = ALL[name]
     start = 0.0
     out: list[float | None] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -94,7 +94,7 @@ def main() -> None:
     version = Version(options.version, options.module)
     print("| input |", " | ".join(f"{size // 1000} kB" for size in sizes), "| ratio |")
     print("|---|" + "---|" * (len(sizes) + 1))
-    for name in options.names or SLOW:
+    for name in options.names or ALL:
         seconds = measured(version, name, sizes, options.limit, options.repeats)
         shown = [f"> {options.limit} s" if one is None else f"{one:.2f} s" for one in seconds]
         first, last = seconds[0], seconds[-1]

@@ -17,7 +17,8 @@ from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.stream import solve_together
 from mio2trace.cli import cli
 from tests.fuzz.backtracking import limit
-from tests.fuzz.slow_inputs import SLOW, Slow
+from tests.fuzz.crossed_loops import ALL
+from tests.fuzz.slow_inputs import Slow
 
 SIZE = 120_000
 SMALL = 30_000
@@ -27,16 +28,16 @@ LONGEST = 5.0
 """CPU seconds. All take a tenth of it; what crosses everything with everything takes more, or minutes."""
 
 
-@pytest.mark.parametrize("name", SLOW)
+@pytest.mark.parametrize("name", ALL)
 def test_an_input_made_to_be_slow_is_not(name: str, tmp_path: Path) -> None:
     """Whatever comes of it: a trace, a table or one line that says why there is none."""
-    arguments = _written(SLOW[name], SIZE, tmp_path)
+    arguments = _written(ALL[name], SIZE, tmp_path)
     with limit(LONGEST):
         result = CliRunner().invoke(cli, arguments)
     assert result.exit_code in (0, 1), result.output
 
 
-@pytest.mark.parametrize("name", SLOW)
+@pytest.mark.parametrize("name", ALL)
 def test_twice_the_input_is_twice_the_work(name: str, tmp_path: Path) -> None:
     """Counted in calls of functions, which no busy machine changes; what does not grow with the input is taken off."""
     _calls(name, 1_000, tmp_path)  # what is loaded and compiled at first
@@ -50,6 +51,7 @@ def test_twice_the_input_is_twice_the_work(name: str, tmp_path: Path) -> None:
     ("name", "module"),
     [
         ("calls that cross", "draw/lanes.py"), ("calls that cross", "draw/host/threads.py"),
+        ("lost calls", "readers/opencl/calls.py"), ("devices of one name", "readers/tf/executions.py"),
         ("benchmarks with layers", "align/clocks/log_runs.py"), ("processes of one log", "align/clocks/log_runs.py"),
     ],
 )  # fmt: skip
@@ -71,7 +73,7 @@ def _lines(name: str, size: int, module: str, folder: Path) -> int:
     def begun(frame: FrameType, event: str, _: object) -> Any:
         return local if frame.f_code.co_filename.endswith(module) else None
 
-    arguments = _written(SLOW[name], size, folder)
+    arguments = _written(ALL[name], size, folder)
     before = sys.gettrace()
     sys.settrace(begun)
     try:
@@ -89,7 +91,7 @@ def _is_linear(calls: Sequence[int]) -> bool:
 
 def _calls(name: str, size: int, folder: Path) -> int:
     profiler = cProfile.Profile()
-    slow = SLOW[name]
+    slow = ALL[name]
     arguments = _written(slow, size, folder)
     profiler.enable()
     CliRunner().invoke(cli, arguments)
@@ -117,7 +119,7 @@ def test_a_search_that_links_nothing_is_widened_once(tmp_path: Path, monkeypatch
         return solve(lattice)
 
     monkeypatch.setattr(Lattice, "solve", counted)
-    result = CliRunner().invoke(cli, _written(SLOW["idle operations"], SMALL, tmp_path))
+    result = CliRunner().invoke(cli, _written(ALL["idle operations"], SMALL, tmp_path))
     assert result.exit_code == 0, result.output
     assert widths == [NARROW, WIDE]
 

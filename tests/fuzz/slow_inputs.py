@@ -329,37 +329,6 @@ def archive_of_logs(size: int) -> Files:
     return [packed.getvalue()]
 
 
-def calls_that_cross(size: int) -> Files:
-    """On one thread, each ends after all that began after it: no two nest."""
-    head = '"Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
-    rows = (
-        f'"HIP_RUNTIME_API_EXT","hipLaunchKernel",7,7,{at},{10**15 + at},{10**15 + 10**9 + at}\n'
-        for at in range(size // 82)
-    )
-    return [(head + "".join(rows)).encode()]
-
-
-def _glog(at: int, text: str, thread: int = 2155) -> bytes:
-    second, us = divmod(at * 100, 10**6)
-    return b"I1120 10:%02d:%02d.%06d %5d caffe.cpp:465] %s\n" % (*divmod(second, 60), us, thread, text.encode())
-
-
-def benchmarks_with_layers(size: int) -> Files:
-    """Every third line begins a benchmark, all else are layers: each is a run."""
-    texts = ("*** Benchmark begins ***", "a\tbackward: 0.5 ms.", "b\tbackward: 0.5 ms.")
-    return [b"".join(_glog(at, texts[at % 3]) for at in range(size // 70)), _kernels(20)]
-
-
-def processes_of_a_log(size: int) -> Files:
-    return [b"".join(_glog(at, "a\tforward: 0.05 ms.", at + 1) for at in range(size // 68)), _kernels(20)]
-
-
-def row_with_another(size: int) -> Files:
-    """All kernels are the same but for one in the middle: no stretch that repeats is longer than a half."""
-    count = size // 330
-    return [_json([_enqueue("b" if at == count // 2 else "a", ns=10**6 * at, us=100 * at) for at in range(1, count)])]
-
-
 class Slow(NamedTuple):
     """``command`` is what is asked for the files."""
 
@@ -419,8 +388,4 @@ SLOW: Mapping[str, Slow] = {
     "searches": Slow(searches, "ops"),
     "logs in an archive": Slow(archive_of_logs),
     "words of every format": Slow(random_lines),
-    "calls that cross": Slow(calls_that_cross),
-    "benchmarks with layers": Slow(benchmarks_with_layers),
-    "processes of one log": Slow(processes_of_a_log),
-    "a row of one kernel with another in it": Slow(row_with_another),
 }

@@ -92,6 +92,8 @@ class ProfileFolder:
         self._all_calls = host_calls
         self.calls = 0
         self.kernels: dict[str, KernelObject] = {}
+        self._forgotten: dict[str, KernelObject] = {}
+        """Kernels of which a lost call may have set an argument, until they come again."""
         self._queues: dict[str, Queue] = {}
         self._devices: dict[str, int] = {}
         self._programs: list[Program] = []
@@ -147,8 +149,19 @@ class ProfileFolder:
             arguments[position] = call.arg_value
 
     def _unseen(self, handle: str) -> KernelObject:
-        """A kernel whose making was not seen."""
-        return KernelObject()
+        """A kernel whose making was not seen, or whose arguments are not known any more."""
+        return self._recalled(handle) or KernelObject()
+
+    def _recalled(self, handle: str) -> KernelObject | None:
+        kernel = self._forgotten.pop(handle, None)
+        if kernel is not None:
+            kernel.arguments = [""] * len(kernel.arguments)
+        return kernel
+
+    def recall(self) -> None:
+        """All kernels are among ``kernels``, whatever was lost."""
+        for handle in [*self._forgotten]:
+            self.kernels.setdefault(handle, self._unseen(handle))
 
     def program(self, handle: str) -> int | None:
         """The program that has this handle now."""
@@ -174,6 +187,7 @@ class ProfileFolder:
 
     def _marks(self) -> Sequence[TimerMark]:
         """The most used kernel that only ever got the argument 0 = 00000000 and never ran (dvdt-ck.md 2.3a)."""
+        self.recall()
         best = max(
             (kernel.zeros for kernel in self.kernels.values() if not kernel.enqueued and len(kernel.arguments) == 1),
             key=len,
@@ -183,8 +197,10 @@ class ProfileFolder:
 
     def _other(self, call: Call | LostCall, index: int, line: int) -> None:
         if isinstance(call, LostCall):
-            kernels = self.kernels.values() if call.kernel is None else [self.kernels.get(call.kernel)]
-            for kernel in filter(None, kernels):
+            if call.kernel is None:  # of what may be a great many none is looked at before it comes again
+                self._forgotten.update(self.kernels)
+                self.kernels.clear()
+            elif (kernel := self.kernels.get(call.kernel)) is not None:
                 kernel.arguments = [""] * len(kernel.arguments)
             return
         if isinstance(call, (EnqueueReadBuffer, EnqueueWriteBuffer)):
@@ -235,16 +251,9 @@ class ProfileFolder:
             self._programs[position] = msgspec.structs.replace(self._programs[position], **changes)
 
     def _keep_call(self, name: str, stamps: Began | None, index: int, line: int) -> None:
-        self._other_calls.append(
-            HostCall(
-                name,
-                0,
-                self.host(stamps.start) if stamps else None,
-                self.host(stamps.end) if isinstance(stamps, Stamps) else None,
-                line,
-                index,
-            )
-        )
+        start = self.host(stamps.start) if stamps else None
+        end = self.host(stamps.end) if isinstance(stamps, Stamps) else None
+        self._other_calls.append(HostCall(name, 0, start, end, line, index))
 
     def queue(self, handle: str, device: str = "") -> int:
         queue = self._queues.get(handle)

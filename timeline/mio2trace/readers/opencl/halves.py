@@ -119,7 +119,7 @@ class SecondHalf(RepeatingFolder):
         return -1 - self._outside.setdefault((kernel, handle), len(self._outside))
 
     def _unseen(self, handle: str) -> KernelObject:
-        return KernelObject(self._from_outside(True, handle), blank=None)
+        return self._recalled(handle) or KernelObject(self._from_outside(True, handle), blank=None)
 
     def program(self, handle: str) -> int | None:
         program = super().program(handle)
@@ -168,6 +168,7 @@ class FirstHalf(RepeatingFolder):
             return False
         packed = _Packed(*found)
         self.forget_forms()
+        self.recall()
         programs_before = len(self._programs)
         programs: dict[int | None, int | None] = {None: None}
         for number, (is_kernel, handle) in enumerate(packed.outside):

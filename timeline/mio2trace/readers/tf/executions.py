@@ -139,6 +139,11 @@ def _near(ops: list[_Op], notes: Notes) -> list[_Op]:
     return near
 
 
+def _numbered(name: str, number: int) -> str:
+    """Of what has the same name all but the first get a number."""
+    return name if number == 1 else f"{name} #{number}"
+
+
 class _Assembly:
     """Puts a profile together: steps, layers and rows of ops as threads; streams with their kernels and copies."""
 
@@ -146,6 +151,7 @@ class _Assembly:
         self._ops = ops
         self._tasks = {DeviceName.of(op.ran.device).host for op in ops}
         self._devices: dict[tuple[str, str, int], Device] = {}
+        self._called: Counter[str] = Counter()
         self._nodes: dict[str, tuple[int, TfNode]] = {}
         self._records: list[Node] = []
         self._threads: list[Thread] = []
@@ -167,7 +173,7 @@ class _Assembly:
         names: Counter[str] = Counter()
         for (name, device), row in sorted(rows.items(), key=lambda item: item[0][0]):
             names[name] += 1
-            self._ops_of(name + " '" * (names[name] - 1), device, row)
+            self._ops_of(_numbered(name, names[name]), device, row)
         activities, queues, told = self._activities()
         return Profile(
             source=source,
@@ -312,8 +318,9 @@ class _Assembly:
         device = self._devices.get(key)
         if device is None:
             label = self._named(name)
-            alike = sum(other.name.startswith(f"{label} ({NAME})") for other in self._devices.values())
-            device = Device(index=len(self._devices), name=f"{label} ({NAME})" + " '" * alike, clock=0)
+            self._called[label] += 1
+            shown = _numbered(f"{label} ({NAME})", self._called[label])
+            device = Device(index=len(self._devices), name=shown, clock=0)
             self._devices[key] = device
         return device
 
