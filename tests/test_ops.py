@@ -527,6 +527,21 @@ def test_a_search_of_another_layout_or_type_does_not_tell_the_solver() -> None:
     assert [(o.solver, o.dtype) for o in ops_of(searches + runs)[2:]] == [(first, "float"), (second, "half")]
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pool -M 0 -n 2 -c 3 -H 8 -W 8 -y 3 -x 3 -p 1 -q 1 -v 2 -u 2 -m max", "softmax -n 2 -c 3 -H 1 -W 1",
+        "lrn -n 2 -c 3 -H 4 -W 4 -N 5 -m 1 -A 1 -B 1 -K 1", "rnn -n 4 -W 32 -H 64 -l 1 -m lstm -k 3",
+        "conv -n 2 -c 3 -H 8 -W 8 -k 4 -y 3 -x 3", "activ -n 2 -c 3 -H 8 -W 8 -m 3", "bnorm -n 2 -c 3 -H 8 -W 8 -m 1",
+    ],
+)  # fmt: skip
+def test_the_long_name_of_the_direction_is_read(command: str) -> None:
+    """In lists of commands that people write."""
+    problem = parse(f"{command} --forw 1")
+    assert problem is not None
+    assert problem.direction == "forward"
+
+
 def test_find_2_ties_runs_to_problems() -> None:
     def tensor_of(number: int, text: str) -> str:
         return entry("SetProblemTensorDescriptor", problem="0x5500", id=number, descriptor=text)

@@ -32,6 +32,9 @@ LONG = {
 }  # fmt: skip
 """Long names (miopen-log.md 7.1) to the short ones that logs use; others stay."""
 
+_FORW_AS_IT_IS = ("bnorm", "activ", "CBAInfer")
+"""Words whose ``-F`` is another, or of which logs have ``--forw``."""
+
 _WORD = late(r"[A-Za-z][A-Za-z0-9_]{0,31}")
 _OPTION = late(r"--?[A-Za-z][A-Za-z0-9_]{0,31}")
 
@@ -94,7 +97,9 @@ def _short(written: str, word: str) -> str:
     name = written.lstrip("-")
     if not written.startswith("--"):
         return name
-    return "F" if name == "forw" and word.startswith("conv") else LONG.get(name, name)
+    if name == "forw" and not word.startswith(_FORW_AS_IT_IS):
+        return "F"
+    return LONG.get(name, name)
 
 
 def first_word(text: str) -> str:
