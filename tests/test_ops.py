@@ -527,6 +527,28 @@ def test_a_search_of_another_layout_or_type_does_not_tell_the_solver() -> None:
     assert [(o.solver, o.dtype) for o in ops_of(searches + runs)[2:]] == [(first, "float"), (second, "half")]
 
 
+def test_a_command_that_runs_both_ways_is_of_neither() -> None:
+    """Where a person wrote 0; a pooling's 0 is its gradient, which logs print so."""
+    pool, activ = (
+        "pool -M 0 --input 2x3x8x8 -y 3 -x 3 -p 1 -q 1 -v 2 -u 2 -m max -F 0 -t 1",
+        "activ -n 2 -c 3 -H 8 -W 8",
+    )
+    logged, written, activation = parse(pool, "LogCmdPooling"), parse(pool), parse(f"{activ} -m 3 -F 0")
+    assert logged is not None
+    assert written is not None
+    assert activation is not None
+    assert [one.direction for one in (logged, written, activation)] == ["backward-data", "backward-data", None]
+
+
+def test_modes_by_their_words_and_classes_that_are_no_shape() -> None:
+    lrn = parse("lrn -n 2 -c 3 -H 4 -W 4 -N 5 -m cross -A 1 -B 1 -K 1 -F 1")
+    assert isinstance(lrn, LrnProblem)
+    assert lrn.mode == 1
+    ctc = parse("ctc -a 0 -b 0 -c 9 -m 1 -n 2")
+    assert ctc is not None
+    assert ctc.input == ()
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -94,12 +94,15 @@ class Line(msgspec.Struct, frozen=True):
 
     @property
     def stated_way(self) -> OperationDirection | None:
-        """Forward or backward, as the text has it."""
-        return _TWO_WAYS.get(self.flags.get("F", ""))
+        """Forward or backward, as the text has it; in one that a person wrote 0 is both."""
+        return self._way(self.flags.get("F", ""))
 
     def two_ways(self, flag: str = "F") -> OperationDirection | None:
         """The direction of what has one backward pass; where the text has none, before 2.3, the function tells it."""
-        return _TWO_WAYS.get(self.flags.get(flag, self.flags.get("F", "")), self.by_tag)
+        return self._way(self.flags.get(flag, self.flags.get("F", ""))) or self.by_tag
+
+    def _way(self, text: str) -> OperationDirection | None:
+        return None if text == "0" and not self.tag else _TWO_WAYS.get(text)
 
     def three_ways(self) -> OperationDirection | None:
         """The direction of what has gradients of data and of weights."""

@@ -9,6 +9,8 @@ from mio2trace.ops.family import DATA, FORWARD, Family, Line, Op, Params, Word, 
 from mio2trace.ops.options import DECIMAL, INTEGER, SCALING, SIZES
 from mio2trace.ops.problem import CommandError, Form, Problem, SameShapeProblem, base_word
 
+_MODES = ("within", "cross")
+
 
 class LrnProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
     """``window`` neighbours; ``mode`` 0 within channel, 1 cross channel; alpha, beta, k keep their text."""
@@ -74,7 +76,7 @@ def from_command(line: Line) -> LrnProblem | None:
             direction=line.two_ways(),
             dtype=line.dtype,
             x=line.integers("n c H W"),
-            mode=int(flags["m"]),
+            mode=_MODES.index(flags["m"]) if flags["m"] in _MODES else int(flags["m"]),
             window=int(flags["N"]),
             alpha=flags["A"],
             beta=flags["B"],

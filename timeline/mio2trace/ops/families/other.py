@@ -42,7 +42,7 @@ def from_command(line: Line) -> GenericProblem:
         direction=line.stated_way,
         dtype=line.dtype if line.name != "ctc" else None,
         kind=line.name,
-        x=x if len(x) > 1 else (),
+        x=x if len(x) > 1 and line.name != "ctc" else (),  # whose -c is one class less than there are
         flags=tuple(line.flags.items()),
     )
 

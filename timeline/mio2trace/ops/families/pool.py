@@ -195,7 +195,8 @@ def from_command(line: Line) -> PoolProblem | None:
         three = len(x) == 5
         height, width = (sizes["v"], sizes["u"]) if new else (sizes["u"], sizes["v"])
         problem = PoolProblem(
-            direction=line.two_ways(),
+            # logs print 0 for the gradient, so a line copied out of one has it, too
+            direction=DATA if flags.get("F") == "0" else line.two_ways(),
             dtype=line.dtype,
             x=x,
             window=(*((int(flags["Z"]),) if three else ()), sizes["y"], sizes["x"]),
