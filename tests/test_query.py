@@ -491,3 +491,15 @@ def test_collectives_help_nobody() -> None:
     assert [row["kernel"] for row in embedded_rows(embedded.answer(slices, QUERIES["helpers by cost"].sql))] == [
         names["transpose"]
     ]
+
+
+def test_a_gemm_takes_the_time_of_all_its_kernels() -> None:
+    """Its row and its rate are of the whole, not of the kernel that stands for it."""
+    size = {"gemm": {"M": 50, "N": 64, "K": 500}, "flop": 3_200_000}
+    of_several = {**size, "gemm_kernels": 2, "gemm_ns": 400_000, "gflops": 8.0}
+    slices = [
+        Slice(track=1, category="kernel", name="_prod_TT", start_ns=at * 1_000_000, dur_ns=ns, args=args)
+        for at, (ns, args) in enumerate(((100_000, of_several), (300_000, {}), (400_000, size)))
+    ]
+    (row,) = embedded_rows(embedded.answer(slices, QUERIES["gemms"].sql))
+    assert (row["calls"], row["kernel_ms"], row["gflops"]) == (2, 0.8, 8.0)

@@ -247,6 +247,7 @@ def test_the_leastof_a_gemm_is_over_all_of_its_kernels(shared: Path) -> None:
         count = found.get("gemm_kernels", 1)
         time = sum(kernel.dur_ns for kernel in kernels[number : number + count])
         assert found["gflops"] == pytest.approx(found["flop"] / time, rel=THREE_DIGITS)
+        assert found.get("gemm_ns", event.dur_ns) == time
         assert rates[event.start_ns] == found["gflops"]
         for block in kernels[number + 1 : number + count]:
             assert block.name == event.name

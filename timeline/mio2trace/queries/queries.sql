@@ -17,6 +17,7 @@ select id, track_id, ts, dur, category,
   arg!('sure') as sure, arg!('role') as role, arg!('algorithm') as algorithm,
   arg!('gws') as gws, arg!('lws') as lws, arg!('queued_ns') as queued_ns, arg!('submit_ns') as submit_ns,
   arg!('gemm.M') as M, arg!('gemm.N') as N, arg!('gemm.K') as K, coalesce(arg!('gemm.batch'), 1) as batch,
+  arg!('gemm_ns') as gemm_ns,
   arg!('flop') as flop, arg!('bytes') as bytes, arg!('copy_direction') as copy_direction
 from slice where category in ('kernel', 'copy');
 
@@ -162,13 +163,15 @@ from commands where phase in ('setup', 'find') group by name
 order by ms desc, name;
 
 -- query: gemms
--- Matrix products by size, by their time in a steady iteration: how often, how fast.
+-- Matrix products by size, by the time of all their kernels in a steady iteration: how often, how fast.
+with products as (
+  select *, coalesce(gemm_ns, dur) as took from steady_kernels where M is not null)
 select nullif(process, '') as process, M, N, K, batch, name as kernel, round(1.0 * count(*) / iterations, 2) as calls,
-  round(sum(dur) / 1e6 / iterations, 3) as kernel_ms, round(1.0 * sum(flop) / sum(dur), 3) as gflops,
+  round(sum(took) / 1e6 / iterations, 3) as kernel_ms, round(1.0 * sum(flop) / sum(took), 3) as gflops,
   group_concat(distinct layer) as layers
-from steady_kernels join steady_total using (process)
-where M is not null group by process, M, N, K, batch, name
-order by length(process), process, sum(dur) desc, M, N, K;
+from products join steady_total using (process)
+group by process, M, N, K, batch, name
+order by length(process), process, sum(took) desc, M, N, K;
 
 -- query: copies
 -- Reads and writes of buffers: bytes and rate.

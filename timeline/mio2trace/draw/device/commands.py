@@ -226,7 +226,7 @@ class Commands:
             parts = self._parts.get(position)
             if parts is None:
                 return {"gflops": three_digits(fact.gemm.flop / ns)}
-            return {"gflops": three_digits(fact.gemm.flop / parts[1]), "gemm_kernels": parts[0]}
+            return {"gflops": three_digits(fact.gemm.flop / parts[1]), "gemm_kernels": parts[0], "gemm_ns": parts[1]}
         return {"gflops": three_digits(whole.flop / ns)} if whole is not None and whole.flop else {}
 
     def _named(self, index: int) -> dict[str, str]:
