@@ -32,6 +32,7 @@ def test_a_calls_line_is_its_own_under_every_damage(row: Row, small: Run) -> Non
     """Where the truth says that an entry of a call is, the damaged log has that entry."""
     others = list(loaded(shared_folder())[HANDLES].values())
     runs = [small, loaded(shared_folder())[HANDLES]["m290-lenet-train-cmdonly"], others[0], others[6]]
+    runs += loaded(shared_folder())[TWIN].values()
     seen = 0
     for run in runs:
         try:
