@@ -57,7 +57,7 @@ def place_by_marks(attribution: Attribution) -> None:
     grammar = marks.read_marks(cuts, net, attribution.iterations(), printed, notes)
     if grammar is not None:
         attribution.marked = marks.place_by_marks(attribution.links, cuts, net, *grammar)
-        if not marks.check(cuts, net, attribution.marked, notes):
+        if not marks.check(cuts, net, attribution.marked, notes, attribution.host_step_ns):
             links = attribution.links
             links.doubt_layer(position for position, word in enumerate(links.layer_by) if word == TIMER_MARKS)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from types import MappingProxyType
 
 import msgspec
 
@@ -20,6 +22,8 @@ from mio2trace.model.profile import Profile, UnixTime
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
 
+MOST_LAUNCHED: Mapping[str, int] = MappingProxyType({"find": 10, "run": 2})
+"""Kernels of a call in the mean: no more. Searches launch six, executions one."""
 ROUGH_LATE_NS = 8 * 60 * 1_000_000_000
 """How far the last line of a log may lie after the last enqueue where the log has no other landmark."""
 
@@ -109,6 +113,9 @@ def _relate(
     clock, late = landmark
     step = max(stamp_resolution(logs), host_resolution(profile.profile), host_step_ns)
     early = LANDMARK_EARLY_NS + (step if step > STAMP_NS else 0) + profile.unix.error_ns
+    if _was_set(profile, logs, operations, clock):
+        notes.add("the log's clock was set while the program ran: the order of lines is used")
+        return None
     bounds = _bounds(profile, logs, marked, operations if same_run else (), clock.near_ns, step)
     if bounds:
         exact = agreed(bounds)
@@ -149,6 +156,30 @@ def _relate(
         )
     # Nothing tells whether the host was busy until the line came, or the clocks differ by that.
     return clock if clock.residual_ns <= early else msgspec.structs.replace(clock, error_ns=clock.residual_ns)
+
+
+def _was_set(profile: _Dated, logs: Sequence[FrameworkLog], operations: Sequence[Operation], clock: LogClock) -> bool:
+    """Whether more passed between two lines of a log than in the whole profile, and more kernels ran in that time than
+    the calls between these lines launch: those before the first of them, which the stamps would leave out."""
+    first, last = profile.first_ns, profile.last_ns
+    if first is None or last is None:
+        return False
+    for log in logs:
+        stamps = {record.line: record.stamp for records in (log.events, log.layers) for record in records}
+        lines = [(line, clock.to_host(stamp)) for line, stamp in sorted(stamps.items()) if stamp is not None and line]
+        own = [operation for operation in operations if operation.source == log.source]
+        for (before, at), (after, then) in pairwise(lines):
+            if not own or abs(then - at) <= last - first:
+                continue
+            from_ns, to_ns = sorted((at, then))
+            starts = (one.host_start_ns for one in profile.profile.activities if one.kind == "kernel")
+            offset = profile.unix.offset_ns - clock.host_ns
+            count = sum(start is not None and from_ns < start + offset < to_ns for start in starts)
+            between = [operation for operation in own if before < operation.line < after]
+            most = MOST_LAUNCHED["find"] + sum(MOST_LAUNCHED[operation.phase] for operation in between)
+            if own[0].line < before and count > most:
+                return True
+    return False
 
 
 def _damage(notes: Notes) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from mio2trace.align.attribution import Attribution
+from mio2trace.align.links import DOUBTED
 from mio2trace.align.operations.rates import HARDLY_ANY
 from mio2trace.evidence import BOUNDARY_STAMPS, CORRELATION, DURATIONS, RANGE, RECURRENCE, TIMER_MARKS, Evidence
 
@@ -25,11 +26,17 @@ def doubt_between_passes(attribution: Attribution) -> None:
 
 
 def doubt_by_clock(attribution: Attribution) -> None:
-    """What times placed is in doubt where the log's clock may be off by more than a landmark is."""
-    clock = attribution.clock
-    if clock is not None and clock.is_doubtful:
-        words = attribution.links.layer_by
-        attribution.links.doubt_layer(p for p, word in enumerate(words) if word in (BOUNDARY_STAMPS, DURATIONS))
+    """What times placed is in doubt where the log's clock may be off by more than a landmark is: a layer's lines hold a
+    kernel at so many of the possible offsets as the layer took of them."""
+    clock, links = attribution.clock, attribution.links
+    if clock is None or not clock.is_doubtful:
+        return
+    for position, word in enumerate(links.layer_by):
+        if word == DURATIONS:
+            links.doubt_layer((position,))
+        elif word == BOUNDARY_STAMPS:
+            lasted = links.runs[links.run_of[position]].printed_ns or 0
+            links.doubt_layer((position,), min(DOUBTED, lasted / (2 * clock.error_ns)))
 
 
 def _doubt_without_times(attribution: Attribution, evidence: Sequence[Evidence], groups: Sequence[int]) -> None:

@@ -7,15 +7,17 @@ end.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import Timeline
+from mio2trace.align.clocks.line_axis import chances_between
 from mio2trace.align.layers.caffe.boundaries import stamps_bound
 from mio2trace.align.layers.caffe.intervals import Printed, Row, Times, rows
-from mio2trace.align.links import DOUBTED, LayerRun
+from mio2trace.align.links import DOUBTED, NONE, LayerRun
 from mio2trace.align.operations.rates import MOST_STRAY
+from mio2trace.evidence import ORDER
 from mio2trace.model.log import LayerTime, LogEvent
 
 MOST_QUEUES = 8
@@ -78,19 +80,29 @@ def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]
     begun = _begun(attribution, layers)
     # Of stamps that are coarse no cut is known where the line is.
     follows = list(_follows(attribution, layers, iterations, begun if axis.by_line else [None] * len(layers)))
+    chances = {} if axis.evidence else chances_between(links, sorted(layer.line for layer in layers))
     for positions in _rows_of_queues(attribution, axis):
         given = _rows(attribution, axis, layers, places, follows, begun, positions)
         for run, row in zip(runs, given, strict=True):
-            confidences = row.confidences
+            of_row, confidences = positions[row.first : row.stop], row.confidences
+            _place_between(attribution, of_row, run, chances)
             if confidences is None:
-                attribution.give_layer(positions[row.first : row.stop], run, axis.evidence)
+                attribution.give_layer([one for one in of_row if one not in chances], run, axis.evidence)
                 continue
             others = row.others or [None] * len(confidences)
-            for position, confidence, other in zip(positions[row.first : row.stop], confidences, others, strict=True):
-                if confidence:
+            for position, confidence, other in zip(of_row, confidences, others, strict=True):
+                if confidence and position not in chances:
                     attribution.give_layer([position], run, axis.evidence, confidence=confidence)
                     if other is not None:
                         links.give_next_layer(position, layers[other[0]].layer, other[1])
+
+
+def _place_between(attribution: Attribution, positions: Sequence[int], run: int, chances: Mapping[int, float]) -> None:
+    """Give a layer what has no operation and lies between those that have."""
+    links = attribution.links
+    for position in positions if chances else ():
+        if links.run_of[position] == NONE and chances.get(position):
+            links.give_layer([position], run, ORDER, confidence=chances[position])
 
 
 def _rows_of_queues(attribution: Attribution, axis: Timeline) -> Iterator[list[int]]:

@@ -1,0 +1,88 @@
+"""How probable links to layers are said to be where times are coarse or nothing but calls tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from benchmarks.damage import measured
+from benchmarks.damages.sets import HANDLES, HIDDEN, TWIN
+from mio2trace.align.clocks.line_axis import chances_between
+from mio2trace.align.links import NONE, SURE, Links
+from mio2trace.align.operations.rates import WHOLE
+from mio2trace.evidence import BUFFERS
+from mio2trace.model.profile import Activity
+from tests.conftest import shared_folder
+
+
+@dataclass
+class Call:
+    """Of an operation, what places it in the log."""
+
+    index: int
+    line: int
+
+
+def linked(calls: list[int], queues: list[int] | None = None) -> Links:
+    """Links of kernels to the calls of these numbers, each call on the line of ten times its number; -1: to none."""
+    queues = queues or [0] * len(calls)
+    activities = [Activity(number=place, kind="kernel", name="k", queue=queue) for place, queue in enumerate(queues)]
+    links = Links(activities, [Call(number, 10 * number) for number in range(1 + max(calls))])  # type: ignore[misc]
+    for position, number in enumerate(calls):
+        if number != NONE:
+            links.give_operation([position], number, BUFFERS)
+    return links
+
+
+def test_between_two_calls_each_layer_is_as_likely() -> None:
+    """Three layers printed a line between the calls: the kernel is of one of four; where none did, of theirs."""
+    chances = chances_between(linked([1, NONE, 5, NONE, NONE, 5]), [11, 22, 33, 77])
+    assert chances == {1: WHOLE / 4, 3: WHOLE, 4: WHOLE}
+    assert max(chances.values()) < SURE
+
+
+def test_what_no_call_bounds_is_in_no_layer() -> None:
+    """Before a queue's first call, and behind its last one; another queue's calls bound nothing."""
+    assert chances_between(linked([NONE, 1, 2, NONE]), [11]) == {0: 0.0, 3: 0.0}
+    assert chances_between(linked([1, NONE, 2], [0, 1, 0]), [11]) == {1: 0.0}
+
+
+@pytest.mark.shared
+def test_kernels_before_a_log_that_begins_late_are_in_no_layer() -> None:
+    """The first layer that the log still has does not take all that ran before it."""
+    layers = measured(
+        shared_folder(), ("log begins late", "twin-lenet-cmdonly-kernel-trace-run.hip-rocpd", TWIN, 0)
+    ).layers
+    assert layers.links > 0
+    assert sum(count - true for count, _, true in layers.bins[5:10]) <= 5
+
+
+@pytest.mark.shared
+def test_marks_need_no_fine_host_times() -> None:
+    """Times that are whole seconds cannot differ from printed ones by less: cuts at the marks stay sure."""
+    layers = measured(shared_folder(), ("host times in s", "lenet-b2-viennacl-fwd", HANDLES, 0)).layers
+    assert layers.right == layers.links > 0
+    assert layers.mean > 0.99
+
+
+@pytest.mark.shared
+def test_where_the_clock_may_be_off_by_more_than_a_layer_takes_stamps_hardly_tell_it() -> None:
+    """Of the offsets that are possible few put a kernel into its layer: it is said with as little."""
+    case = ("host times in s", "m121-resnet-train-entries-cmd", HANDLES, 0)
+    layers = measured(shared_folder(), case).layers
+    wrong = sum(count - true for count, _, true in layers.bins[:10])
+    assert wrong > 100
+    assert sum(count - true for count, _, true in layers.bins[5:10]) <= 0.1 * wrong
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("m290-alexnet-infer-10it", 336), ("m121-lenet-infer", 26), ("m290-resnet-train-entries-cmd", 535)],
+)
+def test_a_clock_that_was_set_while_the_program_ran_bounds_nothing(name: str, least: int) -> None:
+    """More kernels than the calls between two lines launch ran while an hour passed there: the order of calls tells."""
+    operations = measured(shared_folder(), ("stamps step by an hour", name, HIDDEN, 0)).operations
+    assert operations.right >= least
+    assert operations.wrong_and_sure == 0
