@@ -564,6 +564,25 @@ def test_the_long_name_of_the_direction_is_read(command: str) -> None:
     assert problem.direction == "forward"
 
 
+def test_statistics_that_an_entry_does_not_show_are_the_commands() -> None:
+    """Sixteen parameters do not reach the saved ones: without a command that is in doubt."""
+    call = entry(
+        "BatchNormalizationForwardTraining_V2", handle="stream: 0, device_id: 0", bn_mode=1,
+        xDesc="{2, 16, 8, 8}, {1024, 64, 8, 1}, packed, ", x="0x7f10",
+        scaleDesc="{1, 16, 1, 1}, {16, 1, 1, 1}, packed, ",
+        resultRunningMean="0x7f50", epsilon="1e-05",
+    )  # fmt: skip
+    command = "bnorm -n 2 -c 16 -H 8 -W 8 -m 1 --forw 1 -b 0 -s 1 -r 1 --layout NCHW"
+    told = one(f"{call}MIOpen(HIP): Command [LogCmdBNorm] ./bin/MIOpenDriver {command}\n")
+    assert told.command is not None
+    assert " -r 1 -s 1 " in told.command
+    assert not told.doubts
+    alone = one(call)
+    assert alone.command is not None
+    assert " -s 1" not in alone.command
+    assert any("statistics" in doubt for doubt in alone.doubts)
+
+
 def test_find_2_ties_runs_to_problems() -> None:
     def tensor_of(number: int, text: str) -> str:
         return entry("SetProblemTensorDescriptor", problem="0x5500", id=number, descriptor=text)

@@ -138,7 +138,7 @@ def _bnorm(direction: OperationDirection, place: int, training: int | None) -> _
         return (
             BnormProblem(
                 direction=direction, x=x.lengths, training=train and direction == "forward", running=running,
-                saved=True if train else None, layout=names[0] if names else "",
+                saved=train if train or direction != "forward" else None, layout=names[0] if names else "",
             ),
         )  # fmt: skip
 
