@@ -52,6 +52,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     told_by_commands: ClassVar[tuple[str, ...]] = ()
     """Fields that a call's command states and its entry does not."""
+    told_where_cut_off: ClassVar[tuple[str, ...]] = ()
+    """Fields that a command states, too, and that are None where sixteen parameters do not reach them."""
 
     direction: OperationDirection | None = None
     dtype: str | None = None
@@ -162,7 +164,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """This, an entry's, with what only the call's command tells."""
         if type(command) is not type(self):
             return self
-        return msgspec.structs.replace(self, **{name: getattr(command, name) for name in self.told_by_commands})
+        missing = [name for name in self.told_where_cut_off if getattr(self, name) is None]
+        told = {name: getattr(command, name) for name in (*self.told_by_commands, *missing)}
+        return msgspec.structs.replace(self, **told)
 
     def immediate(self) -> Problem:
         """As its command shows it when the call names a solution."""

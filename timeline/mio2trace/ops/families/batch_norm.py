@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import msgspec
-
 from mio2trace.ops import values
 from mio2trace.ops.family import DATA, FORWARD, Family, Line, Op, Params, Word, is_given, lengths, op, tensor
 from mio2trace.ops.options import DECIMAL, INTEGER, LAYOUTS, SCALING, SIZES, options
@@ -22,6 +20,7 @@ class BnormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
     """``mode`` 0 per activation, 1 spatial. ``running``, ``saved``: statistics kept or used; None where not told."""
 
     told_by_commands: ClassVar[tuple[str, ...]] = ("scale_dtype", "activation")
+    told_where_cut_off: ClassVar[tuple[str, ...]] = ("running", "saved")
 
     scale: Shape = ()
     mode: int = 1
@@ -65,17 +64,6 @@ class BnormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
         if self.saved is None and self.x and (self.training or self.direction == "backward-data"):
             return "whether statistics are saved is cut off the entry: the command assumes not"
         return ""
-
-    def with_command(self, command: Problem) -> Problem:
-        """Also the statistics that the sixteen-parameter limit cut off the entry."""
-        told = super().with_command(command)
-        if isinstance(told, BnormProblem) and isinstance(command, BnormProblem):
-            told = msgspec.structs.replace(
-                told,
-                running=command.running if told.running is None else told.running,
-                saved=command.saved if told.saved is None else told.saved,
-            )
-        return told
 
     def flop(self) -> int | None:
         """Per element: inference 2, training 6, gradient 10 (docs/operations.md)."""
