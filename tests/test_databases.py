@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -69,6 +70,18 @@ def test_a_database_that_its_writer_locks_is_read_as_it_was_left(database: Path)
         before = state(database.parent)
         assert drawn(database) == whole
         assert state(database.parent) == before
+
+
+def test_a_name_that_is_no_utf8_is_a_name(database: Path, tmp_path: Path) -> None:
+    """The system's file names are bytes; SQLite is handed them as such, in place and copied."""
+    named = tmp_path / os.fsdecode(b"\xff\xfe.db")
+    shutil.copy(database, named)
+    whole = drawn(named)
+    with contextlib.closing(sqlite3.connect(os.fsencode(named))) as writer:  # its log lies beside it: it is copied
+        writer.execute("PRAGMA journal_mode=WAL")
+        writer.execute("CREATE TABLE another(a)")
+        writer.commit()
+        assert drawn(named) == whole
 
 
 def test_pages_of_a_killed_writer_are_moved_back(database: Path, tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
         journals = [end for end in _JOURNALS if path and _holds_anything(f"{path}{end}")]
         if path and not journals:
             files = [path]
-            uri = f"file:{quote(os.path.abspath(path))}?mode=ro&immutable=1"
+            uri = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=ro&immutable=1"
         else:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mio2trace-"))
             copy = os.path.join(folder, "copy.db")
@@ -155,7 +155,7 @@ def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
                 with contextlib.suppress(OSError):
                     shutil.copyfile(f"{path}{end}", f"{copy}{end}")
             files = [copy, *(f"{copy}{end}" for end in journals)]
-            uri = f"file:{quote(copy)}"
+            uri = f"file:{quote(os.fsencode(copy))}"
         size = sum(os.path.getsize(file) for file in files if os.path.exists(file))
         try:
             connection = stack.enter_context(contextlib.closing(sqlite3.connect(uri, uri=True)))
