@@ -465,6 +465,30 @@ def test_a_pipe_among_a_profilers_files_is_not_waited_for(tmp_path: Path) -> Non
     assert [part.path for part in contents.look(str(log), str(folder)).parts] == [str(folder / "results.db")]
 
 
+@pytest.mark.parametrize("name", ["a\nb.db", "a\\b.db", "C:b.db", "\x1b[31m.db", os.fsdecode(b"\xff.db")])
+def test_whatever_a_profilers_file_is_called_its_archive_is_read(name: str, tmp_path: Path) -> None:
+    """A member may not be called by what leads elsewhere or steers; two that become one name stay two."""
+    (tmp_path / "made").write_bytes(b"x")
+    members: dict[str, str] = {}
+    for _ in range(2):
+        members[packing.name_for(name, members)] = str(tmp_path / "made")
+    packing.pack(str(tmp_path / "run.zip"), {"inputs": [*members]}, members)
+    with unpacked(str(tmp_path / "run.zip")) as found:
+        assert found.members == tuple(members)
+        assert len(members) == 2
+
+
+@pytest.mark.parametrize("endless", ["yes -- --hip-runtime-trace", "yes & echo told; sleep 60"])
+def test_a_profiler_that_says_too_much_is_stopped(endless: str, tmp_path: Path) -> None:
+    """And what it runs with it; what it said until then counts."""
+    script = tmp_path / "rocprofv3"
+    script.write_text(f"#!/bin/sh\n{endless}\n")
+    script.chmod(0o755)
+    found = profilers.find("rocprofv3", {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert found is not None
+    assert 0 < len(found.help) <= 1 << 20
+
+
 def test_ranks_pids_and_variables_name_the_archive(tmp_path: Path) -> None:
     """A folder that is not there is made."""
     given = ENVIRONMENT | {"OMPI_COMM_WORLD_RANK": "3", "JOB": "a/b"}

@@ -51,7 +51,11 @@ def _new(name: str) -> zipfile.ZipInfo:
 
 
 def name_for(name: str, taken: Container[str]) -> str:
-    """``name``, or with a number before it where another file has it: folders, named for machines, are left away."""
+    """``name``, or with a number before it where another file has it: folders, named for machines, are left away.
+
+    What no member of an archive may be called by (line ends, backslashes, bytes that are no UTF-8) is ``_``.
+    """
+    name = "".join(char if char.isprintable() and char not in "\\:" else "_" for char in name)
     number, free = 1, name
     while free in taken:
         number += 1

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
+import threading
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 PLACES = ("/opt/rocm/bin",)
 """Where ROCm lies, beside the PATH."""
 ASKED_S = 20
+_LONGEST_ANSWER = 1 << 20
 _VERSION = re.compile(r"^[ \t]*+version:[ \t]*+v?(\d+(?:\.\d+)++)", re.MULTILINE)
 _ROCM = re.compile(r"^[ \t]*+rocm_version:[ \t]*+(\d+(?:\.\d+)++)", re.MULTILINE)
 _WORDS = re.compile(r"[\w-]++")
@@ -80,14 +84,29 @@ def _rocm_folders(environment: Mapping[str, str]) -> list[str]:
 
 
 def _answer(command: Sequence[str], environment: Mapping[str, str]) -> str:
-    """What a program prints; empty where it fails."""
+    """What a program prints, as much of it as any of them prints; empty where it fails."""
     try:
-        done = subprocess.run(  # noqa: S603 - the profiler that is about to run the program
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=ASKED_S, check=False
-        )
-    except (OSError, subprocess.SubprocessError):
+        asked = subprocess.Popen(  # noqa: S603 - the profiler that is about to run the program
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+    except (OSError, ValueError):
         return ""
-    return (done.stdout + done.stderr).decode(errors="replace")
+
+    def end() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(asked.pid, signal.SIGKILL)  # a script, and what it runs
+
+    too_late = threading.Timer(ASKED_S, end)
+    too_late.start()
+    try:
+        with asked:
+            assert asked.stdout is not None
+            told = asked.stdout.read(_LONGEST_ANSWER)
+            end()  # it may go on for ever, and has said enough
+    finally:
+        too_late.cancel()
+    return told.decode(errors="replace")
 
 
 def command_line(
