@@ -124,6 +124,27 @@ def test_a_record_with_profiles_joins_each_repetition_with_its_own(tmp_path: Pat
     assert rows(run("-", stdin=gzip.compress(path.read_bytes()))) == found
 
 
+@pytest.mark.parametrize(
+    ("repetitions", "wanted", "said"),
+    [
+        ([], 0, "no repetition 0; it has 0"),
+        ([], 3, "no repetition 3; it has 0"),
+        (None, 1, "no repetition 1; it has 1"),
+        (None, 0, ""),
+    ],
+)
+def test_error_a_repetition_that_a_record_does_not_have(
+    tmp_path: Path, repetitions: list[dict[str, Any]] | None, wanted: int, said: str
+) -> None:
+    """Of a record without any, and of one that is a single run; another one is never taken in its place."""
+    single = {"per_layer_info": [{"label": "00: conv1", "index": 0, "direction": "forward", "time_ms": 1.5}]}
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps(single if repetitions is None else {"characteristics_list": repetitions}))
+    done = run(path, "--repetition", str(wanted))
+    assert (done.exit_code, said in done.stderr) == (int(bool(said)), True)
+    assert "a fault of the program" not in done.stderr
+
+
 def test_a_ck_directory(shared: Path) -> None:
     folder = shared / "samples" / "ck" / "ck-caffe-firefly-rk3399"
     done = run(folder, "--tags", "deepscale-squeezenet-1.1")

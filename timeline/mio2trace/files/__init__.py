@@ -326,7 +326,7 @@ def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner) -> 
     if reader is ck and options.repetition is not None:
         text = source.read()
         stated = ck_times.runs(text, source.name, notes)
-        if repetition is None or stated[0].repetition is None:
+        if repetition is None:
             stated = list(ck_times.kept_runs(stated, source.name, notes))
         elif repetition < len(stated):
             stated = [stated[repetition]]
