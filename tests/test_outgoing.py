@@ -20,6 +20,7 @@ from mio2trace.outgoing import csv_text, json_text, markdown_text, shortened, vi
 from mio2trace.reports.tables import FORMS, Cell, Form, Table, print_table
 from mio2trace.trace import Slice
 from mio2trace.viewer import Server
+from tests import rocm_made
 from tests.planted import opencl, tensorflow
 
 HOSTILE = {
@@ -213,3 +214,17 @@ def test_a_link_holds_nothing_of_the_file_but_its_name_percent_encoded(name: str
         place = urllib.parse.urlsplit(wanted["url"]).path
         assert urllib.parse.unquote_to_bytes(place).decode("utf-8", "surrogateescape") == "/" + name
     assert ["ts=" in link for link in links] == [False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    "text", ["\x1b[31mred", "\x1b]0;x\x07", "\u202eabc", "\u2028x", "\x9b1m", "</title><script>x()"]
+)
+def test_what_pictures_say_is_written_out(text: str, tmp_path: Path) -> None:
+    """A title of a bar is a kernel's name: whoever copies it from the page pastes it somewhere."""
+    (tmp_path / "a.db").write_bytes(rocm_made.rocpd(rocm_made.run(text)))
+    page = tmp_path / "page.html"
+    run = str(tmp_path / "a.db")
+    assert CliRunner().invoke(cli.cli, ["compare", run, run, "-o", str(page)]).exit_code == 0
+    written = page.read_text("utf-8")
+    assert text not in written
+    assert [char for char in set(written) if not char.isprintable() and char not in "\n\t"] == []

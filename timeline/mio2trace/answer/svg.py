@@ -1,6 +1,6 @@
 """Pictures of a page: SVG that needs no script. Every mark says its number in a `<title>`; colours are the page's.
 
-Sizes are of the picture's own units; the page scales it to its width. Text of others is escaped by `Markup`.
+Sizes are of the picture's own units; the page scales it to its width. Text of others is escaped by `Shown`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,16 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from markupsafe import Markup
+
+from mio2trace.outgoing import visible
+
+
+class Shown(Markup):
+    """Markup in which the text of others is escaped, and what in it steers or hides is written out."""
+
+    @classmethod
+    def escape(cls, text: object, /) -> Shown:
+        return super().escape(visible(text) if type(text) is str else text)
 
 
 class Piece(NamedTuple):
@@ -55,15 +65,13 @@ def stacked(pieces: Sequence[Piece], whole: float, label: str, *, height: int = 
     for piece in pieces:
         wide = width * piece.ns / whole if whole else 0.0
         if wide >= 0.2:
-            shape = Markup('x="{}" width="{}" height="{}"').format(_n(x), _n(wide), height)
-            hatch = Markup('<rect class="hatch" {}/>').format(shape) if piece.helps else ""
+            shape = Shown('x="{}" width="{}" height="{}"').format(_n(x), _n(wide), height)
+            hatch = Shown('<rect class="hatch" {}/>').format(shape) if piece.helps else ""
             marks.append(
-                Markup('<g><title>{}</title><rect class="{}" {}/>{}</g>').format(
-                    piece.title, piece.colour, shape, hatch
-                )
+                Shown('<g><title>{}</title><rect class="{}" {}/>{}</g>').format(piece.title, piece.colour, shape, hatch)
             )
         x += wide
-    return Markup(
+    return Shown(
         '<svg class="bar" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>'
     ).format(width, height, label, _joined(marks))
 
@@ -73,10 +81,10 @@ def change(colour: str, more: float, most: float, label: str) -> Markup:
     width, tall = 400, 10
     long = min(abs(more) / most, 1.0) * width / 2 if most else 0.0
     x = width / 2 - (long if more < 0 else 0.0)
-    shape = Markup('<path class="axis" d="M{} 0v{}"/><rect class="{}" x="{}" width="{}" height="{}"/>').format(
+    shape = Shown('<path class="axis" d="M{} 0v{}"/><rect class="{}" x="{}" width="{}" height="{}"/>').format(
         width // 2, tall, colour, _n(x), _n(max(long, 0.8)), tall
     )
-    return Markup(
+    return Shown(
         '<svg class="bar" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" aria-label="{}">'
         "<title>{}</title>{}</svg>"
     ).format(width, tall, label, label, shape)
@@ -91,15 +99,15 @@ def columns(bins: Sequence[Bin], label: str) -> Markup:
         height = tall * each.height / most
         middle = wide * number + wide / 2
         y = top + tall - height
-        column = Markup(
+        column = Shown(
             '<g><title>{}</title><rect class="column" x="{}" y="{}" width="{}" height="{}"/>'
             '<text x="{}" y="{}">{}</text><text class="faint" x="{}" y="{}">{}</text></g>'
         )
         shape = wide * number + 5, _n(y), wide - 10, _n(height)
         below = _n(middle), tall + top + 16, each.label
         marks.append(column.format(each.title, *shape, *below, _n(middle), _n(y - 5), each.above))
-    base = Markup('<path class="axis" d="M0 {}h{}"/>').format(top + tall, wide * len(bins))
-    return Markup(
+    base = Shown('<path class="axis" d="M0 {}h{}"/>').format(top + tall, wide * len(bins))
+    return Shown(
         '<svg class="columns" viewBox="0 0 {} {}" role="img" aria-label="{}"><g class="labels">{}</g>{}</svg>'
     ).format(max(1, wide * len(bins)), tall + top + 24, label, _joined(marks), base)
 
@@ -128,14 +136,12 @@ def timeline(
                 path.append(f"M{_n(x)} {_n(tall - floor[number])}v-{_n(high)}h{_n(width / count)}v{_n(high)}")
                 floor[number] += high
         if path:
-            marks.append(
-                Markup('<path class="{}" d="{}"><title>{}</title></path>').format(colour, "".join(path), title)
-            )
+            marks.append(Shown('<path class="{}" d="{}"><title>{}</title></path>').format(colour, "".join(path), title))
     for start, end, text, title in bands:
         x, wide = width * start, max(width * (end - start) - 1, 1)
         shown = text if 7 * len(text) < wide else ""
         marks.append(
-            Markup(
+            Shown(
                 '<g class="band"><title>{}</title><rect x="{}" y="64" width="{}" height="14"/>'
                 '<text x="{}" y="75">{}</text></g>'
             ).format(title, _n(x), _n(wide), _n(x + wide / 2), shown)
@@ -143,11 +149,11 @@ def timeline(
     for place, text in ticks:
         anchor = "start" if place < 0.05 else "end" if place > 0.95 else "middle"
         marks.append(
-            Markup('<text class="faint" x="{}" y="94" style="text-anchor:{}">{}</text>').format(
+            Shown('<text class="faint" x="{}" y="94" style="text-anchor:{}">{}</text>').format(
                 _n(width * place), anchor, text
             )
         )
-    return Markup(
+    return Shown(
         '<svg class="run" viewBox="0 0 {} 98" role="img" aria-label="{}"><path class="axis" d="M0 {}h{}"/>{}</svg>'
     ).format(width, label, tall, width, _joined(marks))
 
@@ -169,30 +175,26 @@ def roofline(points: Sequence[Point], roofs: Sequence[Roof], label: str) -> Mark
     marks = [_gridline(across(10.0**power), top, tall, _plain(10.0**power)) for power in range(x0, x1 + 1)]
     for power in range(y0, y1 + 1):
         height = _n(down(10.0**power))
-        line = Markup('<path class="grid" d="M{} {}h{}"/><text class="end" x="{}" y="{}">{}</text>')
+        line = Shown('<path class="grid" d="M{} {}h{}"/><text class="end" x="{}" y="{}">{}</text>')
         marks.append(line.format(left, height, width, left - 6, height, _plain(10.0**power / 1000)))
     for roof in roofs:
         begin, ridge = max(10.0**x0, 10.0**y0 / roof.bandwidth), roof.peak / roof.bandwidth
         start = f"M{_n(across(begin))} {_n(down(begin * roof.bandwidth))}"
         path = f"{start}L{_n(across(ridge))} {_n(down(roof.peak))}H{left + width}"
-        shape = Markup('<path class="roof" d="{}"><title>{}</title></path><text class="end" x="{}" y="{}">{}</text>')
+        shape = Shown('<path class="roof" d="{}"><title>{}</title></path><text class="end" x="{}" y="{}">{}</text>')
         marks.append(shape.format(path, roof.label, left + width - 4, _n(down(roof.peak) - 5), roof.label))
     for point in points:
         x, y, radius = across(point.intensity), down(point.rate), 3 + 9 * math.sqrt(min(point.share, 1))
-        dot = Markup('<circle class="{}" cx="{}" cy="{}" r="{}"><title>{}</title></circle>')
+        dot = Shown('<circle class="{}" cx="{}" cy="{}" r="{}"><title>{}</title></circle>')
         marks.append(dot.format(point.colour, _n(x), _n(y), _n(radius), point.title))
-    axes = Markup(
-        '<text x="{}" y="{}">FLOP a byte of least traffic</text><text x="{}" y="{}" class="up">TFLOP/s</text>'
-    )
+    axes = Shown('<text x="{}" y="{}">FLOP a byte of least traffic</text><text x="{}" y="{}" class="up">TFLOP/s</text>')
     marks.append(axes.format(left + width / 2, top + tall + 34, 12, top + tall / 2))
-    frame = Markup(
-        '<svg class="roofline" viewBox="0 0 {} {}" role="img" aria-label="{}"><g class="labels">{}</g></svg>'
-    )
+    frame = Shown('<svg class="roofline" viewBox="0 0 {} {}" role="img" aria-label="{}"><g class="labels">{}</g></svg>')
     return frame.format(left + width + 30, top + tall + 42, label, _joined(marks))
 
 
 def _gridline(x: float, top: float, tall: float, text: str) -> Markup:
-    line = Markup('<path class="grid" d="M{} {}v{}"/><text x="{}" y="{}">{}</text>')
+    line = Shown('<path class="grid" d="M{} {}v{}"/><text x="{}" y="{}">{}</text>')
     return line.format(_n(x), top, tall, _n(x), top + tall + 16, text)
 
 

@@ -212,7 +212,7 @@ def _iteration(comparison: Comparison, names: tuple[str, str], room: Room) -> di
         if abs(medians - (whole or 0)) > 0.01 * medians:  # of a run that flips no median of sums is the sum of medians
             said += f"; the medians of its parts add up to {ms(medians)}"
         bar = svg.stacked(pieces, longest, f"What an iteration of {letter} consists of", height=34, width=1000)
-        bars.append(Markup('<p class="faint">{}: {}, {}</p>{}').format(letter, visible(name), said, bar))
+        bars.append(svg.Shown('<p class="faint">{}: {}, {}</p>{}').format(letter, visible(name), said, bar))
     legend = [
         {
             "colour": one.colour,

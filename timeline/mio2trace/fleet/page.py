@@ -17,7 +17,7 @@ from mio2trace.outgoing import shortened, visible
 VERSIONS = 6
 """The last ones are shown."""
 _TALL, _WIDE, _LEFT = 16, 1000, 330
-_CELL = Markup('<g><title>{}</title><rect class="{}" opacity="{}" x="{}" y="{}" width="{}" height="{}"/></g>')
+_CELL = svg.Shown('<g><title>{}</title><rect class="{}" opacity="{}" x="{}" y="{}" width="{}" height="{}"/></g>')
 _HOTTEST = 2.0
 """Times the median that is the darkest."""
 
@@ -211,7 +211,7 @@ def _heat(fleet: Fleet, room: Room) -> dict[str, Any] | None:
     for place, ((run, rank), of) in enumerate(shown):
         name = visible(shortened(run if rank is None else f"{run}, rank {rank}", 48))
         y = place * _TALL
-        marks.append(Markup('<text class="end" x="{}" y="{}">{}</text>').format(_LEFT - 8, y + _TALL - 4, name))
+        marks.append(svg.Shown('<text class="end" x="{}" y="{}">{}</text>').format(_LEFT - 8, y + _TALL - 4, name))
         usual = median([row["ns"] for row in of if row["steady"]] or [row["ns"] for row in of])
         for at, row in enumerate(of[:longest]):
             more = row["ns"] / usual if usual else 1.0
@@ -223,7 +223,7 @@ def _heat(fleet: Fleet, room: Room) -> dict[str, Any] | None:
                     f"{_LEFT + at * wide:.1f}", y, f"{max(wide - 1, 0.6):.1f}", _TALL - 2,
                 )
             )  # fmt: skip
-    picture = Markup('<svg class="run" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
+    picture = svg.Shown('<svg class="run" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
         _WIDE, len(shown) * _TALL, "How long each iteration took", Markup("").join(marks)
     )
     legend = [
