@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import random
@@ -196,3 +197,10 @@ def test_swollen_files_are_as_long_as_they_should_be() -> None:
     assert sorted(sizes)[20] > 80_000
     assert max(sizes) < 400_000
     assert 0.001 < cases.SWOLLEN < 0.05
+
+
+def test_a_packed_file_has_the_bytes_that_it_holds() -> None:
+    """Time is measured against what is worked on; what cannot be unpacked is as long as it is."""
+    packed = gzip.compress(bytes(100_000))
+    broken = packed[:10] + b"\xff" * 70
+    assert [fuzz.held(data) for data in (b"log", packed, packed[:-9], broken)] == [3, 100_000, 100_000, 80]

@@ -14,6 +14,15 @@ _KERNELS = (
     "MIOpenConvUni", "Cijk_Ailk_Bljk_SB_MT64x64x8_SE", "mlo_gemm", "Im2Col", "MIOpenPooling", "naive_conv_fwd_nchw",
     "transpose_NCHW2CNHW", "Xgemm", "im2col_float", "batched_transpose_16x16_dword", "conv1x1", "MIOpenNeuronFwd",
 )  # fmt: skip
+_SHAPES = (
+    ("2, 6, 9, 8", "10, 3, 3, 3", "2, 10, 5, 6"),
+    (
+        "{2, 6, 9, 8}, {432, 72, 8, 1}, packed, ",
+        "{10, 3, 3, 3}, {27, 9, 3, 1}, packed, ",
+        "{2, 10, 5, 6}, {300, 30, 6, 1}, packed, ",
+    ),
+)
+"""Tensors as MIOpen prints them until ROCm 5.4, and from 5.5 on."""
 _LAYERS = ("conv1", "relu1", "pool1", "norm1", "ip1", "loss")
 
 
@@ -42,6 +51,7 @@ class _Run:
         self.zone = datetime.timedelta(hours=chance.choice((0, 1, 1, -5)))
         self.marks = chance.random() < 0.6
         self.miopen = chance.random() < 0.7
+        self.shapes = chance.choice(_SHAPES)
         self.layers = chance.sample(_LAYERS, chance.choice((1, 1, 1, 2, 3)))
         self.buffers = {name: 0x7F0000000000 + 4096 * at for at, name in enumerate((*_LAYERS, "end", "w", "space"))}
 
@@ -118,7 +128,7 @@ class _Run:
         """What MIOpen prints of a convolution."""
         api = "ConvolutionForward" if forward else "ConvolutionBackwardData"
         names = ("x", "w", "y") if forward else ("dx", "w", "dy")
-        shapes = "2, 6, 9, 8, {432, 72, 8, 1}, packed, ", "10, 3, 3, 3, ", "2, 10, 5, 6, "
+        shapes = self.shapes
         out = [f"{_PREFIX}miopenStatus_t miopen{api}(miopenHandle_t, const void *){{"]
         out.append(f"{_PREFIX}\thandle = stream: 0, device_id: 0")
         for name, shape, address in zip(names, shapes, (source, self.buffers["w"], target), strict=True):
