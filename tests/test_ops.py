@@ -301,8 +301,12 @@ def conv_entry(**more: object) -> str:
 def test_work_that_no_device_does_is_not_known() -> None:
     """A length of 10^16 in a log is no length: the sum of such work would be no number of a trace."""
     o = one(
-        conv_entry(yDesc=f"10000000000000000, {Y}, {{300, 30, 6, 1}}, packed, ", wDesc="10, 3, 3, 31000000000000000")
+        conv_entry(
+            yDesc="{10000000000000000, 10, 5, 6}, {300, 30, 6, 1}, packed, ",
+            wDesc="{10, 3, 3, 31000000000000000}, {27, 9, 3, 1}, packed, ",
+        )
     )
+    assert (o.output[0], o.weights[3]) == (10**16, 31 * 10**15)
     assert (o.gemm, o.flop, o.bytes_min) == (None, None, None)
 
 

@@ -230,7 +230,7 @@ def miopen_log(chance: Chance) -> list[str]:
 _PARAMETERS = {
     "handle": ("stream: 0, device_id: 0", "0x1"), "alpha": ("0x7ffd8b2cdd84", "nullptr", "1"),
     "x": ("0x7f8e22e5b410", "0"),
-    "xDesc": ("{n}, 3, {h}, 8, {{432, 72, 8, 1}}, packed, ", "", "{n}", "{{{n}}}"),
+    "xDesc": ("{{{n}, 3, {h}, 8}}, {{192, 64, 8, 1}}, packed, ", "", "{n}", "{{{n}}}", "{n}, 3, {h}, 8"),
     "wDesc": ("4, 3, 3, 3", "0x5", "-1, 0"),
     "convDesc": ("conv2d, miopenConvolution, miopenPaddingDefault, {{0, {p}}}, {{1, 1}}, {{1, 1}}, ", "0x1"),
     "yDesc": ("{n}, 4, 6, 6, ", "4"), "poolDesc": ("{p}, {n}, 3", ""), "algo": ("{n}",), "workSpaceSize": ("{n}", "x"),
