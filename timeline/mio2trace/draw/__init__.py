@@ -141,9 +141,10 @@ class _Run:
             one.host.show_only(found)
         first = min((start for part in self.parts if (start := part.first_ns()) is not None), default=self.origin)
         if first - self.origin > _FAR_NS:
-            # What holds the drawn kernels begins before them, as far back as what it holds is in the window.
-            slices = (drawn for one in self.profiles for drawn in one.device.events(self.origin))
-            self.origin = min(first, min((drawn.start_ns + self.origin for drawn in slices), default=first))
+            # What holds the drawn kernels and calls begins before them, as far back as what it holds is in the window.
+            events = (drawn for part in self.parts for drawn in part.events(self.origin))
+            starts = (drawn.start_ns + self.origin for drawn in events if isinstance(drawn, Slice))
+            self.origin = min(first, min(starts, default=first))
 
     def fill_rows(self) -> None:
         """By name and type, of what is drawn by now."""
