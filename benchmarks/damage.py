@@ -171,7 +171,7 @@ def _share(part: float, whole: float) -> str:
 def table(results: Sequence[Result]) -> Iterator[str]:
     """For people."""
     heads = ("right", "ws", "mean", "right", "ws", "mean", "refused")
-    yield f"{'damage':38}{'variant':9}{'kernels':>8}" + "".join(f"{head:>9}" for head in heads)
+    yield f"{'damage':50}{'variant':9}{'kernels':>8}" + "".join(f"{head:>9}" for head in heads)
     for result in results:
         cells = []
         for tally in (result.operations, result.layers):
@@ -179,7 +179,7 @@ def table(results: Sequence[Result]) -> Iterator[str]:
             cells.append(f"{tally.mean:.3f}" if tally.links else "-")
         kernels = max(result.operations.kernels, result.layers.kernels)
         refused = f"{len(result.refused)}/{result.cases}" if result.refused else ""
-        line = f"{result.row:38}{result.variant:9}{kernels:8}" + "".join(f"{cell:>9}" for cell in cells)
+        line = f"{result.row:50}{result.variant:9}{kernels:8}" + "".join(f"{cell:>9}" for cell in cells)
         yield f"{line}{refused:>9}{' CRASHED' * bool(result.crashed)}"
     wrong = [result for result in results if any(row.wrong for row in ROWS if row.name == result.row)]
     for result in wrong:
