@@ -192,6 +192,13 @@ def test_damage_that_terminals_and_people_do(damage: object) -> None:
     ]
 
 
+def test_a_line_of_many_parameters_is_no_stack_of_them() -> None:
+    """Ends of all lines are lost: no more than an entry may have are told apart."""
+    header, first, *rest = entry_text(layout="1.0").splitlines(keepends=True)
+    log, _, _ = decode("".join((header, first, first.rstrip("\n") * 3000 + "\n", *rest)))
+    assert [one.api for one in entries(log)] == ["miopenConvolutionForward"]
+
+
 def test_lines_of_others_inside_an_entry_are_foreign() -> None:
     for layout in ("1.0", "1.2", "2.0"):
         lines = entry_text(layout=layout).splitlines(keepends=True)

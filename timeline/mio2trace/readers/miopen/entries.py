@@ -176,12 +176,20 @@ class Entries:
 
 
 def _params(text: bytes, names: set[bytes]) -> list[bytes]:
-    """A parameter's line; two, where the end of the first one is lost and ``names`` knows what stands there."""
+    """A parameter's line; several, where ends are lost and ``names`` knows what stands behind them."""
+    params: list[bytes] = []
+    while len(params) < MAX_PARAMS and (cut := _end(text, names)) is not None:
+        params.append(text[:cut])
+        text = text[cut:]
+    return [*params, text]
+
+
+def _end(text: bytes, names: set[bytes]) -> int | None:
+    """Where the next parameter begins; None: nowhere in this line."""
     second = text.find(b" = ", text.find(b" = ") + 3)
     if second < 0:
-        return [text]
+        return None
     known = [name for name in names if text.endswith(name, 0, second) and text.find(b" = ") + 3 < second - len(name)]
     if not known or (b"," in text[second:] and b"->" in text):
-        return [text]
-    cut = second - len(max(known, key=len))
-    return [text[:cut], *_params(text[cut:], names)]
+        return None
+    return second - len(max(known, key=len))
