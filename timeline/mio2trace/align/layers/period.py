@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import msgspec
 
@@ -87,23 +87,19 @@ class _Compared:
 
     def after(self, place: int, other: int) -> int:
         """How many elements from two places on, the second behind the first, are the same."""
-        alike, step, limit = 0, _FIRST_COMPARED, self.count - other
-        while alike < limit:
-            step = min(step, limit - alike)
-            if self._are_same(place + alike, other + alike, step):
-                alike += step
-                step *= 2
-            else:
-                limit = alike + step - (step == 1)
-                step = max(1, step // 2)
-        return alike
+        return self._alike(self.count - other, lambda alike, step: self._are_same(place + alike, other + alike, step))
 
     def before(self, place: int, other: int) -> int:
         """How many elements up to two places, the second behind the first, are the same."""
-        alike, step, limit = 0, _FIRST_COMPARED, place
+        return self._alike(place, lambda alike, step: self._are_same(place - alike - step, other - alike - step, step))
+
+    @staticmethod
+    def _alike(limit: int, goes_on: Callable[[int, int], bool]) -> int:
+        """How many of ``limit`` elements are the same, when ``goes_on`` tells it of so many behind so many."""
+        alike, step = 0, _FIRST_COMPARED
         while alike < limit:
             step = min(step, limit - alike)
-            if self._are_same(place - alike - step, other - alike - step, step):
+            if goes_on(alike, step):
                 alike += step
                 step *= 2
             else:
