@@ -14,7 +14,7 @@ from benchmarks.damages import prints, processes
 from benchmarks.damages.clocks import STAMP
 from benchmarks.damages.rows import ROWS, Row
 from benchmarks.damages.run import MIOPEN, CannotError, Run, with_log
-from benchmarks.damages.sets import HANDLES, HIDDEN, TWIN, twin
+from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK, TWIN, twin
 from mio2trace import analyse
 from tests.conftest import shared_folder
 
@@ -199,3 +199,20 @@ def test_threads_whose_ids_the_profile_does_not_have_are_given_their_queues() ->
     operations = measured(shared_folder(), case).operations
     assert operations.wrong_and_sure == 0
     assert operations.right >= 0.99 * operations.kernels > 0
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("row", "name", "variant", "least"),
+    [
+        ("names cut", "m290-lenet-train-cmdonly", HANDLES, 0.5),
+        ("iterations only in the profile", "m290-alexnet-infer-10it", NO_FRAMEWORK, 0.75),
+        ("middle fifth of the profile lost", "m290-resnet-train-entries-cmd", NO_FRAMEWORK, 0.98),
+        ("profile begins late", "m290-alexnet-infer-level6-cmd", NO_FRAMEWORK, 0.98),
+    ],
+)
+def test_calls_beyond_those_that_a_search_tries_are_looked_for(row: str, name: str, variant: str, least: float) -> None:
+    """No link is wrong and sure because the true call lies farther on, a search left its ways, or a name goes on."""
+    operations = measured(shared_folder(), (row, name, variant, 0)).operations
+    assert operations.wrong_and_sure == 0
+    assert operations.right >= least * operations.kernels > 0

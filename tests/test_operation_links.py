@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import log
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -400,6 +401,21 @@ def test_a_link_that_learning_moved_is_not_sure() -> None:
     before.confidence[:] = [0.6, 0.6, 0.4, 0.9]
     _doubt_changes(before, after)
     assert after.confidence == [1.0, rates.WHOLE, 1.0, rates.WHOLE]
+
+
+def test_two_searches_count_as_far_as_their_evidence_goes() -> None:
+    """Where they agree it stays, and where they do not each has the share of its evidence in both."""
+    one, two = Posterior.of_none(3), Posterior.of_none(3)
+    one.operation[:], two.operation[:] = [0, 1, 2], [0, 1, 4]
+    one.confidence[:], one.others[1] = [1.0, 0.7, 1.0], ((3, 0.3),)
+    one.gone[1], two.gone[2] = 0.1, 0.4
+    one.evidence, two.evidence = log(3), 0.0
+    for mixture in (one.mixed(two), two.mixed(one)):
+        assert mixture.operation == [0, 1, 2]
+        assert mixture.confidence == pytest.approx([1.0, 0.775, 0.75])
+        assert [dict(others) for others in mixture.others] == [{}, {3: pytest.approx(0.225)}, {4: pytest.approx(0.25)}]
+        assert mixture.gone == pytest.approx([0.0, 0.075, 0.1])
+        assert mixture.evidence == one.evidence
 
 
 def test_a_pointer_missing_from_an_entry_is_a_rare_event() -> None:

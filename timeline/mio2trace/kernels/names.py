@@ -89,7 +89,7 @@ _MIOPEN: tuple[_Row, ...] = (
     (r"Col2Im", _CONV, (B,), "Gemm", "col2im"),
     (r"transpose_(?:NCHW2CNHW|CNHW2NCHW)", _CONV, FBW, "Gemm", "transpose"),
     (r"transpose_packed_MN2NM|[tT]ranspose_?NCHW2Vec", _CONV, (F,), "Gemm", "transpose"),
-    (r"miog_betac(?!_alphaab)|\w*_betac$", _GEMM_USERS, (), "Gemm", "scale"),
+    (r"miog_betac(?![a-z_])|\w*_betac$", _GEMM_USERS, (), "Gemm", "scale"),
     (r"Cijk_[A-Z]+(?:_G[AB])*$", _GEMM_USERS, (), "Gemm", "scale"),
     (r"Cijk_\w*(?:PostGSU|_Beta|SetZero)", _GEMM_USERS, (), "Gemm", "reduce"),
     (r"miog_copy[ab]", _GEMM_USERS, (), "Gemm", "copy"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import exp
+
 import msgspec
 
 from mio2trace.align.links import NONE
@@ -9,6 +11,8 @@ from mio2trace.align.operations.likelihood import Fit
 
 _ALIKE = 0.005
 """Probabilities nearer than this are the same."""
+LEAST = 0.005
+"""The least probability of another place that is kept."""
 
 
 class Posterior(msgspec.Struct, kw_only=True):
@@ -34,6 +38,32 @@ class Posterior(msgspec.Struct, kw_only=True):
             gone=[0.0] * count,
             fits=[None] * count,
         )
+
+    def mixed(self, other: Posterior) -> Posterior:
+        """What two searches say together, each as far as its evidence goes.
+
+        A search keeps the ways that are best where it looks, so the two have some in common or none: where they say the
+        same it stays, and what one of them has not looked at is left in doubt.
+        """
+        share = 1 / (1 + exp(min(700.0, self.evidence - other.evidence)))
+        better, worse = (self, other) if share < 0.5 else (other, self)
+        share = min(share, 1 - share)
+        mixture = Posterior.of_none(len(self.operation))
+        mixture.evidence = better.evidence
+        for at, fit in enumerate(better.fits):
+            chances = {place: chance * (1 - share) for place, chance in better.chances(at)}
+            for place, chance in worse.chances(at):
+                chances[place] = chances.get(place, 0.0) + chance * share
+            ranked = sorted(chances.items(), key=lambda item: (-item[1], item[0]))
+            mixture.operation[at], mixture.confidence[at] = ranked[0][0], min(1.0, ranked[0][1])
+            mixture.others[at] = tuple(item for item in ranked[1:4] if item[1] >= LEAST)
+            mixture.gone[at] = better.gone[at] * (1 - share) + worse.gone[at] * share
+            mixture.fits[at] = fit if ranked[0][0] == better.operation[at] else None
+        return mixture
+
+    def chances(self, at: int) -> tuple[tuple[int, float], ...]:
+        """Where the kernel may be, and how probable each is."""
+        return (self.operation[at], self.confidence[at]), *self.others[at]
 
     def is_like(self, other: Posterior) -> bool:
         """Whether they say the same of each kernel, as surely."""

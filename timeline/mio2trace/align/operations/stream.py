@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.operations.chances import Kind, Rates, ahead, chances_of, kinds_of, of_this_process
 from mio2trace.align.operations.habits import Habits
-from mio2trace.align.operations.lattice import AHEAD, NARROW, WIDE, Lattice, Width
+from mio2trace.align.operations.lattice import AHEAD, NARROW, NEXT, WIDE, Lattice, Width
 from mio2trace.align.operations.likelihood import Fit, Likelihood
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.rates import WHOLE
@@ -91,14 +92,14 @@ class Stream:
         kinds = kinds_of(self.operations, self.likelihood.class_of)
         posterior = self._posterior(rates, kinds, NARROW)
         repeats = RECURRENCE not in self.without
-        before = posterior
+        before, habits, has_looked_ahead = posterior, None, False
         for number in range(ROUNDS):
             wide = self._is_wide(posterior)
             if min(posterior.confidence) >= SURE and not wide:
                 break
             if number and set(posterior.operation) == {NONE}:
                 break  # nothing is linked, so there is nothing to learn
-            before = posterior
+            before, has_looked_ahead = posterior, False
             rates, habits = (
                 rates.learned(posterior, kinds, self._elsewhere()),
                 Habits(self.likelihood, posterior, rows=repeats and number > 0),
@@ -114,9 +115,10 @@ class Stream:
                 if settled:
                     break
                 continue
-            posterior = max(
-                (far, self._posterior(rates, kinds, AHEAD, habits, posterior)), key=lambda one: one.evidence
-            )
+            posterior, has_looked_ahead = far.mixed(self._posterior(rates, kinds, AHEAD, habits, posterior)), True
+        if not has_looked_ahead and self._is_at_edge(posterior):
+            habits = habits or Habits(self.likelihood, posterior, rows=False)
+            posterior = posterior.mixed(self._posterior(rates, kinds, AHEAD, habits, posterior))
         _doubt_changes(before, posterior)
         return posterior
 
@@ -131,6 +133,31 @@ class Stream:
             place == NONE and self.likelihood.kernels.kind(number).library
             for number, place in enumerate(posterior.operation)
         )
+
+    def _is_at_edge(self, posterior: Posterior) -> bool:
+        """Whether a link goes as many calls of its kind ahead as a search tries, and nothing but names, sizes and order
+        tells that it is none of those behind.
+        """
+        if self.windows.by == POSITION or len(self.positions) > TOO_MANY:
+            return False
+        kinds = [(operation.primitive, operation.direction) for operation in self.operations]
+        of_kind: dict[object, list[int]] = {}
+        for place, kind in enumerate(kinds):
+            of_kind.setdefault(kind, []).append(place)
+        before = NONE
+        for number, place in enumerate(posterior.operation):
+            if place == NONE or place <= before:
+                continue
+            alike = of_kind[kinds[place]]
+            own = bisect_left(alike, place)
+            steps, before = own + 1 - bisect_right(alike, before), place
+            behind = own + 1 < len(alike) and alike[own + 1] <= self.windows.last[number]
+            if steps < NEXT or not behind:
+                continue
+            fit = posterior.fits[number] or self.likelihood.fit(number, place)
+            if not (fit.buffers or fit.launched):
+                return True
+        return False
 
     def _posterior(
         self,
