@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from types import MappingProxyType
 
 import msgspec
 
@@ -16,14 +15,12 @@ from mio2trace.align.clocks.resolution import STAMP_NS, host_resolution, stamp_r
 from mio2trace.align.layers.caffe import boundaries
 from mio2trace.align.layers.caffe.marks import Marked
 from mio2trace.align.operations.queues import SEARCHED_QUEUES
-from mio2trace.align.operations.rates import LANDMARK_EARLY_NS, LANDMARK_LATE_NS, LINE_NS, MOST_STRAY
+from mio2trace.align.operations.rates import FIRST, LANDMARK_EARLY_NS, LANDMARK_LATE_NS, LINE_NS, MOST_STRAY
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile, UnixTime
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
 
-MOST_LAUNCHED: Mapping[str, int] = MappingProxyType({"find": 10, "run": 2})
-"""Kernels of a call in the mean: no more. Searches launch six, executions one."""
 ROUGH_LATE_NS = 8 * 60 * 1_000_000_000
 """How far the last line of a log may lie after the last enqueue where the log has no other landmark."""
 
@@ -169,15 +166,15 @@ def _was_set(profile: _Dated, logs: Sequence[FrameworkLog], operations: Sequence
         lines = [(line, clock.to_host(stamp)) for line, stamp in sorted(stamps.items()) if stamp is not None and line]
         own = [operation for operation in operations if operation.source == log.source]
         for (before, at), (after, then) in pairwise(lines):
-            if not own or abs(then - at) <= last - first:
+            if not own or own[0].line >= before or abs(then - at) <= last - first:
                 continue
             from_ns, to_ns = sorted((at, then))
-            starts = (one.host_start_ns for one in profile.profile.activities if one.kind == "kernel")
+            starts = [one.host_start_ns for one in profile.profile.activities if one.kind == "kernel"]
             offset = profile.unix.offset_ns - clock.host_ns
             count = sum(start is not None and from_ns < start + offset < to_ns for start in starts)
-            between = [operation for operation in own if before < operation.line < after]
-            most = MOST_LAUNCHED["find"] + sum(MOST_LAUNCHED[operation.phase] for operation in between)
-            if own[0].line < before and count > most:
+            phases = Counter(operation.phase for operation in own if before < operation.line < after)
+            # Searches, and the call before, launch so many at most; the others what all of this run do in the mean.
+            if count > (1 + phases["find"]) / FIRST + phases["run"] * len(starts) / len(own):
                 return True
     return False
 

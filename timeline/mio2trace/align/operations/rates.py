@@ -50,6 +50,8 @@ MOST_STRAY: Final = FEW
 """Part of the bounds of a clock that may contradict the others before nothing is believed."""
 EXPLAINED: Final = FEW
 """Part of the library's kernels that a log's calls explain at least if it is the run's own."""
+FIRST: Final = FEW
+"""Part of the kernels that are the first of their call, at least: a call launches nine at most."""
 UNEVEN: Final = 1 - FEW
 """How probable a fit of printed times is where iterations launched more or less than others."""
 LIKE: Final = 1 - FEW
