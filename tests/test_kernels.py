@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,23 @@ def test_a_million_kernels_take_no_time() -> None:
     assert row == Repetition(period=1, starts=tuple(range(300_000)))
     assert find_repetition(list(range(100_000))) is None
     assert find_repetition([]) is None
+
+
+def test_candidates_that_cannot_be_the_longest_are_hardly_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few kernels in any order begin a thousand candidates at each anchor, none of them a stretch."""
+    compared = 0
+    are_same = repeating._Compared._are_same
+
+    def counted(looked_at: repeating._Compared, place: int, other: int, count: int) -> bool:
+        nonlocal compared
+        compared += 1
+        return are_same(looked_at, place, other, count)
+
+    monkeypatch.setattr(repeating._Compared, "_are_same", counted)
+    chance = random.Random(1)
+    items = [chance.randrange(6) for _ in range(5000)]
+    assert find_repetition(items) is not None
+    assert 0 < compared < 10 * len(items)
 
 
 def test_rows_of_one_kernel_with_another_in_them_are_not_compared_with_each_other(

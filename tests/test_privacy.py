@@ -28,7 +28,7 @@ from mio2trace.model import log, miopen, profile, tf
 from mio2trace.notes import OptionError
 from mio2trace.privacy import KINDS, Cleaner
 from mio2trace.privacy.fields import A_WORD, NEVER_SHOWN, SHOWN, Sort
-from mio2trace.privacy.rules import RULES, Rule
+from mio2trace.privacy.rules import RULES, Rule, Rules
 from mio2trace.writers import WRITERS
 from tests.canaries import BY_NAME, CANARIES, SOME, leaks
 from tests.planted.opencl import CALLS, DAMAGED, FORMATS, LOG, caffe, miopen_log, profile_calls
@@ -387,3 +387,24 @@ def test_a_path_as_an_address_or_json_spells_it_is_one(path: str) -> None:
 
 def test_what_follows_a_key_of_aws_goes_with_it_even_cut() -> None:
     assert Cleaner().quoted("cl AKIACANARYCANARY0000:cAnArYtnFEMI/K7M at [32]") == "cl (secret) at [32]"
+
+
+def test_a_long_text_that_several_records_have_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what is given back is the text itself where nothing is private in it, whoever asks."""
+    looked: list[str] = []
+    applied = Rules._applied
+
+    def counted(rules: Rules, text: str) -> str:
+        looked.append(text)
+        return applied(rules, text)
+
+    monkeypatch.setattr(Rules, "_applied", counted)
+    cleaner = Cleaner()
+    clean, private = "conv 3x3 " * 1000, "cd /home/alice; " * 1000
+    for text, same in ((clean, True), (private, False)):
+        looked.clear()
+        assert len({cleaner.text(str(text)) for _ in range(3)}) == 1
+        assert len(looked) == 1
+        again = text[:1] + text[1:]
+        assert (cleaner.text(again) is again) == same
+    assert "alice" not in cleaner.text(private)

@@ -62,6 +62,8 @@ _WITHIN = rf"(?<=[./])/(?:{_ROOTS})/{_PART}{_MORE}"
 _LAYER_PATH = rf"{_BEFORE}(?:/(?:{_ROOTS})/{_PART}{_MORE}|{_HOME_OR_DRIVE})|{_WITHIN}"
 _PATH = rf"{_BEFORE}(?:/{_PART}/(?:{_PART}{_MORE})?|/(?:{_ROOTS})(?!\w)|{_HOME_OR_DRIVE})|^/{_PART}$|{_WITHIN}"
 _MOST_SETS = 1 << 12
+_LONG, _MOST_LONG = 1 << 12, 8
+"""A long text costs milliseconds, and comes in several records: the last few are remembered."""
 _VALUE = r"""(?:'[^']*+'|"[^"]*+"|\S*+)"""
 _TELLING_WORD = (
     r"(?:passw(?:or)?d|passphrase|secret|token|(?:api|access|private|license|licence)[ _-]?key|(?<![A-Za-z])pwd"
@@ -345,9 +347,20 @@ class Rules:
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(rules)
         self._with_signs: dict[frozenset[str], tuple[Rule, ...]] = {}
+        self._long: dict[str, str] = {}
 
     def without_private(self, text: str) -> str:
         """``text`` without what is private; the same object when there is nothing."""
+        if len(text) < _LONG:
+            return self._applied(text)
+        known = self._long.get(text)
+        if known is None:
+            if len(self._long) == _MOST_LONG:
+                self._long.clear()
+            known = self._long[text] = self._applied(text)
+        return text if known == text else known
+
+    def _applied(self, text: str) -> str:
         small = text.lower()
         signs = _SIGNS.intersection(small)
         rules = self._with_signs.get(signs)

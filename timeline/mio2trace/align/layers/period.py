@@ -79,11 +79,28 @@ class _Compared:
         self.candidates = CANDIDATES_EACH * self.count + _FREE_CANDIDATES
         self._elements = COMPARED_EACH * self.count + _FREE_COMPARED
         held = array("q", items)
-        self._data, self._each = held.tobytes(), held.itemsize
+        self._items, self._data, self._each = items, held.tobytes(), held.itemsize
 
     @property
     def is_spent(self) -> bool:
         return self.candidates <= 0 or self._elements <= 0
+
+    def may_be(self, place: int, other: int, least: int) -> bool:
+        """Whether so many elements in a row around two places, the second behind the first, may be the same.
+
+        Of a row of 2 n + 1 the n behind the middle or the n before it are on one side of any element in it.
+        """
+        half = (least - 1) // 2
+        items = self._items
+        return (
+            other + half < self.count
+            and items[place + half] == items[other + half]
+            and self._are_all_same(place, other, half)
+        ) or (
+            place >= half
+            and items[place - half] == items[other - half]
+            and self._are_all_same(place - half, other - half, half)
+        )
 
     def after(self, place: int, other: int) -> int:
         """How many elements from two places on, the second behind the first, are the same."""
@@ -107,6 +124,17 @@ class _Compared:
                 step = max(1, step // 2)
         return alike
 
+    def _are_all_same(self, place: int, other: int, count: int) -> bool:
+        """`_are_same`, where few of many may be."""
+        at, step = 0, _FIRST_COMPARED
+        while at < count:
+            step = min(step, count - at)
+            if not self._are_same(place + at, other + at, step):
+                return False
+            at += step
+            step *= 2
+        return True
+
     def _are_same(self, place: int, other: int, count: int) -> bool:
         self._elements -= count
         each, data = self._each, self._data
@@ -129,9 +157,12 @@ def _longest_stretch(
         items.candidates -= 1
         if tried > MOST_CANDIDATES or items.is_spent:
             break
+        longest = 0 if best is None else best[1] - best[0]
+        if not items.may_be(anchor, place, max(period, longest - period + 1)):
+            continue
         last = anchor + items.after(anchor, place)
         first = anchor - items.before(anchor, place)
-        if last - first >= period and (best is None or last + period - first > best[1] - best[0]):
+        if last - first >= period and last + period - first > longest:
             best = first, last + period, period
     return best
 

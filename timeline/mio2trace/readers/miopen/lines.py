@@ -25,6 +25,8 @@ OLD_COMMAND = late(  # or a later one that lost its prefix
 BARE_COMMAND = late(rb"^[\s>$#`]*+(?:\S*/)?MIOpenDriver(?:\.exe)?:? +([A-Za-z]\w*(?: .*)?)$", re.DOTALL)
 SIGNATURE = late(rb"\s*(?:(?:miopenStatus_t|const\s+char|void|bool|auto|int|size_t)[\s*&]|(?:miopen|std)::)")
 PARAM = late(rb"\s*(?:[A-Za-z_][\w.>()\[\]-]*|\".*?\"|name \+ .*?) =(?:\s|$)")
+MAY_BE_PART = late(rb"[=}\r\x1b]| : |\A\s*+\Z")
+"""A line without a prefix that may be a part of an entry: a parameter, a value's next line, or the end."""
 REDUCE_PART = late(rb"\s*[A-Z][\w ]* : -?\d+\s*$")
 PERFORMANCE = (b'{"solution"', b'{"performance"')
 KEY = late(r"[Kk]ey:? (\S+)")

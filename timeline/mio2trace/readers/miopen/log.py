@@ -26,6 +26,7 @@ from mio2trace.readers.miopen.lines import (
     DRIVER_OUTPUT,
     LEVEL,
     MAX_PARAMS,
+    MAY_BE_PART,
     OLD_COMMAND,
     PARAM,
     PERFORMANCE,
@@ -74,8 +75,6 @@ class MiopenDecoder:
         self._timed_prefixes = TimedPrefixes()
         self._view: Untimed | None = None
         self._entries = Entries(self._out, self._replay, notes)
-
-    # The two ways in
 
     def feed(self, number: int, line: bytes) -> bool:
         """Take line ``number`` (from 1); False when it is no part of a MIOpen record."""
@@ -205,7 +204,8 @@ class MiopenDecoder:
     # Lines
 
     def _slow(self, number: int, line: bytes) -> bool:
-        if not self._entries.wrapped and not self._entries.opens and not is_of_interest(line):
+        may_be_ours = self._entries.opens and MAY_BE_PART.search(line)
+        if not may_be_ours and not self._entries.wrapped and not is_of_interest(line):
             return False
         if b"\x1b" in line:
             line = ANSI.sub(b"", line)

@@ -10,12 +10,26 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from math import exp, inf, log, log1p
+from math import log
 from operator import neg
 from typing import NamedTuple
 
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.chances import Chances
+from mio2trace.align.operations.lattice.sources import Source, Sources
+from mio2trace.align.operations.lattice.states import (
+    BEFORE,
+    GEMM,
+    GONE,
+    HELPERS,
+    LONG,
+    MAIN,
+    OUT,
+    PHASE,
+    STATES,
+    WAITING,
+)
+from mio2trace.align.operations.lattice.ways import Scores, Ways, settle
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.rates import (
@@ -38,17 +52,6 @@ FEW_TARGETS = 4
 NEXT = 3
 """How many operations ahead, of each kind that fits a kernel, are tried."""
 
-# What a way is in after a kernel; a state is 16 * (operation + 1) + this, the operation is the last one begun.
-OUT, GONE, LONG, HELPERS, MAIN, WAITING = range(6)
-GEMM = 8
-"""Set where a GEMM was among the call's kernels."""
-STATES, PHASE = 16, 7
-BEFORE = OUT
-"""The state before the first operation."""
-
-SOURCES = 6
-"""From so many states an operation may be begun, the likeliest."""
-
 
 class Width(NamedTuple):
     """How far behind the best a state may be, in nats, and how many are kept."""
@@ -67,8 +70,6 @@ _GAPS = {
 }
 """What it is worth that a stretch without calls is over, and that it goes on."""
 _LONG = log(LONG_GAP)
-_Step = dict[int, float]
-_Edges = dict[int, list[tuple[int, float]]]
 
 
 class Lattice:
@@ -99,31 +100,29 @@ class Lattice:
     def solve(self) -> Posterior:
         count = len(self._kernels)
         posterior = Posterior.of_none(count)
-        edges: list[_Edges] = []
-        forward: list[_Step] = []
-        current: _Step = {BEFORE: 0.0}
+        edges: list[dict[int, Ways]] = []
+        current: Scores = {BEFORE: 0.0}
         repeats = Repeats(self._likelihood, self._windows, self._chances)
         started = at = 0
         while at < count:
             current, ways = self._step(at, current)
             edges.append(ways)
-            forward.append(current)
             at += 1
             if len(current) == 1:
                 state = next(iter(current))
-                self._settle(started, forward, edges, {state: 0.0}, posterior)
-                edges, forward = [], []
+                settle(posterior, started, edges, current)
+                edges = []
                 index, phase = state // STATES - 1, state % STATES
                 at, index = repeats.after(at, index, phase, posterior)
                 started = at
                 current = {STATES * (index + 1) + phase: 0.0}
         if edges:
-            self._settle(started, forward, edges, {state: self._end(state) for state in current}, posterior)
+            settle(posterior, started, edges, {state: nats + self._end(state) for state, nats in current.items()})
         return posterior
 
     # One kernel
 
-    def _step(self, at: int, states: _Step) -> tuple[_Step, _Edges]:
+    def _step(self, at: int, states: Scores) -> tuple[Scores, dict[int, Ways]]:
         kernels, windows = self._kernels, self._windows
         first, last = windows.first[at], windows.last[at]
         kind = kernels.kind(at)
@@ -131,7 +130,7 @@ class Lattice:
         broken = (0.0, NATS_BROKEN, NATS_NEVER)[helped]
         row = NATS_MISSTATED * kernels.in_row[at]
         shuts = row + NATS_MISSTATED * kernels.after_helper[at]  # of lost calls nothing is cut off, either
-        ways: _Edges = {}
+        ways: dict[int, list[tuple[int, float]]] = {}
         gone = self._gone(at)
         ready: list[tuple[int, float, int]] = []
         for state, score in states.items():
@@ -150,66 +149,49 @@ class Lattice:
                 ready.append((index, score + closes + broken, state))
                 if not kind.library:
                     left = over + (broken if phase != OUT else 0.0)
-                    ways.setdefault(base + OUT, []).append((state, left + closes))
+                    ways.setdefault(base + OUT, []).append((state, score + (left + closes)))
                 if phase == OUT or over:
                     begun = over + gone + (broken if phase == OUT else 0.0)
-                    ways.setdefault(base + GONE, []).append((state, begun + lost))
+                    ways.setdefault(base + GONE, []).append((state, score + (begun + lost)))
                     long = lost + _LONG if here >= 0 else self._log_cut
-                    ways.setdefault(base + LONG, []).append((state, begun + long))
+                    ways.setdefault(base + LONG, []).append((state, score + (begun + long)))
                 else:
-                    ways.setdefault(base + phase, []).append((state, gone + goes_on))
+                    ways.setdefault(base + phase, []).append((state, score + (gone + goes_on)))
             else:
                 left = leave + over + broken
                 ready.append((index, score + leave + broken, state))
                 if not kind.library:
-                    ways.setdefault(base + OUT, []).append((state, left))
+                    ways.setdefault(base + OUT, []).append((state, score + left))
                 left += gone + lost + row
-                ways.setdefault(base + GONE, []).append((state, left))
-                ways.setdefault(base + LONG, []).append((state, left + _LONG))
+                ways.setdefault(base + GONE, []).append((state, score + left))
+                ways.setdefault(base + LONG, []).append((state, score + (left + _LONG)))
                 if first <= index <= last:
                     inside, following = self._inside(at, index, state & (PHASE | GEMM), entering=False)
-                    ways.setdefault(STATES * (index + 1) + following, []).append((state, inside))
-        lowest = min([index for index, *_ in ready])
+                    ways.setdefault(STATES * (index + 1) + following, []).append((state, score + inside))
         passed, classes = self._chances.passed, self._likelihood.class_of
-        # As `_over` has it, of all at once; a row of GEMMs may be of two calls of one class, or begin one.
-        behind = [
-            (
-                *(index, total, state, passed[index + 1], self._profile_cut if index < 0 else NATS_NEVER),
-                NONE if state & PHASE <= LONG else classes[index],
-            )
-            for index, total, state in ready
-        ]
+        # As `_over` has it; a row of GEMMs may be of two calls of one class, or begin one.
+        sources = Sources(
+            [
+                Source(
+                    index, nats, state, passed[index + 1], self._profile_cut if index < 0 else NATS_NEVER,
+                    NONE if state & PHASE <= LONG else classes[index],
+                )
+                for index, nats, state in ready
+            ],
+            row,
+        )  # fmt: skip
         for target in self._targets(at, ready, first, last):
-            if target <= lowest:
+            if target <= sources.first:
                 continue
             inside, following = self._inside(at, target, OUT, entering=True)
             if inside < -14.0:
                 continue
             inside += self._chances.begun[target]
-            until, alike = passed[target], (NONE, classes[target])
-            scores = [
-                total + (until - before if until - before > least else least) + inside + (0.0 if own in alike else row)
-                if index < target
-                else -inf
-                for index, total, _, before, least, own in behind
-            ]
-            enough = sorted(scores)[-SOURCES:][0]
-            from_ = [
-                (total, entry[2])
-                for total, entry in zip(scores, ready, strict=True)
-                if total >= enough and total != -inf
-            ]
-            if len(from_) > SOURCES:
-                from_ = sorted(from_, reverse=True)[:SOURCES]
             to = ways.setdefault(STATES * (target + 1) + following, [])
-            to += [(state, total - states[state]) for total, state in from_]
-        reached: _Step = {}
-        for state, froms in ways.items():
-            if len(froms) == 1:
-                reached[state] = states[froms[0][0]] + froms[0][1]
-            else:
-                reached[state] = _log_sum([states[before] + nats for before, nats in froms])
-        return self._pruned(at, reached), ways
+            for nats, state in sources.of(target, passed[target], classes[target]):
+                to.append((state, nats + inside))
+        met = {state: Ways.of(froms) for state, froms in ways.items()}
+        return self._pruned(at, {state: way.nats for state, way in met.items()}), met
 
     def _gone(self, at: int) -> float:
         """The kernel in a call that the log lost."""
@@ -233,7 +215,7 @@ class Lattice:
         at_end = index < 0 or target > self._last
         return max(passed[target] - passed[index + 1], self._profile_cut if at_end else NATS_NEVER)
 
-    def _pruned(self, at: int, states: _Step) -> _Step:
+    def _pruned(self, at: int, states: Scores) -> Scores:
         nats, count = self._width
         ahead = self._chances.ahead
         if ahead is None:
@@ -354,47 +336,3 @@ class Lattice:
                 rows.append(launched)
             self._rows[number] = rows
         return rows
-
-    # Back
-
-    def _settle(
-        self, started: int, forward: Sequence[_Step], edges: Sequence[_Edges], end: _Step, posterior: Posterior
-    ) -> None:
-        """Fill in the kernels from ``started`` on; ``end`` is what the ways are worth after the last."""
-        onward = end
-        posterior.evidence += _log_sum([forward[-1][state] + nats for state, nats in end.items()])
-        for offset in range(len(edges) - 1, -1, -1):
-            at = started + offset
-            scores = forward[offset]
-            total = _log_sum([scores[state] + nats for state, nats in onward.items() if state in scores])
-            by_operation: dict[int, float] = {}
-            before: dict[int, list[float]] = {}
-            for state, nats in onward.items():
-                score = scores.get(state)
-                if score is None:
-                    continue
-                chance = exp(score + nats - total)
-                phase = state & PHASE
-                index = NONE if phase <= LONG else state // STATES - 1
-                by_operation[index] = by_operation.get(index, 0.0) + chance
-                if phase in (GONE, LONG):
-                    posterior.gone[at] += chance
-                for previous, way in edges[offset][state]:
-                    before.setdefault(previous, []).append(way + nats)
-            best = max(by_operation, key=lambda index: (by_operation[index], -index))
-            posterior.operation[at] = best
-            if len(by_operation) > 1:
-                ranked = sorted(by_operation.items(), key=lambda item: (-item[1], item[0]))
-                posterior.confidence[at] = min(1.0, by_operation[best])
-                posterior.others[at] = tuple(item for item in ranked[:4] if item[0] != best and item[1] >= 0.005)
-            onward = {state: _log_sum(ways) for state, ways in before.items()}
-
-
-def _log_sum(values: Sequence[float]) -> float:
-    """log(sum(exp(values))) without overflow."""
-    if len(values) == 1:
-        return values[0]
-    highest = max(values)
-    if len(values) == 2:
-        return highest + log1p(exp(min(values) - highest))
-    return highest + log(sum([exp(value - highest) for value in values]))
