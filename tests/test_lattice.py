@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.lattice.sources import SOURCES, Source, Sources
 from mio2trace.align.operations.lattice.states import GONE, LONG, MAIN, OUT, STATES
-from mio2trace.align.operations.lattice.ways import Ways, settle
+from mio2trace.align.operations.lattice.ways import meet, settle
 from mio2trace.align.operations.posterior import Posterior
 
 _STATES = (OUT, GONE, STATES + OUT, STATES + MAIN, STATES + LONG, 2 * STATES + MAIN)
@@ -52,8 +52,8 @@ def test_probabilities_are_the_shares_of_all_ways(steps: _Steps) -> None:
     """Of every kernel: by operation, and of a call that the log lost."""
     scores, met = {OUT: 0.0}, []
     for step in steps:
-        met.append({state: Ways.of([(one, scores[one] + nats) for one, nats in ways]) for state, ways in step.items()})
-        scores = {state: ways.nats for state, ways in met[-1].items()}
+        met.append({state: meet([(one, scores[one] + nats) for one, nats in ways]) for state, ways in step.items()})
+        scores = {state: ways[0] for state, ways in met[-1].items()}
     posterior = Posterior.of_none(len(steps))
     settle(posterior, 0, met, scores)
 

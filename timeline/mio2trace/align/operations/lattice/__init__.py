@@ -29,7 +29,7 @@ from mio2trace.align.operations.lattice.states import (
     STATES,
     WAITING,
 )
-from mio2trace.align.operations.lattice.ways import Scores, Ways, settle
+from mio2trace.align.operations.lattice.ways import Scores, Ways, meet, settle
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.rates import (
@@ -96,6 +96,7 @@ class Lattice:
                 self._by_launch.setdefault(launch, []).append(number)
         self._rows: dict[int, list[list[int]]] = {}
         self._single: dict[tuple[int, int], bool] = {}
+        self._worths: dict[tuple[int, int], float] = {}
 
     def solve(self) -> Posterior:
         count = len(self._kernels)
@@ -190,8 +191,8 @@ class Lattice:
             to = ways.setdefault(STATES * (target + 1) + following, [])
             for nats, state in sources.of(target, passed[target], classes[target]):
                 to.append((state, nats + inside))
-        met = {state: Ways.of(froms) for state, froms in ways.items()}
-        return self._pruned(at, {state: way.nats for state, way in met.items()}), met
+        met = {state: meet(froms) for state, froms in ways.items()}
+        return self._pruned(at, {state: way[0] for state, way in met.items()}), met
 
     def _gone(self, at: int) -> float:
         """The kernel in a call that the log lost."""
@@ -240,10 +241,7 @@ class Lattice:
         likelihood, kernels = self._likelihood, self._kernels
         kind = kernels.kind(at)
         phase, gemm = phase & PHASE, phase & GEMM
-        nats = likelihood.fit(at, index).nats
-        habits = self._chances.habits
-        if habits is not None:
-            nats += habits.nats(kernels.of[at], index)
+        nats = self._worth(at, index)
         if not entering:
             if kernels.parted[at]:
                 nats += NATS_BROKEN
@@ -264,6 +262,19 @@ class Lattice:
         if role in PRE:
             return nats, (HELPERS if phase in (OUT, HELPERS) else WAITING) | gemm
         return nats, (HELPERS if phase in (OUT, HELPERS) else phase) | gemm
+
+    def _worth(self, at: int, index: int) -> float:
+        """How well the kernel fits the operation, wherever in it; all of a kind without buffers alike."""
+        kernels, habits = self._kernels, self._chances.habits
+        key = None if kernels.named[at] else (kernels.of[at], index)
+        nats = None if key is None else self._worths.get(key)
+        if nats is None:
+            nats = self._likelihood.fit(at, index).nats
+            if habits is not None:
+                nats += habits.nats(kernels.of[at], index)
+            if key is not None:
+                self._worths[key] = nats
+        return nats
 
     def _after(self, at: int, index: int, *, is_gemm: bool, gemm: bool) -> float:
         """A main kernel after others of a convolution: its GEMMs are alike, a search tries algorithm after algorithm.

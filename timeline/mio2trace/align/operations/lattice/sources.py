@@ -44,6 +44,8 @@ class Sources:
             near = sorted(sources, key=lambda source: source.nats - source.passed, reverse=True)
             far = sorted(sources, key=lambda source: source.nats + source.least, reverse=True)
             self._ranked = [near, far]
+        self._likeliest = self._before(max([source.operation for source in sources]) + 1)
+        self._last = max([source.operation for source in self._likeliest])
 
     def of(self, target: int, passed: float, of_class: int) -> list[tuple[float, int]]:
         """(nats, state) of the likeliest, in order. ``passed``: what all calls before ``target`` are worth."""
@@ -54,13 +56,15 @@ class Sources:
                 + (0.0 if own in (NONE, of_class) else self._row),
                 state,
             )
-            for operation, nats, state, before, least, own in self._candidates(target)
+            for operation, nats, state, before, least, own in (
+                self._likeliest if target > self._last else self._before(target)
+            )
             if operation < target
         ]
         scores.sort(reverse=True)
         return scores[:SOURCES]
 
-    def _candidates(self, target: int) -> Sequence[Source]:
+    def _before(self, target: int) -> Sequence[Source]:
         if not self._ranked:
             return self._sources
         candidates = {}

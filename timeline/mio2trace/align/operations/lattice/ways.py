@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import exp, log
-from typing import NamedTuple
 
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.lattice.states import GONE, LONG, PHASE, STATES
@@ -16,25 +15,20 @@ _NEGLIGIBLE, _DIGITS = 1e-12, 9
 """What is less probable is not followed back; what differs by less is as likely, and then the first is taken."""
 
 
-class Ways(NamedTuple):
-    """All that meet in a state: what they are worth together; the states before; of each what the ways through it are
-    worth in parts of the best one, and the sum of these."""
+Ways = tuple[float, Sequence[tuple[int, float]], Sequence[float], float]
+"""All that meet in a state: what they are worth together; each as (state before, nats); of each what it is worth in
+parts of the best one, and the sum of these."""
 
-    nats: float
-    before: Sequence[int]
-    parts: Sequence[float]
-    together: float
 
-    @classmethod
-    def of(cls, ways: Sequence[tuple[int, float]]) -> Ways:
-        """``ways``: (state before, nats), at least one."""
-        before, nats = zip(*ways, strict=True)
-        if len(ways) == 1:
-            return cls(nats[0], before, (1.0,), 1.0)
-        best = max(nats)
-        parts = [exp(one - best) for one in nats]
-        together = sum(parts)
-        return cls(best + log(together), before, parts, together)
+def meet(ways: Sequence[tuple[int, float]]) -> Ways:
+    """``ways``: (state before, nats), at least one."""
+    if len(ways) == 1:
+        return ways[0][1], ways, (1.0,), 1.0
+    worth = [nats for _, nats in ways]
+    best = max(worth)
+    parts = [exp(nats - best) for nats in worth]
+    together = sum(parts)
+    return best + log(together), ways, parts, together
 
 
 def settle(posterior: Posterior, started: int, steps: Sequence[Mapping[int, Ways]], end: Mapping[int, float]) -> None:
@@ -43,9 +37,9 @@ def settle(posterior: Posterior, started: int, steps: Sequence[Mapping[int, Ways
     What comes after a kernel tells nothing of what came before it that the state in between does not: a state's
     probability is its ways', each as far as it is one of those that meet there.
     """
-    last = Ways.of(list(end.items()))
-    posterior.evidence += last.nats
-    chances = {state: part / last.together for state, part in zip(last.before, last.parts, strict=True)}
+    nats, last, parts, together = meet(list(end.items()))
+    posterior.evidence += nats
+    chances = {state: part / together for (state, _), part in zip(last, parts, strict=True)}
     for at in range(started + len(steps) - 1, started - 1, -1):
         ways = steps[at - started]
         by_operation: dict[int, float] = {}
@@ -58,7 +52,7 @@ def settle(posterior: Posterior, started: int, steps: Sequence[Mapping[int, Ways
                 posterior.gone[at] += chance
             _, before, parts, together = ways[state]
             share = chance / together
-            for previous, part in zip(before, parts, strict=True):
+            for (previous, _), part in zip(before, parts, strict=True):
                 if share * part > _NEGLIGIBLE:
                     earlier[previous] = earlier.get(previous, 0.0) + share * part
         if len(by_operation) == 1:
