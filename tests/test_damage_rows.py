@@ -216,3 +216,15 @@ def test_calls_beyond_those_that_a_search_tries_are_looked_for(row: str, name: s
     operations = measured(shared_folder(), (row, name, variant, 0)).operations
     assert operations.wrong_and_sure == 0
     assert operations.right >= least * operations.kernels > 0
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("row", "least"),
+    [("5 % of lines lost", 0.99), ("middle fifth of the log lost", 0.8), ("iterations only in the log", 0.7)],
+)
+def test_printed_means_are_those_of_all_iterations_and_lost_ones_of_any_layer(row: str, least: float) -> None:
+    """Of a log that lost some layers' times, or whose iterations are not all there, what is said surely is true."""
+    layers = measured(shared_folder(), (row, "m290-alexnet-infer-10it", HIDDEN, 0)).layers
+    assert layers.right >= least * layers.kernels
+    assert sum(true for _, _, true in layers.bins[6:10]) >= 0.95 * sum(count for count, _, _ in layers.bins[6:10]) > 100

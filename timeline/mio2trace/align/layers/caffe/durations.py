@@ -59,8 +59,8 @@ _State = tuple[float, int, int, int]
 class _Columns(msgspec.Struct, frozen=True, kw_only=True):
     """Iterations folded: column c is the same activity of every iteration that has it.
 
-    ``starts[c]``: the mean over iterations of when the first activity at or after c began, from the iteration's start;
-    ``ends[c]``: of when the last one before c ended (so both have one element more than there are columns).
+    ``starts[c]``: the mean over iterations, each by its share, of when the first activity at or after c began, from the
+    iteration's start; ``ends[c]``: of when the last one before c ended (so both have one element more than columns).
     """
 
     members: list[list[int]]
@@ -73,26 +73,31 @@ def fit(
     windows: Sequence[Window],
     order: Sequence[tuple[NetLayerSpec, Direction]],
     error_ns: int = 0,
+    iterations: int = 0,
 ) -> Cut | None:
     """Cut the windows' activities into the layers of ``order``; None where nothing is to fit or it does not fit.
 
-    ``error_ns``: how exact host times are.
+    ``error_ns``: how exact host times are; ``iterations``: over how many the printed times are means, 0: not known.
     """
     windows = [window for window in windows if window.positions]
     if not windows or not order:
         return None
-    columns = _fold(activities, windows)
+    printed = [layer.printed_ns(direction) for layer, direction in order]
+    claimed = sum(time or 0 for time in printed)
+    shares = _shares(windows, iterations, claimed * iterations)
+    columns = _fold(activities, windows, shares)
     if columns is None:
         return None
-    printed = [layer.printed_ns(direction) or 0 for layer, direction in order]
     odd = _odd_names(activities, columns, order)
-    length = sum(window.end_ns - window.start_ns for window in windows) // len(windows)
-    slack = max(0, length - sum(printed))
-    cuts = _best_cuts(columns, printed, odd, slack, DOUBT_NS + 2 * error_ns)
+    length = sum((one.end_ns - one.start_ns) * share for one, share in zip(windows, shares, strict=True))
+    slack = max(0, round(length) - claimed)
+    # What iterations that are not among the windows make of the mean may be any layer's.
+    elsewhere_ns = length - sum(one.end_ns - one.start_ns for one in windows) / max(iterations, len(windows))
+    cuts = _best_cuts(columns, printed, odd, slack, DOUBT_NS + 2 * error_ns + elsewhere_ns)
     if cuts is None:
         return None
     positions, elsewhere, misfit = cuts
-    if misfit > sum(printed) / MISFIT + TOLERANCE_NS:
+    if misfit > claimed / MISFIT + TOLERANCE_NS:
         return None
     layer_of: dict[int, tuple[int, float]] = {}
     next_of: dict[int, tuple[int, float]] = {}
@@ -108,6 +113,20 @@ def fit(
     return Cut(layer_of=layer_of, next_of=next_of, misfit_ns=round(misfit))
 
 
+def _shares(windows: Sequence[Window], iterations: int, in_all_ns: int) -> list[float]:
+    """What part of the printed means the time of each window makes; all iterations took ``in_all_ns``.
+
+    Iterations that are not among the windows are like these, but for the first, which differs most.
+    """
+    if iterations <= len(windows):
+        return [1 / len(windows)] * len(windows)
+    lengths = [window.end_ns - window.start_ns for window in windows]
+    usual = [len(windows) == 1 or window.iteration != 1 for window in windows]
+    like = sum(length for length, one in zip(lengths, usual, strict=True) if one)
+    more = 1 + max(0, in_all_ns - sum(lengths)) / max(1, like)
+    return [(more if one else 1.0) / iterations for one in usual]
+
+
 def _odd_names(
     activities: Sequence[Activity], columns: _Columns, order: Sequence[tuple[NetLayerSpec, Direction]]
 ) -> list[list[int]]:
@@ -121,8 +140,11 @@ def _odd_names(
     return [of_kind[layer.type, direction] for layer, direction in order]
 
 
-def _fold(activities: Sequence[Activity], windows: Sequence[Window]) -> _Columns | None:
-    """Align every window with the last one: the first differs most (buffers are made, kernels compiled)."""
+def _fold(activities: Sequence[Activity], windows: Sequence[Window], shares: Sequence[float]) -> _Columns | None:
+    """Align every window with the last one: the first differs most (buffers are made, kernels compiled).
+
+    ``shares``: what part of the mean each window makes.
+    """
     base = windows[-1]
     columns: list[list[int]] = [[position] for position in base.positions]
     keys = [signature(activities[position]) for position in base.positions]
@@ -146,61 +168,63 @@ def _fold(activities: Sequence[Activity], windows: Sequence[Window]) -> _Columns
                 merged_keys.append(keys[i])
             done, place = i + 1, window.positions.start + j + 1
         columns, keys = merged, merged_keys
-    starts = [0] * (len(columns) + 1)
-    ends = [0] * (len(columns) + 1)
+    starts = [0.0] * (len(columns) + 1)
+    ends = [0.0] * (len(columns) + 1)
     column_of = {position: number for number, members in enumerate(columns) for position in members}
-    for window in windows:
+    for window, share in zip(windows, shares, strict=True):
         mine = [-1] * len(columns)
         for position in window.positions:
             mine[column_of[position]] = position
         at = window.end_ns - window.start_ns
-        starts[-1] += at
+        starts[-1] += at * share
         for number in range(len(columns) - 1, -1, -1):
             if mine[number] >= 0:
                 activity = activities[mine[number]]
                 at = (activity.prepared_ns or activity.host_start_ns or window.start_ns) - window.start_ns
-            starts[number] += at
+            starts[number] += at * share
         at = 0
         for number, position in enumerate(mine):
-            ends[number] += at
+            ends[number] += at * share
             if position >= 0:
                 at = (activities[position].host_end_ns or window.start_ns) - window.start_ns
-        ends[-1] += at
-    count = len(windows)
-    return _Columns(members=columns, starts=[start // count for start in starts], ends=[end // count for end in ends])
+        ends[-1] += at * share
+    return _Columns(members=columns, starts=[round(start) for start in starts], ends=[round(end) for end in ends])
 
 
-def _earliest(columns: _Columns, first: int, last: int, printed: int, reach: int) -> tuple[int, int]:
-    """How badly a layer fits that has columns [first, last) after layers that end at ``reach``, and when it ends."""
+def _earliest(columns: _Columns, first: int, last: int, printed: int | None, reach: int) -> tuple[int, int]:
+    """How badly a layer fits that has columns [first, last) after layers that end at ``reach``, and when it ends.
+
+    One whose time is lost took any.
+    """
     starts, ends = columns.starts, columns.ends
     begin = max(reach, ends[first])
     if first == last:
         # A layer without activities must find room between its neighbours.
-        end = begin + printed
+        end = begin + (printed or 0)
         return max(0, end - starts[first] - LINE_NS), min(end, max(begin, starts[first]))
-    begin = max(begin, ends[last] - printed)
-    if begin > starts[first]:
-        return begin - starts[first], max(ends[last], reach)
+    begin = max(begin, ends[last] - printed) if printed is not None else begin
+    if printed is None or begin > starts[first]:
+        return max(0, begin - starts[first]), max(ends[last], reach)
     end = begin + printed
     return max(0, end - starts[last]), min(end, max(ends[last], starts[last]))
 
 
-def _latest(columns: _Columns, first: int, last: int, printed: int, reach: int) -> tuple[int, int]:
+def _latest(columns: _Columns, first: int, last: int, printed: int | None, reach: int) -> tuple[int, int]:
     """The same seen from the end: before layers that begin at ``reach``, and when it begins."""
     starts, ends = columns.starts, columns.ends
     end = min(reach, starts[last])
     if first == last:
-        begin = end - printed
+        begin = end - (printed or 0)
         return max(0, ends[first] - begin - LINE_NS), max(begin, min(end, ends[first]))
-    end = min(end, starts[first] + printed)
-    if end < ends[last]:
-        return ends[last] - end, min(starts[first], reach)
+    end = min(end, starts[first] + printed) if printed is not None else end
+    if printed is None or end < ends[last]:
+        return max(0, ends[last] - end), min(starts[first], reach)
     begin = end - printed
     return max(0, ends[first] - begin), max(begin, min(starts[first], ends[first]))
 
 
 def _best_cuts(
-    columns: _Columns, printed: Sequence[int], odd: Sequence[Sequence[int]], slack: int, doubt_ns: int
+    columns: _Columns, printed: Sequence[int | None], odd: Sequence[Sequence[int]], slack: int, doubt_ns: float
 ) -> tuple[list[int], dict[int, tuple[float, float]], float] | None:
     """For every layer the number of columns that end with it; how probable each column is elsewhere; the misfit."""
     candidates = _candidates(columns, printed, slack)
@@ -245,19 +269,21 @@ def _few(ways: list[_State], sign: int) -> list[_State]:
     return kept
 
 
-def _candidates(columns: _Columns, printed: Sequence[int], slack: int) -> list[list[tuple[int, float]]]:
+def _candidates(columns: _Columns, printed: Sequence[int | None], slack: int) -> list[list[tuple[int, float]]]:
     """Where each layer's run of columns can end at all, with a small cost that decides only where nothing else does."""
     count = len(columns.members)
     starts, ends = columns.starts, columns.ends
     candidates: list[list[tuple[int, float]]] = []
-    claimed = low = high = 0
-    for number, time in enumerate(printed):
-        claimed += time
+    claimed = low = high = taken = 0
+    # What no layer claims is that of layers whose times are lost; else it is spread evenly.
+    takes = [time is None for time in printed] if None in printed else [True] * len(printed)
+    for time, takes_more in zip(printed, takes, strict=True):
+        claimed, taken = claimed + (time or 0), taken + takes_more
         while high < count and ends[high + 1] <= claimed + slack + TOLERANCE_NS:
             high += 1
         while low < count and starts[low] < claimed - TOLERANCE_NS:
             low += 1
-        expected = claimed + slack * (number + 1) // len(printed)
+        expected = claimed + slack * taken // sum(takes)
         candidates.append(
             [
                 (cut, max(0, expected - starts[cut], ends[cut] - expected) / STRAY if 0 < cut < count else 0.0)
@@ -270,7 +296,7 @@ def _candidates(columns: _Columns, printed: Sequence[int], slack: int) -> list[l
 
 def _elsewhere(
     columns: _Columns,
-    printed: Sequence[int],
+    printed: Sequence[int | None],
     odd: Sequence[Sequence[int]],
     candidates: Sequence[Sequence[tuple[int, float]]],
     forward: Sequence[dict[int, list[_State]]],

@@ -29,7 +29,9 @@ def place_by_durations(attribution: Attribution) -> None:
     order = net.execution_order()
     if any(layer.forward_ns is None and layer.backward_ns is None for layer in net.layers):
         return
-    cut = durations.fit(attribution.profile.activities, windows, order, attribution.host_error_ns)
+    cut = durations.fit(
+        attribution.profile.activities, windows, order, attribution.host_error_ns, _iterations(attribution)
+    )
     if cut is None:
         if order and any(window.positions for window in windows):
             attribution.notes.add("printed layer times do not fit the enqueues of the iterations: not used")
@@ -95,7 +97,8 @@ def _coarse(attribution: Attribution) -> int:
 
 def _of_these_iterations(attribution: Attribution, windows: Sequence[durations.Window]) -> float:
     """How probable it is that the printed means are of these iterations and no others, and of all layers."""
-    length = sum(window.end_ns - window.start_ns for window in windows) // max(1, len(windows))
+    iterations = _iterations(attribution)
+    length = sum(window.end_ns - window.start_ns for window in windows) // max(1, len(windows), iterations)
     order = attribution.net.execution_order()
     printed = sum(layer.printed_ns(direction) or 0 for layer, direction in order)
     if not attribution.net.is_whole or any(layer.printed_ns(direction) is None for layer, direction in order):
@@ -105,11 +108,18 @@ def _of_these_iterations(attribution: Attribution, windows: Sequence[durations.W
     if length - printed > TOLERANCE_NS * (1 + len(order)) + length // 20:
         return DOUBTED  # layers are missing: CK's digest leaves out those with unusual names
     fitted = {window.iteration for window in windows if window.positions}
+    printed_of = set(range(1, iterations + 1))
+    if fitted < printed_of:
+        return UNEVEN  # the means are of some more, which may have taken their time otherwise
+    return 1.0 if fitted == printed_of else DOUBTED
+
+
+def _iterations(attribution: Attribution) -> int:
+    """How many iterations were asked for, else the lines' own numbers; 0 where there is none either: one is a guess."""
     iterations = attribution.iterations()
     if iterations is None:
-        # The lines' own numbers; where there is none either, one iteration is a guess.
         iterations = max((e.number or 0 for e in attribution.events if e.kind == "iteration"), default=0)
-    return 1.0 if fitted == set(range(1, iterations + 1)) else DOUBTED
+    return iterations
 
 
 def _windows(attribution: Attribution) -> list[durations.Window]:
