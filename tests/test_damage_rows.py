@@ -228,3 +228,13 @@ def test_printed_means_are_those_of_all_iterations_and_lost_ones_of_any_layer(ro
     layers = measured(shared_folder(), (row, "m290-alexnet-infer-10it", HIDDEN, 0)).layers
     assert layers.right >= least * layers.kernels
     assert sum(true for _, _, true in layers.bins[6:10]) >= 0.95 * sum(count for count, _, _ in layers.bins[6:10]) > 100
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("profile", ["rocpd", "rocprof-v1"])
+def test_what_the_runtime_launches_and_buffers_that_are_none_are_no_doubt(profile: str) -> None:
+    """No launch line has the HIP runtime's copies, and an entry whose workspace is `nullptr` lacks nothing."""
+    case = ("as recorded", f"twin-alexnet-level6-none-run.hip-{profile}", TWIN, 0)
+    operations = measured(shared_folder(), case).operations
+    assert operations.right == operations.kernels == operations.links
+    assert operations.mean > 0.985

@@ -487,6 +487,19 @@ def test_beta_tells_the_gradient_of_the_weights() -> None:
         assert maker.links().operation_of == [calls[direction]]
 
 
+def test_what_a_gemm_adds_to_is_not_scaled_first() -> None:
+    """A GEMM library's kernel that scales the result is not of the gradient of the weights, whatever surrounds it."""
+    maker = Maker()
+    gradient = maker.call("conv", "backward-weights", gemm=CONV_GEMM, **CONV)
+    forward = maker.call("conv", "forward", gemm=CONV_GEMM, **CONV)
+    maker.kernel("Cijk_Ailk_Bljk_SB_MT32x32x16", of=gradient)
+    maker.kernel("Cijk_SB_GB", of=forward)
+    maker.kernel("Cijk_Alik_Bljk_SB_MT64x64x32", of=forward)
+    links = maker.links()
+    assert links.operation_of == [gradient, forward, forward]
+    assert 1 not in links.operation_unsure
+
+
 def test_work_items_tell_calls_that_differ_in_size_alone() -> None:
     """A kernel's work items for each element are learned from the run: the lost call's neighbours keep theirs."""
     maker = Maker()

@@ -50,10 +50,12 @@ _DIGITS = 12  # of an address in a process's half of 48 bits, whose upper digits
 
 
 class Parameters(msgspec.Struct, frozen=True, gc=False):
-    """Which of the addresses in a call's entry are buffers: those with a truth in ``picked``, by name in ``names``."""
+    """Which of the addresses in a call's entry are buffers: those with a truth in ``picked``, by name in ``names``;
+    ``nulls`` are those that the entry states to be none."""
 
     names: tuple[str, ...]
     picked: tuple[bool, ...]
+    nulls: frozenset[str] = frozenset()
 
     def buffers(self, addresses: bytes) -> Buffers:
         """(parameter name, address) of each; ``addresses`` are hexadecimal digits with commas between them."""

@@ -38,6 +38,8 @@ from mio2trace.ops.operation import Operation
 from mio2trace.ops.values import pointer
 
 _TENSOR = frozenset(("settensor", "scaletensor", "transformtensor", "optensor", "bias"))
+_RUNTIMES = "__amd_rocclr_"
+"""How kernels of the HIP runtime begin: no line of MIOpen's launches has one, as none has those of a GEMM library."""
 ONE_HELPER = frozenset(("settensor", "scaletensor", "transformtensor"))
 """What they launch is a helper of the others."""
 _USES: Mapping[str, frozenset[str]] = {
@@ -184,7 +186,7 @@ class Likelihood:
             launched = any(is_launch(launch.name, launch.gws, *kind.launch) for launch in operation.launches)
             if launched:
                 nats += self._rareness(self._launched[kind.launch], self._library)
-            elif kind.name is None or kind.name.algorithm != "Gemm":
+            elif kind.name is None or not (kind.name.algorithm == "Gemm" or kind.launch[0].startswith(_RUNTIMES)):
                 nats += NATS_MISSTATED
         name = kind.name
         if name is None or not self._names:

@@ -19,6 +19,8 @@ _NO_BUFFERS = frozenset(
     ("handle", "args", "problem", "solution", "options", "solutions", "noise_shape", "perfResults", "returnedAlgoCount")
 )
 
+_NULLS = frozenset(("nullptr", "NULL", "(nil)", "0"))
+
 
 class Stated(msgspec.Struct, frozen=True):
     """What an entry states apart from the buffers' addresses. ``tensor`` is the one whose type counts.
@@ -55,7 +57,11 @@ def _stated(api: str, template: bytes) -> Stated:
         values.number(params.get("algo")),
         values.number(next((params[name] for name in _SIZES if name in params), None)),
         values.number(params.get("solution_id")),
-        Parameters(tuple(compress(names, picked)), picked),
+        Parameters(
+            tuple(compress(names, picked)),
+            picked,
+            frozenset(name for name, value in pairs if value in _NULLS and _is_buffer(name)),
+        ),
     )
 
 

@@ -26,12 +26,13 @@ _SHAPES = ("input", "weights", "output")
 
 
 class _Form(msgspec.Struct, frozen=True, gc=False):
-    """What entries with the same parameters have in common: their names; which of them, by place, a convolution only
-    reads (``reads``) and only writes (``writes``), ``others`` those that it does not only read. ``repeats``: whether a
-    name stands there twice.
+    """What entries with the same parameters have in common: their names, with those of no buffer (``stated``); which of
+    them, by place, a convolution only reads (``reads``) and only writes (``writes``), ``others`` those that it does not
+    only read. ``repeats``: whether a name stands there twice.
     """
 
     names: frozenset[str]
+    stated: frozenset[str]
     workspaces: tuple[int, ...]
     reads: tuple[int, ...]
     writes: tuple[int, ...]
@@ -105,11 +106,12 @@ class Calls:
     ) -> tuple[int, tuple[int, ...], frozenset[int]]:
         """The form of a call's entry, numbered in ``numbers``; all its addresses; its buffers."""
         parameters = operation.parameters
+        nulls = frozenset[str]() if parameters is None else parameters.nulls
         if parameters is None or operation.arguments:
             tensors = operation.tensors
             names = tuple(name for name, _ in tensors)
             addresses = tuple([address for _, address in tensors])
-            key: object = names, operation.primitive, operation.direction
+            key: object = names, nulls, operation.primitive, operation.direction
         else:
             names = parameters.names
             addresses = parameters.numbers(operation.addresses)
@@ -119,7 +121,7 @@ class Calls:
         form = numbers.get(key)
         if form is None:
             form = numbers[key] = len(self._forms)
-            self._forms.append(_form(operation, names))
+            self._forms.append(_form(operation, names, nulls))
         pointers = frozenset(addresses)
         return form, addresses, pointers - {0} if 0 in pointers else pointers
 
@@ -141,7 +143,7 @@ class Calls:
             kind: frozenset(name for name, count in named.items() if 2 * count > calls[kind])
             for kind, named in parameters.items()
         }
-        lacking = {(kind, form): usual[kind] - self._forms[form].names for kind, form in of_form}
+        lacking = {(kind, form): usual[kind] - self._forms[form].stated for kind, form in of_form}
         two = {
             key: self._forms[key[1]].repeats or any(not _is_workspace(name) for name in names)
             for key, names in lacking.items()
@@ -229,7 +231,7 @@ def alone(name: KernelName) -> bool:
     return name.algorithm is None and len(name.primitives) > 0
 
 
-def _form(operation: Operation, names: Sequence[str]) -> _Form:
+def _form(operation: Operation, names: Sequence[str], nulls: frozenset[str]) -> _Form:
     """What the names of an entry's parameters mean, by their places."""
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
@@ -240,4 +242,4 @@ def _form(operation: Operation, names: Sequence[str]) -> _Form:
         writes = tuple(place for place, name in enumerate(names) if name == written)
         others = tuple(place for place, name in enumerate(names) if name not in read)
     workspaces = tuple(place for place, name in enumerate(names) if _is_workspace(name))
-    return _Form(frozenset(names), workspaces, reads, writes, others, len(set(names)) < len(names))
+    return _Form(frozenset(names), nulls.union(names), workspaces, reads, writes, others, len(set(names)) < len(names))

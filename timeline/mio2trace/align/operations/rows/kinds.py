@@ -37,6 +37,8 @@ _WRITES_LAST = late(r"miog_|MIOpenC(?:onv|DFGen|v)|MLOpenCv|Im\d?2|Im2d2Col|Col2
 """Convolution kernels whose last buffer is the one they write (the OpenCL sources of MIOpen 1.0 to 2.9)."""
 _GEMMS = frozenset(("miog_betac_alphaab", "miog_alphaab", "miog_betac"))
 """MIOpenGEMM's kernels: each buffer is followed by its offset in elements; beta is argument 7 of the first."""
+_SCALED: tuple[OperationDirection, ...] = ("forward", "backward-data")
+"""In a convolution only the gradient of the weights adds to its result; where that is scaled first, it is another's."""
 _NAMED_FILTER = late(r"(?:[Cc]onv|CvD|CvFwd|CvBwd)(\d{1,2})x(\d{1,2})(?!\d)")
 _CHANNELS = ("MLO_N_OUTPUTS", "MLO_N_INPUTS")
 _FILTER = ("MLO_FILTER_SIZE1", "MLO_FILTER_SIZE0")
@@ -169,6 +171,8 @@ class Kernels:
         directions = () if name is None else name.directions
         if len(directions) > 1 and forward is not None:
             directions = tuple(one for one in directions if (one == "forward") == forward) or directions
+        if is_gemm and name is not None and name.role == "scale":
+            directions = _SCALED
         offsets = None
         if is_gemm and activity.name in _GEMMS and len(arguments) > 2 and len(arguments[1]) == 8:
             values = [number(one) for one in arguments[1:6:2]]
@@ -261,12 +265,12 @@ def _integers(arguments: Sequence[str]) -> tuple[int, ...]:
 
 
 def _directions_by_beta(name: str, arguments: Sequence[str], *, scaled: bool) -> tuple[OperationDirection, ...]:
-    """In a convolution only the gradient of the weights adds to its result: beta is 1 there, and 0 elsewhere."""
+    """Beta is 1 where a convolution's GEMM adds to its result, and 0 elsewhere."""
     if name == "miog_betac_alphaab":
         beta = arguments[7] if len(arguments) > 7 else ""
     else:
         beta = _ZERO if name == "miog_betac" or scaled else _ONE
-    return {_ZERO: ("forward", "backward-data"), _ONE: ("backward-weights",)}.get(beta, ())  # type: ignore[return-value]
+    return {_ZERO: _SCALED, _ONE: ("backward-weights",)}.get(beta, ())
 
 
 class _Sign(msgspec.Struct, frozen=True, gc=False):
