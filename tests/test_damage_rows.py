@@ -238,3 +238,11 @@ def test_what_the_runtime_launches_and_buffers_that_are_none_are_no_doubt(profil
     operations = measured(shared_folder(), case).operations
     assert operations.right == operations.kernels == operations.links
     assert operations.mean > 0.985
+
+
+@pytest.mark.shared
+def test_coarse_bounds_leave_no_layer_likely_by_even_spread_alone() -> None:
+    """Of stamps in seconds an iteration may begin anywhere: what printed times put into a layer is hardly probable."""
+    layers = measured(shared_folder(), ("stamps in s", "m121-resnet-train-entries-cmd", HIDDEN, 0)).layers
+    assert sum(count for count, _, _ in layers.bins[:4]) > 300
+    assert sum(count for count, _, _ in layers.bins[4:9]) < 10

@@ -93,7 +93,9 @@ def fit(
     slack = max(0, round(length) - claimed)
     # What iterations that are not among the windows make of the mean may be any layer's.
     elsewhere_ns = length - sum(one.end_ns - one.start_ns for one in windows) / max(iterations, len(windows))
-    cuts = _best_cuts(columns, printed, odd, slack, DOUBT_NS + 2 * error_ns + elsewhere_ns)
+    # Where evenly spread slack would have a cut is no evidence, however much slack coarse bounds leave.
+    spread_ns = LIMIT_NATS * slack / STRAY
+    cuts = _best_cuts(columns, printed, odd, slack, DOUBT_NS + 2 * error_ns + elsewhere_ns + spread_ns)
     if cuts is None:
         return None
     positions, elsewhere, misfit = cuts
