@@ -99,7 +99,7 @@ ROLES = {
     "SubTensorOpWithCastTensor4d": "cast", "SubTensorOpWithSubTensor2d": "copy", "CopyPadMatrix": "pad",
     "TransposePadMatrixBatched": "transpose", "TransposeMatrix": "transpose", "CopyMatrixFast": "copy",
     "Xim2colKernelNormal": "im2col", "Xim2colKernelFlip": "im2col", "im2col": "im2col", "miog_betac": "scale",
-    "miog_betac_a": "main",
+    "miog_betac_a": "",
     "tg_copya": "copy", "gemm_reshape_lhs_matrix_nt": "reshape", "gemm_interleave4x4": "reshape",
     "gemm_transpose1xW": "transpose", "gemm_accumulate_biases": "bias", "gemm_ma_f32": "bias",
     "im2col3x3_nhwc": "im2col", "fill_image_borders_constant": "pad", "MIOpenCvBwdWrW_rdc": "reduce",
