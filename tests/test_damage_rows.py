@@ -209,10 +209,12 @@ def test_threads_whose_ids_the_profile_does_not_have_are_given_their_queues() ->
         ("iterations only in the profile", "m290-alexnet-infer-10it", NO_FRAMEWORK, 0.75),
         ("middle fifth of the profile lost", "m290-resnet-train-entries-cmd", NO_FRAMEWORK, 0.98),
         ("profile begins late", "m290-alexnet-infer-level6-cmd", NO_FRAMEWORK, 0.98),
+        ("middle fifth of the log lost", "twin-alexnet-level6-none-run.hip-rocprof-v1", TWIN, 0.9),
     ],
 )
 def test_calls_beyond_those_that_a_search_tries_are_looked_for(row: str, name: str, variant: str, least: float) -> None:
-    """No link is wrong and sure because the true call lies farther on, a search left its ways, or a name goes on."""
+    """No link is wrong and sure because the true call lies farther on, a search left its ways, a name goes on, or one
+    launch line would be of two kernels."""
     operations = measured(shared_folder(), (row, name, variant, 0)).operations
     assert operations.wrong_and_sure == 0
     assert operations.right >= least * operations.kernels > 0
@@ -237,7 +239,7 @@ def test_what_the_runtime_launches_and_buffers_that_are_none_are_no_doubt(profil
     case = ("as recorded", f"twin-alexnet-level6-none-run.hip-{profile}", TWIN, 0)
     operations = measured(shared_folder(), case).operations
     assert operations.right == operations.kernels == operations.links
-    assert operations.mean > 0.985
+    assert operations.mean > 0.97
 
 
 @pytest.mark.shared

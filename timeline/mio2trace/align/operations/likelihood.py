@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from math import log, prod
+from math import inf, log, prod
 
 import msgspec
 
@@ -40,6 +40,8 @@ from mio2trace.ops.values import pointer
 _TENSOR = frozenset(("settensor", "scaletensor", "transformtensor", "optensor", "bias"))
 _RUNTIMES = "__amd_rocclr_"
 """How kernels of the HIP runtime begin: no line of MIOpen's launches has one, as none has those of a GEMM library."""
+_REACH = 16
+"""So far back a search's other launch of a kernel is looked for."""
 ONE_HELPER = frozenset(("settensor", "scaletensor", "transformtensor"))
 """What they launch is a helper of the others."""
 _USES: Mapping[str, frozenset[str]] = {
@@ -318,6 +320,23 @@ class Likelihood:
         return self._rareness(min(self._numbers[count] for count in counted), self._with_numbers) if counted else 0.0
 
     # Calls
+
+    def most_after(self, at: int, index: int) -> float:
+        """The most that the kernel's fit counts right after another one of the call: repeats are one witness, and of a
+        search each launch line is one of one kernel.
+        """
+        kernels, operation = self.kernels, self.operations[index]
+        if kernels.again[at]:
+            return 0.0
+        own = kernels.kind(at).launch
+        lines = sum(is_launch(one.name, one.gws, *own) for one in operation.launches)
+        if not lines or operation.phase != "find":
+            return inf
+        for before in range(at - 1, max(at - _REACH, 0) - 1, -1):
+            if self.pair(kernels.of[before], index)[0] <= NATS_NEVER:
+                break
+            lines -= kernels.kind(before).launch == own
+        return inf if lines > 0 else 0.0
 
     def is_main(self, at: int, index: int) -> bool:
         """Whether the kernel does the work of the call, as far as its name tells."""

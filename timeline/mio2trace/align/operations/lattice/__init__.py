@@ -247,8 +247,8 @@ class Lattice:
                 nats += NATS_BROKEN
             if kernels.apart[at] and likelihood.operations[index].primitive == "conv":
                 nats += self._apart(at, index)
-            if kernels.again[at] and nats > 0:
-                nats = 0.0
+            if kernels.again[at] or likelihood.operations[index].launches:
+                nats = min(nats, likelihood.most_after(at, index))
         if likelihood.is_main(at, index):
             is_gemm = kind.is_gemm and likelihood.operations[index].primitive == "conv"
             if phase in (MAIN, WAITING):
