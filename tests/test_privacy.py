@@ -339,6 +339,10 @@ def test_an_address_of_ipv6_before_a_colon_is_one() -> None:
         ("selected: ca:fe:ca:4a:7a:11: 0.5", "selected: (host): 0.5"),
         ("selected: fe80::ca4a:7fff:fe23:890a%eth0: 0.5", "selected: (host): 0.5"),
         ("std::a::b: 5, 12:34:56:78:90:12:34:x", "std::a::b: 5, 12:34:56:78:90:12:34:x"),
+        ("workSpace = nullptr(030) 5557734", "workSpace = nullptr(telephone)"),
+        ("device_id: 0(030) 5557734", "device_id: 0(telephone)"),
+        ("xDesc = 1, 3, 99, 990049 30 5557734", "xDesc = 1, 3, 99, 99(telephone)"),
+        ("Top shape: 1001 20 5000 (3)", "Top shape: 1001 20 5000 (3)"),
         ("call +49 170 5557734 or S/N: 0X4711", "call (telephone) or S/N: (device id)"),
     ],
 )
