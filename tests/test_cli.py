@@ -414,3 +414,14 @@ def test_a_place_is_named_once() -> None:
     for place in ("a", "a", "b"):
         notes.add("odd", place)
     assert [str(note) for note in notes] == ["3 x odd (a, b, ...)"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_an_interrupt_before_all_is_imported_says_nothing(tmp_path: Path) -> None:
+    """A module that is imported first of all interrupts the program."""
+    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-m", "mio2trace", "--help"], env=environment, capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")

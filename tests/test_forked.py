@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import BinaryIO
 
@@ -76,6 +77,31 @@ def test_there_is_no_result_of_a_process_that_fails(way: str) -> None:
 
     with beside.beside(work) as result:
         assert result() is None
+
+
+@forks
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_interrupt_while_a_process_is_made_leaves_none(monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    """Nor does it stay held back."""
+    fork, made = os.fork, []
+
+    def interrupted() -> int:
+        if when == "before":
+            os.kill(os.getpid(), signal.SIGINT)
+        process = fork()
+        if process:
+            made.append(process)
+            if when == "after":
+                os.kill(os.getpid(), signal.SIGINT)
+        return process
+
+    monkeypatch.setattr(os, "fork", interrupted)
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with pytest.raises(KeyboardInterrupt), beside.beside(lambda file: time.sleep(60)):
+        pytest.fail("went on")
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == held
+    with pytest.raises(ChildProcessError):
+        os.waitpid(made[0], os.WNOHANG)
 
 
 def test_processors_are_those_that_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,7 @@ def test_the_wheel_holds_the_program_and_nothing_else(wheel: Path) -> None:
     in_tree = {str(path.relative_to(source)) for path in source.rglob("*.py")} | {"mio2trace/py.typed"}
     assert in_tree <= set(names)
     assert f"mio2trace-{__version__}.dist-info/licenses/LICENSE" in names
-    assert "mio2trace = mio2trace.cli:main" in entry_points
+    assert "mio2trace = mio2trace.__main__:main" in entry_points
 
 
 @pytest.mark.network

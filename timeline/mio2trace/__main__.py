@@ -1,6 +1,19 @@
-"""``python -m mio2trace``."""
+"""``python -m mio2trace`` and the command ``mio2trace``."""
 
-from mio2trace.cli import main
+import signal
+
+
+def main() -> None:
+    """As `mio2trace.cli.main`; an interrupt while that is still being imported ends the program without a traceback."""
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if usual:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from mio2trace import cli
+
+    if usual:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    cli.main()
+
 
 if __name__ == "__main__":
     main()

@@ -53,16 +53,23 @@ def beside(work: Work) -> Iterator[Result]:
         yield _nothing
         return
     with contextlib.ExitStack() as stack:
+        # What ends this process must find the child's number known, or no child.
+        release = _signals_held()
+        running = False
+        process = 0
         try:
-            file = stack.enter_context(_memory_file())
-            process = os.fork()
-        except OSError:
-            yield _nothing
-            return
-        if process == 0:
-            _child(work, file)
-        running = True
-        try:
+            try:
+                file = stack.enter_context(_memory_file())
+                process = os.fork()
+            except OSError:
+                release()
+                yield _nothing
+                return
+            if process == 0:
+                release()
+                _child(work, file)
+            running = True
+            release()
 
             def result() -> BinaryIO | None:
                 nonlocal running
@@ -76,11 +83,25 @@ def beside(work: Work) -> Iterator[Result]:
 
             yield result
         finally:
+            release()
             if running:
                 # An interrupt may come when the child is waited for already, and this does not know it yet.
                 with contextlib.suppress(ProcessLookupError, ChildProcessError):
                     os.kill(process, signal.SIGKILL)
                     os.waitpid(process, 0)
+
+
+def _signals_held() -> Callable[[], object]:
+    """Hold back what ends a process; gives what lets it through again."""
+    if not hasattr(signal, "pthread_sigmask"):
+        return _nothing
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    except BaseException:  # one had come already: the call holds them back, and then raises what it says
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
+    return lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _nothing() -> None:

@@ -192,7 +192,8 @@ class Lattice:
             for nats, state in sources.of(target, passed[target], classes[target]):
                 to.append((state, nats + inside))
         met = {state: meet(froms) for state, froms in ways.items()}
-        return self._pruned(at, {state: way[0] for state, way in met.items()}), met
+        kept = self._pruned(at, {state: way[0] for state, way in met.items()})
+        return kept, {state: met[state] for state in kept}
 
     def _gone(self, at: int) -> float:
         """The kernel in a call that the log lost."""
