@@ -80,10 +80,19 @@ def test_json_is_the_same_json(cells: dict[str, object]) -> None:
 def test_no_markup_of_a_cell_is_taken_for_the_tables(text: str) -> None:
     """Each sign that Markdown or HTML would take stands behind a backslash or is an entity."""
     cell = markdown_text(text)
-    bare = re.sub(r"\\[\\`*\[\]|~$_./]|&(?:lt|gt|amp);", "", cell)
+    bare = re.sub(r"\\[\\`*\[\]|~$_./]|&(?:lt|gt|amp);|(?<=[@#-])<!-- -->", "", cell)
     assert not re.search(
         r"[\\`*\[\]<>|~$&]|\b_|_\b|://|(?i:www)\.", re.sub(r"(?<=[0-9A-Za-z])_(?=[0-9A-Za-z])", "", bare)
     )
+
+
+def test_nobody_is_told_of_a_name_in_a_comment() -> None:
+    """GitHub looks for them in the text that is shown, so something that is not shown stands in between."""
+    for name, cell in (
+        ("@octocat", "@<!-- -->octocat"), ("@a/b c", "@<!-- -->a/b c"), ("a/b#12", "a/b#<!-- -->12"),
+        ("(path) #2", "(path) #<!-- -->2"), ("gh-7", "gh-<!-- -->7"), ("@", "@"), ("# x", "# x"),
+    ):  # fmt: skip
+        assert markdown_text(name) == cell
 
 
 def test_an_ordinary_name_stays_as_it_is() -> None:

@@ -8,8 +8,10 @@ import itertools
 import json
 import os
 import re
+import signal
 import stat
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from click.testing import CliRunner, Result
 
 import mio2trace
 from mio2trace.cli import cli
+from mio2trace.notes import InputError
 from mio2trace.queries import embedded, prelude, shipped, text
 from mio2trace.queries.answer import Answer
 from mio2trace.trace import Slice
@@ -503,3 +506,20 @@ def test_a_gemm_takes_the_time_of_all_its_kernels() -> None:
     ]
     (row,) = embedded_rows(embedded.answer(slices, QUERIES["gemms"].sql))
     assert (row["calls"], row["kernel_ms"], row["gflops"]) == (2, 0.8, 8.0)
+
+
+def test_a_statement_without_end_is_ended_by_an_interrupt() -> None:
+    """One step of the engine would else keep the signal waiting."""
+    endless = "with recursive a(x) as (select 1 union all select x + 1 from a) select count(*) from a"
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Timer(0.3, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            embedded.answer([], endless)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_value_is_not_longer_than_a_limit() -> None:
+    with pytest.raises(InputError, match="too big"):
+        embedded.answer([], "select length(randomblob(1000000000))")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from mio2trace.align.operations import stream
 from mio2trace.align.operations.lattice import NARROW, WIDE, Lattice, Width
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.stream import solve_together
@@ -122,6 +123,24 @@ def test_a_search_that_links_nothing_is_widened_once(tmp_path: Path, monkeypatch
     result = CliRunner().invoke(cli, _written(ALL["idle operations"], SMALL, tmp_path))
     assert result.exit_code == 0, result.output
     assert widths == [NARROW, WIDE]
+
+
+def test_where_nothing_tells_calls_apart_no_search_is_wide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    widths: set[Width] = set()
+    solve = Lattice.solve
+
+    def counted(lattice: Lattice) -> Posterior:
+        widths.add(lattice._width)
+        return solve(lattice)
+
+    monkeypatch.setattr(Lattice, "solve", counted)
+    arguments = _written(ALL["kernels of any call"], SMALL, tmp_path)
+    for vague, expected in ((10**9, {NARROW, WIDE}), (100, {NARROW})):
+        monkeypatch.setattr(stream, "TOO_VAGUE", vague)
+        widths.clear()
+        assert CliRunner().invoke(cli, arguments).exit_code == 0
+        assert widths >= expected
+        assert (WIDE in widths) == (WIDE in expected)
 
 
 class _Queue:

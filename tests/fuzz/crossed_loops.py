@@ -59,6 +59,34 @@ def devices_of_a_task(size: int) -> Files:
     return [run_metadata(devices)]
 
 
+def _rocm(count: int, name: str, of: int) -> bytes:
+    """Kernels in rocprofv3's table, of so many names in turn."""
+    head = b'"Kind","Agent_Id","Thread_Id","Dispatch_Id","Kernel_Name","Correlation_Id",'
+    head += b'"Start_Timestamp","End_Timestamp"\n'
+    row = '"KERNEL_DISPATCH","Agent 2",7,%d,"%s%d",%d,%d,%d\n'
+    return head + b"".join(
+        (row % (at, name, at % of, at, 10**9 + 1000 * at, 10**9 + 1000 * at + 900)).encode() for at in range(count)
+    )
+
+
+def launch_lines_of_a_search(size: int) -> Files:
+    """All of one entry; a kernel may be of each."""
+    entry = (
+        b"miopenStatus_t miopenFindConvolutionForwardAlgorithm(miopenHandle_t){",
+        b"\txDesc = 1, 3, 8, 8, ", b"\twDesc = 4, 3, 3, 3, ", b"\tconvDesc = conv2d, miopenConvolution, {1, 1}, ",
+        b"\tyDesc = 1, 4, 8, 8, ", b"}",
+    )  # fmt: skip
+    line = b"Info2 [run] kernel_name = k%d, global_work_dim = { 64, 1, 1 }, local_work_dim = { 64, 1, 1 }"
+    lines = (*entry, *(line % (at % 8) for at in range(size // 220)))
+    return [_rocm(size // 160, "k", 9), b"".join(b"MIOpen(HIP): %s\n" % text for text in lines)]
+
+
+def kernels_of_any_call(size: int) -> Files:
+    """Nothing tells which of the commands launched which kernel."""
+    command = b"MIOpen(HIP): Command [x] ./bin/MIOpenDriver conv -n %d -c 3 -H 8 -W 8 -k 4 -y 3 -x 3\n"
+    return [_rocm(size // 160, "MIOpenConvUni", 1), b"".join(command % (1 + at % 7) for at in range(size // 170))]
+
+
 CROSSED: Mapping[str, Slow] = {
     "calls that cross": Slow(calls_that_cross),
     "lost calls": Slow(lost_calls),
@@ -66,5 +94,7 @@ CROSSED: Mapping[str, Slow] = {
     "benchmarks with layers": Slow(benchmarks_with_layers),
     "processes of one log": Slow(processes_of_a_log),
     "a row of one kernel with another in it": Slow(row_with_another),
+    "launch lines of a search": Slow(launch_lines_of_a_search),
+    "kernels of any call": Slow(kernels_of_any_call),
 }
 ALL: Mapping[str, Slow] = {**SLOW, **CROSSED}

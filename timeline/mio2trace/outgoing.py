@@ -11,6 +11,8 @@ _FORMULA = "=+-@＝＋－＠"
 """What a spreadsheet takes for the beginning of a formula, the wide signs where those are written."""
 _NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,4})?")
 _MARKUP = re.compile(r"[\\`*\[\]<>|~&$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])|(?<=:)//|(?<=[wW]{3})\.")
+_MENTION = re.compile(r"[@#](?=\w)|(?i:GH)-(?=[0-9])")
+"""What GitHub makes a link of in the text that is shown, and tells somebody of: an escape does not help."""
 _NOT_JSON = re.compile(r"[^\x20-\x7e]")
 
 
@@ -45,8 +47,8 @@ def csv_text(text: str) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """As `visible`, with what would be markup, HTML or a link taken as it stands."""
-    return _MARKUP.sub(_escaped, visible(text))
+    """As `visible`, with what would be markup, HTML, a link or a mention taken as it stands."""
+    return _MENTION.sub(r"\g<0><!-- -->", _MARKUP.sub(_escaped, visible(text)))
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from mio2trace.align import Relation, relation
@@ -58,7 +59,7 @@ class Gathered:
     def folders(self) -> set[str]:
         return {os.path.dirname(os.path.abspath(file.path)) for file in self.inputs if file.path != STANDARD_INPUT}
 
-    @property
+    @cached_property
     def folders_of_ranks(self) -> set[str]:
         """As `folders`; for one that is named for a rank (``rank0``), and for an archive, what it lies in, where the
         others' are, too."""
@@ -118,6 +119,7 @@ class Gathered:
     def take(self, other: Gathered) -> None:
         """Make ``other`` part of this."""
         self.inputs += other.inputs
+        self.__dict__.pop("folders_of_ranks", None)
         self.profiles = sorted([*self.profiles, *other.profiles], key=_fullest)
         self._operations_of |= other._operations_of
 

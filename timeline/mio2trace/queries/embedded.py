@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import orjson
@@ -29,13 +30,19 @@ select track_id, ts, dur, category, name, args from read order by ts, dur desc, 
 _OPENS_FILES = (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH)
 
 
+_LONGEST = 1 << 27
+"""Bytes of one value: no step of a statement takes long."""
+
+
 def answer(slices: Iterable[Slice], sql: str) -> Answer:
     """What ``sql`` answers over a table ``slice`` of ``slices`` (``ts``, ``dur`` in ns) and the views of `prelude`.
 
     Each row of ``slice`` has an ``id`` in order of time, and its arguments as one JSON object, those inside of others
     by their path; ``arg!('gemm.M')`` reads one. Raises `InputError` where the SQL is none, or none for this engine.
     """
-    database = sqlite3.connect("")  # in memory while it is small, else in a file that the engine removes
+    database = sqlite3.connect(
+        "", check_same_thread=False
+    )  # in memory while it is small, else in a file that the engine removes
     try:
         database.execute("pragma synchronous = off")
         database.execute("pragma journal_mode = off")
@@ -50,14 +57,26 @@ def answer(slices: Iterable[Slice], sql: str) -> Answer:
                 database.execute(translated(statement))
         # No statement reads or writes another file.
         database.set_authorizer(lambda action, *_: sqlite3.SQLITE_DENY if action in _OPENS_FILES else sqlite3.SQLITE_OK)
-        found = database.execute(translated(sql))
-        columns = tuple(column[0] for column in found.description or ())
-        return Answer(columns, found.fetchall())
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
+        # A statement that never ends keeps its thread from hearing a signal, so it has one of its own.
+        with ThreadPoolExecutor(1) as aside:
+            asked = aside.submit(_asked, database, translated(sql))
+            try:
+                return asked.result()
+            except BaseException:
+                database.interrupt()
+                raise
     except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
         more = " (--perfetto asks Perfetto's own engine)" if str(error).startswith(_UNKNOWN) else ""
         raise InputError(f"SQL: {error}{more}") from None
     finally:
         database.close()
+
+
+def _asked(database: sqlite3.Connection, sql: str) -> Answer:
+    found = database.execute(sql)
+    columns = tuple(column[0] for column in found.description or ())
+    return Answer(columns, found.fetchall())
 
 
 def translated(sql: str) -> str:

@@ -105,6 +105,7 @@ class Likelihood:
         self._count_kernels()
         self._static: dict[tuple[int, int], tuple[float, bool, bool]] = {}
         self._shares: dict[object, float] = {}
+        self._lines: dict[tuple[int, int], int] = {}
 
     def _count_kernels(self) -> None:
         """How often each statement is true of the queue's kernels of the library."""
@@ -328,9 +329,14 @@ class Likelihood:
         kernels, operation = self.kernels, self.operations[index]
         if kernels.again[at]:
             return 0.0
+        if operation.phase != "find" or not operation.launches:
+            return inf
         own = kernels.kind(at).launch
-        lines = sum(is_launch(one.name, one.gws, *own) for one in operation.launches)
-        if not lines or operation.phase != "find":
+        lines = self._lines.get((kernels.of[at], index))
+        if lines is None:
+            lines = sum(is_launch(one.name, one.gws, *own) for one in operation.launches)
+            self._lines[kernels.of[at], index] = lines
+        if not lines:
             return inf
         for before in range(at - 1, max(at - _REACH, 0) - 1, -1):
             if self.pair(kernels.of[before], index)[0] <= NATS_NEVER:

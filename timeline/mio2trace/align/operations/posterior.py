@@ -18,7 +18,8 @@ LEAST = 0.005
 class Posterior(msgspec.Struct, kw_only=True):
     """``operation[i]``: the likeliest place of kernel i in the list of operations, `NONE` for none; ``confidence[i]``
     its probability; ``others[i]`` the next best ones with theirs; ``gone[i]`` the probability that it is of a call that
-    the log lost; ``fits[i]`` how well it fits, where that is at hand. ``evidence`` is the log-likelihood ratio of all.
+    the log lost; ``fits[i]`` how well it fits, where that is at hand. ``evidence`` is the log-likelihood ratio of all;
+    ``states``, how many the search kept.
     """
 
     operation: list[int]
@@ -27,6 +28,7 @@ class Posterior(msgspec.Struct, kw_only=True):
     gone: list[float]
     fits: list[Fit | None]
     evidence: float = 0.0
+    states: int = 0
 
     @classmethod
     def of_none(cls, count: int) -> Posterior:

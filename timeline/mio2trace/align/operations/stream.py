@@ -20,8 +20,10 @@ from mio2trace.model.profile import Profile
 
 ROUNDS = 3
 """How often the rates are learned from the run (expectation maximisation)."""
-TOO_MANY = 20_000
-"""Kernels of a stream that are too many to search widely."""
+TOO_MANY, TOO_VAGUE = 20_000, 8_000
+"""Kernels of a stream that are too many to search widely; and states that a narrow search keeps, where it keeps a third
+of all that it may: nothing tells calls apart, and a wide one costs most. Real runs, damaged in any way, keep 7,700.
+"""
 
 
 class Stream:
@@ -48,6 +50,7 @@ class Stream:
         self.elsewhere = elsewhere
         self.without = without
         self.posterior: Posterior | None = None
+        self._is_vague = False
 
     def link(self, links: Links) -> None:
         """Give each kernel to the operation that it is likeliest of."""
@@ -91,6 +94,7 @@ class Stream:
         rates = Rates.before(entered=self.likelihood.entered)
         kinds = kinds_of(self.operations, self.likelihood.class_of)
         posterior = self._posterior(rates, kinds, NARROW)
+        self._is_vague = posterior.states > max(TOO_VAGUE, NARROW.states * len(self.positions) // 3)
         repeats = RECURRENCE not in self.without
         before, habits, has_looked_ahead = posterior, None, False
         for number in range(ROUNDS):
@@ -120,11 +124,22 @@ class Stream:
             habits = habits or Habits(self.likelihood, posterior, rows=False)
             posterior = posterior.mixed(self._posterior(rates, kinds, AHEAD, habits, posterior))
         _doubt_changes(before, posterior)
+        if self._is_vague:
+            self._doubt_vague(posterior)
         return posterior
+
+    def _may_be_wide(self) -> bool:
+        return self.windows.by != POSITION and len(self.positions) <= TOO_MANY and not self._is_vague
+
+    def _doubt_vague(self, posterior: Posterior) -> None:
+        """Ways that a wide search might have found leave in doubt what neither buffers nor launch lines tell."""
+        for number, place in enumerate(posterior.operation):
+            if place != NONE and self._by(number, place, posterior.fits[number]) not in (BUFFERS, LAUNCH_LINE):
+                posterior.confidence[number] = min(WHOLE, posterior.confidence[number])
 
     def _is_wide(self, posterior: Posterior) -> bool:
         """Whether something is left over on either side, so that a way far behind may be the right one."""
-        if self.windows.by == POSITION or len(self.positions) > TOO_MANY:
+        if not self._may_be_wide():
             return False
         linked = set(posterior.operation)
         return any(
@@ -138,7 +153,7 @@ class Stream:
         """Whether a link goes as many calls of its kind ahead as a search tries, and nothing but names, sizes and order
         tells that it is none of those behind.
         """
-        if self.windows.by == POSITION or len(self.positions) > TOO_MANY:
+        if not self._may_be_wide():
             return False
         kinds = [(operation.primitive, operation.direction) for operation in self.operations]
         of_kind: dict[object, list[int]] = {}

@@ -108,6 +108,7 @@ class Lattice:
         while at < count:
             current, ways = self._step(at, current)
             edges.append(ways)
+            posterior.states += len(current)
             at += 1
             if len(current) == 1:
                 state = next(iter(current))
