@@ -234,45 +234,41 @@ def test_a_million_kernels_take_no_time() -> None:
     assert find_repetition([]) is None
 
 
-def test_candidates_that_cannot_be_the_longest_are_hardly_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few kernels in any order begin a thousand candidates at each anchor, none of them a stretch."""
-    compared = 0
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many elements each comparison was of."""
+    counts: list[int] = []
     are_same = repeating._Compared._are_same
 
     def counted(looked_at: repeating._Compared, place: int, other: int, count: int) -> bool:
-        nonlocal compared
-        compared += 1
+        counts.append(count)
         return are_same(looked_at, place, other, count)
 
     monkeypatch.setattr(repeating._Compared, "_are_same", counted)
+    return counts
+
+
+def test_candidates_that_cannot_be_the_longest_are_hardly_compared(compared: list[int]) -> None:
+    """Few kernels in any order begin a thousand candidates at each anchor, none of them a stretch."""
     chance = random.Random(1)
     items = [chance.randrange(6) for _ in range(5000)]
     assert find_repetition(items) is not None
-    assert 0 < compared < 10 * len(items)
+    assert 0 < len(compared) < 10 * len(items)
 
 
 def test_rows_of_one_kernel_with_another_in_them_are_not_compared_with_each_other(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, compared: list[int]
 ) -> None:
     """No anchor has a stretch of half the sequence, and each has as many candidates as there are kernels."""
     monkeypatch.setattr(repeating, "_FREE_CANDIDATES", 0)
     monkeypatch.setattr(repeating, "_FREE_COMPARED", 0)
-    compared = 0
-    are_same = repeating._Compared._are_same
-
-    def counted(looked_at: repeating._Compared, place: int, other: int, count: int) -> bool:
-        nonlocal compared
-        compared += 1
-        return are_same(looked_at, place, other, count)
-
-    monkeypatch.setattr(repeating._Compared, "_are_same", counted)
     taken = []
     for count in (500, 1000):
-        compared = 0
+        compared.clear()
         found = find_repetition([7] * count + [8] + [7] * count)
         assert found is not None
         assert (found.period, len(found.starts)) == (1, 2 * count)
-        taken.append(compared)
+        taken.append(len(compared))
     assert 0 < taken[1] <= 2.6 * taken[0], taken
 
 

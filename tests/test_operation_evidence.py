@@ -10,8 +10,12 @@ import pytest
 from benchmarks.damage import measured
 from benchmarks.damages.sets import HANDLES, HIDDEN, TWIN
 from mio2trace.align.links import NONE
+from mio2trace.align.operations import stream
 from mio2trace.align.operations.lattice import Lattice
+from mio2trace.align.operations.posterior import Posterior
+from mio2trace.align.operations.rates import WHOLE
 from mio2trace.align.operations.sizes import is_launch, items_fit
+from mio2trace.evidence import LAUNCH_LINE, Evidence
 from mio2trace.model.profile import Activity
 from mio2trace.ops.operation import Operation
 from tests.conftest import shared_folder
@@ -217,3 +221,27 @@ def test_names_sizes_and_order_are_enough_where_a_profile_has_no_arguments(name:
     """ROCm's profiles without ranges: every kernel in its call."""
     operations = measured(shared_folder(), ("as recorded", f"twin-{name}", TWIN, 0)).operations
     assert operations.right == operations.kernels > 0
+
+
+def test_no_link_is_sure_where_nothing_tells_calls_apart_and_no_search_was_wide(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """But for what launch lines tell."""
+    monkeypatch.setattr(stream, "TOO_VAGUE", 0)
+    solved = stream.Stream._solved
+    vague: list[tuple[float, Evidence]] = []
+
+    def looked_at(one: stream.Stream) -> Posterior:
+        posterior = solved(one)
+        if one._is_vague:
+            vague.extend(
+                (posterior.confidence[number], one._by(number, place, posterior.fits[number]))
+                for number, place in enumerate(posterior.operation)
+                if place != NONE
+            )
+        return posterior
+
+    monkeypatch.setattr(stream.Stream, "_solved", looked_at)
+    measured(shared_folder(), ("names cut", "m290-alexnet-infer-10it", "nf", 0))
+    assert vague
+    assert all(confidence <= WHOLE for confidence, by in vague if by != LAUNCH_LINE)

@@ -90,7 +90,7 @@ def test_nobody_is_told_of_a_name_in_a_comment() -> None:
     """GitHub looks for them in the text that is shown, so something that is not shown stands in between."""
     for name, cell in (
         ("@octocat", "@<!-- -->octocat"), ("@a/b c", "@<!-- -->a/b c"), ("a/b#12", "a/b#<!-- -->12"),
-        ("(path) #2", "(path) #<!-- -->2"), ("gh-7", "gh-<!-- -->7"), ("@", "@"), ("# x", "# x"),
+        ("(path) #2", "(path) #<!-- -->2"), ("gh-7", "gh-<!-- -->7"), ("high-5", "high-5"), ("@", "@"), ("# x", "# x"),
     ):  # fmt: skip
         assert markdown_text(name) == cell
 

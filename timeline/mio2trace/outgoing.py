@@ -11,7 +11,7 @@ _FORMULA = "=+-@＝＋－＠"
 """What a spreadsheet takes for the beginning of a formula, the wide signs where those are written."""
 _NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,4})?")
 _MARKUP = re.compile(r"[\\`*\[\]<>|~&$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])|(?<=:)//|(?<=[wW]{3})\.")
-_MENTION = re.compile(r"[@#](?=\w)|(?i:GH)-(?=[0-9])")
+_MENTION = re.compile(r"[@#](?=\w)|\b(?i:GH)-(?=[0-9])")
 """What GitHub makes a link of in the text that is shown, and tells somebody of: an escape does not help."""
 _NOT_JSON = re.compile(r"[^\x20-\x7e]")
 

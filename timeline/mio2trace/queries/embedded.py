@@ -60,9 +60,8 @@ def answer(slices: Iterable[Slice], sql: str) -> Answer:
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
         # A statement that never ends keeps its thread from hearing a signal, so it has one of its own.
         with ThreadPoolExecutor(1) as aside:
-            asked = aside.submit(_asked, database, translated(sql))
             try:
-                return asked.result()
+                return aside.submit(_asked, database, translated(sql)).result()
             except BaseException:
                 database.interrupt()
                 raise

@@ -22,7 +22,7 @@ ROUNDS = 3
 """How often the rates are learned from the run (expectation maximisation)."""
 TOO_MANY, TOO_VAGUE = 20_000, 8_000
 """Kernels of a stream that are too many to search widely; and states that a narrow search keeps, where it keeps a third
-of all that it may: nothing tells calls apart, and a wide one costs most. Real runs, damaged in any way, keep 7,700.
+of all that it may: nothing tells calls apart, and a wide one costs most. No damaged run of the benchmark keeps as many.
 """
 
 

@@ -24,7 +24,7 @@ class Source(NamedTuple):
     state: int
     passed: float
     least: float
-    own: int = NONE
+    own: int
 
 
 class Sources:
