@@ -104,6 +104,28 @@ def test_an_interrupt_while_a_process_is_made_leaves_none(monkeypatch: pytest.Mo
         os.waitpid(made[0], os.WNOHANG)
 
 
+@forks
+def test_an_interrupt_of_the_new_process_stays_in_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A terminal's goes to both, and only the one that began says so and clears up."""
+    fork, owner = os.fork, os.getpid()
+
+    def interrupted() -> int:
+        process = fork()
+        if not process:
+            os.kill(os.getpid(), signal.SIGINT)
+        return process
+
+    monkeypatch.setattr(os, "fork", interrupted)
+    try:
+        with beside.beside(_pid) as result:
+            assert result() is None
+    finally:
+        if os.getpid() != owner:
+            (tmp_path / "out").touch()
+            os._exit(1)
+    assert not (tmp_path / "out").exists()
+
+
 def test_processors_are_those_that_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """A container may allow fewer than the machine has."""
     monkeypatch.undo()

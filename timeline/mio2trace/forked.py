@@ -66,8 +66,7 @@ def beside(work: Work) -> Iterator[Result]:
                 yield _nothing
                 return
             if process == 0:
-                release()
-                _child(work, file)
+                _child(work, file, release)
             running = True
             release()
 
@@ -115,10 +114,11 @@ def _memory_file() -> BinaryIO:
     return tempfile.TemporaryFile()
 
 
-def _child(work: Work, file: BinaryIO) -> None:
+def _child(work: Work, file: BinaryIO, release: Callable[[], object]) -> None:
     """Never returns: whatever happens, the parent goes on alone."""
     status = 1
     try:
+        release()
         work(file)
         file.flush()
         status = 0
