@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import sqlite3
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,22 @@ def test_pages_of_a_killed_writer_are_moved_back(database: Path, tmp_path: Path)
     before = state(killed)
     assert drawn(killed / "run.db") == whole
     assert state(killed) == before
+
+
+@pytest.mark.parametrize("checksum", [0, 1])
+def test_a_journal_that_names_a_file_deletes_nothing(checksum: int, database: Path, tmp_path: Path) -> None:
+    """SQLite deletes the file that a journal of several databases names, whichever that is."""
+    named = tmp_path / "named.txt"
+    named.write_text("of somebody else\n")
+    data, name = database.read_bytes(), os.fsencode(named)
+    page, magic = int.from_bytes(data[16:18], "big"), bytes.fromhex("d9d505f920a163d7")
+    head = struct.pack(">8s5I", magic, 0, 1, len(data) // page, 512, page).ljust(512, b"\0")
+    end = struct.pack(">2I", len(name), sum(name) + checksum)
+    journal = tmp_path / "run.db-journal"
+    journal.write_bytes(head + struct.pack(">I", (1 << 30) // page + 1) + name + end + magic)
+    with pytest.raises(InputError, match=r"run\.db-journal: names another file; expected the journal"):
+        convert(database)
+    assert named.read_text() == "of somebody else\n"
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9, 0.999])

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 MAGIC = b"SQLite format 3\0"
 _JOURNALS = ("-wal", "-journal")
 """Beside a database whose writer goes on or was killed: rows not yet moved into it; pages that must be moved back."""
+_ENDS_A_NAME = bytes.fromhex("d9d505f920a163d7")
+"""At the end of a journal: the name of a file that stands before it, which SQLite deletes when the pages are back."""
 STEPS_AT_ONCE = 10_000
 LEAST_STEPS, STEPS_PER_BYTE = 5_000_000, 100
 """Of SQLite's machine, by the size of the file. Profilers' files take 0.01 to 0.3 a byte."""
@@ -154,6 +156,7 @@ def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
             for end in journals:
                 with contextlib.suppress(OSError):
                     shutil.copyfile(f"{path}{end}", f"{copy}{end}")
+                _refuse_a_name(f"{copy}{end}", f"{source.name}{end}")
             files = [copy, *(f"{copy}{end}" for end in journals)]
             uri = f"file:{quote(os.fsencode(copy))}"
         size = sum(os.path.getsize(file) for file in files if os.path.exists(file))
@@ -166,6 +169,14 @@ def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
             raise InputError(f"{source.name}: SQLite: {error}; {_WHOLE} that nothing locks") from None
         except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:  # the last of a column's name
             raise InputError(f"{source.name}: SQLite: {error}; {_WHOLE}") from None
+
+
+def _refuse_a_name(journal: str, name: str) -> None:
+    """Raises `InputError` for a transaction of several databases: its journal names the file that ends it."""
+    with contextlib.suppress(OSError), open(journal, "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - len(_ENDS_A_NAME)))
+        if file.read() == _ENDS_A_NAME:
+            raise InputError(f"{name}: names another file; expected the journal of this database alone")
 
 
 def _holds_anything(path: str) -> bool:
