@@ -205,7 +205,6 @@ def test_threads_whose_ids_the_profile_does_not_have_are_given_their_queues() ->
 @pytest.mark.parametrize(
     ("row", "name", "variant", "least"),
     [
-        ("names cut", "m290-lenet-train-cmdonly", HANDLES, 0.5),
         ("iterations only in the profile", "m290-alexnet-infer-10it", NO_FRAMEWORK, 0.75),
         ("middle fifth of the profile lost", "m290-resnet-train-entries-cmd", NO_FRAMEWORK, 0.98),
         ("profile begins late", "m290-alexnet-infer-level6-cmd", NO_FRAMEWORK, 0.98),

@@ -17,7 +17,7 @@ from mio2trace.align.operations.rates import WHOLE
 from mio2trace.align.operations.sizes import is_launch, items_fit
 from mio2trace.evidence import LAUNCH_LINE, Evidence
 from mio2trace.model.profile import Activity
-from mio2trace.ops.operation import Operation
+from mio2trace.ops.operation import Launch, Operation
 from tests.conftest import shared_folder
 from tests.test_operation_links import CONV, CONV_GEMM, Maker, conv, hexed
 
@@ -85,7 +85,15 @@ def test_a_printed_launch_is_a_kernel_as_far_as_the_profile_has_sizes(
     name: str, grid: tuple[int, int, int] | None, launched: bool
 ) -> None:
     """rocprof v1 has no sizes in a database, and the product of all dimensions in a table."""
-    assert is_launch("k", (64, 5, 2), name, grid) is launched
+    assert is_launch(Launch(line=1, name="k", gws=(64, 5, 2)), name, grid, cut=0) is launched
+
+
+def test_a_printed_launch_is_a_kernel_whose_name_was_cut() -> None:
+    """Both begin alike, as far as anything is left."""
+    printed = Launch(line=1, name="MIOpenConvUni", gws=(64, 5, 2))
+    assert is_launch(printed, "MIOpenConvUn", (64, 5, 2), cut=12)
+    assert not is_launch(printed, "MIOpenConv1x", (64, 5, 2), cut=12)
+    assert not is_launch(printed, "MIOpenConvUn", (64, 5, 2), cut=0)
 
 
 def with_buffers(activity: Activity, buffer: int) -> Activity:

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import msgspec
 
+from mio2trace.kernels.beginnings import beginnings
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.patterns import late
 
@@ -89,7 +90,8 @@ _MIOPEN: tuple[_Row, ...] = (
     (r"Col2Im", _CONV, (B,), "Gemm", "col2im"),
     (r"transpose_(?:NCHW2CNHW|CNHW2NCHW)", _CONV, FBW, "Gemm", "transpose"),
     (r"transpose_packed_MN2NM|[tT]ranspose_?NCHW2Vec", _CONV, (F,), "Gemm", "transpose"),
-    (r"miog_betac(?![a-z_])|\w*_betac$", _GEMM_USERS, (), "Gemm", "scale"),
+    (r"miog_betac(?![a-z_])", _GEMM_USERS, (), "Gemm", "scale"),
+    (r"\w*_betac$", _GEMM_USERS, (), "Gemm", "scale"),
     (r"Cijk_[A-Z]+(?:_G[AB])*$", _GEMM_USERS, (), "Gemm", "scale"),
     (r"Cijk_\w*(?:PostGSU|_Beta|SetZero)", _GEMM_USERS, (), "Gemm", "reduce"),
     (r"miog_copy[ab]", _GEMM_USERS, (), "Gemm", "copy"),
@@ -221,40 +223,17 @@ _OTHERS: tuple[tuple[str, str], ...] = (
 )
 
 
-def _beginnings(pattern: str) -> tuple[str, ...]:
-    """What a name begins with that a row's expression fits, each of its alternatives; the empty text: with anything."""
-    depth, first = 0, 0
-    alternatives = []
-    for at, character in enumerate(f"{pattern}|"):
-        depth += (character == "(") - (character == ")")
-        if character == "|" and not depth:
-            alternatives.append(pattern[first:at])
-            first = at + 1
-    return tuple(beginning for alternative in alternatives for beginning in _literal(alternative))
-
-
-def _literal(alternative: str) -> list[str]:
-    words, group, rest = alternative[3:].partition(")")
-    if alternative.startswith("(?:") and group and words.replace("|", "").isalnum() and rest[:1] not in {*"?*{"}:
-        return words.split("|")
-    head = _WORD.match(alternative)
-    assert head is not None
-    text, after = head[0], alternative[head.end() : head.end() + 1]
-    return [text[:-1] if after in {*"?*{"} else text]
-
-
 _Pattern = tuple[tuple[str, ...], re.Pattern[str], KernelName]
-_WORD = re.compile(r"\w*")
 PATTERNS: tuple[_Pattern, ...] = (
     *(
         (
-            _beginnings(pattern),
+            beginnings(pattern),
             late(pattern),
             KernelName(role=role, miopen=True, primitives=primitives, directions=directions, algorithm=algorithm),
         )
         for pattern, primitives, directions, algorithm, role in _MIOPEN
     ),
-    *((_beginnings(pattern), late(f"(?:{pattern})$"), KernelName(role=role)) for pattern, role in _OTHERS),
+    *((beginnings(pattern), late(f"(?:{pattern})$"), KernelName(role=role)) for pattern, role in _OTHERS),
 )
 """How a name begins, which spares nearly all of them the expression; that; what it tells."""
 

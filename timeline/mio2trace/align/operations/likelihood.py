@@ -186,7 +186,7 @@ class Likelihood:
         nats = 0.0
         launched = False
         if self._launches and operation.launches:
-            launched = any(is_launch(launch.name, launch.gws, *kind.launch) for launch in operation.launches)
+            launched = any(is_launch(launch, *kind.launch, self.kernels.cut) for launch in operation.launches)
             if launched:
                 nats += self._rareness(self._launched[kind.launch], self._library)
             elif kind.name is None or not (kind.name.algorithm == "Gemm" or kind.launch[0].startswith(_RUNTIMES)):
@@ -334,7 +334,7 @@ class Likelihood:
         own = kernels.kind(at).launch
         lines = self._lines.get((kernels.of[at], index))
         if lines is None:
-            lines = sum(is_launch(one.name, one.gws, *own) for one in operation.launches)
+            lines = sum(is_launch(one, *own, kernels.cut) for one in operation.launches)
             self._lines[kernels.of[at], index] = lines
         if not lines:
             return inf

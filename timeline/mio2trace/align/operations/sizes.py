@@ -8,7 +8,7 @@ from math import prod
 
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Size3
-from mio2trace.ops.operation import Operation
+from mio2trace.ops.operation import Launch, Operation
 
 _IM2COL, _COL2IM = re.compile(r"Im(?:2d)?2Col$"), re.compile(r"Col2Im(?:2d)?$")
 _SUM = re.compile(r"M[IL]OpenCvBwdWrW\w*_rdc$")
@@ -106,10 +106,12 @@ def _rows_fit(grid: Size3, workgroup: Size3, channels: int) -> bool:
     return row in rows
 
 
-def is_launch(printed: str, work_items: Size3 | None, name: str, grid: Size3 | None) -> bool:
-    """Whether a launch that the log printed may be a kernel's, as far as the profile has its sizes: rocprof v1 has none
-    in a database, and the product of all dimensions in a table."""
-    if printed != name:
+def is_launch(printed: Launch, name: str, grid: Size3 | None, cut: int) -> bool:
+    """Whether a launch that the log printed may be a kernel's, as far as the profile has its name (``cut``: what length
+    of it is left, 0: all) and sizes: rocprof v1 has none in a database, and the product of all dimensions in a table.
+    """
+    work_items = printed.gws
+    if printed.name != name and not (cut and printed.name[:cut] == name[:cut]):
         return False
     if grid is None or grid == work_items:
         return True

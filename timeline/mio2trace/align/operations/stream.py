@@ -124,7 +124,7 @@ class Stream:
             habits = habits or Habits(self.likelihood, posterior, rows=False)
             posterior = posterior.mixed(self._posterior(rates, kinds, AHEAD, habits, posterior))
         _doubt_changes(before, posterior)
-        if self._is_vague:
+        if self._is_vague or self.likelihood.kernels.is_blurred:
             self._doubt_vague(posterior)
         return posterior
 

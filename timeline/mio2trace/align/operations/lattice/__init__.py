@@ -92,7 +92,7 @@ class Lattice:
             self._by_kind.setdefault((operation.primitive, operation.direction), []).append(number)
             for pointer in likelihood.pointers[number]:
                 self._by_pointer.setdefault(pointer, []).append(number)
-            for launch in {(launch.name, launch.gws) for launch in operation.launches}:
+            for launch in {(self._label(launch.name), launch.gws) for launch in operation.launches}:
                 self._by_launch.setdefault(launch, []).append(number)
         self._rows: dict[int, list[list[int]]] = {}
         self._single: dict[tuple[int, int], bool] = {}
@@ -344,8 +344,13 @@ class Lattice:
         rows = self._rows.get(number)
         if rows is None:
             rows = [row for row in self._by_kind.values() if self._likelihood.pair(number, row[0])[0] > NATS_NEVER]
-            launched = self._by_launch.get(self._kernels.kind(at).launch)
+            name, grid = self._kernels.kind(at).launch
+            launched = self._by_launch.get((self._label(name), grid))
             if launched:
                 rows.append(launched)
             self._rows[number] = rows
         return rows
+
+    def _label(self, name: str) -> str:
+        """What of a name the profile has."""
+        return name[: self._kernels.cut or None]

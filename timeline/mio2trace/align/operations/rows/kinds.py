@@ -10,6 +10,7 @@ import msgspec
 
 from mio2trace.align.operations.rows.calls import SEVERAL, alone
 from mio2trace.kernels import KernelFact
+from mio2trace.kernels.cut import cut_at, cut_name, in_full
 from mio2trace.kernels.facts import number
 from mio2trace.kernels.names import KernelName, kernel_name
 from mio2trace.model.gemm import Gemm
@@ -37,6 +38,8 @@ _WRITES_LAST = late(r"miog_|MIOpenC(?:onv|DFGen|v)|MLOpenCv|Im\d?2|Im2d2Col|Col2
 """Convolution kernels whose last buffer is the one they write (the OpenCL sources of MIOpen 1.0 to 2.9)."""
 _GEMMS = frozenset(("miog_betac_alphaab", "miog_alphaab", "miog_betac"))
 """MIOpenGEMM's kernels: each buffer is followed by its offset in elements; beta is argument 7 of the first."""
+_LOST = "..."
+"""Behind a name of which several are left."""
 _SCALED: tuple[OperationDirection, ...] = ("forward", "backward-data")
 """In a convolution only the gradient of the weights adds to its result; where that is scaled first, it is another's."""
 _NAMED_FILTER = late(r"(?:[Cc]onv|CvD|CvFwd|CvBwd)(\d{1,2})x(\d{1,2})(?!\d)")
@@ -80,7 +83,8 @@ class Kernels:
     ``parted[i]``: the thread moved data between host and device in between.
     ``in_row[i]``: it goes on a row of GEMMs. ``after_helper[i]``: the one before helps what comes after it.
     ``gemm_before[i]``: the kind of the last GEMM before, -1 for none.
-    ``written`` and ``read``: the buffer that the kernel writes, that a helper reads; 0 when not known.
+    ``written`` and ``read``: the buffer that the kernel writes, that a helper reads; 0 when not known. ``cut``: the
+    length at which a tool cut the names off, or 0; ``is_blurred``: so short that a GEMM may be what scales its result.
     """
 
     def __init__(
@@ -95,6 +99,8 @@ class Kernels:
         self._stated: dict[str, _Stated] = {}
         self._number_of: dict[object, int] = {}
         self.kinds: list[KernelKind] = []
+        self.is_blurred = False
+        self.cut = cut_at({profile.activities[position].name for position in positions})
         self.parted = _parted(profile, positions)
         self.helped: list[int] = []
         self.apart: list[int] = []
@@ -147,14 +153,12 @@ class Kernels:
         return self.kinds[self.of[at]]
 
     def _kind_of(self, activity: Activity, fact: KernelFact | None, *, scaled: bool) -> int:
-        name = kernel_name(activity.name)
-        if name is not None and not name.miopen:
-            name = None
+        launched, name = self._name_of(activity.name)
         arguments = activity.opencl.arguments
         is_gemm = name is not None and name.algorithm == "Gemm" and name.role in ("main", "scale")
         own: tuple[object, ...] = ()
         if is_gemm:
-            own = (*arguments[1:6:2], *arguments[7:8], scaled) if activity.name in _GEMMS else ()
+            own = (*arguments[1:6:2], *arguments[7:8], scaled) if launched in _GEMMS else ()
         elif name is not None:
             own = _integers(arguments)
         key = (
@@ -174,16 +178,16 @@ class Kernels:
         if is_gemm and name is not None and name.role == "scale":
             directions = _SCALED
         offsets = None
-        if is_gemm and activity.name in _GEMMS and len(arguments) > 2 and len(arguments[1]) == 8:
+        if is_gemm and launched in _GEMMS and len(arguments) > 2 and len(arguments[1]) == 8:
             values = [number(one) for one in arguments[1:6:2]]
             offsets = tuple(value for value in values if value)
-            directions = _directions_by_beta(activity.name, arguments, scaled=scaled)
+            directions = _directions_by_beta(launched, arguments, scaled=scaled)
         self.kinds.append(
             KernelKind(
                 name=name,
                 library=stated.library or name is not None,
                 gemm=fact.gemm if fact is not None else None,
-                launch=(activity.name, activity.grid),
+                launch=(launched, activity.grid),
                 workgroup=activity.workgroup,
                 numbers=numbers,
                 directions=directions,
@@ -195,6 +199,15 @@ class Kernels:
         )
         self._number_of[key] = len(self.kinds) - 1
         return len(self.kinds) - 1
+
+    def _name_of(self, name: str) -> tuple[str, KernelName | None]:
+        """The kernel's name, in full where one of those that have sizes begins as what is left of it; what it means."""
+        if len(name) == self.cut:
+            whole = in_full(name, _GEMMS)
+            self.is_blurred |= whole is None
+            return whole or name + _LOST, cut_name(name)
+        meaning = kernel_name(name)
+        return name, meaning if meaning is not None and meaning.miopen else None
 
     def _stated_by_options(self, activity: Activity) -> _Stated:
         options = self._programs[activity.opencl.program].options if activity.opencl.program is not None else ""
@@ -295,7 +308,7 @@ def _sign(number: int, activity: Activity, kind_number: int, kind: KernelKind, e
     buffers = buffers_among(activity.opencl.arguments)
     return _Sign(
         number=number,
-        name=activity.name,
+        name=kind.launch[0],
         kind=kind_number,
         role=kind.role,
         convolves=kind.name is not None and (not kind.name.primitives or "conv" in kind.name.primitives),
@@ -345,6 +358,8 @@ def launches_one(kind: KernelKind, operation: Operation) -> bool:
         return False
     if operation.launches:
         return False
+    if not name.role:
+        return False  # of what is cut off it may be any
     if name.algorithm is None:
         return alone(name)
     if name.algorithm == "Gemm":

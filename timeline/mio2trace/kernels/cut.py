@@ -1,0 +1,83 @@
+"""Names that a tool cut off, as narrow tables do: what all names mean that begin so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
+from typing import TypeVar
+
+from mio2trace.kernels.names import PATTERNS, WORK, KernelName, kernel_name, normalise
+
+FEWEST = 3
+"""So many different names are as long as the longest one where names were cut off there."""
+HELPER = "helper"
+_ENDS = re.compile(r"\$|\(\?!")
+"""What a row says of where its names end."""
+_T = TypeVar("_T")
+
+
+def cut_at(names: AbstractSet[str]) -> int:
+    """The length at which these names were cut off, 0 where they were not.
+
+    Several are as long as the longest one, and one of them is none of MIOpen's as it stands but the beginning of one.
+    """
+    longest = max(map(len, names), default=0)
+    ends = [name for name in names if len(name) == longest]
+    return longest if len(ends) >= FEWEST and any(kernel_name(one) is None and cut_name(one) for one in ends) else 0
+
+
+@lru_cache(maxsize=1 << 12)
+def cut_name(name: str) -> KernelName | None:
+    """What all of MIOpen's names that begin with ``name`` have in common; None where there is none.
+
+    The role is empty where it may be work or a helper's; so is the algorithm where there are several.
+    """
+    plain = normalise(name)
+    meanings = [means for means in _meanings(plain) if means.miopen]
+    if not meanings:
+        return None
+    roles = [means.role for means in meanings]
+    algorithms = [means.algorithm for means in meanings]
+    return KernelName(
+        role=_role(roles),
+        miopen=True,
+        primitives=_all(means.primitives for means in meanings),
+        directions=_all(means.directions for means in meanings),
+        algorithm=algorithms[0] if len(set(algorithms)) == 1 else "",
+    )
+
+
+def in_full(name: str, among: Collection[str]) -> str | None:
+    """The one of these names that begins so, ``name`` where none does, None where several do."""
+    whole = [one for one in among if one.startswith(name)]
+    return name if not whole else whole[0] if len(whole) == 1 else None
+
+
+def _meanings(plain: str) -> list[KernelName]:
+    """The rows that a name which begins so may be of: none behind one that fits as it stands."""
+    meanings = []
+    for begins, form, means in PATTERNS:
+        if plain.startswith(begins) and form.match(plain):
+            meanings.append(means)
+            if _ENDS.search(form.pattern):
+                continue  # what was cut off may have gone on otherwise
+            break
+        goes_on = "\\w" in form.pattern
+        if any(begin.startswith(plain) or (begin and goes_on and plain.startswith(begin)) for begin in begins):
+            meanings.append(means)
+    return meanings
+
+
+def _role(roles: Sequence[str]) -> str:
+    if len(set(roles)) == 1:
+        return roles[0]
+    works = {role in WORK for role in roles}
+    return "" if len(works) > 1 else "main" if works.pop() else HELPER
+
+
+def _all(choices: Iterable[tuple[_T, ...]]) -> tuple[_T, ...]:
+    """What any of them has; empty, which is any, where one is."""
+    rows = [*choices]
+    return tuple(dict.fromkeys(one for row in rows for one in row)) if all(rows) else ()
