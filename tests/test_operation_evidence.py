@@ -11,7 +11,7 @@ from benchmarks.damage import measured
 from benchmarks.damages.sets import HANDLES, HIDDEN, TWIN
 from mio2trace.align.links import NONE
 from mio2trace.align.operations import stream
-from mio2trace.align.operations.lattice import Lattice
+from mio2trace.align.operations.lattice import AHEAD, NARROW, WIDE, Lattice, Width
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.rates import WHOLE
 from mio2trace.align.operations.sizes import is_launch, items_fit
@@ -253,3 +253,24 @@ def test_no_link_is_sure_where_nothing_tells_calls_apart_and_no_search_was_wide(
     measured(shared_folder(), ("names cut", "m290-alexnet-infer-10it", "nf", 0))
     assert vague
     assert all(confidence <= WHOLE for confidence, by in vague if by != LAUNCH_LINE)
+
+
+@pytest.mark.shared
+def test_a_queue_is_looked_ahead_once_whatever_is_learned_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that looks ahead costs as much as one that does not."""
+    searches: list[list[Width]] = []
+    solved, solve = stream.Stream._solved, Lattice.solve
+
+    def begun(one: stream.Stream) -> Posterior:
+        searches.append([])
+        return solved(one)
+
+    def counted(lattice: Lattice) -> Posterior:
+        searches[-1].append(lattice._width)
+        return solve(lattice)
+
+    monkeypatch.setattr(stream.Stream, "_solved", begun)
+    monkeypatch.setattr(Lattice, "solve", counted)
+    measured(shared_folder(), ("names cut", "m121-lenet-train-debugbuild", "nf", 0))
+    assert [NARROW, *[WIDE] * stream.ROUNDS, AHEAD] in searches
+    assert all(widths.count(AHEAD) <= 1 for widths in searches)

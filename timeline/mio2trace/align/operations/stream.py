@@ -96,31 +96,23 @@ class Stream:
         posterior = self._posterior(rates, kinds, NARROW)
         self._is_vague = posterior.states > max(TOO_VAGUE, NARROW.states * len(self.positions) // 3)
         repeats = RECURRENCE not in self.without
-        before, habits, has_looked_ahead = posterior, None, False
+        before, habits, moved = posterior, None, False
         for number in range(ROUNDS):
             wide = self._is_wide(posterior)
             if min(posterior.confidence) >= SURE and not wide:
                 break
             if number and set(posterior.operation) == {NONE}:
                 break  # nothing is linked, so there is nothing to learn
-            before, has_looked_ahead = posterior, False
             rates, habits = (
                 rates.learned(posterior, kinds, self._elsewhere()),
                 Habits(self.likelihood, posterior, rows=repeats and number > 0),
             )
-            if not wide:
-                posterior = self._posterior(rates, kinds, NARROW, habits)
-                continue
-            far = self._posterior(rates, kinds, WIDE, habits)
-            if far.operation == posterior.operation:
-                # Nothing far behind is better, and that what is left over launched nothing was known before.
-                settled = number > 0 and far.is_like(posterior)
-                posterior = far
-                if settled:
-                    break
-                continue
-            posterior, has_looked_ahead = far.mixed(self._posterior(rates, kinds, AHEAD, habits, posterior)), True
-        if not has_looked_ahead and self._is_at_edge(posterior):
+            before, posterior = posterior, self._posterior(rates, kinds, WIDE if wide else NARROW, habits)
+            if wide:
+                moved |= posterior.operation != before.operation
+                if number and posterior.is_like(before):
+                    break  # That what is left over launched nothing was known before.
+        if moved or self._is_at_edge(posterior):
             habits = habits or Habits(self.likelihood, posterior, rows=False)
             posterior = posterior.mixed(self._posterior(rates, kinds, AHEAD, habits, posterior))
         _doubt_changes(before, posterior)

@@ -60,7 +60,7 @@ class Width(NamedTuple):
     states: int
 
 
-NARROW, WIDE, AHEAD = Width(12.0, 16), Width(100.0, 60), Width(60.0, 60)
+NARROW, WIDE, AHEAD = Width(12.0, 16), Width(100.0, 40), Width(60.0, 60)
 
 
 _GAPS = {
