@@ -21,6 +21,12 @@ Generator = Callable[[int], Files]
 
 GLOG = b"I1120 10:46:48.020552  2155 caffe.cpp:465] "
 INFO = b"MIOpen(OpenCL): Info [x] "
+ROCPROFV3 = (
+    b'"Kind","Agent_Id","Queue_Id","Stream_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name","Correlation_Id",'
+    b'"Start_Timestamp","End_Timestamp","LDS_Block_Size","Scratch_Size","VGPR_Count","Accum_VGPR_Count","SGPR_Count",'
+    b'"Workgroup_Size_X","Workgroup_Size_Y","Workgroup_Size_Z","Grid_Size_X","Grid_Size_Y","Grid_Size_Z"\n'
+)
+ROCPROFV3_ROW = b'"KERNEL_DISPATCH","Agent 1",1,1,7,%d,1,"k",1,%d,%d,0,0,8,0,128,64,1,1,64,1,1\n'
 COMMAND = (
     b"MIOpen(OpenCL): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 1 -c 3 -H 8 -W 8 -k 4 -y 3 -x 3 -p 1 -q 1 "
     b"-u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 1 -t 1\n"
@@ -329,6 +335,18 @@ def archive_of_logs(size: int) -> Files:
     return [packed.getvalue()]
 
 
+def archive_of_profiles(size: int) -> Files:
+    """Profiles of which none tells which process it is of."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for at in range(size // 400):
+            archive.writestr(
+                f"p{at}/k_kernel_trace.csv",
+                ROCPROFV3 + ROCPROFV3_ROW % (at, 10**15 + at * 1000, 10**15 + at * 1000 + 500),
+            )
+    return [packed.getvalue()]
+
+
 class Slow(NamedTuple):
     """``command`` is what is asked for the files."""
 
@@ -387,5 +405,6 @@ SLOW: Mapping[str, Slow] = {
     "entries of other buffers": Slow(entries_of_all_buffers),
     "searches": Slow(searches, "ops"),
     "logs in an archive": Slow(archive_of_logs),
+    "profiles in an archive": Slow(archive_of_profiles),
     "words of every format": Slow(random_lines),
 }

@@ -34,8 +34,16 @@ Spans = dict[int, tuple[int, int] | None]
 
 def are_processes(profiles: Sequence[Profile]) -> bool:
     """Whether these are several, and their ids tell each from the others."""
-    told = all(profile.process.pid is not None or profile.process.rank is not None for profile in profiles)
-    return told and len(profiles) > 1 and len({_identity(profile) for profile in profiles}) == len(profiles)
+    return (
+        all(map(is_told, profiles))
+        and len(profiles) > 1
+        and len({_identity(profile) for profile in profiles}) == len(profiles)
+    )
+
+
+def is_told(profile: Profile) -> bool:
+    """Whether a profile tells which process it is of."""
+    return profile.process.pid is not None or profile.process.rank is not None
 
 
 def _identity(profile: Profile) -> tuple[str, int | None, int | None]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from mio2trace.align import Relation, relation
 from mio2trace.files import STANDARD_INPUT, Input
-from mio2trace.jobs import Spans, Told, are_processes, is_of_rank, is_of_threads, same_job, same_process_twice
+from mio2trace.jobs import Spans, Told, are_processes, is_of_rank, is_of_threads, is_told, same_job, same_process_twice
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
@@ -198,9 +198,13 @@ def _sharing_jobs(parts: Sequence[Gathered], notes: Notes) -> list[Gathered]:
     if len(parts) < 2:
         return list(parts)
     jobs: list[Gathered] = []
+    others: list[Gathered] = []
     spans: Spans = {}
     for part in sorted(parts, key=_kernels, reverse=True):
-        job = next((job for job in jobs if job.is_of_job(part, spans)), None) if part.held else None
+        if not any(map(is_told, part.held)):
+            others.append(part)
+            continue
+        job = next((job for job in jobs if job.is_of_job(part, spans)), None)
         if job is None:
             jobs.append(part)
             continue
@@ -209,7 +213,8 @@ def _sharing_jobs(parts: Sequence[Gathered], notes: Notes) -> list[Gathered]:
             notes.remark("process that is in two inputs: the fuller one is taken", part.names)
             part.profiles = new
         job.take(part)
-    return [part for part in parts if part in jobs]
+    alone = {id(part) for part in (*jobs, *others)}
+    return [part for part in parts if id(part) in alone]
 
 
 def _kernels(part: Gathered) -> int:
