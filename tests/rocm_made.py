@@ -43,13 +43,14 @@ def run(text: str = "", private: str = "") -> Run:
     )  # fmt: skip
 
 
-def _database(script: str, rows: Iterable[tuple[str, Sequence[Any]]]) -> bytes:
+def _database(script: str, rows: Iterable[tuple[str, Sequence[Any]]], then: str = "") -> bytes:
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(script)
         for table, row in rows:
             marks = ", ".join("?" * len(row))
             connection.execute(f"INSERT INTO {table} VALUES ({marks})", [_stored(value) for value in row])
         connection.commit()
+        connection.executescript(then)
         return connection.serialize()
 
 
@@ -60,7 +61,8 @@ def _stored(value: Any) -> Any:
     return value if value is None or isinstance(value, (int, float, str, bytes)) else repr(value)
 
 
-def rocpd(one: Run) -> bytes:
+def rocpd(one: Run, then: str = "") -> bytes:
+    """``then``: SQL that changes what was written."""
     script = (
         "CREATE TABLE rocpd_string(guid, id, string); CREATE TABLE rocpd_info_thread(guid, id, tid, name);"
         "CREATE TABLE rocpd_info_process(guid, id, pid, environment, command, hostname);"
@@ -106,10 +108,11 @@ def rocpd(one: Run) -> bytes:
         made = event(1, key)
         rows.append(("rocpd_string", ("g", made, f"MEMORY_COPY_{word}")))
         rows.append(("rocpd_memory_copy", ("g", made, 1, 1, start, end, made, 1, 1, 4096, 0, made)))
-    return _database(script, rows)
+    return _database(script, rows, then)
 
 
-def rpd(one: Run) -> bytes:
+def rpd(one: Run, then: str = "") -> bytes:
+    """As `rocpd`."""
     script = (
         "CREATE TABLE rocpd_string(id, string); CREATE TABLE rocpd_metadata(id, tag, value);"
         "CREATE TABLE rocpd_op(id, gpuId, queueId, sequenceId, start, end, description_id, opType_id);"
@@ -139,7 +142,7 @@ def rpd(one: Run) -> bytes:
     for place, ((_, start, end, key, _), description, kind) in enumerate(ops, 1):
         rows.append(("rocpd_op", (place, 0, 0, 0, start, end, description, kind)))
         rows.append(("rocpd_api_ops", (place, key, place)))
-    return _database(script, rows)
+    return _database(script, rows, then)
 
 
 def rpd_events(one: Run) -> bytes:

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from mio2trace.conversion import Conversion, convert
 from mio2trace.notes import InputError
 from mio2trace.readers.rocm import database as database_module
+from mio2trace.readers.rocm.assembly import LONGEST_NAME
 from tests import rocm_made
 
 FORMS = {"rocpd": rocm_made.rocpd, "RPD": rocm_made.rpd, "rocprof v1": rocm_made.v1_database}
@@ -234,6 +236,30 @@ def test_texts_that_pages_repeat_are_counted(database: Path, monkeypatch: pytest
         connection.commit()
     with pytest.raises(InputError, match="more text than a file of its size can hold"):
         convert(database)
+
+
+def test_a_long_name_is_not_written_for_each_of_its_kernels(tmp_path: Path) -> None:
+    """It is stated once: what is written would be any number of times the database."""
+    path, written = tmp_path / "run.db", tmp_path / "out.json"
+    name, at = "conv, " * 20_000, 10**15
+    kernels = [(name, at + 9 * count, at + 9 * count + 5, count, 7) for count in range(50)]
+    path.write_bytes(rocm_made.rpd(msgspec.structs.replace(rocm_made.run(), kernels=kernels)))
+    made = convert(path, output=written)
+    assert written.stat().st_size < 50 * (LONGEST_NAME + 2000)
+    assert [note.count for note in made.notes if "letters cut" in note.kind] == [1]
+
+
+def test_what_is_no_text_is_a_name_as_it_is_shown(tmp_path: Path) -> None:
+    """Numbers and bytes in a column of names; nothing in one is an empty name."""
+    path = tmp_path / "run.db"
+    path.write_bytes(
+        rocm_made.rpd(
+            rocm_made.run(), "UPDATE rocpd_string SET string = CASE id % 3 WHEN 0 THEN x'6b31' WHEN 1 THEN 17 END"
+        )
+    )
+    names = {activity.name for activity in convert(path).runs[0].profiles[0].activities}
+    assert names <= {"b'k1'", "17", "", "copy"}
+    assert len(names) > 1
 
 
 @pytest.mark.parametrize(("table", "column"), [("rocpd_info_process", "environment"), ("rocpd_event", "extdata")])

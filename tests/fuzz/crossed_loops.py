@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tests.fuzz.many_rows import ROWS
 from tests.fuzz.slow_inputs import SLOW, Files, Slow
 from tests.fuzz.slow_inputs import _argument as argument
 from tests.fuzz.slow_inputs import _enqueue as enqueue
@@ -97,4 +98,4 @@ CROSSED: Mapping[str, Slow] = {
     "launch lines of a search": Slow(launch_lines_of_a_search),
     "kernels of any call": Slow(kernels_of_any_call),
 }
-ALL: Mapping[str, Slow] = {**SLOW, **CROSSED}
+ALL: Mapping[str, Slow] = {**SLOW, **CROSSED, **ROWS}

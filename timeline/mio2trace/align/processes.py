@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -25,6 +26,8 @@ MOST_WRONG_NS = 1_000_000_000
 """Unix clocks of machines that are kept in time do not differ by more."""
 LEAST = 2
 """Collectives that relate clocks of which nothing else is known."""
+MOST_SIDES = 32
+"""With so many processes another is compared by its collectives: clocks that fit none of them fit hardly any."""
 
 
 class ProcessClock(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,19 +45,75 @@ def relate_processes(profiles: Sequence[Profile]) -> list[ProcessClock | None]:
     """Of each process the clock, as the first's; None where nothing relates it."""
     clocks: list[ProcessClock | None] = [ProcessClock(), *[None] * (len(profiles) - 1)]
     collectives = [list(collectives_of(profile)) for profile in profiles]
-    waiting = list(range(1, len(profiles)))
+    at_once = _at_once(profiles)
+    waiting = _Waiting([_ways(*process) for process in zip(profiles, collectives, at_once, strict=True)])
     sides = [0]
-    while sides and waiting:
+    while sides:
         side = sides.pop(0)
         through = clocks[side]
         assert through is not None
-        for other in list(waiting):
-            clock = _pair(profiles[side], profiles[other], collectives[side], collectives[other])
+        for other in waiting.beside(side):
+            clock = _pair(
+                profiles[side], profiles[other], collectives[side], collectives[other],
+                at_once=at_once[side] is not None and at_once[side] == at_once[other],
+            )  # fmt: skip
             if clock is not None:
                 clocks[other] = _chained(through, clock) if side else clock
                 waiting.remove(other)
                 sides.append(other)
     return clocks
+
+
+class _Waiting:
+    """Processes that nothing has related yet, by each way in which something may: one that has none in common with a
+    process need not be compared with it. ``ways``: of each process; the first one does not wait."""
+
+    def __init__(self, ways: Sequence[Sequence[Hashable]]) -> None:
+        self._ways = ways
+        self._by: dict[Hashable, dict[int, None]] = {}
+        self._asked: Counter[Hashable] = Counter()
+        for process, of_process in enumerate(ways[1:], 1):
+            for way in of_process:
+                self._by.setdefault(way, {})[process] = None
+
+    def beside(self, side: int) -> list[int]:
+        """Those that something may relate to ``side``."""
+        self._asked.update(self._ways[side])
+        near = (self._by.get(way, {}) for way in self._ways[side] if self._asked[way] <= MOST_SIDES)
+        return sorted(set().union(*near))
+
+    def remove(self, process: int) -> None:
+        for way in self._ways[process]:
+            del self._by[way][process]
+
+
+def _ways(profile: Profile, collectives: Sequence[Collective], at_once: Hashable) -> list[Hashable]:
+    """What another process must have in common with this one for `_pair` to relate them, any of it."""
+    clock = profile.clocks[0]
+    ways: list[Hashable] = [("clock", clock.kind, clock.scope)] if clock.scope else []
+    if clock.as_unix is not None:
+        ways.append("Unix time")
+    if len(collectives) >= LEAST:
+        ways.append(("collectives", *(one.which for one in collectives)))
+    return ways if at_once is None else [*ways, ("at once", at_once)]
+
+
+def _at_once(profiles: Sequence[Profile]) -> list[Hashable]:
+    """Of each process whose clock tells no machine, with whom in its file it ran at once, be it through others."""
+    spans: dict[Hashable, list[tuple[int, int, int]]] = {}
+    for process, profile in enumerate(profiles):
+        clock, moments = profile.clocks[0], list(_moments(profile))
+        if moments and not clock.scope:
+            spans.setdefault((profile.source, clock.kind), []).append((min(moments), max(moments), process))
+    groups: list[Hashable] = [None] * len(profiles)
+    for key, of_file in spans.items():
+        of_file.sort()
+        number, latest = 0, of_file[0][0]
+        for begin, end, process in of_file:
+            number += begin > latest
+            latest = max(latest, end)
+            groups[process] = key, number
+    return groups
 
 
 def from_start(profiles: Sequence[Profile]) -> list[ProcessClock | None]:
@@ -98,7 +157,12 @@ def _chained(first: ProcessClock, then: ProcessClock) -> ProcessClock:
 
 
 def _pair(
-    profile: Profile, other: Profile, collectives: Sequence[Collective], others: Sequence[Collective]
+    profile: Profile,
+    other: Profile,
+    collectives: Sequence[Collective],
+    others: Sequence[Collective],
+    *,
+    at_once: bool,
 ) -> ProcessClock | None:
     clock, of_other = profile.clocks[0], other.clocks[0]
     if clock.kind == of_other.kind and clock.scope and clock.scope == of_other.scope:
@@ -122,8 +186,7 @@ def _pair(
             return ProcessClock(shift_ns=(least + most) // 2, error_ns=(most - least + 1) // 2, method=overlap)
     if dated is not None:
         return dated
-    told = clock.scope or of_other.scope
-    if profile.source == other.source and clock.kind == of_other.kind and not told and _overlap(profile, other):
+    if at_once:
         return ProcessClock(error_ns=None, method="one file, which names no machine; they ran at once")
     return None
 
@@ -139,13 +202,6 @@ def _by_unix_time(clock: Clock, other: Clock) -> ProcessClock | None:
         error_ns=None if None in wrong else unix.error_ns + of_other.error_ns + sum(one or 0 for one in wrong),
         method="Unix time" if clock.unix is None or other.unix is None else "Unix time, read before and after the runs",
     )
-
-
-def _overlap(profile: Profile, other: Profile) -> bool:
-    begins, ends = (begin_ns(profile), begin_ns(other)), (end_ns(profile), end_ns(other))
-    if None in begins or None in ends:
-        return False
-    return max(begin or 0 for begin in begins) <= min(end or 0 for end in ends)
 
 
 class Collective(NamedTuple):

@@ -309,8 +309,9 @@ def _trust(subject: Subject) -> Iterator[tuple[str, str]]:
         yield "In doubt", count(unsure, "link")
     if alignment.links.contradictions:
         yield "Contradictions", str(alignment.links.contradictions.total())
+    names = {device.index: device.name for device in alignment.profile.devices}
     for device, clock in sorted(alignment.clocks.items()):
-        name = next((one.name for one in alignment.profile.devices if one.index == device and one.name), "")
+        name = names.get(device, "")
         said = (
             "one clock for host and device" if clock == SAME else f"error {clock.error_ns / 1000:g} us ({clock.method})"
         )

@@ -6,13 +6,20 @@ Viewers that know no order of groups sort them by name: a device's begins with `
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from mio2trace.model.profile import Profile, Queue
 
 
-def device_name(profile: Profile, device: int, queues: Collection[int], logged: str) -> str:
-    """A device as the profiler names it; OpenCL's have no names: as the log does (``logged``), else by its queues."""
+def device_names(profile: Profile, queues: Mapping[int, Collection[int]], logged: str) -> dict[int, str]:
+    """Devices, those of ``queues``, as the profiler names them; OpenCL's have no names: as the log does (``logged``),
+    else by their queues.
+    """
+    numbered = any(device.number is not None for device in profile.devices)
+    return {device: _device_name(profile, device, own, logged, numbered) for device, own in queues.items()}
+
+
+def _device_name(profile: Profile, device: int, queues: Collection[int], logged: str, numbered: bool) -> str:
     if profile.calls_wait or device >= len(profile.devices):
         numbers = ", ".join(map(str, sorted(queues)))
         own = logged or f"OpenCL queue{'s' if len(queues) > 1 else ''} {numbers}"
@@ -20,7 +27,7 @@ def device_name(profile: Profile, device: int, queues: Collection[int], logged: 
     name = profile.devices[device].name
     number: int | str | None = profile.devices[device].number
     if number is None:  # one that the profiler does not number, among others that it does, is none of those
-        number = device if all(one.number is None for one in profile.devices) else f"without number {device}"
+        number = f"without number {device}" if numbered else device
     if profile.framework.nodes and name:  # numbered as the framework does
         return name
     return f"GPU {number} ({name or logged})" if name or logged else f"GPU {number}"

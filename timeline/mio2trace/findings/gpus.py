@@ -7,6 +7,7 @@ are what AMD's data sheets print (`SOURCES`), which no program reaches: a share 
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Mapping
@@ -97,10 +98,13 @@ GPUS: Mapping[str, Gpu] = MappingProxyType({row[0]: _gpu(*row) for row in _ROWS}
 
 def known(name: str) -> Gpu | None:
     """The device whose name is in ``name`` as words of its own, whatever the case; None where there is none."""
-    for own, gpu in GPUS.items():
-        if re.search(rf"(?<!\w){re.escape(own)}(?!\w)", name, re.IGNORECASE | re.ASCII):
-            return gpu
-    return None
+    return next((gpu for own, gpu in GPUS.items() if _as_words(own).search(name)), None)
+
+
+@functools.cache
+def _as_words(name: str) -> re.Pattern[str]:
+    """A row's name, where it stands alone."""
+    return re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE | re.ASCII)
 
 
 def gpu_of(text: str) -> Gpu:

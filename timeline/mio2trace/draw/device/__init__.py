@@ -15,7 +15,7 @@ from mio2trace.draw.device.containers import Containers
 from mio2trace.draw.device.repeated import Repeated
 from mio2trace.draw.ids import Ids
 from mio2trace.draw.lanes import by_queue, indistinct, packed, unbroken
-from mio2trace.draw.names import device_name, device_of, row_names
+from mio2trace.draw.names import device_names, device_of, row_names
 from mio2trace.draw.selection import Chosen
 from mio2trace.measures import Measures
 from mio2trace.model.profile import Activity
@@ -163,11 +163,11 @@ class DeviceSide:
         for queue, _, _ in self._shown_lanes():
             devices.setdefault(self._device_of.get(queue, 0), set()).add(queue)
         profile = self._alignment.profile
+        names = device_names(profile, devices, self._device_name if len(devices) == 1 else "")
         result = []
-        for device, queues in sorted(devices.items()):
-            name = device_name(profile, device, queues, self._device_name if len(devices) == 1 else "")
+        for device in sorted(devices):
             process = self.process_of[device]
-            name = device_of(name, profile.process.label) + self._suffix
+            name = device_of(names[device], profile.process.label) + self._suffix
             result.append(Process(id=process, name=name, sort=-10 + device, description=_HELP))
         return result
 

@@ -36,6 +36,8 @@ MOST_NS = (1 << 63) - 1
 _KEPT = re.compile(r"Launch|Synchronize|Malloc|Free|Memcpy|Memset|ModuleLoad|WaitEvent|Barrier")
 """Calls that are worth a slice though they launched nothing that was recorded; of the others there are very many."""
 _MOST_DEVICES = 1 << 16
+LONGEST_NAME = 1 << 14
+"""Letters. A source states a name once for many rows, and each of them shows it."""
 ROUTES = {
     "HOSTTODEVICE": "host to device",
     "DEVICETOHOST": "device to host",
@@ -185,7 +187,7 @@ class Assembly:
         shown = len(self._rows) if shown is None else shown
         size = _number(size_bytes, MOST_NS) or 0
         key = _number(correlation, MOST_NS)
-        name = same(name, name)
+        name = self._named(name)
         row = _Row(
             shown, kind, name, queue, *times, key, grid, workgroup, resources, size, route, line, thread, range_id
         )
@@ -209,7 +211,7 @@ class Assembly:
     ) -> None:
         """An API call; ``parent`` is the id of the range that it was made in, where the source states it."""
         key = _number(correlation, MOST_NS)
-        call = Call(self._shared.setdefault(name, name), thread, *times, line, None, key)
+        call = Call(self._named(name), thread, *times, line, None, key)
         if key is None or key in self._calls:
             self._others.append(call)
         else:
@@ -223,7 +225,20 @@ class Assembly:
 
     def range(self, made: Range) -> None:
         """A named range; its id is what ``parent`` and ``range_id`` mean."""
+        if len(made.text) > LONGEST_NAME:
+            made = msgspec.structs.replace(made, text=self._named(made.text))
         self._ranges.append(made)
+
+    def _named(self, name: str) -> str:
+        """The same object for the same name, and of one that is too long its beginning."""
+        shown = self._shared.get(name)
+        if shown is None:
+            shown = name
+            if len(name) > LONGEST_NAME:
+                self._notes.add(f"name of more than {LONGEST_NAME} letters cut", self._place)
+                shown = self._shared.setdefault(name[:LONGEST_NAME], name[:LONGEST_NAME])
+            self._shared[name] = shown
+        return shown
 
     def finish(self, every_call: bool) -> Profile:
         """The profile: activities as they were launched; without a launch, by the time at which they began."""
@@ -258,7 +273,8 @@ class Assembly:
             self._notes.remark("kernel whose launch was not recorded: no arrow leads to it", self._place, without)
         others = [call for key, call in self._calls.items() if key not in launches] + self._others
         if not every_call:
-            others = [call for call in others if _KEPT.search(call.name)]
+            is_kept = {name: _KEPT.search(name) is not None for name in {call.name for call in others}}
+            others = [call for call in others if is_kept[call.name]]
         others.sort(key=lambda call: call.start_ns or 0)
         self._calls, self._parent_of_call, self._others = {}, {}, []
         return Profile(

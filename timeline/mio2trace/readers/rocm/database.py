@@ -115,6 +115,11 @@ class Database:
         connection.set_progress_handler(count, STEPS_AT_ONCE)
 
 
+def text_of(cell: object) -> str:
+    """What a column of texts holds, whatever a stranger stored there; asked once a row, not where it is used."""
+    return cell if isinstance(cell, str) else "" if cell is None else str(cell)
+
+
 def _authorize(action: int, *_: str | None) -> int:
     """Queries of ours read: no function, no recursion, no other database."""
     import sqlite3

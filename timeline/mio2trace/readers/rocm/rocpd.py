@@ -18,7 +18,7 @@ from mio2trace.model.profile import Clock, Profile, Range, Resources
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, sizes
-from mio2trace.readers.rocm.database import MAGIC, Database, opened, tables
+from mio2trace.readers.rocm.database import MAGIC, Database, opened, tables, text_of
 from mio2trace.readers.rocm.job import rank_in, scope_of
 from mio2trace.source import Source
 
@@ -57,7 +57,7 @@ class _Reading:
             raise InputError(f"{source.name}: no {missing[0]}; expected a rocpd database of rocprofv3")
         if "rocpd_timestamp" in self._names:
             raise InputError(f"{source.name}: rocpd schema 4; expected schema 3, as rocprofv3 of ROCm 7 writes it")
-        self._strings = self._by_id("rocpd_string", "string")
+        self._strings = {key: text_of(text) for key, text in self._by_id("rocpd_string", "string").items()}
         self._processes = self._by_id("rocpd_info_process", "pid")
         self._environments = self._by_id("rocpd_info_process", "environment")
         self._threads = self._by_id("rocpd_info_thread", "tid")
@@ -108,8 +108,8 @@ class _Reading:
     def _regions(self) -> None:
         if "rocpd_region" not in self._names:
             return
-        marker: dict[_Key, bool] = {}
-        assembly_of, thread_of, strings = cache(self._assembly), cache(self._thread), self._strings
+        assembly_of, thread_of, is_marker = cache(self._assembly), cache(self._thread), cache(self._is_marker)
+        strings = self._strings
         for guid, process, thread, start, end, name, stack, parent, category, extra in self._rows(
             "SELECT r.guid, r.pid, r.tid, r.start, r.end, r.name_id, e.stack_id, e.parent_stack_id, e.category_id,"
             " e.extdata FROM rocpd_region r LEFT JOIN rocpd_event e ON e.id = r.event_id AND e.guid = r.guid"
@@ -119,32 +119,33 @@ class _Reading:
             if times is None:
                 continue
             where = thread_of(assembly, guid, thread)
-            is_marker = marker.get((guid, category))
-            if is_marker is None:
-                is_marker = marker[guid, category] = "MARKER" in str(self._strings.get((guid, category)))
-            said = strings.get((guid, name))
-            if is_marker:
+            said = strings.get((guid, name), "")
+            if is_marker(guid, category):
                 kind = "mark" if times[0] == times[1] else "range"
-                text = _message(extra) or str(said or "")
+                text = _message(extra) or said
                 made = Range(kind, text, where, *times, stack if type(stack) is int else None)  # type: ignore[arg-type]
                 assembly.range(made)
             else:
-                assembly.call(str(said or ""), where, times, stack, parent=parent)
+                assembly.call(said, where, times, stack, parent=parent)
 
     def _marks(self) -> None:
         if not {"rocpd_sample", "rocpd_track"} <= self._names:
             return
+        is_marker = cache(self._is_marker)
         for guid, process, thread, at, category, extra in self._rows(
             "SELECT s.guid, t.pid, t.tid, s.timestamp, e.category_id, e.extdata FROM rocpd_sample s"
             " JOIN rocpd_track t ON t.id = s.track_id AND t.guid = s.guid"
             " JOIN rocpd_event e ON e.id = s.event_id AND e.guid = s.guid"
         ):
             text = _message(extra)
-            if text and "MARKER" in str(self._strings.get((guid, category))):
+            if text and is_marker(guid, category):
                 assembly = self._assembly(guid, process)
                 times = assembly.times(at, at, "mark")
                 if times is not None:
                     assembly.range(Range("mark", text, self._thread(assembly, guid, thread), *times))
+
+    def _is_marker(self, guid: Hashable, category: Hashable) -> bool:
+        return "MARKER" in self._strings.get((guid, category), "")
 
     def _kernels(self) -> None:
         agents = self._agents()
@@ -200,6 +201,7 @@ class _Reading:
         if "rocpd_memory_copy" not in self._names:
             return
         agents = self._agents()
+        route_told = cache(lambda guid, name: route_of(self._strings.get((guid, name))))
         for guid, process, thread, start, end, name, target, origin, size, stream, stack in self._rows(
             "SELECT m.guid, m.pid, m.tid, m.start, m.end, m.name_id, m.dst_agent_id, m.src_agent_id, m.size,"
             " m.stream_id, e.stack_id FROM rocpd_memory_copy m"
@@ -209,8 +211,7 @@ class _Reading:
             times = assembly.times(start, end, "copy")
             if times is None:
                 continue
-            word = self._strings.get((guid, name))
-            route = route_of(word)
+            route = route_told(guid, name)
             agent = origin if route == "device to host" else target
             device = assembly.device(agent, agents.get((guid, agent), ""))
             assembly.activity(

@@ -10,13 +10,14 @@ its call: blocks or work-items (rocm-profiles.md 9), so without a known call the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 from mio2trace.model.profile import Clock, Profile, Range, Resources, Size3
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.assembly import Assembly, Kind, kernel_name, route_of, sizes
-from mio2trace.readers.rocm.database import Database, opened, tables
+from mio2trace.readers.rocm.database import Database, opened, tables, text_of
 from mio2trace.source import Source
 
 NAME = "RPD database (rocmProfileData)"
@@ -64,10 +65,10 @@ class _Reading:
         missing = sorted(_NEEDED - self._names)
         if missing:
             raise InputError(f"{source.name}: no {missing[0]}; expected an RPD database")
-        self._strings = dict(self._rows("SELECT id, string FROM rocpd_string"))
+        self._strings = self._texts_by_id("SELECT id, string FROM rocpd_string")
         self._texts = self._strings
         if "rocpd_ustring" in self._names:
-            self._texts = dict(self._rows("SELECT id, string FROM rocpd_ustring"))
+            self._texts = self._texts_by_id("SELECT id, string FROM rocpd_ustring")
         self._of: dict[object, Assembly] = {}
         self._process_of_call: dict[object, object] = {}
         self._processes_on: dict[object, set[object]] = {}
@@ -82,6 +83,9 @@ class _Reading:
 
     def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:
         return self._database.rows(query)
+
+    def _texts_by_id(self, query: str) -> dict[object, str]:
+        return {key: text_of(text) for key, text in self._rows(query)}
 
     def _assembly(self, pid: object) -> Assembly:
         assembly = self._of.get(pid)
@@ -101,18 +105,19 @@ class _Reading:
         there = self._database.columns("rocpd_api")
         domain = "a.domain_id" if "domain_id" in there else "NULL"
         names: dict[object, str] = {}
+        is_of_hip = cache(lambda where: self._strings.get(where, "").lower() in _OF_HIP)
         for key, pid, tid, start, end, name, args, where in self._rows(
             f"SELECT a.id, a.pid, a.tid, a.start, a.end, a.apiName_id, a.args_id, {domain} FROM rocpd_api a"  # noqa: S608
         ):
             assembly = self._assembly(pid)
             self._process_of_call[key] = pid
-            called = names[key] = str(self._strings.get(name, ""))
+            called = names[key] = self._strings.get(name, "")
             times = assembly.times(start, end, "API call or range")
             if times is None:
                 continue
             thread = assembly.thread(tid)
-            if called == MARKER or str(self._strings.get(where, "")).lower() not in _OF_HIP:
-                text = str(self._texts.get(args) or self._strings.get(args) or "")
+            if called == MARKER or not is_of_hip(where):
+                text = self._texts.get(args) or self._strings.get(args) or ""
                 text = called if called != MARKER and not text else text
                 assembly.range(Range("mark" if times[0] == times[1] else "range", text, thread, *times))
             else:
@@ -132,14 +137,14 @@ class _Reading:
             pid = self._process_of_call.get(call_of.get(key))
             if pid is not None:
                 self._processes_on.setdefault(gpu, set()).add(pid)
+        operation_of, shown = cache(self._operation), cache(kernel_name)
         for key, gpu, queue, start, end, description, what in ops:
-            word = str(self._strings.get(what, ""))
-            if "barrier" in word.lower() or "marker" in word.lower():
+            kind, route, word = operation_of(what)
+            if kind is None:
                 self._notes.remark("barrier of a queue: not drawn", self._source.name)
                 continue
             call = call_of.get(key)
             assembly = self._assembly(self._process(call, gpu))
-            kind = kind_of(word)
             times = assembly.times(start, end, "kernel" if kind == "kernel" else "copy")
             if times is None:
                 continue
@@ -147,22 +152,27 @@ class _Reading:
             launch = launches.get(call, _UNKNOWN)
             if kind == "kernel":
                 assembly.activity(
-                    "kernel", kernel_name(self._strings.get(description) or launch.name or word), lane, times,
+                    "kernel", shown(self._strings.get(description) or launch.name or word), lane, times,
                     number=key, correlation=call, grid=launch.grid, workgroup=launch.workgroup,
                     resources=launch.resources,
                 )  # fmt: skip
             else:
-                route = route_of(word)
                 assembly.activity(
                     kind, f"{kind} {route}".strip(), lane, times, number=key, correlation=call,
                     size_bytes=copies.get(call, 0), route=route,
                 )  # fmt: skip
 
+    def _operation(self, what: object) -> tuple[Kind | None, str, str]:
+        """(kind, route, word) of an operation's type; no kind of a queue's barrier."""
+        word = self._strings.get(what, "")
+        is_barrier = "barrier" in word.lower() or "marker" in word.lower()
+        return None if is_barrier else kind_of(word), route_of(word), word
+
     def _process(self, call: object, gpu: object) -> object:
         """Of an operation: its call's, else the only one that used its device, else the only one."""
         pid = self._process_of_call.get(call)
         if pid is None:
-            on = self._processes_on.get(gpu) or set(self._of)
+            on = self._processes_on.get(gpu) or self._of
             pid = next(iter(on)) if len(on) == 1 else None
         return pid
 
