@@ -50,7 +50,6 @@ class Stream:
         self.elsewhere = elsewhere
         self.without = without
         self.posterior: Posterior | None = None
-        self._is_vague = False
 
     def link(self, links: Links) -> None:
         """Give each kernel to the operation that it is likeliest of."""
@@ -94,11 +93,12 @@ class Stream:
         rates = Rates.before(entered=self.likelihood.entered)
         kinds = kinds_of(self.operations, self.likelihood.class_of)
         posterior = self._posterior(rates, kinds, NARROW)
-        self._is_vague = posterior.states > max(TOO_VAGUE, NARROW.states * len(self.positions) // 3)
+        is_vague = self._is_vague(posterior)
+        may_be_wide = self.windows.by != POSITION and len(self.positions) <= TOO_MANY and not is_vague
         repeats = RECURRENCE not in self.without
         before, habits, moved = posterior, None, False
         for number in range(ROUNDS):
-            wide = self._is_wide(posterior)
+            wide = may_be_wide and self._is_anything_left(posterior)
             if min(posterior.confidence) >= SURE and not wide:
                 break
             if number and set(posterior.operation) == {NONE}:
@@ -112,16 +112,17 @@ class Stream:
                 moved |= posterior.operation != before.operation
                 if number and posterior.is_like(before):
                     break  # That what is left over launched nothing was known before.
-        if moved or self._is_at_edge(posterior):
+        if moved or (may_be_wide and self._is_at_edge(posterior)):
             habits = habits or Habits(self.likelihood, posterior, rows=False)
             posterior = posterior.mixed(self._posterior(rates, kinds, AHEAD, habits, posterior))
         _doubt_changes(before, posterior)
-        if self._is_vague or self.likelihood.kernels.is_blurred:
+        if is_vague or self.likelihood.kernels.is_blurred:
             self._doubt_vague(posterior)
         return posterior
 
-    def _may_be_wide(self) -> bool:
-        return self.windows.by != POSITION and len(self.positions) <= TOO_MANY and not self._is_vague
+    def _is_vague(self, narrow: Posterior) -> bool:
+        """Whether nothing tells calls apart, so that a narrow search keeps nearly all it may."""
+        return narrow.states > max(TOO_VAGUE, NARROW.states * len(self.positions) // 3)
 
     def _doubt_vague(self, posterior: Posterior) -> None:
         """Ways that a wide search might have found leave in doubt what neither buffers nor launch lines tell."""
@@ -129,10 +130,8 @@ class Stream:
             if place != NONE and self._by(number, place, posterior.fits[number]) not in (BUFFERS, LAUNCH_LINE):
                 posterior.confidence[number] = min(WHOLE, posterior.confidence[number])
 
-    def _is_wide(self, posterior: Posterior) -> bool:
+    def _is_anything_left(self, posterior: Posterior) -> bool:
         """Whether something is left over on either side, so that a way far behind may be the right one."""
-        if not self._may_be_wide():
-            return False
         linked = set(posterior.operation)
         return any(
             place not in linked and operation.phase == "run" for place, operation in enumerate(self.operations)
@@ -145,8 +144,6 @@ class Stream:
         """Whether a link goes as many calls of its kind ahead as a search tries, and nothing but names, sizes and order
         tells that it is none of those behind.
         """
-        if not self._may_be_wide():
-            return False
         kinds = [(operation.primitive, operation.direction) for operation in self.operations]
         of_kind: dict[object, list[int]] = {}
         for place, kind in enumerate(kinds):
