@@ -56,18 +56,21 @@ def in_full(name: str, among: Collection[str]) -> str | None:
 
 
 def _meanings(plain: str) -> list[KernelName]:
-    """The rows that a name which begins so may be of: none behind one that fits as it stands."""
-    meanings = []
+    """The rows that a name which begins so may be of: none behind one that fits as it stands.
+
+    Where anything may follow what a row begins with, it may be of that one, too; that alone tells nothing.
+    """
+    meanings, is_one = [], False
     for begins, form, means in PATTERNS:
-        if plain.startswith(begins) and form.match(plain):
+        fits = plain.startswith(begins) and form.match(plain) is not None
+        if fits or any(begin.startswith(plain) for begin in begins):
             meanings.append(means)
-            if _ENDS.search(form.pattern):
-                continue  # what was cut off may have gone on otherwise
+            is_one = True
+        elif "\\w" in form.pattern and any(begin and plain.startswith(begin) for begin in begins):
+            meanings.append(means)
+        if fits and not _ENDS.search(form.pattern):
             break
-        goes_on = "\\w" in form.pattern
-        if any(begin.startswith(plain) or (begin and goes_on and plain.startswith(begin)) for begin in begins):
-            meanings.append(means)
-    return meanings
+    return meanings if is_one else []
 
 
 def _role(roles: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from math import exp, log, prod
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.likelihood import OTHERS, Likelihood
 from mio2trace.align.operations.posterior import Posterior
-from mio2trace.align.operations.rates import MISSTATED, SHORT_CLOSES
+from mio2trace.align.operations.rates import MISSTATED, SHORT_CLOSES, UNKNOWN_NAME
 from mio2trace.ops.operation import Operation
 
 _SEARCH = "conv", "find"
@@ -47,6 +47,7 @@ class Habits:
         self._learn_helpers()
         self._learn_order(posterior)
         self._learn_lost(posterior)
+        self._learn_unknown(posterior)
         self._nats: dict[tuple[int, int], float] = {}
 
     def nats(self, kind: int, place: int) -> float:
@@ -56,6 +57,9 @@ class Habits:
         if known is None:
             known = self._nats[kind, number] = self._work_nats(kind, place, number)
         known += self._helper_nats(kind, place)
+        if self._likelihood.kernels.kinds[kind].is_strange:
+            known += self._unknown_nats(kind, self._own.get((kind, place), 0.0))
+            known += self._served_nats(kind, place)
         if self._rows:
             known += self._chosen_nats(kind, place, number)
         if self._rows and self._calls[number] > 1:
@@ -103,7 +107,44 @@ class Habits:
 
     def lost_nats(self, kind: int) -> float:
         """Of a lost call having launched it, by what the others did."""
-        return self._lost_nats.get(self._likelihood.kernels.kinds[kind].launch[0], 0.0)
+        one = self._likelihood.kernels.kinds[kind]
+        return self._unknown_nats(kind, 0.0) if one.is_strange else self._lost_nats.get(one.launch[0], 0.0)
+
+    # Names that are in no table
+
+    def _learn_unknown(self, posterior: Posterior) -> None:
+        """Of names that nothing says are the library's: how many of their kernels are in calls, and in which."""
+        kernels, operations = self._likelihood.kernels, self._likelihood.operations
+        self._strange: Counter[str] = Counter()
+        self._inside: dict[str, float] = defaultdict(float)
+        self._linked: dict[str, float] = defaultdict(float)
+        self._served: dict[tuple[str, object], float] = defaultdict(float)
+        for kind, gone in zip(kernels.of, posterior.gone, strict=True):
+            if kernels.kinds[kind].is_strange:
+                self._strange[kernels.kinds[kind].launch[0]] += 1
+                self._inside[kernels.kinds[kind].launch[0]] += gone
+        for (kind, place), count in self._own.items():
+            if kernels.kinds[kind].is_strange:
+                name = kernels.kinds[kind].launch[0]
+                self._inside[name] += count
+                self._linked[name] += count
+                self._served[name, _sort(operations[place])] += count
+
+    def _unknown_nats(self, kind: int, own: float) -> float:
+        """Of the name being one of the library's, by what its other kernels are: that is one event, for all of them."""
+        name = self._likelihood.kernels.kinds[kind].launch[0]
+        others = self._strange[name] - max(1.0, own)
+        again = min(others, max(0.0, self._inside[name] - own))
+        return log((again + UNKNOWN_NAME) / (others - again + 1 - UNKNOWN_NAME) / UNKNOWN_NAME)
+
+    def _served_nats(self, kind: int, place: int) -> float:
+        """Of the name serving this primitive and direction, by what its other kernels serve."""
+        name, sort = self._likelihood.kernels.kinds[kind].launch[0], _sort(self._likelihood.operations[place])
+        own = self._own.get((kind, place), 0.0)
+        share = (1 + self._sorts[sort]) / (1 + self._sorts.total())
+        others = max(0.0, self._linked[name] - own)
+        again = max(0.0, self._served[name, sort] - own)
+        return log((again + share) / (others + 1) / share)
 
     # Helpers of any call
 
@@ -113,6 +154,7 @@ class Habits:
         self._helped: dict[tuple[str, str], float] = defaultdict(float)
         self._helpers: dict[str, float] = defaultdict(float)
         self._primitives = Counter(operations[place].primitive for _, place in self._own)
+        self._sorts = Counter(_sort(operations[place]) for _, place in self._own)
         for (kind, place), count in self._own.items():
             name = kinds[kind].name
             if name is not None and not name.primitives:
@@ -202,6 +244,10 @@ class Habits:
             return 0.0
         expected = min(1.0, exp(likelihood.pair(kind, place)[0]) * self._of_kind[kind] / len(likelihood.kernels))
         return log(1 - SHORT_CLOSES + SHORT_CLOSES * max(1.0, both / others / expected))
+
+
+def _sort(operation: Operation) -> tuple[str, str | None]:
+    return operation.primitive, operation.direction
 
 
 def _elements(operation: Operation) -> int:

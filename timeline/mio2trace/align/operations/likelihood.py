@@ -100,6 +100,7 @@ class Likelihood:
             sort = operation.primitive, operation.direction, operation.mode == "transpose"
             self._sorts[sort] = operation, self._sorts.get(sort, (operation, 0))[1] + 1
         self.kernels = Kernels(profile, positions, facts, calls.namings.keys(), calls.workspaces)
+        self._printed = {one.name for operation in operations for one in operation.launches}
         # A log of commands alone has none of the calls that print no command (miopen-log.md 7).
         self.entered = any(operation.line != operation.command_line for operation in operations)
         self._count_kernels()
@@ -118,9 +119,12 @@ class Likelihood:
         self._numbers: Counter[int] = Counter()
         self._offsets: Counter[tuple[int, ...]] = Counter()
         self._items: dict[str, Counter[tuple[Size3, Size3 | None]]] = {}
+        self._renamed: Counter[Size3 | None] = Counter()
         self._with_numbers = 0
         for number, count in Counter(kernels.of).items():
             kind = kernels.kinds[number]
+            if kind.is_unknown:
+                self._renamed[kind.launch[1]] += count
             if not kind.library:
                 continue
             self._library += count
@@ -189,7 +193,9 @@ class Likelihood:
             launched = any(is_launch(launch, *kind.launch, self.kernels.cut) for launch in operation.launches)
             if launched:
                 nats += self._rareness(self._launched[kind.launch], self._library)
-            elif kind.name is None or not (kind.name.algorithm == "Gemm" or kind.launch[0].startswith(_RUNTIMES)):
+            elif kind.is_unknown:
+                nats += self._renamed_nats(kind, operation)
+            elif kind.name is not None and not (kind.name.algorithm == "Gemm" or kind.launch[0].startswith(_RUNTIMES)):
                 nats += NATS_MISSTATED
         name = kind.name
         if name is None or not self._names:
@@ -216,6 +222,16 @@ class Likelihood:
         if operation.algorithm and name.algorithm and operation.phase == "run":
             nats += 0.0 if operation.algorithm == name.algorithm else NATS_MISSTATED
         return nats, launched, True
+
+    def _renamed_nats(self, kind: KernelKind, operation: Operation) -> float:
+        """Of a kernel whose name is in no table: the log may have printed another that no kernel of the profile has."""
+        (name, grid), names, cut = kind.launch, self.kernels.names, self.kernels.cut or None
+        if name in self._printed:
+            return NATS_MISSTATED
+        gone = [one for one in operation.launches if one.name[:cut] not in names]
+        if grid is not None and any(one.gws == grid for one in gone):
+            return self._rareness(self._renamed[grid], self._renamed.total())
+        return NATS_MISSTATED if kind.library else 0.0  # a GEMM library's launches are not printed
 
     def _name_nats(self, name: _Named, operation: Operation) -> float:
         """Of a name that serves the call's primitive and direction: by how many other kernels' names do, too.

@@ -66,7 +66,8 @@ class Stream:
             confidence = posterior.confidence[number]
             if by != BUFFERS:
                 confidence *= own
-            if self.likelihood.may_be_two(place):
+            strange = by == ORDER and self.likelihood.kernels.kind(number).is_strange
+            if strange or self.likelihood.may_be_two(place):
                 confidence = min(confidence, WHOLE)
             links.give_operation((self.positions[number],), self.operations[place].index, by, confidence=confidence)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import NamedTuple
 
 import msgspec
 
 from mio2trace.align.operations.rows.calls import SEVERAL, alone
+from mio2trace.align.operations.rows.options import Stated, directions_of, read_options
 from mio2trace.kernels import KernelFact
 from mio2trace.kernels.cut import cut_at, cut_name, in_full
 from mio2trace.kernels.facts import number
@@ -26,8 +26,6 @@ POST = frozenset(("col2im", "reduce", "upsample"))
 FIRST_ADDRESS = 1 << 16
 """8 byte arguments below are sizes."""
 
-_MACRO = late(r"-D\s*(\w+)=(\d{1,9})\b")
-_LIBRARY = late(r"\b(?:MLO|MIOPEN|MIO)_")
 _HELPS_NEXT = frozenset(("im2col", "subsample", "prepare", "transform"))
 _NO_HELP = frozenset(("", "main", "bias"))
 _WRITES = frozenset(("main", "scale"))
@@ -43,8 +41,6 @@ _LOST = "..."
 _SCALED: tuple[OperationDirection, ...] = ("forward", "backward-data")
 """In a convolution only the gradient of the weights adds to its result; where that is scaled first, it is another's."""
 _NAMED_FILTER = late(r"(?:[Cc]onv|CvD|CvFwd|CvBwd)(\d{1,2})x(\d{1,2})(?!\d)")
-_CHANNELS = ("MLO_N_OUTPUTS", "MLO_N_INPUTS")
-_FILTER = ("MLO_FILTER_SIZE1", "MLO_FILTER_SIZE0")
 _ZERO, _ONE = "00000000", "0000803f"
 
 
@@ -53,7 +49,8 @@ class KernelKind(msgspec.Struct, frozen=True, gc=False):
 
     ``directions`` are those that the name, a build option or a GEMM's beta leave, empty when any; ``offsets`` where in
     its buffers a GEMM begins, in elements, None when not known; ``filters`` is the filter's size where the name or the
-    build options state it, ``channels`` how many of the output and of the input they state.
+    build options state it, ``channels`` how many of the output and of the input they state. ``is_unknown``: the name
+    is in no table; what is ``name`` then is by build options.
     """
 
     name: KernelName | None
@@ -67,6 +64,12 @@ class KernelKind(msgspec.Struct, frozen=True, gc=False):
     channels: tuple[int, ...]
     role: str
     offsets: tuple[int, ...] | None
+    is_unknown: bool
+
+    @property
+    def is_strange(self) -> bool:
+        """Whether nothing says that it is the library's."""
+        return self.name is None and not self.library
 
     @property
     def is_gemm(self) -> bool:
@@ -83,8 +86,9 @@ class Kernels:
     ``parted[i]``: the thread moved data between host and device in between.
     ``in_row[i]``: it goes on a row of GEMMs. ``after_helper[i]``: the one before helps what comes after it.
     ``gemm_before[i]``: the kind of the last GEMM before, -1 for none.
-    ``written`` and ``read``: the buffer that the kernel writes, that a helper reads; 0 when not known. ``cut``: the
-    length at which a tool cut the names off, or 0; ``is_blurred``: so short that a GEMM may be what scales its result.
+    ``written`` and ``read``: the buffer that the kernel writes, that a helper reads; 0 when not known. ``names``: all
+    of the queue's; ``cut``: the length at which a tool cut them off, or 0; ``is_blurred``: so short that a GEMM may be
+    what scales its result.
     """
 
     def __init__(
@@ -96,11 +100,12 @@ class Kernels:
         workspaces: frozenset[int],
     ) -> None:
         self._programs = profile.opencl.programs
-        self._stated: dict[str, _Stated] = {}
+        self._stated: dict[str, Stated] = {}
         self._number_of: dict[object, int] = {}
         self.kinds: list[KernelKind] = []
         self.is_blurred = False
-        self.cut = cut_at({profile.activities[position].name for position in positions})
+        self.names = frozenset([profile.activities[position].name for position in positions])
+        self.cut = cut_at(self.names)
         self.parted = _parted(profile, positions)
         self.helped: list[int] = []
         self.apart: list[int] = []
@@ -154,6 +159,8 @@ class Kernels:
 
     def _kind_of(self, activity: Activity, fact: KernelFact | None, *, scaled: bool) -> int:
         launched, name = self._name_of(activity.name)
+        is_unknown, stated = name is None, self._stated_by_options(activity)
+        name = name or stated.meaning
         arguments = activity.opencl.arguments
         is_gemm = name is not None and name.algorithm == "Gemm" and name.role in ("main", "scale")
         own: tuple[object, ...] = ()
@@ -168,13 +175,10 @@ class Kernels:
         known = self._number_of.get(key)
         if known is not None:
             return known
-        stated = self._stated_by_options(activity)
-        numbers, forward = frozenset[int](), stated.forward
+        numbers = frozenset[int]()
         if name is not None and not is_gemm:
             numbers = stated.numbers.union(_integers(arguments))
-        directions = () if name is None else name.directions
-        if len(directions) > 1 and forward is not None:
-            directions = tuple(one for one in directions if (one == "forward") == forward) or directions
+        directions = directions_of(name, stated)
         if is_gemm and name is not None and name.role == "scale":
             directions = _SCALED
         offsets = None
@@ -195,6 +199,7 @@ class Kernels:
                 channels=stated.channels,
                 role=name.role if name is not None else "",
                 offsets=offsets,
+                is_unknown=is_unknown,
             )
         )
         self._number_of[key] = len(self.kinds) - 1
@@ -209,32 +214,12 @@ class Kernels:
         meaning = kernel_name(name)
         return name, meaning if meaning is not None and meaning.miopen else None
 
-    def _stated_by_options(self, activity: Activity) -> _Stated:
+    def _stated_by_options(self, activity: Activity) -> Stated:
         options = self._programs[activity.opencl.program].options if activity.opencl.program is not None else ""
         stated = self._stated.get(options)
         if stated is None:
-            macros = {name: int(value) for name, value in _MACRO.findall(options)}
-            forward = macros.get("MLO_DIR_FORWARD")
-            filters = tuple(macros[name] for name in _FILTER if name in macros)
-            channels = tuple(macros[name] for name in _CHANNELS if name in macros)
-            stated = self._stated[options] = _Stated(
-                frozenset(macros.values()),
-                None if forward is None else forward != 0,
-                filters if len(filters) == 2 else (),
-                channels if len(channels) == 2 else (),
-                _LIBRARY.search(options) is not None,
-            )
+            stated = self._stated[options] = read_options(options)
         return stated
-
-
-class _Stated(NamedTuple):
-    """What build options say: numbers, direction, the filter's size, channels, whether they are MIOpen's."""
-
-    numbers: frozenset[int]
-    forward: bool | None
-    filters: tuple[int, ...]
-    channels: tuple[int, ...]
-    library: bool
 
 
 def _parted(profile: Profile, positions: Sequence[int]) -> list[bool]:
