@@ -91,6 +91,36 @@ def test_printed_times_become_ns_from_any_unit(text: str, ns: int) -> None:
     assert [layer.printed_ns for layer in log(f"  relu1\tforward: {text}").layers] == [ns]
 
 
+_TIMES = [
+    "30.968 ",
+    "0 ",
+    "1.2e-05 ",
+    "123456789 ",
+    "1234567890 ",
+    ".5 ",
+    "1. ",
+    "1.2.3 ",
+    "1_0 ",
+    "\u0661 ",
+    " 2 ",
+    "2  ",
+    "-1 ",
+    "1.8e+13 ",
+    "",
+]
+
+
+@pytest.mark.parametrize("text", [*(f"{time}ms." for time in _TIMES), "2 ms. ", "2 seconds."])
+@pytest.mark.parametrize("name", ["conv1", "forward: x", "relu forward: 1 ms. more"])
+def test_a_layer_line_like_one_before_is_read_like_the_first(name: str, text: str) -> None:
+    """Whatever its time: what is known of the line's beginning is all that is taken over."""
+    line, notes, again = f"  {name}\tforward: {text}", Notes(), Notes()
+    first = log(line, notes=notes).layers
+    repeated = log(f"  {name}\tforward: 7 ms.", line, notes=again).layers[1:]
+    assert [(one.layer, one.printed_ns) for one in repeated] == [(one.layer, one.printed_ns) for one in first]
+    assert kinds(again) == kinds(notes)
+
+
 @pytest.mark.parametrize("name", ["conv1", "fire2/squeeze1x1", "loss3/top-5", "bn.2a", "conv1 + relu1", "слой", "a:b"])
 def test_a_layer_may_have_any_name(name: str) -> None:
     """CK's expression misses some of these, and its numbering then shifts; ours does not."""

@@ -31,6 +31,9 @@ _LAYER = re.compile(
     r"\s*+(\S.*?)(?<!\s)\s++(forward|backward):\s+(\S+)\s*(ms|milli ?seconds|seconds)\b", re.IGNORECASE | re.ASCII
 )
 _UNIT_NS = {"ms": 1_000_000, "milliseconds": 1_000_000, "milli seconds": 1_000_000, "seconds": 1_000_000_000}
+_MS = " ms."
+_PLAIN_DIGITS = 9
+"""No time of so many digits is too long to be one."""
 _LAYER_ENDED = re.compile(r"\s*\[(Forward|Backward)\] Layer (.+?), (?:top blob|bottom blob|param blob) ")
 _ITERATION = re.compile(r"Iteration: ([0-9]{1,9}) forward-backward time: ([-+.0-9eE]+) ms")
 _TESTING = re.compile(r"Testing for ([0-9]{1,9}) iterations")
@@ -92,26 +95,31 @@ def local_time(
     fraction: AnyStr | None,
 ) -> LocalTime | None:
     """A stamp from its digits, those of a second's ``fraction`` at most nine; None when there is no such moment."""
-    date, clock = _date(year or None, month, day), _clock_ns(hour, minute, second)
-    if date is None or clock is None:
+    begins = _second(year, month, day, hour, minute, second)
+    if begins is None:
         return None
+    years, months, days, clock = begins
     part = int(fraction) * 10 ** (9 - len(fraction)) if fraction else 0
-    return LocalTime(*date, clock + part)
+    return LocalTime(years, months, days, clock + part)
 
 
 @lru_cache(maxsize=1 << 8)
-def _date(year: str | bytes | None, month: str | bytes, day: str | bytes) -> tuple[int, int, int] | None:
+def _second(
+    year: str | bytes | None,
+    month: str | bytes,
+    day: str | bytes,
+    hour: str | bytes,
+    minute: str | bytes,
+    second: str | bytes,
+) -> tuple[int, int, int, int] | None:
+    """The date, and ns from midnight; a log has thousands of lines in a second."""
     years, months, days = int(year or 0), int(month), int(day)
     if not 1 <= months <= 12 or (year and not years):
         return None
-    return (years, months, days) if 1 <= days <= calendar.monthrange(years or LEAP_YEAR, months)[1] else None
-
-
-@lru_cache(maxsize=1 << 8)
-def _clock_ns(hour: str | bytes, minute: str | bytes, second: str | bytes) -> int | None:
-    """From midnight."""
     hours, minutes, seconds = int(hour), int(minute), int(second)
-    return ((hours * 60 + minutes) * 60 + seconds) * 1_000_000_000 if hours <= 23 and seconds <= 60 else None
+    if not 1 <= days <= calendar.monthrange(years or LEAP_YEAR, months)[1] or hours > 23 or seconds > 60:
+        return None
+    return years, months, days, ((hours * 60 + minutes) * 60 + seconds) * 1_000_000_000
 
 
 class CaffeDecoder:
@@ -123,6 +131,8 @@ class CaffeDecoder:
         self._notes = notes
         self._layers: list[LayerTime] = []
         self._events: list[LogEvent] = []
+        self._layers_by_head: dict[bytes, tuple[str, Direction]] = {}
+        """By what stands before the printed time."""
         self._net: dict[str, NetLayer] = {}
         self._tops: dict[str, list[str]] = {}
         self._types: dict[str, str] = {}
@@ -161,7 +171,9 @@ class CaffeDecoder:
         self._thread = self._threads.get(thread)
         if self._thread is None and len(thread) < 20:
             self._thread = self._threads[thread] = int(thread)
-        self._text(number, stamp, text.rstrip().decode(errors="replace"))
+        text = text.rstrip()
+        if not self._layer_again(number, stamp, text):
+            self._text(number, stamp, text.decode(errors="replace"))
         return True
 
     def takes_of_net(self, line: bytes) -> bool:
@@ -247,6 +259,23 @@ class CaffeDecoder:
         if printed is None:
             self._notes.add("printed layer time that cannot be", f"{self._place}:{line}: {match[3]} {match[4]}"[:80])
             return True
+        if text.endswith(_MS) and match.end(3) == len(text) - len(_MS):
+            self._layers_by_head[text[: match.start(3)].encode()] = name, direction
+        self._took(line, stamp, name, direction, printed)
+        return True
+
+    def _layer_again(self, line: int, stamp: LocalTime, text: bytes) -> bool:
+        """Take the line of a layer that printed one like it before, but for the time."""
+        if not text.endswith(b" ms."):
+            return False
+        at = text.rfind(b" ", 0, -len(_MS)) + 1
+        known, digits = self._layers_by_head.get(text[:at]), text[at : -len(_MS)]
+        if known is None or len(digits) > _PLAIN_DIGITS or not digits.replace(b".", b"", 1).isdigit():
+            return False
+        self._took(line, stamp, *known, round(float(digits) * _UNIT_NS["ms"]))
+        return True
+
+    def _took(self, line: int, stamp: LocalTime, name: str, direction: Direction, printed_ns: int) -> None:
         self._layers.append(
             LayerTime(
                 source=self._source,
@@ -254,12 +283,11 @@ class CaffeDecoder:
                 index=0,  # told by all lines together: `finish`
                 layer=name,
                 direction=direction,
-                printed_ns=printed,
+                printed_ns=printed_ns,
                 stamp=stamp,
                 thread=self._thread,
             )
         )
-        return True
 
     def _phrase(self, line: int, stamp: LocalTime, text: str) -> bool:
         if not text.startswith(_BEGINNINGS):

@@ -168,7 +168,8 @@ class _Launch:
             for position, value in self._settings.items():
                 arguments[position] = value
         for position, place in words.items():
-            arguments[position] = str(fields[place], "ascii")
+            value = str(fields[place], "ascii")
+            arguments[position] = folder.interned.setdefault(value, value)
         key: tuple[Any, ...] = (handle, program, self._offset, *arguments)
         launch = folder.launches.get(key)
         if launch is None:

@@ -234,11 +234,12 @@ class FirstHalf(RepeatingFolder):
         handle, program, _, offset = state
         if not handle and program is None and not state[2]:
             return NOT_OPENCL
-        offset = self.interned.setdefault(offset, offset)
-        key: tuple[Any, ...] = (handle, programs[program], offset, *self._arguments(packed, state))
+        same = self.interned.setdefault
+        offset, arguments = same(offset, offset), self._arguments(packed, state)
+        key: tuple[Any, ...] = (same(handle, handle), programs[program], offset, *map(same, arguments, arguments))
         launch = self.launches.get(key)
         if launch is None:
-            launch = self.launches[key] = OpenClLaunch(handle, key[3:], key[1], offset)
+            launch = self.launches[key] = OpenClLaunch(key[0], key[3:], key[1], offset)
         return launch
 
     def _arguments(self, packed: _Packed, state: _State) -> tuple[str, ...]:
