@@ -14,8 +14,9 @@ from typing import Any, BinaryIO
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from mio2trace.trace import NO_ARGS, CounterValue, Event, Flow, Process, Slice, Trace, Track
+from mio2trace.trace import NO_ARGS, CounterValue, CounterValues, Event, Flow, Process, Slice, Trace, Track
 from mio2trace.writers import by_suffix, chrome_json, suffixes
 from mio2trace.writers.two_halves import beside
 
@@ -48,6 +49,19 @@ def events_of(value: Trace, *, to_pack: bool = False) -> list[dict[str, Any]]:
 
 def a_slice(name: str = "k", args: Mapping[str, Any] = NO_ARGS, shared: Mapping[str, Any] = NO_ARGS) -> Slice:
     return Slice(11, 1500, 2001, name, "kernel", args, shared)
+
+
+@pytest.mark.parametrize("to_pack", [False, True])
+def test_values_in_a_row_are_printed_as_one_by_one(to_pack: bool) -> None:
+    """Also between the slices beside which they stand."""
+    row = CounterValues(10, 'a "rate"', "GFLOP/s", [1, 1_500, 3_000_501], [0.0, 2.5, 1e-07], 11)
+
+    def beside_slices(*values: CounterValue | CounterValues) -> Trace:
+        return replace(trace([a_slice("a"), a_slice("b")]), counters={0: lambda: iter(values)})
+
+    one_by_one = written(beside_slices(*row.each()), to_pack=to_pack)
+    assert one_by_one.count('"ph":"C"') == 3
+    assert written(beside_slices(row), to_pack=to_pack) == one_by_one
 
 
 def test_a_small_trace_is_written_exactly_so() -> None:

@@ -60,7 +60,12 @@ def test_every_gemm_has_its_rate_and_only_long_pauses_a_zero() -> None:
     assert 0 < zeros[True] < zeros[False]
 
 
-@given(st.floats(0, 1e12) | st.integers(0, 10**7).map(lambda number: number / 2000))
+@given(
+    st.floats(0, 1e12)
+    | st.floats(0, 0.2)
+    | st.integers(0, 10**7).map(lambda number: number / 2000)
+    | st.integers(0, 10**6).map(lambda number: number / 10**7)
+)
 def test_a_rate_is_shown_as_it_would_be_printed(rate: float) -> None:
     """However it is rounded, to the last digit, also between two numbers."""
     assert three_digits(rate) == float(f"{rate:.3g}")

@@ -6,7 +6,7 @@ walked track by track, a track's slices by (start, -duration), so writers and ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -74,6 +74,22 @@ class CounterValue(msgspec.Struct, frozen=True, gc=False):
     track: int | None = None
 
 
+class CounterValues(msgspec.Struct, frozen=True, gc=False):
+    """Values of one counter that follow each other: ``values[i]`` holds from ``times[i]`` on (`CounterValue`)."""
+
+    process: int
+    name: str
+    unit: str
+    times: Sequence[int]
+    values: Sequence[float]
+    track: int | None = None
+
+    def each(self) -> Iterator[CounterValue]:
+        """Each of them."""
+        for at, value in zip(self.times, self.values, strict=True):
+            yield CounterValue(self.process, self.name, self.unit, at, value, self.track)
+
+
 class Flow(msgspec.Struct, frozen=True, gc=False):
     """An arrow from the innermost slice of ``from_track`` at ``from_ns`` to the slice that starts at ``to_ns``."""
 
@@ -121,6 +137,7 @@ class Stretch(msgspec.Struct, frozen=True, gc=False):
 
 
 StretchesPart = Callable[[], Iterator[Slice | Stretch]]
+CountersPart = Callable[[], Iterator[CounterValue | CounterValues]]
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,8 +151,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """A trace to write.
 
     ``parts`` yield its events, each the same whenever it is called and each by itself; no track is in two parts.
-    ``counters``: by the position of a part, what yields the values that belong beside its slices; of each counter in
-    order of time. A writer may write them where it likes.
+    ``counters``: by the position of a part, what yields the values that belong beside its slices, one by one or in
+    rows; of each counter in order of time. A writer may write them where it likes.
     ``arrows``: what yields all flows, for a writer that must know them before the slices; None: any part may.
     ``without_arrows``: where ``arrows`` is told, the parts without flows.
     ``first_in_two``: the first part as two that follow each other, the first of them about that share of it, for a
@@ -151,7 +168,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     tracks: tuple[Track, ...]
     metadata: Mapping[str, Any]
     parts: tuple[Part, ...]
-    counters: Mapping[int, Callable[[], Iterator[CounterValue]]] = MappingProxyType({})
+    counters: Mapping[int, CountersPart] = MappingProxyType({})
     arrows: tuple[Part, ...] | None = None
     without_arrows: tuple[Part, ...] | None = None
     first_in_two: Callable[[float], tuple[StretchesPart, StretchesPart]] | None = None
@@ -180,9 +197,18 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def _among(part: Part, values: Callable[[], Iterator[CounterValue]]) -> Iterator[Event]:
+def single(values: Iterable[CounterValue | CounterValues]) -> Iterator[CounterValue]:
+    """Values one by one."""
+    for value in values:
+        if isinstance(value, CounterValues):
+            yield from value.each()
+        else:
+            yield value
+
+
+def _among(part: Part, values: CountersPart) -> Iterator[Event]:
     rows: dict[int | None, list[CounterValue]] = {}
-    for value in values():
+    for value in single(values()):
         rows.setdefault(value.track, []).append(value)
     for held in rows.values():
         held.sort(key=lambda value: value.time_ns)

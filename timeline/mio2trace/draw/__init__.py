@@ -21,7 +21,7 @@ from mio2trace.measures import Measures
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.notes import Notes, OptionError
-from mio2trace.trace import NO_ARGS, CounterValue, Event, Group, Part, Slice, Trace
+from mio2trace.trace import NO_ARGS, CounterValue, CounterValues, Event, Group, Part, Slice, Trace, single
 
 HostCalls = Literal["all", "enqueue", "none"]
 
@@ -240,7 +240,7 @@ def _steady(profiles: Sequence[tuple[_Run, _Profile, Chosen | None]]) -> dict[in
     return {}
 
 
-def _counters(one: _Profile, origin: int, last: int, chosen: Chosen | None) -> Iterator[CounterValue]:
+def _counters(one: _Profile, origin: int, last: int, chosen: Chosen | None) -> Iterator[CounterValue | CounterValues]:
     """The device's counters: where only a part is drawn those of the part, from its beginning to its end."""
     alignment = one.alignment
     if chosen is None:
@@ -252,11 +252,12 @@ def _counters(one: _Profile, origin: int, last: int, chosen: Chosen | None) -> I
     first, end = one.device.first_ns(), one.device.last_ns()
     if first is None or end is None:
         return
-    for events in (
+    both: tuple[Iterator[CounterValue | CounterValues], ...] = (
         counters.events(part, one.base, one.device, origin, end),
         rates.events(alignment, one.base, one.device, origin, chosen),
-    ):
-        yield from _within(events, first - origin, end - origin)
+    )
+    for events in both:
+        yield from _within(single(events), first - origin, end - origin)
 
 
 def _within(values: Iterator[CounterValue], first: int, last: int) -> Iterator[CounterValue]:

@@ -162,8 +162,11 @@ def _begins(alignment: Alignment, device_of: Mapping[int, int]) -> dict[int, int
 
 def three_digits(rate: float) -> float:
     """A rate as it is shown: what a person reads; every digit takes room a million times. Tables have all of them."""
-    if 0.1 <= rate < 1000:  # as nearly all; printing and reading takes thrice as long
-        scale = 1000.0 if rate < 1 else 100.0 if rate < 10 else 10.0 if rate < 100 else 1.0
+    if 0.001 <= rate < 1000:  # as nearly all; printing and reading takes thrice as long
+        if rate >= 0.1:
+            scale = 1000.0 if rate < 1 else 100.0 if rate < 10 else 10.0 if rate < 100 else 1.0
+        else:
+            scale = 10_000.0 if rate >= 0.01 else 100_000.0
         scaled = rate * scale
         whole = int(scaled)
         rest = scaled - whole

@@ -10,7 +10,7 @@ from mio2trace.draw.base import TimeBase, highest_shown, three_digits
 from mio2trace.draw.device import DeviceSide
 from mio2trace.draw.lanes import borders
 from mio2trace.draw.selection import Chosen
-from mio2trace.trace import CounterValue
+from mio2trace.trace import CounterValue, CounterValues
 
 RATE = "Operations"
 TRAFFIC = "Memory traffic"
@@ -30,11 +30,13 @@ DESCRIPTIONS = {
 _STRETCHES = 500
 _SHORTEST = 8
 """The share is of so many stretches at most, each of so many commands at least."""
+_ROW = 4096
+"""So many values of a counter are drawn at once: some hundred kilobytes of text."""
 
 
 def events(
     alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, chosen: Chosen | None
-) -> Iterator[CounterValue]:
+) -> Iterator[CounterValue | CounterValues]:
     """``Operations GFLOP/s`` and ``Memory traffic GB/s`` where operations tell them, ``Device busy %``; per device."""
     ran = [operation for operation in side.measures.operation_at.values() if operation.phase == "run"]
     flop = {operation.index: operation.flop for operation in ran if operation.flop}
@@ -49,17 +51,20 @@ _Spans = dict[int, list[tuple[int, int, float]]]
 """Of each device (start, end, rate) of what worked on it."""
 
 
-def _rates(name: str, unit: str, spans: _Spans, side: DeviceSide, origin: int) -> Iterator[CounterValue]:
+def _rates(name: str, unit: str, spans: _Spans, side: DeviceSide, origin: int) -> Iterator[CounterValues]:
     for device, found in sorted(spans.items()):
         highest = highest_shown([rate for _, _, rate in found])
         changes: list[tuple[int, int, float]] = []
         for start, end, rate in found:
-            changes += ((start, 1, min(rate, highest)), (end, -1, -min(rate, highest)))
+            drawn = min(rate, highest)
+            changes += ((start - origin, 1, drawn), (end - origin, -1, -drawn))
         changes.sort()
         process = side.process_of[device]
         track = side.counter_track(process)
-        for at, value in _steps(changes):
-            yield CounterValue(process, name, unit, at - origin, value, track)
+        times, values = _steps(changes)
+        for first in range(0, len(times), _ROW):
+            row = slice(first, first + _ROW)
+            yield CounterValues(process, name, unit, times[row], values[row], track)
 
 
 def _achieved(
@@ -90,23 +95,29 @@ def _achieved(
     return achieved, traffic
 
 
-def _steps(changes: Sequence[tuple[int, int, float]]) -> Iterator[tuple[int, float]]:
-    """(time, rate): the sum of the rates at work, where one begins or ends; short pauses are left out."""
+def _steps(changes: Sequence[tuple[int, int, float]]) -> tuple[list[int], list[float]]:
+    """Times and rates: the sum of the rates at work, where one begins or ends; short pauses are left out."""
+    times: list[int] = []
+    values: list[float] = []
     rate, working, since, shown = 0.0, 0, 0, -1.0
-    for number, (at, count, change) in enumerate(changes):
+    followed_by = [*(at for at, _, _ in changes[1:]), None]
+    for (at, count, change), following in zip(changes, followed_by, strict=True):
         working += count
         rate = rate + change if working else 0.0
-        following = changes[number + 1][0] if number + 1 < len(changes) else None
         if following == at:
             continue
         if working:
             since = at
+            value = three_digits(max(rate, 0.0))
         elif following is not None and following - at < at - since:
             continue
-        value = three_digits(max(rate, 0.0))
+        else:
+            value = 0.0
         if value != shown:
-            yield at, value
+            times.append(at)
+            values.append(value)
             shown = value
+    return times, values
 
 
 def _busy(

@@ -18,7 +18,9 @@ import orjson
 from mio2trace.trace import (
     OWN_FIRST,
     Args,
+    CountersPart,
     CounterValue,
+    CounterValues,
     Event,
     Flow,
     Form,
@@ -43,7 +45,9 @@ _STRETCH = 8192
 _LONGEST_LINE = 1 << 20
 FIRST_SHARE = 0.97
 """Of the first part, for this process, where another one writes what follows."""
-_Part = Part | StretchesPart
+_Part = Part | StretchesPart | CountersPart
+_Row = Stretch | CounterValues
+"""What is printed as a whole."""
 _DECIMALS = tuple(f".{rest:03d}" for rest in range(1000))
 
 
@@ -89,15 +93,17 @@ def _write_in_order(trace: Trace, parts: Iterable[_Part], file: BinaryIO) -> Non
         for batch in _batches(part()):
             if isinstance(batch, Stretch):
                 file.write(printed.stretch(batch).encode())
+            elif isinstance(batch, CounterValues):
+                file.write(printed.counter_values(batch).encode())
             else:
                 file.write("".join(printed.texts(batch)).encode())
 
 
-def _batches(events: Iterable[Event | Stretch]) -> Iterator[list[Event] | Stretch]:
-    """Events in their order, together up to the next stretch."""
+def _batches(events: Iterable[Event | _Row]) -> Iterator[list[Event] | _Row]:
+    """Events in their order, together up to the next row."""
     batch: list[Event] = []
     for event in events:
-        if isinstance(event, Stretch):
+        if isinstance(event, _Row):
             yield batch
             batch = []
             yield event
@@ -251,13 +257,23 @@ class _Events:
             f',\n{{"ph":"f","bp":"e",{self._places[event.to_track]},"ts":{end // 1000}{_DECIMALS[end % 1000]}{tail}'
         )
 
-    def _counter(self, event: CounterValue, value: str) -> str:
-        key = (event.process, event.name, event.unit)
-        head = self._counters.get(key)
+    def counter_values(self, row: CounterValues) -> str:
+        """The lines of all of them."""
+        head = self._counter_head(row.process, row.name, row.unit)
+        values = orjson.dumps(row.values).decode()[1:-1].split(",")
+        places = zip(values, row.times, strict=True)
+        return "".join([f'{head}{value}}},"ts":{at // 1000}{_DECIMALS[at % 1000]}}}' for value, at in places])
+
+    def _counter_head(self, process: int, name: str, unit: str) -> str:
+        """What is printed of a counter before each of its values."""
+        head = self._counters.get((process, name, unit))
         if head is None:
-            name, unit = _json(event.name), _json(event.unit)
-            head = f',\n{{"ph":"C","pid":{event.process},"name":{name},"cat":"counter","args":{{{unit}:'
-            self._counters[key] = head
+            head = f',\n{{"ph":"C","pid":{process},"name":{_json(name)},"cat":"counter","args":{{{_json(unit)}:'
+            self._counters[process, name, unit] = head
+        return head
+
+    def _counter(self, event: CounterValue, value: str) -> str:
+        head = self._counter_head(event.process, event.name, event.unit)
         at = event.time_ns
         return f'{head}{value}}},"ts":{at // 1000}{_DECIMALS[at % 1000]}}}'
 
