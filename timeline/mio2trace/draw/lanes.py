@@ -87,6 +87,8 @@ def packed(activities: Sequence[Activity], rows: Mapping[Row, Sequence[int]]) ->
 
 def packed_spans(items: Sequence[T], span: Callable[[T], tuple[int, int]]) -> list[list[T]]:
     """Lanes of items by start, of one start the longest first; each in the first lane that is free."""
+    if all(begin < start >= end for (begin, end), (start, _) in pairwise(map(span, items))):
+        return [[*items]] if items else []  # one after another, as the calls of one thread are
     lanes: list[list[T]] = []
     free: list[int] = []
     taken: list[tuple[int, int]] = []  # (until when, lane)

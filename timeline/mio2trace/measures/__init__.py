@@ -313,13 +313,12 @@ class Measures:
         last_at.pop(NONE, None)
         spans: dict[int, tuple[int, int]] = {}
         for index, position in last_at.items():
-            first, last = self._activities[first_at[index]], self._activities[position]
-            if first.host_start_ns is not None and last.host_end_ns is not None:
-                start = first.host_start_ns
-                if first.prepared_ns is not None and first.prepared_ns <= start:
-                    start = first.prepared_ns
-                if start <= last.host_end_ns:
-                    spans[index] = start, last.host_end_ns
+            first, last = self._activities[first_at[index]].call, self._activities[position].call
+            if first is None or last is None or first.start_ns is None or last.end_ns is None:
+                continue
+            start = first.start_ns if first.prepared_ns is None else min(first.start_ns, first.prepared_ns)
+            if start <= last.end_ns:
+                spans[index] = start, last.end_ns
         return spans
 
     @cached_property

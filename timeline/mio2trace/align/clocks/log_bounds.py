@@ -8,7 +8,7 @@ it follows the line that ends its iteration; so are the kernels of a call whose 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 import msgspec
@@ -94,11 +94,14 @@ def by_buffers(profile: Profile, operations: Sequence[Operation], lines: Stamped
     as_digits = {b"%x" % address for address in chosen}
     met: dict[object, frozenset[int]] = {}
     for operation in operations:
+        # Most calls need not be read for that: none of the chosen is among what the log prints.
+        if not operation.arguments and as_digits.isdisjoint(operation.addresses.split(b",")):
+            continue
         # A program that repeats itself names the same buffers again.
         key = id(operation.parameters), operation.addresses, operation.arguments
         addresses = met.get(key)
         if addresses is None:
-            addresses = met[key] = _sharing(operation, chosen, as_digits)
+            addresses = met[key] = _sharing(operation, chosen)
         if addresses:
             calls.setdefault(addresses, []).append(operation)
     owners = _owners(profile, calls, chosen)
@@ -111,20 +114,18 @@ def by_buffers(profile: Profile, operations: Sequence[Operation], lines: Stamped
         if len(spans) != len(calls[owner]):
             continue
         for (first, last), operation in zip(spans, calls[owner], strict=True):
-            start, end = profile.activities[first].host_start_ns, profile.activities[last].host_end_ns
+            begun, ended = profile.activities[first].call, profile.activities[last].call
+            if begun is None or ended is None:
+                continue
+            start, end = begun.start_ns, ended.end_ns
             if start is not None and end is not None:
                 bound = lines.bound(operation.line, operation.end_line, start, end)
                 if bound is not None:
                     yield bound
 
 
-def _sharing(operation: Operation, chosen: Collection[int], as_digits: Set[bytes]) -> frozenset[int]:
-    """The buffers of a call that has one of the ``chosen``, else none; ``as_digits`` are these as the log prints them.
-
-    Most calls need not be read for that.
-    """
-    if not operation.arguments and as_digits.isdisjoint(operation.addresses.split(b",")):
-        return frozenset()
+def _sharing(operation: Operation, chosen: Collection[int]) -> frozenset[int]:
+    """The buffers of a call that has one of the ``chosen``, else none."""
     addresses = frozenset([address for address in operation.pointers if address >= FIRST_ADDRESS])
     return frozenset() if addresses.isdisjoint(chosen) else addresses
 
@@ -142,27 +143,24 @@ def _owners(
     as_arguments = {address.to_bytes(8, "little").hex() for address in chosen if address < 1 << 64}
     of_buffers: dict[frozenset[int], frozenset[int] | None] = {}
     # What launches share is one object: who has one of the buffers is looked up once for each.
-    of_arguments: dict[int, frozenset[int] | None] = {}
-    without: set[int] = set()
+    launches = {id(activity.opencl): activity.opencl for activity in profile.activities}
+    of_launch: dict[int, frozenset[int] | None] = {}
+    for key, launch in launches.items():
+        if not as_arguments.isdisjoint(launch.arguments):
+            used = frozenset([address for address in buffers_among(launch.arguments) if address in naming])
+            if used not in of_buffers:
+                of_buffers[used] = _owner(used, naming)
+            of_launch[key] = of_buffers[used]
     owners: list[tuple[frozenset[int] | None, int]] = [(None, 0)]
     for position, activity in enumerate(profile.activities):
-        arguments = activity.opencl.arguments
-        launch = id(arguments)
-        if launch not in of_arguments and launch not in without:
-            if as_arguments.isdisjoint(arguments):
-                without.add(launch)
-            else:
-                used = frozenset([address for address in buffers_among(arguments) if address in naming])
-                if used not in of_buffers:
-                    of_buffers[used] = _owner(used, naming)
-                of_arguments[launch] = of_buffers[used]
-        if launch in without:
+        key = id(activity.opencl)
+        if key not in of_launch:
             if owners[-1][0] is not None:
                 owners.append((None, position))
             continue
         name = kernel_name(activity.name) if activity.kind == "kernel" else None
         if name is not None and name.miopen:
-            owners.append((of_arguments[launch], position))
+            owners.append((of_launch[key], position))
     return owners
 
 

@@ -150,8 +150,10 @@ class Likelihood:
 
     def fit(self, at: int, index: int) -> Fit:
         """The ``at``-th kernel of the queue in the call at place ``index``, wherever in it."""
-        nats, launched, named = self.pair(self.kernels.of[at], index)
-        handles, pointers = self.kernels.named[at], self.pointers[index]
+        kernels = self.kernels
+        number = kernels.of[at]
+        nats, launched, named = self.pair(number, index)
+        handles, pointers = kernels.named[at], self.pointers[index]
         if not handles or not pointers:
             return Fit(nats, 0, launched, named)
         holed = self.calls.holed[index]
@@ -162,12 +164,12 @@ class Likelihood:
                 nats += NATS_MISSTATED if holed or not self._made else NATS_NEVER
         if not own:
             return Fit(nats if holed else nats + NATS_MISSTATED, 0, launched, named)
-        if launched or self.kernels.kind(at).library or (len(own) > 1 and pointers - self.calls.workspaces <= own):
+        if launched or kernels.kinds[number].library or (len(own) > 1 and pointers - self.calls.workspaces <= own):
             # A program's own kernels work on the same tensors: what is of no known name must have them all.
             namings = self.calls.namings
             rarest = min([namings[handle] for handle in own])
             nats += log((OTHERS + len(self.operations)) / rarest)
-        written, read = self.kernels.written[at], self.kernels.read[at]
+        written, read = kernels.written[at], kernels.read[at]
         if (written in own and self.calls.only_reads(index, written)) or (
             read in own and self.calls.only_writes(index, read)
         ):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Literal
 
 import msgspec
@@ -90,14 +90,9 @@ def by_stamps(
     if wrong * DISORDER > len(stamped):
         return None
     lines = [line for line, _ in stamped]
-    low: list[int] = []
-    for _, time in stamped:
-        low.append(max(time, low[-1]) if low else time)
-    high = [0] * len(stamped)
-    bound = NEVER
-    for at in range(len(stamped) - 1, -1, -1):
-        bound = min(bound, stamped[at][1])
-        high[at] = bound
+    times_of_lines = [time for _, time in stamped]
+    low = [*accumulate(times_of_lines, max)]
+    high = [*accumulate(reversed(times_of_lines), min)][::-1]
     ends = lines_behind(operations, streams)
     begin, end = [], []
     for number, operation in enumerate(operations):
@@ -105,11 +100,11 @@ def by_stamps(
         begin.append(low[before] - STAMP_NS if before >= 0 else -NEVER)
         after = bisect_right(lines, ends[number])
         end.append(high[after] + stamp_ns if after < len(lines) else NEVER)
-    for number in range(len(end) - 2, -1, -1):
-        end[number] = min(end[number], end[number + 1])
+    end = [*accumulate(reversed(end), min)][::-1]
     called = [times.called[position] for position in positions]
+    error_ns = times.error_ns
     return Windows(
-        first=[bisect_left(end, time - times.error_ns) for time in called],
+        first=[bisect_left(end, time - error_ns) for time in called],
         last=[bisect_right(begin, time + host_step_ns) - 1 for time in called],
         by=BOUNDARY_STAMPS,
     )

@@ -131,10 +131,11 @@ class HostSide:
 
     def _rows(self, spans: Sequence[HostSpan]) -> list[list[HostSpan]]:
         """Lanes of spans on the axis."""
-        near = [one for one in spans if self._is_near((one.start, one.end))]
+        axis = self._axis
         on_axis = [
-            HostSpan(self._axis(one.start), self._axis(one.end), one.name, one.category, one.args, one.operation)
-            for one in near
+            HostSpan(axis(one.start), axis(one.end), one.name, one.category, one.args, one.operation)
+            for one in spans
+            if self._is_near((one.start, one.end))
         ]
         return packed_spans(on_axis, lambda one: (one.start, max(one.end, one.start + 1)))
 

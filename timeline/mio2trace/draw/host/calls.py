@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -55,6 +57,7 @@ class HostSpan(msgspec.Struct, frozen=True, gc=False):
 
 _Known = tuple[int, int, int]
 """The line, the start and the end of something of the log whose host time is known: a stamped line, or a call."""
+_line, _start, _end = map(itemgetter, range(3))
 
 
 def call_spans(
@@ -91,29 +94,48 @@ def _with_kernels(alignment: Alignment, calls: Mapping[int, tuple[int, int]]) ->
 
 
 class _Around:
-    """The known times around each line of one log."""
+    """The known times around each line of one log; looked up when the first line asks."""
 
     def __init__(self, alignment: Alignment, source: int, calls: Mapping[int, tuple[int, int]]) -> None:
         clock = alignment.log_clock
         self.to_host: Callable[..., int] | None = None if clock is None else clock.to_host
+        self._alignment, self._source, self._calls = alignment, source, calls
+
+    @cached_property
+    def _known(self) -> list[_Known]:
+        source, calls, to_host = self._source, self._calls, self.to_host
         known: list[_Known] = []
-        if clock is not None:
-            for log in alignment.logs:
+        if to_host is not None:
+            for log in self._alignment.logs:
                 stamped = [(event.line, event.stamp) for event in log.events if event.source == source]
                 stamped += [(layer.line, layer.stamp) for layer in log.layers if layer.source == source]
                 for line, stamp in stamped:
                     if stamp is not None and line:
-                        at = clock.to_host(stamp)
+                        at = to_host(stamp)
                         known.append((line, at, at))
-        for operation in alignment.links.operations:
+        for operation in self._alignment.links.operations:
             if operation.source == source and operation.index in calls:
                 known.append((operation.line, *calls[operation.index]))
-        known.sort()
-        self._lines = [line for line, _, _ in known]
-        # Several threads, or a clock that was set: what came before is the latest of all before.
-        self._ended = [*accumulate((end for _, _, end in known), max)]
-        self._began = [*accumulate((start for _, start, _ in known), max)]
-        self._next = [*accumulate((start for _, start, _ in reversed(known)), min)][::-1]
+        known.sort(key=_line)  # three rows in order, which sorting by one number finds
+        return known
+
+    @cached_property
+    def _lines(self) -> list[int]:
+        return [*map(_line, self._known)]
+
+    # Several threads, or a clock that was set: what came before is the latest of all before.
+
+    @cached_property
+    def _ended(self) -> list[int]:
+        return [*accumulate(map(_end, self._known), max)]
+
+    @cached_property
+    def _began(self) -> list[int]:
+        return [*accumulate(map(_start, self._known), max)]
+
+    @cached_property
+    def _next(self) -> list[int]:
+        return [*accumulate(map(_start, reversed(self._known)), min)][::-1]
 
     def call(self, line: int) -> tuple[int, int] | None:
         """What a call of this line lies between: all before it is over."""

@@ -269,7 +269,7 @@ def _between(before: _State | None, after: _State, layer: Printed) -> float:
             return float(CONTRADICTED**2)
     if not layer.follows:
         return 1.0
-    strays = float(STRAY ** min(max(0, after.first - stop), 3))
+    strays = float(STRAY ** min(after.first - stop, 3)) if after.first > stop else 1.0
     if before is None:
         return strays
     gap = after.earliest - layer.printed_ns - before.latest

@@ -87,7 +87,8 @@ def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]
             of_row, confidences = positions[row.first : row.stop], row.confidences
             _place_between(attribution, of_row, run, chances)
             if confidences is None:
-                attribution.give_layer([one for one in of_row if one not in chances], run, axis.evidence)
+                alone = [one for one in of_row if one not in chances] if chances else of_row
+                attribution.give_layer(alone, run, axis.evidence)
                 continue
             others = row.others or [None] * len(confidences)
             for position, confidence, other in zip(of_row, confidences, others, strict=True):

@@ -60,8 +60,10 @@ class Calls:
         self._classify(operations)
         self._read_buffers(operations if with_buffers else ())
         workspaces: set[int] = set()
+        places_of = [form.workspaces for form in self._forms]
         for form, addresses in zip(self._form_of, self._addresses, strict=True):
-            workspaces.update([addresses[place] for place in self._forms[form].workspaces])
+            for place in places_of[form]:
+                workspaces.add(addresses[place])
         self.workspaces = frozenset(workspaces)
         self.namings = Counter(chain.from_iterable(self.pointers))
         self.holed, self.mixed = self._holes(operations) if with_buffers else _without_parameters(operations)
