@@ -10,7 +10,9 @@ log alike; programs are built once. Printed as one JSON line:
 * ``exponent`` of the CPU time over the kernels, from a tenth to all (limit 1.1);
 * ``log_ratio``: CPU time with the log over that of the same conversion without it (limit 3);
 * ``peak_bytes`` of the conversion of all (limit 3 GB);
-* of a tenth also how many kernels are in their true call and layer (``truth.json`` grows with the run).
+* of a tenth also how many kernels are in their true call and layer (``truth.json`` grows with the run);
+* ``unlike_ratio``: of a tenth, CPU time where of each repetition the profile lost another kernel, so that hardly any is
+  like the one before, over that where all are (limit 3).
 
 Each conversion is a process of its own, its peak the kernel's count. Nothing here is asserted in a test.
 """
@@ -30,6 +32,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 import orjson
@@ -39,7 +42,7 @@ from benchmarks.damages.run import ENQUEUE, ITERATION, POINTER, SETTERS, Call, R
 from benchmarks.grow import EPOCH, LOG_STAMP, iso_formatter, log_stamp_us, microseconds
 from benchmarks.score import ROOT, load
 
-LIMITS = {"exponent": 1.1, "log_ratio": 3.0, "peak_bytes": 3e9}
+LIMITS = {"exponent": 1.1, "log_ratio": 3.0, "unlike_ratio": 3.0, "peak_bytes": 3e9}
 BUILDS = ("clCreateProgramWithSource", "clBuildProgram")
 VARIABLE = re.compile(
     rb'(?<=":")\d{4}-\d\d-\d\dT[^"]+(?=")|(?<="queued":)\d+|(?<="submit":)\d+|(?<="start":)\d+|(?<="end":)\d+'
@@ -170,8 +173,10 @@ class Lines(Text):
         super().__init__(self.PATTERN, text, kinds)
 
 
-def grow(run: Run, kernels: int, folder: Path) -> dict[str, int]:
-    """Write ``run.log``, ``prof.json`` and ``truth.json`` of at least so many kernels; what they hold."""
+def grow(run: Run, kernels: int, folder: Path, *, unlike: bool) -> dict[str, int]:
+    """Write ``run.log``, ``prof.json`` and ``truth.json`` of about so many kernels; what they hold. ``unlike``: the
+    profile lost a kernel of each repetition, another one each time.
+    """
     it = last_iteration(run)
     calls = run.profile
     year = int(calls[0]["timestamp"]["start"][:4])
@@ -200,12 +205,15 @@ def grow(run: Run, kernels: int, folder: Path) -> dict[str, int]:
     rest = Profile(calls[it.stop :], set())
     tail = Lines(b"".join(run.log[it.bottom :]), year, period_us, set())
     times = max(0, -(-(kernels - len(run.truth["enqueues"])) // it.kernels))
+    places = [index for index, call in enumerate(repeated) if call["call"] == ENQUEUE]
+    chance = Random(times)
+    lost = [chance.choice(places) if unlike else None for _ in range(times)]
 
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "prof.json", "wb", buffering=1 << 20) as out:
         out.write(b"[" + b",\n".join(orjson.dumps(call) for call in calls[: it.stop]))
-        for repetition in range(1, times + 1):
-            out.write(again.at(repetition * period_us, repetition * move))
+        for repetition, place in enumerate(lost, 1):
+            out.write(without(again.at(repetition * period_us, repetition * move), place))
         out.write(rest.at(times * period_us, 0) + b"]\n")
     with open(folder / "run.log", "wb", buffering=1 << 20) as out:
         for line in run.log[: it.bottom]:
@@ -213,12 +221,11 @@ def grow(run: Run, kernels: int, folder: Path) -> dict[str, int]:
         for repetition in range(1, times + 1):
             out.write(printed.at(repetition * period_us, repetition * move))
         out.write(tail.at(times * period_us, 0))
-    places = [index for index, call in enumerate(repeated) if call["call"] == ENQUEUE]
-    truth = grown_truth(run.truth, it, times, places, len(repeated))
+    truth = grown_truth(run.truth, it, places, len(repeated), lost)
     (folder / "truth.json").write_bytes(orjson.dumps(truth))
     operations = len({one["api_call"] for one in run.truth["enqueues"]} - {None})
     return {
-        "kernels": len(run.truth["enqueues"]) + times * it.kernels,
+        "kernels": len(truth["enqueues"]),
         "operations": operations + times * it.operations,
         "iterations": it.number + times,
         "profile_bytes": (folder / "prof.json").stat().st_size,
@@ -226,15 +233,24 @@ def grow(run: Run, kernels: int, folder: Path) -> dict[str, int]:
     }
 
 
-def grown_truth(truth: Any, it: Stretch, times: int, places: Sequence[int], calls: int) -> Any:
-    """The truth of the long run: the last iteration's, once more for each repetition."""
+def without(calls: bytes, place: int | None) -> bytes:
+    """Calls as `Profile` writes them, but for the one at ``place``."""
+    if place is None:
+        return calls
+    lines = calls.split(b",\n")  # an empty one, and each call
+    return b",\n".join(lines[: place + 1] + lines[place + 2 :])
+
+
+def grown_truth(truth: Any, it: Stretch, places: Sequence[int], calls: int, lost: Sequence[int | None]) -> Any:
+    """The truth of the long run: the last iteration's, once more for each repetition, without the call lost there."""
     lines = it.bottom - it.top
     inside = [one for one in truth["enqueues"] if it.first <= one["prof_index"] < it.stop]
     api = [call for call in truth["api_calls"] if it.top <= call["lines_before"] < it.bottom]
     layers = [layer for layer in truth["layers"] if it.top <= layer["lines_before"] < it.bottom]
     first_call, first_layer = api[0]["index"], layers[0]["index"]
     out: Any = {name: list(truth[name]) for name in ("layers", "api_calls", "enqueues")}
-    for repetition in range(1, times + 1):
+    begin = it.stop
+    for repetition, gone in enumerate(lost, 1):
         call_move, layer_move = len(out["api_calls"]) - first_call, len(out["layers"]) - first_layer
         for layer in layers:
             name = ITERATION.sub(lambda match, n=repetition: f"iter{int(match[1]) + n} ", layer["name"])  # type: ignore[misc]
@@ -244,15 +260,18 @@ def grown_truth(truth: Any, it: Stretch, times: int, places: Sequence[int], call
             moved = {key: line + repetition * lines for key, line in known.items()}
             out["api_calls"].append({"name": call["name"], **moved})
         for one, place in zip(inside, places, strict=True):
+            if place == gone:
+                continue
             call, layer = one["api_call"], one["layer"]
             out["enqueues"].append(
                 {
                     "name": one["name"],
-                    "prof_index": it.stop + (repetition - 1) * calls + place,
+                    "prof_index": begin + place - (gone is not None and gone < place),
                     "api_call": None if call is None else call + call_move,
                     "layer": None if layer is None else layer + layer_move,
                 }
             )
+        begin += calls - (gone is not None)
     return out
 
 
@@ -279,9 +298,9 @@ def best(files: Sequence[Path], out: Path, repeat: int) -> dict[str, float]:
     return min(measured, key=lambda one: one["cpu_seconds"])
 
 
-def make(sample: Path, kernels: int, folder: Path) -> dict[str, Any]:
+def make(sample: Path, kernels: int, folder: Path, unlike: bool) -> dict[str, Any]:
     start = time.perf_counter()
-    made = grow(Run.load(sample), kernels, folder)
+    made = grow(Run.load(sample), kernels, folder, unlike=unlike)
     return {**made, "made_in_seconds": round(time.perf_counter() - start, 1)}
 
 
@@ -317,25 +336,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     if (free := shutil.disk_usage(folder).free) < wanted:
         parser.error(f"{folder} has {free / 1e9:.0f} GB free, {wanted / 1e9:.0f} GB may be needed")
     result: dict[str, Any] = {"set": args.set}
+    sizes = {"tenth": args.kernels // 10, "unlike": args.kernels // 10, "all": args.kernels}
     try:
-        for name, kernels in (("tenth", args.kernels // 10), ("all", args.kernels)):
-            place = folder / f"{args.set}-{kernels}"
+        for name, kernels in sizes.items():
+            place = folder / f"{args.set}-{name}-{kernels}"
             holds = place / "holds.json"
             if not holds.exists():
-                holds.write_bytes(orjson.dumps(in_child(make, sample, kernels, place)))
+                holds.write_bytes(orjson.dumps(in_child(make, sample, kernels, place, name == "unlike")))
             files = [place / "run.log", place / "prof.json"]
             out = place / "out.json"
             result[name] = {
                 **orjson.loads(holds.read_bytes()),
                 "with_log": best(files, out, args.repeat),
-                **(in_child(scored, out, place / "truth.json") if name == "tenth" else {}),
-                "without_log": best(files[1:], out, args.repeat),
+                **(in_child(scored, out, place / "truth.json") if name != "all" else {}),
+                **({"without_log": best(files[1:], out, args.repeat)} if name != "unlike" else {}),
             }
             out.unlink()
     finally:
         if not args.keep:
-            for kernels in (args.kernels // 10, args.kernels):
-                shutil.rmtree(folder / f"{args.set}-{kernels}", ignore_errors=True)
+            for name, kernels in sizes.items():
+                shutil.rmtree(folder / f"{args.set}-{name}-{kernels}", ignore_errors=True)
             if args.output is None:
                 folder.rmdir()
     few, many = result["tenth"], result["all"]
@@ -344,6 +364,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         result[name] = round(math.log(many["with_log"][key] / few["with_log"][key]) / grown, 3)
         result[f"{name}_without_log"] = round(math.log(many["without_log"][key] / few["without_log"][key]) / grown, 3)
     result["log_ratio"] = round(many["with_log"]["cpu_seconds"] / many["without_log"]["cpu_seconds"], 2)
+    per_kernel = [result[name]["with_log"]["cpu_seconds"] / result[name]["kernels"] for name in ("unlike", "tenth")]
+    result["unlike_ratio"] = round(per_kernel[0] / per_kernel[1], 2)
     result["peak_bytes"] = many["with_log"]["peak_bytes"]
     result["over_limit"] = [name for name, limit in LIMITS.items() if result[name] > limit]
     print(orjson.dumps(result).decode())

@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
+import mio2trace
 from benchmarks.attribution import AS_RECORDED, MASKED, Way, names, partners, samples, shortfalls, total_shortfalls
 from benchmarks.attribution import runs as mutated
 from benchmarks.attribution_score import (
@@ -31,6 +32,8 @@ from benchmarks.damages.run import ENQUEUE, FRAMEWORK, POINTER, CannotError, Run
 from benchmarks.damages.threads import another_profile, two_threads
 from benchmarks.grow import microseconds
 from benchmarks.operations_load import grow
+from benchmarks.score import load
+from mio2trace.align.operations.likelihood import Fit, Likelihood
 from tests.conftest import shared_folder
 
 Change = Callable[[list[dict[str, Any]]], object]
@@ -657,11 +660,11 @@ def sorted_by_thread(it: Run, first: int) -> list[list[bool]]:
 def test_a_run_of_operations_grows(loaded: dict[str, Run], tmp_path: Path, name: str) -> None:
     """By nothing it is the same run; by more, truth, clocks, iterations and handles go on."""
     run = loaded[name]
-    grow(run, 0, tmp_path / "same")
+    grow(run, 0, tmp_path / "same", unlike=True)
     assert orjson.loads((tmp_path / "same" / "prof.json").read_bytes()) == run.calls
     assert (tmp_path / "same" / "run.log").read_bytes() == b"".join(run.log)
 
-    made = grow(run, 1000, tmp_path / "more")
+    made = grow(run, 1000, tmp_path / "more", unlike=False)
     it = Run.load(tmp_path / "more")
     assert made["kernels"] == len(it.truth["enqueues"]) >= 1000
     assert_consistent(it, run)
@@ -684,3 +687,30 @@ def test_a_run_of_operations_grows(loaded: dict[str, Run], tmp_path: Path, name:
     first = len(run.truth["enqueues"])
     last = [whole[index : index + 1] for index in range(len(whole) - 3, len(whole))]
     assert last == [[one] for one in matches(run)[first - 3 :]]
+
+
+@pytest.mark.shared
+def test_of_a_run_whose_iterations_differ_every_link_is_right_and_work_grows_as_the_run(
+    loaded: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The profile lost another kernel of each: what is not repeated is not compared kernel by kernel."""
+    fit = Likelihood.fit
+    asked = 0
+
+    def counted(likelihood: Likelihood, at: int, place: int) -> Fit:
+        nonlocal asked
+        asked += 1
+        return fit(likelihood, at, place)
+
+    monkeypatch.setattr(Likelihood, "fit", counted)
+    for_each = []
+    for size in (1000, 2000):
+        made = grow(loaded["m121-lenet-train-ownkernels"], size, tmp_path, unlike=True)
+        run = Run.load(tmp_path)
+        assert_consistent(run, loaded["m121-lenet-train-ownkernels"])
+        asked = 0
+        mio2trace.convert(tmp_path / "run.log", tmp_path / "prof.json", output=tmp_path / "out.json")
+        for_each.append(asked / made["kernels"])
+        result = score(load(tmp_path / "out.json"), run.truth)
+        assert (result["right"], result["wrong_and_sure"]) == (made["kernels"], 0)
+    assert for_each[1] < 1.2 * for_each[0], for_each

@@ -46,7 +46,7 @@ class Repeats:
         if before is not None:
             kernels, calls = at - before[0], index - before[1]
             evidence = posterior.evidence - before[2]
-            fits = self._fits(at, kernels, posterior)
+            fits: list[Fit | None] = []
             while self._repeats(at, index, kernels, calls, posterior, fits):
                 self._copy(at, kernels, calls, posterior, fits)
                 posterior.evidence += evidence
@@ -54,20 +54,18 @@ class Repeats:
         self._settled[key] = at, index, posterior.evidence
         return at, index
 
-    def _fits(self, at: int, kernels: int, posterior: Posterior) -> list[Fit | None]:
-        """Of the kernels just before, how well each fits its call; None for those of no call."""
-        places = posterior.operation[at - kernels : at]
-        return [
-            None if place == NONE else self._likelihood.fit(number, place)
-            for number, place in enumerate(places, at - kernels)
-        ]
-
     def _repeats(
-        self, at: int, index: int, kernels: int, calls: int, posterior: Posterior, fits: Sequence[Fit | None]
+        self, at: int, index: int, kernels: int, calls: int, posterior: Posterior, fits: list[Fit | None]
     ) -> bool:
-        """Whether the next kernels and calls are as those just before, and each kernel fits as well."""
+        """Whether the next kernels and calls are as those just before, and each kernel fits as well.
+
+        ``fits`` gets how well those before fit their calls (None for those of no call), as far as they are looked at.
+        """
         signs, own = self._kernels, self._calls
         if at + kernels > len(signs) or index + calls >= len(own):
+            return False
+        near = min(kernels, REACH)  # a long repetition that goes on otherwise is not copied to find that out
+        if signs[at : at + near] != signs[at - kernels : at - kernels + near]:
             return False
         if signs[at : at + kernels] != signs[at - kernels : at]:
             return False
@@ -79,8 +77,10 @@ class Repeats:
             self._likelihood.kernels.named,
             self._likelihood.fit,
         )
-        for before, as_before in enumerate(fits, at - kernels):
+        for number, before in enumerate(range(at - kernels, at)):
             after, place = before + kernels, posterior.operation[before]
+            if number == len(fits):
+                fits.append(None if place == NONE else fit(before, place))
             if first[after] - first[before] != calls or last[after] - last[before] != calls:
                 inside = place == NONE or first[after] <= place + calls <= last[after]
                 if not inside or posterior.confidence[before] < CERTAIN:
@@ -88,7 +88,7 @@ class Repeats:
             if place == NONE:
                 if len(named[before]) != len(named[after]):
                     return False
-            elif fit(after, place + calls) != as_before:
+            elif fit(after, place + calls) != fits[number]:
                 return False
         return True
 
