@@ -65,7 +65,7 @@ def events(run: Run, stream: Stream) -> Iterator[Event]:
         if kernels.after_helper[at]:
             yield "MISSTATED, calls that end in what helps the next kernel", before != place
         if before == place:
-            yield "BROKEN, transfers between", kernels.parted[at]
+            yield "BROKEN, transfers between", bool(kernels.parted[at])
         searching = operations[place].phase == "find" and before == place
         if searching and kernels.kind(at).role == kernels.kind(at - 1).role == "main":
             yield "CANDIDATES_APART", kernels.apart[at] == 2

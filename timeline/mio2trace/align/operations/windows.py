@@ -6,6 +6,7 @@ one and, on a host that runs one thread, before the second. Blocks and entries i
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
@@ -32,8 +33,8 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
     Both never decrease; ``last[i]`` is ``first[i] - 1`` where there is none. ``by`` is the evidence word.
     """
 
-    first: list[int]
-    last: list[int]
+    first: Sequence[int]
+    last: Sequence[int]
     by: Evidence | Literal[""]
 
 
@@ -104,8 +105,8 @@ def by_stamps(
     called = [times.called[position] for position in positions]
     error_ns = times.error_ns
     return Windows(
-        first=[bisect_left(end, time - error_ns) for time in called],
-        last=[bisect_right(begin, time + host_step_ns) - 1 for time in called],
+        first=array("q", [bisect_left(end, time - error_ns) for time in called]),
+        last=array("q", [bisect_right(begin, time + host_step_ns) - 1 for time in called]),
         by=BOUNDARY_STAMPS,
     )
 

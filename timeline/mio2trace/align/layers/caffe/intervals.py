@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from math import exp
 
 import msgspec
@@ -68,18 +67,31 @@ class Times(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def rows(layers: Sequence[Printed], times: Times) -> list[Row]:
-    """The most probable row of each layer; an activity that is rather in none, or in another, is in none of them."""
-    bounds = _bounds(layers)
-    states = [_states(layer, *bound, times) for layer, bound in zip(layers, bounds, strict=True)]
+    """The most probable row of each layer; an activity that is rather in none, or in another, is in none of them.
+
+    Two layers that are known by themselves, and between which nothing lies, say nothing of each other: there the row of
+    layers is cut, and what comes before is known.
+    """
     given: list[Row] = []
-    for first, last in _stretches(layers, states):
-        if first and last == first + 1 and len(states[first]) == 1 and states[first][0].weight > CONTRADICTED:
-            given.append(Row(first=states[first][0].first, stop=states[first][0].stop))  # as mostly
-            continue
-        # What comes before is cut off where it is known.
-        before = states[first - 1][0] if first else None
-        given += [_moved(row, first) for row in _solved(before, layers[first:last], states[first:last])]
-    return given
+    opening: _State | None = None
+    stretch: list[list[_State]] = []
+    for number, (layer, bound) in enumerate(zip(layers, _bounds(layers), strict=True)):
+        states = _states(layer, *bound, times)
+        if stretch and len(stretch[-1]) == len(states) == 1 and _between(stretch[-1][0], states[0], layer) == 1:
+            given += _rows(opening, layers, number - len(stretch), stretch)
+            opening = stretch[-1][0]
+            stretch.clear()
+        stretch.append(states)
+    return given + _rows(opening, layers, len(layers) - len(stretch), stretch) if stretch else given
+
+
+def _rows(
+    opening: _State | None, layers: Sequence[Printed], first: int, stretch: Sequence[Sequence[_State]]
+) -> list[Row]:
+    """Of the layers from ``first`` on."""
+    if opening is not None and len(stretch) == 1 and len(stretch[0]) == 1 and stretch[0][0].weight > CONTRADICTED:
+        return [Row(first=stretch[0][0].first, stop=stretch[0][0].stop)]  # as mostly
+    return [_moved(row, first) for row in _solved(opening, layers[first : first + len(stretch)], stretch)]
 
 
 def _moved(row: Row, by: int) -> Row:
@@ -173,15 +185,6 @@ def _cuts(low: int, high: int, times: Times) -> Iterator[tuple[int, int, int]]:
         latest = min(high, begins[place] + error) if place < count else high
         if earliest <= latest:
             yield place, earliest, latest
-
-
-def _stretches(layers: Sequence[Printed], states: Sequence[Sequence[_State]]) -> list[tuple[int, int]]:
-    """Cut where two layers are known by themselves and nothing lies between them: they say nothing of each other."""
-    cuts = [0]
-    for number, (before, after) in enumerate(pairwise(states), 1):
-        if len(before) == len(after) == 1 and _between(before[0], after[0], layers[number]) == 1:
-            cuts.append(number)
-    return [*pairwise([*cuts, len(layers)])] if layers else []
 
 
 def _solved(opening: _State | None, layers: Sequence[Printed], states: Sequence[Sequence[_State]]) -> list[Row]:

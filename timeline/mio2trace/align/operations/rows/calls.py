@@ -89,6 +89,7 @@ class Calls:
     def _read_buffers(self, operations: Sequence[Operation]) -> None:
         numbers: dict[object, int] = {}
         read: dict[object, tuple[int, tuple[int, ...], frozenset[int]]] = {}
+        buffers_of: dict[tuple[int, ...], tuple[tuple[int, ...], frozenset[int]]] = {}
         for operation in operations:
             # A program that repeats itself names the same buffers again.
             key = (
@@ -97,16 +98,19 @@ class Calls:
             )  # fmt: skip
             entry = read.get(key)
             if entry is None:
-                entry = read[key] = self._buffers_of(operation, numbers)
+                form, addresses = self._addresses_of(operation, numbers)
+                buffers = buffers_of.get(addresses)  # calls of other problems may name the same
+                if buffers is None:
+                    named = frozenset(addresses)
+                    buffers = buffers_of[addresses] = addresses, named - {0} if 0 in named else named
+                entry = read[key] = form, *buffers
             form, addresses, pointers = entry
             self._form_of.append(form)
             self._addresses.append(addresses)
             self.pointers.append(pointers)
 
-    def _buffers_of(
-        self, operation: Operation, numbers: dict[object, int]
-    ) -> tuple[int, tuple[int, ...], frozenset[int]]:
-        """The form of a call's entry, numbered in ``numbers``; all its addresses; its buffers."""
+    def _addresses_of(self, operation: Operation, numbers: dict[object, int]) -> tuple[int, tuple[int, ...]]:
+        """The form of a call's entry, numbered in ``numbers``; all its addresses."""
         parameters = operation.parameters
         nulls = frozenset[str]() if parameters is None else parameters.nulls
         if parameters is None or operation.arguments:
@@ -124,8 +128,7 @@ class Calls:
         if form is None:
             form = numbers[key] = len(self._forms)
             self._forms.append(_form(operation, names, nulls))
-        pointers = frozenset(addresses)
-        return form, addresses, pointers - {0} if 0 in pointers else pointers
+        return form, addresses
 
     def _holes(self, operations: Sequence[Operation]) -> tuple[list[bool], list[bool]]:
         """Of each call whether it is holed, and mixed.

@@ -107,8 +107,8 @@ class Kernels:
         self.names = frozenset([profile.activities[position].name for position in positions])
         self.cut = cut_at(self.names)
         self.parted = _parted(profile, positions)
-        self.helped: list[int] = []
-        self.apart: list[int] = []
+        self.helped = bytearray()
+        self.apart = bytearray()
         signs: list[_Sign] = []
         known: dict[object, _Sign] = {}
         ties: dict[tuple[int, int], tuple[int, int]] = {}
@@ -139,15 +139,15 @@ class Kernels:
         self.named = [sign.named for sign in signs]
         self.written = [sign.written for sign in signs]
         self.read = [sign.read for sign in signs]
-        self.again = [one in (first, second) for one, first, second in zip(of, [-1, *of], [-1, -1, *of], strict=False)]
+        before_both = zip(of, [-1, *of], [-1, -1, *of], strict=False)
+        self.again = bytearray([one in (first, second) for one, first, second in before_both])
         library = [kind.library for kind in self.kinds]
         gemms = [kind.is_gemm for kind in self.kinds]
         rows = [kind.library and (kind.is_gemm or kind.role == "scale") for kind in self.kinds]
         helps = [kind.role in PRE and not _WHOLE_CALLS.match(kind.launch[0]) for kind in self.kinds]
-        self.in_row = [again and rows[number] for again, number in zip(self.again, of, strict=True)]
-        self.after_helper = [
-            library[number] and helps[before] for before, number in zip([*of[:1], *of], of, strict=False)
-        ]
+        self.in_row = bytearray([again and rows[number] for again, number in zip(self.again, of, strict=True)])
+        helping = zip([*of[:1], *of], of, strict=False)
+        self.after_helper = bytearray([library[number] and helps[before] for before, number in helping])
         self.gemm_before = [*accumulate(of, lambda last, number: number if gemms[number] else last, initial=-1)]
 
     def __len__(self) -> int:
@@ -222,10 +222,10 @@ class Kernels:
         return stated
 
 
-def _parted(profile: Profile, positions: Sequence[int]) -> list[bool]:
+def _parted(profile: Profile, positions: Sequence[int]) -> bytearray:
     """Of each kernel whether its thread moved data between host and device since the one before it."""
     activities = profile.activities
-    parted = [False] * len(positions)
+    parted = bytearray(len(positions))
     for place, (before, after) in enumerate(pairwise(positions), 1):
         if after - before > 1:
             thread = activities[after].thread
