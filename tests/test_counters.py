@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mio2trace
+from mio2trace.draw import rates
 from mio2trace.draw.base import highest_shown, three_digits
 from mio2trace.trace import CounterValue, Slice, Trace
 from mio2trace.writers import chrome_json
@@ -69,6 +70,18 @@ def test_every_gemm_has_its_rate_and_only_long_pauses_a_zero() -> None:
 def test_a_rate_is_shown_as_it_would_be_printed(rate: float) -> None:
     """However it is rounded, to the last digit, also between two numbers."""
     assert three_digits(rate) == float(f"{rate:.3g}")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 4096])
+def test_rows_of_values_end_anywhere(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is empty, and together they are what one row is."""
+    monkeypatch.setattr(rates, "_ROW", size)
+    at_work = [(0, 5.0, 10), (100, 7.0, 105), (200, 5.0, 210)]
+    changes = [change for start, rate, end in at_work for change in ((start, 1, rate), (end, -1, -rate))]
+    rows = [*rates._steps(changes)]
+    assert all(times and len(times) == len(values) <= size for times, values in rows)
+    together = [pair for times, values in rows for pair in zip(times, values, strict=True)]
+    assert together == [(0, 5.0), (10, 0.0), (100, 7.0), (105, 0.0), (200, 5.0), (210, 0.0)]
 
 
 def test_rates_have_three_digits() -> None:

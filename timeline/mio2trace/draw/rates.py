@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice, pairwise, repeat
+from operator import itemgetter, neg
+from typing import NamedTuple
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.draw.base import TimeBase, highest_shown, three_digits
@@ -38,69 +41,81 @@ def events(
     alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, chosen: Chosen | None
 ) -> Iterator[CounterValue | CounterValues]:
     """``Operations GFLOP/s`` and ``Memory traffic GB/s`` where operations tell them, ``Device busy %``; per device."""
-    ran = [operation for operation in side.measures.operation_at.values() if operation.phase == "run"]
-    flop = {operation.index: operation.flop for operation in ran if operation.flop}
-    size = {operation.index: operation.bytes_min for operation in ran if operation.bytes_min}
-    achieved, traffic = _achieved(flop, size, alignment, base, side)
-    yield from _rates(RATE, "GFLOP/s", achieved, side, origin)
-    yield from _rates(TRAFFIC, "GB/s", traffic, side, origin)
+    achieved, traffic = _achieved(alignment, base, side, origin)
+    yield from _rates(RATE, "GFLOP/s", achieved, side)
+    yield from _rates(TRAFFIC, "GB/s", traffic, side)
     yield from _busy(alignment, base, side, origin, chosen)
 
 
-_Spans = dict[int, list[tuple[int, int, float]]]
-"""Of each device (start, end, rate) of what worked on it."""
+class _Spans(NamedTuple):
+    """What worked on a device, in columns: from when to when, at which rate."""
+
+    starts: list[int]
+    ends: list[int]
+    rates: list[float]
+
+    def add(self, start: int, end: int, rate: float) -> None:
+        self.starts.append(start)
+        self.ends.append(end)
+        self.rates.append(rate)
 
 
-def _rates(name: str, unit: str, spans: _Spans, side: DeviceSide, origin: int) -> Iterator[CounterValues]:
-    for device, found in sorted(spans.items()):
-        highest = highest_shown([rate for _, _, rate in found])
-        changes: list[tuple[int, int, float]] = []
-        for start, end, rate in found:
-            drawn = min(rate, highest)
-            changes += ((start - origin, 1, drawn), (end - origin, -1, -drawn))
+def _no_spans() -> dict[int, _Spans]:
+    """By device."""
+    return defaultdict(lambda: _Spans([], [], []))
+
+
+def _rates(name: str, unit: str, spans: dict[int, _Spans], side: DeviceSide) -> Iterator[CounterValues]:
+    """The counter of each device; takes ``spans`` away as it goes, for a run may have a million."""
+    for device in sorted(spans):
+        starts, ends, rates = spans.pop(device)
+        highest = highest_shown(rates)
+        drawn = [min(rate, highest) for rate in rates]
+        changes = [*zip(starts, repeat(1), drawn, strict=False), *zip(ends, repeat(-1), map(neg, drawn), strict=False)]
+        del starts, ends, rates, drawn
         changes.sort()
         process = side.process_of[device]
         track = side.counter_track(process)
-        times, values = _steps(changes)
-        for first in range(0, len(times), _ROW):
-            row = slice(first, first + _ROW)
-            yield CounterValues(process, name, unit, times[row], values[row], track)
+        for times, values in _steps(changes):
+            yield CounterValues(process, name, unit, times, values, track)
 
 
 def _achieved(
-    flop: Mapping[int, int], size: Mapping[int, int], alignment: Alignment, base: TimeBase, side: DeviceSide
-) -> tuple[_Spans, _Spans]:
+    alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int
+) -> tuple[dict[int, _Spans], dict[int, _Spans]]:
     """The work of each operation, and its bytes, over the time of its kernels; of bytes, copies have theirs, too."""
     activities, timed_ns = alignment.profile.activities, side.measures.operations.timed_ns
-    achieved: _Spans = {}
-    traffic: _Spans = {}
-    if not flop and not size:
+    operation_at = side.measures.operation_at
+    achieved, traffic = _no_spans(), _no_spans()
+    ran = [operation for operation in operation_at.values() if operation.phase == "run"]
+    has_sizes = any(operation.bytes_min for operation in ran)
+    if not has_sizes and not any(operation.flop for operation in ran):
         return achieved, traffic
     for device, index, row, _ in side.rows():
-        shift = base.device(device, 0)
+        shift = base.device(device, 0) - origin
         if index != NONE:
             # Of an operation in several rows each has the rate of all of it.
-            ran = timed_ns[index]
-            if not ran:
+            operation, ran_ns = operation_at[index], timed_ns[index]
+            if not ran_ns or operation.phase != "run":
                 continue
             start, end = activities[row[0]].start_ns or 0, activities[row[-1]].end_ns or 0
-            for spans, amount in ((achieved, flop.get(index)), (traffic, size.get(index))):
+            for spans, amount in ((achieved, operation.flop), (traffic, operation.bytes_min)):
                 if amount:
-                    spans.setdefault(device, []).append((start + shift, end + shift, amount / ran))
-        elif size:
+                    spans[device].add(start + shift, end + shift, amount / ran_ns)
+        elif has_sizes:
             for activity in [activities[position] for position in row]:
                 start, end, moved = activity.start_ns or 0, activity.end_ns or 0, activity.size_bytes
                 if moved and end != start:
-                    traffic.setdefault(device, []).append((start + shift, end + shift, moved / (end - start)))
+                    traffic[device].add(start + shift, end + shift, moved / (end - start))
     return achieved, traffic
 
 
-def _steps(changes: Sequence[tuple[int, int, float]]) -> tuple[list[int], list[float]]:
-    """Times and rates: the sum of the rates at work, where one begins or ends; short pauses are left out."""
+def _steps(changes: Sequence[tuple[int, int, float]]) -> Iterator[tuple[list[int], list[float]]]:
+    """Times and rates, in rows: the sum of the rates at work, where one begins or ends; short pauses are left out."""
     times: list[int] = []
     values: list[float] = []
     rate, working, since, shown = 0.0, 0, 0, -1.0
-    followed_by = [*(at for at, _, _ in changes[1:]), None]
+    followed_by = chain(map(itemgetter(0), islice(changes, 1, None)), (None,))
     for (at, count, change), following in zip(changes, followed_by, strict=True):
         working += count
         rate = rate + change if working else 0.0
@@ -117,7 +132,11 @@ def _steps(changes: Sequence[tuple[int, int, float]]) -> tuple[list[int], list[f
             times.append(at)
             values.append(value)
             shown = value
-    return times, values
+            if len(times) == _ROW:
+                yield times, values
+                times, values = [], []
+    if times:
+        yield times, values
 
 
 def _busy(
