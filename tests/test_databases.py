@@ -262,6 +262,43 @@ def test_what_is_no_text_is_a_name_as_it_is_shown(tmp_path: Path) -> None:
     assert len(names) > 1
 
 
+def test_bytes_that_pages_repeat_are_counted_as_texts_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a column of names they are kept."""
+    path = tmp_path / "run.db"
+    path.write_bytes(rocm_made.rocpd(rocm_made.run(), "UPDATE rocpd_string SET string = zeroblob(2000)"))
+    monkeypatch.setattr(database_module, "TEXT_PER_BYTE", 0)
+    with pytest.raises(InputError, match="more text than a file of its size can hold"):
+        convert(path)
+
+
+def test_a_schema_that_leads_in_circles_is_refused(tmp_path: Path) -> None:
+    """SQLite reads and parses all of it, whatever is asked."""
+    path = tmp_path / "run.db"
+    data = bytearray(rocm_made.rocpd(rocm_made.run()))
+    page = int.from_bytes(data[16:18], "big")
+    pages = len(data) // page
+    data[28:32] = (pages + 2).to_bytes(4, "big")
+    inner = struct.pack(">BHHHBI", 5, 0, 3, page - 15, 0, pages + 1)
+    inner += struct.pack(">3H", page - 5, page - 10, page - 15)
+    data[100 : 100 + len(inner)] = inner
+    data[page - 15 : page] = b"".join(struct.pack(">IB", pages + 1, 100 - at) for at in range(3))
+    below = struct.pack(">BHHHB", 13, 0, 0, page, 0).ljust(page, b"\0")
+    path.write_bytes(bytes(data) + below + bytes(page))
+    with pytest.raises(InputError, match="a schema that leads in circles; expected a whole database"):
+        convert(path)
+
+
+def test_a_schema_of_more_text_than_the_file_is_refused(tmp_path: Path) -> None:
+    """As where rows of it share what they run over into."""
+    path = tmp_path / "run.db"
+    data = bytearray(rocm_made.rocpd(rocm_made.run()))
+    cell = int.from_bytes(data[108:110], "big")
+    data[cell : cell + 3] = b"\xff\xff\x7f"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="a schema that leads in circles; expected a whole database"):
+        convert(path)
+
+
 @pytest.mark.parametrize(("table", "column"), [("rocpd_info_process", "environment"), ("rocpd_event", "extdata")])
 def test_json_in_a_cell_that_no_parser_follows_tells_nothing(table: str, column: str, tmp_path: Path) -> None:
     path = tmp_path / "run.db"

@@ -34,9 +34,12 @@ LEAST_STEPS, STEPS_PER_BYTE = 5_000_000, 100
 FEWEST_ROWS, BYTES_OF_A_ROW = 1000, 8
 LONG_TEXT, TEXT_PER_BYTE = 1000, 64
 """Texts beyond that length are counted: they are so many times the file at most, as often as they are read."""
+_FIRST_PAGE = 100
+"""Where the header of its tree begins, behind the file's own."""
+_INNER, _LEAF = b"\x05", b"\x0d"
 _WHOLE = "expected a whole database"
 _STORED = "expected a profiler's tables, or views that show them as they are"
-_LONGEST_VALUE = 1_000_000_000
+_LONGEST_VALUE = 1 << 20
 _NAME = r"""(?:"[^"]++"|`[^`]++`|\[[^\]]++\]|\w++)"""
 _VIEW = re.compile(rf"CREATE (?:TEMP(?:ORARY)? )?VIEW (?:IF NOT EXISTS )?{_NAME} AS (.*+)", re.IGNORECASE)
 _SHOWN = re.compile(rf"SELECT (?:\*|{_NAME}(?: ?, ?{_NAME})*+) FROM ({_NAME})", re.IGNORECASE)  # noqa: S608
@@ -58,6 +61,7 @@ class Database:
         self._connection = connection
         self._source = source
         self._most_rows = max(FEWEST_ROWS, size // BYTES_OF_A_ROW)
+        self._letters = TEXT_PER_BYTE * max(LONG_TEXT, size)
         self._limit(size)
         schema = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view')")
         texts = {name: (kind, " ".join(str(sql).split())) for kind, name, sql in schema}
@@ -80,6 +84,17 @@ class Database:
         description = self._connection.execute(f'SELECT * FROM "{quoted}" LIMIT 0').description  # noqa: S608
         return {column[0] for column in description}
 
+    def text_of(self, cell: object) -> str:
+        """What a column of texts holds, whatever a stranger stored there; asked once a row, not where it is used."""
+        if isinstance(cell, bytes):
+            self._count(len(cell))
+        return cell if isinstance(cell, str) else "" if cell is None else str(cell)
+
+    def _count(self, letters: int) -> None:
+        self._letters -= letters
+        if self._letters < 0:
+            raise InputError(f"{self._source.name}: more text than a file of its size can hold; {_WHOLE}")
+
     def _too_many(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
         if cursor.fetchone() is not None:
             raise InputError(
@@ -91,16 +106,12 @@ class Database:
         """Steps, lengths; text need not be UTF-8."""
         import sqlite3
 
-        connection, name = self._connection, self._source.name
+        connection = self._connection
         steps = max(LEAST_STEPS, STEPS_PER_BYTE * size) // STEPS_AT_ONCE
-        letters = TEXT_PER_BYTE * max(LONG_TEXT, size)
 
         def text(data: bytes) -> str:
-            nonlocal letters
             if len(data) > LONG_TEXT:
-                letters -= len(data)
-                if letters < 0:
-                    raise InputError(f"{name}: more text than a file of its size can hold; {_WHOLE}")
+                self._count(len(data))
             return data.decode(errors="replace")
 
         def count() -> int:
@@ -113,11 +124,6 @@ class Database:
         connection.execute("PRAGMA trusted_schema = 0")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(_LONGEST_VALUE, max(1 << 16, size)))
         connection.set_progress_handler(count, STEPS_AT_ONCE)
-
-
-def text_of(cell: object) -> str:
-    """What a column of texts holds, whatever a stranger stored there; asked once a row, not where it is used."""
-    return cell if isinstance(cell, str) else "" if cell is None else str(cell)
 
 
 def _authorize(action: int, *_: str | None) -> int:
@@ -150,8 +156,7 @@ def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
         path = source.plain_path
         journals = [end for end in _JOURNALS if path and _holds_anything(f"{path}{end}")]
         if path and not journals:
-            files = [path]
-            uri = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=ro&immutable=1"
+            lies = path
         else:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mio2trace-"))
             copy = os.path.join(folder, "copy.db")
@@ -162,11 +167,17 @@ def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
                 with contextlib.suppress(OSError):
                     shutil.copyfile(f"{path}{end}", f"{copy}{end}")
                 _refuse_a_name(f"{copy}{end}", f"{source.name}{end}")
-            files = [copy, *(f"{copy}{end}" for end in journals)]
-            uri = f"file:{quote(os.fsencode(copy))}"
-        size = sum(os.path.getsize(file) for file in files if os.path.exists(file))
+            lies = copy
+        uri = f"file:{quote(os.fsencode(os.path.abspath(lies)))}"
         try:
-            connection = stack.enter_context(contextlib.closing(sqlite3.connect(uri, uri=True)))
+            if journals:
+                with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
+                    connection.execute("BEGIN IMMEDIATE")  # who closes it moves what is in the journals
+            size = os.path.getsize(lies)
+            _require_a_tree(lies, size, source.name)
+            connection = stack.enter_context(
+                contextlib.closing(sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True))
+            )
             yield Database(connection, source, size, reads)
         except sqlite3.OperationalError as error:
             if "interrupted" in str(error):
@@ -182,6 +193,51 @@ def _refuse_a_name(journal: str, name: str) -> None:
         file.seek(max(0, os.fstat(file.fileno()).st_size - len(_ENDS_A_NAME)))
         if file.read() == _ENDS_A_NAME:
             raise InputError(f"{name}: names another file; expected the journal of this database alone")
+
+
+def _require_a_tree(path: str, size: int, name: str) -> None:
+    """Raises `InputError` where pages of the schema lead to one twice, or its texts, which SQLite reads whatever is
+    asked, have more bytes than the file. What is no page of a tree SQLite itself refuses.
+    """
+    with open(path, "rb") as file:
+        page_size = int.from_bytes(file.read(18)[16:], "big")
+        page_size = 1 << 16 if page_size == 1 else page_size
+        seen: set[int] = set()
+        pending, left = [1], size
+        while pending and left >= 0:
+            number = pending.pop()
+            if number in seen:
+                left = -1
+            seen.add(number)
+            file.seek(max(0, number - 1) * page_size)
+            children, texts = _page(file.read(page_size), _FIRST_PAGE if number == 1 else 0)
+            pending += children
+            left -= texts
+    if left < 0:
+        raise InputError(f"{name}: a schema that leads in circles; {_WHOLE}")
+
+
+def _page(page: bytes, begin: int) -> tuple[list[int], int]:
+    """(the pages below it, the bytes of its rows) of a page of a table, whose header begins there."""
+    kind = page[begin : begin + 1]
+    if kind not in (_INNER, _LEAF):
+        return [], 0
+    head = begin + (12 if kind == _INNER else 8)
+    count = int.from_bytes(page[begin + 3 : begin + 5], "big")
+    cells = [int.from_bytes(page[at : at + 2], "big") for at in range(head, min(head + 2 * count, len(page)), 2)]
+    if kind == _INNER:
+        return [int.from_bytes(page[at : at + 4], "big") for at in (*cells, begin + 8)], 0
+    return [], sum(_varint(page, at) for at in cells)
+
+
+def _varint(page: bytes, at: int) -> int:
+    """SQLite's: seven bits a byte, the first ones first; the ninth byte has eight."""
+    value = 0
+    for place, byte in enumerate(page[at : at + 9]):
+        value = value << 8 | byte if place == 8 else value << 7 | byte & 0x7F
+        if byte < 0x80:
+            break
+    return value
 
 
 def _holds_anything(path: str) -> bool:

@@ -8,9 +8,9 @@ is refused: it is another one.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ from mio2trace.model.profile import Clock, Profile, Range, Resources
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, sizes
-from mio2trace.readers.rocm.database import MAGIC, Database, opened, tables, text_of
+from mio2trace.readers.rocm.database import MAGIC, Database, opened, tables
 from mio2trace.readers.rocm.job import rank_in, scope_of
 from mio2trace.source import Source
 
@@ -31,6 +31,7 @@ _TABLES = _NEEDED | {
 _Key = tuple[Hashable, Hashable]
 """(guid, id)."""
 _Registers = tuple[int | None, int | None, int | None]
+_Value = TypeVar("_Value")
 _NO_REGISTERS: _Registers = (None, None, None)
 
 
@@ -57,10 +58,10 @@ class _Reading:
             raise InputError(f"{source.name}: no {missing[0]}; expected a rocpd database of rocprofv3")
         if "rocpd_timestamp" in self._names:
             raise InputError(f"{source.name}: rocpd schema 4; expected schema 3, as rocprofv3 of ROCm 7 writes it")
-        self._strings = {key: text_of(text) for key, text in self._by_id("rocpd_string", "string").items()}
-        self._processes = self._by_id("rocpd_info_process", "pid")
-        self._environments = self._by_id("rocpd_info_process", "environment")
-        self._threads = self._by_id("rocpd_info_thread", "tid")
+        self._strings = self._by_id("rocpd_string", "string", database.text_of)
+        self._processes = self._by_id("rocpd_info_process", "pid", _id)
+        self._ranks = self._by_id("rocpd_info_process", "environment", rank_in)
+        self._threads = self._by_id("rocpd_info_thread", "tid", _id)
         self._machines = self._scopes()
         self._of: dict[_Key, Assembly] = {}
 
@@ -84,21 +85,21 @@ class _Reading:
     def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:
         return self._database.rows(query)
 
-    def _by_id(self, table: str, value: str) -> dict[_Key, Any]:
+    def _by_id(self, table: str, value: str, of: Callable[[object], _Value]) -> dict[_Key, _Value]:
+        """What ``of`` makes of each cell: none of a stranger's is kept as it is."""
         if table not in self._names:
             return {}
         rows = self._rows(f"SELECT guid, id, {value} FROM {table}")  # noqa: S608 - names of ours
-        return {(guid, key): found for guid, key, found in rows}
+        return {(guid, key): of(cell) for guid, key, cell in rows}
 
     def _assembly(self, guid: Hashable, process: Hashable) -> Assembly:
         assembly = self._of.get((guid, process))
         if assembly is None:
-            pid = self._processes.get((guid, process))
             clock = Clock("boottime", scope=self._machines.get(guid, ""))
             assembly = self._of[guid, process] = Assembly(
-                self._source.index, clock, self._notes, self._source.name, pid if type(pid) is int else None
+                self._source.index, clock, self._notes, self._source.name, self._processes.get((guid, process))
             )
-            rank = rank_in(self._environments.get((guid, process)))
+            rank = self._ranks.get((guid, process))
             assembly.process = msgspec.structs.replace(assembly.process, rank=rank)
         return assembly
 
@@ -218,6 +219,10 @@ class _Reading:
                 "copy", f"copy {route}".strip(), assembly.queue(device, stream), times, correlation=stack,
                 size_bytes=size, route=route, thread=None if thread is None else self._thread(assembly, guid, thread),
             )  # fmt: skip
+
+
+def _id(cell: object) -> int | None:
+    return cell if type(cell) is int else None
 
 
 def _message(extra: object) -> str:

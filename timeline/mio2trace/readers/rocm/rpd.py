@@ -17,7 +17,7 @@ from mio2trace.model.profile import Clock, Profile, Range, Resources, Size3
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.assembly import Assembly, Kind, kernel_name, route_of, sizes
-from mio2trace.readers.rocm.database import Database, opened, tables, text_of
+from mio2trace.readers.rocm.database import Database, opened, tables
 from mio2trace.source import Source
 
 NAME = "RPD database (rocmProfileData)"
@@ -85,7 +85,7 @@ class _Reading:
         return self._database.rows(query)
 
     def _texts_by_id(self, query: str) -> dict[object, str]:
-        return {key: text_of(text) for key, text in self._rows(query)}
+        return {key: self._database.text_of(text) for key, text in self._rows(query)}
 
     def _assembly(self, pid: object) -> Assembly:
         assembly = self._of.get(pid)
