@@ -107,8 +107,11 @@ class Attribution:
 
     @cached_property
     def shared_axis(self) -> Timeline | None:
-        """The log's lines next to the activities, on one axis."""
-        return common_axis(self.profile, self.events, self.clock, self.times, self.without, self.notes)
+        """The log's lines next to the activities, on one axis; not by a clock that may be off where calls tell as well."""
+        clock, times = self.clock, self.times
+        if clock is not None and clock.is_doubtful and self.operations:
+            clock = times = None
+        return common_axis(self.profile, self.events, clock, times, self.without, self.notes)
 
     @cached_property
     def axis(self) -> Timeline | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
 from mio2trace.align.operations.queues import same_process
+from mio2trace.align.operations.rates import LAST
 from mio2trace.model.profile import Activity, Profile
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
@@ -49,7 +50,7 @@ def run_of_profile(
         notes.add(
             f"log of {len(runs)} runs and nothing to tell which is the profile's: the last one is taken, in doubt"
         )
-    return left[-1], 1 / len(left)
+    return left[-1], LAST if len(left) > 1 else 1.0
 
 
 def _problem(operation: Operation) -> Hashable:

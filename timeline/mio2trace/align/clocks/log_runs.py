@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from mio2trace.align.clocks.fit import log_clock
+from mio2trace.align.operations.rates import LAST
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent, NetLayer
 from mio2trace.model.net_order import merged, oriented
 from mio2trace.model.profile import Profile
@@ -171,7 +172,7 @@ def _nearest(profile: Profile, log: FrameworkLog, notes: Notes) -> tuple[Framewo
         notes.add(f"log of {len(runs)} runs: run {number + 1} ends with the profile, the others are left out")
         return runs[number], 1.0
     notes.add(f"log of {len(runs)} runs and nothing to tell which is the profile's: the last one is taken, in doubt")
-    return runs[-1], 1 / len(runs)
+    return runs[-1], LAST
 
 
 def _once(runs: Sequence[FrameworkLog]) -> list[FrameworkLog]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.links import DOUBTED
-from mio2trace.align.operations.rates import HARDLY_ANY
+from mio2trace.align.operations.rates import HARDLY_ANY, ONE_THREAD
 from mio2trace.evidence import BOUNDARY_STAMPS, CORRELATION, DURATIONS, RANGE, RECURRENCE, TIMER_MARKS, Evidence
 
 _OF_ITS_OWN = frozenset((RANGE, CORRELATION, TIMER_MARKS, ""))
@@ -85,4 +85,4 @@ def doubt_other_queues(attribution: Attribution) -> None:
     main = likely[0] if len(likely) == 1 else None
     for position, word in enumerate(links.layer_by):
         if activities[position].queue != main and word not in _OF_ITS_OWN:
-            links.doubt_layer([position])
+            links.doubt_layer([position], ONE_THREAD)

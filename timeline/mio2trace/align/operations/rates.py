@@ -41,6 +41,10 @@ UNLOGGED: Final = 0.3
 """Part of the calls that a log of commands alone does not have: those of many kinds print none."""
 LOST_BESIDE_TORN: Final = UNLOGGED
 """Part of the calls that the log lost beside one of which lines are missing."""
+LAST: Final = 1 - UNLOGGED
+"""How probable it is, where nothing tells, that the last of a log's runs is the profile's."""
+ONE_THREAD: Final = 1 - UNLOGGED
+"""Part of the kernels in a layer's time, of queues that several threads may fill, that are the layer's."""
 
 FEW: Final = 0.1
 """What is few: a tenth."""
