@@ -67,13 +67,16 @@ def test_marks_need_no_fine_host_times() -> None:
 
 
 @pytest.mark.shared
-def test_where_the_clock_may_be_off_by_more_than_a_layer_takes_stamps_hardly_tell_it() -> None:
-    """Of the offsets that are possible few put a kernel into its layer: it is said with as little."""
-    case = ("host times in s", "m121-resnet-train-entries-cmd", HANDLES, 0)
-    layers = measured(shared_folder(), case).layers
-    wrong = sum(count - true for count, _, true in layers.bins[:10])
-    assert wrong > 100
-    assert sum(count - true for count, _, true in layers.bins[5:10]) <= 0.1 * wrong
+@pytest.mark.parametrize(
+    ("row", "variant", "least"), [("host times in s", HANDLES, 443), ("stamps run 2 % fast", HIDDEN, 430)]
+)
+def test_where_the_clock_may_be_off_by_more_than_a_layer_takes_calls_tell_it(
+    row: str, variant: str, least: int
+) -> None:
+    """Lines and calls keep their order whatever the clock does: stamps that may be off by more are not asked."""
+    layers = measured(shared_folder(), (row, "m121-resnet-train-entries-cmd", variant, 0)).layers
+    assert layers.right >= least
+    assert layers.wrong_and_sure == 0
 
 
 @pytest.mark.shared

@@ -107,7 +107,7 @@ class Attribution:
 
     @cached_property
     def shared_axis(self) -> Timeline | None:
-        """The log's lines next to the activities, on one axis; not by a clock that may be off where calls tell as well."""
+        """The log's lines next to the activities, on one axis; not by a clock that may be off where there are calls."""
         clock, times = self.clock, self.times
         if clock is not None and clock.is_doubtful and self.operations:
             clock = times = None

@@ -8,6 +8,7 @@ import msgspec
 
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.likelihood import Fit
+from mio2trace.align.operations.rates import SHARPER, WHOLE
 
 _ALIKE = 0.005
 """Probabilities nearer than this are the same."""
@@ -62,6 +63,27 @@ class Posterior(msgspec.Struct, kw_only=True):
             mixture.gone[at] = better.gone[at] * (1 - share) + worse.gone[at] * share
             mixture.fits[at] = fit if ranked[0][0] == better.operation[at] else None
         return mixture
+
+    def calibrate(self) -> None:
+        """Say of what is in doubt what was measured: the model's answers are right more often than it believes.
+
+        Odds to the power of `SHARPER`; nothing becomes sure by that.
+        """
+        for at, confidence in enumerate(self.confidence):
+            if confidence >= WHOLE:
+                continue
+            before = [chance for _, chance in self.chances(at)]
+            weights = [chance**SHARPER for chance in before]
+            total = sum(weights) + max(0.0, 1 - sum(before)) ** SHARPER
+            after = [weight / total for weight in weights]
+            after[0] = max(confidence, min(WHOLE, after[0]))
+            self.confidence[at] = after[0]
+            self.others[at] = tuple(
+                (place, chance) for (place, _), chance in zip(self.others[at], after[1:], strict=True)
+            )
+            out = sum(chance for (place, _), chance in zip(self.chances(at), before, strict=True) if place == NONE)
+            if out:
+                self.gone[at] *= sum(chance for place, chance in self.chances(at) if place == NONE) / out
 
     def chances(self, at: int) -> tuple[tuple[int, float], ...]:
         """Where the kernel may be, and how probable each is."""

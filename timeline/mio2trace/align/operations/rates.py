@@ -43,6 +43,8 @@ LOST_BESIDE_TORN: Final = UNLOGGED
 """Part of the calls that the log lost beside one of which lines are missing."""
 LAST: Final = 1 - UNLOGGED
 """How probable it is, where nothing tells, that the last of a log's runs is the profile's."""
+SHARPER: Final = 1 + UNLOGGED
+"""To what power the odds of links in doubt are what is measured of them."""
 ONE_THREAD: Final = 1 - UNLOGGED
 """Part of the kernels in a layer's time, of queues that several threads may fill, that are the layer's."""
 

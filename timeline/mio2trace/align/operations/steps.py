@@ -11,7 +11,7 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.links import NONE, SURE
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.queues import of_streams, one_stream_each
-from mio2trace.align.operations.rates import FEW, HARDLY_ANY
+from mio2trace.align.operations.rates import FEW, HARDLY_ANY, WHOLE
 from mio2trace.align.operations.stream import Stream, solve_together
 from mio2trace.align.operations.windows import Windows, by_lines, by_stamps, everywhere
 from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, DURATIONS, EXACT, NAME_AND_SIZES, ORDER, POSITION
@@ -169,7 +169,7 @@ def keep_operations_whole(attribution: Attribution) -> None:
         fitted = [position for position in positions if links.layer_by[position] in (DURATIONS, "")]
         most = max(runs, key=lambda run: (runs[run], -run))
         if most == NONE or len(fitted) < len(positions):
-            links.doubt_operation(positions)
+            links.doubt_operation(positions, WHOLE)  # it is rather the layers that are wrong
         else:
             links.move_layer([p for p in fitted if links.run_of[p] != most], most, DURATIONS)
 

@@ -56,6 +56,7 @@ class Stream:
         if not self.operations:
             return
         posterior = self.posterior or self.solve()
+        posterior.calibrate()
         own = 1.0 if self.windows.by else of_this_process(posterior, self.operations, self._elsewhere())
         for number, place in enumerate(posterior.operation):
             if place == NONE:
