@@ -14,7 +14,8 @@ from mio2trace.align.operations import stream
 from mio2trace.align.operations.lattice import AHEAD, NARROW, WIDE, Lattice, Width
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.rates import WHOLE
-from mio2trace.align.operations.sizes import is_launch, items_fit
+from mio2trace.align.operations.rows.launches import Launches
+from mio2trace.align.operations.sizes import items_fit
 from mio2trace.evidence import LAUNCH_LINE, Evidence
 from mio2trace.model.profile import Activity
 from mio2trace.ops.operation import Launch, Operation
@@ -85,15 +86,18 @@ def test_a_printed_launch_is_a_kernel_as_far_as_the_profile_has_sizes(
     name: str, grid: tuple[int, int, int] | None, launched: bool
 ) -> None:
     """rocprof v1 has no sizes in a database, and the product of all dimensions in a table."""
-    assert is_launch(Launch(line=1, name="k", gws=(64, 5, 2)), name, grid, cut=0) is launched
+    launches = Launches([Launch(line=1, name="k", gws=(64, 5, 2)), Launch(line=2, name="k", gws=None)], {"k"}, cut=0)
+    assert (launches.count(name, grid) > 0) is launched
 
 
 def test_a_printed_launch_is_a_kernel_whose_name_was_cut() -> None:
     """Both begin alike, as far as anything is left."""
-    printed = Launch(line=1, name="MIOpenConvUni", gws=(64, 5, 2))
-    assert is_launch(printed, "MIOpenConvUn", (64, 5, 2), cut=12)
-    assert not is_launch(printed, "MIOpenConv1x", (64, 5, 2), cut=12)
-    assert not is_launch(printed, "MIOpenConvUn", (64, 5, 2), cut=0)
+    printed = [Launch(line=1, name="MIOpenConvUni", gws=(64, 5, 2)), Launch(line=2, name="j", gws=(64, 1, 1))]
+    cut = Launches(printed, {"MIOpenConvUn"}, cut=12)
+    assert cut.count("MIOpenConvUn", (64, 5, 2)) == cut.count("MIOpenConvUn...", None) == 1
+    assert cut.count("MIOpenConv1x", (64, 5, 2)) == 0
+    assert cut.of_others == {(64, 1, 1)}
+    assert Launches(printed, {"MIOpenConvUn"}, cut=0).count("MIOpenConvUn", (64, 5, 2)) == 0
 
 
 def with_buffers(activity: Activity, buffer: int) -> Activity:

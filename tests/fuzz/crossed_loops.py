@@ -5,7 +5,7 @@ Beside those of `slow_inputs`, found by an attack on a later version.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tests.fuzz.many_rows import ROWS
 from tests.fuzz.slow_inputs import SLOW, Files, Slow
@@ -70,16 +70,27 @@ def _rocm(count: int, name: str, of: int) -> bytes:
     )
 
 
+_SEARCH = (
+    b"miopenStatus_t miopenFindConvolutionForwardAlgorithm(miopenHandle_t){",
+    b"\txDesc = 1, 3, 8, 8, ", b"\twDesc = 4, 3, 3, 3, ", b"\tconvDesc = conv2d, miopenConvolution, {1, 1}, ",
+    b"\tyDesc = 1, 4, 8, 8, ", b"}",
+)  # fmt: skip
+
+
+def _launching(entry: Sequence[bytes], count: int, of: int) -> bytes:
+    """A call, and lines of what it launched, of so many names in turn."""
+    line = b"Info2 [run] kernel_name = k%d, global_work_dim = { 64, 1, 1 }, local_work_dim = { 64, 1, 1 }"
+    return b"".join(b"MIOpen(HIP): %s\n" % text for text in (*entry, *(line % (at % of) for at in range(count))))
+
+
 def launch_lines_of_a_search(size: int) -> Files:
     """All of one entry; a kernel may be of each."""
-    entry = (
-        b"miopenStatus_t miopenFindConvolutionForwardAlgorithm(miopenHandle_t){",
-        b"\txDesc = 1, 3, 8, 8, ", b"\twDesc = 4, 3, 3, 3, ", b"\tconvDesc = conv2d, miopenConvolution, {1, 1}, ",
-        b"\tyDesc = 1, 4, 8, 8, ", b"}",
-    )  # fmt: skip
-    line = b"Info2 [run] kernel_name = k%d, global_work_dim = { 64, 1, 1 }, local_work_dim = { 64, 1, 1 }"
-    lines = (*entry, *(line % (at % 8) for at in range(size // 220)))
-    return [_rocm(size // 160, "k", 9), b"".join(b"MIOpen(HIP): %s\n" % text for text in lines)]
+    return [_rocm(size // 160, "k", 9), _launching(_SEARCH, size // 220, 8)]
+
+
+def launch_lines_of_other_names(size: int) -> Files:
+    """None of the names that the profile has; each of its kernels has one of its own."""
+    return [_rocm(size // 160, f"q{size}_", size), _launching(_SEARCH, size // 220, size)]
 
 
 def kernels_of_any_call(size: int) -> Files:
@@ -96,6 +107,7 @@ CROSSED: Mapping[str, Slow] = {
     "processes of one log": Slow(processes_of_a_log),
     "a row of one kernel with another in it": Slow(row_with_another),
     "launch lines of a search": Slow(launch_lines_of_a_search),
+    "launch lines of other names": Slow(launch_lines_of_other_names),
     "kernels of any call": Slow(kernels_of_any_call),
 }
 ALL: Mapping[str, Slow] = {**SLOW, **CROSSED, **ROWS}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TypeVar
 
 from mio2trace.kernels.names import PATTERNS, WORK, KernelName, kernel_name, normalise
@@ -25,7 +25,17 @@ def cut_at(names: AbstractSet[str]) -> int:
     """
     longest = max(map(len, names), default=0)
     ends = [name for name in names if len(name) == longest]
-    return longest if len(ends) >= FEWEST and any(kernel_name(one) is None and cut_name(one) for one in ends) else 0
+    if len(ends) < FEWEST:
+        return 0
+    begins = _beginnings()
+    begun = [name for name in ends if normalise(name) in begins]
+    return longest if any(kernel_name(name) is None and cut_name(name) for name in begun) else 0
+
+
+@cache
+def _beginnings() -> frozenset[str]:
+    """All that one of the table's literal beginnings may begin with."""
+    return frozenset(begin[:end] for begins, _, _ in PATTERNS for begin in begins for end in range(len(begin) + 1))
 
 
 @lru_cache(maxsize=1 << 12)

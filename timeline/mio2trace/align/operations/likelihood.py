@@ -20,10 +20,11 @@ from mio2trace.align.operations.rates import (
 )
 from mio2trace.align.operations.rows.calls import Calls
 from mio2trace.align.operations.rows.kinds import KernelKind, Kernels
+from mio2trace.align.operations.rows.launches import Launches
+from mio2trace.align.operations.rows.serving import TENSOR, serves
 from mio2trace.align.operations.sizes import (
     gemm_key,
     has_channels,
-    is_launch,
     is_part,
     items_fit,
     may_be_part,
@@ -32,31 +33,16 @@ from mio2trace.align.operations.sizes import (
 )
 from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES
 from mio2trace.kernels import KernelFact
-from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import Profile, Size3
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.values import pointer
 
-_TENSOR = frozenset(("settensor", "scaletensor", "transformtensor", "optensor", "bias"))
 _RUNTIMES = "__amd_rocclr_"
 """How kernels of the HIP runtime begin: no line of MIOpen's launches has one, as none has those of a GEMM library."""
 _REACH = 16
 """So far back a search's other launch of a kernel is looked for."""
 ONE_HELPER = frozenset(("settensor", "scaletensor", "transformtensor"))
 """What they launch is a helper of the others."""
-_USES: Mapping[str, frozenset[str]] = {
-    "rnn": frozenset(("optensor", "activ", "gemm", "dropout", "softmax")) | _TENSOR,
-    "mha": frozenset(("gemm", "softmax", "dropout", "reduce")) | _TENSOR,
-    "fusion": frozenset(("conv", "bnorm", "activ", "bias")),
-    "find2": frozenset(("conv", "bnorm", "activ", "mha", "softmax", "fusion")),
-    "settensor": _TENSOR, "scaletensor": _TENSOR, "transformtensor": _TENSOR,
-    "optensor": frozenset(("bias",)),
-    "bias": frozenset(("optensor",)),
-    "sum": frozenset(("reduce",)),
-}  # fmt: skip
-"""Primitives whose kernels another one launches, too."""
-_TRANSPOSED: Mapping[str | None, OperationDirection] = {"forward": "backward-data", "backward-data": "forward"}
-"""A transposed convolution runs the other one's kernels (miopen-log.md 6)."""
 OTHERS = 24
 """Kernels or calls of other kinds that a run is thought to have beside its own: of few, rareness tells little; a share
 is never taken to be below one in so many."""
@@ -106,7 +92,7 @@ class Likelihood:
         self._count_kernels()
         self._static: dict[tuple[int, int], tuple[float, bool, bool]] = {}
         self._shares: dict[object, float] = {}
-        self._lines: dict[tuple[int, int], int] = {}
+        self._launches_of: dict[int, Launches] = {}
 
     def _count_kernels(self) -> None:
         """How often each statement is true of the queue's kernels of the library."""
@@ -181,22 +167,23 @@ class Likelihood:
         key = (number, self.class_of[index])
         static = self._static.get(key)
         if static is None:
-            static = self._static[key] = self._alike(self.kernels.kinds[number], self.operations[index])
+            static = self._static[key] = self._alike(self.kernels.kinds[number], index)
         return static
 
     def pair_of_class(self, number: int, class_number: int) -> float:
         """The same of a class of calls."""
         return self.pair(number, self.first_of[class_number])[0]
 
-    def _alike(self, kind: KernelKind, operation: Operation) -> tuple[float, bool, bool]:
+    def _alike(self, kind: KernelKind, index: int) -> tuple[float, bool, bool]:
+        operation = self.operations[index]
         nats = 0.0
         launched = False
         if self._launches and operation.launches:
-            launched = any(is_launch(launch, *kind.launch, self.kernels.cut) for launch in operation.launches)
+            launched = self._launches_in(index).count(*kind.launch) > 0
             if launched:
                 nats += self._rareness(self._launched[kind.launch], self._library)
             elif kind.is_unknown:
-                nats += self._renamed_nats(kind, operation)
+                nats += self._renamed_nats(kind, index)
             elif kind.name is not None and not (kind.name.algorithm == "Gemm" or kind.launch[0].startswith(_RUNTIMES)):
                 nats += NATS_MISSTATED
         name = kind.name
@@ -205,10 +192,10 @@ class Likelihood:
                 nats += 0.0 if kind.library else log(UNKNOWN_NAME)
             return nats, launched, False
         if not name.primitives:
-            return nats, launched, name.role != "main" or operation.primitive in _TENSOR
-        if not _serves(name.primitives, kind.directions, operation):
+            return nats, launched, name.role != "main" or operation.primitive in TENSOR
+        if not serves(name.primitives, kind.directions, operation):
             # A convolution of which the log lost the problem may be a transposed one.
-            rare = launched or (operation.problem is None and _serves(name.primitives, kind.directions, operation, -1))
+            rare = launched or (operation.problem is None and serves(name.primitives, kind.directions, operation, -1))
             return nats + (NATS_MISSTATED if rare else NATS_NEVER), launched, False
         if operation.primitive == "fusion" and name.algorithm == "Gemm":
             return nats + NATS_NEVER, launched, False  # a plan is one kernel
@@ -225,13 +212,20 @@ class Likelihood:
             nats += 0.0 if operation.algorithm == name.algorithm else NATS_MISSTATED
         return nats, launched, True
 
-    def _renamed_nats(self, kind: KernelKind, operation: Operation) -> float:
+    def _launches_in(self, index: int) -> Launches:
+        launches = self._launches_of.get(index)
+        if launches is None:
+            kernels = self.kernels
+            launches = Launches(self.operations[index].launches, kernels.names, kernels.cut)
+            self._launches_of[index] = launches
+        return launches
+
+    def _renamed_nats(self, kind: KernelKind, index: int) -> float:
         """Of a kernel whose name is in no table: the log may have printed another that no kernel of the profile has."""
-        (name, grid), names, cut = kind.launch, self.kernels.names, self.kernels.cut or None
+        name, grid = kind.launch
         if name in self._printed:
             return NATS_MISSTATED
-        gone = [one for one in operation.launches if one.name[:cut] not in names]
-        if grid is not None and any(one.gws == grid for one in gone):
+        if grid in self._launches_in(index).of_others:
             return self._rareness(self._renamed[grid], self._renamed.total())
         return NATS_MISSTATED if kind.library else 0.0  # a GEMM library's launches are not printed
 
@@ -247,9 +241,7 @@ class Likelihood:
             serving = self._shares.get(sort)
             if serving is None:
                 serving = self._shares[sort] = sum(
-                    count * self._share(one, operation)
-                    for one, count in self._named.items()
-                    if _serves(*one, operation)
+                    count * self._share(one, operation) for one, count in self._named.items() if serves(*one, operation)
                 )
             nats = self._rareness(serving, self._library) + log(self._share(name, operation))
             self._shares[key] = nats
@@ -257,7 +249,7 @@ class Likelihood:
 
     def _share(self, name: _Named, operation: Operation) -> float:
         """The part of the calls of this one's kind among all that the name serves."""
-        served = sum(count for other, count in self._sorts.values() if _serves(*name, other))
+        served = sum(count for other, count in self._sorts.values() if serves(*name, other))
         sort = operation.primitive, operation.direction, operation.mode == "transpose"
         return self._sorts[sort][1] / served
 
@@ -350,10 +342,7 @@ class Likelihood:
         if operation.phase != "find" or not operation.launches:
             return inf
         own = kernels.kind(at).launch
-        lines = self._lines.get((kernels.of[at], index))
-        if lines is None:
-            lines = sum(is_launch(one, *own, kernels.cut) for one in operation.launches)
-            self._lines[kernels.of[at], index] = lines
+        lines = self._launches_in(index).count(*own)
         if not lines:
             return inf
         for before in range(at - 1, max(at - _REACH, 0) - 1, -1):
@@ -379,18 +368,3 @@ class Likelihood:
         return self.calls.mixed[index] or (
             self.entered and self.operations[index].line == self.operations[index].command_line
         )
-
-
-def _serves(primitives: Sequence[str], directions: Sequence[str], operation: Operation, way: int = 1) -> bool:
-    """Whether a kernel of these primitives and directions may be one of the call's; ``way`` -1: run the other way."""
-    primitive = operation.primitive
-    if primitive not in primitives and _USES.get(primitive, frozenset()).isdisjoint(primitives):
-        return False
-    direction = operation.direction
-    if (operation.mode == "transpose") != (way < 0):
-        direction = _TRANSPOSED.get(direction, direction)
-    if not directions or direction is None or direction in directions:
-        return True
-    if "gemm" in primitives and primitive != "conv":
-        return True  # the directions are those that its beta leaves a convolution
-    return not (primitive in primitives or primitive == "fusion")

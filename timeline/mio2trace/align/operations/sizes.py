@@ -8,7 +8,7 @@ from math import prod
 
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Size3
-from mio2trace.ops.operation import Launch, Operation
+from mio2trace.ops.operation import Operation
 
 _IM2COL, _COL2IM = re.compile(r"Im(?:2d)?2Col$"), re.compile(r"Col2Im(?:2d)?$")
 _SUM = re.compile(r"M[IL]OpenCvBwdWrW\w*_rdc$")
@@ -104,18 +104,6 @@ def _rows_fit(grid: Size3, workgroup: Size3, channels: int) -> bool:
     if grid[1:] == (1, 1):  # rocprof v1 has the product of all dimensions
         return any(row % one == 0 for one in rows)
     return row in rows
-
-
-def is_launch(printed: Launch, name: str, grid: Size3 | None, cut: int) -> bool:
-    """Whether a launch that the log printed may be a kernel's, as far as the profile has its name (``cut``: what length
-    of it is left, 0: all) and sizes: rocprof v1 has none in a database, and the product of all dimensions in a table.
-    """
-    work_items = printed.gws
-    if printed.name != name and not (cut and printed.name[:cut] == name[:cut]):
-        return False
-    if grid is None or grid == work_items:
-        return True
-    return work_items is not None and grid == (prod(work_items), 1, 1)
 
 
 def has_channels(stated: tuple[int, ...], operation: Operation) -> bool:
