@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from unittest.mock import Mock
 
 import orjson
 import pytest
 from click.testing import CliRunner
 
+from mio2trace import answer
+from mio2trace.analysis import analyse
+from mio2trace.answer import gather
 from mio2trace.cli import cli
 from tests.conftest import ROOT, shared_folder
+from tests.fuzz.many_rows import processes_of_a_table
 
 TRACES = ROOT / "traces"
 ALEXNET = [str(TRACES / "alexnet-b1-miopen29" / name) for name in ("run.log.gz", "prof.json.gz")]
@@ -90,3 +95,15 @@ def test_each_kind_of_input_alone_has_a_report(files: str, form: str) -> None:
     """A log alone, a profile alone, PyTorch's ops without a log, TensorFlow's."""
     said = run(shared_folder() / "samples" / files, "--format", form, "-q")
     assert re.search(r"\d.* ms|operation|record", said)
+
+
+def test_sections_that_are_not_shown_are_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file may hold thousands of processes."""
+    path = tmp_path / "run.csv"
+    path.write_bytes(processes_of_a_table(70 * 30)[0])
+    of_profile = Mock(wraps=gather.of_profile)
+    monkeypatch.setattr("mio2trace.answer.of_profile", of_profile)
+    analysis = analyse([str(path)])
+    told = answer.report_of(analysis, analysis.runs)
+    assert of_profile.call_count == len(told.sections) == answer.MOST_SECTIONS
+    assert told.left_out == 30 - answer.MOST_SECTIONS

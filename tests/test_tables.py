@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mio2trace.outgoing import csv_text
-from mio2trace.reports.tables import FORMS, Cell, Form, Table, grouped, print_table
+from mio2trace.reports.tables import FORMS, Cell, Form, Row, Table, grouped, print_table, stacked
 
 ROWS: list[dict[str, Cell]] = [
     {"name": "a, b", "size": 3, "M": 1, "N": 2, "words": ("x", "y")},
@@ -96,3 +96,19 @@ def test_csv_and_json_give_back_every_cell(rows: list[dict[str, Cell]]) -> None:
     assert json.loads(text(table, "json")) == kept
     for form in FORMS:
         assert text(table, form).count("\n") >= len(kept) or not kept
+
+
+def test_tables_under_each_other_have_all_their_rows_in_order() -> None:
+    """By number, from the end, in slices, past the end; a table without rows between others."""
+    parts: list[tuple[Row, Table]] = [
+        ({"process": name}, Table(columns=("n",), rows=[{"n": at} for at in range(count)]))
+        for name, count in (("a", 2), ("b", 0), ("c", 3))
+    ]
+    rows = stacked(parts).rows
+    every = [("a", 0), ("a", 1), ("c", 0), ("c", 1), ("c", 2)]
+    assert [(row["process"], row["n"]) for row in rows] == every
+    assert [(rows[at]["process"], rows[at]["n"]) for at in range(-5, 5)] == every * 2
+    assert [row["n"] for row in rows[1:4]] == [1, 0, 1]
+    for beyond in (5, -6):
+        with pytest.raises(IndexError):
+            rows[beyond]

@@ -1,4 +1,4 @@
-"""Databases of any size that have many of what a run has few: processes, devices."""
+"""Databases and tables of any size that have many of what a run has few: processes, devices."""
 
 from __future__ import annotations
 
@@ -44,8 +44,16 @@ def devices_of_a_database(size: int) -> Files:
     return [rocm_made.rocpd(_run(size // _ROW), "UPDATE rocpd_kernel_dispatch SET agent_id = id")]
 
 
+def processes_of_a_table(size: int) -> Files:
+    """One kernel each, on one clock."""
+    head = '"Index","KernelName","gpu-id","queue-id","pid","tid","grd","wgr","BeginNs","EndNs"\n'
+    rows = (f'{at},"k",0,0,{at},7,128,64,{_AT + 9 * at},{_AT + 9 * at + 5}\n' for at in range(size // 70))
+    return [(head + "".join(rows)).encode()]
+
+
 ROWS: Mapping[str, Slow] = {
     "processes of a database": Slow(processes_of_a_database),
     "processes with collectives": Slow(processes_with_collectives),
     "devices of a database": Slow(devices_of_a_database),
+    "processes of a table, their kernels": Slow(processes_of_a_table, "kernels"),
 }

@@ -141,10 +141,11 @@ def labelled(profiles: Sequence[Profile]) -> list[Profile]:
     if None in ranks or len(set(ranks)) < len(ranks):
         ranks = [None] * len(ranks)
     pids = [profile.process.pid for profile in profiles]
+    of_pid = Counter(pids)
     result = []
     for number, (profile, rank, pid) in enumerate(zip(profiles, ranks, pids, strict=True)):
         label = f"rank {rank}" if rank is not None else f"pid {pid}"
-        if rank is None and (pid is None or pids.count(pid) > 1):
+        if rank is None and (pid is None or of_pid[pid] > 1):
             label = f"process {number}"
         process = msgspec.structs.replace(profile.process, rank=rank, label=label)
         result.append(msgspec.structs.replace(profile, processes=(process, *profile.processes[1:])))

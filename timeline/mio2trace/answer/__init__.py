@@ -7,6 +7,7 @@ page.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -28,13 +29,18 @@ MOST_SECTIONS = 8
 
 def report_of(analysis: Analysis, runs: Sequence[Run], gpu: Gpu | None = None, *, with_picture: bool = True) -> Report:
     """What is said of some of the analysis' runs; the picture of the whole run is for a page."""
-    sections = [section for run in runs for section in _sections(run, len(runs) > 1, gpu, with_picture)]
+    sections: list[Section] = []
+    count = 0
+    for run in runs:
+        shown, of_run = _sections(run, len(runs) > 1, gpu, MOST_SECTIONS - len(sections), with_picture=with_picture)
+        sections += shown
+        count += of_run
     titles = dict.fromkeys(run.name for run in runs)
     return Report(
         title=", ".join(list(titles)[:3]) + (f" and {len(titles) - 3} more" if len(titles) > 3 else ""),
         generator=f"mio2trace {mio2trace.__version__}",
-        sections=tuple(sections[:MOST_SECTIONS]),
-        left_out=max(0, len(sections) - MOST_SECTIONS),
+        sections=tuple(sections),
+        left_out=count - len(sections),
         inputs=tuple(
             sorted(f"{file.format} ({file.size:,} bytes, sha256 {file.sha256[:12]})" for file in analysis.inputs)
         ),
@@ -42,21 +48,24 @@ def report_of(analysis: Analysis, runs: Sequence[Run], gpu: Gpu | None = None, *
     )
 
 
-def _sections(run: Run, several: bool, gpu: Gpu | None, with_picture: bool) -> list[Section]:
-    """One for each profile that holds commands, else one for the logs."""
+def _sections(run: Run, several: bool, gpu: Gpu | None, most: int, *, with_picture: bool) -> tuple[list[Section], int]:
+    """One for each profile that holds commands, else one for the logs; ``most`` of them, and how many there are."""
     sections = []
-    for _, libraries, subject in subjects(run, gpu):
+    for _, libraries, subject in islice(subjects(run, gpu), most):
         profile = subject.alignment.profile
         label = profile.process.label or profile.framework.name
         name = ", ".join(filter(None, (run.name if several or not label else "", label)))
         sections.append(of_profile(subject, name, libraries, with_picture=with_picture))
     if sections and run.is_job:
         sections[0] = _with_ranks(sections[0], run)
-    sections = sections or of_logs(run)
+    count = sum(1 for measures in run.drawn if measures.alignment.profile.activities)
+    if not count:
+        of_run = of_logs(run)
+        sections, count = of_run[:most], len(of_run)
     if sections and run.reference is not None and not any(section.reference for section in sections):
         printed = printed_reference(run.logs, run.reference.logs)
         sections[0] = msgspec.structs.replace(sections[0], reference=printed)
-    return sections
+    return sections, count
 
 
 def _with_ranks(section: Section, run: Run) -> Section:

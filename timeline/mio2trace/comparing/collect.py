@@ -38,9 +38,10 @@ def collect(run: Run, notes: Notes) -> RunRecord | None:
     if len(measured) == 1 or not run.is_job:
         if len(measured) > 1:
             notes.add(f"{run.name}: {len(measured)} profiles of no job: the first is compared", problem=False)
-        return kept(_of_kernels(run, measured[0]))
+        return kept(_of_kernels(run, measured[0], facts(run)))
     names = [one.alignment.profile.process.label for one in measured]
-    return kept(mean_of(names, [_of_kernels(run, one) for one in measured]))
+    made_with = facts(run)
+    return kept(mean_of(names, [_of_kernels(run, one, made_with) for one in measured]))
 
 
 def _has_kernels(measures: Measures) -> bool:
@@ -51,7 +52,7 @@ def _has_kernels(measures: Measures) -> bool:
 # -- kernels ---------------------------------------------------------------------------------------------------------
 
 
-def _of_kernels(run: Run, measures: Measures) -> RunRecord:
+def _of_kernels(run: Run, measures: Measures, made_with: Facts) -> RunRecord:
     """Of one profile, with the samples of each iteration in order."""
     steady = measures.steady
     inside = inside_iterations(measures)
@@ -68,7 +69,7 @@ def _of_kernels(run: Run, measures: Measures) -> RunRecord:
         find_ns=inside.find_ns,
         build_ns=_build_ns(measures.alignment.profile.other_calls),
         parts=tuple(parts),
-        facts=facts(run),
+        facts=made_with,
     )
 
 

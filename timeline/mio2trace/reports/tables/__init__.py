@@ -9,7 +9,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Literal, overload
 
 import msgspec
@@ -126,9 +128,10 @@ class _Stacked(Sequence[Row]):
 
     def __init__(self, parts: Sequence[tuple[Row, Sequence[Row]]]) -> None:
         self._parts = parts
+        self._ends = list(accumulate(len(rows) for _, rows in parts))
 
     def __len__(self) -> int:
-        return sum(len(rows) for _, rows in self._parts)
+        return self._ends[-1] if self._ends else 0
 
     def __iter__(self) -> Iterator[Row]:
         for first, rows in self._parts:
@@ -143,11 +146,11 @@ class _Stacked(Sequence[Row]):
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(len(self)))]
         at = index if index >= 0 else index + len(self)
-        for first, rows in self._parts:
-            if 0 <= at < len(rows):
-                return {**first, **rows[at]}
-            at -= len(rows)
-        raise IndexError(index)
+        if not 0 <= at < len(self):
+            raise IndexError(index)
+        place = bisect_right(self._ends, at)
+        first, rows = self._parts[place]
+        return {**first, **rows[at - self._ends[place] + len(rows)]}
 
 
 def stacked(parts: Sequence[tuple[Row, Table]]) -> Table:
