@@ -202,6 +202,15 @@ def test_threads_whose_ids_the_profile_does_not_have_are_given_their_queues() ->
 
 
 @pytest.mark.shared
+def test_of_several_processes_in_a_log_the_one_that_the_queue_is_of_is_told_by_its_calls() -> None:
+    """Lines have ids, the profile has none: calls of one id launched what ran, the others are left out."""
+    case = ("another's lines between, with ids", "m290-resnet-train-entries-cmd", NO_FRAMEWORK, 0)
+    operations = measured(shared_folder(), case).operations
+    assert operations.wrong_and_sure == 0
+    assert operations.right >= 0.98 * operations.kernels > 0
+
+
+@pytest.mark.shared
 @pytest.mark.parametrize(
     ("row", "name", "variant", "least"),
     [

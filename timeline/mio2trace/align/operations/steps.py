@@ -11,7 +11,7 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.links import NONE, SURE
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.queues import of_streams, one_stream_each
-from mio2trace.align.operations.rates import FEW, HARDLY_ANY, WHOLE
+from mio2trace.align.operations.rates import BESIDE_GAP, BESIDE_STRANGERS, FEW, HARDLY_ANY, WHOLE
 from mio2trace.align.operations.stream import Stream, solve_together
 from mio2trace.align.operations.windows import Windows, by_lines, by_stamps, everywhere
 from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, DURATIONS, EXACT, NAME_AND_SIZES, ORDER, POSITION
@@ -41,6 +41,8 @@ def link_operations(attribution: Attribution) -> None:
         together = [*joined]
         of_threads = _queue_of_each_thread(attribution, streams, together)
         joined = iter(together) if of_threads is None else _streams(attribution, streams, of_threads)
+    elif streams:
+        joined = iter([_of_one_thread(attribution, stream) for stream in joined])
     for stream in joined:
         stream.link(links)
         if attribution.keep_reasons:
@@ -112,6 +114,29 @@ def _queue_of_each_thread(
     if not far_likelier or launching < (1 - HARDLY_ANY) * mixed:
         return None
     return {key: of_thread[thread] for key, thread in ways[best]}
+
+
+def _of_one_thread(attribution: Attribution, stream: Stream) -> Stream:
+    """The one queue with the calls of one thread of the log, where many of the others' launched nothing in it and it is
+    far likelier without them: they are another process's, whose ids the profile does not tell from its own.
+    """
+    operations = stream.operations
+    threads = sorted({operation.thread for operation in operations if operation.thread is not None})
+    if not 1 < len(threads) <= MOST_THREADS or stream.of_this_process() == 1:
+        return stream
+    assert stream.posterior is not None
+    alone = [
+        _stream(attribution, stream.positions, [one for one in operations if one.thread in (thread, None)], 1, {})
+        for thread in threads
+    ]
+    worth = [one.solve().evidence for one in alone]
+    best = max(range(len(alone)), key=worth.__getitem__)
+    others = [nats for number, nats in enumerate(worth) if number != best]
+    far_likelier = worth[best] + log(1 - SURE) >= max(stream.posterior.evidence, *others)
+    if not far_likelier or len(alone[best].launched()) < (1 - HARDLY_ANY) * len(stream.launched()):
+        return stream
+    alone[best].at_most = BESIDE_STRANGERS
+    return alone[best]
 
 
 def _order_nats(streams: Sequence[Stream]) -> float:
@@ -197,7 +222,8 @@ def doubt_beside_gaps(attribution: Attribution) -> None:
         names = [activities[position].name for position in positions]
         linked = [links.operation_of[position] != NONE for position in positions]
         shifted = [positions[place] for place in _shiftable(names, linked)]
-        links.doubt_operation(one for one in shifted if links.operation_by[one] in _COULD_BE_SHIFTED)
+        likely = (one for one in shifted if links.operation_by[one] in _COULD_BE_SHIFTED)
+        links.doubt_operation(likely, BESIDE_GAP)
 
 
 def _shiftable(names: Sequence[str], linked: Sequence[bool]) -> Iterator[int]:

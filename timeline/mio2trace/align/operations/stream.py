@@ -30,7 +30,7 @@ class Stream:
     """The kernels of one queue against the operations that may have launched them.
 
     ``elsewhere`` has of operations that may be another queue's how probable that is, by index; ``without``, evidence
-    to leave out.
+    to leave out; ``at_most``, how far links can be believed that nothing but names, sizes and order tells.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Stream:
         self.windows = windows
         self.elsewhere = elsewhere
         self.without = without
+        self.at_most = 1.0
         self.posterior: Posterior | None = None
 
     def link(self, links: Links) -> None:
@@ -56,8 +57,8 @@ class Stream:
         if not self.operations:
             return
         posterior = self.posterior or self.solve()
+        own = self.of_this_process()
         posterior.calibrate()
-        own = 1.0 if self.windows.by else of_this_process(posterior, self.operations, self._elsewhere())
         for number, place in enumerate(posterior.operation):
             if place == NONE:
                 continue
@@ -71,6 +72,13 @@ class Stream:
             if strange or self.likelihood.may_be_two(place):
                 confidence = min(confidence, WHOLE)
             links.give_operation((self.positions[number],), self.operations[place].index, by, confidence=confidence)
+
+    def of_this_process(self) -> float:
+        """How far links can be believed that nothing but names, sizes and order tells (`chances`)."""
+        posterior = self.posterior or self.solve()
+        if self.windows.by:
+            return 1.0
+        return min(self.at_most, of_this_process(posterior, self.operations, self._elsewhere()))
 
     def launched(self) -> dict[int, float]:
         """How probable it is of each operation, by index, that it launched kernels of this queue."""
