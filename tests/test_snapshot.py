@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from mio2trace.analysis.kept import snapshot_of
 from mio2trace.model.profile import Activity, BufferCreated, Call, OpenCl, OpenClLaunch, Profile, Program
 from mio2trace.notes import InputError, Notes
 from mio2trace.privacy.fields import NEVER_SHOWN
+from mio2trace.queries.dataset import opened
+from mio2trace.snapshot.database import connection, sql_text
 from mio2trace.snapshot.files import read, write
 from mio2trace.snapshot.objects import Column, classes_in, from_columns, name_of, to_columns
-from mio2trace.snapshot.places import is_dataset, snapshots_of
+from mio2trace.snapshot.places import RUNS, is_dataset, snapshots_of
 from mio2trace.snapshot.records import Snapshot
 from mio2trace.snapshot.values import Damaged, Packer, Unpacker, pack_ints, unpack_ints
 from tests.conftest import ROOT
@@ -150,6 +153,18 @@ def test_what_is_damaged_is_refused(change: Any) -> None:
     at = next(at for at, column in enumerate(columns) if (column.part, column.name) == ("Activity", "queue"))
     with pytest.raises((Damaged, LookupError, TypeError, ValueError)):
         from_columns(Profile, [*columns[:at], change(columns[at]), *columns[at + 1 :]])
+
+
+def test_names_in_a_table_that_are_no_utf8_are_one_line(tmp_path: Path) -> None:
+    """DuckDB hands them over as they are, or fails at it."""
+    table = tmp_path / RUNS / "a.parquet"
+    table.parent.mkdir()
+    with contextlib.closing(connection()) as database:
+        database.execute(f"COPY (SELECT 1 AS odd_column) TO {sql_text(table)} (FORMAT parquet)")
+    table.write_bytes(table.read_bytes().replace(b"odd_column", b"odd\xff\xfecolum"))
+    with pytest.raises(InputError) as refused, opened(str(tmp_path), {RUNS: {"run": "VARCHAR"}}) as dataset:
+        dataset.ask(f"SELECT * FROM {RUNS}")
+    assert "\n" not in str(refused.value)
 
 
 def test_a_file_that_is_none_is_one_line(snapshot: Snapshot, tmp_path: Path) -> None:

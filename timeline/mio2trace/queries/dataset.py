@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mio2trace.notes import InputError
 from mio2trace.queries.answer import Answer
-from mio2trace.snapshot.database import connection, sql_text
+from mio2trace.snapshot.database import asked, connection, sql_text
 from mio2trace.snapshot.places import RUNS
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Dataset:
         """What one SELECT answers. Raises `InputError` for SQL that is none, or that fails."""
         import duckdb
 
-        try:
+        with asked(self._path):
             statements = self._database.extract_statements(sql)
             if len(statements) != 1 or statements[0].type not in (
                 duckdb.StatementType.SELECT,
@@ -48,8 +48,6 @@ class Dataset:
             result = self._database.execute(statements[0])
             columns = tuple(column[0] for column in result.description or ())
             return Answer(columns, result.fetchall())
-        except duckdb.Error as error:
-            raise InputError(f"{self._path}: {str(error).strip().splitlines()[0]}") from None
 
 
 @contextlib.contextmanager
@@ -62,9 +60,7 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
     place = Path(path)
     folder, pattern = (place, "*.parquet") if place.is_dir() else (place.resolve().parent.parent, place.name)
     with contextlib.closing(connection(threads)) as database:
-        import duckdb
-
-        try:
+        with asked(path):
             if not _has(folder / RUNS, pattern):
                 raise InputError(f"{path}: no table {RUNS!r}; expected a dataset")
             for table, columns in tables.items():
@@ -84,8 +80,6 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
             database.execute(f"SET allowed_directories = [{sql_text(f'{folder}/')}]")
             database.execute("SET enable_external_access = false")
             database.execute("SET lock_configuration = true")
-        except duckdb.Error as error:
-            raise InputError(f"{path}: {str(error).strip().splitlines()[0]}") from None
         yield Dataset(database, path)
 
 

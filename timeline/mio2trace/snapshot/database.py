@@ -72,6 +72,17 @@ def for_writing() -> Iterator[DuckDBPyConnection]:
         yield database
 
 
+@contextlib.contextmanager
+def asked(what: str) -> Iterator[None]:
+    """Raises `InputError`, ``what`` and what DuckDB says, where it fails; also at names in a file that are no UTF-8."""
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.Error, RuntimeError, UnicodeDecodeError) as error:
+        raise InputError(f"{what}: {str(error).strip().splitlines()[0]}") from None
+
+
 def file_name(name: str) -> str:
     """The file of a run of this name: no other run has it, and it is in no other folder."""
     quoted = quote(name, safe=_PLAIN)

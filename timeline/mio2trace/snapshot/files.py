@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from mio2trace.notes import InputError
-from mio2trace.snapshot.database import beside, connection, for_writing, sql_text
+from mio2trace.snapshot.database import asked, beside, connection, for_writing, sql_text
 from mio2trace.snapshot.objects import Column, from_columns, to_columns
 from mio2trace.snapshot.places import FOLDER
 from mio2trace.snapshot.records import Snapshot
@@ -35,20 +35,15 @@ def write(snapshot: Snapshot, folder: Path, file: str) -> None:
 
 def read(path: Path) -> Snapshot:
     """Raises `InputError` with one line for what is none, is damaged, or of another version."""
-    with contextlib.closing(connection()) as database:
-        import duckdb
-
-        try:
-            pairs = database.execute(f"SELECT key, value FROM parquet_kv_metadata({sql_text(path)})").fetchall()  # noqa: S608
-            by = dict(pairs).get(b"generator", b"another program").decode("utf-8", "replace")
-            version = dict(pairs).get(b"snapshot", b"").decode("utf-8", "replace")
-            if version != VERSION:
-                raise InputError(f"{path}: a snapshot of version {version or 'unknown'}; expected {VERSION}")
-            rows = database.execute(
-                f"SELECT part, name, count, data FROM read_parquet({sql_text(path)})"  # noqa: S608
-            ).fetchall()
-        except duckdb.Error as error:
-            raise InputError(f"{path}: no snapshot of a run: {str(error).splitlines()[0]}") from None
+    with contextlib.closing(connection()) as database, asked(f"{path}: no snapshot of a run"):
+        pairs = database.execute(f"SELECT key, value FROM parquet_kv_metadata({sql_text(path)})").fetchall()  # noqa: S608
+        by = dict(pairs).get(b"generator", b"another program").decode("utf-8", "replace")
+        version = dict(pairs).get(b"snapshot", b"").decode("utf-8", "replace")
+        if version != VERSION:
+            raise InputError(f"{path}: a snapshot of version {version or 'unknown'}; expected {VERSION}")
+        rows = database.execute(
+            f"SELECT part, name, count, data FROM read_parquet({sql_text(path)})"  # noqa: S608
+        ).fetchall()
     try:
         columns = [Column(part, name, count, msgspec.msgpack.decode(data)) for part, name, count, data in rows]
         snapshot = from_columns(Snapshot, columns)
