@@ -245,3 +245,15 @@ def test_an_archive_of_tensorflows_profile_is_for_tfprof(shared: Path, tmp_path:
     done = [CliRunner().invoke(cli, ["tfprof", str(file), "--format", "json"]) for file in (path, profile)]
     assert done[0].exit_code == done[1].exit_code == 0
     assert json.loads(done[0].stdout) == json.loads(done[1].stdout)
+
+
+@pytest.mark.parametrize("command", ["convert", "report", "kernels", "layers", "ops", "driver", "inspect", "bundle"])
+def test_an_archive_that_names_no_input_is_one_line(command: str, tmp_path: Path) -> None:
+    """As of a recorded program that printed nothing and ran nothing on a GPU."""
+    manifest = {"schema": archive.SCHEMA, "inputs": []}
+    path = packed(tmp_path / "run.zip", {"manifest.json": orjson.dumps(manifest), "run.log": b""})
+    options = ["-o", str(tmp_path / "out.zip")] if command in ("convert", "bundle") else []
+    done = CliRunner().invoke(cli, [command, str(path), *options])
+    assert done.exit_code == 1
+    assert ": holds no input; expected " in done.output
+    assert len(done.output.splitlines()) == 1

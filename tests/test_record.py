@@ -22,6 +22,7 @@ from click.testing import CliRunner
 
 import mio2trace
 from mio2trace.cli import cli
+from mio2trace.notes import InputError
 from mio2trace.recording import contents, machine, packing, plan, profilers
 from mio2trace.source.archive import unpacked
 from tests import rocm_made
@@ -680,3 +681,8 @@ def test_plan_reads_no_variable_twice() -> None:
     assert plan.rank_of({"SLURM_PROCID": "7", "RANK": "2"}) == 2
     assert plan.rank_of({"RANK": "x", "PMI_RANK": "4"}) == 4
     assert plan.rank_of({}) is None
+
+
+def test_a_program_that_removes_what_is_recorded_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^run\.log: No such file or directory$"):
+        contents.look(str(tmp_path / "run.log"), str(tmp_path))

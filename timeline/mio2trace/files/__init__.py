@@ -108,6 +108,8 @@ def read_inputs(
         raise OptionError("standard input (-) can be given once")
     with Unpacking(options.max_input) as unpacking:
         paths = [located for path in given for located in _located(path, options, notes, unpacking)]
+        if not paths:
+            raise InputError(f"{os.path.basename(given[0])}: holds no input; expected {options.accepted.expected}")
         if options.references:
             paths += unpacking.references
         names = short_names([unpacking.shown(path) for path in paths])

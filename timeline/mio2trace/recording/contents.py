@@ -68,8 +68,14 @@ class Contents(NamedTuple):
 
 
 def look(log: str, folder: str) -> Contents:
-    """Count what lies in a log and in the files of a profiler. Nothing of them is kept."""
-    return Contents(_log(log), tuple(_parts(folder)))
+    """Count what lies in a log and in the files of a profiler. Nothing of them is kept.
+
+    Raises `InputError` where the program that was run took them away.
+    """
+    try:
+        return Contents(_log(log), tuple(_parts(folder)))
+    except OSError as error:
+        raise InputError(f"{os.path.basename(error.filename or log)}: {error.strerror or error}") from None
 
 
 def _log(path: str) -> Log:
