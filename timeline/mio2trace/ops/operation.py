@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from binascii import unhexlify
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import compress
-from struct import unpack
+from struct import Struct
 from typing import Literal
 
 import msgspec
@@ -49,6 +50,12 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 _DIGITS = 12  # of an address in a process's half of 48 bits, whose upper digits are seldom 0
 
 
+@lru_cache(maxsize=64)
+def _numbers_of(count: int) -> Callable[[bytes], tuple[int, ...]]:
+    """What reads so many numbers of 8 bytes each."""
+    return Struct(f">{count}Q").unpack
+
+
 class Parameters(msgspec.Struct, frozen=True, gc=False):
     """Which of the addresses in a call's entry are buffers: those with a truth in ``picked``, by name in ``names``;
     ``nulls`` are those that the entry states to be none."""
@@ -69,7 +76,7 @@ class Parameters(msgspec.Struct, frozen=True, gc=False):
         # those of equal length, nearly all, go as one number each 8 bytes
         plain = addresses.replace(b",", b"0000")
         if len(plain) == 16 * count - 4 and addresses[_DIGITS :: _DIGITS + 1] == b"," * (count - 1):
-            numbers: Sequence[int] = unpack(f">{count}Q", unhexlify(b"0000" + plain))
+            numbers: Sequence[int] = _numbers_of(count)(unhexlify(b"0000" + plain))
         else:
             numbers = [int(one, 16) for one in addresses.split(b",")]
         return tuple(compress(numbers, self.picked))
