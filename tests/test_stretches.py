@@ -19,9 +19,9 @@ from tests.small_runs import benchmark
 SAMPLES = shared_folder() / "samples"
 
 
-def drawn(trace: Trace, share: float = 1.0) -> list[Slice | Stretch]:
-    assert trace.first_in_two is not None
-    return [event for part in trace.first_in_two(share) for event in part()]
+def drawn(trace: Trace) -> list[Slice | Stretch]:
+    assert trace.first_in_stretches is not None
+    return [*trace.first_in_stretches()]
 
 
 def in_slices(events: list[Slice | Stretch]) -> Iterator[Slice]:
@@ -93,7 +93,7 @@ def test_stretches_of_real_runs_are_their_slices(name: str, least: int) -> None:
     """With operations, layers and what is in doubt."""
     folder = SAMPLES / "miopen-opencl" / name
     trace = convert(folder / "run.log", folder / "prof.json").trace
-    events = drawn(trace, 0.5)
+    events = drawn(trace)
     assert len(stretches(events)) >= least
     alone = list(in_slices(events))
     whole = [event for event in trace.parts[0]() if isinstance(event, Slice)]
@@ -108,7 +108,7 @@ def printed(events: list[Slice | Stretch]) -> str:
         tracks=(Track(id=2, process=1, name="Kernels"),),
         metadata={},
         parts=(lambda: in_slices(events),),
-        first_in_two=lambda share: (lambda: iter(events), lambda: iter(())),
+        first_in_stretches=lambda: iter(events),
     )
     chrome_json.write(trace, file)
     return file.getvalue().decode()

@@ -184,13 +184,12 @@ def test_arguments_are_what_the_contract_says(rng: Random, logs: bool) -> None:
     assert type(None) not in {kind for kinds in types.values() for kind in kinds}
 
 
-@given(seeds, st.floats(0, 1), st.booleans())
-def test_a_part_in_two_is_the_part(rng: Random, share: float, logs: bool) -> None:
-    """Wherever the kernels are divided between two who draw, together they draw the same, in the same order."""
+@given(seeds, st.booleans())
+def test_a_part_in_stretches_is_the_part(rng: Random, logs: bool) -> None:
+    """Whatever repeats itself in it: the same, in the same order."""
     trace, _ = picture(tangled(rng), logs=logs)
-    assert trace.first_in_two is not None
-    first, second = trace.first_in_two(share)
-    drawn = (event.slices() if isinstance(event, Stretch) else [event] for part in (first, second) for event in part())
+    assert trace.first_in_stretches is not None
+    drawn = (event.slices() if isinstance(event, Stretch) else [event] for event in trace.first_in_stretches())
     assert list(chain.from_iterable(drawn)) == list(trace.parts[0]())
 
 

@@ -155,8 +155,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     rows; of each counter in order of time. A writer may write them where it likes.
     ``arrows``: what yields all flows, for a writer that must know them before the slices; None: any part may.
     ``without_arrows``: where ``arrows`` is told, the parts without flows.
-    ``first_in_two``: the first part as two that follow each other, the first of them about that share of it, for a
-    writer that shares the work; what repeats itself comes in stretches.
+    ``first_in_stretches``: the first part, what repeats itself in stretches.
     ``colour_by``: slices that agree in the first of these arguments that they have belong together, and look so where
     the form can show it. ``counter_descriptions``: help texts by the counter's name. ``in_view``: from when to when a
     viewer should show it first, where the form can say so. ``steady``: of each steady iteration by its number from when
@@ -171,7 +170,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     counters: Mapping[int, CountersPart] = MappingProxyType({})
     arrows: tuple[Part, ...] | None = None
     without_arrows: tuple[Part, ...] | None = None
-    first_in_two: Callable[[float], tuple[StretchesPart, StretchesPart]] | None = None
+    first_in_stretches: StretchesPart | None = None
     colour_by: tuple[str, ...] = ("layer",)
     counter_descriptions: Mapping[str, str] = MappingProxyType({})
     in_view: tuple[int, int] | None = None

@@ -79,7 +79,7 @@ def _of(trace: Trace, group: Group, owners: list[Group | None], places: Mapping[
         without_arrows=trace.without_arrows and tuple(trace.without_arrows[number] for number in at),
         counters=counters,
         arrows=arrows,
-        first_in_two=None,
+        first_in_stretches=None,
         groups=(),
     )
 

@@ -43,8 +43,6 @@ _BATCH = 512
 _STRETCH = 8192
 """Events that are sorted at once: a few megabytes of text."""
 _LONGEST_LINE = 1 << 20
-FIRST_SHARE = 0.97
-"""Of the first part, for this process, where another one writes what follows."""
 _Part = Part | StretchesPart | CountersPart
 _Row = Stretch | CounterValues
 """What is printed as a whole."""
@@ -62,12 +60,11 @@ def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
     if to_pack:
         whole = trace.whole_parts()
         write_events, first, others = _write_alike_together, whole[:1], whole[1:]
-    elif trace.first_in_two is not None:
-        own, tail = trace.first_in_two(FIRST_SHARE)
-        first, others = (own,), (tail, *others)
+    elif trace.first_in_stretches is not None:
+        first = (trace.first_in_stretches,)
     headings = ",\n".join(_headings(trace))
     file.write(BEGINS + f'{_json(trace.metadata)},"traceEvents":[\n{headings}'.encode())
-    # The first part, kernels under layers, is more than half of the work.
+    # The first part, kernels under layers, is about half of the work.
     with beside(lambda own: write_events(trace, others, own)) as rest:
         write_events(trace, first, file)
         rest(file)

@@ -19,7 +19,7 @@ from mio2trace.draw.names import device_names, device_of, row_names
 from mio2trace.draw.selection import Chosen
 from mio2trace.measures import Measures
 from mio2trace.model.profile import Activity
-from mio2trace.trace import Process, Slice, Stretch, StretchesPart, Track
+from mio2trace.trace import Process, Slice, Stretch, Track
 
 Fold = Literal["find", "set-up", "warm-up"]
 """What may stand on a track of its own, so that the iterations stand alone: searches, all before the warm-up, it."""
@@ -233,15 +233,13 @@ class DeviceSide:
         return " > ".join([*levels, "kernels"])
 
     def events(self, origin: int) -> Iterator[Slice]:
-        return self._events([(lane, self._lanes[lane]) for lane in self._shown_lanes()], origin)
+        for lane in self._shown_lanes():
+            yield from self._lane(lane, self._lanes[lane], origin)
 
-    def _events(self, rows: Sequence[tuple[_Lane, Sequence[int]]], origin: int) -> Iterator[Slice]:
-        for lane, positions in rows:
-            yield from self._lane(lane, positions, origin)
-
-    def _stretches(self, rows: Sequence[tuple[_Lane, Sequence[int]]], origin: int) -> Iterator[Slice | Stretch]:
-        """The same, passes that repeat others in stretches."""
-        for lane, positions in rows:
+    def stretches(self, origin: int) -> Iterator[Slice | Stretch]:
+        """`events`, passes that repeat others in stretches."""
+        for lane in self._shown_lanes():
+            positions = self._lanes[lane]
             if self._chosen is not None or lane in self._bare:
                 yield from self._lane(lane, positions, origin)
                 continue
@@ -255,37 +253,6 @@ class DeviceSide:
                 row = positions[in_pass[0] : in_pass[1]]
                 yield self.containers.of_pass(track, device, pass_, row, origin, cut=False)
                 yield from self._repeated.drawn(track, shift, pass_, row, slices)
-
-    def in_two(self, origin: int, share: float) -> tuple[StretchesPart, StretchesPart]:
-        """`events`, in two parts that follow each other, what repeats itself in stretches; the first part has about
-        ``share`` of the commands.
-        """
-        rows = [(lane, self._lanes[lane]) for lane in self._shown_lanes()]
-        left = int(share * sum(len(positions) for _, positions in rows))
-        first: list[tuple[_Lane, Sequence[int]]] = []
-        while left > 0 and rows:
-            lane, positions = rows.pop(0)
-            border = self._border(positions, left)
-            first.append((lane, positions[:border]))
-            if border < len(positions):
-                rows.insert(0, (lane, positions[border:]))
-            left -= border
-        return partial(self._stretches, first, origin), partial(self._stretches, rows, origin)
-
-    def _border(self, positions: Sequence[int], at: int) -> int:
-        """The first place in a row from ``at`` on that nothing which holds commands reaches over."""
-        links = self._alignment.links
-        while at < len(positions):
-            before, after = positions[at - 1], positions[at]
-            for number_of in (links.pass_of, links.run_of, links.operation_of):
-                if number_of[before] != number_of[after]:
-                    return at
-                if number_of[before] != NONE:
-                    break
-            else:
-                return at
-            at += 1
-        return len(positions)
 
     def rows(self) -> Iterator[tuple[int, int, Sequence[int], Sequence[int]]]:
         """(device, operation or `NONE`, positions, those of them that are drawn) of unbroken rows, if any is drawn."""
