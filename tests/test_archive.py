@@ -252,8 +252,8 @@ def test_an_archive_that_names_no_input_is_one_line(command: str, tmp_path: Path
     """As of a recorded program that printed nothing and ran nothing on a GPU."""
     manifest = {"schema": archive.SCHEMA, "inputs": []}
     path = packed(tmp_path / "run.zip", {"manifest.json": orjson.dumps(manifest), "run.log": b""})
-    options = ["-o", str(tmp_path / "out.zip")] if command in ("convert", "bundle") else []
-    done = CliRunner().invoke(cli, [command, str(path), *options])
+    output = {"convert": ["-o", str(tmp_path / "out.json")], "bundle": ["-o", str(tmp_path / "out.zip")]}
+    done = CliRunner().invoke(cli, [command, str(path), *output.get(command, [])])
     assert done.exit_code == 1
     assert ": holds no input; expected " in done.output
     assert len(done.output.splitlines()) == 1
