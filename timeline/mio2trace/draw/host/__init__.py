@@ -78,6 +78,7 @@ class HostSide:
         self._chosen: Chosen | None = None
         self._base = base
         self._to_axis = Axis(base)
+        self._axis = self._to_axis.at
         self._device = device
         self._wanted = process
         self._process = ids.take(process)
@@ -220,9 +221,6 @@ class HostSide:
                 kept.append((start, end, name, args))
         return kept
 
-    def _axis(self, host_ns: int) -> int:
-        return self._to_axis.at(host_ns)
-
     def _bounds(self) -> Iterator[int]:
         """Times that the whole host's side lies between, among others."""
         if self._api is not None:
@@ -326,7 +324,9 @@ class HostSide:
 
     def _clipped(self, start: int, end: int) -> tuple[int, int, dict[str, Any]]:
         """The part of a span in the window that is drawn, and what its slice says where that is not all of it."""
-        clipped = None if self._chosen is None else self._chosen.clip(start, end)
+        if self._chosen is None:
+            return start, end, {}
+        clipped = self._chosen.clip(start, end)
         return (start, end, {}) if clipped in (None, (start, end)) else (*clipped, {"cut": True})
 
     def arrows(self, origin: int) -> Iterator[Flow]:
