@@ -113,7 +113,7 @@ class _Log:
                 if _EMPTY_ARRAY.startswith(data[at : at + len(_EMPTY_ARRAY)]):
                     return at, following, True
             end = self._other_programs.until(data, at)
-            if end == at:
+            if end == at or self._miopen.wrapped.ends_before(following) is not None:
                 return at, following, False
             lines = data[at:end].split(b"\n")
             if self._caffe.in_net_text:

@@ -41,19 +41,15 @@ from mio2trace.readers.miopen.lines import (
 )
 from mio2trace.readers.miopen.messages import KEPT_KINDS, classify
 from mio2trace.readers.miopen.records import INTERN, NO_PREFIX, Collected, Header, command_kind, key_of
-from mio2trace.readers.miopen.replay import Other, Replay
+from mio2trace.readers.miopen.replay import Other, Replay, nothing
 from mio2trace.readers.miopen.timed import TimedPrefixes, Untimed, nanoseconds
+from mio2trace.readers.miopen.wrapped import WrappedCommands
 
 _ALL_ZERO = bytes(b"0"[0] if byte in b"123456789" else byte for byte in range(256))
 """What a text tells does not depend on its digits."""
 
 _LONGEST_HEAD = 1024
 """Bytes after a prefix that tell whether it is one: a line may hold thousands of its words."""
-
-
-def _nothing(number: int, line: bytes) -> bool:
-    """Takes no line."""
-    return False
 
 
 class MiopenDecoder:
@@ -75,6 +71,7 @@ class MiopenDecoder:
         self._timed_prefixes = TimedPrefixes()
         self._view: Untimed | None = None
         self._entries = Entries(self._out, self._replay, notes)
+        self.wrapped = WrappedCommands(self._out)
 
     def feed(self, number: int, line: bytes) -> bool:
         """Take line ``number`` (from 1); False when it is no part of a MIOpen record."""
@@ -123,7 +120,7 @@ class MiopenDecoder:
         out.stamp, out.elapsed = stamp, elapsed
         return self._slow(number, whole)
 
-    def take(self, data: bytes, at: int, number: int, other: Other = _nothing) -> tuple[int, int, bool]:
+    def take(self, data: bytes, at: int, number: int, other: Other = nothing) -> tuple[int, int, bool]:
         """Take the records from ``data[at:]``, line ``number``, as long as they are like earlier ones.
 
         The same as `feed` line by line, and many times faster. ``other`` takes the lines between them that begin like
@@ -206,7 +203,7 @@ class MiopenDecoder:
     def _slow(self, number: int, line: bytes) -> bool:
         may_be_ours = self._entries.opens and MAY_BE_PART.search(line)
         if not may_be_ours and not self._entries.wrapped and not is_of_interest(line):
-            return False
+            return self.wrapped.takes(number, line)
         if b"\x1b" in line:
             line = ANSI.sub(b"", line)
         taken = False

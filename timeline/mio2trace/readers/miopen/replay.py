@@ -29,6 +29,11 @@ _RUNS_BYTES = 1 << 24
 Other = Callable[[int, bytes], bool]
 
 
+def nothing(number: int, line: bytes) -> bool:
+    """Takes no line."""
+    return False
+
+
 class _Run(msgspec.Struct):
     """Units one after another. ``steps`` are the records that they give: the line counted from the first, the call of
     an entry with the range of its addresses among all, or the unit. ``sets`` are the types that its Set calls give.
