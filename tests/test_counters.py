@@ -84,6 +84,20 @@ def test_rows_of_values_end_anywhere(size: int, monkeypatch: pytest.MonkeyPatch)
     assert together == [(0, 5.0), (10, 0.0), (100, 7.0), (105, 0.0), (200, 5.0), (210, 0.0)]
 
 
+@pytest.mark.parametrize(
+    "spans", [[], [(0, 5), (5, 9), (12, 13)], [(0, 5), (4, 9)], [(0, 5), (5, 5), (5, 9)], [(7, 9), (0, 5)], [(3, 3)]]
+)
+def test_changes_come_in_order_of_time(spans: list[tuple[int, int]]) -> None:
+    """Whether one span follows the other or not; what ends goes before what begins at once."""
+    shown = [float(number + 1) for number in range(len(spans))]
+    both = [
+        change
+        for (start, end), rate in zip(spans, shown, strict=True)
+        for change in ((start, 1, rate), (end, -1, -rate))
+    ]
+    assert [*rates._changes([start for start, _ in spans], [end for _, end in spans], shown)] == sorted(both)
+
+
 def test_rates_have_three_digits() -> None:
     """Of kernels, of what contains them, and of counters."""
     events = list(alexnet().events())

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise, repeat
-from operator import itemgetter, neg
+from operator import le, lt, neg
 from typing import NamedTuple
 
 from mio2trace.align import NONE, Alignment
@@ -33,6 +33,8 @@ DESCRIPTIONS = {
 _STRETCHES = 500
 _SHORTEST = 8
 """The share is of so many stretches at most, each of so many commands at least."""
+_NEVER = (1 << 63, 0, 0.0)
+"""What follows the last change."""
 _ROW = 4096
 """So many values of a counter are drawn at once: some hundred kilobytes of text."""
 
@@ -71,12 +73,9 @@ def _rates(name: str, unit: str, spans: dict[int, _Spans], side: DeviceSide) -> 
         starts, ends, rates = spans.pop(device)
         highest = highest_shown(rates)
         drawn = [min(rate, highest) for rate in rates]
-        changes = [*zip(starts, repeat(1), drawn, strict=False), *zip(ends, repeat(-1), map(neg, drawn), strict=False)]
-        del starts, ends, rates, drawn
-        changes.sort()
         process = side.process_of[device]
         track = side.counter_track(process)
-        for times, values in _steps(changes):
+        for times, values in _steps(_changes(starts, ends, drawn)):
             yield CounterValues(process, name, unit, times, values, track)
 
 
@@ -110,13 +109,24 @@ def _achieved(
     return achieved, traffic
 
 
-def _steps(changes: Sequence[tuple[int, int, float]]) -> Iterator[tuple[list[int], list[float]]]:
+_Change = tuple[int, int, float]
+"""When, whether one more is at work (1) or one less (-1), by how much that changes the sum of the rates."""
+
+
+def _changes(starts: Sequence[int], ends: Sequence[int], rates: Sequence[float]) -> Iterable[_Change]:
+    """In order of time; of what is at once, ends come first."""
+    begun, ended = zip(starts, repeat(1), rates, strict=False), zip(ends, repeat(-1), map(neg, rates), strict=False)
+    if all(map(lt, starts, ends)) and all(map(le, ends, islice(starts, 1, None))):
+        return chain.from_iterable(zip(begun, ended, strict=True))  # one after another, as on most queues
+    return sorted(chain(begun, ended))
+
+
+def _steps(changes: Iterable[_Change]) -> Iterator[tuple[list[int], list[float]]]:
     """Times and rates, in rows: the sum of the rates at work, where one begins or ends; short pauses are left out."""
     times: list[int] = []
     values: list[float] = []
     rate, working, since, shown = 0.0, 0, 0, -1.0
-    followed_by = chain(map(itemgetter(0), islice(changes, 1, None)), (None,))
-    for (at, count, change), following in zip(changes, followed_by, strict=True):
+    for (at, count, change), (following, _, _) in pairwise(chain(changes, (_NEVER,))):
         working += count
         rate = rate + change if working else 0.0
         if following == at:
@@ -124,7 +134,7 @@ def _steps(changes: Sequence[tuple[int, int, float]]) -> Iterator[tuple[list[int
         if working:
             since = at
             value = three_digits(max(rate, 0.0))
-        elif following is not None and following - at < at - since:
+        elif following - at < at - since:
             continue
         else:
             value = 0.0
