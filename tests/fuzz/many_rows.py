@@ -44,16 +44,26 @@ def devices_of_a_database(size: int) -> Files:
     return [rocm_made.rocpd(_run(size // _ROW), "UPDATE rocpd_kernel_dispatch SET agent_id = id")]
 
 
-def processes_of_a_table(size: int) -> Files:
-    """One kernel each, on one clock."""
+def _table(size: int, apart_ns: int) -> Files:
+    """Processes of one kernel each, on one clock."""
     head = '"Index","KernelName","gpu-id","queue-id","pid","tid","grd","wgr","BeginNs","EndNs"\n'
-    rows = (f'{at},"k",0,0,{at},7,128,64,{_AT + 9 * at},{_AT + 9 * at + 5}\n' for at in range(size // 70))
+    begins = ((at, _AT + apart_ns * at) for at in range(size // 70))
+    rows = (f'{at},"k",0,0,{at},7,128,64,{begin},{begin + 5}\n' for at, begin in begins)
     return [(head + "".join(rows)).encode()]
+
+
+def processes_of_a_table(size: int) -> Files:
+    return _table(size, 9)
+
+
+def processes_that_look_alike(size: int) -> Files:
+    return _table(size, 0)
 
 
 ROWS: Mapping[str, Slow] = {
     "processes of a database": Slow(processes_of_a_database),
     "processes with collectives": Slow(processes_with_collectives),
     "devices of a database": Slow(devices_of_a_database),
+    "processes that look alike": Slow(processes_that_look_alike, "kernels"),
     "processes of a table, their kernels": Slow(processes_of_a_table, "kernels"),
 }

@@ -173,13 +173,23 @@ def _fullest(profile: Profile) -> tuple[int, bool]:
 def _sharing_profiles(inputs: Sequence[Input], notes: Notes) -> list[Gathered]:
     """Each input by itself, but those that hold the same profile (in a log and as a file) together."""
     parts: list[Gathered] = []
-    like: dict[object, list[tuple[Profile, Gathered]]] = {}
+    like: dict[object, dict[int, list[tuple[Profile, Gathered]]]] = {}
+    first: dict[object, tuple[Profile, Gathered]] = {}
     for file in sorted(inputs, key=_most_to_tell):
         held = [record for record in file.records if isinstance(record, Profile)]
         part = Gathered([file], [])
         for profile in sorted(held, key=_fullest):
-            alike = like.setdefault(_outline(profile), [])
-            owner = next((owner for other, owner in alike if _same(profile, other)), None)
+            outline = _outline(profile)
+            if outline not in first:
+                first[outline] = profile, part
+                part.profiles.append(profile)
+                continue
+            # Only where several look alike are they looked at as a whole.
+            if outline not in like:
+                like[outline] = {hash(_told(first[outline][0])): [first[outline]]}
+            told = _told(profile)
+            alike = like[outline].setdefault(hash(told), [])
+            owner = next((owner for other, owner in alike if _told(other) == told), None)
             if owner is None:
                 part.profiles.append(profile)
                 alike.append((profile, part))
@@ -236,11 +246,9 @@ def _outline(profile: Profile) -> object:
     return profile.records, len(profile.activities), tuple((end.name, end.start_ns, end.host_start_ns) for end in ends)
 
 
-def _same(profile: Profile, other: Profile) -> bool:
-    def told(of: Profile) -> object:
-        return [(e.number, e.name, e.start_ns, e.host_start_ns) for e in of.activities]
-
-    return profile.records == other.records and told(profile) == told(other)
+def _told(profile: Profile) -> tuple[object, ...]:
+    """What two files of one profile have in common."""
+    return profile.records, *[(one.number, one.name, one.start_ns, one.host_start_ns) for one in profile.activities]
 
 
 def _join_logs(
