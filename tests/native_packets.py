@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 CLEARED, NEEDS = 1, 2
@@ -118,7 +118,7 @@ def read_native(data: bytes) -> Native:
     rows = sorted(
         _place(descriptors, d)
         for d in descriptors.values()
-        if (d.HasField("parent_uuid") or GROUP_AND_ROW.search(d.name)) and not d.HasField("counter")
+        if (d.HasField("parent_uuid") or len(_parts(d.name)) > 1) and not d.HasField("counter")
     )
     return Native(
         Picture(sorted(slices, key=order), arrows, sorted(samples), rows),
@@ -130,6 +130,8 @@ def read_native(data: bytes) -> Native:
 
 
 GROUP_AND_ROW = re.compile(": (?=[A-Z])")
+_DEVICE = re.compile(r"GPU \d+ \(")
+_DEVICE_AND_ROW = re.compile(r"(GPU \d+ \(.*\)): ([A-Z].*)", re.DOTALL)
 """Between the names of a process and of its main track, which are one; a device's own name may have colons in it."""
 
 
@@ -137,9 +139,17 @@ def _place(descriptors: Mapping[int, Any], descriptor: Any) -> tuple[str, str]:
     """(process, track): of a group with slices of its own as if it were two."""
     name = str(descriptor.name)
     if not descriptor.HasField("parent_uuid"):
-        process, *row = GROUP_AND_ROW.split(name, 1)
+        process, *row = _parts(name)
         return process, "".join(row)
-    return GROUP_AND_ROW.split(str(descriptors[descriptor.parent_uuid].name), 1)[0], name
+    return _parts(str(descriptors[descriptor.parent_uuid].name))[0], name
+
+
+def _parts(name: str) -> Sequence[str]:
+    """A group and its row, or the group alone; a device's name in brackets may have anything in it."""
+    if not _DEVICE.match(name):
+        return GROUP_AND_ROW.split(name, 1)
+    with_row = _DEVICE_AND_ROW.fullmatch(name)
+    return with_row.groups() if with_row else [name]
 
 
 def _walk(events: list[tuple[int, int, Any, _State]], descriptors: Mapping[int, Any]) -> tuple[Any, ...]:
