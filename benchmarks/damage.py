@@ -5,8 +5,8 @@
 One row a damage and variant: ``handles`` (as recorded), ``hidden`` (the log's pointers masked), ``nf`` (hidden, and no
 line of a framework in the log), ``twin`` and ``twin nf`` (the same of ROCm's profiles). Of operations and of layers:
 kernels that are right, links that are wrong and sure, the mean confidence. Of wrong runs: refused, and links said with
-0.5 and more. Then, by tenth of the confidence: links, what was said of them, what is true. ``--require`` exits with 1
-where a row is below what the project promises.
+0.5 and more. Then, by tenth of the confidence and over all rows: links, what was said of them, what is true.
+``--require`` exits with 1 where a row is below what the project promises.
 """
 
 from __future__ import annotations
