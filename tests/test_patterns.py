@@ -17,7 +17,7 @@ from tests.fuzz import backtracking
 USES = backtracking.uses()
 
 MADE_WHILE_RUNNING = {
-    ("mio2trace.findings.gpus", "known"),  # words only
+    ("mio2trace.findings.gpus", "_as_words"),  # words only
     ("mio2trace.kernels.rows", "row"),  # a table's; found where the table is
     ("mio2trace.kernels.sources", "_definition"),  # words only
     ("mio2trace.privacy.cleaner", "text"),  # words only

@@ -52,6 +52,20 @@ def tables(head: bytes) -> bytes:
     return head if head.startswith(MAGIC) else b""
 
 
+class _Letters:
+    """How much text may still be read of a file. By itself: a connection that held its database would be a circle."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self._name = name
+        self._left = TEXT_PER_BYTE * max(LONG_TEXT, size)
+
+    def take(self, count: int) -> None:
+        """Raises `InputError` where it is more than the file can hold."""
+        self._left -= count
+        if self._left < 0:
+            raise InputError(f"{self._name}: more text than a file of its size can hold; {_WHOLE}")
+
+
 class Database:
     """One that is open. ``names``: of its tables and views. ``reads``: those that are going to be asked, where they are
     there; raises `InputError` for one that computes what it shows.
@@ -61,7 +75,7 @@ class Database:
         self._connection = connection
         self._source = source
         self._most_rows = max(FEWEST_ROWS, size // BYTES_OF_A_ROW)
-        self._letters = TEXT_PER_BYTE * max(LONG_TEXT, size)
+        self._letters = _Letters(source.name, size)
         self._limit(size)
         schema = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view')")
         texts = {name: (kind, " ".join(str(sql).split())) for kind, name, sql in schema}
@@ -87,13 +101,8 @@ class Database:
     def text_of(self, cell: object) -> str:
         """What a column of texts holds, whatever a stranger stored there; asked once a row, not where it is used."""
         if isinstance(cell, bytes):
-            self._count(len(cell))
+            self._letters.take(len(cell))
         return cell if isinstance(cell, str) else "" if cell is None else str(cell)
-
-    def _count(self, letters: int) -> None:
-        self._letters -= letters
-        if self._letters < 0:
-            raise InputError(f"{self._source.name}: more text than a file of its size can hold; {_WHOLE}")
 
     def _too_many(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
         if cursor.fetchone() is not None:
@@ -106,12 +115,12 @@ class Database:
         """Steps, lengths; text need not be UTF-8."""
         import sqlite3
 
-        connection = self._connection
+        connection, letters = self._connection, self._letters
         steps = max(LEAST_STEPS, STEPS_PER_BYTE * size) // STEPS_AT_ONCE
 
         def text(data: bytes) -> str:
             if len(data) > LONG_TEXT:
-                self._count(len(data))
+                letters.take(len(data))
             return data.decode(errors="replace")
 
         def count() -> int:
