@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 CLEARED, NEEDS = 1, 2
@@ -63,8 +63,11 @@ def classes() -> Any:
     return importlib.import_module("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
 
 
-def read_native(data: bytes) -> Native:
-    """Decode every packet; raises AssertionError where one breaks a rule of the format."""
+def read_native(data: bytes, groups: Collection[str] = ()) -> Native:
+    """Decode every packet; raises AssertionError where one breaks a rule of the format.
+
+    ``groups``: their names, where these may have anything in them, as a device's that a stranger named.
+    """
     trace = classes().Trace()
     assert trace.ParseFromString(data) == len(data)
     # A field that the classes do not know, or that is written twice, changes the size.
@@ -112,13 +115,13 @@ def read_native(data: bytes) -> Native:
             events.append((at, number, packet, state))
     assert snapshots <= 1
     events.sort(key=lambda event: event[:2])
-    slices, samples, correlations, leave, arrive = _walk(events, descriptors)
+    slices, samples, correlations, leave, arrive = _walk(events, descriptors, groups)
     assert set(arrive) <= set(leave), "an arrow without a tail"
     arrows = sorted((number, leave[number], arrive[number]) for number in arrive)
     rows = sorted(
-        _place(descriptors, d)
+        _place(descriptors, d, groups)
         for d in descriptors.values()
-        if (d.HasField("parent_uuid") or len(_parts(d.name)) > 1) and not d.HasField("counter")
+        if (d.HasField("parent_uuid") or len(_parts(d.name, groups)) > 1) and not d.HasField("counter")
     )
     return Native(
         Picture(sorted(slices, key=order), arrows, sorted(samples), rows),
@@ -130,29 +133,30 @@ def read_native(data: bytes) -> Native:
 
 
 GROUP_AND_ROW = re.compile(": (?=[A-Z])")
-_DEVICE = re.compile(r"GPU \d+ \(")
-_DEVICE_AND_ROW = re.compile(r"(GPU \d+ \(.*\)): ([A-Z].*)", re.DOTALL)
 """Between the names of a process and of its main track, which are one; a device's own name may have colons in it."""
 
 
-def _place(descriptors: Mapping[int, Any], descriptor: Any) -> tuple[str, str]:
+def _place(descriptors: Mapping[int, Any], descriptor: Any, groups: Collection[str]) -> tuple[str, str]:
     """(process, track): of a group with slices of its own as if it were two."""
     name = str(descriptor.name)
     if not descriptor.HasField("parent_uuid"):
-        process, *row = _parts(name)
+        process, *row = _parts(name, groups)
         return process, "".join(row)
-    return _parts(str(descriptors[descriptor.parent_uuid].name))[0], name
+    return _parts(str(descriptors[descriptor.parent_uuid].name), groups)[0], name
 
 
-def _parts(name: str) -> Sequence[str]:
-    """A group and its row, or the group alone; a device's name in brackets may have anything in it."""
-    if not _DEVICE.match(name):
+def _parts(name: str, groups: Collection[str]) -> Sequence[str]:
+    """A group and its row, or the group alone."""
+    known = [group for group in groups if name == group or name.startswith(f"{group}: ")]
+    if not known:
         return GROUP_AND_ROW.split(name, 1)
-    with_row = _DEVICE_AND_ROW.fullmatch(name)
-    return with_row.groups() if with_row else [name]
+    group = max(known, key=len)
+    return [group, name[len(group) + 2 :]] if len(name) > len(group) else [group]
 
 
-def _walk(events: list[tuple[int, int, Any, _State]], descriptors: Mapping[int, Any]) -> tuple[Any, ...]:
+def _walk(
+    events: list[tuple[int, int, Any, _State]], descriptors: Mapping[int, Any], groups: Collection[str]
+) -> tuple[Any, ...]:
     slices: list[Drawn] = []
     samples: list[tuple[str, str, int, float]] = []
     correlations: dict[tuple[str, str], set[int]] = {}
@@ -165,7 +169,7 @@ def _walk(events: list[tuple[int, int, Any, _State]], descriptors: Mapping[int, 
         assert not needs or packet.sequence_flags & NEEDS
         uuid = event.track_uuid if event.HasField("track_uuid") else state.track
         descriptor = descriptors[uuid]
-        place = _place(descriptors, descriptor)
+        place = _place(descriptors, descriptor, groups)
         if event.type == event.TYPE_COUNTER:
             value = event.double_counter_value if event.HasField("double_counter_value") else event.counter_value
             samples.append((*place, at, float(value)))

@@ -85,7 +85,7 @@ def test_a_native_trace_that_differs_is_seen(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(law.ViolationError, match="its packets are wrong"):
         law.judge(FILES, 0)
     monkeypatch.undo()
-    monkeypatch.setattr(law, "read_native", lambda data: read_native(data)._replace(picture=GOOD))
+    monkeypatch.setattr(law, "read_native", lambda data, groups: read_native(data, groups)._replace(picture=GOOD))
     with pytest.raises(law.ViolationError, match="differs from Chrome JSON"):
         law.judge(FILES, 0)
 

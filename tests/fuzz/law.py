@@ -186,7 +186,7 @@ def check_native(trace: Trace, picture: Picture) -> None:
     except Exception as error:
         raise ViolationError(f"{native.NAME}: {type(error).__name__}: {error}") from error
     try:
-        found = read_native(out.getvalue()).picture
+        found = read_native(out.getvalue(), {group for group, _ in picture.tracks}).picture
     except Exception as error:  # protobuf has its own
         raise ViolationError(f"{native.NAME}: its packets are wrong: {type(error).__name__} {error}") from error
     check_rules(found, native.NAME)
