@@ -57,7 +57,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     log = _Log(source, options, notes)
     numbered = _Numbered(plain_lines(source.head, source.blocks_while(log.known)), notes)
     while True:
-        if numbered.uncut and not log.in_source:
+        if numbered.uncut and log.is_between:
             numbered.skip(log.take)
         line = next(numbered, None)
         if line is None:
@@ -92,9 +92,9 @@ class _Log:
         return self._caffe.lines, self._miopen_lines, self._blocks.blocks, arrays, self._in_array()
 
     @property
-    def in_source(self) -> bool:
-        """Whether the next line belongs to a program's text, whatever it looks like."""
-        return self._blocks.in_source
+    def is_between(self) -> bool:
+        """Whether the next line is told by itself: it is no program's text, and no call's entry is under way."""
+        return self._miopen.between and not self._blocks.in_source
 
     def take(self, data: bytes, at: int, number: int) -> tuple[int, int, bool]:
         """Records of MIOpen that are like earlier ones, as `MiopenDecoder.take`, and Caffe's and other programs' lines
@@ -213,9 +213,8 @@ class _Log:
             return
         if line == b"\n":
             return  # no record begins, ends or goes on with it
-        first, *others = glued_parts(line)
-        known = self._one(number, first)
-        for part in others:
+        known = False
+        for part in glued_parts(line) if b"]" in line else (line,):
             known |= self._one(number, part)
         if not known and line.strip():
             self._foreign += 1

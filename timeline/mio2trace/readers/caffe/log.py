@@ -157,7 +157,9 @@ class CaffeDecoder:
 
     def feed(self, number: int, line: bytes) -> bool:
         """Take a line if it is a glog line or part of a printed net."""
-        match = GLOG.match(line) or (GLOG.search(line) if HEAD_ENDS.search(line) else None)
+        match = None
+        if b"]" in line:
+            match = GLOG.match(line) or (GLOG.search(line) if HEAD_ENDS.search(line) else None)
         if match is None:
             return self._in_net_text and self.takes_of_net(line)
         *digits, thread, text = match.groups()

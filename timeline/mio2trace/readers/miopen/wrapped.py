@@ -32,8 +32,10 @@ class WrappedCommands:
 
     def takes(self, number: int, line: bytes) -> bool:
         """Take line ``number`` where it goes on with a command in the line before it."""
+        if b"-" not in line or len(line) > _LONGEST:
+            return False
         command = self.ends_before(number)
-        if command is None or len(line) > _LONGEST:
+        if command is None:
             return False
         more = line.rstrip().decode(errors="replace")
         tokens = more.split()
