@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.fuzz_logs import check, decoded, mutated
 from benchmarks.log_speed import grown
-from mio2trace.model.miopen import MiopenLog
+from mio2trace.model.miopen import Command, MiopenLog
 from mio2trace.notes import Notes
 from mio2trace.readers import run_log
 from mio2trace.readers.base import ReadOptions
@@ -51,3 +51,12 @@ def test_a_grown_log_by_blocks_is_the_same_as_by_lines(shared: Path, tmp_path: P
     found = [one for one in run_log.read(source, ReadOptions(), Notes()) if isinstance(one, MiopenLog)]
     source.close()
     assert [(one.records, one.counts) for one in found] == [(log.records, log.counts)]
+
+
+def test_records_that_a_return_parts_are_all_read_again() -> None:
+    """The second time as the first: no line that holds several is known by the first of them alone."""
+    command = b"MIOpen(HIP): Command [x] ./bin/MIOpenDriver conv -n 1 -c 3 -H 8 -W 8 -k 4 -y 3 -x 3\n"
+    line = b"MIOpen(HIP): Info [KernDb] database not present\r" + command
+    log = decoded(line * 3)
+    assert [record.line for record in log.records if isinstance(record, Command)] == [1, 2, 3]
+    assert dict(log.counts)["level database"] == 3

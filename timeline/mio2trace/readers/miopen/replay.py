@@ -84,8 +84,8 @@ class Replay:
         record: Command | Message | None = None,
         prefixed: bool = True,
     ) -> None:
-        """A line of its own: what is counted, and kept, whenever it comes again."""
-        if len(self._known) < INTERN and line not in self._known:
+        """A line of its own: what is counted, and kept, whenever it comes again. One with returns in it is several."""
+        if len(self._known) < INTERN and b"\r" not in line and line not in self._known:
             unit = Unit(count, (line,), (), len(line), thread, prefixed=prefixed)
             if isinstance(record, Command):
                 unit.command = record
