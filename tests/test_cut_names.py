@@ -38,6 +38,7 @@ def test_names_are_cut_where_several_are_as_long_as_the_longest_and_one_is_no_na
     assert cut_at({"my_kernel_one", "my_kernel_two", "my_kernel_six"}) == 0
     assert cut_at({"MIOpenConvUn", "MIOpenNeuron"}) == 0
     assert cut_at({"kernel_18fd4828a218", "kernel_2072f3f1b34d", "kernel_4cd6cd31025b", "Im2Col"}) == 0
+    assert cut_at({".kd", "a_b", "xyz"}) == 0
     assert cut_at(set()) == 0
 
 

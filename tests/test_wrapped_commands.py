@@ -35,11 +35,18 @@ def test_a_command_in_many_lines_is_one_each_time() -> None:
     assert commands(*lines, *lines, "another program's line", *lines) == [COMMAND] * 3
 
 
-@pytest.mark.parametrize("line", ["-n 4 of 5 are done", "Iteration 5", "- a list", "-m conv", "1.5 2.5"])
-def test_what_is_no_options_or_not_right_behind_is_another_programs(line: str) -> None:
-    """Only a line of options goes on with a command, and only the next one."""
-    between = ["I am another line"] if line == "-m conv" else []
-    assert commands(HEAD + COMMAND, *between, line) == [COMMAND]
+@pytest.mark.parametrize(
+    "line", ["-n 4 of 5 are done", "Iteration 5", "- a list", "1.5 2.5", "-n 64", "-g 1 -F 2", "-z 1 -z 2"]
+)
+def test_what_is_no_options_or_repeats_one_is_another_programs(line: str) -> None:
+    """Only a line of options that the command does not have yet goes on with it."""
+    assert commands(HEAD + COMMAND, line) == [COMMAND]
+
+
+def test_only_the_line_right_behind_a_command_goes_on_with_it() -> None:
+    """What comes later is another program's."""
+    assert commands(HEAD + COMMAND, "-g 1") == [COMMAND + " -g 1"]
+    assert commands(HEAD + COMMAND, "I am another line", "-g 1") == [COMMAND]
 
 
 @pytest.mark.shared

@@ -32,10 +32,15 @@ def cut_at(names: AbstractSet[str]) -> int:
     return longest if any(kernel_name(name) is None and cut_name(name) for name in begun) else 0
 
 
+def left_of(name: str, cut: int) -> str:
+    """What of a whole name is left where names were cut off at that length; 0: all."""
+    return name[:cut] if cut else name
+
+
 @cache
 def _beginnings() -> frozenset[str]:
     """All that one of the table's literal beginnings may begin with."""
-    return frozenset(begin[:end] for begins, _, _ in PATTERNS for begin in begins for end in range(len(begin) + 1))
+    return frozenset(begin[:end] for begins, _, _ in PATTERNS for begin in begins for end in range(1, len(begin) + 1))
 
 
 @lru_cache(maxsize=1 << 12)

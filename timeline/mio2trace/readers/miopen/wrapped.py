@@ -41,7 +41,10 @@ class WrappedCommands:
         tokens = more.split()
         if not _are_options(tokens):
             return False
-        self._out.records[-1] = msgspec.structs.replace(command, text=_joined(command.text, more, tokens))
+        text = _joined(command.text, more, tokens)
+        if _repeated(text) > _repeated(command.text):
+            return False  # another program's: MIOpen prints no option twice
+        self._out.records[-1] = msgspec.structs.replace(command, text=text)
         self._begin, self._end = command.line, number
         return True
 
@@ -54,6 +57,12 @@ def _are_options(tokens: list[str]) -> bool:
         and all(map(_VALUE.fullmatch, compress(tokens, values)))
         and not any(before and value for before, value in pairwise(values[1:]))
     )
+
+
+def _repeated(text: str) -> int:
+    """How many of a command's options it has already."""
+    options = [token for token in text.split() if _OPTION.fullmatch(token)]
+    return len(options) - len(set(options))
 
 
 def _joined(text: str, more: str, tokens: list[str]) -> str:

@@ -46,6 +46,7 @@ from mio2trace.align.operations.rates import (
 from mio2trace.align.operations.repeats import Repeats
 from mio2trace.align.operations.rows.kinds import POST, PRE, launches_one
 from mio2trace.align.operations.windows import Windows
+from mio2trace.kernels.cut import left_of
 
 FEW_TARGETS = 4
 """So few operations in a kernel's window are all tried, without asking which of them fit."""
@@ -92,7 +93,7 @@ class Lattice:
             self._by_kind.setdefault((operation.primitive, operation.direction), []).append(number)
             for pointer in likelihood.pointers[number]:
                 self._by_pointer.setdefault(pointer, []).append(number)
-            for launch in {(self._label(launch.name), launch.gws) for launch in operation.launches}:
+            for launch in {(left_of(launch.name, self._kernels.cut), launch.gws) for launch in operation.launches}:
                 self._by_launch.setdefault(launch, []).append(number)
         self._rows: dict[int, list[list[int]]] = {}
         self._single: dict[tuple[int, int], bool] = {}
@@ -345,12 +346,8 @@ class Lattice:
         if rows is None:
             rows = [row for row in self._by_kind.values() if self._likelihood.pair(number, row[0])[0] > NATS_NEVER]
             name, grid = self._kernels.kind(at).launch
-            launched = self._by_launch.get((self._label(name), grid))
+            launched = self._by_launch.get((left_of(name, self._kernels.cut), grid))
             if launched:
                 rows.append(launched)
             self._rows[number] = rows
         return rows
-
-    def _label(self, name: str) -> str:
-        """What of a name the profile has."""
-        return name[: self._kernels.cut or None]

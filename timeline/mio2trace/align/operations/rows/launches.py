@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from math import prod
 
+from mio2trace.kernels.cut import left_of
 from mio2trace.model.profile import Size3
 from mio2trace.ops.operation import Launch
 
@@ -17,12 +18,12 @@ class Launches:
     """
 
     def __init__(self, launches: Sequence[Launch], names: Collection[str], cut: int) -> None:
-        self._cut = cut or None
+        self._cut = cut
         self._named: Counter[str] = Counter()
         self._sized: Counter[tuple[str, Size3]] = Counter()
         others: set[Size3] = set()
         for launch in launches:
-            label, work_items = launch.name[: self._cut], launch.gws
+            label, work_items = left_of(launch.name, cut), launch.gws
             self._named[label] += 1
             if work_items is None:
                 continue
@@ -35,5 +36,5 @@ class Launches:
 
     def count(self, name: str, grid: Size3 | None) -> int:
         """How many may be a kernel's, as far as the profile has its name and sizes (rocprof v1's databases none)."""
-        label = name[: self._cut]
+        label = left_of(name, self._cut)
         return self._named[label] if grid is None else self._sized[label, grid]
