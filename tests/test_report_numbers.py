@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from mio2trace.analysis import analyse
 from mio2trace.answer import Section, report_of
 from mio2trace.findings import Subject
+from mio2trace.measures import steady
 from mio2trace.measures.gaps import pauses
+from mio2trace.measures.iterations import Iterations, iterations_of
 from tests.test_one_number import RUNS
 
 pytestmark = pytest.mark.shared
@@ -68,3 +71,22 @@ def test_the_report_names_what_is_slowest(section: Section, request: pytest.Fixt
 
 def _ran(ranking: Any) -> list[Any]:
     return [row.key for row in ranking if row.calls]
+
+
+class _Numbers(tuple[int, ...]):
+    """Of iterations; looking one up goes over all of them."""
+
+    def __contains__(self, _: object) -> bool:
+        raise AssertionError("a number is looked for among those of all steady iterations")
+
+
+def test_no_iteration_is_looked_for_among_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run may have a hundred thousand iterations: the whole report goes over them, for none of them over all."""
+    monkeypatch.setattr(steady, "iterations_of", lambda alignment: _hidden(iterations_of(alignment)))
+    analysis = analyse(RUNS["m290-alexnet-infer-10it"])
+    report = report_of(analysis, [analysis.run])
+    assert report.sections[0].iterations == len(analysis.run.measures[0].steady.iterations) > 1
+
+
+def _hidden(told: Iterations) -> Iterations:
+    return msgspec.structs.replace(told, steady=_Numbers(told.steady))

@@ -23,8 +23,7 @@ from mio2trace.evidence import EVIDENCE
 from mio2trace.findings import Finding, Problem, Subject, findings
 from mio2trace.findings.words import count, ms, percent
 from mio2trace.findings.work import bound
-from mio2trace.measures import LayerKey
-from mio2trace.measures.iterations import Iterations
+from mio2trace.measures import LayerKey, Steady
 from mio2trace.measures.makeup import Part as PartKey
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.model.miopen import MiopenLog
@@ -235,7 +234,7 @@ def _thumbnail(subject: Subject) -> Thumbnail | None:
     if span <= 0:
         return None
     found = subject.steady.told
-    kinds = [_kind(one.number, found) for one in found.all]
+    kinds = [_kind(one.number, subject.steady) for one in found.all]
     searching, steady = set(subject.measures.searches), set(found.steady)
     has_iterations = subject.has_iterations
     busy: dict[str, list[float]] = {}
@@ -275,8 +274,8 @@ def _thumbnail(subject: Subject) -> Thumbnail | None:
     )
 
 
-def _kind(number: int, told: Iterations) -> str:
-    return "steady" if number in told.steady else "first" if number in told.cold else "cut"
+def _kind(number: int, steady: Steady) -> str:
+    return "steady" if steady.has(number) else "first" if number in steady.cold else "cut"
 
 
 def _fill(bins: list[float], start: int, end: int, span: int) -> None:

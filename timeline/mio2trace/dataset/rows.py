@@ -166,11 +166,11 @@ def _fullest(logs: Sequence[FrameworkLog]) -> FrameworkLog | None:
 def _iterations(process: Process) -> Iterator[Row]:
     if process.measures is None:
         return
-    told_of = process.measures.steady.told
-    for iteration in told_of.all:
+    steady = process.measures.steady
+    for iteration in steady.told.all:
         cells: dict[str, Any] = {
             "iteration": iteration.number,
-            "steady": iteration.number in told_of.steady,
+            "steady": steady.has(iteration.number),
             "kernels": iteration.kernels,
             "kernel_ns": iteration.kernel_ns,
             "span_ns": iteration.span_ns,

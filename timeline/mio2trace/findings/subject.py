@@ -114,9 +114,8 @@ class Subject:
     @cached_property
     def stretches(self) -> list[list[int]]:
         """Positions of the kernels and copies of each steady iteration, in order."""
-        told = self.steady.told
-        steady = set(told.steady)
-        of_place: list[list[int] | None] = [[] if one.number in steady else None for one in told.all]
+        told, counts = self.steady.told, self.steady.has
+        of_place: list[list[int] | None] = [[] if counts(one.number) else None for one in told.all]
         for position, place in enumerate(told.place_of):
             if place != NONE and (stretch := of_place[place]) is not None:
                 stretch.append(position)
@@ -129,8 +128,7 @@ class Subject:
     @cached_property
     def span_ns(self) -> int:
         """From the first command to the last one's end, of all steady iterations together."""
-        told = self.steady.told
-        return sum(one.span_ns or 0 for one in told.all if one.number in told.steady)
+        return sum(one.span_ns or 0 for one in self.steady.told.all if self.steady.has(one.number))
 
     @property
     def idle_ns(self) -> int:
@@ -152,7 +150,10 @@ class Subject:
         found = []
         for index in self.measures.searches:
             pass_ = links.pass_of[self.measures.first_of[index]]
-            if pass_ != NONE and links.passes[pass_].iteration in told.steady:
+            if pass_ == NONE:
+                continue
+            iteration = links.passes[pass_].iteration
+            if iteration is not None and self.steady.has(iteration):
                 found.append(index)
         return found
 
@@ -163,7 +164,7 @@ class Subject:
         is not cold."""
         told = self.steady.told
         cold = [one for one in told.all if one.number in told.cold]
-        steady = [one for one in told.all if one.number in told.steady]
+        steady = [one for one in told.all if self.steady.has(one.number)]
         if not (cold and steady):
             return None
         on_host = all(one.host_ns is not None for one in (*cold, *steady))
