@@ -53,7 +53,7 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
         from mio2trace.answer.text import lines
 
         with without_garbage_collection():
-            return list(lines(report_of(self.analysis, as_given(self.runs), with_picture=False)))
+            return list(lines(report_of(self.analysis, as_given(self.runs), depth="lines")))
 
     @property
     def problems(self) -> list[str]:

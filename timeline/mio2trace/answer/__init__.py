@@ -14,7 +14,7 @@ import msgspec
 import mio2trace
 from mio2trace.analysis import Analysis, Run
 from mio2trace.answer.content import RankRow, Report, Section
-from mio2trace.answer.gather import of_profile
+from mio2trace.answer.gather import Depth, of_profile
 from mio2trace.answer.logs import of_logs, printed_reference
 from mio2trace.findings import Gpu, Subject
 from mio2trace.measures import Measures
@@ -27,12 +27,12 @@ MOST_SECTIONS = 8
 """Runs or processes that a report shows; the rest is counted."""
 
 
-def report_of(analysis: Analysis, runs: Sequence[Run], gpu: Gpu | None = None, *, with_picture: bool = True) -> Report:
-    """What is said of some of the analysis' runs; the picture of the whole run is for a page."""
+def report_of(analysis: Analysis, runs: Sequence[Run], gpu: Gpu | None = None, *, depth: Depth = "page") -> Report:
+    """What is said of some of the analysis' runs; ``depth``: for what it is."""
     sections: list[Section] = []
     count = 0
     for run in runs:
-        shown, of_run = _sections(run, len(runs) > 1, gpu, MOST_SECTIONS - len(sections), with_picture=with_picture)
+        shown, of_run = _sections(run, len(runs) > 1, gpu, MOST_SECTIONS - len(sections), depth=depth)
         sections += shown
         count += of_run
     titles = dict.fromkeys(run.name for run in runs)
@@ -48,14 +48,14 @@ def report_of(analysis: Analysis, runs: Sequence[Run], gpu: Gpu | None = None, *
     )
 
 
-def _sections(run: Run, several: bool, gpu: Gpu | None, most: int, *, with_picture: bool) -> tuple[list[Section], int]:
+def _sections(run: Run, several: bool, gpu: Gpu | None, most: int, *, depth: Depth) -> tuple[list[Section], int]:
     """One for each profile that holds commands, else one for the logs; ``most`` of them, and how many there are."""
     sections = []
     for _, libraries, subject in islice(subjects(run, gpu), most):
         profile = subject.alignment.profile
         label = profile.process.label or profile.framework.name
         name = ", ".join(filter(None, (run.name if several or not label else "", label)))
-        sections.append(of_profile(subject, name, libraries, with_picture=with_picture))
+        sections.append(of_profile(subject, name, libraries, depth=depth))
     if sections and run.is_job:
         sections[0] = _with_ranks(sections[0], run)
     count = sum(1 for measures in run.drawn if measures.alignment.profile.activities)

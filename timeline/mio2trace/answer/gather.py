@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import compress
+from typing import Literal
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.clocks.fit import SAME
@@ -31,11 +33,11 @@ from mio2trace.model.miopen import MiopenLog
 BINS = 240
 """Of the picture of a whole run."""
 SEVERE = ("high", "medium", "low")
+Depth = Literal["lines", "tables", "page"]
+"""What is made: what the ten lines say, what the report's tables say, too, or also the picture of a page."""
 
 
-def of_profile(
-    subject: Subject, name: str, libraries: Sequence[MiopenLog] = (), *, with_picture: bool = True
-) -> Section:
+def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (), *, depth: Depth = "page") -> Section:
     """What the kernels of a profile say, and what its MIOpen logs complain of."""
     fired = tuple(findings(subject))
     each, steady = subject.each, subject.steady
@@ -44,7 +46,7 @@ def of_profile(
     return Section(
         name=name,
         verdict=_verdict(subject, fired),
-        evidence=_evidence(subject.alignment),
+        evidence=_evidence(subject.alignment) if depth != "lines" else "",
         iterations=len(steady.iterations) if subject.has_iterations else 0,
         kernel_ns=each(subject.total_ns),
         span_ns=timed.each(timed.span_ns) if spans else None,
@@ -57,7 +59,7 @@ def of_profile(
         searches=_searches(subject),
         parts=_parts(subject.makeup.parts, subject.count),
         findings=fired,
-        thumbnail=_thumbnail(subject) if with_picture else None,
+        thumbnail=_thumbnail(subject) if depth == "page" else None,
         layers=tuple(_layers(subject)),
         no_layer=_rest(subject, steady.layers.rest),
         operations=tuple(
@@ -81,7 +83,7 @@ def of_profile(
         gpu=subject.gpu,
         dtypes=tuple(dict.fromkeys(problem.operation.dtype or "float" for problem in subject.problems)),
         log=tuple(complaints_of(libraries)),
-        trust=tuple(_trust(subject)),
+        trust=tuple(_trust(subject)) if depth != "lines" else (),
     )
 
 
@@ -133,7 +135,8 @@ def _evidence(alignment: Alignment) -> str:
         ("layer", links.layer_by, links.layer_unsure, bool(links.runs)),
     ):
         if known:
-            by = Counter(word for word, kernel in zip(words, kernels, strict=True) if kernel and word)
+            by = Counter(compress(words, kernels))
+            del by[""]
             evidence = ", ".join(word for word in EVIDENCE if by[word])
             doubt = sum(kernels[position] for position in unsure)
             parts.append(
@@ -175,9 +178,7 @@ def _parts(parts: Counter[PartKey], iterations: int) -> tuple[Part, ...]:
 
 def _layers(subject: Subject) -> Iterator[LayerRow]:
     parts: dict[LayerKey, Counter[PartKey]] = {}
-    for (run, part), ns in subject.makeup.layers.items():
-        ran = subject.alignment.links.runs[run]
-        key = ran.layer_index, ran.layer, ran.direction
+    for (key, part), ns in subject.makeup.layers.items():
         of_layer = parts.get(key)
         if of_layer is None:
             of_layer = parts[key] = Counter()

@@ -60,7 +60,9 @@ def report(files: tuple[str, ...], output: str, form: Any, gpu: str | None, read
         text, verdicts, notes = fleet_report(files[0], form), [], None
     else:
         analysis = analyse(files, reading.analysis())
-        made = report_of(analysis, as_given(analysis.complete or analysis.runs), peaks, with_picture=form == "html")
+        made = report_of(
+            analysis, as_given(analysis.complete or analysis.runs), peaks, depth="page" if form == "html" else "tables"
+        )
         if not made.sections:
             raise InputError(f"{analysis.names}: nothing to report: no kernel, layer time, operation or message")
         text, notes = written(made, form), analysis.notes

@@ -10,7 +10,6 @@ from mio2trace.findings.subject import Problem, Subject, drivers
 from mio2trace.findings.words import count, ms, percent
 from mio2trace.measures.gaps import WAITS
 from mio2trace.measures.statistics import deviation, mean, median
-from mio2trace.ops.naming import problem_name
 
 IDLE = 0.15
 RUNS, SLOWER = 3, 2.0
@@ -76,8 +75,9 @@ def _first_calls(subject: Subject) -> Iterator[Found]:
 def _first_calls_by_problem(subject: Subject) -> dict[str, float]:
     """What the first call took more than the median of the others, where that is more than as much; most first."""
     runs: dict[str, list[int]] = {}
+    problem_of = subject.steady.problem_of
     for index, ns in _calls(subject):
-        runs.setdefault(problem_name(subject.measures.operation_at[index]), []).append(ns)
+        runs.setdefault(problem_of[index], []).append(ns)
     excess = {
         name: times[0] - median(times[1:])
         for name, times in runs.items()

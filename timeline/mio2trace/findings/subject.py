@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import chain
 
 import msgspec
 
@@ -19,7 +20,6 @@ from mio2trace.measures.makeup import Makeup, makeup
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import median
 from mio2trace.model.miopen import Message
-from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
 
 
@@ -123,7 +123,7 @@ class Subject:
 
     @cached_property
     def makeup(self) -> Makeup:
-        return makeup(self.measures, (position for stretch in self.stretches for position in stretch))
+        return makeup(self.measures)
 
     @cached_property
     def span_ns(self) -> int:
@@ -184,11 +184,11 @@ class Subject:
     def problems(self) -> list[Problem]:
         """Most time first; those that ran no kernel in steady iterations are left out."""
         calls: dict[str, list[int]] = {}
-        operation_of = self.alignment.links.operation_of
-        indices = dict.fromkeys(operation_of[position] for stretch in self.stretches for position in stretch)
-        for index in indices:
+        problem_of = self.steady.problem_of
+        positions = chain.from_iterable(self.stretches)
+        for index in dict.fromkeys(map(self.alignment.links.operation_of.__getitem__, positions)):
             if index != NONE:
-                calls.setdefault(problem_name(self.measures.operation_at[index]), []).append(index)
+                calls.setdefault(problem_of[index], []).append(index)
         return [self._problem(row, calls[row.key]) for row in self.steady.problems if row.key in calls]
 
     def _problem(self, row: SteadyCost[str], indices: Sequence[int]) -> Problem:

@@ -2,69 +2,133 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
 from mio2trace.align import NONE
 from mio2trace.kernels import KernelFact
-from mio2trace.measures.kinds import Kind, kind_of
+from mio2trace.measures.kinds import Kind, kind_of, numbered_names
 from mio2trace.model.profile import Activity
 
 if TYPE_CHECKING:
     from mio2trace.measures import Measures
 
 
+class Form(NamedTuple):
+    """What kernels have in common that their name and its facts say alike: ``kind``; the first one's fact."""
+
+    name: str
+    kind: Kind
+    fact: KernelFact | None
+
+
 class Counted(NamedTuple):
-    """The activities of steady iterations: of kernels with times the position, the iteration's place, the time in ns.
+    """``names`` and ``name_of``: of all kernels, as `numbered_names`.
+
+    The activities of steady iterations: ``positions`` of all. Of kernels with times: ``kernels`` the position,
+    ``places`` the iteration's place, ``ns`` the time, ``form_of`` the place in ``forms``.
 
     ``helping``: position, time and kind of those kernels that help, or are naive. ``others``: copies, and kernels
-    without times. ``unsure``: positions of those in doubt. ``work``: where work
-    counts, how much, and what tells it, as `Measures.work`.
+    without times. ``unsure``: positions of those in doubt. ``worked``, ``work_of``: where operations' work counts, and
+    how much; ``other_work``: where else, how much (None: of unknown size), and what tells it, as `Measures.work`.
     """
 
-    kernels: array[int]
-    places: array[int]
-    ns: array[int]
+    names: Sequence[str]
+    name_of: Sequence[int]
+    positions: Sequence[int]
+    kernels: Sequence[int]
+    places: Sequence[int]
+    ns: Sequence[int]
+    form_of: Sequence[int]
+    forms: Sequence[Form]
     helping: Sequence[tuple[int, int, Kind]]
     others: Sequence[tuple[int, Activity]]
     unsure: Sequence[int]
-    work: Sequence[tuple[int, int | None, str]]
+    worked: Sequence[int]
+    work_of: Sequence[int]
+    other_work: Sequence[tuple[int, int | None, str]]
 
 
 def counted(measures: Measures, places: Sequence[int]) -> Counted:
     """``places``: of each activity its iteration's place among the steady ones, `NONE` where it is in none."""
-    alignment, naive = measures.alignment, measures.naive_operations
-    facts, operation_of = alignment.facts, alignment.links.operation_of
-    kinds: dict[tuple[str, str], Kind] = {}
-    kernels, place_of, times = array("q"), array("q"), array("q")
-    helping: list[tuple[int, int, Kind]] = []
+    links = measures.alignment.links
+    activities = measures.alignment.profile.activities
+    names, name_of = numbered_names(activities)
+    positions = [position for position, place in enumerate(places) if place != NONE]
+    kernels: list[int] = []
+    times: list[int] = []
     others: list[tuple[int, Activity]] = []
-    for position, (activity, place) in enumerate(zip(alignment.profile.activities, places, strict=True)):
-        if place == NONE:
-            continue
+    for position in positions:
+        activity = activities[position]
         start, end = activity.start_ns, activity.end_ns
-        if activity.kind != "kernel" or start is None or end is None:
+        if start is None or end is None or name_of[position] == NONE:
             others.append((position, activity))
+        else:
+            kernels.append(position)
+            times.append(end - start)
+    form_of, forms = _forms(measures, kernels, name_of)
+    worked, work_of, other_work = [], [], []
+    for position, _, flop, told_by in measures.work():
+        if places[position] == NONE:
             continue
-        kernels.append(position)
-        place_of.append(place)
-        times.append(end - start)
-        kind = kind_at(kinds, facts, position, activity.name)
-        is_naive = kind.naive or operation_of[position] in naive
-        if kind.helps or is_naive or kind.role == "transpose":
-            helping.append((position, end - start, kind._replace(naive=is_naive)))
-    links = alignment.links
-    unsure = [position for position in links.layer_unsure | links.operation_unsure if places[position] != NONE]
-    work = [(position, flop, told_by) for position, _, flop, told_by in measures.work() if places[position] != NONE]
-    return Counted(kernels, place_of, times, helping, others, unsure, work)
+        if told_by == "operation" and flop is not None:
+            worked.append(position)
+            work_of.append(flop)
+        else:
+            other_work.append((position, flop, told_by))
+    return Counted(
+        names=names,
+        name_of=name_of,
+        positions=positions,
+        kernels=kernels,
+        places=[*map(places.__getitem__, kernels)],
+        ns=times,
+        form_of=form_of,
+        forms=forms,
+        helping=_helping(measures, kernels, times, form_of, forms),
+        others=others,
+        unsure=[position for position in links.layer_unsure | links.operation_unsure if places[position] != NONE],
+        worked=worked,
+        work_of=work_of,
+        other_work=other_work,
+    )
 
 
-def kind_at(kinds: dict[tuple[str, str], Kind], facts: Mapping[int, KernelFact], position: int, name: str) -> Kind:
-    """What a kernel's role and name say of its time, looked up once for all that are alike."""
-    fact = facts.get(position)
-    key = name, "" if fact is None else fact.role
-    kind = kinds.get(key)
-    if kind is None:
-        kind = kinds[key] = kind_of(name, fact)
-    return kind
+def _forms(measures: Measures, kernels: Sequence[int], name_of: Sequence[int]) -> tuple[list[int], list[Form]]:
+    """Of each kernel the place of its form, and the forms: looked up once for all kernels that are alike."""
+    facts, activities = measures.alignment.facts, measures.alignment.profile.activities
+    keys: list[object] = [*map(name_of.__getitem__, kernels)]
+    if facts:
+        for place, position in enumerate(kernels):
+            fact = facts.get(position)
+            if fact is not None:
+                keys[place] = keys[place], fact.role, fact.gemm is not None
+    first: dict[object, int] = {}
+    for place, key in enumerate(keys):
+        if key not in first:
+            first[key] = place
+    numbers = {key: number for number, key in enumerate(first)}
+    forms = []
+    for place in first.values():
+        position = kernels[place]
+        name, fact = activities[position].name, facts.get(position)
+        forms.append(Form(name, kind_of(name, fact), fact))
+    return [*map(numbers.__getitem__, keys)], forms
+
+
+def _helping(
+    measures: Measures, kernels: Sequence[int], times: Sequence[int], form_of: Sequence[int], forms: Sequence[Form]
+) -> list[tuple[int, int, Kind]]:
+    naive, operation_of = measures.naive_operations, measures.alignment.links.operation_of
+    told = [form.kind.helps or form.kind.naive or form.kind.role == "transpose" for form in forms]
+    if not (any(told) or naive):
+        return []
+    helping = []
+    chosen = map(told.__getitem__, form_of)
+    if naive:
+        chosen = map(bool.__or__, chosen, map(naive.__contains__, map(operation_of.__getitem__, kernels)))
+    for position, ns, number in compress(zip(kernels, times, form_of, strict=True), chosen):
+        kind = forms[number].kind
+        helping.append((position, ns, kind._replace(naive=kind.naive or operation_of[position] in naive)))
+    return helping

@@ -1,9 +1,10 @@
-"""What the time of some kernels is made up of: primitives and roles, durations, evidence, graph launches."""
+"""What the time of steady kernels is made up of: primitives and roles, durations, evidence, graph launches."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from mio2trace.align import NONE
 from mio2trace.kernels import KernelFact
 from mio2trace.kernels.names import KernelName, kernel_name
-from mio2trace.measures.kinds import Kind, kind_of
+from mio2trace.measures.executions import LayerKey
 
 if TYPE_CHECKING:
     from mio2trace.measures import Measures
@@ -24,13 +25,13 @@ Part = tuple[str, str, bool]
 
 
 class Makeup(msgspec.Struct, frozen=True, kw_only=True):
-    """Kernels with times, counted and summed once. ``parts``: time by `Part`; ``layers``: time by run of a layer and
-    part. ``by_log2``: count and time by the bits of the duration in ns. ``naive``: by operation, ``NONE`` for those of
-    no operation. ``outside``: by name, of no operation and no graph. ``unsure``, ``graph``, ``short``, ``all``: sums.
+    """Kernels with times, counted and summed once. ``parts``: time by `Part`; ``layers``: time by layer and part.
+    ``by_log2``: count and time by the bits of the duration in ns. ``naive``: by operation, ``NONE`` for those of no
+    operation. ``outside``: by name, of no operation and no graph. ``unsure``, ``graph``, ``short``, ``all``: sums.
     """
 
     parts: Counter[Part]
-    layers: Counter[tuple[int, Part]]
+    layers: Counter[tuple[LayerKey, Part]]
     by_log2: dict[int, tuple[int, int]]
     naive: Counter[int]
     outside: dict[str, tuple[int, int]]
@@ -40,70 +41,88 @@ class Makeup(msgspec.Struct, frozen=True, kw_only=True):
     all: tuple[int, int]
 
 
-class _Kernel(msgspec.Struct):
-    """What a kernel's name and facts say, looked up once."""
-
-    kind: Kind
-    primitive: str
-    parts: dict[str, Part] = {}
-    """By primitive."""
-
-
-def makeup(measures: Measures, positions: Iterable[int]) -> Makeup:
-    """Of the kernels with times among ``positions``."""
-    alignment = measures.alignment
-    links, facts, activities = alignment.links, alignment.facts, alignment.profile.activities
-    operation_of, run_of = links.operation_of, links.run_of
-    unsure_at = links.layer_unsure | links.operation_unsure
-    naive_operations = measures.naive_operations
-    primitive_of = {index: operation.primitive for index, operation in measures.operation_at.items()}
-    in_runs: dict[tuple[int, Part], int] = {}
-    naive: Counter[int] = Counter()
-    times: list[int] = []
-    unsure: list[int] = []
-    graph: list[int] = []
-    outside: dict[str, list[int]] = defaultdict(list)
-    kinds: dict[tuple[str, str, bool], _Kernel] = {}
-    for position in positions:
-        activity = activities[position]
-        start, end = activity.start_ns, activity.end_ns
-        if activity.kind != "kernel" or start is None or end is None:
-            continue
-        ns, index, fact = end - start, operation_of[position], facts.get(position)
-        key = activity.name, "" if fact is None else fact.role, fact is not None and fact.gemm is not None
-        kernel = kinds.get(key)
-        if kernel is None:
-            meaning = kernel_name(activity.name)
-            kernel = kinds[key] = _Kernel(kind_of(activity.name, fact), _primitive(fact, meaning))
-        times.append(ns)
-        primitive = primitive_of.get(index) or kernel.primitive
-        part = kernel.parts.get(primitive)
-        if part is None:
-            part = kernel.parts[primitive] = primitive, kernel.kind.role, kernel.kind.helps
-        in_run = run_of[position], part
-        in_runs[in_run] = in_runs.get(in_run, 0) + ns
-        if kernel.kind.naive or index in naive_operations:
-            naive[index] += ns
-        if activity.is_replayed:
-            graph.append(ns)
-        elif index == NONE:
-            outside[activity.name].append(ns)
-        if position in unsure_at:
-            unsure.append(ns)
+def makeup(measures: Measures) -> Makeup:
+    """Of the kernels with times in steady iterations."""
+    of_steady, links = measures.steady.counted, measures.alignment.links
+    kernels, times = of_steady.kernels, of_steady.ns
+    layers, layer_of = measures.steady.layer_rows
+    primitives, primitive_of = _primitives(measures)
+    operations = [*map(links.operation_of.__getitem__, kernels)]
+    keys = zip(
+        map([*layer_of, NONE].__getitem__, map(links.run_of.__getitem__, kernels)),
+        map(primitive_of.__getitem__, operations),
+        of_steady.form_of,
+        strict=True,
+    )
+    alike: dict[tuple[int, int, int], list[int]] = {}  # times by layer, primitive of the operation, form
+    for key, ns in zip(keys, times, strict=True):
+        of_key = alike.get(key)
+        if of_key is None:
+            of_key = alike[key] = []
+        of_key.append(ns)
     parts: Counter[Part] = Counter()
-    for (_, part), ns in in_runs.items():
+    in_layers: Counter[tuple[LayerKey, Part]] = Counter()
+    outside: Counter[str] = Counter()
+    outside_ns: Counter[str] = Counter()
+    for (layer, primitive, number), all_of in alike.items():
+        form, ns = of_steady.forms[number], sum(all_of)
+        own = "" if primitive == NONE else primitives[primitive]
+        part = own or _primitive(form.fact, kernel_name(form.name)), form.kind.role, form.kind.helps
         parts[part] += ns
+        if layer != NONE:
+            in_layers[layers[layer], part] += ns
+        if primitive == NONE:
+            outside[form.name] += len(all_of)
+            outside_ns[form.name] += ns
+    replayed = _replayed(measures)
+    for position, index, ns in zip(kernels, operations, times, strict=True) if replayed else ():
+        if position in replayed and index == NONE:
+            name = measures.alignment.profile.activities[position].name
+            outside[name] -= 1
+            outside_ns[name] -= ns
+    unsure = set(of_steady.unsure)
     return Makeup(
         parts=parts,
-        layers=Counter({in_run: ns for in_run, ns in in_runs.items() if in_run[0] != NONE}),
+        layers=in_layers,
         by_log2=_by_log2(times),
-        naive=naive,
-        outside={name: _counted(of_name) for name, of_name in outside.items()},
-        unsure=_counted(unsure),
-        graph=_counted(graph),
+        naive=_naive(measures),
+        outside={name: (count, outside_ns[name]) for name, count in outside.items() if count},
+        unsure=_counted([*compress(times, map(unsure.__contains__, kernels))]),
+        graph=_counted([*compress(times, map(replayed.__contains__, kernels))] if replayed else ()),
         short=_counted([ns for ns in times if ns < SHORT_NS]),
         all=_counted(times),
     )
+
+
+def _primitives(measures: Measures) -> tuple[list[str], list[int]]:
+    """Those of the log's operations, and of each operation's index the place of its own; the last is of none."""
+    places: dict[str, int] = {}
+    place_of = [NONE] * (len(measures.first_of) + 1)
+    for index, operation in measures.operation_at.items():
+        place_of[index] = places.setdefault(operation.primitive, len(places))
+    return list(places), place_of
+
+
+def _replayed(measures: Measures) -> frozenset[int]:
+    """Positions of the kernels in steady iterations that graphs launched."""
+    activities = measures.alignment.profile.activities
+    calls = [activities[position].call for position in measures.steady.counted.kernels]
+    if not any("GraphLaunch" in name for name in {call.name for call in calls if call is not None}):
+        return frozenset()
+    return frozenset(position for position in measures.steady.counted.kernels if activities[position].is_replayed)
+
+
+def _naive(measures: Measures) -> Counter[int]:
+    """Time of naive kernels by operation, in the order of the iterations."""
+    of_steady, operation_of = measures.steady.counted, measures.alignment.links.operation_of
+    naive: Counter[int] = Counter()
+    if not any(kind.naive for _, _, kind in of_steady.helping):
+        return naive
+    place_of = dict(zip(of_steady.kernels, of_steady.places, strict=True))
+    found = [(place_of[position], position, ns) for position, ns, kind in of_steady.helping if kind.naive]
+    for _, position, ns in sorted(found):
+        naive[operation_of[position]] += ns
+    return naive
 
 
 def _counted(times: Sequence[int]) -> tuple[int, int]:

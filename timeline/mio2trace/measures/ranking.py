@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Generic, TypeVar, overload
 
 import msgspec
 
+from mio2trace.align import NONE
 from mio2trace.measures.cost import Cost
+from mio2trace.measures.kinds import Kind
 from mio2trace.measures.statistics import deviation, mean, median
 from mio2trace.measures.sums import Sums
 
@@ -115,6 +117,21 @@ class Rows(Generic[Key]):
         self.host_ns: list[int | None] = [None] * len(keys)
         self.find_ns = [0] * len(keys)
         self.find_kernels = [0] * len(keys)
+
+    def add_helping(
+        self, helping: Iterable[tuple[int, int, Kind]], column: Sequence[int], row_of: Sequence[int]
+    ) -> None:
+        """Position, time and kind of kernels that help or are naive, by the row of their number in ``column``."""
+        for position, ns, kind in helping:
+            number = column[position]
+            if number != NONE:
+                row = row_of[number]
+                if kind.helps:
+                    self.sums.helpers_ns[row] += ns
+                if kind.role == "transpose":
+                    self.sums.transposes_ns[row] += ns
+                if kind.naive:
+                    self.sums.naive_ns[row] += ns
 
     def row(self, number: int, whole_ns: int) -> SteadyCost[Key]:
         host_ns = self.host_ns[number]

@@ -6,6 +6,7 @@ searches, set-up and warm-up are in none of the sums, but beside them (``find_ns
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,10 +15,10 @@ import msgspec
 
 from mio2trace.align import NONE
 from mio2trace.measures.cost import Cost
-from mio2trace.measures.counted import Counted, counted, kind_at
+from mio2trace.measures.counted import Counted, counted
 from mio2trace.measures.executions import LayerKey
 from mio2trace.measures.iterations import Iteration, Iterations, hull, iterations_of
-from mio2trace.measures.kinds import Kind
+from mio2trace.measures.kinds import Kind, kind_at
 from mio2trace.measures.ranking import Key, Ranking, Rows, SteadyCost, ranked
 from mio2trace.measures.sums import Sums, duration
 from mio2trace.ops.naming import operation_name, problem_name
@@ -106,7 +107,7 @@ class Steady:
     def layers(self) -> Ranking[LayerKey]:
         """By position in the net, name, direction."""
         runs = self._alignment.links.runs
-        keys, row_of = _keyed((run.layer_index, run.layer, run.direction) for run in runs)
+        keys, row_of = self.layer_rows
         rows = self._summed(keys, self._alignment.links.run_of, row_of)
         place_of_pass = self._place_of_pass
         for number, run in enumerate(runs):
@@ -115,6 +116,11 @@ class Steady:
             rows.host_ns[row] = (rows.host_ns[row] or 0) + end - start
         self._add_searches(rows, {index: row_of[run] for index, run in self._run_of_search.items()})
         return ranked(rows, self.total, "in no layer")
+
+    @cached_property
+    def layer_rows(self) -> tuple[Sequence[LayerKey], Sequence[int]]:
+        """All layers, and of each of their runs the place of its own."""
+        return _keyed((run.layer_index, run.layer, run.direction) for run in self._alignment.links.runs)
 
     def _on_host(self, row_of: Sequence[int]) -> Mapping[tuple[int, int], tuple[int, int]]:
         """By pass and row of a layer: when the host was in it, by bounds, else from first call to last end."""
@@ -126,9 +132,12 @@ class Steady:
             if place_of_pass[run.pass_] != NONE and run.host_start_ns is not None and run.host_end_ns is not None:
                 key = run.pass_, row_of[number]
                 bounds[key] = hull(bounds.get(key), run.host_start_ns, run.host_end_ns)
-        pass_of, counts = links.pass_of, self._counts
-        for position, (number, place) in enumerate(zip(links.run_of, self.told.place_of, strict=True)):
-            if number == NONE or place == NONE or counts[place] == NONE:
+        pass_of, run_of = links.pass_of, links.run_of
+        # Of the last, none, nothing is asked.
+        is_told = [*((run.pass_, row) in bounds for run, row in zip(links.runs, row_of, strict=True)), True]
+        for position in self.counted.positions:
+            number = run_of[position]
+            if is_told[number]:
                 continue
             call = activities[position].call
             start = None if call is None else call.prepared_ns or call.start_ns
@@ -164,35 +173,35 @@ class Steady:
     @cached_property
     def problems(self) -> Ranking[str]:
         """By `problem_name`: equal problems of all layers together."""
-        at = self._measures.operation_at
-        return self.by_operation(lambda index: problem_name(at[index]))
+        return self.by_operation(self.problem_of.__getitem__)
+
+    @cached_property
+    def problem_of(self) -> Mapping[int, str]:
+        """Of each operation's index its `problem_name`."""
+        return {index: problem_name(operation) for index, operation in self._measures.operation_at.items()}
 
     @cached_property
     def kernels(self) -> Ranking[str]:
         """By name."""
-        activities = self._alignment.profile.activities
-        numbers: dict[str, int] = {}
-        column = [
-            numbers.setdefault(activity.name, len(numbers)) if activity.kind == "kernel" else NONE
-            for activity in activities
-        ]
-        rows = self._summed(list(numbers), column, range(len(numbers)))
+        activities, names = self._alignment.profile.activities, self.counted.name_of
+        rows = self._summed(self.counted.names, names, range(len(self.counted.names)))
         rows.calls = list(rows.sums.kernels)
-        host, unknown = [0] * len(numbers), set()
-        operation_of, is_search = self._alignment.links.operation_of, self._measures.searches
-        for position, activity in enumerate(activities):
-            number = column[position]
+        host, unknown = [0] * len(rows.keys), set()
+        for position in self.counted.positions:
+            number = names[position]
             if number == NONE:
                 continue
-            if self._counted_at(position) != NONE:
-                call = activity.call
-                if call is None or call.start_ns is None or call.end_ns is None:
-                    unknown.add(number)
-                else:
-                    host[number] += call.end_ns - call.start_ns
-            elif operation_of[position] in is_search:
-                rows.find_kernels[number] += 1
-                rows.find_ns[number] += duration(activity) or 0
+            call = activities[position].call
+            if call is None or (start := call.start_ns) is None or (end := call.end_ns) is None:
+                unknown.add(number)
+            else:
+                host[number] += end - start
+        searches = self._measures.searches
+        operation_of = self._alignment.links.operation_of if searches else ()
+        for position in [position for position, index in enumerate(operation_of) if index in searches]:
+            if names[position] != NONE and self._counted_at(position) == NONE:
+                rows.find_kernels[names[position]] += 1
+                rows.find_ns[names[position]] += duration(activities[position]) or 0
         rows.host_ns = [ns if rows.calls[at] and at not in unknown else None for at, ns in enumerate(host)]
         return ranked(rows, self.total, "")
 
@@ -216,8 +225,8 @@ class Steady:
     def copies(self) -> Cost:
         """Reads, writes and fills in the steady iterations."""
         sums = Sums(1)
-        for place, activity in zip(self.told.place_of, self._alignment.profile.activities, strict=True):
-            if activity.kind != "kernel" and place != NONE and self._counts[place] != NONE:
+        for _, activity in self.counted.others:
+            if activity.kind != "kernel":
                 sums.add(0, activity)
         return sums.cost(0)
 
@@ -263,36 +272,48 @@ class Steady:
         for row, index in zip(row_of_index, sorted(measures.operation_at), strict=True):
             row_of[index] = row
         rows = self._summed(keys, self._alignment.links.operation_of, row_of)
-        host: dict[int, list[int | None]] = {}
-        spans = measures.host_span_of
-        for index, operation in measures.operation_at.items():
-            first = measures.first_of[index]
-            if first == NONE or operation.phase == "find" or self._counted_at(first) == NONE:
-                continue
-            rows.calls[row_of[index]] += 1
-            span = spans.get(index)
-            host.setdefault(row_of[index], []).append(None if span is None else span[1] - span[0])
-            size = operation.bytes_min
-            rows.known_bytes[row_of[index]] += size or 0
-            rows.unknown_bytes[row_of[index]] += size is None
-        for row, all_of in host.items():
-            times = [ns for ns in all_of if ns is not None]
-            rows.host_ns[row] = sum(times) if len(times) == len(all_of) else None
+        host, untold = [0] * len(keys), set()
+        for index, host_ns, size in self._ran:
+            row = row_of[index]
+            rows.calls[row] += 1
+            if host_ns is None:
+                untold.add(row)
+            else:
+                host[row] += host_ns
+            if size is None:
+                rows.unknown_bytes[row] += 1
+            else:
+                rows.known_bytes[row] += size
+        rows.host_ns = [ns if rows.calls[row] and row not in untold else None for row, ns in enumerate(host)]
         self._add_searches(rows, {index: row_of[index] for index in measures.searches})
         return rows
 
     @cached_property
+    def _ran(self) -> Sequence[tuple[int, int | None, int | None]]:
+        """Of each operation that begins in a steady iteration: index, time on the host, least traffic."""
+        first_of, spans, counts_at = self._measures.first_of, self._measures.host_span_of, self._counted_at
+        ran = []
+        for index, operation in self._measures.operation_at.items():
+            first = first_of[index]
+            if first != NONE and operation.phase != "find" and counts_at(first) != NONE:
+                span = spans.get(index)
+                ran.append((index, None if span is None else span[1] - span[0], operation.bytes_min))
+        return ran
+
+    @cached_property
     def _run_of_search(self) -> Mapping[int, int]:
         """Of each search the layer's run that it ran in, else the first that runs its problem."""
-        measures = self._measures
+        measures, problem_of = self._measures, self.problem_of
+        if not measures.searches:
+            return {}
         first: dict[str, int] = {}
         for index, numbers in sorted(measures.runs_of_operation.items()):
-            if measures.operation_at[index].phase == "run":
-                first.setdefault(problem_name(measures.operation_at[index]), numbers[0])
+            if problem_of[index] not in first and measures.operation_at[index].phase == "run":
+                first[problem_of[index]] = numbers[0]
         runs: dict[int, int] = {}
         for index in measures.searches:
             own = measures.runs_of_operation.get(index)
-            run = own[0] if own else first.get(problem_name(measures.operation_at[index]))
+            run = own[0] if own else first.get(problem_of[index])
             if run is not None:
                 runs[index] = run
         return runs
@@ -310,42 +331,43 @@ class Steady:
 
     def _summed(self, keys: Sequence[Key], column: Sequence[int], row_of: Sequence[int]) -> Rows[Key]:
         """Sums by the row of each activity's number in ``column``."""
-        of_steady = self._counted
+        of_steady = self.counted
         rows = Rows(keys, len(self.iterations))
-        sums, samples, count = rows.sums, rows.samples, rows.iterations
-        in_row = sums.kernels
-        for position, at, ns in zip(of_steady.kernels, of_steady.places, of_steady.ns, strict=True):
-            number = column[position]
-            if number != NONE:
-                row = row_of[number]
-                in_row[row] += 1
-                samples[row * count + at] += ns
+        sums, count = rows.sums, rows.iterations
+        # One more row, the last, is of what has no number.
+        numbers = [*map(column.__getitem__, of_steady.kernels)]
+        rows_of = [*row_of, len(keys)]
+        for row, kernels in Counter(map(rows_of.__getitem__, numbers)).items():
+            if row < len(keys):
+                sums.kernels[row] = kernels
+        begins = [row * count for row in rows_of]
+        samples = [*rows.samples, *[0] * count]
+        for begin, at, ns in zip(map(begins.__getitem__, numbers), of_steady.places, of_steady.ns, strict=True):
+            samples[begin + at] += ns
+        del samples[len(keys) * count :]
+        rows.samples = samples
         sums.timed_ns = [
             sum(samples[first : first + count]) for first in range(0, len(samples), max(1, count))
         ] or sums.timed_ns
-        for position, ns, kind in of_steady.helping:
-            number = column[position]
-            if number != NONE:
-                row = row_of[number]
-                if kind.helps:
-                    sums.helpers_ns[row] += ns
-                if kind.role == "transpose":
-                    sums.transposes_ns[row] += ns
-                if kind.naive:
-                    sums.naive_ns[row] += ns
+        rows.add_helping(of_steady.helping, column, row_of)
         for position, activity in of_steady.others:
             if column[position] != NONE:
                 sums.add(row_of[column[position]], activity)
         for position in of_steady.unsure:
             if column[position] != NONE:
                 sums.unsure[row_of[column[position]]] += 1
-        for position, flop, told_by in of_steady.work:
+        flop_of = sums.flop_of_operations
+        worked = map(rows_of.__getitem__, map(column.__getitem__, of_steady.worked))
+        for row, flop in zip(worked, of_steady.work_of, strict=True):
+            flop_of[row] = flop_of.get(row, 0) + flop
+        flop_of.pop(len(keys), None)
+        for position, other_flop, told_by in of_steady.other_work:
             if column[position] != NONE:
-                sums.add_work(row_of[column[position]], flop, told_by)
+                sums.add_work(row_of[column[position]], other_flop, told_by)
         return rows
 
     @cached_property
-    def _counted(self) -> Counted:
+    def counted(self) -> Counted:
         """What every sum goes over."""
         counts = self._counts
         return counted(self._measures, [NONE if place == NONE else counts[place] for place in self.told.place_of])
