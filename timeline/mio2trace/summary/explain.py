@@ -145,11 +145,11 @@ def _reasons(stream: Stream, number: int, place: int) -> str:
     operation = stream.operations[place]
     parts = []
     handles, pointers = likelihood.kernels.named[number], likelihood.pointers[place]
-    shared = handles & pointers
+    shared = handles.intersection(pointers)
     if shared:
         names = [name for name, address in operation.tensors if address in shared]
         parts.append(f"has its {', '.join(dict.fromkeys(names))}")
-    others = handles - pointers
+    others = handles.difference(pointers)
     if others:
         parts.append(f"{len(others)} of its buffers are other operations'")
     if fit.launched:

@@ -143,14 +143,14 @@ class Likelihood:
         if not handles or not pointers:
             return Fit(nats, 0, launched, named)
         holed = self.calls.holed[index]
-        own = handles
-        if not handles <= pointers:
-            own = handles & pointers
-            if handles - pointers - self._recycled:
+        own, others = handles, handles.difference(pointers)
+        if others:
+            own = handles - others
+            if others - self._recycled:
                 nats += NATS_MISSTATED if holed or not self._made else NATS_NEVER
         if not own:
             return Fit(nats if holed else nats + NATS_MISSTATED, 0, launched, named)
-        if launched or kernels.kinds[number].library or (len(own) > 1 and pointers - self.calls.workspaces <= own):
+        if launched or kernels.kinds[number].library or (len(own) > 1 and own >= set(pointers) - self.calls.workspaces):
             # A program's own kernels work on the same tensors: what is of no known name must have them all.
             namings = self.calls.namings
             rarest = min([namings[handle] for handle in own])

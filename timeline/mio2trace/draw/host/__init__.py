@@ -130,15 +130,13 @@ class HostSide:
         self._far += 1
         return False
 
-    def _rows(self, spans: Sequence[HostSpan]) -> list[list[HostSpan]]:
-        """Lanes of spans on the axis."""
+    def _rows(self, spans: list[HostSpan]) -> list[list[HostSpan]]:
+        """Lanes of spans on the axis; ``spans`` are used up, as a run may have a million."""
         axis = self._axis
-        on_axis = [
-            HostSpan(axis(one.start), axis(one.end), one.name, one.category, one.args, one.operation)
-            for one in spans
-            if self._is_near((one.start, one.end))
-        ]
-        return packed_spans(on_axis, lambda one: (one.start, max(one.end, one.start + 1)))
+        spans[:] = [one for one in spans if self._is_near((one.start, one.end))]
+        for place, one in enumerate(spans):
+            spans[place] = HostSpan(axis(one.start), axis(one.end), one.name, one.category, one.args, one.operation)
+        return packed_spans(spans, lambda one: (one.start, max(one.end, one.start + 1)))
 
     def show_only(self, chosen: Chosen) -> None:
         """Draw no more than that from now on."""

@@ -7,10 +7,8 @@ first one after it: stamped lines, and calls whose kernels the profile has.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
-from itertools import accumulate
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain
 from typing import Any
 
 import msgspec
@@ -18,6 +16,7 @@ import msgspec
 from mio2trace.align import Alignment
 from mio2trace.draw.operations import operation_args, source_args
 from mio2trace.measures import Measures
+from mio2trace.model.log import LayerTime, LogEvent
 from mio2trace.model.miopen import Message, MiopenLog
 from mio2trace.ops.log.alarms import AlarmLevel, alarm_messages
 from mio2trace.ops.naming import operation_name
@@ -26,6 +25,9 @@ from mio2trace.ops.ranges import is_library_call
 
 _LONGEST = 90
 """Characters of a line of the log that a slice is named by."""
+
+_NEVER = 1 << 80
+"""Later than any time."""
 
 HOST_BY_KERNELS = "its kernels"
 HOST_BY_STAMP = "own stamp"
@@ -55,11 +57,6 @@ class HostSpan(msgspec.Struct, frozen=True, gc=False):
         return args | {"phase": self.operation.phase, "host_by": HOST_BY_KERNELS}
 
 
-_Known = tuple[int, int, int]
-"""The line, the start and the end of something of the log whose host time is known: a stamped line, or a call."""
-_line, _start, _end = map(itemgetter, range(3))
-
-
 def call_spans(
     measures: Measures, libraries: Sequence[MiopenLog], *, with_kernels: bool
 ) -> tuple[list[HostSpan], list[HostSpan]]:
@@ -74,11 +71,10 @@ def call_spans(
     spans = list(_with_kernels(alignment, calls)) if with_kernels and not ranged else []
     lines: list[HostSpan] = []
     for source in sorted(sources):
-        around = _Around(alignment, source, calls)
+        alarms = [[*alarm_messages(log)] for log in libraries if log.source == source]
+        around = _Around(alignment, source, calls, [message.line for of_log in alarms for _, message in of_log])
         spans += [] if ranged else _without_kernels(alignment, source, calls, around)
-        for log in libraries:
-            if log.source == source:
-                lines += _alarms(log, around)
+        lines += chain.from_iterable(_alarms(of_log, around) for of_log in alarms)
     return sorted(spans, key=_times), sorted(lines, key=_times)
 
 
@@ -94,48 +90,46 @@ def _with_kernels(alignment: Alignment, calls: Mapping[int, tuple[int, int]]) ->
 
 
 class _Around:
-    """The known times around each line of one log; looked up when the first line asks."""
+    """The known times around lines of one log: those of calls without kernels, and ``asked``.
 
-    def __init__(self, alignment: Alignment, source: int, calls: Mapping[int, tuple[int, int]]) -> None:
+    Nothing is kept of all the lines and calls whose times are known: there may be a million.
+    """
+
+    def __init__(
+        self, alignment: Alignment, source: int, calls: Mapping[int, tuple[int, int]], asked: Iterable[int]
+    ) -> None:
         clock = alignment.log_clock
         self.to_host: Callable[..., int] | None = None if clock is None else clock.to_host
         self._alignment, self._source, self._calls = alignment, source, calls
+        own = (one for one in alignment.links.operations if one.source == source)
+        self._lines = lines = sorted({*(one.line for one in own if one.index not in calls), *asked})
+        # Several threads, or a clock that was set: what came before is the latest of all before.
+        ended, began = [-_NEVER] * (len(lines) + 1), [-_NEVER] * (len(lines) + 1)
+        following = [_NEVER] * (len(lines) + 1)
+        for line, start, end in self._known() if lines else ():
+            behind, before = bisect_right(lines, line), bisect_left(lines, line)
+            if end > ended[behind]:
+                ended[behind] = end
+            if start > began[behind]:
+                began[behind] = start
+            if start < following[before]:
+                following[before] = start
+        self._ended, self._began = [*accumulate(ended, max)], [*accumulate(began, max)]
+        self._next = [*accumulate(reversed(following), min)][::-1]
 
-    @cached_property
-    def _known(self) -> list[_Known]:
+    def _known(self) -> Iterator[tuple[int, int, int]]:
+        """Line, start and end of everything of the log whose host time is known: stamped lines, and calls."""
         source, calls, to_host = self._source, self._calls, self.to_host
-        known: list[_Known] = []
-        if to_host is not None:
-            for log in self._alignment.logs:
-                stamped = [(event.line, event.stamp) for event in log.events if event.source == source]
-                stamped += [(layer.line, layer.stamp) for layer in log.layers if layer.source == source]
-                for line, stamp in stamped:
-                    if stamp is not None and line:
-                        at = to_host(stamp)
-                        known.append((line, at, at))
+        for log in self._alignment.logs if to_host is not None else ():
+            assert to_host is not None
+            records: Iterable[LogEvent | LayerTime] = chain(log.events, log.layers)
+            for record in records:
+                if record.source == source and record.stamp is not None and record.line:
+                    at = to_host(record.stamp)
+                    yield record.line, at, at
         for operation in self._alignment.links.operations:
             if operation.source == source and operation.index in calls:
-                known.append((operation.line, *calls[operation.index]))
-        known.sort(key=_line)  # three rows in order, which sorting by one number finds
-        return known
-
-    @cached_property
-    def _lines(self) -> list[int]:
-        return [*map(_line, self._known)]
-
-    # Several threads, or a clock that was set: what came before is the latest of all before.
-
-    @cached_property
-    def _ended(self) -> list[int]:
-        return [*accumulate(map(_end, self._known), max)]
-
-    @cached_property
-    def _began(self) -> list[int]:
-        return [*accumulate(map(_start, self._known), max)]
-
-    @cached_property
-    def _next(self) -> list[int]:
-        return [*accumulate(map(_start, reversed(self._known)), min)][::-1]
+                yield operation.line, *calls[operation.index]
 
     def call(self, line: int) -> tuple[int, int] | None:
         """What a call of this line lies between: all before it is over."""
@@ -146,11 +140,9 @@ class _Around:
         return self._between(line, self._began)
 
     def _between(self, line: int, before: Sequence[int]) -> tuple[int, int] | None:
-        first, last = bisect_left(self._lines, line), bisect_right(self._lines, line)
-        if first == 0 or last == len(self._lines):
-            return None
-        start, end = before[first - 1], self._next[last]
-        return (start, end) if start <= end else None
+        place = bisect_left(self._lines, line)
+        start, end = before[place], self._next[place + 1]
+        return (start, end) if -_NEVER < start <= end < _NEVER else None
 
 
 def _without_kernels(
@@ -185,10 +177,10 @@ def _idle(start: int, end: int, operation: Operation, host_by: str) -> HostSpan:
     return HostSpan(start, end, operation_name(operation), "operation", args, operation)
 
 
-def _alarms(log: MiopenLog, around: _Around) -> Iterator[HostSpan]:
+def _alarms(alarms: Iterable[tuple[AlarmLevel, Message]], around: _Around) -> Iterator[HostSpan]:
     """Warnings and errors, as moments: those that nothing tells apart share one, named by the gravest."""
     together: dict[int, list[tuple[AlarmLevel, Message, int]]] = {}
-    for level, message in alarm_messages(log):
+    for level, message in alarms:
         if message.stamp is not None and around.to_host is not None:
             together.setdefault(around.to_host(message.stamp), []).append((level, message, 0))
         elif (span := around.message(message.line)) is not None:

@@ -21,6 +21,8 @@ _READ: Mapping[str, tuple[str, ...]] = {
 
 SEVERAL = frozenset(("rnn", "mha", "find2"))
 """Calls that launch kernels of several primitives, one after another."""
+_KEPT = 1 << 14
+"""Calls whose buffers are remembered, for others that name the same."""
 _Kind = tuple[str, OperationDirection | None]
 _SHAPES = ("input", "weights", "output")
 
@@ -44,16 +46,16 @@ class Calls:
     """Calls in the order of the log, by place.
 
     ``class_of``: calls of one class differ in buffers alone; ``first_of`` each class's first call, ``problem_of`` what
-    it computes. ``pointers``: the buffers of each call; ``namings``: how many calls name each buffer. ``holed``:
-    whether the entry lacks something: its end, a parameter. ``mixed``: whether it may be the head of one entry and the
-    tail of another.
+    it computes. ``pointers``: the buffers of each call, each once; ``namings``: how many calls name each of them.
+    ``holed``: whether the entry lacks something: its end, a parameter. ``mixed``: whether it may be the head of one
+    entry and the tail of another.
     """
 
     def __init__(self, operations: Sequence[Operation], *, with_buffers: bool) -> None:
         self.class_of: list[int] = []
         self.first_of: list[int] = []
         self.problem_of: list[object] = []
-        self.pointers: list[frozenset[int]] = []
+        self.pointers: list[tuple[int, ...]] = []
         self._addresses: list[tuple[int, ...]] = []
         self._forms: list[_Form] = []
         self._form_of: list[int] = []
@@ -68,7 +70,7 @@ class Calls:
         self.namings = Counter(chain.from_iterable(self.pointers))
         self.holed, self.mixed = self._holes(operations) if with_buffers else _without_parameters(operations)
         if not with_buffers:
-            self.pointers = [frozenset()] * len(operations)
+            self.pointers = [()] * len(operations)
 
     def _classify(self, operations: Sequence[Operation]) -> None:
         classes: dict[object, int] = {}
@@ -88,8 +90,8 @@ class Calls:
 
     def _read_buffers(self, operations: Sequence[Operation]) -> None:
         numbers: dict[object, int] = {}
-        read: dict[object, tuple[int, tuple[int, ...], frozenset[int]]] = {}
-        buffers_of: dict[tuple[int, ...], tuple[tuple[int, ...], frozenset[int]]] = {}
+        read: dict[object, tuple[int, tuple[int, ...], tuple[int, ...]]] = {}
+        buffers_of: dict[tuple[int, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
         for operation in operations:
             # A program that repeats itself names the same buffers again.
             key = (
@@ -98,11 +100,14 @@ class Calls:
             )  # fmt: skip
             entry = read.get(key)
             if entry is None:
+                if len(read) >= _KEPT:  # those of every call, where none comes again
+                    read.clear()
+                    buffers_of.clear()
                 form, addresses = self._addresses_of(operation, numbers)
                 buffers = buffers_of.get(addresses)  # calls of other problems may name the same
                 if buffers is None:
-                    named = frozenset(addresses)
-                    buffers = buffers_of[addresses] = addresses, named - {0} if 0 in named else named
+                    named = tuple(filter(None, dict.fromkeys(addresses)))
+                    buffers = buffers_of[addresses] = addresses, addresses if named == addresses else named
                 entry = read[key] = form, *buffers
             form, addresses, pointers = entry
             self._form_of.append(form)
