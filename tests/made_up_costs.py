@@ -16,6 +16,7 @@ from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import Message
 from mio2trace.model.profile import Activity, Call, Clock, Device, Profile, Queue
 from mio2trace.ops.operation import Operation
+from tests.records import made_operation
 
 US = 1000
 MS = 1_000_000
@@ -51,7 +52,7 @@ def operation(index: int, **fields: Any) -> Operation:
         "dtype": "float",
         "command": f"./bin/MIOpenDriver conv -c {8 + index}",
     }
-    return Operation(**(plain | fields))
+    return made_operation(**(plain | fields))
 
 
 def measures(

@@ -19,6 +19,25 @@ from mio2trace.model.profile import (
     Size3,
     TimerMark,
 )
+from mio2trace.ops.operation import Operation, OperationFacts
+
+
+def made_operation(**fields: Any) -> Operation:
+    """One with these fields, its own and those of its facts."""
+    own, of_facts = _parted(fields)
+    return Operation(**own, facts=OperationFacts(**of_facts))
+
+
+def other_operation(of: Operation, **fields: Any) -> Operation:
+    """The same with other fields."""
+    own, of_facts = _parted(fields)
+    return msgspec.structs.replace(of, **own, facts=msgspec.structs.replace(of.facts, **of_facts))
+
+
+def _parted(fields: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    own = {name: value for name, value in fields.items() if name in Operation.__struct_fields__}
+    return own, {name: value for name, value in fields.items() if name not in own}
+
 
 CALLS = {"kernel": "clEnqueueNDRangeKernel", "read": "clEnqueueReadBuffer", "write": "clEnqueueWriteBuffer"}
 ROUTES = {"read": "device to host", "write": "host to device"}

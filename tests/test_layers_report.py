@@ -24,7 +24,7 @@ from mio2trace.measures.cost import Cost
 from mio2trace.model.gemm import Gemm
 from mio2trace.ops.operation import Operation, Phase
 from tests.conftest import ROOT, shared_folder
-from tests.records import enqueued, opencl_profile
+from tests.records import enqueued, made_operation, opencl_profile
 from tests.small_runs import as_json, benchmark
 
 SAMPLES = shared_folder() / "samples"
@@ -377,7 +377,7 @@ def test_work_of_an_operation_counts_once() -> None:
     facts = {1: gemm, 2: gemm, 4: gemm}
     phases: tuple[tuple[Phase, int], ...] = (("run", 1000), ("run", 500), ("find", 700))
     operations = [
-        Operation(index=at, source=0, line=1, end_line=1, api="", primitive="conv", phase=phase, flop=flop)
+        made_operation(index=at, source=0, line=1, end_line=1, api="", primitive="conv", phase=phase, flop=flop)
         for at, (phase, flop) in enumerate(phases)
     ]
     alignment = joined(kernels, facts, operations)

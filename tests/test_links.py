@@ -30,16 +30,17 @@ from mio2trace.evidence import (
 )
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent
 from mio2trace.notes import Notes
-from mio2trace.ops.operation import Operation
 from tests.conftest import ROOT
-from tests.records import enqueued, opencl_profile
+from tests.records import enqueued, made_operation, opencl_profile
 
 PACKAGE = Path(mio2trace.__file__).parent
 
 
 def of_four() -> Links:
     activities = [enqueued(number=at, kind="kernel", name=f"k{at}") for at in range(4)]
-    operations = [Operation(index=index, source=0, line=1, end_line=1, api="", primitive="conv") for index in range(3)]
+    operations = [
+        made_operation(index=index, source=0, line=1, end_line=1, api="", primitive="conv") for index in range(3)
+    ]
     return Links(activities, operations)
 
 
@@ -160,7 +161,7 @@ def test_layers_of_a_warm_up_known_by_its_operations_name_their_evidence() -> No
     for number, line in enumerate((12, 22, 42, 52)):
         address = 0x5600_0000_0000 + 0x1000 * number
         operations.append(
-            Operation(
+            made_operation(
                 index=number, source=0, line=line, end_line=line, api="miopenConvolutionForward", primitive="conv",
                 direction="forward", arguments=(("x", address), ("y", address + 64)),
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from mio2trace.align.logged_ops import logged_ops
@@ -16,6 +15,7 @@ from mio2trace.ops.operation import Operation
 from mio2trace.trace import Slice
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, row, rows, trace
+from tests.records import made_operation, other_operation
 
 CALL_OF = {
     "forward": "miopenConvolutionForward", "backward-data": "miopenConvolutionBackwardData",
@@ -26,20 +26,20 @@ TWINS = ["alexnet-level6-none", "lenet-train-own-layers", "resnet-train-miopen-2
 
 def op(channels: int, direction: OperationDirection = "forward") -> Operation:
     api = "aten::miopen_convolution" if direction == "forward" else "aten::convolution_backward"
-    return Operation(
+    return made_operation(
         index=0, source=0, line=0, end_line=0, api=api, primitive="conv", direction=direction,
         input=(1, channels, 8, 8), weights=(4, channels, 3, 3), output=(1, 4, 6, 6),
     )  # fmt: skip
 
 
 def call(channels: int, direction: OperationDirection = "forward") -> Operation:
-    return msgspec.structs.replace(op(channels, direction), api=CALL_OF[direction], line=1)
+    return other_operation(op(channels, direction), api=CALL_OF[direction], line=1)
 
 
 def test_one_call_for_each_op_is_joined_in_order() -> None:
     """What either has besides (other operations, searches) does not disturb it."""
-    search = msgspec.structs.replace(call(3), phase="find")
-    other = msgspec.structs.replace(call(3), primitive="activ")
+    search = other_operation(call(3), phase="find")
+    other = other_operation(call(3), primitive="activ")
     found = logged_ops([op(3), op(4)], [search, call(3), other, call(4)])
     assert found == ({0: 1, 1: 3}, 0)
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from mio2trace.align.clocks import fit, log_bounds
 from mio2trace.draw.lanes import packed_alike
-from mio2trace.ops.operation import Operation
-from tests.records import enqueued, opencl_profile
+from tests.records import enqueued, made_operation, opencl_profile
 
 RUN = st.tuples(st.integers(0, 30), st.integers(1, 12), st.text("ab", max_size=3))
 POINTS = st.lists(st.tuples(st.integers(0, 200), st.integers(-500, 500)), min_size=1, max_size=40)
@@ -79,7 +78,7 @@ def _lines_run(iterations: int) -> int:
         activities.append(enqueued(number, "kernel", "gcnAsmConv1x1U", arguments=words))
         tensors = (("w", weights), ("x", own))
         operations.append(
-            Operation(index=number, source=0, line=1, end_line=1, api="", primitive="conv", arguments=tensors)
+            made_operation(index=number, source=0, line=1, end_line=1, api="", primitive="conv", arguments=tensors)
         )
     count = 0
 

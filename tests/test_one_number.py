@@ -36,6 +36,7 @@ from mio2trace.reports.numbers import Unit
 from mio2trace.reports.tables import Row
 from mio2trace.trace import Slice
 from tests.conftest import ROOT, Engine, shared_folder
+from tests.records import made_operation
 from tests.test_layers_report import joined
 
 NS = Unit("ns")
@@ -266,7 +267,7 @@ GEMM = KernelFact(role="main", gemm=Gemm(2, 3, 4), gemm_by="arguments")
 
 
 def operation(index: int, phase: Phase = "run", flop: int | None = 1000) -> Operation:
-    return Operation(index=index, source=0, line=1, end_line=1, api="", primitive="conv", phase=phase, flop=flop)
+    return made_operation(index=index, source=0, line=1, end_line=1, api="", primitive="conv", phase=phase, flop=flop)
 
 
 def test_part_of_the_work_is_no_work() -> None:

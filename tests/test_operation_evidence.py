@@ -20,13 +20,14 @@ from mio2trace.evidence import LAUNCH_LINE, Evidence
 from mio2trace.model.profile import Activity
 from mio2trace.ops.operation import Launch, Operation
 from tests.conftest import shared_folder
+from tests.records import made_operation, other_operation
 from tests.test_operation_links import CONV, CONV_GEMM, Maker, conv, hexed
 
-OPERATION = Operation(index=0, source=0, line=1, end_line=2, api="miopenX", primitive="conv", direction="forward")
+OPERATION = made_operation(index=0, source=0, line=1, end_line=2, api="miopenX", primitive="conv", direction="forward")
 
 
 def of_sizes(x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], stride: int = 1) -> Operation:
-    return msgspec.structs.replace(OPERATION, input=x, weights=w, output=y, stride=(stride, stride))
+    return other_operation(OPERATION, input=x, weights=w, output=y, stride=(stride, stride))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ GRADIENT_OF_800 = of_sizes((2, 800, 1, 1), (100, 800, 1, 1), (2, 100, 1, 1))
         ((64000, 1, 1), (64, 1, 1), GRADIENT_OF_20, True),
         ((1280, 1, 1), (64, 1, 1), GRADIENT_OF_800, False),
         ((1280, 25, 2), None, GRADIENT_OF_20, None),
-        ((1280, 25, 2), (64, 1, 1), msgspec.structs.replace(GRADIENT_OF_20, groups=2), None),
+        ((1280, 25, 2), (64, 1, 1), other_operation(GRADIENT_OF_20, groups=2), None),
     ],
 )
 def test_the_weights_gradient_has_a_row_of_work_groups_for_its_channels(

@@ -39,7 +39,7 @@ from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Launch, Operation
 from mio2trace.summary.explain import explain
 from tests.conftest import shared_folder
-from tests.records import changed, enqueued, opencl_profile
+from tests.records import changed, enqueued, made_operation, opencl_profile
 
 seeds = st.integers(0, 2**32 - 1).map(Random)
 FOLDER = samples(shared_folder())
@@ -75,7 +75,7 @@ class Maker:
     ) -> int:
         index = len(self.operations)
         self.operations.append(
-            Operation(
+            made_operation(
                 index=index,
                 source=0,
                 line=self.line,

@@ -11,6 +11,7 @@ import pytest
 from mio2trace.align.operations.rows.calls import Calls
 from mio2trace.align.operations.rows.kinds import Kernels
 from mio2trace.analysis import analyse
+from tests.records import other_operation
 
 SETS = ("m121-lenet-train-ownkernels", "m290-lenet-train-cmdonly", "m121-resnet-train-entries-cmd")
 
@@ -26,7 +27,7 @@ def test_kernels_and_calls_are_the_same_when_nothing_of_them_is_shared(shared: P
         for activity in profile.activities
     ]
     own = [
-        msgspec.structs.replace(operation, parameters=copy(operation.parameters), addresses=b"" + operation.addresses)
+        other_operation(operation, parameters=copy(operation.parameters), addresses=b"" + operation.addresses)
         for operation in operations
     ]
     positions = [at for at, activity in enumerate(profile.activities) if activity.kind == "kernel"]

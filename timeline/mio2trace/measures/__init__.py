@@ -103,7 +103,9 @@ class Measures:
     @cached_property
     def naive_operations(self) -> frozenset[int]:
         """Operations of which the log names a naive solver."""
-        return frozenset(index for index, operation in self.operation_at.items() if is_naive(operation))
+        alike = {id(operation.facts): operation for operation in self.operation_at.values()}
+        naive = {of for of, operation in alike.items() if is_naive(operation)}
+        return frozenset(index for index, one in self.operation_at.items() if naive and id(one.facts) in naive)
 
     def _work_at(self, position: int, index: int) -> tuple[int | None, str]:
         """The work that counts at an activity of the operation ``index``, and what tells it; None: of unknown size."""

@@ -21,7 +21,7 @@ from mio2trace.measures.iterations import Iteration, Iterations, hull, iteration
 from mio2trace.measures.kinds import Kind, kind_at
 from mio2trace.measures.ranking import Key, Ranking, Rows, SteadyCost, ranked
 from mio2trace.measures.sums import Sums, duration
-from mio2trace.ops.naming import operation_name, problem_name
+from mio2trace.ops.naming import name_of, problem_name
 
 if TYPE_CHECKING:
     from mio2trace.measures import Measures
@@ -157,9 +157,10 @@ class Steady:
         """What `operations` has an operation under: a search is one of the layer that runs its problem."""
         run = self._run_of_operation.get(index)
         operation = self._measures.operation_at[index]
-        if operation.phase == "find":
-            operation = msgspec.structs.replace(operation, phase="run")
-        return "" if run is None else self._alignment.links.runs[run].layer, operation_name(operation)
+        facts = operation.facts
+        if facts.phase == "find":
+            facts = msgspec.structs.replace(facts, phase="run")
+        return "" if run is None else self._alignment.links.runs[run].layer, name_of(facts)
 
     def by_operation(self, key: Callable[[int], Key]) -> Ranking[Key]:
         """By what ``key`` says of an operation's index."""
@@ -178,7 +179,10 @@ class Steady:
     @cached_property
     def problem_of(self) -> Mapping[int, str]:
         """Of each operation's index its `problem_name`."""
-        return {index: problem_name(operation) for index, operation in self._measures.operation_at.items()}
+        at = self._measures.operation_at
+        alike = {id(one.facts): one for one in at.values()}
+        names = {of: problem_name(one) for of, one in alike.items()}
+        return {index: names[id(one.facts)] for index, one in at.items()}
 
     @cached_property
     def kernels(self) -> Ranking[str]:

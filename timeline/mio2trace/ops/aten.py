@@ -25,7 +25,7 @@ from mio2trace.ops.families.pool import PoolProblem
 from mio2trace.ops.families.rnn import MODES, RnnProblem
 from mio2trace.ops.families.softmax import SoftmaxProblem
 from mio2trace.ops.family import DATA, FORWARD, WEIGHTS
-from mio2trace.ops.operation import Operation
+from mio2trace.ops.operation import Operation, OperationFacts
 from mio2trace.ops.problem import CommandError, Problem, cost
 from mio2trace.ops.values import ConvDescriptor, Shape, Tensor, integers, layouts, product
 
@@ -359,9 +359,11 @@ def operations_of(name: str, inputs: Inputs | None) -> tuple[Operation, ...]:
                 return ()
     if not problems:
         return (
-            Operation(
-                index=0, source=0, line=0, end_line=0, api=name, primitive=row.primitive, direction=row.direction,
-                dtype=dtype, command_reason=doubt, doubts=(doubt,),
+            _unplaced(
+                OperationFacts(
+                    source=0, api=name, primitive=row.primitive, direction=row.direction,
+                    dtype=dtype, command_reason=doubt, doubts=(doubt,),
+                )
             ),
         )  # fmt: skip
     return tuple(_operation(name, row, problem.typed(dtype)) for problem in problems)
@@ -376,16 +378,23 @@ def _operation(name: str, row: _Row, problem: Problem) -> Operation:
         command, reason = None, str(error)
     geometry, of_sizes = problem.geometry, cost(problem)
     doubt = problem.check()
-    return Operation(
-        index=0, source=0, line=0, end_line=0, api=name, primitive=row.primitive, direction=problem.direction,
-        input=problem.input, weights=problem.weights, output=problem.output, pad=geometry.pad,
-        stride=geometry.stride, dilation=geometry.dilation, groups=geometry.groups, mode=problem.variant,
-        window=geometry.window, layout=problem.memory_layout, dtype=problem.dtype, gemm=of_sizes.gemm,
-        flop=of_sizes.flop, bytes_min=of_sizes.bytes_min, command=command, command_reason=reason,
-        doubts=(doubt,) if doubt else (), problem=problem,
+    return _unplaced(
+        OperationFacts(
+            source=0, api=name, primitive=row.primitive, direction=problem.direction,
+            input=problem.input, weights=problem.weights, output=problem.output, pad=geometry.pad,
+            stride=geometry.stride, dilation=geometry.dilation, groups=geometry.groups, mode=problem.variant,
+            window=geometry.window, layout=problem.memory_layout, dtype=problem.dtype, gemm=of_sizes.gemm,
+            flop=of_sizes.flop, bytes_min=of_sizes.bytes_min, command=command, command_reason=reason,
+            doubts=(doubt,) if doubt else (), problem=problem,
+        )
     )  # fmt: skip
+
+
+def _unplaced(facts: OperationFacts) -> Operation:
+    return Operation(index=0, line=0, end_line=0, facts=facts)
 
 
 def placed(operation: Operation, source: int, thread: int | None) -> Operation:
     """One execution of it."""
-    return msgspec.structs.replace(operation, source=source, thread=thread)
+    facts = msgspec.structs.replace(operation.facts, source=source, thread=thread)
+    return msgspec.structs.replace(operation, facts=facts)

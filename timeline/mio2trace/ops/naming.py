@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from mio2trace.ops.families import FAMILIES
 from mio2trace.ops.families.conv import DEFAULT_LAYOUT
-from mio2trace.ops.operation import Operation
+from mio2trace.ops.operation import Operation, OperationFacts
 from mio2trace.ops.values import Shape, shape_text
 
 _NAMES = {primitive: name for family in FAMILIES for primitive, name in family.names.items()}
@@ -26,13 +26,13 @@ _operation_names: dict[object, str] = {}
 _problem_names: dict[object, str] = {}
 
 
-def _once(names: dict[object, str], key: object, make: Callable[[Operation], str], operation: Operation) -> str:
+def _once(names: dict[object, str], key: object, make: Callable[[OperationFacts], str], facts: OperationFacts) -> str:
     """A log has a million operations of a few names: each is made once, in a long one perhaps again."""
     name = names.get(key)
     if name is None:
         if len(names) >= _REMEMBERED:
             names.clear()
-        name = names[key] = make(operation)
+        name = names[key] = make(facts)
     return name
 
 
@@ -42,11 +42,16 @@ def operation_name(operation: Operation) -> str:
     The same in every trace, table and query. k is the window, s stride, d dilation, g groups, each left out where it is
     the usual one.
     """
-    return _once(_operation_names, _OF_NAME(operation), _operation_name, operation)
+    return name_of(operation.facts)
 
 
-def _operation_name(operation: Operation) -> str:
-    return " ".join([operation_type(operation), *_shapes(operation)])
+def name_of(facts: OperationFacts) -> str:
+    """The name of operations with these."""
+    return _once(_operation_names, _OF_NAME(facts), _operation_name, facts)
+
+
+def _operation_name(facts: OperationFacts) -> str:
+    return " ".join([_type(facts), *_shapes(facts)])
 
 
 def problem_name(operation: Operation) -> str:
@@ -54,10 +59,10 @@ def problem_name(operation: Operation) -> str:
 
     p is the pad; then the mode, the data type unless it is float or unknown, the layout unless it is the usual one.
     """
-    return _once(_problem_names, _OF_PROBLEM(operation), _problem_name, operation)
+    return _once(_problem_names, _OF_PROBLEM(operation.facts), _problem_name, operation.facts)
 
 
-def _problem_name(operation: Operation) -> str:
+def _problem_name(operation: OperationFacts) -> str:
     words = [_kind(operation), *_shapes(operation)]
     if any(operation.pad):
         words.append(f"p{_short(operation.pad)}")
@@ -77,10 +82,14 @@ def primitive_name(primitive: str) -> str:
 
 def operation_type(operation: Operation) -> str:
     """``Conv fwd``, ``Find Conv bwd weights``: what the names of like operations begin with."""
-    return f"Find {_kind(operation)}" if operation.phase == "find" else _kind(operation)
+    return _type(operation.facts)
 
 
-def _kind(operation: Operation) -> str:
+def _type(facts: OperationFacts) -> str:
+    return f"Find {_kind(facts)}" if facts.phase == "find" else _kind(facts)
+
+
+def _kind(operation: OperationFacts) -> str:
     kind = primitive_name(operation.primitive)
     if operation.direction is None:
         return kind
@@ -88,7 +97,7 @@ def _kind(operation: Operation) -> str:
     return f"{kind} {direction if operation.primitive in _TWO_GRADIENTS else direction.partition(' ')[0]}"
 
 
-def _shapes(operation: Operation) -> Iterator[str]:
+def _shapes(operation: OperationFacts) -> Iterator[str]:
     if operation.input:
         yield shape_text(operation.input)
         if operation.output and operation.output != operation.input:

@@ -82,28 +82,23 @@ class Parameters(msgspec.Struct, frozen=True, gc=False):
         return tuple(compress(numbers, self.picked))
 
 
-class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One compute or find call, in log order. What is unknown is None or empty.
+class OperationFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What operations share that differ in place and buffers only: one object for all of them, nearly always.
 
-    ``line`` is the line of the entry's header, else of the command, else of the first level line; ``end_line`` the last
-    line of the call's own records, ``command_line`` that of its logged command (0: none), whose text is
-    ``logged_command``. ``input``, ``weights`` and ``output`` are forward shapes: N,C,[D,]H,W and K,C/g,[D,]y,x
-    (transpose: C,K/g,[D,]y,x), whatever the layout. ``direction`` is None for what belongs to no direction (tensor
-    addition, copies, optimisers); a backward call that is no convolution's weights or bias is ``backward-data``.
-    ``nested`` are the literals of the internal entries in order: the GEMM path (``convolution, non 1x1``) and then the
-    library of each GEMM call (miopen-log.md 3.4). ``dtype_by`` is ``command``, ``key``, ``descriptor`` or
-    ``kernel name``.
-    ``command`` is the MIOpenDriver line in today's form, ``command_reason`` why there is none. ``parameters`` and
-    ``addresses`` are the buffers of the entry, ``arguments`` those that earlier calls set for this one: see `tensors`.
+    ``input``, ``weights`` and ``output`` are forward shapes: N,C,[D,]H,W and K,C/g,[D,]y,x (transpose: C,K/g,[D,]y,x),
+    whatever the layout. ``direction`` is None for what belongs to no direction (tensor addition, copies, optimisers); a
+    backward call that is no convolution's weights or bias is ``backward-data``. ``dtype_by`` is ``command``, ``key``,
+    ``descriptor`` or ``kernel name``.
+    ``command`` is the MIOpenDriver line in today's form, ``command_reason`` why there is none; ``logged_command`` the
+    text of the logged one. ``parameters``: which addresses of the entry are buffers. ``nested`` are the literals of the
+    internal entries in order: the GEMM path (``convolution, non 1x1``) and then the library of each GEMM call
+    (miopen-log.md 3.4).
     ``doubts`` are short statements, for people, on what does not fit together. ``torn``: part of what the log said of
     the call is missing, its entry's end or its command. ``unread``: its entry is whole, but no problem was found in it.
     ``problem`` is what it computes.
     """
 
-    index: int
     source: int
-    line: int
-    end_line: int
     api: str
     primitive: str
     direction: OperationDirection | None = None
@@ -128,21 +123,36 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     bytes_min: int | None = None
     command: str | None = None
     command_reason: str = ""
-    command_line: int = 0
     logged_command: str = ""
     parameters: Parameters | None = None
-    addresses: bytes = b""
-    arguments: Buffers = ()
-    launches: tuple[Launch, ...] = ()
-    gemms: tuple[GemmCall, ...] = ()
     nested: tuple[str, ...] = ()
     thread: int | None = None
-    stamp: LocalTime | None = None
-    elapsed_ns: int | None = None
     doubts: tuple[str, ...] = ()
     torn: bool = False
     unread: bool = False
     problem: Problem | None = None
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One compute or find call, in log order. What is unknown is None or empty.
+
+    ``line`` is the line of the entry's header, else of the command, else of the first level line; ``end_line`` the last
+    line of the call's own records, ``command_line`` that of its logged command (0: none). ``facts`` is all that it
+    shares with calls like it. ``addresses`` are the buffers of the entry, ``arguments`` those that earlier calls set
+    for this one: see `tensors`.
+    """
+
+    index: int
+    line: int
+    end_line: int
+    facts: OperationFacts
+    command_line: int = 0
+    addresses: bytes = b""
+    arguments: Buffers = ()
+    launches: tuple[Launch, ...] = ()
+    gemms: tuple[GemmCall, ...] = ()
+    stamp: LocalTime | None = None
+    elapsed_ns: int | None = None
 
     @property
     def tensors(self) -> Buffers:
@@ -159,3 +169,137 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The addresses of `tensors` alone."""
         own = () if self.parameters is None else self.parameters.numbers(self.addresses)[: len(self.parameters.names)]
         return own + tuple([address for _, address in self.arguments]) if self.arguments else own
+
+    # What its facts are.
+
+    @property
+    def source(self) -> int:
+        return self.facts.source
+
+    @property
+    def api(self) -> str:
+        return self.facts.api
+
+    @property
+    def primitive(self) -> str:
+        return self.facts.primitive
+
+    @property
+    def direction(self) -> OperationDirection | None:
+        return self.facts.direction
+
+    @property
+    def phase(self) -> Phase:
+        return self.facts.phase
+
+    @property
+    def input(self) -> Shape:
+        return self.facts.input
+
+    @property
+    def weights(self) -> Shape:
+        return self.facts.weights
+
+    @property
+    def output(self) -> Shape:
+        return self.facts.output
+
+    @property
+    def pad(self) -> Shape:
+        return self.facts.pad
+
+    @property
+    def stride(self) -> Shape:
+        return self.facts.stride
+
+    @property
+    def dilation(self) -> Shape:
+        return self.facts.dilation
+
+    @property
+    def groups(self) -> int | None:
+        return self.facts.groups
+
+    @property
+    def mode(self) -> str | None:
+        return self.facts.mode
+
+    @property
+    def window(self) -> Shape:
+        return self.facts.window
+
+    @property
+    def layout(self) -> str | None:
+        return self.facts.layout
+
+    @property
+    def dtype(self) -> str | None:
+        return self.facts.dtype
+
+    @property
+    def dtype_by(self) -> str | None:
+        return self.facts.dtype_by
+
+    @property
+    def algorithm(self) -> str | None:
+        return self.facts.algorithm
+
+    @property
+    def solver(self) -> str | None:
+        return self.facts.solver
+
+    @property
+    def workspace_bytes(self) -> int | None:
+        return self.facts.workspace_bytes
+
+    @property
+    def gemm(self) -> Gemm | None:
+        return self.facts.gemm
+
+    @property
+    def flop(self) -> int | None:
+        return self.facts.flop
+
+    @property
+    def bytes_min(self) -> int | None:
+        return self.facts.bytes_min
+
+    @property
+    def command(self) -> str | None:
+        return self.facts.command
+
+    @property
+    def command_reason(self) -> str:
+        return self.facts.command_reason
+
+    @property
+    def logged_command(self) -> str:
+        return self.facts.logged_command
+
+    @property
+    def parameters(self) -> Parameters | None:
+        return self.facts.parameters
+
+    @property
+    def nested(self) -> tuple[str, ...]:
+        return self.facts.nested
+
+    @property
+    def thread(self) -> int | None:
+        return self.facts.thread
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        return self.facts.doubts
+
+    @property
+    def torn(self) -> bool:
+        return self.facts.torn
+
+    @property
+    def unread(self) -> bool:
+        return self.facts.unread
+
+    @property
+    def problem(self) -> Problem | None:
+        return self.facts.problem

@@ -14,7 +14,7 @@ from mio2trace.snapshot.places import FOLDER
 from mio2trace.snapshot.records import Snapshot
 from mio2trace.snapshot.values import Damaged
 
-VERSION = "1"
+VERSION = "2"
 
 
 def write(snapshot: Snapshot, folder: Path, file: str) -> None:

@@ -21,13 +21,14 @@ from mio2trace.model import tf
 from mio2trace.model.miopen import Message
 from mio2trace.model.profile import BufferCreated
 from mio2trace.ops.log.alarms import alarm_level
-from mio2trace.ops.operation import Operation
+from mio2trace.ops.operation import Operation, OperationFacts
 from mio2trace.privacy.fields import NEVER_SHOWN
 from mio2trace.snapshot.values import MOST, Damaged, Node, Packer, Unpacker
 
 _LEFT_OUT: Mapping[type, frozenset[str]] = {
     **NEVER_SHOWN,
-    Operation: frozenset({"parameters", "addresses", "arguments"}),
+    OperationFacts: frozenset({"parameters"}),
+    Operation: frozenset({"addresses", "arguments"}),
 }
 """Addresses and what else has served when all is joined."""
 _OTHER_NAMES: Mapping[type, str] = {tf.Execution: "TfExecution"}

@@ -83,7 +83,8 @@ class Likelihood:
         self.pointers = calls.pointers
         self._sorts: dict[tuple[str, str | None, bool], tuple[Operation, int]] = {}
         for operation in operations:
-            sort = operation.primitive, operation.direction, operation.mode == "transpose"
+            of = operation.facts
+            sort = of.primitive, of.direction, of.mode == "transpose"
             self._sorts[sort] = operation, self._sorts.get(sort, (operation, 0))[1] + 1
         self.kernels = Kernels(profile, positions, facts, calls.namings.keys(), calls.workspaces)
         self._printed = {one.name for operation in operations for one in operation.launches}

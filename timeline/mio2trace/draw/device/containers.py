@@ -29,7 +29,8 @@ class Containers:
         self._base = base
         self._operations = measures.operation_at
         self._shared: dict[object, dict[str, Any]] = {}
-        self._names: dict[object, tuple[object, str, dict[str, Any]]] = {}
+        self._names: dict[tuple[object, ...], tuple[str, dict[str, Any]]] = {}
+        self._shown: dict[int, tuple[str, dict[str, Any]]] = {}
         self._process = {"process": process} if process else {}
         self._iterations = [pass_.number for pass_ in measures.alignment.links.passes]
         self._outputs = {layer.index: layer.output for layer in measures.alignment.net.layers}
@@ -148,13 +149,17 @@ class Containers:
 
     def shown(self, operation: Operation) -> tuple[str, dict[str, Any]]:
         """The name and the arguments that an operation shares with its like."""
+        facts = operation.facts
+        known = self._shown.get(id(facts))
+        if known is not None:
+            return known
         key = (
-            id(operation.problem), operation.api, operation.phase, operation.algorithm, operation.solver,
-            operation.workspace_bytes, operation.dtype, operation.command, operation.primitive, operation.direction,
+            id(facts.problem), facts.api, facts.phase, facts.algorithm, facts.solver,
+            facts.workspace_bytes, facts.dtype, facts.command, facts.primitive, facts.direction,
         )  # fmt: skip
         found = self._names.get(key)
         if found is None:
-            # The problem is kept: its identity stands for it.
-            args = operation_args(operation) | self._process
-            found = self._names[key] = operation.problem, operation_name(operation), args
-        return found[1], found[2]
+            found = self._names[key] = operation_name(operation), operation_args(operation) | self._process
+        # The run keeps its operations: the identities of what they are stand for it.
+        self._shown[id(facts)] = found
+        return found

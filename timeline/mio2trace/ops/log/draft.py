@@ -12,7 +12,7 @@ from mio2trace.model.log import LocalTime
 from mio2trace.model.miopen import Command, Entry, Message, OperationDirection
 from mio2trace.ops.command import refusal
 from mio2trace.ops.driver_options import driver_line
-from mio2trace.ops.operation import Buffers, GemmCall, Launch, Operation, Parameters, Phase
+from mio2trace.ops.operation import Buffers, GemmCall, Launch, Operation, OperationFacts, Parameters, Phase
 from mio2trace.ops.problem import CommandError, Cost, DirectionOnly, Problem, cost
 from mio2trace.ops.solvers import family
 
@@ -122,7 +122,7 @@ _NOTHING = DirectionOnly()
 _NO_COST = Cost(None, None, None)
 
 
-def shared(draft: Draft, source: int) -> Operation:
+def facts_of(draft: Draft, source: int) -> OperationFacts:
     """What ``draft`` has become but for its place and its buffers: calls that differ in no more are one object."""
     if draft.dtype is None:
         for name in dict.fromkeys(launch.name for launch in draft.launches):
@@ -146,11 +146,8 @@ def shared(draft: Draft, source: int) -> Operation:
         algorithm = "Naive"
     stated = problem if problem is not None else _NOTHING
     geometry = stated.geometry
-    return Operation(
-        index=draft.index,
+    return OperationFacts(
         source=source,
-        line=draft.line,
-        end_line=draft.end_line,
         api=draft.api,
         primitive=draft.primitive,
         direction=draft.direction,
@@ -176,6 +173,8 @@ def shared(draft: Draft, source: int) -> Operation:
         command=meaning.command,
         command_reason=meaning.reason,
         logged_command=draft.command.text if draft.command is not None else "",
+        parameters=draft.parameters,
+        nested=tuple(draft.nested),
         thread=draft.thread,
         doubts=tuple(doubts),
         torn=draft.torn,
@@ -184,20 +183,18 @@ def shared(draft: Draft, source: int) -> Operation:
     )
 
 
-def placed(operation: Operation, draft: Draft) -> Operation:
-    """``draft``'s own operation, of the one that it has in common with its like."""
-    return msgspec.structs.replace(
-        operation,
+def placed(facts: OperationFacts, draft: Draft) -> Operation:
+    """``draft``'s own operation, with the facts that it has in common with its like."""
+    return Operation(
         index=draft.index,
         line=draft.line,
         end_line=draft.end_line,
+        facts=facts,
         command_line=draft.command.line if draft.command is not None else 0,
-        parameters=draft.parameters,
         addresses=draft.entry.addresses if draft.entry is not None else b"",
         arguments=draft.arguments,
         launches=tuple(draft.launches),
         gemms=tuple(draft.gemms),
-        nested=tuple(draft.nested),
         stamp=draft.stamp,
         elapsed_ns=draft.elapsed_ns,
     )
@@ -207,4 +204,4 @@ def of_problem(message: Message, problem: Problem, phase: Phase) -> Operation:
     """An operation that nothing but the problem is known of, which ``message`` tells."""
     draft = Draft(message, message.function, problem.primitive, phase, problem)
     draft.type(problem.dtype, "key")
-    return shared(draft, message.source)
+    return placed(facts_of(draft, message.source), draft)

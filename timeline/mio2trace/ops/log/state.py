@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from mio2trace.ops.log.draft import Draft, placed, shared
+from mio2trace.ops.log.draft import Draft, facts_of, placed
 from mio2trace.ops.log.fusion_plans import FusionPlans
 from mio2trace.ops.log.plans import DescriptorTypes, Find2Problems
-from mio2trace.ops.operation import Operation
+from mio2trace.ops.operation import Operation, OperationFacts
 from mio2trace.ops.problem import Problem
 
 Made = TypeVar("Made")
@@ -34,7 +34,7 @@ class State:
         self._solvers: dict[tuple[str, str], str] = {}
         self._chosen: dict[Problem, str] = {}
         self._once: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = {}
-        self._same: dict[tuple[object, ...], tuple[object, Operation]] = {}
+        self._same: dict[tuple[object, ...], tuple[object, OperationFacts]] = {}
 
     def result(self) -> tuple[Operation, ...]:
         """Every operation; the state is used up."""
@@ -62,16 +62,16 @@ class State:
         key = (
             draft.api, draft.primitive, draft.phase, id(draft.problem), draft.dtype, draft.dtype_by, draft.algorithm,
             draft.solver, draft.workspace, draft.thread, command.text if command is not None else None,
-            draft.torn, draft.unread, *draft.doubts,
+            draft.torn, draft.unread, id(draft.parameters), *draft.nested, None, *draft.doubts,
         )  # fmt: skip
         if draft.dtype is None and draft.launches:  # their names tell the type
-            return placed(shared(draft, self.source), draft)
+            return placed(facts_of(draft, self.source), draft)
         alike = self._same.get(key)
         if alike is None:
             if len(self._same) > _KEPT:
                 self._same.clear()
-            # the problem is kept: its identity stands for it
-            alike = self._same[key] = draft.problem, shared(draft, self.source)
+            # the problem is kept, as the parameters are: their identities stand for them
+            alike = self._same[key] = draft.problem, facts_of(draft, self.source)
         return placed(alike[1], draft)
 
     def once(self, make: Callable[..., Made], *of: object) -> Made:

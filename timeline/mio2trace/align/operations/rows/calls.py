@@ -74,19 +74,26 @@ class Calls:
 
     def _classify(self, operations: Sequence[Operation]) -> None:
         classes: dict[object, int] = {}
+        class_of_facts: dict[int, int] = {}  # of calls without launch lines
         for place, operation in enumerate(operations):
+            facts = operation.facts
+            known = None if operation.launches else class_of_facts.get(id(facts))
+            if known is not None:
+                self.class_of.append(known)
+                continue
             launches = tuple([(one.name, one.gws) for one in operation.launches]) if operation.launches else ()
             key = (
-                operation.primitive, operation.direction, operation.phase, operation.input, operation.weights,
-                operation.output, operation.stride, operation.mode, operation.problem is None, operation.algorithm,
-                operation.gemm, launches,
+                facts.primitive, facts.direction, facts.phase, facts.input, facts.weights, facts.output, facts.stride,
+                facts.mode, facts.problem is None, facts.algorithm, facts.gemm, launches,
             )  # fmt: skip
             number = classes.setdefault(key, len(classes))
+            if not launches:
+                class_of_facts[id(facts)] = number
             self.class_of.append(number)
             if number == len(self.first_of):
                 self.first_of.append(place)
-                posed = (operation.primitive, operation.direction, operation.input, operation.weights, operation.output)
-                self.problem_of.append((*posed, operation.stride, operation.mode) if operation.problem else key)
+                posed = (facts.primitive, facts.direction, facts.input, facts.weights, facts.output)
+                self.problem_of.append((*posed, facts.stride, facts.mode) if facts.problem else key)
 
     def _read_buffers(self, operations: Sequence[Operation]) -> None:
         numbers: dict[object, int] = {}
@@ -94,10 +101,7 @@ class Calls:
         buffers_of: dict[tuple[int, ...], tuple[tuple[int, ...], tuple[int, ...]]] = {}
         for operation in operations:
             # A program that repeats itself names the same buffers again.
-            key = (
-                id(operation.parameters), operation.addresses, operation.arguments,
-                operation.primitive, operation.direction,
-            )  # fmt: skip
+            key = id(operation.facts), operation.addresses, operation.arguments
             entry = read.get(key)
             if entry is None:
                 if len(read) >= _KEPT:  # those of every call, where none comes again
@@ -141,7 +145,7 @@ class Calls:
         A parameter that more than half of a function's entries have, and this one lacks, is lost; a workspace may as
         well not have been needed.
         """
-        kinds = [(operation.api, operation.direction) for operation in operations]
+        kinds = [(facts.api, facts.direction) for facts in [operation.facts for operation in operations]]
         calls = Counter(kinds)
         parameters: dict[_Kind, Counter[str]] = {}
         of_form = Counter(zip(kinds, self._form_of, strict=True))
