@@ -253,8 +253,9 @@ class Links:
         operation_of = self._operation.target
         return operation_of.count(NONE) < len(operation_of)
 
-    def only_main(self) -> dict[int, int]:
-        """Position -> operation, for the one kernel that does all of an executed operation's work."""
+    def only_main(self) -> bytearray:
+        """Of each activity whether it is the one kernel that does all of an executed operation's work; empty where none
+        is."""
         mains: dict[int, int] = {}
         several: set[int] = set()
         executed = {operation.index for operation in self.operations if operation.phase == "run"}
@@ -265,7 +266,11 @@ class Links:
                     if index in mains:
                         several.add(index)
                     mains[index] = position
-        return {position: index for index, position in mains.items() if index not in several}
+        alone = bytearray(len(self.activities) if len(mains) > len(several) else 0)
+        for index, position in mains.items():
+            if index not in several:
+                alone[position] = 1
+        return alone
 
     def kernels_of(self) -> dict[int, list[int]]:
         """Positions of each operation's activities, in call order."""

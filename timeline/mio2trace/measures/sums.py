@@ -54,7 +54,8 @@ class Sums:
             self.unknown_flop[number] += 1
             return
         column = self.flop_of_gemms if told_by == "gemm" else self.flop_of_operations
-        column[number] = column.get(number, 0) + flop
+        before = column.get(number)
+        column[number] = flop if before is None else before + flop  # most have one: no new number for it
 
     def _told_by(self, number: int) -> Iterator[str]:
         if number in self.flop_of_operations:

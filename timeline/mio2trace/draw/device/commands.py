@@ -81,14 +81,16 @@ class Commands:
         return (
             *zip(*map(_LOOK, activities), strict=True),
             list(map(self._facts.get, positions)) if self._facts else (),
-            list(map(self._stands_for.__contains__, positions)) if self._stands_for else (),
+            self._stands_for[first : positions.stop],
             links.layer_by[first : positions.stop],
             links.operation_by[first : positions.stop],
         )
 
     def work(self, position: int) -> int:
         """What the rate of a kernel is of, where it shows one; else 0."""
-        fact, whole = self._facts.get(position), self._operations.get(self._stands_for.get(position, NONE))
+        fact = self._facts.get(position)
+        stands_for = self._stands_for and self._stands_for[position]
+        whole = self._operations.get(self._links.operation_of[position]) if stands_for else None
         if fact is not None and fact.gemm is not None:
             return fact.gemm.flop
         return 0 if whole is None else whole.flop or 0
@@ -111,7 +113,7 @@ class Commands:
         """Those of an unbroken row: of one pass, one run of a layer, one operation."""
         links, activities = self._links, self._activities
         index, layer, fixed, alike = self._of_row(positions[0])
-        layer_by, operation_by = links.layer_by, links.operation_by
+        layer_by, operation_by, operation_of = links.layer_by, links.operation_by, links.operation_of
         fact_of, stands_for, executions = self._facts.get, self._stands_for, self._executions
         is_numbered, doubted, has_more = self._is_numbered, self._doubted, self._has_more
         execution = whole = None
@@ -121,7 +123,7 @@ class Commands:
             assert start is not None and end is not None
             fact = fact_of(position)
             if stands_for:
-                whole = self._operations.get(stands_for.get(position, NONE))
+                whole = self._operations.get(operation_of[position]) if stands_for[position] else None
             # Whatever is the same in every iteration stands before this: a compressor takes all of it at once.
             args: dict[str, Any] = {}
             if fact is not None or whole is not None:

@@ -46,7 +46,9 @@ def _place_by_lines(attribution: Attribution, axis: Timeline) -> None:
             placed.sort(key=lambda pair: pair[0].line)
         else:
             placed.sort(key=lambda pair: pair[1])
-        _place(attribution, axis, [layer for layer, _ in placed], [place for _, place in placed])
+        layers, places = [layer for layer, _ in placed], [place for _, place in placed]
+        placed.clear()  # as many as lines: what follows takes more
+        _place(attribution, axis, layers, places)
 
 
 def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime], places: Sequence[int]) -> None:
