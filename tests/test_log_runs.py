@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.damage import loaded, measured
 from benchmarks.damage_score import Tally, tallies
-from benchmarks.damages import prints, processes
+from benchmarks.damages import losses, prints, processes
 from benchmarks.damages.run import Mutation, Run, with_lines
 from benchmarks.damages.sets import HANDLES, NO_FRAMEWORK, TWIN, without_framework
 from mio2trace import analyse
@@ -111,3 +111,12 @@ def test_a_process_of_which_only_layers_are_left_has_its_calls(tmp_path: Path) -
     operations, layers = scored(bare, tmp_path)
     assert operations.links > 0
     assert layers.wrong_and_sure == 0
+
+
+def test_iterations_that_only_the_log_has_are_no_clock_that_stepped(tmp_path: Path) -> None:
+    """Where most calls have not as many rows of kernels, those that have as many tell nothing of the log's clock."""
+    changed = losses.longer_log(run_of("m290-alexnet-infer-10it"), Random(0))
+    analysis = analyse(changed.write(tmp_path))
+    operations, _ = tallies(changed, analysis)
+    assert (operations.right, operations.kernels) == (278, 278)
+    assert not any("stepped" in str(note) for note in analysis.notes)

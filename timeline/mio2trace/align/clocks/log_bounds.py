@@ -81,7 +81,8 @@ def by_marks(log: FrameworkLog, marked: Marked, lines: StampedLines) -> Iterator
 def by_buffers(profile: Profile, operations: Sequence[Operation], lines: StampedLines) -> Iterator[OffsetBound]:
     """Calls that name the same buffers are, in order, the rows of kernels that have only these: if they are as many.
 
-    Of many calls some are looked at, and all that share a buffer with these.
+    Where most are not, one side has iterations that the other has not, and as many is chance. Of many calls some are
+    looked at, and all that share a buffer with these.
     """
     stride = 1 if len(operations) <= MOST_CALLS else len(operations) // FEW_CALLS
     chosen = {
@@ -110,10 +111,11 @@ def by_buffers(profile: Profile, operations: Sequence[Operation], lines: Stamped
         if owner is not None:
             positions = [position for _, position in members]
             rows.setdefault(owner, []).append((positions[0], positions[-1]))
-    for owner, spans in rows.items():
-        if len(spans) != len(calls[owner]):
-            continue
-        for (first, last), operation in zip(spans, calls[owner], strict=True):
+    matching = [(spans, calls[owner]) for owner, spans in rows.items() if len(spans) == len(calls[owner])]
+    if 2 * len(matching) < len(rows):
+        return
+    for spans, its in matching:
+        for (first, last), operation in zip(spans, its, strict=True):
             begun, ended = profile.activities[first].call, profile.activities[last].call
             if begun is None or ended is None:
                 continue
