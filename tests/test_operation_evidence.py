@@ -253,7 +253,7 @@ def test_no_link_is_sure_where_nothing_tells_calls_apart_and_no_search_was_wide(
         )
 
     monkeypatch.setattr(stream.Stream, "_doubt_vague", looked_at)
-    measured(shared_folder(), ("names cut", "m290-alexnet-infer-10it", "nf", 0))
+    measured(shared_folder(), ("lines lost in bursts", "m290-lenet-train-cmdonly", "nf", 0))
     assert vague
     assert all(confidence <= WHOLE for confidence, by in vague if by != LAUNCH_LINE)
 

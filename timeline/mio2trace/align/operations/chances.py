@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from math import log
 from typing import Literal
 
@@ -15,8 +15,11 @@ from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.rates import (
     BESIDE_STRANGERS,
+    CUT,
+    HOLE,
     LOST,
     LOST_BESIDE_TORN,
+    MAYBE_HOLES,
     SILENT,
     SILENT_AGAIN,
     SILENT_SEARCH,
@@ -32,15 +35,18 @@ _BEFORE: Mapping[Kind, float] = {"run": SILENT, "search": SILENT_SEARCH, "search
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
-    """Probabilities: that a call was lost; that one of each kind launched nothing."""
+    """Probabilities: that a call was lost; that one of each kind launched nothing. ``holes``: how many stretches of
+    calls the profile does not have, or another process wrote.
+    """
 
     lost: float
     silent: Mapping[Kind, float]
+    holes: float
 
     @classmethod
     def before(cls, *, entered: bool) -> Rates:
         """As they are before the run is seen; ``entered``: the log has entries, not commands alone."""
-        return cls(lost=LOST if entered else UNLOGGED, silent=_BEFORE)
+        return cls(lost=LOST if entered else UNLOGGED, silent=_BEFORE, holes=MAYBE_HOLES)
 
     def learned(self, posterior: Posterior, kinds: Sequence[Kind], elsewhere: Sequence[float]) -> Rates:
         """As the posterior has them; what they were before counts as one event. A call that may be ``elsewhere`` and
@@ -61,17 +67,45 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
         return Rates(
             lost=_mean(self.lost, lost, sum(launched) + lost),
             silent={kind: _mean(before, silent[kind], calls[kind]) for kind, before in self.silent.items()},
+            holes=HOLE + self._holes(launched, kinds, elsewhere),
         )
+
+    def _holes(self, launched: Sequence[float], kinds: Sequence[Kind], elsewhere: Sequence[float]) -> int:
+        """Stretches that were rather passed over together than that each of their calls launched nothing."""
+        least = hole_nats(len(kinds), self.holes)
+        holes = 0
+        for is_silent, stretch in groupby(range(len(kinds)), key=lambda place: launched[place] < 0.5):
+            places = list(stretch)
+            if is_silent and places[0] and places[-1] + 1 < len(kinds):
+                holes += sum(log(self.silence(kinds[place], elsewhere[place])) for place in places) < least
+        return holes
+
+    def silence(self, kind: Kind, elsewhere: float) -> float:
+        """How probable it is that a call launched nothing here."""
+        return elsewhere + (1 - elsewhere) * self.silent[kind]
+
+
+def cut_nats(calls: int) -> float:
+    """That the profile began or ended between the log's first and last call: at any, each as likely."""
+    return log(CUT / max(1, calls))
+
+
+def hole_nats(calls: int, holes: float) -> float:
+    """That the profile has one of so many holes there: from any call to any later one, each as likely."""
+    return min(0.0, log(holes / max(1, calls * (calls + 1) / 2)))
 
 
 class Chances(msgspec.Struct, frozen=True, kw_only=True):
     """Log-probabilities that the run itself tells (`em`): ``passed[j]`` that calls 0 to j - 1 were all passed over,
-    ``begun[j]`` that call j launches here, ``lost[j]`` that the log lost what follows call j - 1.
+    ``begun[j]`` that call j launches here, ``lost[j]`` that the log lost what follows call j - 1; ``hole`` that calls
+    were passed over together, ``cut`` at the log's begin or end.
     """
 
     passed: list[float]
     begun: list[float]
     lost: list[float]
+    hole: float
+    cut: float
     ahead: Ahead | None = None
     habits: Habits | None = None
 
@@ -134,14 +168,15 @@ def chances_of(rates: Rates, kinds: Sequence[Kind], elsewhere: Sequence[float], 
     """Log-probabilities along a row of calls; ``elsewhere``: how probable it is of each that it is another queue's."""
     passed, begun = [0.0], []
     for kind, other in zip(kinds, elsewhere, strict=True):
-        silent = other + (1 - other) * rates.silent[kind]
+        silent = rates.silence(kind, other)
         passed.append(passed[-1] + log(silent))
         begun.append(log(1 - silent))
     usual, beside = log(rates.lost), log(max(rates.lost, LOST_BESIDE_TORN))
     lost = [
         beside if before or after else usual for before, after in zip([False, *holed], [*holed, False], strict=True)
     ]
-    return Chances(passed=passed, begun=begun, lost=lost)
+    hole = hole_nats(len(kinds), rates.holes)
+    return Chances(passed=passed, begun=begun, lost=lost, hole=hole, cut=cut_nats(len(kinds)))
 
 
 def ahead(likelihood: Likelihood, before: Posterior, kinds: Sequence[Kind], habits: Habits) -> Ahead:

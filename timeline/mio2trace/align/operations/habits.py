@@ -28,16 +28,16 @@ class Habits:
         self._of_kind = Counter(kernels.of)
         self._pairs: dict[tuple[int, int], float] = defaultdict(float)
         self._own: dict[tuple[int, int], float] = defaultdict(float)
-        calls: set[int] = set()
+        self._launching: set[int] = set()
         for kind, place, confidence in zip(kernels.of, posterior.operation, posterior.confidence, strict=True):
             if place != NONE:
                 self._pairs[kind, classes[place]] += confidence
                 self._own[kind, place] += confidence
-                calls.add(place)
+                self._launching.add(place)
         self._launched: dict[int, float] = defaultdict(float)
         for (_, number), count in self._pairs.items():
             self._launched[number] += count
-        self._calls = Counter[int](classes[place] for place in calls)
+        self._calls = Counter[int](classes[place] for place in self._launching)
         self._posed: dict[tuple[int, object], float] = defaultdict(float)
         self._of_problem: dict[object, float] = defaultdict(float)
         for (kind, number), count in self._pairs.items():
@@ -224,10 +224,14 @@ class Habits:
     # Rows of kernels
 
     def _row_nats(self, kind: int, place: int, number: int) -> float:
-        """Of the problem's other calls having launched one."""
+        """Of the problem's other calls having launched one.
+
+        One that launched nothing is told by as many as one that did, or what is beside a hole would rather be there.
+        """
         each = self._launched[number] / self._calls[number]
         others = self._launched[number] - each
-        launched = self._pairs.get((kind, number), 0.0) - self._own.get((kind, place), 0.0)
+        launched = self._pairs.get((kind, number), 0.0)
+        launched -= self._own.get((kind, place), 0.0) if place in self._launching else launched / self._calls[number]
         likelihood = self._likelihood
         expected = exp(
             min(0.0, likelihood.pair_of_class(kind, number) + log(self._of_kind[kind] / len(likelihood.kernels)))

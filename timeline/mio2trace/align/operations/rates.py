@@ -26,6 +26,8 @@ BROKEN: Final = 0.003
 of one call between which the program moved data from or to the host."""
 LOST: Final = BROKEN
 """Part of the calls that the log lost, before the run itself tells."""
+HOLE: Final = BROKEN
+"""Part of the profiles that have a hole where the run shows none: from any call to any later one, each as likely."""
 STRAY: Final = BROKEN
 """Part of an iteration's activities that lie between two layers which follow each other."""
 
@@ -54,6 +56,8 @@ FEW: Final = 0.1
 """What is few: a tenth."""
 SILENT_SEARCH: Final = FEW
 """Part of the searches that launched nothing: their answer came from a database."""
+MAYBE_HOLES: Final = FEW
+"""The same before the run is seen: another process may have written into the log."""
 MOST_STRAY: Final = FEW
 """Part of the bounds of a clock that may contradict the others before nothing is believed."""
 EXPLAINED: Final = FEW

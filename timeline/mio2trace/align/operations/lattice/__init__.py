@@ -85,7 +85,6 @@ class Lattice:
         self._last = len(likelihood.operations) - 1
         # Wherever it begins or ends: each place is as likely.
         self._log_cut = log(CUT / max(1, len(self._kernels)))
-        self._profile_cut = log(CUT / max(1, len(likelihood.operations)))
         self._by_kind: dict[tuple[str, str | None], list[int]] = {}
         self._by_pointer: dict[int, list[int]] = {}
         self._by_launch: dict[tuple[object, object], list[int]] = {}
@@ -176,7 +175,7 @@ class Lattice:
         sources = Sources(
             [
                 Source(
-                    index, nats, state, passed[index + 1], self._profile_cut if index < 0 else NATS_NEVER,
+                    index, nats, state, passed[index + 1], self._chances.cut if index < 0 else self._chances.hole,
                     NONE if state & PHASE <= LONG else classes[index],
                 )
                 for index, nats, state in ready
@@ -217,7 +216,7 @@ class Lattice:
             return 0.0
         passed = self._chances.passed
         at_end = index < 0 or target > self._last
-        return max(passed[target] - passed[index + 1], self._profile_cut if at_end else NATS_NEVER)
+        return max(passed[target] - passed[index + 1], self._chances.cut if at_end else self._chances.hole)
 
     def _pruned(self, at: int, states: Scores) -> Scores:
         nats, count = self._width

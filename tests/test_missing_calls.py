@@ -1,0 +1,89 @@
+"""Calls whose kernels the profile does not have: it ended early, or has a hole."""
+
+from __future__ import annotations
+
+from math import exp
+
+import pytest
+
+from benchmarks.damage import measured
+from benchmarks.damages.sets import HANDLES, NO_FRAMEWORK
+from mio2trace.align.links import NONE
+from mio2trace.align.operations import stream as stream_module
+from mio2trace.align.operations.chances import Kind, Rates, cut_nats, hole_nats
+from mio2trace.align.operations.habits import Habits
+from mio2trace.align.operations.posterior import Posterior
+from mio2trace.align.operations.rates import CUT, HOLE
+from tests.conftest import shared_folder
+
+REPEATING = "m290-alexnet-infer-10it"
+
+
+@pytest.mark.parametrize("calls", [1, 2, 30, 1000])
+def test_holes_are_as_likely_as_holes_are(calls: int) -> None:
+    """All places where a hole may begin and end have the probability of one; so have all ends."""
+    assert calls * (calls + 1) / 2 * exp(hole_nats(calls, HOLE)) == pytest.approx(HOLE)
+    assert calls * exp(cut_nats(calls)) == pytest.approx(CUT)
+
+
+def of_calls(*launching: float) -> Posterior:
+    """One kernel for each call that launched one, by how probable that is."""
+    posterior = Posterior.of_none(sum(chance > 0 for chance in launching))
+    linked = [(place, chance) for place, chance in enumerate(launching) if chance]
+    for number, (place, chance) in enumerate(linked):
+        posterior.operation[number], posterior.confidence[number] = place, chance
+    return posterior
+
+
+@pytest.mark.parametrize(
+    ("launching", "holes"),
+    [
+        ((1,) * 60 + (0,) * 40, 0),  # the profile ended
+        ((0,) * 40 + (1,) * 60, 0),  # it began late
+        ((1,) * 40 + (0,) * 20 + (1,) * 40, 1),
+        ((1, 1, 1, 0) * 25, 0),  # calls that launched nothing
+    ],
+    ids=["ended", "began late", "hole", "here and there"],
+)
+def test_holes_are_learned_from_the_run(launching: tuple[int, ...], holes: int) -> None:
+    """A stretch between calls that launched is one event; single ones are silent."""
+    kinds: list[Kind] = ["run"] * len(launching)
+    learned = Rates.before(entered=True).learned(of_calls(*launching), kinds, [0.0] * len(kinds))
+    assert learned.holes == HOLE + holes
+
+
+@pytest.mark.shared
+def test_a_call_beside_a_hole_is_no_likelier_than_the_one_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of calls of one problem the one that launched the kernel is told by as many others as one that launched none."""
+    told: list[tuple[float, float]] = []
+
+    class Watched(Habits):
+        def __init__(self, likelihood, posterior, *, rows) -> None:  # type: ignore[no-untyped-def]
+            super().__init__(likelihood, posterior, rows=rows)
+            launching = {place for place in posterior.operation if place != NONE}
+            of_class = {
+                number: place
+                for place, number in enumerate(likelihood.class_of)
+                if place not in launching and likelihood.operations[place].phase == "run"
+            }
+            for kind, place, confidence in zip(
+                likelihood.kernels.of, posterior.operation, posterior.confidence, strict=True
+            ):
+                other = None if place == NONE or confidence < 0.9999 else of_class.get(likelihood.class_of[place])
+                if rows and other is not None:
+                    told.append((self.nats(kind, place), self.nats(kind, other)))
+
+    monkeypatch.setattr(stream_module, "Habits", Watched)
+    measured(shared_folder(), ("profile ends early", REPEATING, NO_FRAMEWORK, 0))
+    assert len(told) > 100
+    assert max(abs(own - other) for own, other in told) < 0.01
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("row", ["profile ends early", "profile begins late", "iterations only in the log"])
+@pytest.mark.parametrize("variant", [HANDLES, NO_FRAMEWORK])
+def test_a_profile_of_some_iterations_has_them_where_they_are(row: str, variant: str) -> None:
+    """Ten iterations alike, of which the profile has the first or the last ones: nothing is in the others."""
+    operations = measured(shared_folder(), (row, REPEATING, variant, 0)).operations
+    assert operations.right >= 0.98 * operations.kernels
+    assert operations.mean > 0.98
