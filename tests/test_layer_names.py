@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from mio2trace.align import NONE, align
-from mio2trace.align.layers.caffe.names import contradicts
+from mio2trace.align.layers.caffe.names import contradicts, types_of
 from mio2trace.model.log import Direction
 from mio2trace.notes import Notes
 from tests.synthetic_run import MS, US, Kernel, Layer, make_run
@@ -30,8 +30,28 @@ from tests.synthetic_run import MS, US, Kernel, Layer, make_run
     ],
 )
 def test_a_name_contradicts_types_and_directions(name: str, layer_type: str, direction: Direction, odd: bool) -> None:
-    """Helpers are named after none; a layer whose type the log does not print may have any kernel."""
-    assert contradicts(name, layer_type, direction) is odd
+    """Helpers are named after none; a layer of which nothing tells the type may have any kernel."""
+    assert contradicts(name, types_of("res2a", layer_type), direction) is odd
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "odd"),
+    [
+        ("mloPoolingG", "relu5", True),
+        ("mloPoolingG", "pool5", False),
+        ("mloPoolingG", "res2a", False),
+        ("MIOpenActiveFwdLite", "conv5", True),
+        ("MIOpenActiveFwdLite", "conv1_relu", False),
+        ("MIOpenBatchNormFwdInferSpatialEst", "bn_relu_conv1", False),
+        ("OpTensorFwdBias", "relu4", True),
+        ("OpTensorFwdBias", "fc6", False),
+        ("MIOpenLRNAcrossChannels4", "norm1", False),
+    ],
+)
+def test_where_the_log_tells_no_type_a_layers_name_does(name: str, layer: str, odd: bool) -> None:
+    """By each of its words; a type that the log tells is the layer's."""
+    assert contradicts(name, types_of(layer, ""), "forward") is odd
+    assert types_of(layer, "Pooling") == {"Pooling"}
 
 
 def test_names_divide_two_layers_that_times_cannot() -> None:

@@ -16,7 +16,7 @@ from math import exp, log
 
 import msgspec
 
-from mio2trace.align.layers.caffe.names import contradicts
+from mio2trace.align.layers.caffe.names import contradicts, types_of
 from mio2trace.align.layers.net import NetLayerSpec
 from mio2trace.align.layers.recurrence import signature
 from mio2trace.align.links import SURE
@@ -134,12 +134,13 @@ def _odd_names(
 ) -> list[list[int]]:
     """For each layer what it costs, from the first column to each, that kernels are named after other layers."""
     names = [activities[members[0]].name for members in columns.members]
-    of_kind: dict[tuple[str, Direction], list[int]] = {}
-    for layer, direction in order:
-        if (layer.type, direction) not in of_kind:
-            odd = (DOUBT_NS * contradicts(name, layer.type, direction) for name in names)
-            of_kind[layer.type, direction] = list(accumulate(odd, initial=0))
-    return [of_kind[layer.type, direction] for layer, direction in order]
+    of_kind: dict[tuple[frozenset[str], Direction], list[int]] = {}
+    kinds = [(types_of(layer.layer, layer.type), direction) for layer, direction in order]
+    for types, direction in kinds:
+        if (types, direction) not in of_kind:
+            odd = (DOUBT_NS * contradicts(name, types, direction) for name in names)
+            of_kind[types, direction] = list(accumulate(odd, initial=0))
+    return [of_kind[kind] for kind in kinds]
 
 
 def _fold(activities: Sequence[Activity], windows: Sequence[Window], shares: Sequence[float]) -> _Columns | None:

@@ -1,4 +1,7 @@
-"""What a kernel's name says of the layer that launched it: Caffe's own kernels are named after a type of layer."""
+"""What a kernel's name says of the layer that launched it: Caffe's own kernels are named after a type of layer.
+
+Where no log tells the layer's type, its own name does as far as people name layers: all words that are a type's.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +26,60 @@ _TYPES = (
 )
 _PRIMITIVES = {
     "conv": _PRODUCTS,  # an inner product may be a convolution
+    "bias": _PRODUCTS,
+    "optensor": _PRODUCTS | {"Eltwise", "Scale", "Bias", "Power", "BatchNorm"},
+    "activ": frozenset(("ReLU", "PReLU", "ELU", "Sigmoid", "TanH", "AbsVal", "BNLL", "Power")),
     "pool": frozenset(("Pooling",)),
     "lrn": frozenset(("LRN",)),
     "softmax": frozenset(("Softmax", "SoftmaxWithLoss")),
     "bnorm": frozenset(("BatchNorm",)),
 }
+_WORD = late(r"[a-z]+")
+_WORDS = {
+    "conv": "Convolution",
+    "deconv": "Deconvolution",
+    "ip": "InnerProduct",
+    "fc": "InnerProduct",
+    "relu": "ReLU",
+    "pool": "Pooling",
+    "norm": "LRN",
+    "lrn": "LRN",
+    "bn": "BatchNorm",
+    "batchnorm": "BatchNorm",
+    "scale": "Scale",
+    "prob": "Softmax",
+    "softmax": "Softmax",
+    "loss": "SoftmaxWithLoss",
+    "drop": "Dropout",
+    "dropout": "Dropout",
+    "concat": "Concat",
+}
+"""What people call layers of a type, with a number or another word behind it; a fused layer has several such words."""
+
+
+def types_of(layer: str, type_: str) -> frozenset[str]:
+    """The types that a layer may be of: the one that the log tells, else those that its name has words for; empty where
+    nothing tells."""
+    return frozenset((type_,)) if type_ else _named_types(layer)
 
 
 @lru_cache(maxsize=1 << 12)
-def contradicts(name: str, layer_type: str, direction: Direction) -> bool:
-    """Whether a kernel is named after another type of layer, or the other direction: none of 749 is."""
+def _named_types(layer: str) -> frozenset[str]:
+    return frozenset(_WORDS[word] for word in _WORD.findall(layer.lower()) if word in _WORDS)
+
+
+@lru_cache(maxsize=1 << 12)
+def contradicts(name: str, types: frozenset[str], direction: Direction) -> bool:
+    """Whether a kernel is named after another type of layer than ``types``, or the other direction.
+
+    Of 749 whose layer's type is told, and 777 whose layer's name tells it, none is.
+    """
     if ("backward" in name) if direction == "forward" else ("forward" in name):
         return True
-    if not layer_type:
-        return False
+    return bool(types) and all(_is_of_another(name, type_) for type_ in types)
+
+
+def _is_of_another(name: str, layer_type: str) -> bool:
     known = kernel_name(name)
     if known is not None and known.miopen:
         types = [_PRIMITIVES.get(primitive) for primitive in known.primitives]
