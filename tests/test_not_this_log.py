@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from benchmarks.damage import loaded
+from benchmarks.damage import loaded, measured
 from benchmarks.damage_score import tallies
 from benchmarks.damages import processes
-from benchmarks.damages.sets import NO_FRAMEWORK
+from benchmarks.damages.sets import HANDLES, NO_FRAMEWORK
 from mio2trace import analyse
 from mio2trace.align import Alignment
 from mio2trace.align.links import Links
@@ -77,3 +77,13 @@ def test_layers_that_nothing_relates_to_the_profile_are_said(tmp_path: Path) -> 
     notes = Notes()
     analyse([trace, log], notes=notes)
     assert "log whose layers nothing relates to the profile: no kernel is in one" in map(str, notes.problems)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("row", ["another program's log before", "another program's log after"])
+def test_calls_without_buffers_are_joined_in_doubt_where_all_buffers_are_anothers(row: str) -> None:
+    """A log of commands alone with another program's entries around it: those are left out, and nothing is sure."""
+    case = measured(shared_folder(), (row, "m290-lenet-train-cmdonly", HANDLES, 0))
+    assert not case.refused
+    assert case.operations.right > 0.75 * case.operations.kernels
+    assert (case.operations.believed, case.layers.believed) == (0, 0)

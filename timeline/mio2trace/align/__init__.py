@@ -18,7 +18,15 @@ from mio2trace.align.links import NONE, LayerRun, Links, Pass
 from mio2trace.align.operations.queues import of_its_threads, same_process
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.processes import ProcessClock
-from mio2trace.align.same_run import OTHER_PROCESS, UNLIKELY, Relation, doubt_of_run, is_explained, relation
+from mio2trace.align.same_run import (
+    OTHER_PROCESS,
+    UNLIKELY,
+    Relation,
+    doubt_of_run,
+    is_explained,
+    relation,
+    without_buffers,
+)
 from mio2trace.align.several_runs import run_of_profile
 from mio2trace.evidence import BUFFERS, CORRELATION, RANGE
 from mio2trace.kernels import KernelFact, find_gemms
@@ -104,11 +112,16 @@ def align(  # noqa: PLR0913 - keyword-only options
     if not any(log.events or log.layers for log in of_run):
         operations, chance = run_of_profile(profile, operations, notes)
     same = None if BUFFERS in without else same_process(profile, operations)
+    left_out = 0
     if same is False:
-        if not by_order_alone:
+        bare = without_buffers(operations)
+        if by_order_alone:
+            notes.add("log and profile have no buffer in common: every link to an operation is in doubt")
+            without |= {BUFFERS}
+        elif not bare:
             raise InputError(OTHER_PROCESS)
-        notes.add("log and profile have no buffer in common: every link to an operation is in doubt")
-        without |= {BUFFERS}
+        else:
+            left_out, operations, same = len(operations) - len(bare), bare, None
     logs = [by_place(log) for log in of_run]
     by_ranges = not without >= {RANGE, CORRELATION}
     calls = calls_of(profile, operations, behind, notes) if by_ranges else Calls(tuple(operations), ())
@@ -131,7 +144,13 @@ def align(  # noqa: PLR0913 - keyword-only options
         keep_reasons=keep_reasons,
     )
     climb(attribution)
-    if operations and not is_explained(profile, attribution.links):
+    is_of_run = not operations or is_explained(profile, attribution.links)
+    if left_out:
+        if not is_of_run or max(attribution.links.operation_of, default=NONE) == NONE:
+            raise InputError(OTHER_PROCESS)
+        notes.add("operations whose buffers are none of the profile's: another run wrote into this log", count=left_out)
+        chance = min(chance, UNLIKELY)
+    if not is_of_run:
         notes.add(
             "log that explains hardly any of the library's kernels: it is likely another run's, links are in doubt"
         )

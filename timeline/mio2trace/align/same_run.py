@@ -13,8 +13,9 @@ from mio2trace.align.clocks.log_runs import of_profile, operations_of
 from mio2trace.align.clocks.relate import relate_clocks
 from mio2trace.align.clocks.rhythm import keeps_time
 from mio2trace.align.links import NONE, Links
-from mio2trace.align.operations.queues import same_process
+from mio2trace.align.operations.queues import ENOUGH_BUFFERS, same_process
 from mio2trace.align.operations.rates import EXPLAINED
+from mio2trace.align.operations.rows.kinds import FIRST_ADDRESS
 from mio2trace.evidence import BUFFERS, CORRELATION, LAUNCH_LINE, POSITION, RANGE
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import FrameworkLog
@@ -50,9 +51,12 @@ def relation(
     notes = Notes()  # joining them will say all of it
     of_run = of_profile(profile, logs, notes).runs
     if BUFFERS not in without:
-        same = same_process(profile, operations_of(operations, logs, of_run))
-        if same is not None:
-            return Relation(by="buffers") if same else Relation(by="apart", why=OTHER_PROCESS)
+        own = operations_of(operations, logs, of_run)
+        same = same_process(profile, own)
+        if same:
+            return Relation(by="buffers")
+        if same is False:
+            return Relation(by="nothing") if without_buffers(own) else Relation(by="apart", why=OTHER_PROCESS)
     try:
         clock = relate_clocks(profile, of_run, None, notes)
     except InputError as error:
@@ -60,6 +64,12 @@ def relation(
     if clock is None or not any(_has_landmark(log) for log in of_run):
         return Relation(by="nothing")
     return Relation(by="clocks", away_ns=abs(clock.residual_ns))
+
+
+def without_buffers(operations: Sequence[Operation]) -> Sequence[Operation]:
+    """Of a log whose buffers are none of the profile's the operations that name none, where they may be a run's own."""
+    bare = [operation for operation in operations if not any(at >= FIRST_ADDRESS for at in operation.pointers)]
+    return bare if len(bare) >= ENOUGH_BUFFERS else ()
 
 
 def _has_landmark(log: FrameworkLog) -> bool:
