@@ -10,9 +10,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from benchmarks.damage import measured
+from benchmarks.damages.sets import HANDLES
 from mio2trace.align import NONE, Alignment, align
 from mio2trace.model.log import FrameworkLog, LogEvent
 from mio2trace.notes import Notes
+from tests.conftest import shared_folder
 from tests.records import changed, with_opencl
 from tests.synthetic_run import Kernel, Layer, Run, make_run, random_net
 
@@ -94,6 +97,24 @@ def test_a_killed_run_is_cut_as_far_as_its_marks_go(
             assert place(found, position) == true
     if any(true is not None and true[0] > 0 for true in cut.places):
         assert any("timer marks" in note.kind for note in notes.problems)
+
+
+@given(seeds, st.integers(2, 8), st.integers(1, 4), st.booleans(), st.integers(-2, 2), st.data())
+def test_a_profile_that_ended_is_cut_into_the_logs_layers_or_not_at_all(
+    rng: Random, layers: int, iterations: int, backward: bool, more: int, data: st.DataObject
+) -> None:
+    """The log goes on; where it tells of more layers or fewer than there are, the printed times show that."""
+    assume(layers + more > 0)
+    run = make_run(rng, random_net(rng, layers, empty=0), iterations=iterations, backward=backward)
+    end = data.draw(st.integers(run.profile.opencl.marks[0].number + 1, run.profile.opencl.marks[-1].number))
+    marks = tuple(mark for mark in run.profile.opencl.marks if mark.number < end)
+    enqueues = tuple(enqueue for enqueue in run.profile.activities if enqueue.number < end)
+    profile = with_opencl(run.profile, marks=marks, activities=enqueues, records=end)
+    other = make_run(Random(1), random_net(rng, layers + more), iterations=1, backward=backward)
+    log = replaced(run, layers=other.log.layers, net=()) if more else run.log
+    found = align(profile, [log], Notes(), without=MARKS_ONLY, by_order_alone=True)
+    for position, true in enumerate(run.places[: len(enqueues)]):
+        assert place(found, position) in (None, true)
 
 
 @given(seeds, st.integers(2, 12), st.integers(1, 6), st.booleans(), st.integers(-5, 5).filter(bool))
@@ -218,3 +239,12 @@ def test_no_marks_at_all_is_no_problem(iterations: int) -> None:
     found = align(run.profile, [run.log], notes, without=MARKS_ONLY)
     assert set(found.links.layer_by) == {""}
     assert all("nothing relates to the profile" in note.kind for note in notes.problems)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["alexnet-b1-train", "squeezenet11-b1-fwd-tz", "squeezenet11-b1-libdnn-fwd"])
+def test_a_profile_that_ends_before_the_log_is_cut_as_far_as_its_marks_go(name: str) -> None:
+    """A log of all iterations, marks of a part of them: each layer is sure, and the run is known by its times."""
+    layers = measured(shared_folder(), ("profile ends early", name, HANDLES, 0)).layers
+    assert layers.links == layers.right > 50
+    assert layers.said > 0.98 * layers.links

@@ -107,6 +107,7 @@ def read_marks(cuts: Cuts, net: Net, iterations: int | None, printed: int, notes
         return None
     whole: list[tuple[Grammar, int]] = []
     killed: list[tuple[Grammar, int]] = []
+    ended: list[tuple[Grammar, int]] = []
     for layers in (len(net.layers), 0):
         for backward in (False, True) if net.backward is None else (net.backward,):
             grammar = Grammar(layers=layers, backward=backward)
@@ -115,17 +116,18 @@ def read_marks(cuts: Cuts, net: Net, iterations: int | None, printed: int, notes
                 whole.append((grammar, count))
             # A run that was killed: the marks stop inside an iteration, after the last one that the log has.
             begun = (len(marks) - 1) // grammar.per_iteration
-            if layers and iterations is not None and begun in (printed, printed + 1) and begun < iterations:
-                killed.append((grammar, begun))
+            if layers and iterations is not None and begun < iterations:
+                # Where the log goes on, the profile ended.
+                (killed if begun in (printed, printed + 1) else ended).append((grammar, begun))
     exact = [reading for reading in whole if reading[1] == iterations]
-    for readings in (exact, whole, killed):
-        sound = [reading for reading in readings if _is_sound(cuts, net, *reading)]
+    for readings in (exact, whole, killed, ended):
+        sound = [reading for reading in readings if _is_sound(cuts, net, *reading, timed=readings is ended)]
         if readings is exact and not sound:
             # As many marks as the log's own layers and iterations leave are theirs; `check` says what is odd.
             sound = [reading for reading in exact if reading[0].layers]
         if len(sound) == 1:
             grammar, count = sound[0]
-            if readings is killed:
+            if readings is killed or readings is ended:
                 notes.add(f"timer marks stop after {count} whole iterations of {iterations}")
             elif iterations not in (None, count):
                 notes.add(f"timer marks show {count} iterations, the log says {iterations}")
@@ -139,12 +141,14 @@ def read_marks(cuts: Cuts, net: Net, iterations: int | None, printed: int, notes
     return None
 
 
-def _is_sound(cuts: Cuts, net: Net, grammar: Grammar, iterations: int) -> bool:
-    """Whether nothing was enqueued between layers, and layers took the times that were printed for them."""
+def _is_sound(cuts: Cuts, net: Net, grammar: Grammar, iterations: int, *, timed: bool) -> bool:
+    """Whether nothing was enqueued between layers, and layers took the times that were printed for them; ``timed``:
+    some must have been.
+    """
     if enqueued_between(cuts, net, grammar, iterations):
         return False
     off, total = _off_printed(cuts.marks, net, grammar, iterations)
-    return FAR * off <= total
+    return FAR * off <= total and (total > 0 or not timed)
 
 
 def enqueued_between(cuts: Cuts, net: Net, grammar: Grammar, iterations: int) -> int:
@@ -153,15 +157,15 @@ def enqueued_between(cuts: Cuts, net: Net, grammar: Grammar, iterations: int) ->
     spans = [(at, at + 1) for _, _, at in layout.layers] or [(at, stop) for _, at, stop in layout.passes]
     before = [*cuts.before, *[cuts.activities] * grammar.per_iteration]
     between = 0
-    for start in _starts(cuts, grammar, iterations):
+    for start in _starts(len(cuts.marks), grammar, iterations):
         inside = sum([before[start + stop] - before[start + at] for at, stop in spans])
         between += before[start + grammar.per_iteration - 1] - before[start] - inside
     return between
 
 
-def _starts(cuts: Cuts, grammar: Grammar, iterations: int) -> range:
+def _starts(marks: int, grammar: Grammar, iterations: int) -> range:
     """The ``iter.start`` of every whole iteration, and of the one in which the run was killed."""
-    begun = iterations + (1 + iterations * grammar.per_iteration < len(cuts.marks) - 1)
+    begun = iterations + (1 + iterations * grammar.per_iteration < marks - 1)
     return range(1, 1 + begun * grammar.per_iteration, grammar.per_iteration)
 
 
@@ -189,9 +193,10 @@ def _marked_and_printed(marks: TimerMarks, net: Net, grammar: Grammar, iteration
     """Of each layer that has both its mean time at the marks and the printed one, in ns."""
     starts = marks.host_ns
     stops = starts[1:]
+    begun = _starts(len(marks), grammar, iterations)
     for layer, direction, at in _layout(net, grammar).layers:
-        every = slice(1 + at, 1 + iterations * grammar.per_iteration, grammar.per_iteration)
-        both = zip(starts[every], stops[every], strict=True)
+        every = slice(begun.start + at, begun.stop, begun.step)
+        both = zip(starts[every], stops[every], strict=False)  # the last layer begun may lack its stop
         spans = [stop - start for start, stop in both if start is not None and stop is not None]
         printed = layer.printed_ns(direction)
         if printed is not None and spans:
@@ -207,7 +212,7 @@ def place_by_marks(links: Links, cuts: Cuts, net: Net, grammar: Grammar, iterati
     layout, marks, host_ns = _layout(net, grammar), cuts.marks, cuts.marks.host_ns
     layers = [(layer, direction, at, layer.printed_ns(direction)) for layer, direction, at in layout.layers]
     count = len(marks)
-    for iteration, start in enumerate(_starts(cuts, grammar, iterations), 1):
+    for iteration, start in enumerate(_starts(len(cuts.marks), grammar, iterations), 1):
         passes = {
             direction: links.pass_id("iteration", iteration, direction)
             for direction, first, _ in layout.passes
