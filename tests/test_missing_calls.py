@@ -10,9 +10,8 @@ from benchmarks.damage import measured
 from benchmarks.damages.sets import HANDLES, NO_FRAMEWORK
 from mio2trace.align.links import NONE
 from mio2trace.align.operations import stream as stream_module
-from mio2trace.align.operations.chances import Kind, Rates, cut_nats, hole_nats
+from mio2trace.align.operations.chances import cut_nats, hole_nats
 from mio2trace.align.operations.habits import Habits
-from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.rates import CUT, HOLE
 from tests.conftest import shared_folder
 
@@ -24,32 +23,6 @@ def test_holes_are_as_likely_as_holes_are(calls: int) -> None:
     """All places where a hole may begin and end have the probability of one; so have all ends."""
     assert calls * (calls + 1) / 2 * exp(hole_nats(calls, HOLE)) == pytest.approx(HOLE)
     assert calls * exp(cut_nats(calls)) == pytest.approx(CUT)
-
-
-def of_calls(*launching: float) -> Posterior:
-    """One kernel for each call that launched one, by how probable that is."""
-    posterior = Posterior.of_none(sum(chance > 0 for chance in launching))
-    linked = [(place, chance) for place, chance in enumerate(launching) if chance]
-    for number, (place, chance) in enumerate(linked):
-        posterior.operation[number], posterior.confidence[number] = place, chance
-    return posterior
-
-
-@pytest.mark.parametrize(
-    ("launching", "holes"),
-    [
-        ((1,) * 60 + (0,) * 40, 0),  # the profile ended
-        ((0,) * 40 + (1,) * 60, 0),  # it began late
-        ((1,) * 40 + (0,) * 20 + (1,) * 40, 1),
-        ((1, 1, 1, 0) * 25, 0),  # calls that launched nothing
-    ],
-    ids=["ended", "began late", "hole", "here and there"],
-)
-def test_holes_are_learned_from_the_run(launching: tuple[int, ...], holes: int) -> None:
-    """A stretch between calls that launched is one event; single ones are silent."""
-    kinds: list[Kind] = ["run"] * len(launching)
-    learned = Rates.before(entered=True).learned(of_calls(*launching), kinds, [0.0] * len(kinds))
-    assert learned.holes == HOLE + holes
 
 
 @pytest.mark.shared

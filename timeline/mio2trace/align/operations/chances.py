@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, pairwise
 from math import log
 from typing import Literal
 
@@ -67,18 +67,8 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
         return Rates(
             lost=_mean(self.lost, lost, sum(launched) + lost),
             silent={kind: _mean(before, silent[kind], calls[kind]) for kind, before in self.silent.items()},
-            holes=HOLE + self._holes(launched, kinds, elsewhere),
+            holes=HOLE,
         )
-
-    def _holes(self, launched: Sequence[float], kinds: Sequence[Kind], elsewhere: Sequence[float]) -> int:
-        """Stretches that were rather passed over together than that each of their calls launched nothing."""
-        least = hole_nats(len(kinds), self.holes)
-        holes = 0
-        for is_silent, stretch in groupby(range(len(kinds)), key=lambda place: launched[place] < 0.5):
-            places = list(stretch)
-            if is_silent and places[0] and places[-1] + 1 < len(kinds):
-                holes += sum(log(self.silence(kinds[place], elsewhere[place])) for place in places) < least
-        return holes
 
     def silence(self, kind: Kind, elsewhere: float) -> float:
         """How probable it is that a call launched nothing here."""

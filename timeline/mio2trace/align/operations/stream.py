@@ -66,7 +66,7 @@ class Stream:
             if by in self.without:
                 continue
             confidence = posterior.confidence[number]
-            if by != BUFFERS:
+            if by in (NAME_AND_SIZES, ORDER) or (by == LAUNCH_LINE and not self.windows.by):
                 confidence *= own
             strange = by == ORDER and self.likelihood.kernels.kind(number).is_strange
             if strange or self.likelihood.may_be_two(place):
@@ -76,9 +76,12 @@ class Stream:
     def of_this_process(self) -> float:
         """How far links can be believed that nothing but names, sizes and order tells (`chances`)."""
         posterior = self.posterior or self.solve()
-        if self.windows.by:
-            return 1.0
-        return min(self.at_most, of_this_process(posterior, self.operations, self._elsewhere()))
+        # What stamps put before or behind the profile tells nothing.
+        elsewhere = [
+            other if reached else 1.0
+            for other, reached in zip(self._elsewhere(), self.windows.reached(len(self.operations)), strict=True)
+        ]
+        return min(self.at_most, of_this_process(posterior, self.operations, elsewhere))
 
     def launched(self) -> dict[int, float]:
         """How probable it is of each operation, by index, that it launched kernels of this queue."""

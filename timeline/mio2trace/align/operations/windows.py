@@ -37,6 +37,15 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
     last: Sequence[int]
     by: Evidence | Literal[""]
 
+    def reached(self, operations: int) -> list[bool]:
+        """Of each operation whether any kernel can belong to it."""
+        begins = [0] * (operations + 1)
+        for first, last in set(zip(self.first, self.last, strict=True)):
+            if first <= last:
+                begins[max(0, first)] += 1
+                begins[last + 1] -= 1
+        return [count > 0 for count in accumulate(begins[:-1])]
+
 
 def everywhere(kernels: int, operations: int) -> Windows:
     """Nothing bounds any operation."""
