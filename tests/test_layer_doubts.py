@@ -94,3 +94,14 @@ def test_a_clock_that_was_set_while_the_program_ran_bounds_nothing(name: str, le
     operations = measured(shared_folder(), ("stamps step by an hour", name, HIDDEN, 0)).operations
     assert operations.right >= least
     assert operations.wrong_and_sure == 0
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["alexnet-b1-fwd-nomarks", "alexnet-b1-train", "alexnet-b3-libdnn-train-iter2"])
+def test_a_log_that_was_cut_off_while_the_net_was_set_up_names_the_layers_that_the_marks_cut(name: str) -> None:
+    """It is not refused for ending before the profile begins; what may have run on the host is in doubt."""
+    case = measured(shared_folder(), ("log ends early", name, HANDLES, 0))
+    assert not case.refused
+    assert case.layers.right > 0.95 * case.layers.kernels
+    assert case.layers.wrong_and_sure == 0
+    assert case.layers.mean > 0.95

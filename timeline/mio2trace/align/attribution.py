@@ -8,7 +8,7 @@ from functools import cached_property
 from mio2trace.align.clocks.axis import HostTimes, Timeline, common_axis, host_times
 from mio2trace.align.clocks.fit import LogClock
 from mio2trace.align.clocks.line_axis import line_axis
-from mio2trace.align.clocks.relate import relate_clocks
+from mio2trace.align.clocks.relate import ends_at_set_up, relate_clocks
 from mio2trace.align.clocks.resolution import stamp_resolution
 from mio2trace.align.layers.caffe.marks import Marked
 from mio2trace.align.layers.net import LayerKey, Net
@@ -21,6 +21,8 @@ from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 
+HOST_LAYER_NS = 1_000_000
+"""A layer that launches nothing and takes this long computes on the host; below, it hardly does anything."""
 DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
 
 
@@ -129,6 +131,10 @@ class Attribution:
         counts |= {log.iterations for log in self.logs if log.iterations is not None}
         return counts.pop() if len(counts) == 1 else None
 
+    def tells_net_alone(self) -> bool:
+        """Whether the logs end while the net is set up: every run of the program prints the same."""
+        return ends_at_set_up(self.logs)
+
     def all_marked(self) -> bool:
         """Whether the timer marks leave nothing of the iterations to weaker evidence."""
         marked = self.marked
@@ -161,13 +167,17 @@ class Attribution:
         return [] if chosen is None else [p for p, number in enumerate(links.pass_of) if number == chosen]
 
     def unlaunched(self) -> dict[LayerKey, int]:
-        """Printed times, in ns, of layers that took time in iteration 1 but, as far as is sure, enqueued nothing."""
+        """Printed times, in ns, of layers that took time in iteration 1 but, as far as is sure, enqueued nothing.
+
+        Where none are printed at all, any of these may have taken some: `HOST_LAYER_NS`.
+        """
         unsure = self.links.layer_unsure
+        least = HOST_LAYER_NS if all(one.forward_ns is one.backward_ns is None for one in self.net.layers) else 0
         launched = {self.layer_key(p) for d in DIRECTIONS for p in self.reference(d) if p not in unsure}
         return {
             (layer.index, direction): printed
             for layer, direction in self.net.execution_order()
-            if (printed := layer.printed_ns(direction)) and (layer.index, direction) not in launched
+            if (printed := layer.printed_ns(direction) or least) and (layer.index, direction) not in launched
         }
 
     # -- runs of layers ----------------------------------------------------------------------------------------------

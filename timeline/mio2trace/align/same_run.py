@@ -100,7 +100,7 @@ def doubt_of_run(attribution: Attribution) -> str | None:
     profile, clock = attribution.profile, attribution.clock
     if attribution.same_process or attribution.by_order_alone or not (attribution.logs or attribution.operations):
         return None
-    if attribution.marked is not None and attribution.marked.same_run:
+    if attribution.marked is not None and (attribution.marked.same_run or attribution.tells_net_alone()):
         return None
     if POSITION in attribution.links.operation_by or POSITION in attribution.links.layer_by:
         return None  # one file

@@ -21,6 +21,8 @@ from mio2trace.model.profile import Profile, UnixTime
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
 
+_SET_UP = frozenset(("setting up",))
+"""What a program prints before it launches anything."""
 ROUGH_LATE_NS = 8 * 60 * 1_000_000_000
 """How far the last line of a log may lie after the last enqueue where the log has no other landmark."""
 
@@ -140,6 +142,9 @@ def _relate(
     if clock.residual_ns < 0 and (_ends_early(profile, logs, clock) or _lacks_its_last_iteration(profile, logs, clock)):
         notes.add("log that ends before the profile does")
         return clock
+    if clock.residual_ns < 0 and ends_at_set_up(logs) and _is_before(profile, logs, clock):
+        notes.add("log that ends before the profile begins")
+        return msgspec.structs.replace(clock, error_ns=-clock.residual_ns)
     if not -early <= clock.residual_ns <= late:
         raise InputError(
             f"the log and the profile are not of one run: {clock.method} differ by "
@@ -255,6 +260,19 @@ def _iterations_are_later(profile: _Dated, logs: Sequence[FrameworkLog], clock: 
     ]
     last = profile.last_ns
     return bool(begins) and last is not None and min(begins) - LANDMARK_EARLY_NS > last
+
+
+def ends_at_set_up(logs: Sequence[FrameworkLog]) -> bool:
+    """Whether the logs were cut off before the program launched anything: no line tells of more than the net."""
+    kinds = {event.kind for log in logs for event in log.events}
+    return bool(kinds) and kinds <= _SET_UP and not any(log.layers for log in logs)
+
+
+def _is_before(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
+    """Whether the log ends shortly before the first call that launched anything."""
+    first = profile.first_ns
+    stamps = [clock.to_host(log.last_stamp) for log in logs if log.last_stamp is not None]
+    return first is not None and bool(stamps) and 0 <= first - max(stamps) <= ROUGH_LATE_NS
 
 
 def _ends_early(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:

@@ -6,15 +6,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
 
-from mio2trace.align.attribution import Attribution
+from mio2trace.align.attribution import HOST_LAYER_NS, Attribution
 from mio2trace.align.layers.net import LayerKey
 from mio2trace.align.operations.rates import LIKE
 from mio2trace.align.sequences import matches
 from mio2trace.evidence import RECURRENCE, Evidence
 from mio2trace.model.profile import Activity
-
-HOST_LAYER_NS = 1_000_000
-"""A layer that launches nothing and takes this long computes on the host; below, it hardly does anything."""
 
 
 def signature(activity: Activity) -> Hashable:
