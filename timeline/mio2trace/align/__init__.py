@@ -144,17 +144,8 @@ def align(  # noqa: PLR0913 - keyword-only options
         keep_reasons=keep_reasons,
     )
     climb(attribution)
-    is_of_run = not operations or is_explained(profile, attribution.links)
-    if left_out:
-        if not is_of_run or max(attribution.links.operation_of, default=NONE) == NONE:
-            raise InputError(OTHER_PROCESS)
-        notes.add("operations whose buffers are none of the profile's: another run wrote into this log", count=left_out)
-        chance = min(chance, UNLIKELY)
-    if not is_of_run:
-        notes.add(
-            "log that explains hardly any of the library's kernels: it is likely another run's, links are in doubt"
-        )
-        chance = min(chance, UNLIKELY)
+    if operations:
+        chance = min(chance, _chance_of_operations(attribution, left_out))
     if any(log.layers for log in logs) and profile.activities and not attribution.links.runs:
         notes.add("log whose layers nothing relates to the profile: no kernel is in one")
     if named_for_another:
@@ -176,6 +167,26 @@ def align(  # noqa: PLR0913 - keyword-only options
         logs=tuple(logs),
         streams=tuple(attribution.streams),
     )
+
+
+def _chance_of_operations(attribution: Attribution, left_out: int) -> float:
+    """How probable it is that the log's operations are this run's, by what they explain.
+
+    ``left_out`` others are not, by their buffers. Raises `InputError` where nothing is left of the log then.
+    """
+    explained = is_explained(attribution.profile, attribution.links)
+    if left_out:
+        if not explained or max(attribution.links.operation_of, default=NONE) == NONE:
+            raise InputError(OTHER_PROCESS)
+        what = "operations whose buffers are none of the profile's: another run wrote into this log"
+        attribution.notes.add(what, count=left_out)
+        return UNLIKELY
+    if not explained:
+        attribution.notes.add(
+            "log that explains hardly any of the library's kernels: it is likely another run's, links are in doubt"
+        )
+        return UNLIKELY
+    return 1.0
 
 
 def _doubt_run(attribution: Attribution, notes: Notes) -> None:
