@@ -146,22 +146,17 @@ def _operations(tracks: Mapping[int, Sequence[_Row]]) -> _Operations:
 
 def _operation(args: Args) -> Operation:
     """As far as the arguments tell it."""
-    return msgspec.convert(
-        {
-            "index": args["operation"],
-            "source": 0,
-            "line": 0,
-            "end_line": 0,
-            "api": args.get("api", ""),
-            "primitive": args.get("primitive", ""),
-            "direction": args.get("direction"),
-            "phase": args.get("phase", "run"),
-            "groups": args.get("groups"),
-            **{key: args.get(key) for key in _TEXTS},
-            **{key: _shape(str(args.get(key, ""))) for key in _SHAPES},
-        },
-        Operation,
-    )
+    facts = {
+        "source": 0,
+        "api": args.get("api", ""),
+        "primitive": args.get("primitive", ""),
+        "direction": args.get("direction"),
+        "phase": args.get("phase", "run"),
+        "groups": args.get("groups"),
+        **{key: args.get(key) for key in _TEXTS},
+        **{key: _shape(str(args.get(key, ""))) for key in _SHAPES},
+    }
+    return msgspec.convert({"index": args["operation"], "line": 0, "end_line": 0, "facts": facts}, Operation)
 
 
 def _shape(text: str) -> Shape:

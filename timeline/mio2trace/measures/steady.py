@@ -168,8 +168,9 @@ class Steady:
 
     @cached_property
     def _run_of_operation(self) -> Mapping[int, int]:
-        first = {index: numbers[0] for index, numbers in self._measures.runs_of_operation.items()}
-        return {**first, **self._run_of_search}
+        runs = {index: numbers[0] for index, numbers in self._measures.runs_of_operation.items()}
+        runs.update(self._run_of_search)
+        return runs
 
     @cached_property
     def problems(self) -> Ranking[str]:
@@ -177,12 +178,15 @@ class Steady:
         return self.by_operation(self.problem_of.__getitem__)
 
     @cached_property
-    def problem_of(self) -> Mapping[int, str]:
+    def problem_of(self) -> Sequence[str]:
         """Of each operation's index its `problem_name`."""
         at = self._measures.operation_at
         alike = {id(one.facts): one for one in at.values()}
         names = {of: problem_name(one) for of, one in alike.items()}
-        return {index: names[id(one.facts)] for index, one in at.items()}
+        names_of = [""] * len(self._measures.first_of)
+        for index, one in at.items():
+            names_of[index] = names[id(one.facts)]
+        return names_of
 
     @cached_property
     def kernels(self) -> Ranking[str]:
