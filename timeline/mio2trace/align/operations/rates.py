@@ -66,6 +66,8 @@ FIRST: Final = FEW
 """Part of the kernels that are the first of their call, at least: a call launches nine at most."""
 UNEVEN: Final = 1 - FEW
 """How probable a fit of printed times is where iterations launched more or less than others."""
+AT_END: Final = 1 - FEW
+"""How probable it is that an activity is of its iteration, where coarse times may have put it there from the next."""
 LIKE: Final = 1 - FEW
 """How probable it is that an activity is of the layer that it is like, where another is as like."""
 CLOSE: Final = 1 + FEW

@@ -11,7 +11,7 @@ iterations are folded into one before the cut.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import exp, log
 
 import msgspec
@@ -88,17 +88,21 @@ def fit(
     columns = _fold(activities, windows, shares)
     if columns is None:
         return None
-    odd = _odd_names(activities, columns, order)
     length = sum((one.end_ns - one.start_ns) * share for one, share in zip(windows, shares, strict=True))
     slack = max(0, round(length) - claimed)
     # What iterations that are not among the windows make of the mean may be any layer's.
     elsewhere_ns = length - sum(one.end_ns - one.start_ns for one in windows) / max(iterations, len(windows))
     # Where evenly spread slack would have a cut is no evidence, however much slack coarse bounds leave.
     spread_ns = LIMIT_NATS * slack / STRAY
-    cuts = _best_cuts(columns, printed, odd, slack, DOUBT_NS + 2 * error_ns + elsewhere_ns + spread_ns)
+    doubt_ns = DOUBT_NS + 2 * error_ns + elsewhere_ns + spread_ns
+    # Times that tell less than names do not outweigh them.
+    odd = _odd_names(activities, columns, order, max(DOUBT_NS, round(doubt_ns)))
+    cuts = _best_cuts(columns, printed, odd, slack, doubt_ns)
     if cuts is None:
         return None
     positions, elsewhere, misfit = cuts
+    spans = pairwise([0, *positions])
+    misfit -= sum(names[after] - names[before] for names, (before, after) in zip(odd, spans, strict=True))
     if misfit > claimed / MISFIT + TOLERANCE_NS:
         return None
     layer_of: dict[int, tuple[int, float]] = {}
@@ -130,15 +134,16 @@ def _shares(windows: Sequence[Window], iterations: int, in_all_ns: int) -> list[
 
 
 def _odd_names(
-    activities: Sequence[Activity], columns: _Columns, order: Sequence[tuple[NetLayerSpec, Direction]]
+    activities: Sequence[Activity], columns: _Columns, order: Sequence[tuple[NetLayerSpec, Direction]], cost_ns: int
 ) -> list[list[int]]:
-    """For each layer what it costs, from the first column to each, that kernels are named after other layers."""
+    """For each layer what it costs, from the first column to each, that kernels are named after other layers; of one
+    kernel ``cost_ns``."""
     names = [activities[members[0]].name for members in columns.members]
     of_kind: dict[tuple[frozenset[str], Direction], list[int]] = {}
     kinds = [(types_of(layer.layer, layer.type), direction) for layer, direction in order]
     for types, direction in kinds:
         if (types, direction) not in of_kind:
-            odd = (DOUBT_NS * contradicts(name, types, direction) for name in names)
+            odd = (cost_ns * contradicts(name, types, direction) for name in names)
             of_kind[types, direction] = list(accumulate(odd, initial=0))
     return [of_kind[kind] for kind in kinds]
 

@@ -16,7 +16,7 @@ from mio2trace.align.layers.caffe import boundaries, durations
 from mio2trace.align.layers.net import LayerKey
 from mio2trace.align.layers.recurrence import place_by_recurrence
 from mio2trace.align.links import DOUBTED, NONE
-from mio2trace.align.operations.rates import IN_PART, TOLERANCE_NS, UNEVEN
+from mio2trace.align.operations.rates import AT_END, IN_PART, TOLERANCE_NS, UNEVEN
 from mio2trace.evidence import DURATIONS
 
 
@@ -52,7 +52,7 @@ def place_by_durations(attribution: Attribution) -> None:
             if position in cut.next_of:
                 beside, chance = cut.next_of[position]
                 links.give_next_layer(position, order[beside][0].layer, chance * whole)
-        links.doubt_layer(_at_the_ends(attribution, window))
+        links.doubt_layer(_at_the_ends(attribution, window), AT_END)
 
 
 def place_later_iterations(attribution: Attribution) -> None:

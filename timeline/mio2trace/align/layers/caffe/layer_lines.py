@@ -52,7 +52,7 @@ def _place_by_lines(attribution: Attribution, axis: Timeline) -> None:
 
 
 def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime], places: Sequence[int]) -> None:
-    """Give each activity to the layer that it ran in; of each layer line a run, also of those that nothing ran in.
+    """Give each activity to the layer that it rather ran in than not; of each layer line a run, also where nothing did.
 
     ``places`` are those of the lines on the axis.
     """
@@ -94,7 +94,7 @@ def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]
                 continue
             others = row.others or [None] * len(confidences)
             for position, confidence, other in zip(of_row, confidences, others, strict=True):
-                if confidence and position not in chances:
+                if confidence >= DOUBTED and position not in chances:
                     attribution.give_layer([position], run, axis.evidence, confidence=confidence)
                     if other is not None:
                         links.give_next_layer(position, layers[other[0]].layer, other[1])
@@ -104,7 +104,7 @@ def _place_between(attribution: Attribution, positions: Sequence[int], run: int,
     """Give a layer what has no operation and lies between those that have."""
     links = attribution.links
     for position in positions if chances else ():
-        if links.run_of[position] == NONE and chances.get(position):
+        if links.run_of[position] == NONE and chances.get(position, 0.0) >= DOUBTED:
             links.give_layer([position], run, ORDER, confidence=chances[position])
 
 
