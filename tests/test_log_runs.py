@@ -11,7 +11,7 @@ from benchmarks.damage import loaded, measured
 from benchmarks.damage_score import Tally, tallies
 from benchmarks.damages import losses, prints, processes
 from benchmarks.damages.run import Mutation, Run, with_lines
-from benchmarks.damages.sets import HANDLES, NO_FRAMEWORK, TWIN, without_framework
+from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK, TWIN, without_framework
 from mio2trace import analyse
 from mio2trace.align.operations.rates import LAST
 from tests.conftest import shared_folder
@@ -120,3 +120,11 @@ def test_iterations_that_only_the_log_has_are_no_clock_that_stepped(tmp_path: Pa
     operations, _ = tallies(changed, analysis)
     assert (operations.right, operations.kernels) == (278, 278)
     assert not any("stepped" in str(note) for note in analysis.notes)
+
+
+def test_a_command_without_a_thread_is_of_the_call_entered_last() -> None:
+    """Entries of two processes have ids, their commands do not: each call is one operation, with its command."""
+    case = ("another's lines between, with ids", "m121-resnet-train-entries-cmd", HIDDEN, 0)
+    operations = measured(shared_folder(), case).operations
+    assert operations.right > 0.95 * operations.kernels
+    assert operations.links - operations.said < 0.03 * operations.links

@@ -58,6 +58,7 @@ class Assembly:
         self._weights_find_first = not entries and log_form(log) in ("2.1", "2.3")
         self._other_command_seen = False
         self._weights_seen: set[Problem] = set()
+        self._entered_last: int | None = None
 
     def result(self) -> tuple[Operation, ...]:
         """All operations, in log order."""
@@ -143,6 +144,7 @@ class Assembly:
     ) -> Draft:
         facts = stated(entry.call)
         draft = self._state.start(Draft(entry, entry.api, primitive, phase, problem, called))
+        self._entered_last = entry.thread
         draft.entry = entry
         draft.parameters = facts.parameters
         draft.end_line = entry.end_line
@@ -171,8 +173,8 @@ class Assembly:
             state.template = problem
             state.statements += 1
             return
-        draft = state.current.get(command.thread)
-        if draft is not None and draft.entry is not None and draft.command is None and belongs(draft, command, problem):
+        draft = self._entered(command, problem)
+        if draft is not None:
             draft.command = command
             draft.end_line = command.line
             draft.problem = state.once(merged, draft.problem, problem)
@@ -190,6 +192,19 @@ class Assembly:
             draft.type(problem.dtype, "command")
             if problem.solver_number:
                 draft.solver = solver_name(problem.solver_number) or draft.solver
+
+    def _entered(self, command: Command, problem: Problem | None) -> Draft | None:
+        """The call under way that printed a command: its thread's, else the last one entered."""
+        current = self._state.current
+        drafts = [current.get(command.thread)]
+        if command.thread is None and self._entered_last is not None:
+            drafts.append(current.get(self._entered_last))
+        for draft in drafts:
+            if draft is None or draft.entry is None or draft.command is not None:
+                continue
+            if belongs(draft, command, problem):
+                return draft
+        return None
 
     def _phase(self, command: Command, problem: Problem | None) -> Phase:
         """Of a command without an entry (miopen-log.md 7.1): up to ROCm 5.3 the search of weights prints one, too."""
