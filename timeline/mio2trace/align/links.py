@@ -227,6 +227,14 @@ class Links:
         """These are at most so likely of their operation. What has none has nothing to doubt."""
         self._operation.doubt(positions, confidence)
 
+    def take_layer(self, position: int) -> None:
+        """Nothing is known of its layer and pass, on second thoughts."""
+        layer = self._layer
+        layer.target[position], layer.by[position] = NONE, ""
+        layer.settle(position)
+        self._next_layer.pop(position, None)
+        self._pass_of[position] = NONE
+
     def move_layer(self, positions: Sequence[int], run: int, by: Evidence) -> None:
         """Take activities to another run, on second thoughts: they are not sure there."""
         layer, pass_ = self._layer, self._runs[run].pass_

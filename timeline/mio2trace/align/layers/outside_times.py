@@ -27,16 +27,19 @@ def doubt_between_passes(attribution: Attribution) -> None:
 
 def doubt_by_clock(attribution: Attribution) -> None:
     """What times placed is in doubt where the log's clock may be off by more than a landmark is: a layer's lines hold a
-    kernel at so many of the possible offsets as the layer took of them."""
+    kernel at so many of the possible offsets as the layer took of them. What is less likely than not stays outside.
+    """
     clock, links = attribution.clock, attribution.links
     if clock is None or not clock.is_doubtful:
         return
     for position, word in enumerate(links.layer_by):
-        if word == DURATIONS:
-            links.doubt_layer((position,))
-        elif word == BOUNDARY_STAMPS:
+        if word in (BOUNDARY_STAMPS, DURATIONS):
             lasted = links.runs[links.run_of[position]].printed_ns or 0
-            links.doubt_layer((position,), min(DOUBTED, lasted / (2 * clock.error_ns)))
+            chance = lasted / (2 * clock.error_ns)
+            if chance < DOUBTED:
+                links.take_layer(position)
+            else:
+                links.doubt_layer((position,), DOUBTED)
 
 
 def _doubt_without_times(attribution: Attribution, evidence: Sequence[Evidence], groups: Sequence[int]) -> None:
