@@ -10,7 +10,7 @@ import pytest
 from benchmarks.damage import loaded, measured
 from benchmarks.damage_score import tallies
 from benchmarks.damages import processes
-from benchmarks.damages.sets import HANDLES, NO_FRAMEWORK
+from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK
 from mio2trace import analyse
 from mio2trace.align import Alignment
 from mio2trace.align.links import Links
@@ -87,3 +87,13 @@ def test_calls_without_buffers_are_joined_in_doubt_where_all_buffers_are_another
     assert not case.refused
     assert case.operations.right > 0.75 * case.operations.kernels
     assert (case.operations.believed, case.layers.believed) == (0, 0)
+
+
+@pytest.mark.shared
+def test_among_another_processs_calls_no_link_by_names_is_sure_though_stamps_bound_it() -> None:
+    """Two training runs print into one file, nothing but stamps and sizes tells their calls apart."""
+    case = ("another's lines between, without ids", "m290-resnet-train-entries-cmd", HIDDEN, 0)
+    operations = measured(shared_folder(), case).operations
+    assert operations.right > 0.85 * operations.kernels
+    assert operations.wrong_and_sure == 0
+    assert operations.bins[-1][0] < 0.25 * operations.links  # one call alone was at that time
