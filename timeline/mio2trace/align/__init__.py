@@ -114,14 +114,13 @@ def align(  # noqa: PLR0913 - keyword-only options
     same = None if BUFFERS in without else same_process(profile, operations)
     left_out = 0
     if same is False:
-        bare = without_buffers(operations)
         if by_order_alone:
             notes.add("log and profile have no buffer in common: every link to an operation is in doubt")
             without |= {BUFFERS}
-        elif not bare:
-            raise InputError(OTHER_PROCESS)
-        else:
+        elif bare := without_buffers(operations):
             left_out, operations, same = len(operations) - len(bare), bare, None
+        else:
+            raise InputError(OTHER_PROCESS)
     logs = [by_place(log) for log in of_run]
     by_ranges = not without >= {RANGE, CORRELATION}
     calls = calls_of(profile, operations, behind, notes) if by_ranges else Calls(tuple(operations), ())

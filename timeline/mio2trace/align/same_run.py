@@ -55,8 +55,8 @@ def relation(
         same = same_process(profile, own)
         if same:
             return Relation(by="buffers")
-        if same is False:
-            return Relation(by="nothing") if without_buffers(own) else Relation(by="apart", why=OTHER_PROCESS)
+        if same is False and not without_buffers(own):
+            return Relation(by="apart", why=OTHER_PROCESS)
     try:
         clock = relate_clocks(profile, of_run, None, notes)
     except InputError as error:
