@@ -90,9 +90,9 @@ def _calls(subject: Subject) -> list[tuple[int, int]]:
     """Of each operation that ran with kernels, in order: index and time, on the host where all have that."""
     measures = subject.measures
     ran = [i for i, one in measures.operation_at.items() if one.phase == "run" and measures.first_of[i] != NONE]
-    spans = [measures.host_span_of.get(index) for index in ran]
-    if None not in spans:
-        return [(index, span[1] - span[0]) for index, span in zip(ran, spans, strict=True) if span is not None]
+    on_host = [host_ns for index in ran if (host_ns := measures.host_ns_of[index]) is not None]
+    if len(on_host) == len(ran):
+        return [*zip(ran, on_host, strict=True)]
     return [(index, measures.operations.timed_ns[index]) for index in ran]
 
 

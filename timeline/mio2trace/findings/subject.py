@@ -5,6 +5,7 @@ T is the kernel time of a steady iteration (`mio2trace.measures.steady`); shares
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
@@ -112,10 +113,10 @@ class Subject:
         return ns / self.total_ns if self.total_ns else 0.0
 
     @cached_property
-    def stretches(self) -> list[list[int]]:
+    def stretches(self) -> list[array[int]]:
         """Positions of the kernels and copies of each steady iteration, in order."""
         told, counts = self.steady.told, self.steady.has
-        of_place: list[list[int] | None] = [[] if counts(one.number) else None for one in told.all]
+        of_place = [array("q") if counts(one.number) else None for one in told.all]
         for position, place in enumerate(told.place_of):
             if place != NONE and (stretch := of_place[place]) is not None:
                 stretch.append(position)

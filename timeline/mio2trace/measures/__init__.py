@@ -278,9 +278,9 @@ class Measures:
         """What an operation cost; work and traffic are what the log tells, none for a search."""
         operation = self.operation_at[index]
         cost = self.operations.cost(index)
-        span = self.host_span_of.get(index)
-        if span is not None:
-            cost = msgspec.structs.replace(cost, host_ns=span[1] - span[0], host_by="calls")
+        host_ns = self.host_ns_of[index]
+        if host_ns is not None:
+            cost = msgspec.structs.replace(cost, host_ns=host_ns, host_by="calls")
         if operation.phase != "run":
             return cost
         return msgspec.structs.replace(
@@ -293,9 +293,12 @@ class Measures:
         )
 
     @cached_property
-    def host_span_of(self) -> Mapping[int, tuple[int, int]]:
-        """Of each operation with kernels: when the host was in it."""
-        return self.host_spans()
+    def host_ns_of(self) -> Sequence[int | None]:
+        """Of each operation's index how long the host was in it."""
+        host_ns: list[int | None] = [None] * len(self.first_of)
+        for index, start, end in self.host_spans():
+            host_ns[index] = end - start
+        return host_ns
 
     @cached_property
     def runs_of_operation(self) -> Mapping[int, tuple[int, ...]]:
@@ -306,22 +309,25 @@ class Measures:
                 runs[index] = (*runs.get(index, ()), run)
         return runs
 
-    def host_spans(self) -> Mapping[int, tuple[int, int]]:
-        """Of each operation with kernels: from its first call, or the arguments for it, to its last's end."""
-        operation_of = self._links.operation_of
-        count = len(operation_of)
-        first_at = dict(zip(reversed(operation_of), range(count - 1, NONE, -1), strict=True))
-        last_at = dict(zip(operation_of, range(count), strict=True))
-        last_at.pop(NONE, None)
-        spans: dict[int, tuple[int, int]] = {}
-        for index, position in last_at.items():
-            first, last = self._activities[first_at[index]].call, self._activities[position].call
+    def host_spans(self) -> Iterator[tuple[int, int, int]]:
+        """Of each operation with kernels its index; from its first call, or the arguments for it, to its last's end."""
+        # One more, the last, is of what has no operation.
+        first_at = array("q", [NONE]) * (len(self.first_of) + 1)
+        last_at = first_at[:]
+        for position, index in enumerate(self._links.operation_of):
+            if first_at[index] == NONE:
+                first_at[index] = position
+            last_at[index] = position
+        activities = self._activities
+        for index in range(len(self.first_of)):
+            if last_at[index] == NONE:
+                continue
+            first, last = activities[first_at[index]].call, activities[last_at[index]].call
             if first is None or last is None or first.start_ns is None or last.end_ns is None:
                 continue
             start = first.start_ns if first.prepared_ns is None else min(first.start_ns, first.prepared_ns)
             if start <= last.end_ns:
-                spans[index] = start, last.end_ns
-        return spans
+                yield index, start, last.end_ns
 
     @cached_property
     def problems(self) -> Mapping[str, Cost]:

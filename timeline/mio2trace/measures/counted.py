@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
@@ -55,8 +56,9 @@ def counted(measures: Measures, places: Sequence[int]) -> Counted:
     links = measures.alignment.links
     activities = measures.alignment.profile.activities
     names, name_of = numbered_names(activities)
-    positions = [position for position, place in enumerate(places) if place != NONE]
-    kernels: list[int] = []
+    # What is numbered from 0 goes into arrays: there may be a million of each.
+    positions = array("q", [position for position, place in enumerate(places) if place != NONE])
+    kernels = array("q")
     times: list[int] = []
     others: list[tuple[int, Activity]] = []
     for position in positions:
@@ -68,7 +70,7 @@ def counted(measures: Measures, places: Sequence[int]) -> Counted:
             kernels.append(position)
             times.append(end - start)
     form_of, forms = _forms(measures, kernels, name_of)
-    worked, work_of, other_work = [], [], []
+    worked, work_of, other_work = array("q"), [], []
     for position, _, flop, told_by in measures.work():
         if places[position] == NONE:
             continue
@@ -82,7 +84,7 @@ def counted(measures: Measures, places: Sequence[int]) -> Counted:
         name_of=name_of,
         positions=positions,
         kernels=kernels,
-        places=[*map(places.__getitem__, kernels)],
+        places=array("q", map(places.__getitem__, kernels)),
         ns=times,
         form_of=form_of,
         forms=forms,
@@ -95,7 +97,7 @@ def counted(measures: Measures, places: Sequence[int]) -> Counted:
     )
 
 
-def _forms(measures: Measures, kernels: Sequence[int], name_of: Sequence[int]) -> tuple[list[int], list[Form]]:
+def _forms(measures: Measures, kernels: Sequence[int], name_of: Sequence[int]) -> tuple[Sequence[int], list[Form]]:
     """Of each kernel the place of its form, and the forms: looked up once for all kernels that are alike."""
     facts, activities = measures.alignment.facts, measures.alignment.profile.activities
     keys: list[object] = [*map(name_of.__getitem__, kernels)]
@@ -114,7 +116,7 @@ def _forms(measures: Measures, kernels: Sequence[int], name_of: Sequence[int]) -
         position = kernels[place]
         name, fact = activities[position].name, facts.get(position)
         forms.append(Form(name, kind_of(name, fact), fact))
-    return [*map(numbers.__getitem__, keys)], forms
+    return array("q", map(numbers.__getitem__, keys)), forms
 
 
 def _helping(

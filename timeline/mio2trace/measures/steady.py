@@ -6,6 +6,7 @@ searches, set-up and warm-up are in none of the sums, but beside them (``find_ns
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -155,21 +156,39 @@ class Steady:
 
     def operation_key(self, index: int) -> OperationKey:
         """What `operations` has an operation under: a search is one of the layer that runs its problem."""
-        run = self._run_of_operation.get(index)
-        operation = self._measures.operation_at[index]
-        facts = operation.facts
-        if facts.phase == "find":
-            facts = msgspec.structs.replace(facts, phase="run")
-        return "" if run is None else self._alignment.links.runs[run].layer, name_of(facts)
+        run = self._run_of_operation[index]
+        name = self._name_of[id(self._measures.operation_at[index].facts)]
+        return "" if run == NONE else self._alignment.links.runs[run].layer, name
+
+    @cached_property
+    def _name_of(self) -> Mapping[int, str]:
+        """By the identity of operations' facts: what they are called when they run."""
+        alike = {id(one.facts): one.facts for one in self._measures.operation_at.values()}
+        return {
+            of: name_of(msgspec.structs.replace(facts, phase="run") if facts.phase == "find" else facts)
+            for of, facts in alike.items()
+        }
 
     def by_operation(self, key: Callable[[int], Key]) -> Ranking[Key]:
         """By what ``key`` says of an operation's index."""
         return ranked(self._of_operations(key), self.total, "in no operation")
 
     @cached_property
-    def _run_of_operation(self) -> Mapping[int, int]:
-        runs = {index: numbers[0] for index, numbers in self._measures.runs_of_operation.items()}
-        runs.update(self._run_of_search)
+    def _run_of_operation(self) -> Sequence[int]:
+        """Of each operation's index the layer's run that it began in; of a search that runs elsewhere as there."""
+        runs = self._begun_in[:]
+        for index, run in self._run_of_search.items():
+            runs[index] = run
+        return runs
+
+    @cached_property
+    def _begun_in(self) -> array[int]:
+        """Of each operation's index the first layer's run that it is in, `NONE` where it is in none."""
+        links = self._alignment.links
+        runs = array("q", [NONE]) * len(self._measures.first_of)
+        for index, run in zip(links.operation_of, links.run_of, strict=True):
+            if run != NONE and index != NONE and runs[index] == NONE:
+                runs[index] = run
         return runs
 
     @cached_property
@@ -275,14 +294,16 @@ class Steady:
 
     def _of_operations(self, key: Callable[[int], Key]) -> Rows[Key]:
         measures = self._measures
-        keys, row_of_index = _keyed(key(index) for index in sorted(measures.operation_at))
+        indices = sorted(measures.operation_at)
+        keys, row_of_index = _keyed(map(key, indices))
         row_of = [NONE] * len(measures.first_of)
-        for row, index in zip(row_of_index, sorted(measures.operation_at), strict=True):
+        for row, index in zip(row_of_index, indices, strict=True):
             row_of[index] = row
         rows = self._summed(keys, self._alignment.links.operation_of, row_of)
         host, untold = [0] * len(keys), set()
-        for index, host_ns, size in self._ran:
-            row = row_of[index]
+        host_ns_of, operation_at = measures.host_ns_of, measures.operation_at
+        for index in self._ran:
+            row, host_ns, size = row_of[index], host_ns_of[index], operation_at[index].facts.bytes_min
             rows.calls[row] += 1
             if host_ns is None:
                 untold.add(row)
@@ -297,16 +318,14 @@ class Steady:
         return rows
 
     @cached_property
-    def _ran(self) -> Sequence[tuple[int, int | None, int | None]]:
-        """Of each operation that begins in a steady iteration: index, time on the host, least traffic."""
-        first_of, spans, counts_at = self._measures.first_of, self._measures.host_span_of, self._counted_at
-        ran = []
-        for index, operation in self._measures.operation_at.items():
-            first = first_of[index]
-            if first != NONE and operation.phase != "find" and counts_at(first) != NONE:
-                span = spans.get(index)
-                ran.append((index, None if span is None else span[1] - span[0], operation.bytes_min))
-        return ran
+    def _ran(self) -> Sequence[int]:
+        """Indices of the operations that begin in a steady iteration."""
+        first_of, searches, counts_at = self._measures.first_of, self._measures.searches, self._counted_at
+        return [
+            index
+            for index in self._measures.operation_at
+            if first_of[index] != NONE and index not in searches and counts_at(first_of[index]) != NONE
+        ]
 
     @cached_property
     def _run_of_search(self) -> Mapping[int, int]:
@@ -315,15 +334,17 @@ class Steady:
         if not measures.searches:
             return {}
         first: dict[str, int] = {}
-        for index, numbers in sorted(measures.runs_of_operation.items()):
-            if problem_of[index] not in first and measures.operation_at[index].phase == "run":
-                first[problem_of[index]] = numbers[0]
+        for index, run in enumerate(self._begun_in):
+            if run != NONE and problem_of[index] not in first and measures.operation_at[index].phase == "run":
+                first[problem_of[index]] = run
         runs: dict[int, int] = {}
         for index in measures.searches:
-            own = measures.runs_of_operation.get(index)
-            run = own[0] if own else first.get(problem_of[index])
-            if run is not None:
-                runs[index] = run
+            own = self._begun_in[index]
+            elsewhere = first.get(problem_of[index])
+            if own != NONE:
+                runs[index] = own
+            elif elsewhere is not None:
+                runs[index] = elsewhere
         return runs
 
     def _add_searches(self, rows: Rows[Key], row_of: Mapping[int, int]) -> None:

@@ -65,7 +65,8 @@ def call_spans(
     ``with_kernels``: calls that launched kernels, too; those that did not are drawn nowhere else. Where the profile
     has the library's own ranges, they lie on their threads: no call is drawn twice.
     """
-    alignment, calls = measures.alignment, measures.host_spans()
+    alignment = measures.alignment
+    calls = {index: (start, end) for index, start, end in measures.host_spans()}
     ranged = any(is_library_call(made) for made in alignment.profile.ranges)
     sources = {operation.source for operation in alignment.links.operations} | {log.source for log in libraries}
     spans = list(_with_kernels(alignment, calls)) if with_kernels and not ranged else []
