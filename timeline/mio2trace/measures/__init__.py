@@ -26,6 +26,7 @@ from mio2trace.kernels.parts import find_parts
 from mio2trace.measures.cost import Cost, total
 from mio2trace.measures.executions import Execution, LayerKey, executions
 from mio2trace.measures.kinds import Kind, is_naive, kind_of
+from mio2trace.measures.operations import host_spans
 from mio2trace.measures.steady import Steady
 from mio2trace.measures.sums import Sums, duration, grouped
 from mio2trace.model.profile import Activity
@@ -311,23 +312,7 @@ class Measures:
 
     def host_spans(self) -> Iterator[tuple[int, int, int]]:
         """Of each operation with kernels its index; from its first call, or the arguments for it, to its last's end."""
-        # One more, the last, is of what has no operation.
-        first_at = array("q", [NONE]) * (len(self.first_of) + 1)
-        last_at = first_at[:]
-        for position, index in enumerate(self._links.operation_of):
-            if first_at[index] == NONE:
-                first_at[index] = position
-            last_at[index] = position
-        activities = self._activities
-        for index in range(len(self.first_of)):
-            if last_at[index] == NONE:
-                continue
-            first, last = activities[first_at[index]].call, activities[last_at[index]].call
-            if first is None or last is None or first.start_ns is None or last.end_ns is None:
-                continue
-            start = first.start_ns if first.prepared_ns is None else min(first.start_ns, first.prepared_ns)
-            if start <= last.end_ns:
-                yield index, start, last.end_ns
+        return host_spans(self.alignment, len(self.first_of))
 
     @cached_property
     def problems(self) -> Mapping[str, Cost]:

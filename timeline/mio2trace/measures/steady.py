@@ -20,9 +20,9 @@ from mio2trace.measures.counted import Counted, counted
 from mio2trace.measures.executions import LayerKey
 from mio2trace.measures.iterations import Iteration, Iterations, hull, iterations_of
 from mio2trace.measures.kinds import Kind, kind_at
+from mio2trace.measures.operations import begun_in, names_as_run, problem_names
 from mio2trace.measures.ranking import Key, Ranking, Rows, SteadyCost, ranked
 from mio2trace.measures.sums import Sums, duration
-from mio2trace.ops.naming import name_of, problem_name
 
 if TYPE_CHECKING:
     from mio2trace.measures import Measures
@@ -162,12 +162,7 @@ class Steady:
 
     @cached_property
     def _name_of(self) -> Mapping[int, str]:
-        """By the identity of operations' facts: what they are called when they run."""
-        alike = {id(one.facts): one.facts for one in self._measures.operation_at.values()}
-        return {
-            of: name_of(msgspec.structs.replace(facts, phase="run") if facts.phase == "find" else facts)
-            for of, facts in alike.items()
-        }
+        return names_as_run(self._measures.operation_at.values())
 
     def by_operation(self, key: Callable[[int], Key]) -> Ranking[Key]:
         """By what ``key`` says of an operation's index."""
@@ -183,13 +178,7 @@ class Steady:
 
     @cached_property
     def _begun_in(self) -> array[int]:
-        """Of each operation's index the first layer's run that it is in, `NONE` where it is in none."""
-        links = self._alignment.links
-        runs = array("q", [NONE]) * len(self._measures.first_of)
-        for index, run in zip(links.operation_of, links.run_of, strict=True):
-            if run != NONE and index != NONE and runs[index] == NONE:
-                runs[index] = run
-        return runs
+        return begun_in(self._alignment.links, len(self._measures.first_of))
 
     @cached_property
     def problems(self) -> Ranking[str]:
@@ -199,13 +188,7 @@ class Steady:
     @cached_property
     def problem_of(self) -> Sequence[str]:
         """Of each operation's index its `problem_name`."""
-        at = self._measures.operation_at
-        alike = {id(one.facts): one for one in at.values()}
-        names = {of: problem_name(one) for of, one in alike.items()}
-        names_of = [""] * len(self._measures.first_of)
-        for index, one in at.items():
-            names_of[index] = names[id(one.facts)]
-        return names_of
+        return problem_names(self._measures.operation_at.values(), len(self._measures.first_of))
 
     @cached_property
     def kernels(self) -> Ranking[str]:
@@ -340,11 +323,9 @@ class Steady:
         runs: dict[int, int] = {}
         for index in measures.searches:
             own = self._begun_in[index]
-            elsewhere = first.get(problem_of[index])
-            if own != NONE:
-                runs[index] = own
-            elif elsewhere is not None:
-                runs[index] = elsewhere
+            run = first.get(problem_of[index], NONE) if own == NONE else own
+            if run != NONE:
+                runs[index] = run
         return runs
 
     def _add_searches(self, rows: Rows[Key], row_of: Mapping[int, int]) -> None:
