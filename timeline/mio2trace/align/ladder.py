@@ -9,6 +9,7 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.exact import link_by_ranges, number_steps_as_the_log
 from mio2trace.align.framework_ops import place_by_ops
 from mio2trace.align.layers.caffe import marks
+from mio2trace.align.layers.caffe.calls import place_by_calls
 from mio2trace.align.layers.caffe.iterations import place_by_durations, place_later_iterations
 from mio2trace.align.layers.caffe.layer_lines import place_by_layer_lines, place_by_lines_of_operations
 from mio2trace.align.layers.caffe.warm_up import place_before_iterations
@@ -76,6 +77,7 @@ STEPS: tuple[Step, ...] = (
     Step((DURATIONS,), place_by_durations),
     Step((), doubt_between_layers),
     Step((), doubt_by_clock),
+    Step((), place_by_calls),
     # Likeness goes on from what is placed, doubts included.
     Step((), place_before_iterations),
     Step((RECURRENCE,), place_later_iterations),

@@ -34,6 +34,7 @@ _PRIMITIVES = {
     "softmax": frozenset(("Softmax", "SoftmaxWithLoss")),
     "bnorm": frozenset(("BatchNorm",)),
 }
+_CALLING = frozenset().union(*_PRIMITIVES.values())
 _WORD = late(r"[a-z]+")
 _WORDS = {
     "conv": "Convolution",
@@ -66,6 +67,17 @@ def types_of(layer: str, type_: str) -> frozenset[str]:
 @lru_cache(maxsize=1 << 12)
 def _named_types(layer: str) -> frozenset[str]:
     return frozenset(_WORDS[word] for word in _WORD.findall(layer.lower()) if word in _WORDS)
+
+
+def may_call(primitive: str, layer_type: str) -> bool:
+    """Whether a layer of this type may make a call of this primitive."""
+    types = _PRIMITIVES.get(primitive)
+    return types is None or layer_type in types
+
+
+def calls_nothing(layer_type: str) -> bool:
+    """Whether a layer of this type makes no call: Caffe moves or counts what is there, or nothing at all."""
+    return layer_type not in _CALLING
 
 
 @lru_cache(maxsize=1 << 12)

@@ -1,0 +1,279 @@
+"""Layers by their calls, where nothing else bounds them: the log's ``Iteration: K`` lines bound passes through the net,
+and a pass's calls are its layers' in the net's order.
+
+The calls of a pass and the layers of the net are two rows in one order: a call is of the layer of the call before it,
+of a later one, or of none (another thread's; the solver's, behind the last layer). A layer is told by its type, or by
+the words of its name, by the searches that were printed while it was set up, and by its output's shape. The
+probabilities are sums over all ways (forward and backward), in parts of the likeliest.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise, starmap
+from typing import NamedTuple
+
+from mio2trace.align.attribution import Attribution
+from mio2trace.align.layers.caffe.in_order import chances_in_order
+from mio2trace.align.layers.caffe.names import calls_nothing, may_call, types_of
+from mio2trace.align.layers.net import NetLayerSpec
+from mio2trace.align.links import DOUBTED, NONE
+from mio2trace.align.operations.rates import BROKEN, MISSTATED, NEVER, SILENT, UNLOGGED, WHOLE
+from mio2trace.evidence import DURATIONS, ORDER, RECURRENCE
+from mio2trace.model.log import Direction, FrameworkLog
+from mio2trace.ops.operation import Operation
+
+MOST_PASSES = 16
+"""Passes through the net between two lines that bound them: more lost lines tell nothing."""
+MOST_CELLS = 2_000_000
+"""Calls times layers that are looked at in all; passes whose calls are as those of one before take none."""
+
+
+class Slot(NamedTuple):
+    """A layer in a pass; without one what is behind the pass's last layer. ``pass_``: from 0."""
+
+    pass_: int
+    layer: NetLayerSpec | None = None
+    direction: Direction = "forward"
+
+
+class Stretch(NamedTuple):
+    """Lines of the log, from ``after`` to ``before``, that are of ``iterations``, the first of these None where it may
+    come before iteration 1. ``before``: None at the log's end.
+    """
+
+    iterations: tuple[int | None, ...]
+    after: int
+    before: int | None
+
+
+def place_by_calls(attribution: Attribution) -> None:
+    """Give the kernels of each call in an iteration to the layer that the call is likeliest of."""
+    links = attribution.links
+    if not links.has_operations or not attribution.net.layers:
+        return
+    bounded = _bounded(attribution)
+    slot_of: dict[int, tuple[int, Slot, float]] = {}
+    for log in attribution.logs:
+        stretches = [one for one in _stretches(log, attribution.iterations()) if not bounded.issuperset(one.iterations)]
+        calls = _calls(attribution, log) if stretches else []
+        if not calls:
+            continue
+        layers = _Layers(attribution, log, calls)
+        lines = [call.line for call in calls]
+        for stretch in stretches:
+            stop = len(lines) if stretch.before is None else bisect_left(lines, stretch.before)
+            own = calls[bisect_left(lines, stretch.after) : stop]
+            for call, (slot, chance) in zip(own, layers.of(own, len(stretch.iterations)), strict=True):
+                iteration = None if slot is None else stretch.iterations[slot.pass_]
+                if slot is None or slot.layer is None or iteration is None or iteration in bounded:
+                    continue
+                if chance >= DOUBTED:
+                    slot_of[call.index] = iteration, slot, min(chance, WHOLE)
+    if slot_of:
+        _give(attribution, slot_of)
+
+
+def _bounded(attribution: Attribution) -> set[int | None]:
+    """Iterations whose layers marks or lines bound: what these leave outside of layers is in none."""
+    links = attribution.links
+    weaker = ("", DURATIONS, RECURRENCE)
+    passes = {pass_ for word, pass_ in zip(links.layer_by, links.pass_of, strict=True) if word not in weaker}
+    return {links.passes[pass_].iteration for pass_ in passes}
+
+
+def _calls(attribution: Attribution, log: FrameworkLog) -> list[Operation]:
+    """The log's calls in the order of their lines; of several threads those of the one that printed the layers."""
+    calls = [one for one in attribution.operations if one.source == log.source and one.line]
+    calls.sort(key=lambda one: one.line)
+    threads = {one.thread for one in calls}
+    if len(threads) > 1:
+        own = threads.intersection(log.threads)
+        calls = [one for one in calls if one.thread in own] if len(own) == 1 else []
+    return calls
+
+
+def _stretches(log: FrameworkLog, asked_for: int | None) -> Iterator[Stretch]:
+    """Between two ``Iteration: K`` lines there are as many passes as their numbers differ by; ``asked_for``: in all."""
+    ended = sorted(
+        (event.line, event.number) for event in log.events if event.kind == "iteration" and event.number and event.line
+    )
+    first = ended[0][0] if ended else None
+    before = [event for event in log.events if first is None or event.line < first]
+    begins = [event.line for event in before if event.kind in ("testing", "benchmark begins")]
+    line = max(begins or (event.line for event in before), default=0)
+    number, begun = 0, bool(begins)
+    for end, ends in ended:
+        if not begun:
+            yield Stretch((None, ends), line, end)
+        elif number < ends <= number + MOST_PASSES:
+            yield Stretch(tuple(range(number + 1, ends + 1)), line, end)
+        line, number, begun = end, ends, True
+    rest = min(asked_for or number + 1, number + MOST_PASSES)
+    if begun and rest > number:
+        average = min((event.line for event in log.events if event.kind == "average begins"), default=None)
+        yield Stretch(tuple(range(number + 1, rest + 1)), line, average)
+
+
+class _Layers:
+    """The net in the order of its execution, and how well a call fits each of its layers."""
+
+    def __init__(self, attribution: Attribution, log: FrameworkLog, calls: Sequence[Operation]) -> None:
+        net = attribution.net
+        backward = net.backward or any((call.direction or "").startswith("backward") for call in calls)
+        order: list[tuple[NetLayerSpec, Direction]] = [(layer, "forward") for layer in net.layers]
+        if backward:
+            order += [(layer, "backward") for layer in reversed(net.layers)]
+        self._pass = [Slot(0, *one) for one in order] + [Slot(0)]
+        self._types = {layer.index: types_of(layer.layer, layer.type) for layer in net.layers}
+        self._silent = [self._silence(slot) for slot in self._pass]
+        self._searched, self._output = _set_up(log, calls, {layer.layer: layer.index for layer in net.layers})
+        self._output |= {layer.index: _bare(layer.output.split("x")) for layer in net.layers if layer.output}
+        self._fits: dict[int, list[float]] = {}
+        self._known: dict[object, list[tuple[Slot | None, float]]] = {}
+        self._cells = 0
+
+    def of(self, calls: Sequence[Operation], passes: int) -> list[tuple[Slot | None, float]]:
+        """Of each call in so many passes the slot that it is likeliest of, and how probable that is."""
+        key = passes, tuple(id(call.facts) for call in calls)
+        known = self._known.get(key)
+        if known is None:
+            self._cells += len(calls) * len(self._pass) * passes
+            known = [(None, 0.0)] * len(calls) if self._cells > MOST_CELLS else self._solved(calls, passes)
+            self._known[key] = known
+        return known
+
+    def _solved(self, calls: Sequence[Operation], passes: int) -> list[tuple[Slot | None, float]]:
+        slots = [slot._replace(pass_=number) for number in range(passes) for slot in self._pass]
+        silent = self._silent * passes
+        fits = [self._fit(call) * passes for call in calls]
+        entered = [MISSTATED if call.primitive == "bias" and call.direction == "forward" else 1.0 for call in calls]
+        again = [1.0, *starmap(_again, pairwise(calls))]
+        answers: list[tuple[Slot | None, float]] = []
+        inside = 0.0
+        for chances in chances_in_order(fits, silent, entered, again):
+            chance = max(chances)
+            inside += sum(chances)
+            answers.append((slots[chances.index(chance)], chance))
+        # Calls of a second thread that runs the same net are those of each layer again.
+        pairs = {(slot, id(call.facts)) for (slot, _), call in zip(answers, calls, strict=True) if call.phase == "run"}
+        runs = sum(call.phase == "run" for call in calls)
+        if runs - len(pairs) > UNLOGGED * runs or inside < (1 - UNLOGGED) * len(calls):
+            return [(None, 0.0)] * len(calls)
+        return answers
+
+    def _silence(self, slot: Slot) -> float:
+        """How probable it is that a layer makes no call."""
+        if slot.layer is None:
+            return 1.0
+        types = self._types[slot.layer.index]
+        if not types:
+            return UNLOGGED
+        return 1.0 if all(map(calls_nothing, types)) else SILENT
+
+    def _fit(self, call: Operation) -> list[float]:
+        """How well it fits each slot of a pass, 1 at most."""
+        fit = self._fits.get(id(call.facts))
+        if fit is None:
+            fit = self._fits[id(call.facts)] = [self._fit_of(call, slot) for slot in self._pass]
+        return fit
+
+    def _fit_of(self, call: Operation, slot: Slot) -> float:
+        layer = slot.layer
+        if layer is None:
+            return BROKEN if call.direction else 1.0
+        if call.direction is not None and not call.direction.startswith(slot.direction):
+            return NEVER
+        # What has no direction is mostly the solver's behind the backward pass.
+        fit = MISSTATED if call.direction is None and slot.direction == "backward" else 1.0
+        places = self._searched.get(_problem(call)) if call.primitive == "conv" else None
+        if places is not None:
+            return 1.0 if layer.index in places else NEVER
+        types = self._types[layer.index]
+        if types and not any(may_call(call.primitive, one) for one in types):
+            fit = NEVER
+        output = self._output.get(layer.index)
+        if output and call.output and output != _bare(call.output):
+            fit *= MISSTATED
+        return fit
+
+
+def _set_up(
+    log: FrameworkLog, calls: Sequence[Operation], index_of: Mapping[str, int]
+) -> tuple[dict[object, set[int]], dict[int, tuple[str, ...]]]:
+    """Which layers searched for a problem while they were set up, and the shapes that these put out."""
+    searched: dict[object, set[int]] = {}
+    output: dict[int, tuple[str, ...]] = {}
+    lines = [event.line for event in log.events]
+    for call in calls:
+        place = bisect_left(lines, call.line) - 1
+        event = log.events[place] if place >= 0 else None
+        if event is None or event.kind != "setting up" or event.text not in index_of or call.primitive != "conv":
+            continue
+        index = index_of[event.text]
+        searched.setdefault(_problem(call), set()).add(index)
+        if call.output:
+            output[index] = _bare(call.output)
+    return searched, output
+
+
+def _again(before: Operation, call: Operation) -> float:
+    """How well a call fits the layer of the one before it: of 1100 calls in a row those of one layer are of one
+    primitive, or a convolution and its bias, and none comes twice."""
+    if before.facts is call.facts and call.phase == "run":
+        return MISSTATED
+    same = before.primitive == call.primitive or {before.primitive, call.primitive} == {"conv", "bias"}
+    return 1.0 if same else BROKEN
+
+
+def _problem(call: Operation) -> object:
+    return call.input, call.weights, call.output
+
+
+def _bare(shape: Sequence[object]) -> tuple[str, ...]:
+    """Its sizes as text, without ones at the end: an inner product has no rows and columns."""
+    end = len(shape)
+    while end > 1 and str(shape[end - 1]) == "1":
+        end -= 1
+    return tuple(map(str, shape[:end]))
+
+
+def _give(attribution: Attribution, slot_of: Mapping[int, tuple[int, Slot, float]]) -> None:
+    """The kernels of each call to its layer, and what lies between two kernels of one layer."""
+    links = attribution.links
+    runs: dict[tuple[int, int], int] = {}
+    for number, made in enumerate(links.runs):
+        runs[made.pass_, made.layer_index] = number
+    queues: dict[int, list[int]] = {}
+    for position, activity in enumerate(attribution.profile.activities):
+        queues.setdefault(activity.queue, []).append(position)
+    for positions in queues.values():
+        pending: list[int] = []
+        before = NONE
+        for position in positions:
+            index = links.operation_of[position]
+            if index == NONE:
+                pending.append(position)
+                continue
+            run = NONE
+            if index in slot_of:
+                iteration, slot, chance = slot_of[index]
+                assert slot.layer is not None
+                pass_ = links.pass_id("iteration", iteration, slot.direction)
+                key = pass_, slot.layer.index
+                if key not in runs:
+                    runs[key] = attribution.add_run(slot.layer.index, slot.direction, pass_)
+                run = runs[key]
+                likely = min(chance, links.operation_confidence.get(position, 1.0))
+                if likely >= DOUBTED and _is_less_likely(attribution, position, likely):
+                    attribution.give_layer([position], run, None, confidence=likely)
+            if run != NONE and run == before:
+                between = [one for one in pending if links.run_of[one] == NONE]
+                links.give_layer(between, run, ORDER, confidence=WHOLE)
+            before, pending = run, []
+
+
+def _is_less_likely(attribution: Attribution, position: int, likely: float) -> bool:
+    links = attribution.links
+    return links.run_of[position] == NONE or links.layer_confidence.get(position, 1.0) < likely
