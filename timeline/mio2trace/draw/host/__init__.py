@@ -97,12 +97,15 @@ class HostSide:
             self._api = Threads(profile, self._to_axis, self._process, self._thread_track, with_calls=calls_drawn)
         self._middle = self._somewhere()
         self._far = 0
-        self._runs = [run for run in alignment.links.runs if self._is_near(_span(run))] if related else []
+        self._runs: list[LayerRun] = []
         self._passes: dict[int, tuple[int, int]] = {}
-        for run in self._runs:
-            start, end = _span(run) or (0, 0)
-            first, last = self._passes.get(run.pass_, (start, end))
-            self._passes[run.pass_] = min(first, start), max(last, end)
+        for run in alignment.links.runs if related else ():
+            span = _span(run)
+            if span is None or not self._is_near(span):
+                continue
+            self._runs.append(run)
+            first, last = self._passes.get(run.pass_, span)
+            self._passes[run.pass_] = min(first, span[0]), max(last, span[1])
         self._passes = {pass_: (self._axis(start), self._axis(end)) for pass_, (start, end) in self._passes.items()}
         self._log = self._log_spans(alignment.logs) if related else []
         self._calls: list[list[HostSpan]] = []
@@ -121,10 +124,8 @@ class HostSide:
         calls = (*(activity.call for activity in profile.activities[:1000]), *profile.other_calls[:1000])
         return next((times[0] for times in map(times_of, calls) if times is not None), 0)
 
-    def _is_near(self, span: tuple[int, int] | None) -> bool:
+    def _is_near(self, span: tuple[int, int]) -> bool:
         """Whether a span of host times can be drawn with the profile."""
-        if span is None:
-            return False
         if span[1] - LONGEST_NS // 3 < self._middle < span[0] + LONGEST_NS // 3:
             return True
         self._far += 1

@@ -84,10 +84,14 @@ def _times(span: HostSpan) -> tuple[int, int]:
 
 
 def _with_kernels(alignment: Alignment, calls: Mapping[int, tuple[int, int]]) -> Iterator[HostSpan]:
+    names: dict[int, str] = {}  # by the facts that operations share
     for operation in alignment.links.operations:
         span = calls.get(operation.index)
         if span is not None:
-            yield HostSpan(*span, operation_name(operation), "call", None, operation)
+            name = names.get(id(operation.facts))
+            if name is None:
+                name = names[id(operation.facts)] = operation_name(operation)
+            yield HostSpan(*span, name, "call", None, operation)
 
 
 class _Around:

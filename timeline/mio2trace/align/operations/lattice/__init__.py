@@ -9,7 +9,8 @@ kernel: the problem falls into short pieces, and cost grows with the kernels alo
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from math import log
 from operator import neg
 from typing import NamedTuple
@@ -85,15 +86,6 @@ class Lattice:
         self._last = len(likelihood.operations) - 1
         # Wherever it begins or ends: each place is as likely.
         self._log_cut = log(CUT / max(1, len(self._kernels)))
-        self._by_kind: dict[tuple[str, str | None], list[int]] = {}
-        self._by_pointer: dict[int, list[int]] = {}
-        self._by_launch: dict[tuple[object, object], list[int]] = {}
-        for number, operation in enumerate(likelihood.operations):
-            self._by_kind.setdefault((operation.primitive, operation.direction), []).append(number)
-            for pointer in likelihood.pointers[number]:
-                self._by_pointer.setdefault(pointer, []).append(number)
-            for launch in {(left_of(launch.name, self._kernels.cut), launch.gws) for launch in operation.launches}:
-                self._by_launch.setdefault(launch, []).append(number)
         self._rows: dict[int, list[list[int]]] = {}
         self._single: dict[tuple[int, int], bool] = {}
         self._worths: dict[tuple[int, int], float] = {}
@@ -337,6 +329,31 @@ class Lattice:
                 begin = bisect_left(row, start)
                 targets.update(row[max(0, begin - NEXT) : begin + NEXT])
         return sorted(index for index in targets if first <= index <= last)
+
+    # Where stamps leave few operations to each kernel, nobody asks for these.
+
+    @cached_property
+    def _by_kind(self) -> Mapping[tuple[str, str | None], list[int]]:
+        rows: dict[tuple[str, str | None], list[int]] = {}
+        for number, operation in enumerate(self._likelihood.operations):
+            rows.setdefault((operation.primitive, operation.direction), []).append(number)
+        return rows
+
+    @cached_property
+    def _by_pointer(self) -> Mapping[int, list[int]]:
+        rows: dict[int, list[int]] = {}
+        for number, pointers in enumerate(self._likelihood.pointers):
+            for pointer in pointers:
+                rows.setdefault(pointer, []).append(number)
+        return rows
+
+    @cached_property
+    def _by_launch(self) -> Mapping[tuple[object, object], list[int]]:
+        rows: dict[tuple[object, object], list[int]] = {}
+        for number, operation in enumerate(self._likelihood.operations):
+            for launch in {(left_of(launch.name, self._kernels.cut), launch.gws) for launch in operation.launches}:
+                rows.setdefault(launch, []).append(number)
+        return rows
 
     def _rows_of(self, at: int) -> list[list[int]]:
         """The operations of each primitive and direction that the kernel's name fits."""
