@@ -35,6 +35,7 @@ class Ran(msgspec.Struct, frozen=True):
     queued: bool = False
     graph: bool = False
     unsure: bool = False
+    confidence: float = 1.0
     copy: bool = False
 
 
@@ -107,7 +108,7 @@ def measures(
             links.give_layer([position], runs[number, one.layer], ORDER, sure=not one.unsure)
         links.give_pass([position], pass_)
         if one.operation is not None:
-            links.give_operation([position], one.operation, ORDER, sure=not one.unsure)
+            links.give_operation([position], one.operation, ORDER, sure=not one.unsure, confidence=one.confidence)
     clocks = {0: OWN_CLOCK if calls_wait else SAME}
     return Measures(Alignment(profile=profile, net=Net(), links=links, clocks=clocks, log_clock=None, facts={}))
 

@@ -144,6 +144,12 @@ def doubted(ns: int) -> Subject:
     return subject({1: ran, 2: ran}, [operation(0)])
 
 
+def likely(confidence: float) -> Subject:
+    """Half of the time is so probably of its operation."""
+    ran = [Ran("work", 50 * MS, 0), Ran("work", 50 * MS, 0, confidence=confidence)]
+    return subject({1: ran, 2: ran}, [operation(0)])
+
+
 def graphs(ns: int) -> Subject:
     return subject({1: [Ran("work", 100 * MS - ns), Ran("work", ns, graph=True)]})
 
@@ -230,6 +236,10 @@ CASES = [
          scope=("Im2Col",)),
     Case(rule="doubt", has=lambda: doubted(1 * MS), lacks=lambda: doubted(1 * MS - 1), ns=MS, share=0.01, count=1,
          severity="low"),
+    Case(rule="doubt", has=lambda: likely(0.9), lacks=lambda: likely(0.996), ns=50 * MS, share=0.5, count=1,
+         severity="medium"),
+    Case(rule="doubt", has=lambda: likely(0.994), lacks=lambda: likely(1.0), ns=50 * MS, share=0.5, count=1,
+         severity="info"),
     Case(rule="graph", has=lambda: graphs(5 * MS), lacks=lambda: graphs(5 * MS - 1), ns=5 * MS, share=0.05, count=1,
          severity="medium"),
 ]  # fmt: skip

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import product
 from math import prod
 from pathlib import Path
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from benchmarks.damage import measured
 from benchmarks.damages.sets import HANDLES, HIDDEN, TWIN
 from mio2trace import analyse
 from mio2trace.align.layers.caffe.in_order import chances_in_order
-from mio2trace.align.links import SURE
+from mio2trace.align.links import NONE
 from mio2trace.align.operations.rates import BROKEN, CUT, LOST
 from tests.conftest import shared_folder
 
@@ -31,8 +33,10 @@ def rows(draw: st.DrawFn) -> tuple[list[list[float]], list[float], list[float], 
     return [parts(slots) for _ in range(calls)], parts(slots), parts(calls), parts(calls)
 
 
-@given(rows())
-def test_chances_are_those_of_all_ways(given_: tuple[list[list[float]], list[float], list[float], list[float]]) -> None:
+@given(rows(), st.booleans(), st.booleans())
+def test_chances_are_those_of_all_ways(
+    given_: tuple[list[list[float]], list[float], list[float], list[float]], begun: bool, ended: bool
+) -> None:
     """Each way by itself, worth its product: of each call the ways with it in a slot, in parts of all."""
     fits, silent, entered, again = given_
     count = len(silent)
@@ -41,7 +45,7 @@ def test_chances_are_those_of_all_ways(given_: tuple[list[list[float]], list[flo
     for way in product(range(-1, count), repeat=len(fits)):  # -1: in no slot
         at, value = 0, 1.0  # slots up to there are behind
         for number, slot in enumerate(way):
-            far = (LOST if number else CUT) / count
+            far = (LOST if number or begun else CUT) / count
             if slot < 0:
                 value *= BROKEN
             elif slot < at - 1:
@@ -50,12 +54,13 @@ def test_chances_are_those_of_all_ways(given_: tuple[list[list[float]], list[flo
                 entering = (prod(silent[at:slot]) + far) * entered[number] if slot >= at else 0.0
                 value *= (entering if slot >= at else again[number]) * fits[number][slot]
                 at = slot + 1
-        value *= prod(silent[at:]) + CUT / count
+        value *= prod(silent[at:]) + (LOST if ended else CUT) / count
         total += value
         for number, slot in enumerate(way):
             if slot >= 0:
                 worth[number][slot] += value
-    for found, of_call in zip(chances_in_order(fits, silent, entered, again), worth, strict=True):
+    found_in_order = chances_in_order(fits, silent, entered, again, begun=begun, ended=ended)
+    for found, of_call in zip(found_in_order, worth, strict=True):
         assert found == pytest.approx([one / total for one in of_call], rel=1e-6, abs=1e-12)
 
 
@@ -79,41 +84,59 @@ NET = {
     ),
     "prob": ("softmax -n 2 -c 50 -H 8 -W 8 -F 1 -a 1 -m 1 -A 1.000000 -B 0.000000", "Softmax"),
 }  # fmt: skip
+OWN = ("lrn -A 0.0001 -B 0.75 -F 1 -H 23 -K 1 -N 5 -W 23 -c 16 -m 1 -n 1", "LRN")
 KERNELS = {
+    "LRN": "MIOpenLRNAcrossChannels4",
     "Conv": "MIOpenConvUni", "Activ": "MIOpenActiveFwdLite", "Pooling": "mloPoolingG", "Softmax": "SoftmaxForward",
 }  # fmt: skip
 
 
 def run_of(folder: Path, iterations: int, lost: tuple[int, ...] = ()) -> list[str]:
     """A log of commands without layer times, and a profile of names and times on a clock of its own; of the iterations
-    in ``lost`` the log has no line that ends them."""
+    in ``lost`` the log has no line that ends them. An own call comes before the benchmark and one behind it."""
     stamp = "I1120 11:39:13.866638   742 caffe.cpp:388] "
     log = [f"{stamp}Setting up {layer}" for layer in NET]
-    log += [f"{stamp}*** Benchmark begins ***", f"{stamp}Testing for {iterations} iterations."]
     profile = ['"Index","KernelName","gpu-id","queue-id","pid","tid","grd","wgr","BeginNs","EndNs"']
+
+    def call(command: str, kind: str) -> None:
+        log.append(f"MIOpen(HIP): Command [LogCmd{kind}] ./bin/MIOpenDriver {command}")
+        at = 1_000_000 + 1000 * len(profile)
+        profile.append(f'{len(profile) - 1},"{KERNELS[kind]}.kd",0,0,742,742,256,64,{at},{at + 500}')
+
+    call(*OWN)
+    log += [f"{stamp}*** Benchmark begins ***", f"{stamp}Testing for {iterations} iterations."]
     for number in range(1, iterations + 1):
         for command, kind in NET.values():
             if command:
-                log.append(f"MIOpen(HIP): Command [LogCmd{kind}] ./bin/MIOpenDriver {command}")
-                at = 1_000_000 + 1000 * len(profile)
-                profile.append(f'{len(profile) - 1},"{KERNELS[kind]}.kd",0,0,742,742,256,64,{at},{at + 500}')
+                call(command, kind)
         if number not in lost:
             log.append(f"{stamp}Iteration: {number} forward-backward time: 1.5 ms.")
+    log.append(f"{stamp}Average time per layer:")
+    call(*OWN)
     paths = [str(folder / name) for name in ("run.log", "prof.csv")]
     for path, lines in zip(paths, (log, profile), strict=True):
         Path(path).write_text("\n".join([*lines, ""]))
     return paths
 
 
+def told_of(paths: list[str]) -> list[tuple[int | None, str]]:
+    """Of each kernel in a layer the iteration and layer that it is said to be of."""
+    links = analyse(paths).run.alignments[0].links
+    placed = [place for place, run in enumerate(links.run_of) if run != NONE]
+    assert all(links.layer_confidence[place] < 1 for place in placed)  # as their operations at most
+    return [(links.iteration_of(place), links.runs[links.run_of[place]].layer) for place in placed]
+
+
+def whole(iterations: int) -> list[tuple[int | None, str]]:
+    layers = [layer for layer, (command, _) in NET.items() if command]
+    return [(number, layer) for number in range(1, iterations + 1) for layer in layers]
+
+
 @pytest.mark.parametrize("lost", [(), (2,), (3,), (1, 2)])
 def test_lines_of_iterations_and_the_nets_order_tell_the_layers(tmp_path: Path, lost: tuple[int, ...]) -> None:
     """Without any layer's time; a line that was lost leaves the passes before it countable. In doubt: nothing but the
     order tells."""
-    links = analyse(run_of(tmp_path, 3, lost)).run.alignments[0].links
-    told = [(links.iteration_of(place), links.runs[run].layer) for place, run in enumerate(links.run_of)]
-    assert told == [(number, layer) for number in (1, 2, 3) for layer, (command, _) in NET.items() if command]
-    assert max(links.layer_confidence.values()) < SURE
-    assert len(links.layer_confidence) == len(told)
+    assert told_of(run_of(tmp_path, 3, lost)) == whole(3)
 
 
 @pytest.mark.shared
@@ -135,3 +158,52 @@ def test_calls_tell_layers_that_no_time_tells(row: str, name: str, variant: str,
     layers = measured(shared_folder(), (row, name, variant, 0)).layers
     assert layers.right >= least
     assert layers.wrong_and_sure == 0
+
+
+LINES_BEFORE = len(NET) + 3  # the first iteration's
+LINES_EACH = 6
+
+
+@pytest.mark.parametrize("lines", [5, 6, 7, 12, 13])
+def test_iterations_behind_the_end_of_the_log_are_those_that_come_again(tmp_path: Path, lines: int) -> None:
+    """A log that was cut in an iteration, or between two: the profile's other iterations repeat the known one."""
+    paths = run_of(tmp_path, 5)
+    log = Path(paths[0]).read_text().splitlines(keepends=True)
+    Path(paths[0]).write_text("".join(log[: LINES_BEFORE + lines]))
+    assert told_of(paths) == whole(5)
+
+
+def test_iterations_before_a_log_that_begins_late_are_counted_back(tmp_path: Path) -> None:
+    """It has the net and what follows iteration 2; what is before the first iteration is in none."""
+    paths = run_of(tmp_path, 5)
+    log = Path(paths[0]).read_text().splitlines(keepends=True)
+    Path(paths[0]).write_text("".join([*log[: len(NET)], *log[LINES_BEFORE + 2 * LINES_EACH :]]))
+    assert told_of(paths) == whole(5)
+
+
+def test_a_kernel_that_was_lost_ends_the_count(tmp_path: Path) -> None:
+    """Behind an iteration that is not as the known one, which iteration is which is not known."""
+    paths = run_of(tmp_path, 5)
+    log = Path(paths[0]).read_text().splitlines(keepends=True)
+    Path(paths[0]).write_text("".join(log[: LINES_BEFORE + 2 * LINES_EACH]))
+    profile = Path(paths[1]).read_text().splitlines(keepends=True)
+    del profile[2 + 5 * 3 + 2]  # of iteration 4
+    Path(paths[1]).write_text("".join(profile))
+    assert told_of(paths) == whole(3)
+
+
+@pytest.mark.shared
+def test_what_a_graph_replays_is_in_the_layers_of_what_it_captured() -> None:
+    """Ten iterations of which nine are replayed: the log's calls are those of the first."""
+    folder = shared_folder() / "samples" / "rocm-twins" / "alexnet-10it-graph"
+    truth = orjson.loads((folder / "truth.json").read_bytes())
+    layer_of = {kernel["dispatch_id"]: kernel["layer"] for kernel in truth["kernels"]}
+    links = analyse([folder / "run.log", *folder.glob("rocpd/*")]).run.alignments[0].links
+    told = Counter(
+        (truth["layers"][number]["name"], f"iter{(links.iteration_of(place) or 0) - 1} {run.direction} {run.layer}")
+        for place, activity in enumerate(links.activities)
+        if activity.kind == "kernel" and links.run_of[place] != NONE
+        for number, run in [(layer_of[activity.number], links.runs[links.run_of[place]])]
+    )
+    assert sum(told.values()) == 290
+    assert all(true == said for true, said in told)

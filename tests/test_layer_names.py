@@ -39,6 +39,8 @@ def test_a_name_contradicts_types_and_directions(name: str, layer_type: str, dir
     [
         ("mloPoolingG", "relu5", True),
         ("mloPoolingG", "pool5", False),
+        ("mloPoolingG", "inception_3a/pool", False),
+        ("MIOpenConvUni", "inception_3a/pool_proj", False),
         ("mloPoolingG", "res2a", False),
         ("MIOpenActiveFwdLite", "conv5", True),
         ("MIOpenActiveFwdLite", "conv1_relu", False),

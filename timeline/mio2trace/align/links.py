@@ -266,7 +266,7 @@ class Links:
         is."""
         mains: dict[int, int] = {}
         several: set[int] = set()
-        executed = {operation.index for operation in self.operations if operation.facts.phase == "run"}
+        executed = {operation.index for operation in self.operations if operation.phase == "run"}
         for position, index in enumerate(self.operation_of if executed else ()):
             if index in executed:
                 name = kernel_name(self.activities[position].name)

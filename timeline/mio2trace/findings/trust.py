@@ -63,13 +63,15 @@ def _doubt(subject: Subject) -> Iterator[Found]:
     number, ns = subject.makeup.unsure
     per = " an iteration" if subject.has_iterations else ""
     if number and subject.share(ns) >= DOUBT:
+        elsewhere = subject.share(subject.makeup.elsewhere_ns)
         kernels = count(subject.each(number), "kernel")
         yield Found(
             ns=subject.each(ns),
             share=subject.share(ns),
             count=subject.each(number),
-            number=f"{percent(subject.share(ns))} of the kernel time ({kernels}{per})"
-            " may belong to another layer or operation.",
+            number=f"{percent(subject.share(ns))} of the kernel time ({kernels}{per}) may belong to another layer or"
+            f" operation; by how probable each link is, {percent(elsewhere)} does.",
+            severity=severity_of(elsewhere) or "info",
         )
 
 
@@ -110,7 +112,8 @@ RULES = (
         id="doubt",
         title="Part of the attribution is in doubt.",
         fires="kernels with `sure: false` are >= 1 % of T",
-        formula="their time per steady iteration; share of T",
+        formula="their time per steady iteration; share of T; severity by the share that is elsewhere by the"
+        " confidences of their links, info where that is under 0.5 % of T",
         advice="Record what tells exactly: ranges (MIOPEN_ENABLE_LOGGING_ROCTX=1) or entries with buffers"
         " (MIOPEN_ENABLE_LOGGING=1); `--explain 'kernel N'` gives the reasons.",
         find=_doubt,

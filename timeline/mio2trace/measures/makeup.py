@@ -28,6 +28,7 @@ class Makeup(msgspec.Struct, frozen=True, kw_only=True):
     """Kernels with times, counted and summed once. ``parts``: time by `Part`; ``layers``: time by layer and part.
     ``by_log2``: count and time by the bits of the duration in ns. ``naive``: by operation, ``NONE`` for those of no
     operation. ``outside``: by name, of no operation and no graph. ``unsure``, ``graph``, ``short``, ``all``: sums.
+    ``elsewhere_ns``: what of the unsure ones is of another layer or operation, by the less likely of their links.
     """
 
     parts: Counter[Part]
@@ -36,6 +37,7 @@ class Makeup(msgspec.Struct, frozen=True, kw_only=True):
     naive: Counter[int]
     outside: dict[str, tuple[int, int]]
     unsure: tuple[int, int]
+    elsewhere_ns: int
     graph: tuple[int, int]
     short: tuple[int, int]
     all: tuple[int, int]
@@ -81,13 +83,18 @@ def makeup(measures: Measures) -> Makeup:
             outside[name] -= 1
             outside_ns[name] -= ns
     unsure = set(of_steady.unsure)
+    in_doubt = [(position, ns) for position, ns in zip(kernels, times, strict=True) if position in unsure]
+    likely, likely_layer = links.operation_confidence, links.layer_confidence
     return Makeup(
         parts=parts,
         layers=in_layers,
         by_log2=_by_log2(times),
         naive=_naive(measures),
         outside={name: (count, outside_ns[name]) for name, count in outside.items() if count},
-        unsure=_counted([*compress(times, map(unsure.__contains__, kernels))]),
+        unsure=_counted([ns for _, ns in in_doubt]),
+        elsewhere_ns=round(
+            sum(ns * (1 - min(likely.get(place, 1.0), likely_layer.get(place, 1.0))) for place, ns in in_doubt)
+        ),
         graph=_counted([*compress(times, map(replayed.__contains__, kernels))] if replayed else ()),
         short=_counted([ns for ns in times if ns < SHORT_NS]),
         all=_counted(times),

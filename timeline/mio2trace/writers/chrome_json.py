@@ -165,8 +165,7 @@ class _Events:
         if held is None:
             # The mapping is kept beside its text, so that no other can take its id.
             held = self._shared[id(same)] = (same, _json(same)[1:-1] if same else "")
-        # A name is clean already, of which each pass has its own.
-        label = f'"name":{orjson.dumps(slice_name(event.name)).decode()},"cat":{_json(event.category)},"args":'
+        label = f'"name":{_json(slice_name(event.name))},"cat":{_json(event.category)},"args":'
         label = f',\n{{"ph":"X",{self._places[event.track]},{label}{{'
         text = held[1]
         if text and event.category in OWN_FIRST:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 import msgspec
 
@@ -24,8 +25,6 @@ from mio2trace.ops.operation import Operation
 MOST_CALLS = 2000
 FEW_CALLS = 6
 """Of more calls, so many and all that share a buffer with these bound an offset as well."""
-_KEPT = 1 << 14
-"""Calls whose buffers are remembered, for others that name the same."""
 
 
 class OffsetBound(msgspec.Struct, frozen=True, gc=False):
@@ -103,14 +102,15 @@ def by_buffers(profile: Profile, operations: Sequence[Operation], lines: Stamped
         key = id(operation.parameters), operation.addresses, operation.arguments
         addresses = met.get(key)
         if addresses is None:
-            if len(met) >= _KEPT:  # those of every call, where none comes again
-                met.clear()
             addresses = met[key] = _sharing(operation, chosen)
         if addresses:
             calls.setdefault(addresses, []).append(operation)
+    owners = _owners(profile, calls, chosen)
     rows: dict[frozenset[int], list[tuple[int, int]]] = {}
-    for owner, first, last in _rows(profile, calls, chosen):
-        rows.setdefault(owner, []).append((first, last))
+    for owner, members in groupby(owners, key=lambda pair: pair[0]):
+        if owner is not None:
+            positions = [position for _, position in members]
+            rows.setdefault(owner, []).append((positions[0], positions[-1]))
     matching = [(spans, calls[owner]) for owner, spans in rows.items() if len(spans) == len(calls[owner])]
     if 2 * len(matching) < len(rows):
         return
@@ -132,57 +132,46 @@ def _sharing(operation: Operation, chosen: Collection[int]) -> frozenset[int]:
     return frozenset() if addresses.isdisjoint(chosen) else addresses
 
 
-def _rows(
+def _owners(
     profile: Profile, calls: Iterable[frozenset[int]], chosen: Iterable[int]
-) -> Iterator[tuple[frozenset[int], int, int]]:
-    """Rows of kernels that have a ``chosen`` buffer and are of one of ``calls``, by the buffers that both name; the
-    first one's position, and the last one's. What has none of these buffers ends a row, and what may be of several.
+) -> list[tuple[frozenset[int] | None, int]]:
+    """Which of ``calls`` each kernel with one of the ``chosen`` buffers is of, by the buffers that they name; its
+    position. None where several may be, and once for what lies between.
     """
     naming: dict[int, list[frozenset[int]]] = {}
     for addresses in calls:
         for address in addresses:
             naming.setdefault(address, []).append(addresses)
     as_arguments = {address.to_bytes(8, "little").hex() for address in chosen if address < 1 << 64}
-    of_buffers: dict[frozenset[int], frozenset[int]] = {}
-
-    def owner_of(arguments: Sequence[str]) -> frozenset[int] | None:
-        """Empty where several may be it."""
-        if as_arguments.isdisjoint(arguments):
-            return None
-        used = frozenset([address for address in buffers_among(arguments) if address in naming])
-        if used not in of_buffers:
-            of_buffers[used] = _owner(used, naming)
-        return of_buffers[used]
-
-    # What launches share is one object: whose it is is looked up once for each.
+    of_buffers: dict[frozenset[int], frozenset[int] | None] = {}
+    # What launches share is one object: who has one of the buffers is looked up once for each.
+    launches = {id(activity.opencl): activity.opencl for activity in profile.activities}
     of_launch: dict[int, frozenset[int] | None] = {}
-    own: frozenset[int] | None = None
-    first = last = 0
+    for key, launch in launches.items():
+        if not as_arguments.isdisjoint(launch.arguments):
+            used = frozenset([address for address in buffers_among(launch.arguments) if address in naming])
+            if used not in of_buffers:
+                of_buffers[used] = _owner(used, naming)
+            of_launch[key] = of_buffers[used]
+    owners: list[tuple[frozenset[int] | None, int]] = [(None, 0)]
     for position, activity in enumerate(profile.activities):
-        launch = activity.opencl
-        key = id(launch)
+        key = id(activity.opencl)
         if key not in of_launch:
-            of_launch[key] = owner_of(launch.arguments)
-        owner = of_launch[key]
-        if owner is not None:
-            name = kernel_name(activity.name) if activity.kind == "kernel" else None
-            if name is None or not name.miopen:
-                continue
-        if owner is not own:
-            if own:
-                yield own, first, last
-            own, first = owner, position
-        last = position
-    if own:
-        yield own, first, last
+            if owners[-1][0] is not None:
+                owners.append((None, position))
+            continue
+        name = kernel_name(activity.name) if activity.kind == "kernel" else None
+        if name is not None and name.miopen:
+            owners.append((of_launch[key], position))
+    return owners
 
 
-def _owner(used: frozenset[int], naming: Mapping[int, Sequence[frozenset[int]]]) -> frozenset[int]:
-    """The only one of those that name buffers that names all of these; else empty."""
+def _owner(used: frozenset[int], naming: Mapping[int, Sequence[frozenset[int]]]) -> frozenset[int] | None:
+    """The only one of those that name buffers that names all of these."""
     # Of weights every iteration's calls have the address, of what it makes anew its own.
     fewest = min((naming[address] for address in used), key=len, default=())
     able = [addresses for addresses in fewest if used <= addresses]
-    return able[0] if len(able) == 1 else frozenset()
+    return able[0] if len(able) == 1 else None
 
 
 def agreed(bounds: Sequence[OffsetBound]) -> OffsetBound | None:

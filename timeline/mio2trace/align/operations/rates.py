@@ -87,7 +87,8 @@ IN_PART: Final = 1 - CUT
 """How probable a fit of printed times is where some of them are lost."""
 
 WHOLE: Final = 0.99
-"""Part of the links to torn calls that are right: an entry may be the head of one and the tail of another."""
+"""Part of the links to torn calls that are right: an entry may be the head of one and the tail of another. The same of
+layers of iterations that the log does not tell of, and that repeat one that it does."""
 LONG_CLOSES: Final = 1 - WHOLE
 """After how many of the kernels of a lost stretch the log goes on."""
 OTHERWISE: Final = 1 - WHOLE

@@ -7,7 +7,7 @@ one and, on a host that runs one thread, before the second. Blocks and entries i
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Literal
@@ -92,8 +92,8 @@ def by_stamps(
         return None
     source = operations[0].source
     stamped = _stamps(logs, source, clock)
-    stamped += [(op.line, clock.to_host(op.stamp)) for op in operations if op.stamp is not None]
-    stamped.sort()
+    own = [(op.line, clock.to_host(op.stamp)) for op in operations if op.stamp is not None]
+    stamped = sorted({*stamped, *own})
     if not stamped:
         return None
     wrong = sum(after[1] < before[1] - STAMP_NS for before, after in pairwise(stamped))
@@ -105,30 +105,19 @@ def by_stamps(
     high = [*accumulate(reversed(times_of_lines), min)][::-1]
     ends = lines_behind(operations, streams)
     begin, end = [], []
-    stamped_before = _passed(lines, [operation.line for operation in operations], 1)
-    for operation, before, behind in zip(operations, stamped_before, ends, strict=True):
-        begin.append(low[before - 1] - STAMP_NS if before else -NEVER)
-        after = before if behind == operation.line else bisect_right(lines, behind)
+    for number, operation in enumerate(operations):
+        before = bisect_right(lines, operation.line) - 1
+        begin.append(low[before] - STAMP_NS if before >= 0 else -NEVER)
+        after = bisect_right(lines, ends[number])
         end.append(high[after] + stamp_ns if after < len(lines) else NEVER)
     end = [*accumulate(reversed(end), min)][::-1]
     called = [times.called[position] for position in positions]
+    error_ns = times.error_ns
     return Windows(
-        first=_passed(end, called, -times.error_ns),
-        last=array("q", [begun - 1 for begun in _passed(begin, called, host_step_ns + 1)]),
+        first=array("q", [bisect_left(end, time - error_ns) for time in called]),
+        last=array("q", [bisect_right(begin, time + host_step_ns) - 1 for time in called]),
         by=BOUNDARY_STAMPS,
     )
-
-
-def _passed(moments: Sequence[int], times: Sequence[int], later_ns: int) -> array[int]:
-    """How many of the moments are before each time, taken to be so much later; neither ever decreases."""
-    passed = array("q")
-    count, at = len(moments), 0
-    for time in times:
-        time += later_ns
-        while at < count and moments[at] < time:
-            at += 1
-        passed.append(at)
-    return passed
 
 
 def _stamps(logs: Sequence[FrameworkLog], source: int, clock: LogClock) -> list[tuple[int, int]]:

@@ -112,8 +112,7 @@ class _Around:
         ended, began = [-_NEVER] * (len(lines) + 1), [-_NEVER] * (len(lines) + 1)
         following = [_NEVER] * (len(lines) + 1)
         for line, start, end in self._known() if lines else ():
-            behind = bisect_right(lines, line)
-            before = behind - (behind > 0 and lines[behind - 1] == line)
+            behind, before = bisect_right(lines, line), bisect_left(lines, line)
             if end > ended[behind]:
                 ended[behind] = end
             if start > began[behind]:

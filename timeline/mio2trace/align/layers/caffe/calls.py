@@ -18,7 +18,7 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.caffe.in_order import chances_in_order
 from mio2trace.align.layers.caffe.names import calls_nothing, may_call, types_of
 from mio2trace.align.layers.net import NetLayerSpec
-from mio2trace.align.links import DOUBTED, NONE
+from mio2trace.align.links import DOUBTED, NONE, SURE
 from mio2trace.align.operations.rates import BROKEN, MISSTATED, NEVER, SILENT, UNLOGGED, WHOLE
 from mio2trace.evidence import DURATIONS, ORDER, RECURRENCE
 from mio2trace.model.log import Direction, FrameworkLog
@@ -38,9 +38,18 @@ class Slot(NamedTuple):
     direction: Direction = "forward"
 
 
+class Found(NamedTuple):
+    """The slot that a call is likeliest of and how probable that is; the layer that is next, and its probability."""
+
+    slot: Slot
+    chance: float
+    next_layer: str = ""
+    next_chance: float = 0.0
+
+
 class Stretch(NamedTuple):
-    """Lines of the log, from ``after`` to ``before``, that are of ``iterations``, the first of these None where it may
-    come before iteration 1. ``before``: None at the log's end.
+    """Lines of the log, from ``after`` to ``before``, that are of ``iterations``. The first of these is None where what
+    begins them is lost: it may come before iteration 1. ``before``: None at the log's end.
     """
 
     iterations: tuple[int | None, ...]
@@ -54,7 +63,7 @@ def place_by_calls(attribution: Attribution) -> None:
     if not links.has_operations or not attribution.net.layers:
         return
     bounded = _bounded(attribution)
-    slot_of: dict[int, tuple[int, Slot, float]] = {}
+    found_of: dict[int, tuple[int, Found]] = {}
     for log in attribution.logs:
         stretches = [one for one in _stretches(log, attribution.iterations()) if not bounded.issuperset(one.iterations)]
         calls = _calls(attribution, log) if stretches else []
@@ -65,14 +74,12 @@ def place_by_calls(attribution: Attribution) -> None:
         for stretch in stretches:
             stop = len(lines) if stretch.before is None else bisect_left(lines, stretch.before)
             own = calls[bisect_left(lines, stretch.after) : stop]
-            for call, (slot, chance) in zip(own, layers.of(own, len(stretch.iterations)), strict=True):
-                iteration = None if slot is None else stretch.iterations[slot.pass_]
-                if slot is None or slot.layer is None or iteration is None or iteration in bounded:
-                    continue
-                if chance >= DOUBTED:
-                    slot_of[call.index] = iteration, slot, min(chance, WHOLE)
-    if slot_of:
-        _give(attribution, slot_of)
+            for call, found in zip(own, layers.of(own, stretch), strict=True):
+                iteration = None if found is None else stretch.iterations[found.slot.pass_]
+                if found is not None and iteration is not None and iteration not in bounded:
+                    found_of[call.index] = iteration, found
+    if found_of:
+        _give(attribution, found_of)
 
 
 def _bounded(attribution: Attribution) -> set[int | None]:
@@ -131,36 +138,42 @@ class _Layers:
         self._searched, self._output = _set_up(log, calls, {layer.layer: layer.index for layer in net.layers})
         self._output |= {layer.index: _bare(layer.output.split("x")) for layer in net.layers if layer.output}
         self._fits: dict[int, list[float]] = {}
-        self._known: dict[object, list[tuple[Slot | None, float]]] = {}
+        self._known: dict[object, list[Found | None]] = {}
         self._cells = 0
 
-    def of(self, calls: Sequence[Operation], passes: int) -> list[tuple[Slot | None, float]]:
-        """Of each call in so many passes the slot that it is likeliest of, and how probable that is."""
-        key = passes, tuple(id(call.facts) for call in calls)
+    def of(self, calls: Sequence[Operation], stretch: Stretch) -> list[Found | None]:
+        """Of each call of a stretch the slot that it is likeliest of, and how probable that is."""
+        passes = len(stretch.iterations)
+        bounds = stretch.iterations[0] is not None, stretch.before is not None
+        key = passes, bounds, tuple(id(call.facts) for call in calls)
         known = self._known.get(key)
         if known is None:
             self._cells += len(calls) * len(self._pass) * passes
-            known = [(None, 0.0)] * len(calls) if self._cells > MOST_CELLS else self._solved(calls, passes)
+            known = [None] * len(calls) if self._cells > MOST_CELLS else self._solved(calls, passes, *bounds)
             self._known[key] = known
         return known
 
-    def _solved(self, calls: Sequence[Operation], passes: int) -> list[tuple[Slot | None, float]]:
+    def _solved(self, calls: Sequence[Operation], passes: int, begun: bool, ended: bool) -> list[Found | None]:
         slots = [slot._replace(pass_=number) for number in range(passes) for slot in self._pass]
         silent = self._silent * passes
         fits = [self._fit(call) * passes for call in calls]
         entered = [MISSTATED if call.primitive == "bias" and call.direction == "forward" else 1.0 for call in calls]
         again = [1.0, *starmap(_again, pairwise(calls))]
-        answers: list[tuple[Slot | None, float]] = []
-        inside = 0.0
-        for chances in chances_in_order(fits, silent, entered, again):
-            chance = max(chances)
+        answers: list[Found | None] = []
+        inside, pairs = 0.0, set()
+        for call, chances in zip(
+            calls, chances_in_order(fits, silent, entered, again, begun=begun, ended=ended), strict=True
+        ):
             inside += sum(chances)
-            answers.append((slots[chances.index(chance)], chance))
+            chance = max(chances)
+            place = chances.index(chance)
+            if call.phase == "run":
+                pairs.add((place, id(call.facts)))
+            answers.append(_found(slots, chances, place))
         # Calls of a second thread that runs the same net are those of each layer again.
-        pairs = {(slot, id(call.facts)) for (slot, _), call in zip(answers, calls, strict=True) if call.phase == "run"}
         runs = sum(call.phase == "run" for call in calls)
         if runs - len(pairs) > UNLOGGED * runs or inside < (1 - UNLOGGED) * len(calls):
-            return [(None, 0.0)] * len(calls)
+            return [None] * len(calls)
         return answers
 
     def _silence(self, slot: Slot) -> float:
@@ -199,6 +212,16 @@ class _Layers:
         return fit
 
 
+def _found(slots: Sequence[Slot], chances: Sequence[float], place: int) -> Found | None:
+    """What is at the likeliest place; None where that is no layer, or less likely than not."""
+    slot, chance = slots[place], chances[place]
+    if slot.layer is None or chance < DOUBTED:
+        return None
+    others = [(other, slots[at].layer) for at, other in enumerate(chances) if at != place and slots[at].layer]
+    next_chance, layer = max(others, key=lambda pair: pair[0], default=(0.0, None))
+    return Found(slot, chance, layer.layer if layer else "", next_chance)
+
+
 def _set_up(
     log: FrameworkLog, calls: Sequence[Operation], index_of: Mapping[str, int]
 ) -> tuple[dict[object, set[int]], dict[int, tuple[str, ...]]]:
@@ -211,6 +234,8 @@ def _set_up(
         event = log.events[place] if place >= 0 else None
         if event is None or event.kind != "setting up" or event.text not in index_of or call.primitive != "conv":
             continue
+        if call.phase == "run":
+            continue  # an iteration's, after lines that are lost
         index = index_of[event.text]
         searched.setdefault(_problem(call), set()).add(index)
         if call.output:
@@ -239,7 +264,7 @@ def _bare(shape: Sequence[object]) -> tuple[str, ...]:
     return tuple(map(str, shape[:end]))
 
 
-def _give(attribution: Attribution, slot_of: Mapping[int, tuple[int, Slot, float]]) -> None:
+def _give(attribution: Attribution, found_of: Mapping[int, tuple[int, Found]]) -> None:
     """The kernels of each call to its layer, and what lies between two kernels of one layer."""
     links = attribution.links
     runs: dict[tuple[int, int], int] = {}
@@ -257,17 +282,20 @@ def _give(attribution: Attribution, slot_of: Mapping[int, tuple[int, Slot, float
                 pending.append(position)
                 continue
             run = NONE
-            if index in slot_of:
-                iteration, slot, chance = slot_of[index]
-                assert slot.layer is not None
-                pass_ = links.pass_id("iteration", iteration, slot.direction)
-                key = pass_, slot.layer.index
+            if index in found_of:
+                iteration, found = found_of[index]
+                layer, direction = found.slot.layer, found.slot.direction
+                assert layer is not None
+                pass_ = links.pass_id("iteration", iteration, direction)
+                key = pass_, layer.index
                 if key not in runs:
-                    runs[key] = attribution.add_run(slot.layer.index, slot.direction, pass_)
+                    runs[key] = attribution.add_run(layer.index, direction, pass_)
                 run = runs[key]
-                likely = min(chance, links.operation_confidence.get(position, 1.0))
+                likely = min(found.chance, links.operation_confidence.get(position, 1.0))
                 if likely >= DOUBTED and _is_less_likely(attribution, position, likely):
                     attribution.give_layer([position], run, None, confidence=likely)
+                    if found.next_layer and likely < SURE:
+                        links.give_next_layer(position, found.next_layer, found.next_chance)
             if run != NONE and run == before:
                 between = [one for one in pending if links.run_of[one] == NONE]
                 links.give_layer(between, run, ORDER, confidence=WHOLE)

@@ -11,7 +11,13 @@ from mio2trace.align.operations.rates import BROKEN, CUT, LOST
 
 
 def chances_in_order(
-    fits: Sequence[Sequence[float]], silent: Sequence[float], entered: Sequence[float], again: Sequence[float]
+    fits: Sequence[Sequence[float]],
+    silent: Sequence[float],
+    entered: Sequence[float],
+    again: Sequence[float],
+    *,
+    begun: bool = False,
+    ended: bool = False,
 ) -> list[list[float]]:
     """Of each call its probability in each slot; what is left of them is that it is in none.
 
@@ -22,9 +28,10 @@ def chances_in_order(
     """
     count = len(silent)
     lost, cut = LOST / max(1, count), CUT / max(1, count)
+    before_first, behind_last = lost if begun else cut, lost if ended else cut
     ahead = [[1.0] + [0.0] * count]  # of all ways up to a call: before the first slot, then in each
     for number, fit in enumerate(fits):
-        now, far = ahead[-1], lost if number else cut
+        now, far = ahead[-1], lost if number else before_first
         enters, stays = entered[number], again[number]
         following = [now[0] * BROKEN]
         reach = passed = now[0]
@@ -38,12 +45,12 @@ def chances_in_order(
     behind = [0.0] * (count + 1)  # of all ways from there on
     reach = 1.0
     for place in range(count, -1, -1):
-        behind[place] = reach + cut
+        behind[place] = reach + behind_last
         if place:
             reach *= silent[place - 1]
     answers: list[list[float]] = []
     for number in range(len(fits) - 1, -1, -1):
-        fit, now, far = fits[number], ahead[number], lost if number else cut
+        fit, now, far = fits[number], ahead[number], lost if number else before_first
         enters, stays = entered[number], again[number]
         in_slot = [0.0] * count
         none = now[0] * BROKEN * behind[0]

@@ -130,9 +130,9 @@ def _states(layer: Printed, low: int, high: int, times: Times) -> list[_State]:
     """The rows that a layer can have whose end is from ``low`` to ``high``, each by how much of that time gives it."""
     printed, error = layer.printed_ns, times.error_ns
     stop = bisect_left(times.begins, low - error)
-    if _have_ended(stop, high + error, times.ends):
+    if stop == bisect_right(times.ends, high + error):
         first = bisect_left(times.begins, low - printed - error)
-        if layer.floor <= first <= stop and _have_ended(first, high - printed + error, times.ends):
+        if layer.floor <= first <= stop and first == bisect_right(times.ends, high - printed + error):
             return [_State(first, stop, low, high, 1.0)]  # no cut but these, as mostly
     states = [
         _State(first, stop, begun + printed, until + printed, _weight(begun + printed, until + printed, layer))
@@ -147,11 +147,6 @@ def _states(layer: Printed, low: int, high: int, times: Times) -> list[_State]:
     stop = bisect_right(times.ends, high + error)
     first = max(layer.floor, bisect_left(times.begins, low - printed - LINE_NS - error))
     return [_State(min(first, stop), stop, low, high, CONTRADICTED)]
-
-
-def _have_ended(count: int, time: int, ends: Sequence[int]) -> bool:
-    """Whether so many have ended by then, and no more."""
-    return (not count or ends[count - 1] <= time) and (count == len(ends) or time < ends[count])
 
 
 def _behind(floor: int, first: int, begin: int, times: Times) -> int:

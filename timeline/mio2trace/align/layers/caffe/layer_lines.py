@@ -57,7 +57,7 @@ def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]
     ``places`` are those of the lines on the axis.
     """
     links = attribution.links
-    iterations = _iterations_of(attribution, axis, layers, places)
+    iterations = _iterations_of(attribution, axis, layers)
     runs = []
     passes: dict[tuple[int, str], int] = {}
     for layer, place, iteration in zip(layers, places, iterations, strict=True):
@@ -239,31 +239,32 @@ def _order(attribution: Attribution) -> list[tuple[int, str]]:
     return [(layer.index, direction) for layer, direction in attribution.net.execution_order()]
 
 
-def _iterations_of(
-    attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime], places: Sequence[int]
-) -> list[int]:
+def _iterations_of(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]) -> list[int]:
     """The iteration of each layer line: that of the ``Iteration: K`` line which follows it.
 
     A layer that comes again, or one that runs before the last one, begins another iteration: its line is lost then.
-    Layers are in the order of their lines where all have these, else of their ``places``.
     """
     by_line = all(layer.line for layer in layers)
+
+    def place_of(record: LogEvent | LayerTime) -> int | None:
+        if by_line:
+            return record.line
+        return axis.event(record) if isinstance(record, LogEvent) else axis.layer(record)
+
     source = layers[0].source if layers else None
     ended = sorted(
         (place, event.number)
         for event in attribution.events
         if event.kind == "iteration" and event.number is not None and event.source == source
-        and (place := event.line if by_line else axis.event(event)) is not None
+        and (place := place_of(event)) is not None
     )  # fmt: skip
     order = {key: number for number, key in enumerate(_order(attribution))}
     groups: list[int] = []
     numbers: dict[int, int] = {}
-    group, last, before, lines_before = 0, -1, 0, -1
-    for layer, place in zip(layers, places, strict=True):
+    group, last, lines_before = 0, -1, -1
+    for layer in layers:
         at = order.get((layer.index, layer.direction), last + 1)
-        own = layer.line if by_line else place
-        while before < len(ended) and ended[before][0] < own:
-            before += 1
+        before = bisect_left(ended, (place_of(layer) or 0, 0))
         if groups and (at <= last or before != lines_before):
             group += 1
         last, lines_before = at, before

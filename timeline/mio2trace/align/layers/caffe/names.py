@@ -39,6 +39,7 @@ _WORD = late(r"[a-z]+")
 _WORDS = {
     "conv": "Convolution",
     "deconv": "Deconvolution",
+    "proj": "Convolution",
     "ip": "InnerProduct",
     "fc": "InnerProduct",
     "relu": "ReLU",

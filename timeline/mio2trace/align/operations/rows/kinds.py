@@ -113,27 +113,24 @@ class Kernels:
         known: dict[object, _Sign] = {}
         ties: dict[tuple[int, int], tuple[int, int]] = {}
         before, is_new = _NO_SIGN, True
-        activities, fact_at = profile.activities, facts.get
         for position in positions:
-            activity, fact = activities[position], fact_at(position)
+            activity, fact = profile.activities[position], facts.get(position)
             scaled = before.name == "miog_betac"
             key = (
                 activity.name, activity.grid, activity.workgroup, id(activity.opencl),
                 0 if fact is None else id(fact.gemm), scaled,
             )  # fmt: skip
-            sign = known.get(key)
-            was_new, is_new = is_new, sign is None
-            if sign is None:
+            was_new, is_new = is_new, key not in known
+            if is_new:
                 kind = self._kind_of(activity, fact, scaled=scaled)
-                sign = known[key] = _sign(len(known), activity, kind, self.kinds[kind], every)
-            if was_new or is_new:
+                known[key] = _sign(len(known), activity, kind, self.kinds[kind], every)
+            sign = known[key]
+            pair = before.number, sign.number
+            tie = None if was_new or is_new else ties.get(pair)
+            if tie is None:
                 tie = _tie(before, sign, workspaces)
-            else:
-                pair = before.number, sign.number
-                known_tie = ties.get(pair)
-                if known_tie is None:
-                    known_tie = ties[pair] = _tie(before, sign, workspaces)
-                tie = known_tie
+                if not (was_new or is_new):
+                    ties[pair] = tie
             signs.append(sign)
             self.helped.append(tie[0])
             self.apart.append(tie[1])

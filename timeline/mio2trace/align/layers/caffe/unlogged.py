@@ -1,0 +1,138 @@
+"""Iterations that the log does not tell of, beside one that it does: it was cut, or begins late.
+
+Right before an iteration whose layers are known, and right behind it, the same kernels again are the iteration before
+and the next one, and so on; where a profile begins or ends, part of one. A kernel more or less ends the count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import NamedTuple
+
+from mio2trace.align.attribution import Attribution
+from mio2trace.align.layers.recurrence import signature
+from mio2trace.align.links import NONE
+from mio2trace.align.operations.rates import WHOLE
+from mio2trace.evidence import RECURRENCE
+
+COMPARED_EACH = 32
+"""For each kernel so many are compared: rows of one kernel with few others in them would take their square."""
+
+
+class _Known(NamedTuple):
+    """An iteration's number, and its kernels from ``first`` up to ``stop``, places among all kernels."""
+
+    number: int
+    first: int
+    stop: int
+
+
+def place_unlogged_iterations(attribution: Attribution) -> None:
+    """Label the kernels beside the iteration that most is known of, as far as they repeat it one by one."""
+    links, activities = attribution.links, attribution.profile.activities
+    in_no_pass = any(
+        pass_ == NONE and activity.kind == "kernel"
+        for pass_, activity in zip(links.pass_of, activities, strict=True)
+    )  # fmt: skip
+    if not in_no_pass or not any(log.layers or log.events for log in attribution.logs):
+        return
+    kernels = [position for position, activity in enumerate(activities) if activity.kind == "kernel"]
+    known = _best_known(attribution, kernels)
+    if known is None:
+        return
+    row = _Row(attribution, kernels)
+    asked_for = attribution.iterations()
+    for number, first in _repetitions(row, known):
+        if number < 1 or (asked_for is not None and number > asked_for):
+            break
+        if not _label(attribution, kernels, known, number, first):
+            break
+    for number, first in _repetitions(row, known, backward=True):
+        if number < 1 or not _label(attribution, kernels, known, number, first):
+            break
+
+
+class _Row:
+    """Signatures of the kernels, each made when it is asked for."""
+
+    def __init__(self, attribution: Attribution, kernels: Sequence[int]) -> None:
+        self._activities = attribution.profile.activities
+        self._kernels = kernels
+        self._signatures: list[Hashable] = [None] * len(kernels)
+        self._left = COMPARED_EACH * len(kernels)
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+    def __getitem__(self, place: int) -> Hashable:
+        found = self._signatures[place]
+        if found is None:
+            found = self._signatures[place] = signature(self._activities[self._kernels[place]])
+        return found
+
+    def repeats(self, known: _Known, first: int) -> bool:
+        """Whether the same kernels come from ``first`` on, as far as the profile goes; at least one does."""
+        length = known.stop - known.first
+        begin, end = max(0, -first), min(length, len(self) - first)
+        for at in range(begin, end):
+            self._left -= 1
+            if self._left < 0 or self[known.first + at] != self[first + at]:
+                return False
+        return begin < end
+
+
+def _best_known(attribution: Attribution, kernels: Sequence[int]) -> _Known | None:
+    """The iteration with the most kernels in layers; the first one of several."""
+    links = attribution.links
+    places: dict[int, list[int]] = {}
+    for place, position in enumerate(kernels):
+        if links.run_of[position] != NONE:
+            pass_ = links.passes[links.pass_of[position]]
+            if pass_.phase == "iteration" and pass_.iteration is not None and not pass_.repeated:
+                places.setdefault(pass_.iteration, []).append(place)
+    if not places:
+        return None
+    number = max(places, key=lambda number: (len(places[number]), -number))
+    return _Known(number, places[number][0], places[number][-1] + 1)
+
+
+def _repetitions(row: _Row, known: _Known, *, backward: bool = False) -> Iterator[tuple[int, int]]:
+    """Number and first place of one iteration after the other, each as far from the one before as the first."""
+    length, step = known.stop - known.first, -1 if backward else 1
+    # What is in no layer lies between two iterations: a solver's kernels, fewer than the layers'.
+    for period in range(length, 2 * length):
+        at, number = known.first + step * period, known.number + step
+        if not -length < at < len(row):
+            return
+        if row.repeats(known, at):
+            while -length < at < len(row) and row.repeats(known, at):
+                yield number, at
+                at, number = at + step * period, number + step
+            return
+
+
+def _label(attribution: Attribution, kernels: Sequence[int], known: _Known, number: int, first: int) -> bool:
+    """Give what is in no layer yet to the layers of the known iteration; False where it is in another pass."""
+    links = attribution.links
+    pairs = [
+        (kernels[place], kernels[place + first - known.first])
+        for place in range(known.first, known.stop)
+        if 0 <= place + first - known.first < len(kernels)
+    ]
+    passes = {links.pass_of[position] for _, position in pairs} - {NONE}
+    if any((links.passes[pass_].phase, links.passes[pass_].iteration) != ("iteration", number) for pass_ in passes):
+        return False
+    runs = {
+        (made.layer_index, made.direction): at
+        for at, made in enumerate(links.runs)
+        if (links.passes[made.pass_].phase, links.passes[made.pass_].iteration) == ("iteration", number)
+    }
+    for like, position in pairs:
+        key = attribution.layer_key(like)
+        if key is None or links.run_of[position] != NONE:
+            continue
+        if key not in runs:
+            runs[key] = attribution.add_run(*key, links.pass_id("iteration", number, key[1]))
+        confidence = min(WHOLE, links.layer_confidence.get(like, 1.0))
+        attribution.give_layer([position], runs[key], RECURRENCE, confidence=confidence)
+    return True
