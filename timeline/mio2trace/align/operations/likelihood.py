@@ -82,10 +82,10 @@ class Likelihood:
         self.class_of, self.first_of, self.problem_of = calls.class_of, calls.first_of, calls.problem_of
         self.pointers = calls.pointers
         self._sorts: dict[tuple[str, str | None, bool], tuple[Operation, int]] = {}
-        for operation in operations:
-            of = operation.facts
-            sort = of.primitive, of.direction, of.mode == "transpose"
-            self._sorts[sort] = operation, self._sorts.get(sort, (operation, 0))[1] + 1
+        for number, count in Counter(calls.class_of).items():
+            operation = operations[calls.first_of[number]]
+            sort = operation.primitive, operation.direction, operation.mode == "transpose"
+            self._sorts[sort] = operation, self._sorts.get(sort, (operation, 0))[1] + count
         self.kernels = Kernels(profile, positions, facts, calls.namings.keys(), calls.workspaces)
         self._printed = {one.name for operation in operations for one in operation.launches}
         # A log of commands alone has none of the calls that print no command (miopen-log.md 7).

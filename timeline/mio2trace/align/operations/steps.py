@@ -31,9 +31,10 @@ def link_operations(attribution: Attribution) -> None:
     profile, links, without = attribution.profile, attribution.links, attribution.without
     if not attribution.operations or any(index != NONE for index in attribution.operation_of_range):
         return  # where the library's own ranges tell its calls, what was launched outside of them is of none
+    any_replayed = any(activity.is_replayed for activity in profile.activities)
     streams: dict[tuple[int, int], list[int]] = defaultdict(list)
     for position, activity in enumerate(profile.activities):
-        if activity.kind == "kernel" and not activity.is_replayed:
+        if activity.kind == "kernel" and not (any_replayed and activity.is_replayed):
             streams[activity.thread, activity.queue].append(position)
     of_stream = of_streams(profile, streams, attribution.operations, without)
     joined = _streams(attribution, streams, of_stream)
@@ -48,7 +49,7 @@ def link_operations(attribution: Attribution) -> None:
         if attribution.keep_reasons:
             attribution.streams.append(stream)
     one_stream_each(links, streams)
-    if any(activity.is_replayed for activity in profile.activities):
+    if any_replayed:
         # Calls that were captured launched nothing by themselves: which of the log's they are no order tells.
         guessed = (position for position, word in enumerate(links.operation_by) if word and word not in EXACT)
         links.doubt_operation(guessed)

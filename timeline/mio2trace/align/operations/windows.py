@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import Literal
 
 import msgspec
@@ -40,7 +40,7 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
     def reached(self, operations: int) -> list[bool]:
         """Of each operation whether any kernel can belong to it."""
         begins = [0] * (operations + 1)
-        for first, last in set(zip(self.first, self.last, strict=True)):
+        for (first, last), _ in groupby(zip(self.first, self.last, strict=True)):
             if first <= last:
                 begins[max(0, first)] += 1
                 begins[last + 1] -= 1
