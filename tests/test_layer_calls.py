@@ -60,16 +60,29 @@ def test_chances_are_those_of_all_ways(
             if slot >= 0:
                 worth[number][slot] += value
     found_in_order = chances_in_order(fits, silent, entered, again, begun=begun, ended=ended)
+    assert found_in_order is not None
     for found, of_call in zip(found_in_order, worth, strict=True):
-        assert found == pytest.approx([one / total for one in of_call], rel=1e-6, abs=1e-12)
+        assert found == pytest.approx([one / total for one in of_call], rel=1e-6, abs=1e-6)
 
 
 def test_calls_that_contradict_each_other_by_the_hundred_are_no_fault() -> None:
     """Half of them are of the last slot, and then half of the first one."""
     fits = [[1e-7, 1.0]] * 200 + [[1.0, 1e-7]] * 200
     found = chances_in_order(fits, [0.02, 0.02], [1.0] * 400, [1.0] * 400)
+    assert found is not None
     assert all(0.0 <= chance <= 1.0 for chances in found for chance in chances)
     assert all(sum(chances) <= 1.0 + 1e-9 for chances in found)
+
+
+def test_a_long_net_is_looked_at_where_its_calls_are() -> None:
+    """A thousand slots, a call of each: a hundred slots of each call tell, and a limit that is lower is said."""
+    count = 1000
+    fits = [[1e-5] * at + [1.0] + [1e-5] * (count - at - 1) for at in range(count)]
+    ones = [1.0] * count
+    found = chances_in_order(fits, [0.02] * count, ones, ones, begun=True, at_most=100 * count)
+    assert found is not None
+    assert min(chances[at] for at, chances in enumerate(found)) > 0.99
+    assert chances_in_order(fits, [0.02] * count, ones, ones, begun=True, at_most=20 * count) is None
 
 
 NET = {

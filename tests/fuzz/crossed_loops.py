@@ -99,7 +99,45 @@ def kernels_of_any_call(size: int) -> Files:
     return [_rocm(size // 160, "MIOpenConvUni", 1), b"".join(command % (1 + at % 7) for at in range(size // 170))]
 
 
+_CALLS = (
+    ("activ -n 2 -c 20 -H 24 -W %d -m 3 --forw 1 -A 1 -B 1 -G 1", "Activ", "MIOpenActiveFwdLite"),
+    ("pool -M 0 -n 2 -c 20 -H 24 -W %d -y 2 -x 2 -p 0 -q 0 -v 2 -u 2 -m max -F 1 -t 1", "Pooling", "mloPoolingG"),
+    ("lrn -A 0.0001 -B 0.75 -F 1 -H 23 -K 1 -N 5 -W %d -c 16 -m 1 -n 1", "LRN", "MIOpenLRNAcrossChannels4"),
+)
+_V1 = b'"Index","KernelName","gpu-id","queue-id","pid","tid","grd","wgr","BeginNs","EndNs"\n'
+
+
+def _dispatches(names: Sequence[str]) -> bytes:
+    return _V1 + b"".join(
+        b'%d,"%s.kd",0,0,7,7,256,64,%d,%d\n' % (at, name.encode(), 1000 * at + 5, 1000 * at + 500)
+        for at, name in enumerate(names)
+    )
+
+
+def net_and_calls(size: int) -> Files:
+    """Layers whose names tell nothing, and calls of which each may be of any."""
+    calls = [_CALLS[at % 7 % 3] for at in range(size // 400)]
+    lines = [_glog(at, f"Setting up x{at}") for at in range(size // 300)] + [_glog(size, "*** Benchmark begins ***")]
+    for at, (command, name, _) in enumerate(calls):
+        lines.append(f"MIOpen(HIP): Command [LogCmd{name}] ./bin/MIOpenDriver {command % (24 + at)}\n".encode())
+    lines.append(_glog(size, "Iteration: 1 forward-backward time: 1.5 ms."))
+    return [b"".join(lines), _dispatches([name for _, _, name in calls])]
+
+
+def unlogged_iterations(size: int) -> Files:
+    """A log that was cut behind its first iteration, and a profile that goes on."""
+    calls = [_CALLS[at % 3] for at in range(30)]
+    named = {"Activ": "relu", "Pooling": "pool", "LRN": "norm"}
+    lines = [_glog(at, f"Setting up {named[name]}{at}") for at, (_, name, _) in enumerate(calls)]
+    lines.append(_glog(size, "*** Benchmark begins ***"))
+    for command, name, _ in calls:
+        lines.append(f"MIOpen(HIP): Command [LogCmd{name}] ./bin/MIOpenDriver {command % 24}\n".encode())
+    return [b"".join(lines), _dispatches([calls[at % 30][2] for at in range(size // 100)])]
+
+
 CROSSED: Mapping[str, Slow] = {
+    "net and calls": Slow(net_and_calls),
+    "unlogged iterations": Slow(unlogged_iterations),
     "calls that cross": Slow(calls_that_cross),
     "lost calls": Slow(lost_calls),
     "devices of one name": Slow(devices_of_a_task),

@@ -11,23 +11,28 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import pairwise, starmap
 from typing import NamedTuple
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.layers.caffe.in_order import chances_in_order
+from mio2trace.align.layers.caffe.in_order import MOST_PASSED, chances_in_order
 from mio2trace.align.layers.caffe.names import calls_nothing, may_call, types_of
 from mio2trace.align.layers.net import NetLayerSpec
 from mio2trace.align.links import DOUBTED, NONE, SURE
 from mio2trace.align.operations.rates import BROKEN, MISSTATED, NEVER, SILENT, UNLOGGED, WHOLE
 from mio2trace.evidence import DURATIONS, ORDER, RECURRENCE
 from mio2trace.model.log import Direction, FrameworkLog
+from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.operation import Operation
 
 MOST_PASSES = 16
 """Passes through the net between two lines that bound them: more lost lines tell nothing."""
-MOST_CELLS = 2_000_000
-"""Calls times layers that are looked at in all; passes whose calls are as those of one before take none."""
+MOST_CELLS = 300_000
+"""Layers of calls that are looked at in all, each call's in its neighbourhood; passes whose calls are as those of one
+before take none. ResNet-50's training takes 50,000."""
+MOST_IN_A_PASS = 4_000_000
+"""Calls times layers."""
 
 
 class Slot(NamedTuple):
@@ -135,11 +140,16 @@ class _Layers:
         self._pass = [Slot(0, *one) for one in order] + [Slot(0)]
         self._types = {layer.index: types_of(layer.layer, layer.type) for layer in net.layers}
         self._silent = [self._silence(slot) for slot in self._pass]
-        self._searched, self._output = _set_up(log, calls, {layer.layer: layer.index for layer in net.layers})
-        self._output |= {layer.index: _bare(layer.output.split("x")) for layer in net.layers if layer.output}
-        self._fits: dict[int, list[float]] = {}
+        self._searched, output = _set_up(log, calls, {layer.layer: layer.index for layer in net.layers})
+        output |= {layer.index: _bare(layer.output.split("x")) for layer in net.layers if layer.output}
+        self._outputs = [output.get(slot.layer.index) if slot.layer else None for slot in self._pass]
+        self._places_of: dict[tuple[str, ...] | None, list[int]] = {}
+        for place, shape in enumerate(self._outputs):
+            self._places_of.setdefault(shape, []).append(place)
+        self._by_kind: dict[tuple[str, OperationDirection | None], tuple[list[float], list[float]]] = {}
+        self._fits: dict[object, list[float]] = {}
         self._known: dict[object, list[Found | None]] = {}
-        self._cells = 0
+        self._left = MOST_CELLS
 
     def of(self, calls: Sequence[Operation], stretch: Stretch) -> list[Found | None]:
         """Of each call of a stretch the slot that it is likeliest of, and how probable that is."""
@@ -148,12 +158,13 @@ class _Layers:
         key = passes, bounds, tuple(id(call.facts) for call in calls)
         known = self._known.get(key)
         if known is None:
-            self._cells += len(calls) * len(self._pass) * passes
-            known = [None] * len(calls) if self._cells > MOST_CELLS else self._solved(calls, passes, *bounds)
-            self._known[key] = known
+            known = self._known[key] = self._solved(calls, passes, *bounds) or [None] * len(calls)
         return known
 
     def _solved(self, calls: Sequence[Operation], passes: int, begun: bool, ended: bool) -> list[Found | None]:
+        """Empty where nothing can be said."""
+        if self._left < 0 or len(calls) * len(self._pass) * passes > MOST_IN_A_PASS:
+            return []
         slots = [slot._replace(pass_=number) for number in range(passes) for slot in self._pass]
         silent = self._silent * passes
         fits = [self._fit(call) * passes for call in calls]
@@ -161,9 +172,12 @@ class _Layers:
         again = [1.0, *starmap(_again, pairwise(calls))]
         answers: list[Found | None] = []
         inside, pairs = 0.0, set()
-        for call, chances in zip(
-            calls, chances_in_order(fits, silent, entered, again, begun=begun, ended=ended), strict=True
-        ):
+        solved = chances_in_order(fits, silent, entered, again, begun=begun, ended=ended, at_most=self._left)
+        self._left -= len(calls) * MOST_PASSED
+        if solved is None:
+            self._left = NONE
+            return []
+        for call, chances in zip(calls, solved, strict=True):
             inside += sum(chances)
             chance = max(chances)
             place = chances.index(chance)
@@ -173,7 +187,7 @@ class _Layers:
         # Calls of a second thread that runs the same net are those of each layer again.
         runs = sum(call.phase == "run" for call in calls)
         if runs - len(pairs) > UNLOGGED * runs or inside < (1 - UNLOGGED) * len(calls):
-            return [None] * len(calls)
+            return []
         return answers
 
     def _silence(self, slot: Slot) -> float:
@@ -187,39 +201,61 @@ class _Layers:
 
     def _fit(self, call: Operation) -> list[float]:
         """How well it fits each slot of a pass, 1 at most."""
-        fit = self._fits.get(id(call.facts))
+        places = self._searched.get(_problem(call)) if call.primitive == "conv" else None
+        key = call.primitive, call.direction, call.output, None if places is None else frozenset(places)
+        fit = self._fits.get(key)
         if fit is None:
-            fit = self._fits[id(call.facts)] = [self._fit_of(call, slot) for slot in self._pass]
+            fit = self._fits[key] = self._of_output(call) if places is None else self._of_layers(call, places)
         return fit
 
-    def _fit_of(self, call: Operation, slot: Slot) -> float:
-        layer = slot.layer
-        if layer is None:
-            return BROKEN if call.direction else 1.0
-        if call.direction is not None and not call.direction.startswith(slot.direction):
+    def _of_layers(self, call: Operation, places: AbstractSet[int]) -> list[float]:
+        """Of a call whose problem these layers searched for while they were set up."""
+        return [
+            BROKEN
+            if slot.layer is None
+            else 1.0
+            if slot.layer.index in places and (call.direction or "").startswith(slot.direction)
+            else NEVER
+            for slot in self._pass
+        ]
+
+    def _of_output(self, call: Operation) -> list[float]:
+        """By primitive, direction and output; what has many outputs takes no time for each layer."""
+        kind = call.primitive, call.direction
+        fits = self._by_kind.get(kind)
+        if fits is None:
+            any_output = [self._fit_of(*kind, slot) for slot in self._pass]
+            other = [one * (MISSTATED if own else 1.0) for one, own in zip(any_output, self._outputs, strict=True)]
+            fits = self._by_kind[kind] = any_output, other
+        any_output, other = fits
+        if not call.output:
+            return any_output
+        fit = other.copy()
+        for place in self._places_of.get(_bare(call.output), ()):
+            fit[place] = any_output[place]
+        return fit
+
+    def _fit_of(self, primitive: str, direction: OperationDirection | None, slot: Slot) -> float:
+        if slot.layer is None:
+            return BROKEN if direction else 1.0
+        if direction is not None and not direction.startswith(slot.direction):
+            return NEVER
+        types = self._types[slot.layer.index]
+        if types and not any(may_call(primitive, one) for one in types):
             return NEVER
         # What has no direction is mostly the solver's behind the backward pass.
-        fit = MISSTATED if call.direction is None and slot.direction == "backward" else 1.0
-        places = self._searched.get(_problem(call)) if call.primitive == "conv" else None
-        if places is not None:
-            return 1.0 if layer.index in places else NEVER
-        types = self._types[layer.index]
-        if types and not any(may_call(call.primitive, one) for one in types):
-            fit = NEVER
-        output = self._output.get(layer.index)
-        if output and call.output and output != _bare(call.output):
-            fit *= MISSTATED
-        return fit
+        return MISSTATED if direction is None and slot.direction == "backward" else 1.0
 
 
-def _found(slots: Sequence[Slot], chances: Sequence[float], place: int) -> Found | None:
-    """What is at the likeliest place; None where that is no layer, or less likely than not."""
+def _found(slots: Sequence[Slot], chances: list[float], place: int) -> Found | None:
+    """What is at the likeliest place; None where that is no layer, or less likely than not. Spoils ``chances``."""
     slot, chance = slots[place], chances[place]
     if slot.layer is None or chance < DOUBTED:
         return None
-    others = [(other, slots[at].layer) for at, other in enumerate(chances) if at != place and slots[at].layer]
-    next_chance, layer = max(others, key=lambda pair: pair[0], default=(0.0, None))
-    return Found(slot, chance, layer.layer if layer else "", next_chance)
+    chances[place] = 0.0
+    next_chance = max(chances)
+    layer = slots[chances.index(next_chance)].layer
+    return Found(slot, chance, layer.layer if layer and next_chance else "", next_chance)
 
 
 def _set_up(

@@ -9,6 +9,11 @@ from collections.abc import Sequence
 
 from mio2trace.align.operations.rates import BROKEN, CUT, LOST
 
+MOST_PASSED = 64
+"""Slots that are passed over together, at most, but before the first call."""
+NEGLIGIBLE = 1e-9
+"""Ways that are worth less, in parts of all, are not followed."""
+
 
 def chances_in_order(
     fits: Sequence[Sequence[float]],
@@ -18,7 +23,8 @@ def chances_in_order(
     *,
     begun: bool = False,
     ended: bool = False,
-) -> list[list[float]]:
+    at_most: int = 1 << 62,
+) -> list[list[float]] | None:
     """Of each call its probability in each slot; what is left of them is that it is in none.
 
     ``fits``: of each call how well it fits each slot; ``silent``: of each slot how probable it is that it makes no
@@ -29,20 +35,27 @@ def chances_in_order(
     count = len(silent)
     lost, cut = LOST / max(1, count), CUT / max(1, count)
     before_first, behind_last = lost if begun else cut, lost if ended else cut
-    ahead = [[1.0] + [0.0] * count]  # of all ways up to a call: before the first slot, then in each
+    first, last = 0, 0  # states that any way is in: before the first slot, then in each
+    ahead = [([1.0] + [0.0] * count, first, last)]  # what all ways up to a call are worth
     for number, fit in enumerate(fits):
-        now, far = ahead[-1], lost if number else before_first
+        now, _, _ = ahead[-1]
+        if at_most < 0:
+            return None
+        far = lost if number else before_first
         enters, stays = entered[number], again[number]
-        following = [now[0] * BROKEN]
-        reach = passed = now[0]
-        for place in range(count):
+        following = [0.0] * (count + 1)
+        following[0] = now[0] * BROKEN
+        reach = passed = 0.0 if first else now[0]
+        places = _within(first, last, count, everywhere=not (number or begun))
+        at_most -= len(places)
+        for place in places:
             held = now[place + 1]
-            following.append(((reach + passed * far) * enters + held * stays) * fit[place] + held * BROKEN)
+            following[place + 1] = ((reach + passed * far) * enters + held * stays) * fit[place] + held * BROKEN
             reach = reach * silent[place] + held
             passed += held
-        total = sum(following)
-        ahead.append([one / total for one in following])
-    behind = [0.0] * (count + 1)  # of all ways from there on
+        first, last = _narrow(following, 0 if not first else places.start + 1, places.stop + 1)
+        ahead.append((following, first, last))
+    behind = [0.0] * (count + 1)  # what all ways from there on are worth
     reach = 1.0
     for place in range(count, -1, -1):
         behind[place] = reach + behind_last
@@ -50,12 +63,14 @@ def chances_in_order(
             reach *= silent[place - 1]
     answers: list[list[float]] = []
     for number in range(len(fits) - 1, -1, -1):
-        fit, now, far = fits[number], ahead[number], lost if number else before_first
+        fit, (now, first, last) = fits[number], ahead[number]
+        far = lost if number else before_first
         enters, stays = entered[number], again[number]
         in_slot = [0.0] * count
         none = now[0] * BROKEN * behind[0]
-        reach = passed = now[0]
-        for place in range(count):
+        reach = passed = 0.0 if first else now[0]
+        places = _within(first, last, count, everywhere=not (number or begun))
+        for place in places:
             held, later = now[place + 1], behind[place + 1]
             in_slot[place] = ((reach + passed * far) * enters + held * stays) * fit[place] * later
             none += held * BROKEN * later
@@ -63,15 +78,36 @@ def chances_in_order(
             passed += held
         total = sum(in_slot) + none
         # Of calls that contradict each other by the hundred no way is left that a float can hold.
-        answers.append([one / total for one in in_slot] if total else in_slot)
+        if total:
+            in_slot[places.start : places.stop] = [one / total for one in in_slot[places.start : places.stop]]
+        answers.append(in_slot)
         earlier = [0.0] * (count + 1)
         reach = passed = 0.0
-        for place in range(count, -1, -1):
+        for place in range(places.stop, first - 1, -1):
             own = fit[place - 1] * behind[place] if place else 0.0
             earlier[place] = (reach + passed * far) * enters + own * stays + BROKEN * behind[place]
             if place:
                 reach = reach * silent[place - 1] + own
                 passed += own
+        end = places.stop + 1
         most = max(earlier)
-        behind = [one / most for one in earlier]
+        if most:
+            earlier[first:end] = [one / most for one in earlier[first:end]]
+        behind = earlier
     return answers[::-1]
+
+
+def _within(first: int, last: int, count: int, *, everywhere: bool) -> range:
+    """Slots that ways in states ``first`` to ``last`` may go to."""
+    return range(max(0, first - 1), count if everywhere else min(count, last + MOST_PASSED))
+
+
+def _narrow(worth: list[float], begin: int, end: int) -> tuple[int, int]:
+    """The first state and the last one, from ``begin`` up to ``end``, that are not negligible; the worth of all is made
+    parts of their sum, and none outside."""
+    own = worth[begin:end]
+    total = sum(own)
+    least = NEGLIGIBLE * total
+    worth[begin:end] = [one / total if one > least else 0.0 for one in own]
+    kept = [begin + at for at, one in enumerate(own) if one > least]
+    return kept[0], kept[-1]

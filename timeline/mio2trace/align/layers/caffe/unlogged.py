@@ -14,6 +14,7 @@ from mio2trace.align.layers.recurrence import signature
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.rates import WHOLE
 from mio2trace.evidence import RECURRENCE
+from mio2trace.model.log import Direction
 
 COMPARED_EACH = 32
 """For each kernel so many are compared: rows of one kernel with few others in them would take their square."""
@@ -41,14 +42,19 @@ def place_unlogged_iterations(attribution: Attribution) -> None:
     if known is None:
         return
     row = _Row(attribution, kernels)
+    runs = {
+        (pass_.iteration, made.layer_index, made.direction): at
+        for at, made in enumerate(links.runs)
+        if (pass_ := links.passes[made.pass_]).phase == "iteration"
+    }
     asked_for = attribution.iterations()
     for number, first in _repetitions(row, known):
-        if number < 1 or (asked_for is not None and number > asked_for):
+        if asked_for is not None and number > asked_for:
             break
-        if not _label(attribution, kernels, known, number, first):
+        if not _label(attribution, kernels, runs, known, number, first):
             break
     for number, first in _repetitions(row, known, backward=True):
-        if number < 1 or not _label(attribution, kernels, known, number, first):
+        if number < 1 or not _label(attribution, kernels, runs, known, number, first):
             break
 
 
@@ -111,8 +117,16 @@ def _repetitions(row: _Row, known: _Known, *, backward: bool = False) -> Iterato
             return
 
 
-def _label(attribution: Attribution, kernels: Sequence[int], known: _Known, number: int, first: int) -> bool:
-    """Give what is in no layer yet to the layers of the known iteration; False where it is in another pass."""
+def _label(
+    attribution: Attribution,
+    kernels: Sequence[int],
+    runs: dict[tuple[int | None, int, Direction | None], int],
+    known: _Known,
+    number: int,
+    first: int,
+) -> bool:
+    """Give what is in no layer yet to the layers of the known iteration; False where it is in another pass. ``runs``:
+    of each iteration's layers, those that are new added."""
     links = attribution.links
     pairs = [
         (kernels[place], kernels[place + first - known.first])
@@ -122,17 +136,13 @@ def _label(attribution: Attribution, kernels: Sequence[int], known: _Known, numb
     passes = {links.pass_of[position] for _, position in pairs} - {NONE}
     if any((links.passes[pass_].phase, links.passes[pass_].iteration) != ("iteration", number) for pass_ in passes):
         return False
-    runs = {
-        (made.layer_index, made.direction): at
-        for at, made in enumerate(links.runs)
-        if (links.passes[made.pass_].phase, links.passes[made.pass_].iteration) == ("iteration", number)
-    }
     for like, position in pairs:
         key = attribution.layer_key(like)
         if key is None or links.run_of[position] != NONE:
             continue
-        if key not in runs:
-            runs[key] = attribution.add_run(*key, links.pass_id("iteration", number, key[1]))
+        run = runs.get((number, *key))
+        if run is None:
+            run = runs[number, *key] = attribution.add_run(*key, links.pass_id("iteration", number, key[1]))
         confidence = min(WHOLE, links.layer_confidence.get(like, 1.0))
-        attribution.give_layer([position], runs[key], RECURRENCE, confidence=confidence)
+        attribution.give_layer([position], run, RECURRENCE, confidence=confidence)
     return True
