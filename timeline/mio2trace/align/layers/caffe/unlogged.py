@@ -31,11 +31,7 @@ class _Known(NamedTuple):
 def place_unlogged_iterations(attribution: Attribution) -> None:
     """Label the kernels beside the iteration that most is known of, as far as they repeat it one by one."""
     links, activities = attribution.links, attribution.profile.activities
-    in_no_pass = any(
-        pass_ == NONE and activity.kind == "kernel"
-        for pass_, activity in zip(links.pass_of, activities, strict=True)
-    )  # fmt: skip
-    if not in_no_pass or not any(log.layers or log.events for log in attribution.logs):
+    if not links.runs or _tells_of_all(attribution):
         return
     kernels = [position for position, activity in enumerate(activities) if activity.kind == "kernel"]
     known = _best_known(attribution, kernels)
@@ -56,6 +52,25 @@ def place_unlogged_iterations(attribution: Attribution) -> None:
     for number, first in _repetitions(row, known, backward=True):
         if number < 1 or not _label(attribution, kernels, runs, known, number, first):
             break
+
+
+def _tells_of_all(attribution: Attribution) -> bool:
+    """Whether all iterations that were asked for are known, from the first one's first layer to the last one's last."""
+    links, order = attribution.links, attribution.net.execution_order()
+    asked_for = attribution.iterations()
+    numbers = {pass_.iteration for pass_ in links.passes if pass_.phase == "iteration"}
+    if asked_for is None or not order or len(numbers) < asked_for:
+        return False
+    ends = {(1, order[0][0].index, order[0][1]), (asked_for, order[-1][0].index, order[-1][1])}
+    at_ends = {
+        at for at, pass_ in enumerate(links.passes) if pass_.phase == "iteration" and pass_.iteration in (1, asked_for)
+    }
+    known = {
+        (links.passes[run.pass_].iteration, run.layer_index, run.direction)
+        for run in links.runs
+        if run.pass_ in at_ends
+    }
+    return ends <= known
 
 
 class _Row:
