@@ -114,3 +114,12 @@ def test_times_of_a_clock_that_may_be_off_by_more_than_layers_take_name_none() -
     layers = measured(shared_folder(), ("stamps run 2 % fast", "m121-resnet-infer-2it", HIDDEN, 0)).layers
     assert layers.right == layers.kernels > 200
     assert layers.wrong_and_sure == 0
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("row", ["the program's earlier run before", "whole log twice"])
+def test_runs_that_are_alike_have_the_same_layers(row: str) -> None:
+    """Nothing tells which of two runs of one net was profiled: calls are in doubt, what layer they are of is not."""
+    case = measured(shared_folder(), (row, "twin-resnet-immediate-2ranks-run-rocpd", TWIN, 0))
+    assert case.layers.right == case.layers.kernels > 90
+    assert case.layers.mean > 0.98

@@ -28,7 +28,7 @@ from mio2trace.align.same_run import (
     without_buffers,
 )
 from mio2trace.align.several_runs import run_of_profile
-from mio2trace.evidence import BUFFERS, CORRELATION, RANGE
+from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, CORRELATION, DURATIONS, RANGE
 from mio2trace.kernels import KernelFact, find_gemms
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile
@@ -106,7 +106,8 @@ def align(  # noqa: PLR0913 - keyword-only options
     """
     profile = within_reach(profile, notes)
     facts = find_gemms(profile)
-    of_run, chance = of_profile(profile, logs, notes)
+    of_run, chance_of_log, are_alike = of_profile(profile, logs, notes)
+    chance = 1.0
     behind = max((operation.index for operation in operations), default=NONE) + 1
     operations = of_its_threads(profile, operations_of(operations, logs, of_run))
     if not any(log.events or log.layers for log in of_run):
@@ -150,9 +151,17 @@ def align(  # noqa: PLR0913 - keyword-only options
     if named_for_another:
         chance = min(chance, UNLIKELY)
     links = attribution.links
+    everything = range(len(profile.activities))
     if chance < 1:
-        links.doubt_layer(range(len(profile.activities)), chance)
-        links.doubt_operation(range(len(profile.activities)), chance)
+        links.doubt_layer(everything, chance)
+        links.doubt_operation(everything, chance)
+    if chance_of_log < 1:
+        # Of runs that are alike each tells of the same layers, but by its own times.
+        timed = (DURATIONS, BOUNDARY_STAMPS)
+        links.doubt_layer(
+            (at for at, word in enumerate(links.layer_by) if word in timed) if are_alike else everything, chance_of_log
+        )
+        links.doubt_operation(everything, chance_of_log)
     _doubt_run(attribution, notes)
     for contradiction, count in sorted(attribution.links.contradictions.items()):
         notes.add(f"link contradicted: {contradiction}", count=count)

@@ -118,17 +118,24 @@ def _parts(log: FrameworkLog, groups: Sequence[set[int]]) -> list[FrameworkLog]:
 
 
 class Chosen(NamedTuple):
-    """Of each log the run that a profile is of, and how probable that is where nothing tells."""
+    """Of each log the run that a profile is of, and how probable that is where nothing tells. ``are_alike``: that all
+    runs that it may be have the same layers and as many iterations.
+    """
 
     runs: list[FrameworkLog]
     chance: float = 1.0
+    are_alike: bool = False
 
 
 def of_profile(profile: Profile, logs: Sequence[FrameworkLog], notes: Notes) -> Chosen:
     """Each log's run that the profile is of: of its process, where that is told, and of several the one whose end comes
     nearest to the end of the last activity."""
     chosen = [_nearest(profile, log, notes) for log in logs]
-    return Chosen([run for run, _ in chosen], min((chance for _, chance in chosen), default=1.0))
+    return Chosen(
+        [one.runs[0] for one in chosen],
+        min((one.chance for one in chosen), default=1.0),
+        all(one.are_alike for one in chosen if one.chance < 1),
+    )
 
 
 def operations_of(
@@ -151,7 +158,7 @@ def operations_of(
     return operations
 
 
-def _nearest(profile: Profile, log: FrameworkLog, notes: Notes) -> tuple[FrameworkLog, float]:
+def _nearest(profile: Profile, log: FrameworkLog, notes: Notes) -> Chosen:
     processes = by_process(log)
     if len(processes) > 1:
         tids = {thread.tid for thread in profile.threads} | {profile.process.pid}
@@ -159,7 +166,7 @@ def _nearest(profile: Profile, log: FrameworkLog, notes: Notes) -> tuple[Framewo
         processes = own or processes
     runs = [run for process in processes for run in _once(split(process))]
     if len(runs) == 1:
-        return runs[0], 1.0
+        return Chosen(runs)
     last = next((e.host_end_ns for e in reversed(profile.activities) if e.host_end_ns is not None), None)
     away = []
     unix = profile.clocks[0].as_unix
@@ -170,9 +177,14 @@ def _nearest(profile: Profile, log: FrameworkLog, notes: Notes) -> tuple[Framewo
     if away:
         number = min(away)[1]
         notes.add(f"log of {len(runs)} runs: run {number + 1} ends with the profile, the others are left out")
-        return runs[number], 1.0
+        return Chosen([runs[number]])
     notes.add(f"log of {len(runs)} runs and nothing to tell which is the profile's: the last one is taken, in doubt")
-    return runs[-1], LAST
+    return Chosen(runs[-1:], LAST, len(set(map(_layers, runs))) == 1)
+
+
+def _layers(run: FrameworkLog) -> object:
+    printed = dict.fromkeys((layer.layer, layer.direction) for layer in run.layers)
+    return tuple(layer.layer for layer in run.net), tuple(printed), run.iterations
 
 
 def _once(runs: Sequence[FrameworkLog]) -> list[FrameworkLog]:
