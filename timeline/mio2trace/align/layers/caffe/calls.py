@@ -10,6 +10,7 @@ probabilities are sums over all ways (forward and backward), in parts of the lik
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise, starmap
@@ -88,11 +89,16 @@ def place_by_calls(attribution: Attribution) -> None:
 
 
 def _bounded(attribution: Attribution) -> set[int | None]:
-    """Iterations whose layers marks or lines bound: what these leave outside of layers is in none."""
+    """Iterations whose layers marks or lines bound: what these leave outside of layers is in none. Where times are so
+    coarse that most of it is in doubt they bound nothing.
+    """
     links = attribution.links
     weaker = ("", DURATIONS, RECURRENCE)
-    passes = {pass_ for word, pass_ in zip(links.layer_by, links.pass_of, strict=True) if word not in weaker}
-    return {links.passes[pass_].iteration for pass_ in passes}
+    placed = Counter(pass_ for word, pass_ in zip(links.layer_by, links.pass_of, strict=True) if word not in weaker)
+    for position in links.layer_unsure:
+        if links.layer_by[position] not in weaker:
+            placed[links.pass_of[position]] -= 2
+    return {links.passes[pass_].iteration for pass_, left in placed.items() if left > 0}
 
 
 def _calls(attribution: Attribution, log: FrameworkLog) -> list[Operation]:
@@ -329,6 +335,8 @@ def _give(attribution: Attribution, found_of: Mapping[int, tuple[int, Found]]) -
                 run = runs[key]
                 likely = min(found.chance, links.operation_confidence.get(position, 1.0))
                 if likely >= DOUBTED and _is_less_likely(attribution, position, likely):
+                    if links.run_of[position] != NONE:
+                        links.take_layer(position)
                     attribution.give_layer([position], run, None, confidence=likely)
                     if found.next_layer and likely < SURE:
                         links.give_next_layer(position, found.next_layer, found.next_chance)
