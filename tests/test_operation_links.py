@@ -201,11 +201,17 @@ def test_lost_entries_give_nothing_away(rng: Random, layers: int, iterations: in
 
 @given(seeds, st.integers(1, 5), st.integers(2, 4))
 def test_without_buffers_names_and_order_tell(rng: Random, layers: int, iterations: int) -> None:
-    """A whole run is still right; nothing then says that buffers told it."""
+    """A whole run is still right, but for what is in doubt (two calls of one kind, of which one may have launched
+    nothing); nothing then says that buffers told it."""
     maker = Maker()
     net(maker, rng, layers, iterations)
     links = maker.links(without=["buffers"])
-    assert links.operation_of == [NONE if of is None else of for of in maker.truth]
+    assert maker.wrong(links) == []
+    doubted = links.operation_confidence
+    assert all(
+        said == (NONE if of is None else of) or doubted.get(place, 1.0) < 0.6
+        for place, (said, of) in enumerate(zip(links.operation_of, maker.truth, strict=True))
+    )
     assert "buffers" not in links.operation_by
 
 
