@@ -8,6 +8,7 @@ from typing import NamedTuple
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.exact import link_by_ranges, number_steps_as_the_log
 from mio2trace.align.framework_ops import place_by_ops
+from mio2trace.align.layers.between import place_between
 from mio2trace.align.layers.caffe import marks
 from mio2trace.align.layers.caffe.calls import place_by_calls
 from mio2trace.align.layers.caffe.iterations import place_by_durations, place_later_iterations
@@ -91,6 +92,7 @@ STEPS: tuple[Step, ...] = (
     Step((RANGE,), place_by_ops),
     Step((BOUNDARY_STAMPS,), place_by_host_ops),
     Step((RANGE,), number_steps_as_the_log),
+    Step((), place_between),
     Step((), place_repetitions),
 )
 """Strongest first. Stronger links are never overridden (`Links`), so a step only fills what those before it left."""
