@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from mio2trace.readers.opencl.repeats import RepeatingFolder
 
 _Fields = Sequence[bytes]
-Fold = Callable[["RepeatingFolder", _Fields], bool]
-"""Take the calls again. Where False, nothing is changed and they are to be taken the usual way."""
+Fold = Callable[[int, _Fields], bool]
+"""Take the calls again; the first has this number. Where False, nothing is changed and they are to be taken the usual
+way."""
 _GOOD = (0, UNKNOWN_ERROR)
 _ONE = b"1"
 
@@ -59,11 +60,11 @@ def fold_of(folder: RepeatingFolder, form: Form, calls: Sequence[AnyCall], first
     if isinstance(last, EnqueueNDRangeKernel):
         return _Launch(folder, form, calls, first, stop).fold_of(folder, form, calls, first, stop)
     if isinstance(last, SetKernelArg):
-        return _Setting(form, last, first).fold
+        return _setting(folder, form, last, first)
     if isinstance(last, (EnqueueReadBuffer, EnqueueWriteBuffer)) and 0 <= last.size <= MAX_INTEGER:
-        return _Copy(folder, form, last, first).fold
+        return _copy(folder, form, last, first)
     if isinstance(last, CreateBuffer) and last.errcode in _GOOD and 0 <= last.size <= MAX_INTEGER:
-        return _Buffer(form, last, first).fold
+        return _buffer(folder, form, last, first)
     return None
 
 
@@ -108,24 +109,21 @@ class _Launch:
         group = same(lws, lws) if len(lws) == 3 and any(lws) else None
         given, count, launches = self._all, len(self._all), self._launches
         is_whole = self._sets_all and not self._words
-        kernels, seconds, append, launch_of = folder.kernels, folder.seconds_of, folder.activities.append, self._launch
+        kernels, seconds, unsettled = folder.kernels, folder.seconds_of, folder.unsettled
+        append, launch_of, host = folder.activities.append, self._launch, folder.host
 
-        def fold(folder: RepeatingFolder, fields: _Fields) -> bool:
+        def fold(number: int, fields: _Fields) -> bool:
             kernel = None
             if not is_new:
                 kernel = kernels.get(handle)
-                if kernel is None or not kernel.enqueued or count > len(kernel.arguments):
-                    return False
-                if not folder.is_settled(handle):
+                if kernel is None or not kernel.enqueued or count > len(kernel.arguments) or handle in unsettled:
                     return False
             times = times_of(fields)
-            if times is None:
-                return False
             began, ended, prepared = seconds[fields[at]], seconds[fields[until]], None
-            if began is None or ended is None:
+            if times is None or began is None or ended is None:
                 return False
             if kernel is not None and kernel.prepared is not None:
-                prepared = folder.host(kernel.prepared.start)
+                prepared = host(kernel.prepared.start)
             elif before >= 0:
                 prepared = seconds[fields[before]]
                 if prepared is None:
@@ -133,7 +131,7 @@ class _Launch:
                 prepared += int(fields[before_micro]) * 1000
             began += int(fields[micro]) * 1000
             ended += int(fields[until_micro]) * 1000
-            number = folder.calls + behind
+            number += behind
             call = HostCall(LAUNCH, 0, began, ended, 0, number, None, prepared)
             if kernel is not None and is_whole and len(kernel.arguments) == count and kernel.program in launches:
                 kernel.prepared = None
@@ -179,97 +177,78 @@ class _Launch:
         return launch
 
 
-class _Setting:
-    """An argument that is set by itself, as timer marks are."""
+def _setting(folder: RepeatingFolder, form: Form, call: SetKernelArg, at: int) -> Fold:
+    """What takes an argument that is set by itself, as timer marks are."""
+    handle, position, same = call.kernel, call.arg_index, call.arg_value
+    word, start = form.places.get((at, "word")), form.places.get((at, "start"), 0)
+    micro = start + 1
+    kernels, seconds = folder.kernels, folder.seconds_of
 
-    def __init__(self, form: Form, call: SetKernelArg, at: int) -> None:
-        self._kernel = call.kernel
-        self._position = call.arg_index
-        self._value = call.arg_value
-        self._word = form.places.get((at, "word"))
-        self._start = form.places.get((at, "start"), 0)
-
-    def fold(self, folder: RepeatingFolder, fields: _Fields) -> bool:
-        kernel = folder.kernels.get(self._kernel)
-        position = self._position
+    def fold(number: int, fields: _Fields) -> bool:
+        kernel = kernels.get(handle)
         if kernel is None or position >= len(kernel.arguments):
             return False
-        value = self._value if self._word is None else str(fields[self._word], "ascii")
+        value = same if word is None else str(fields[word], "ascii")
         if position == 0:
-            second, micro = fields[self._start], fields[self._start + 1]
             if not kernel.enqueued and value == "00000000":
-                base = folder.seconds_of[second]
+                base = seconds[fields[start]]
                 if base is None:
                     return False
-                kernel.zeros.append((folder.calls, 0, base + int(micro) * 1000))
+                kernel.zeros.append((number, 0, base + int(fields[micro]) * 1000))
             if kernel.prepared is None:
-                kernel.prepared = Began(f"{second.decode()}.{micro.decode()}")
+                kernel.prepared = Began(f"{fields[start].decode()}.{fields[micro].decode()}")
         kernel.arguments[position] = value
         return True
 
+    return fold
 
-class _Copy:
-    """A buffer that is read or written."""
 
-    def __init__(
-        self, folder: RepeatingFolder, form: Form, call: EnqueueReadBuffer | EnqueueWriteBuffer, at: int
-    ) -> None:
-        same = folder.interned.setdefault
-        name = "read buffer" if isinstance(call, EnqueueReadBuffer) else "write buffer"
-        api = str(call.__struct_config__.tag)
-        self._name, self._route, self._api = same(name, name), folder.interned[COPIES[name]], same(api, api)
-        self._queue = folder.queue(call.queue)
-        self._size = int(call.size)
-        self._start, self._end = form.places[at, "start"], form.places[at, "end"]
-        self._times = _times_of(form, at)
+def _copy(folder: RepeatingFolder, form: Form, call: EnqueueReadBuffer | EnqueueWriteBuffer, at: int) -> Fold:
+    """What takes a buffer that is read or written."""
+    same, seconds, append = folder.interned.setdefault, folder.seconds_of, folder.activities.append
+    copy = "read buffer" if isinstance(call, EnqueueReadBuffer) else "write buffer"
+    tag = str(call.__struct_config__.tag)
+    name, route, api, queue, size = (
+        same(copy, copy),
+        folder.interned[COPIES[copy]],
+        same(tag, tag),
+        folder.queue(call.queue),
+        int(call.size),
+    )
+    start, end = form.places[at, "start"], form.places[at, "end"]
+    times_of = _times_of(form, at)
 
-    def fold(self, folder: RepeatingFolder, fields: _Fields) -> bool:
-        times = self._times(fields)
-        at, until = self._start, self._end
-        began, ended = folder.seconds_of[fields[at]], folder.seconds_of[fields[until]]
+    def fold(number: int, fields: _Fields) -> bool:
+        times = times_of(fields)
+        began, ended = seconds[fields[start]], seconds[fields[end]]
         if times is None or began is None or ended is None:
             return False
-        began += int(fields[at + 1]) * 1000
-        ended += int(fields[until + 1]) * 1000
-        number = folder.calls
-        call = HostCall(self._api, 0, began, ended, 0, number)
-        folder.activities.append(
-            Activity(
-                number,
-                "copy",
-                self._name,
-                0,
-                self._queue,
-                *times,
-                call,
-                None,
-                None,
-                NOT_OPENCL,
-                self._size,
-                self._route,
-            )
-        )
+        began += int(fields[start + 1]) * 1000
+        ended += int(fields[end + 1]) * 1000
+        made = HostCall(api, 0, began, ended, 0, number)
+        append(Activity(number, "copy", name, 0, queue, *times, made, None, None, NOT_OPENCL, size, route))
         return True
 
+    return fold
 
-class _Buffer:
-    """A buffer that is created."""
 
-    def __init__(self, form: Form, call: CreateBuffer, at: int) -> None:
-        self._size = int(call.size)
-        self._handle = call.buffer
-        self._word = form.places.get((at, "word"))
-        self._end = form.places[at, "end"]
+def _buffer(folder: RepeatingFolder, form: Form, call: CreateBuffer, at: int) -> Fold:
+    """What takes a buffer that is created."""
+    size, same = int(call.size), call.buffer
+    word, end = form.places.get((at, "word")), form.places[at, "end"]
+    seconds, interned, append = folder.seconds_of, folder.interned, folder.buffers.append
 
-    def fold(self, folder: RepeatingFolder, fields: _Fields) -> bool:
-        handle = self._handle if self._word is None else str(fields[self._word], "ascii")
-        base = folder.seconds_of[fields[self._end]]
+    def fold(number: int, fields: _Fields) -> bool:
+        handle = same if word is None else str(fields[word], "ascii")
+        base = seconds[fields[end]]
         if base is None or not handle or handle.strip("0x") in NULL:
             return False
-        end = base + int(fields[self._end + 1]) * 1000
-        handle = folder.interned.setdefault(handle, handle)
-        folder.buffers.append(BufferCreated(number=folder.calls, handle=handle, size_bytes=self._size, end_ns=end))
+        end_ns = base + int(fields[end + 1]) * 1000
+        handle = interned.setdefault(handle, handle)
+        append(BufferCreated(number=number, handle=handle, size_bytes=size, end_ns=end_ns))
         return True
+
+    return fold
 
 
 def _times_of(form: Form, call: int) -> Callable[[_Fields], tuple[int, int, int, int] | None]:

@@ -64,15 +64,15 @@ class Form:
     ``units`` are what is folded one after another: the number of calls, their first and last byte, what they mean.
     """
 
-    __slots__ = ("fields_at", "following", "places", "size", "units")
+    __slots__ = ("fields_at", "last", "places", "size", "units")
 
     def __init__(self, text: bytes, fields: Sequence[Field]) -> None:
         self.size = len(text)
         self.places = {(field.call, field.role): n for n, field in enumerate(fields) if field.role}
         self.fields_at = _reader(text, fields)
         """The fields of the text at a place that has room for it; None where it has not the form."""
-        self.following: Form | None = None
-        """What came after it last."""
+        self.last = -1
+        """Its last place among all that came; -1: it did not come yet."""
         self.units: list[tuple[int, int, int, Any]] = []
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import marshal
 from array import array
-from collections.abc import Hashable, Iterable
+from collections.abc import Container, Hashable, Iterable
 from itertools import repeat
 from operator import attrgetter
 from typing import Any, BinaryIO, NamedTuple, TypeVar
@@ -125,8 +125,9 @@ class SecondHalf(RepeatingFolder):
         program = super().program(handle)
         return self._from_outside(False, handle) if program is None else program
 
-    def is_settled(self, handle: str) -> bool:
-        return handle not in self._settings
+    @property
+    def unsettled(self) -> Container[str]:
+        return self._settings
 
     def _change_program(self, handle: str, changes: dict[str, Any]) -> None:
         if handle in self._program_of:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import msgspec
@@ -59,7 +59,10 @@ class RepeatingFolder(ProfileFolder):
         self._sizes: set[int] = set()
         self._words: dict[bytes, tuple[Form, dict[Field, bytes], set[Field]]] = {}
         self._separator = b""
-        self._last: Form | None = None
+        self._order: list[Form] = []
+        """As they came; what comes next is what came after these the last time."""
+        self._expected = 0
+        """In this order, of the one that is expected."""
         self._repeated = self._learned = 0
         self._skip = self._skipped = 0
 
@@ -84,51 +87,63 @@ class RepeatingFolder(ProfileFolder):
 
     def _looked_through(self, text: bytes, decode: Decode) -> list[Stretch] | None:
         stretches: list[Stretch] = []
-        forms, separator = self._forms, self._separator
-        last = self._last
+        forms, separator, order, place = self._forms, self._separator, self._order, self._expected
         at, end = 1, text.rfind(b"}") + 1
         if text[end:].strip() != b"]":
             return None
         while at < end:
-            form = None if last is None else last.following
+            form = order[place] if place < len(order) else None
             if form is not None and form.size <= end - at and (fields := form.fields_at(text, at)) is not None:
                 stop = at + form.size
                 after = stop + len(separator) if stop < end else end
                 if stop < end and not text.startswith(separator, stop):
                     return None
-                stretches.append((at, stop, form, fields))
+                place += 1
             else:
                 stop, after = _next_group(text, at, end)
                 for form in forms.get(stop - at, ()):
                     if (fields := form.fields_at(text, at)) is not None:
-                        stretches.append((at, stop, form, fields))
-                        if last is not None:
-                            last.following = form
                         break
                 else:
-                    form = None
                     stretches.append((at, stop, None, decode(b"[%b]" % text[at:stop])))
-            last = form
+                    at = after
+                    continue
+                # The one that was expected may have been cut where the part begins, or have another form now.
+                place += 1
+                if order[place : place + 1] == [form]:
+                    place += 1
+                elif form.last >= 0:
+                    place = form.last + 1
+            stretches.append((at, stop, form, fields))
+            form.last = len(order)
+            order.append(form)
             at = after
-        self._last = last
+        self._expected = place
         return stretches
 
     def take(self, text: bytes, stretches: Sequence[Stretch], decode: Decode) -> None:
         """Fold the calls of ``text``, as `planned` understood them."""
+        number, cut = self.calls, self._cut_pointers
         for first, last, form, holds in stretches:
             if form is None:
+                self.calls = number
                 self.add(holds)
                 self._learn(text, first, last, holds, decode)
+                number, cut = self.calls, self._cut_pointers
                 continue
             for calls, begin, end, fold in form.units:
-                if not self._cut_pointers and fold(self, holds):
-                    self.calls += calls
+                if not cut and fold(number, holds):
+                    number += calls
                 else:
+                    self.calls = number
                     self.add(decode(b"[%b]" % text[first + begin : first + end]))
+                    number, cut = self.calls, self._cut_pointers
+        self.calls = number
 
-    def is_settled(self, handle: str) -> bool:
-        """Whether it is known which of the settings since the kernel's last enqueue was the first."""
-        return True
+    @property
+    def unsettled(self) -> Container[str]:
+        """Handles of kernels of which it is not known which of the settings since the last enqueue was the first."""
+        return ()
 
     def finish(self, interleaved: bool = False) -> Profile:
         self.forget_forms()
@@ -137,12 +152,11 @@ class RepeatingFolder(ProfileFolder):
     def forget_forms(self) -> None:
         """No more text comes: what was learned of it takes megabytes, and holds this folder in circles."""
         for form in self._made:
-            form.following = None
             form.units.clear()
         self._made.clear()
         self._forms.clear()
         self._words.clear()
-        self._last = None
+        self._order.clear()
 
     # -- forms --------------------------------------------------------------------------------------------------------
 
