@@ -164,7 +164,7 @@ def folded(windows: list[list[str]]) -> tuple[durations._Columns | None, list[Ac
                 iteration=number + 1, start_ns=start, end_ns=start + MS, positions=range(first, len(enqueues))
             )
         )
-    return durations._fold(enqueues, spans, [1 / len(spans)] * len(spans)), enqueues, spans
+    return durations._fold(enqueues, spans, [1 / len(spans)] * len(spans), durations.on_host), enqueues, spans
 
 
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=6), min_size=1, max_size=6))

@@ -6,6 +6,7 @@ from random import Random
 
 from benchmarks.damages.run import (
     BLOCK,
+    FRAMEWORK,
     MIOPEN,
     SETTERS,
     CannotError,
@@ -38,6 +39,15 @@ def lost_entries(run: Run, random: Random) -> Run:
                 if not (run.interleaved and BLOCK.match(run.log[line])):
                     keep[line] = False
     return with_lines(run, keep)
+
+
+def framework_alone(run: Run, random: Random) -> Run:
+    """MIOpen printed nothing."""
+    if run.interleaved or not run.has_layers:
+        raise CannotError("the profile is in the log" if run.interleaved else "there is no framework's log")
+    if not run.truth["api_calls"]:
+        return run
+    return with_lines(run, [FRAMEWORK.match(line) is not None for line in run.log])
 
 
 def late_log(run: Run, random: Random) -> Run:

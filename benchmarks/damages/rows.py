@@ -80,6 +80,12 @@ def _another(run: Run, random: Random, others: Sequence[Run]) -> Run:
     return processes.another_log(run, random.choice(fit), random)
 
 
+def _framework_times_only(run: Run, random: Random) -> Run:
+    """As `caffe time` beside a profile of rocprof's."""
+    run = losses.framework_alone(run, random)
+    return run if run.files else profiles.names_times_sizes_only(run, random)
+
+
 def _another_time(run: Run, random: Random, others: Sequence[Run], *, ids: bool) -> Run:
     return processes.another_time(run, random, ids=ids)
 
@@ -140,6 +146,7 @@ ROWS: tuple[Row, ...] = (
     _row("2 % of kernels lost", profiles.kernels_lost(0.02), WHOLE),
     _row("no arguments", profiles.without_arguments, WHOLE, draws=False),
     _row("names, times, sizes only", profiles.names_times_sizes_only, dict.fromkeys(WHOLE, 0.853), draws=False),
+    _row("framework's log, names, times, sizes only", _framework_times_only, draws=False),
     _row("handles recycled", recycled, WHOLE),
     # names
     _row("names cut", profiles.names_cut, WHOLE, draws=False),

@@ -13,6 +13,7 @@ from mio2trace.align.layers.caffe import marks
 from mio2trace.align.layers.caffe.calls import place_by_calls
 from mio2trace.align.layers.caffe.iterations import place_by_durations, place_later_iterations
 from mio2trace.align.layers.caffe.layer_lines import place_by_layer_lines, place_by_lines_of_operations
+from mio2trace.align.layers.caffe.unclocked import place_by_device_times
 from mio2trace.align.layers.caffe.unlogged import place_unlogged_iterations
 from mio2trace.align.layers.caffe.warm_up import place_before_iterations
 from mio2trace.align.layers.host_ops import place_by_host_ops
@@ -80,6 +81,7 @@ STEPS: tuple[Step, ...] = (
     Step((), doubt_between_layers),
     Step((), doubt_by_clock),
     Step((), place_by_calls),
+    Step((DURATIONS,), place_by_device_times),
     # Likeness goes on from what is placed, doubts included.
     Step((), place_before_iterations),
     Step((RECURRENCE,), place_later_iterations),

@@ -68,6 +68,7 @@ def place_by_recurrence(
     }
     following: LayerKey | None = None
     following_unsure = False
+    following_likely = 1.0
     next_begin: int | None = None
     host_layer: LayerKey | None = None
     for position in reversed(target):
@@ -82,9 +83,11 @@ def place_by_recurrence(
                 layer_of[position] = host_layer or following
                 if following_unsure:
                     unsure.add(position)
+                inherited[position] = following_likely
         else:
             # A kernel without a layer is the program's own: what prepares it is no layer's either.
             following, host_layer = layer_of.get(position), None
+            following_likely = inherited.get(position, 1.0)
             following_unsure = position in unsure or position in inherited or position in after_missing
         next_begin = activity.prepared_ns or activity.host_start_ns
     for position in target:

@@ -10,7 +10,7 @@ iterations are folded into one before the cut.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from math import exp, log
 
@@ -35,7 +35,7 @@ MAX_WAYS = 3
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One iteration: its bounds on the host's clock and the positions of its activities."""
+    """One iteration: its bounds on the host's clock, else the device's, and the positions of its activities."""
 
     iteration: int
     start_ns: int
@@ -50,8 +50,12 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     layer_of: dict[int, tuple[int, float]]
     next_of: dict[int, tuple[int, float]]
     misfit_ns: int
+    cost_ns: int
+    """What times and names cost together."""
 
 
+Spans = Callable[[Activity], tuple[int | None, int | None]]
+"""When an activity began, what prepares it included, and ended; None where that is not known."""
 _State = tuple[float, int, int, int]
 """A way to a cut: misfit so far, where the layer's time ends on the axis, the cut before, the way's place there."""
 
@@ -68,16 +72,30 @@ class _Columns(msgspec.Struct, frozen=True, kw_only=True):
     ends: list[int]
 
 
+def on_host(activity: Activity) -> tuple[int | None, int | None]:
+    """When an activity was prepared, and when the call that waited for it returned, in ns."""
+    return activity.prepared_ns or activity.host_start_ns, activity.host_end_ns
+
+
+def on_device(activity: Activity) -> tuple[int | None, int | None]:
+    """When an activity ran, in ns of its device."""
+    return activity.start_ns, activity.end_ns
+
+
 def fit(
     activities: Sequence[Activity],
     windows: Sequence[Window],
     order: Sequence[tuple[NetLayerSpec, Direction]],
     error_ns: int = 0,
     iterations: int = 0,
+    spans: Spans = on_host,
+    *,
+    may_go_on: bool = False,
 ) -> Cut | None:
     """Cut the windows' activities into the layers of ``order``; None where nothing is to fit or it does not fit.
 
-    ``error_ns``: how exact host times are; ``iterations``: over how many the printed times are means, 0: not known.
+    ``error_ns``: how exact the times of ``spans`` are; ``iterations``: over how many the printed times are means,
+    0: not known; ``may_go_on``: what is behind the last layer may be of none.
     """
     windows = [window for window in windows if window.positions]
     if not windows or not order:
@@ -85,7 +103,7 @@ def fit(
     printed = [layer.printed_ns(direction) for layer, direction in order]
     claimed = sum(time or 0 for time in printed)
     shares = _shares(windows, iterations, claimed * iterations)
-    columns = _fold(activities, windows, shares)
+    columns = _fold(activities, windows, shares, spans)
     if columns is None:
         return None
     length = sum((one.end_ns - one.start_ns) * share for one, share in zip(windows, shares, strict=True))
@@ -97,26 +115,32 @@ def fit(
     doubt_ns = DOUBT_NS + 2 * error_ns + elsewhere_ns + spread_ns
     # Times that tell less than names do not outweigh them.
     odd = _odd_names(activities, columns, order, max(DOUBT_NS, round(doubt_ns)))
+    if may_go_on:
+        printed.append(None)
+        odd.append([0] * (1 + len(columns.members)))
     cuts = _best_cuts(columns, printed, odd, slack, doubt_ns)
     if cuts is None:
         return None
     positions, elsewhere, misfit = cuts
-    spans = pairwise([0, *positions])
-    misfit -= sum(names[after] - names[before] for names, (before, after) in zip(odd, spans, strict=True))
+    cuts_of = pairwise([0, *positions])
+    cost = misfit
+    misfit -= sum(names[after] - names[before] for names, (before, after) in zip(odd, cuts_of, strict=True))
     if misfit > claimed / MISFIT + TOLERANCE_NS:
         return None
     layer_of: dict[int, tuple[int, float]] = {}
     next_of: dict[int, tuple[int, float]] = {}
     begin = 0
-    for layer, end in enumerate(positions):
+    for layer, end in enumerate(positions[: len(order)]):
         for column in range(begin, end):
             for position in columns.members[column]:
                 before, behind = elsewhere.get(column, (0.0, 0.0))
                 layer_of[position] = layer, max(0.0, 1 - before - behind)
-                if before or behind:
-                    next_of[position] = (layer - 1, before) if before > behind else (layer + 1, behind)
+                if before > behind:
+                    next_of[position] = layer - 1, before
+                elif behind and layer + 1 < len(order):
+                    next_of[position] = layer + 1, behind
         begin = end
-    return Cut(layer_of=layer_of, next_of=next_of, misfit_ns=round(misfit))
+    return Cut(layer_of=layer_of, next_of=next_of, misfit_ns=round(misfit), cost_ns=round(cost))
 
 
 def _shares(windows: Sequence[Window], iterations: int, in_all_ns: int) -> list[float]:
@@ -148,7 +172,9 @@ def _odd_names(
     return [of_kind[kind] for kind in kinds]
 
 
-def _fold(activities: Sequence[Activity], windows: Sequence[Window], shares: Sequence[float]) -> _Columns | None:
+def _fold(
+    activities: Sequence[Activity], windows: Sequence[Window], shares: Sequence[float], spans: Spans
+) -> _Columns | None:
     """Align every window with the last one: the first differs most (buffers are made, kernels compiled).
 
     ``shares``: what part of the mean each window makes.
@@ -187,14 +213,13 @@ def _fold(activities: Sequence[Activity], windows: Sequence[Window], shares: Seq
         starts[-1] += at * share
         for number in range(len(columns) - 1, -1, -1):
             if mine[number] >= 0:
-                activity = activities[mine[number]]
-                at = (activity.prepared_ns or activity.host_start_ns or window.start_ns) - window.start_ns
+                at = (spans(activities[mine[number]])[0] or window.start_ns) - window.start_ns
             starts[number] += at * share
         at = 0
         for number, position in enumerate(mine):
             ends[number] += at * share
             if position >= 0:
-                at = (activities[position].host_end_ns or window.start_ns) - window.start_ns
+                at = (spans(activities[position])[1] or window.start_ns) - window.start_ns
         ends[-1] += at * share
     return _Columns(members=columns, starts=[round(start) for start in starts], ends=[round(end) for end in ends])
 

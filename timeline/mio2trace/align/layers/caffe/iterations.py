@@ -14,7 +14,7 @@ from mio2trace.align.clocks.fit import LogClock
 from mio2trace.align.clocks.resolution import STAMP_NS
 from mio2trace.align.layers.caffe import boundaries, durations
 from mio2trace.align.layers.net import LayerKey
-from mio2trace.align.layers.recurrence import place_by_recurrence
+from mio2trace.align.layers.recurrence import is_filler, place_by_recurrence
 from mio2trace.align.links import DOUBTED, NONE
 from mio2trace.align.operations.rates import AT_END, IN_PART, TOLERANCE_NS, UNEVEN
 from mio2trace.evidence import DURATIONS
@@ -30,13 +30,20 @@ def place_by_durations(attribution: Attribution) -> None:
     if any(layer.forward_ns is None and layer.backward_ns is None for layer in net.layers):
         return
     cut = durations.fit(
-        attribution.profile.activities, windows, order, attribution.host_error_ns, _iterations(attribution)
+        attribution.profile.activities, windows, order, attribution.host_error_ns, iterations_printed(attribution)
     )
     if cut is None:
         if order and any(window.positions for window in windows):
             attribution.notes.add("printed layer times do not fit the enqueues of the iterations: not used")
         return
-    whole = _of_these_iterations(attribution, windows)
+    place(attribution, windows, cut, of_these_iterations(attribution, windows))
+    for window in windows:
+        links.doubt_layer(_at_the_ends(attribution, window), AT_END)
+
+
+def place(attribution: Attribution, windows: Sequence[durations.Window], cut: durations.Cut, whole: float) -> None:
+    """Give what is in the windows to the layers of the cut; ``whole``: how probable it is that times are of these."""
+    links, order = attribution.links, attribution.net.execution_order()
     runs: dict[tuple[int, int], int] = {}
     for window in windows:
         for position in window.positions:
@@ -52,7 +59,6 @@ def place_by_durations(attribution: Attribution) -> None:
             if position in cut.next_of:
                 beside, chance = cut.next_of[position]
                 links.give_next_layer(position, order[beside][0].layer, chance * whole)
-        links.doubt_layer(_at_the_ends(attribution, window), AT_END)
 
 
 def place_later_iterations(attribution: Attribution) -> None:
@@ -95,18 +101,20 @@ def _coarse(attribution: Attribution) -> int:
     return step if step > STAMP_NS else 0
 
 
-def _of_these_iterations(attribution: Attribution, windows: Sequence[durations.Window]) -> float:
+def of_these_iterations(attribution: Attribution, windows: Sequence[durations.Window]) -> float:
     """How probable it is that the printed means are of these iterations and no others, and of all layers."""
-    iterations = _iterations(attribution)
+    iterations = iterations_printed(attribution)
     length = sum(window.end_ns - window.start_ns for window in windows) // max(1, len(windows), iterations)
     order = attribution.net.execution_order()
     printed = sum(layer.printed_ns(direction) or 0 for layer, direction in order)
     if not attribution.net.is_whole or any(layer.printed_ns(direction) is None for layer, direction in order):
         return IN_PART
-    if len({len(window.positions) for window in windows}) > 1:
+    if len({_others_than_fillers(attribution, window) for window in windows}) > 1:
         return UNEVEN  # the profile lost some of what was printed
     if length - printed > TOLERANCE_NS * (1 + len(order)) + length // 20:
-        return DOUBTED  # layers are missing: CK's digest leaves out those with unusual names
+        # CK's digest leaves out layers with unusual names; a log that sets the net up has all of them.
+        told = {layer.layer for log in attribution.logs for layer in log.net}
+        return IN_PART if told.issuperset(layer.layer for layer in attribution.net.layers) else DOUBTED
     fitted = {window.iteration for window in windows if window.positions}
     printed_of = set(range(1, iterations + 1))
     if fitted < printed_of:
@@ -114,7 +122,12 @@ def _of_these_iterations(attribution: Attribution, windows: Sequence[durations.W
     return 1.0 if fitted == printed_of else DOUBTED
 
 
-def _iterations(attribution: Attribution) -> int:
+def _others_than_fillers(attribution: Attribution, window: durations.Window) -> int:
+    """How many activities an iteration has, but for what only the first one may need: memory is prepared once."""
+    return sum(not is_filler(attribution, position) for position in window.positions)
+
+
+def iterations_printed(attribution: Attribution) -> int:
     """How many iterations were asked for, else the lines' own numbers; 0 where there is none either: one is a guess."""
     iterations = attribution.iterations()
     if iterations is None:

@@ -1,0 +1,134 @@
+"""Layers by printed times where no clock relates log and profile: by the profile's own times and how passes repeat."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+
+from benchmarks.damage import measured
+from benchmarks.damage_score import TENTHS, Tally, tallies
+from benchmarks.damages.profiles import names_times_sizes_only, part_lost
+from benchmarks.damages.run import Run as DamagedRun
+from benchmarks.damages.sets import HANDLES, caffe
+from mio2trace import analyse
+from mio2trace.align import NONE, align
+from mio2trace.notes import Notes
+from tests.conftest import shared_folder
+from tests.records import with_opencl
+from tests.synthetic_run import US, Run, make_run, random_net
+
+
+def without_host_times(run: Run) -> Run:
+    activities = tuple(msgspec.structs.replace(one, call=None) for one in run.profile.activities)
+    return Run(
+        profile=with_opencl(run.profile, activities=activities), log=run.log, places=run.places, starts=run.starts
+    )
+
+
+def random_run(rng: Random) -> Run:
+    """Any net, in one to three iterations that differ, before which there may be a warm-up and after which more."""
+    return without_host_times(
+        make_run(
+            rng,
+            random_net(rng, rng.randint(3, 25), empty=rng.choice([0, 0.2, 0.5])),
+            iterations=rng.choice([1, 1, 2, 3]),
+            backward=rng.random() < 0.5,
+            marks=False,
+            jitter=rng.choice([0, 0.1, 0.5]),
+            warm_up=rng.random() < 0.8,
+            extra_fills=True,
+            tail=rng.choice([0, 2]),
+            timer_noise=3 * US,
+        )
+    )
+
+
+def test_links_are_as_right_as_they_say() -> None:
+    """Of 200 runs: none is sure, four fifths are found, and of those said with 0.9 and more 99 %."""
+    said: dict[int, list[bool]] = defaultdict(list)
+    lost = 0
+    for seed in range(200):
+        run = random_run(Random(seed))
+        links = align(run.profile, [run.log], Notes()).links
+        for position, place in enumerate(run.places):
+            number = links.run_of[position]
+            if number == NONE:
+                lost += place is not None
+                continue
+            held = links.runs[number]
+            is_right = (links.passes[held.pass_].iteration, held.direction, held.layer) == place
+            said[int(10 * links.layer_confidence[position])].append(is_right)
+            assert position in links.layer_unsure
+    right = sum(sum(each) for each in said.values())
+    assert right >= 0.8 * (sum(len(each) for each in said.values()) + lost)
+    for tenth in range(6, 10):
+        assert sum(said[tenth]) >= tenth / 10 * len(said[tenth])
+    assert sum(said[9]) >= 0.99 * len(said[9])
+    assert len(said[9]) > 10_000
+
+
+@pytest.mark.parametrize("more", [0, 2])
+def test_what_the_program_runs_after_its_last_iteration_is_in_no_layer(more: int) -> None:
+    """The passes before end without it."""
+    rng = Random(5)
+    net = random_net(rng, 12, empty=0.2)
+    run = without_host_times(make_run(rng, net, iterations=3, marks=False, tail=more))
+    links = align(run.profile, [run.log], Notes()).links
+    held = [links.runs[number] if number != NONE else None for number in links.run_of]
+    placed = [one and (links.passes[one.pass_].iteration, one.direction, one.layer) for one in held]
+    begun = next(at for at, place in enumerate(run.places) if place and place[0] > 0)
+    assert placed[begun:] == run.places[begun:]
+
+
+REAL = {"alexnet-b1-train": 202, "alexnet-b3-libdnn-train-iter2": 170}
+"""Of sets that train so many kernels are right; of all others every one."""
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    "name",
+    [
+        "alexnet-b1-fwd-nomarks", "alexnet-b1-train", "alexnet-b3-libdnn-train-iter2", "lenet-b2-fwd",
+        "lenet-b2-viennacl-fwd", "squeezenet11-b1-fwd-tz", "squeezenet11-b1-libdnn-fwd",
+    ],
+)  # fmt: skip
+def test_caffes_log_alone_tells_the_layers_of_kernels_with_times(name: str) -> None:
+    """As of a profile of rocprof's beside what `caffe time` prints: no marks, no host times, no calls."""
+    layers = measured(shared_folder(), ("names, times, sizes only", name, HANDLES, 0)).layers
+    assert layers.right >= REAL.get(name, layers.kernels)
+    assert layers.wrong_and_sure == 0
+
+
+def damaged(run: DamagedRun, folder: Path) -> Tally:
+    """What is true of the links to layers of a profile without host times."""
+    run = names_times_sizes_only(run, Random(0))
+    return tallies(run, analyse(run.write(folder)))[1]
+
+
+@pytest.mark.shared
+def test_another_nets_log_is_not_believed(tmp_path: Path) -> None:
+    """A short time at the end of another profile has a few kernels, and these may fit."""
+    runs = [caffe(path) for path in sorted((shared_folder() / "samples" / "dvdt").glob("*.run.log"))]
+    for run in runs:
+        for other in runs:
+            if other.name.split("-")[0] != run.name.split("-")[0]:
+                assert damaged(replace(run, log=other.log), tmp_path).links == 0, (run.name, other.name)
+
+
+@pytest.mark.shared
+def test_of_a_profile_that_was_cut_nothing_is_likely_and_wrong(tmp_path: Path) -> None:
+    """What it ends with is not the iteration's end: times or names do not fit, and what fits all the same is right."""
+    links = true = 0.0
+    for path in sorted((shared_folder() / "samples" / "dvdt").glob("*.run.log")):
+        for end in (0.6, 0.8, 0.86, 0.93):
+            layers = damaged(part_lost(end, 1)(caffe(path), Random(0)), tmp_path)
+            assert layers.wrong_and_sure == 0
+            for count, _, right in layers.bins[6:TENTHS]:
+                links, true = links + count, true + right
+    assert links > 100
+    assert true >= 0.98 * links

@@ -1,0 +1,183 @@
+"""Benchmark iterations where no clock relates log and profile: the log says how long each took, and that they came
+last.
+
+`caffe time` ends with its last iteration, so the profile's last kernel ran in it, and the last that ran before its
+printed time ended the pass before (dvdt-ck.md 2.3). Each pass ends with the same kernels, which tells the bound where
+times leave a choice.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Hashable, Sequence
+from operator import itemgetter
+
+from mio2trace.align.attribution import Attribution
+from mio2trace.align.layers.caffe import durations
+from mio2trace.align.layers.caffe.durations import Window
+from mio2trace.align.layers.caffe.iterations import iterations_printed, of_these_iterations, place
+from mio2trace.align.layers.recurrence import signature
+from mio2trace.align.operations.rates import DOUBT_NS, EXPLAINED, IN_PART, TOLERANCE_NS, WHOLE
+
+_FEWEST = 2
+"""A single activity may be alike by chance."""
+_MOST_CANDIDATES, _MOST_EARLIER, _MOST_COMPARED = 64, 16, 256
+"""Where an iteration may begin; with so many earlier activities each is compared, and so many from there on."""
+_MOST_BEHIND = 8
+"""What a program may run after its last iteration."""
+_Bounds = tuple[list[Window], float, int]
+"""Iterations; how probable it is that these are they; how many activities at their bounds come at those of others."""
+_Answer = tuple[int, list[Window], durations.Cut, float]
+"""What it costs; iterations and what fits them; how probable their bounds are."""
+
+
+def place_by_device_times(attribution: Attribution) -> None:
+    """Cut the iterations so that the printed layer times fit, where no clock bounds them; a note where they do not."""
+    net = attribution.net
+    if attribution.times is not None or attribution.links.runs or not net.layers:
+        return
+    if any(layer.forward_ns is None and layer.backward_ns is None for layer in net.layers):
+        return
+    ways = _bounds(attribution)
+    answer = next((found for bounds in ways if (found := _best(attribution, bounds)) is not None), None)
+    if answer is None:
+        if ways:
+            attribution.notes.add("printed layer times do not fit the kernels of the iterations: not used")
+        return
+    _, windows, cut, bounded = answer
+    place(attribution, windows, cut, min(bounded, of_these_iterations(attribution, windows)))
+
+
+def _best(attribution: Attribution, bounds: Sequence[_Bounds]) -> _Answer | None:
+    """The best cut; where a solver updates the weights behind the layers, without what it runs."""
+    answer = _answer(attribution, bounds, may_go_on=False)
+    if answer is None or answer[0] > TOLERANCE_NS:
+        beyond = _answer(attribution, bounds, may_go_on=True)
+        if beyond is not None and (answer is None or beyond[0] + TOLERANCE_NS < answer[0]):
+            return beyond
+    return answer
+
+
+def _answer(attribution: Attribution, bounds: Sequence[_Bounds], *, may_go_on: bool) -> _Answer | None:
+    """The best cut whose times fit; ``may_go_on``: what is behind the last layer may be of none."""
+    answers = []
+    activities = attribution.profile.activities
+    for windows, likely, _ in bounds:
+        cut = durations.fit(
+            activities,
+            windows,
+            attribution.net.execution_order(),
+            iterations=iterations_printed(attribution),
+            spans=durations.on_device,
+            may_go_on=may_go_on,
+        )
+        if cut is None or len(cut.layer_of) < EXPLAINED * len(activities):
+            continue  # a short time at the end of another run's profile has a few kernels, too
+        # Of kernels in their own layers none has another layer's name.
+        if cut.misfit_ns <= TOLERANCE_NS and cut.cost_ns - cut.misfit_ns < DOUBT_NS:
+            answers.append((cut.cost_ns, windows, cut, likely))
+    return min(answers, key=itemgetter(0), default=None)
+
+
+def _bounds(attribution: Attribution) -> list[list[_Bounds]]:
+    """The iterations, for each place where the last one may have ended; the likeliest places first.
+
+    None where the device's times tell no order, or the profile has not as many iterations.
+    """
+    activities, lasted = attribution.profile.activities, _lasted(attribution)
+    begins = [activity.start_ns for activity in activities if activity.start_ns is not None]
+    ends = [activity.end_ns for activity in activities if activity.end_ns is not None]
+    if not lasted or not len(begins) == len(ends) == len(activities) > 0:
+        return []
+    if begins != sorted(begins) or ends != sorted(ends):
+        return []
+    claimed = sum(layer.printed_ns(direction) or 0 for layer, direction in attribution.net.execution_order())
+    # What no layer claims may have passed behind the last activity, or before the first.
+    unclaimed = max(0, sum(length for _, length in lasted) // len(lasted) - claimed) + TOLERANCE_NS
+    row = [signature(activity) for activity in activities]
+    stops = range(len(row), max(0, len(row) - _MOST_BEHIND), -1)
+    found = [one for stop in stops if (one := _windows(row, begins, ends, lasted, unclaimed, stop)) is not None]
+    most = max((alike for *_, alike in found), default=0)
+    # What comes again tells it; else it ended with what the profile ends with, or before its results were read.
+    kernels = [activity.kind == "kernel" for activity in activities]
+    last = len(row) - kernels[::-1].index(True) if True in kernels else 0
+    at_end = [one for one in found if one[0][-1].positions.stop in (len(row), last)]
+    ways = [[one for one in found if one[2] == most]] if most else []
+    return [*ways, at_end] if at_end else ways
+
+
+def _windows(
+    row: Sequence[Hashable],
+    begins: Sequence[int],
+    ends: Sequence[int],
+    lasted: Sequence[tuple[int, int]],
+    unclaimed: int,
+    stop: int,
+) -> _Bounds | None:
+    """Of each iteration, the first one first, its activities; the last one ended with the one before ``stop``."""
+    found: list[Window] = []
+    bounded = in_all = 0
+    for number, length in reversed(lasted):
+        if not stop or ends[stop - 1] - length < begins[0] - TOLERANCE_NS:
+            return None  # it began before the profile
+        earliest = ends[stop - 1] - length
+        candidates = range(
+            bisect_left(begins, earliest - TOLERANCE_NS), min(stop, bisect_left(begins, earliest + unclaimed) + 1)
+        )
+        first, ended, begun = _likeliest(row, candidates[:_MOST_CANDIDATES], stop)
+        if ended + begun < _FEWEST:
+            first, ended, begun = bisect_left(begins, earliest), 0, 0
+        if first >= stop:
+            return None
+        # It may have ended later than its last activity, as long as it does not begin later than its first.
+        later = min(max(0, begins[first] - earliest), unclaimed)
+        bounds = min(begins[first], earliest), ends[stop - 1] + later
+        found.append(Window(iteration=number, start_ns=bounds[0], end_ns=bounds[1], positions=range(first, stop)))
+        bounded += ended > 0
+        in_all += ended + begun
+        stop = first
+    likely = WHOLE if bounded == len(found) else IN_PART
+    return found[::-1], likely, in_all
+
+
+def _lasted(attribution: Attribution) -> list[tuple[int, int]]:
+    """Number and time in ns of each iteration; none where the log lost one."""
+    lines = [
+        (event.number, event.duration_ns)
+        for event in attribution.events
+        if event.kind == "iteration" and event.number is not None and event.duration_ns
+    ]
+    asked_for = attribution.iterations()
+    if [number for number, _ in lines] != list(range(1, 1 + len(lines))) or asked_for not in (None, len(lines)):
+        return []
+    return lines
+
+
+def _likeliest(row: Sequence[Hashable], candidates: range, stop: int) -> tuple[int, int, int]:
+    """Where the iteration that ends at ``stop`` begins, and how many activities around that place tell it: those before
+    it are the iteration's last ones, those from it on began another pass.
+    """
+    earliest = candidates.start
+    places: dict[Hashable, list[int]] = {begin: [] for begin in row[candidates.start : candidates.stop]}
+    # The pass before has the same kernels; the warm-up prepares memory besides.
+    for at in range(earliest - 1, max(0, earliest - 3 * (stop - earliest)) - 1, -1):
+        known = places.get(row[at])
+        if known is not None and len(known) < _MOST_EARLIER:
+            known.append(at)
+
+    def told(first: int) -> tuple[int, int, int]:
+        ended = _alike(row, first - 1, stop - 1, -1, min(_MOST_COMPARED, first, stop - first))
+        if ended <= first - earliest:
+            ended = 0  # an iteration may end as it begins
+        most = min(_MOST_COMPARED, stop - first)
+        return first, ended, max((_alike(row, at, first, 1, most) for at in places[row[first]]), default=0)
+
+    return max(map(told, candidates), key=lambda one: (one[1] + one[2], -one[0]), default=(stop, 0, 0))
+
+
+def _alike(row: Sequence[Hashable], one: int, other: int, step: int, most: int) -> int:
+    """How many activities in a row from two places on, at most so many, are the same."""
+    count = 0
+    while count < most and row[one + step * count] == row[other + step * count]:
+        count += 1
+    return count
