@@ -75,7 +75,7 @@ def test_a_rate_is_shown_as_it_would_be_printed(rate: float) -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 4096])
 def test_rows_of_values_end_anywhere(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """None is empty, and together they are what one row is."""
-    monkeypatch.setattr(rates, "_ROW", size)
+    monkeypatch.setattr(rates, "ROW", size)
     at_work = [(0, 5.0, 10), (100, 7.0, 105), (200, 5.0, 210)]
     changes = [change for start, rate, end in at_work for change in ((start, 1, rate), (end, -1, -rate))]
     rows = [*rates._steps(changes)]

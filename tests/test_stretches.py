@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from mio2trace.conversion import convert
 from mio2trace.draw.device import repeated
-from mio2trace.trace import Form, Process, Slice, Stretch, Trace, Track
+from mio2trace.trace import Form, Process, Slice, Slices, Stretch, Trace, Track, each
 from mio2trace.writers import chrome_json
 from tests.conftest import shared_folder
 from tests.small_runs import benchmark
@@ -20,8 +20,7 @@ SAMPLES = shared_folder() / "samples"
 
 
 def drawn(trace: Trace) -> list[Slice | Stretch]:
-    assert trace.first_in_stretches is not None
-    return [*trace.first_in_stretches()]
+    return [event for event in trace.in_stretches[0]() if isinstance(event, (Slice, Stretch))]
 
 
 def in_slices(events: list[Slice | Stretch]) -> Iterator[Slice]:
@@ -101,14 +100,14 @@ def test_stretches_of_real_runs_are_their_slices(name: str, least: int) -> None:
     assert [list(one.args) for one in alone] == [list(one.args) for one in whole]
 
 
-def printed(events: list[Slice | Stretch]) -> str:
+def printed(events: Sequence[Slice | Stretch | Slices]) -> str:
     file = io.BytesIO()
     trace = Trace(
         processes=(Process(id=1, name="GPU"),),
         tracks=(Track(id=2, process=1, name="Kernels"),),
         metadata={},
-        parts=(lambda: in_slices(events),),
-        first_in_stretches=lambda: iter(events),
+        parts=(lambda: each(events),),
+        in_stretches={0: lambda: iter(events)},
     )
     chrome_json.write(trace, file)
     return file.getvalue().decode()
@@ -132,3 +131,16 @@ def test_a_stretch_is_printed_as_its_slices(large: int) -> None:
     alone: list[Slice | Stretch] = [*in_slices(both)]
     assert printed(both) == printed(alone)
     assert len([event for event in json.loads(printed(both))["traceEvents"] if event["ph"] == "X"]) == 8
+
+
+@pytest.mark.parametrize("number", [7, None, 1 << 70])
+def test_slices_that_are_alike_are_printed_as_each_alone(number: int | None) -> None:
+    """Their own argument stands where it stands in each alone, last of its own."""
+    likes = [
+        Slice(2, 0, 0, 'a "call"\n', "api", {"call_index": 0}, {"kernel": "k<int, 3>"}),
+        Slice(2, 0, 0, "bare", "api", {"call_index": 0}),
+        Slice(2, 0, 0, "conv1", "layer", {"note": "caf\u00e9", "call_index": 0}, {"layer": "conv1"}),
+    ]
+    row = Slices("call_index", [*likes, likes[0]], [0, 1_000, 2_500, 3_000_001], [1, 999, 0, 10**9], [1, 2, number, 4])
+    assert [one.args["call_index"] for one in row.slices()] == [1, 2, number, 4]
+    assert printed([row, row]) == printed([*row.slices()] * 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain
 from random import Random
 from typing import Any, Literal
 
@@ -19,7 +18,7 @@ from mio2trace.measures import Measures
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Activity, BufferCreated, Call, Profile, Queue
 from mio2trace.notes import Notes
-from mio2trace.trace import CounterValue, Event, Flow, InvariantError, Process, Slice, Stretch, Trace, Track, checked
+from mio2trace.trace import CounterValue, Event, Flow, InvariantError, Process, Slice, Trace, Track, checked, each
 from tests.records import changed, with_opencl
 from tests.synthetic_run import MS, SECOND, US, Clocks, Run, make_run, random_net
 
@@ -188,9 +187,9 @@ def test_arguments_are_what_the_contract_says(rng: Random, logs: bool) -> None:
 def test_a_part_in_stretches_is_the_part(rng: Random, logs: bool) -> None:
     """Whatever repeats itself in it: the same, in the same order."""
     trace, _ = picture(tangled(rng), logs=logs)
-    assert trace.first_in_stretches is not None
-    drawn = (event.slices() if isinstance(event, Stretch) else [event] for event in trace.first_in_stretches())
-    assert list(chain.from_iterable(drawn)) == list(trace.parts[0]())
+    assert trace.in_stretches
+    for number, together in trace.in_stretches.items():
+        assert list(each(together())) == list(trace.parts[number]())
 
 
 @given(seeds)

@@ -136,7 +136,25 @@ class Stretch(msgspec.Struct, frozen=True, gc=False):
             )
 
 
-StretchesPart = Callable[[], Iterator[Slice | Stretch]]
+class Slices(msgspec.Struct, frozen=True, gc=False):
+    """Slices that follow each other on a track: the i-th as ``likes[i]``, one object for many, but for its start, its
+    duration and its own argument ``key``, which is ``numbers[i]``."""
+
+    key: str
+    likes: Sequence[Slice]
+    starts: Sequence[int]
+    durations: Sequence[int]
+    numbers: Sequence[int | None]
+
+    def slices(self) -> Iterator[Slice]:
+        """Each of them."""
+        key = self.key
+        for like, start, duration, number in zip(self.likes, self.starts, self.durations, self.numbers, strict=True):
+            args = {**like.args, key: number} if len(like.args) > 1 else {key: number}
+            yield Slice(like.track, start, duration, like.name, like.category, args, like.shared)
+
+
+StretchesPart = Callable[[], Iterator[Event | Stretch | Slices]]
 CountersPart = Callable[[], Iterator[CounterValue | CounterValues]]
 
 
@@ -155,7 +173,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     rows; of each counter in order of time. A writer may write them where it likes.
     ``arrows``: what yields all flows, for a writer that must know them before the slices; None: any part may.
     ``without_arrows``: where ``arrows`` is told, the parts without flows.
-    ``first_in_stretches``: the first part, what repeats itself in stretches.
+    ``in_stretches``: by the position of a part, what yields the same events, those that have much in common together.
     ``colour_by``: slices that agree in the first of these arguments that they have belong together, and look so where
     the form can show it. ``counter_descriptions``: help texts by the counter's name. ``in_view``: from when to when a
     viewer should show it first, where the form can say so. ``steady``: of each steady iteration by its number from when
@@ -170,7 +188,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     counters: Mapping[int, CountersPart] = MappingProxyType({})
     arrows: tuple[Part, ...] | None = None
     without_arrows: tuple[Part, ...] | None = None
-    first_in_stretches: StretchesPart | None = None
+    in_stretches: Mapping[int, StretchesPart] = MappingProxyType({})
     colour_by: tuple[str, ...] = ("layer",)
     counter_descriptions: Mapping[str, str] = MappingProxyType({})
     in_view: tuple[int, int] | None = None
@@ -194,6 +212,15 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
             partial(_among, part, self.counters[number]) if number in self.counters else part
             for number, part in enumerate(self.parts)
         )
+
+
+def each(events: Iterable[Event | Stretch | Slices]) -> Iterator[Event]:
+    """Events one by one."""
+    for event in events:
+        if isinstance(event, (Stretch, Slices)):
+            yield from event.slices()
+        else:
+            yield event
 
 
 def single(values: Iterable[CounterValue | CounterValues]) -> Iterator[CounterValue]:

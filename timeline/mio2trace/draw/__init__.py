@@ -189,7 +189,10 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
         # The host's side is half of the work of writing: a writer may do the last part beside the others.
         parts=(*before_hosts, *(partial(part.events, run.origin) for run, part in hosts)),
         without_arrows=(*before_hosts, *(partial(part.events, run.origin, arrows=False) for run, part in hosts)),
-        first_in_stretches=partial(profiles[0][1].device.stretches, profiles[0][0].origin) if profiles else None,
+        in_stretches={
+            **{number: partial(one.device.stretches, run.origin) for number, (run, one, _) in enumerate(profiles)},
+            **{len(before_hosts) + n: partial(part.stretches, run.origin) for n, (run, part) in enumerate(hosts)},
+        },
         counters={
             number: partial(_counters, one, run.origin, run.last, chosen)
             for number, (run, one, chosen) in enumerate(profiles)
@@ -210,7 +213,7 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
         trace,
         parts=tuple(partial(_without_args, part) for part in trace.parts),
         without_arrows=tuple(partial(_without_args, part) for part in trace.without_arrows or ()),
-        first_in_stretches=None,
+        in_stretches={},
     )
 
 

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from mio2trace.align import Alignment
-from mio2trace.draw.base import TimeBase, highest_shown, six_digits, three_digits
+from mio2trace.draw.base import ROW, TimeBase, highest_shown, six_digits, three_digits
 from mio2trace.draw.device import DeviceSide
-from mio2trace.trace import CounterValue
+from mio2trace.trace import CounterValue, CounterValues
 
 _PAUSE = 20
 """GEMMs that follow each other within a twentieth of the time of the former have no 0 between them: a hair of screen
 is not worth what it takes in the file."""
 
 
-def events(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, last: int) -> Iterator[CounterValue]:
+def events(
+    alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, last: int
+) -> Iterator[CounterValue | CounterValues]:
     """``GEMM GFLOP/s`` per device (0 between GEMMs, short pauses apart), ``OpenCL buffers MB``; within the picture."""
     yield from _gemm(alignment, base, side, origin)
     yield from _buffers(alignment, base, side, origin, last)
 
 
-def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -> Iterator[CounterValue]:
+def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -> Iterator[CounterValues]:
     device_of = {queue.index: queue.device for queue in alignment.profile.queues}
     activities = alignment.profile.activities
     rates: dict[int, list[tuple[int, int, float]]] = {}
@@ -43,10 +46,20 @@ def _gemm(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int) -
         highest = highest_shown([rate for _, _, rate in found])
         process = side.process_of[device]
         track = side.counter_track(process)
-        for (start, end, rate), following in zip(found, [*found[1:], None], strict=True):
-            yield CounterValue(process, "GEMM", "GFLOP/s", start - origin, three_digits(min(rate, highest)), track)
-            if following is None or (following[0] - end) * _PAUSE > end - start:
-                yield CounterValue(process, "GEMM", "GFLOP/s", end - origin, 0, track)
+        times: list[int] = []
+        values: list[float] = []
+        following = [*(start for start, _, _ in found[1:]), math.inf]
+        for (start, end, rate), next_start in zip(found, following, strict=True):
+            times.append(start - origin)
+            values.append(three_digits(min(rate, highest)))
+            if (next_start - end) * _PAUSE > end - start:
+                times.append(end - origin)
+                values.append(0)
+            if len(times) >= ROW:
+                yield CounterValues(process, "GEMM", "GFLOP/s", times, values, track)
+                times, values = [], []
+        if times:
+            yield CounterValues(process, "GEMM", "GFLOP/s", times, values, track)
 
 
 def _buffers(alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, last: int) -> Iterator[CounterValue]:

@@ -9,7 +9,7 @@ from operator import le, lt, neg
 from typing import NamedTuple
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.draw.base import TimeBase, highest_shown, three_digits
+from mio2trace.draw.base import ROW, TimeBase, highest_shown, three_digits
 from mio2trace.draw.device import DeviceSide
 from mio2trace.draw.lanes import borders
 from mio2trace.draw.selection import Chosen
@@ -35,8 +35,6 @@ _SHORTEST = 8
 """The share is of so many stretches at most, each of so many commands at least."""
 _NEVER = (1 << 63, 0, 0.0)
 """What follows the last change."""
-_ROW = 4096
-"""So many values of a counter are drawn at once: some hundred kilobytes of text."""
 
 
 def events(
@@ -142,7 +140,7 @@ def _steps(changes: Iterable[_Change]) -> Iterator[tuple[list[int], list[float]]
             times.append(at)
             values.append(value)
             shown = value
-            if len(times) == _ROW:
+            if len(times) == ROW:
                 yield times, values
                 times, values = [], []
     if times:

@@ -79,7 +79,7 @@ def _of(trace: Trace, group: Group, owners: list[Group | None], places: Mapping[
         without_arrows=trace.without_arrows and tuple(trace.without_arrows[number] for number in at),
         counters=counters,
         arrows=arrows,
-        first_in_stretches=None,
+        in_stretches={new: trace.in_stretches[old] for new, old in enumerate(at) if old in trace.in_stretches},
         groups=(),
     )
 

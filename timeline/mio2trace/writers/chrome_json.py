@@ -26,6 +26,7 @@ from mio2trace.trace import (
     Form,
     Part,
     Slice,
+    Slices,
     Stretch,
     StretchesPart,
     Trace,
@@ -44,7 +45,7 @@ _STRETCH = 8192
 """Events that are sorted at once: a few megabytes of text."""
 _LONGEST_LINE = 1 << 20
 _Part = Part | StretchesPart | CountersPart
-_Row = Stretch | CounterValues
+_Row = Stretch | Slices | CounterValues
 """What is printed as a whole."""
 _DECIMALS = tuple(f".{rest:03d}" for rest in range(1000))
 
@@ -54,14 +55,12 @@ def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
 
     ``to_pack``: what is written will be compressed, so lines that are alike stand together. Readers sort all by time.
     """
-    first: Sequence[_Part] = trace.parts[:1]
-    others: Sequence[_Part] = (*trace.parts[1:], *trace.counters.values())
+    parts: Sequence[_Part] = [trace.in_stretches.get(number, part) for number, part in enumerate(trace.parts)]
+    first, others = parts[:1], [*parts[1:], *trace.counters.values()]
     write_events: Callable[[Trace, Sequence[Any], BinaryIO], None] = _write_in_order
     if to_pack:
         whole = trace.whole_parts()
-        write_events, first, others = _write_alike_together, whole[:1], whole[1:]
-    elif trace.first_in_stretches is not None:
-        first = (trace.first_in_stretches,)
+        write_events, first, others = _write_alike_together, [*whole[:1]], [*whole[1:]]
     headings = ",\n".join(_headings(trace))
     file.write(BEGINS + f'{_json(trace.metadata)},"traceEvents":[\n{headings}'.encode())
     # The first part, kernels under layers, is about half of the work.
@@ -90,6 +89,8 @@ def _write_in_order(trace: Trace, parts: Iterable[_Part], file: BinaryIO) -> Non
         for batch in _batches(part()):
             if isinstance(batch, Stretch):
                 file.write(printed.stretch(batch).encode())
+            elif isinstance(batch, Slices):
+                file.write(printed.slices(batch).encode())
             elif isinstance(batch, CounterValues):
                 file.write(printed.counter_values(batch).encode())
             else:
@@ -100,7 +101,7 @@ def _batches(events: Iterable[Event | _Row]) -> Iterator[list[Event] | _Row]:
     """Events in their order, together up to the next row."""
     batch: list[Event] = []
     for event in events:
-        if isinstance(event, _Row):
+        if type(event) is not Slice and isinstance(event, _Row):
             yield batch
             batch = []
             yield event
@@ -155,6 +156,7 @@ class _Events:
         self._shared: dict[int, tuple[Args, str]] = {}
         self._forms: dict[int, tuple[Form, list[str], Callable[[list[str]], tuple[str, ...]]]] = {}
         self._heads: dict[tuple[int, str, str, int], tuple[str, str, str]] = {}
+        self._likes: dict[int, tuple[Slice, str, str]] = {}
 
     def _head(self, event: Slice) -> tuple[str, str, str]:
         """What is printed of slices with this name, track and shared arguments: where these are all; before their own
@@ -216,6 +218,30 @@ class _Events:
         times = [f"{ns // 1000}{_DECIMALS[ns % 1000]}" for ns in stretch.times]
         text[1::2] = in_order(times + numbers)
         return "".join(text)
+
+    def slices(self, row: Slices) -> str:
+        """The lines of all of them."""
+        try:
+            numbers = orjson.dumps(row.numbers).decode()[1:-1].split(",")
+        except orjson.JSONEncodeError:  # an integer of more than 64 bits
+            return "".join(self.texts(list(row.slices())))
+        likes, key = self._likes, row.key
+        for like in {id(one): one for one in row.likes}.values():
+            if id(like) not in likes:
+                _, before, behind = self._head(like)
+                others = {name: value for name, value in like.args.items() if name != key}
+                before += f"{_json(others)[1:-1]}," if others else ""
+                # The slice is kept beside its text, so that no other can take its id.
+                likes[id(like)] = like, f"{before}{_json(key)}:", f'{behind},"ts":'
+        return "".join(
+            [
+                f"{before}{number}{behind}{start // 1000}{_DECIMALS[start % 1000]}"
+                f',"dur":{duration // 1000}{_DECIMALS[duration % 1000]}}}'
+                for (_, before, behind), number, start, duration in zip(
+                    [likes[id(like)] for like in row.likes], numbers, row.starts, row.durations, strict=True
+                )
+            ]
+        )
 
     def _prepared(self, form: Form, times: int) -> tuple[list[str], Callable[[list[str]], tuple[str, ...]]]:
         """Text with places for times and numbers between, and what brings ``times`` and numbers into their order."""

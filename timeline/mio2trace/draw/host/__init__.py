@@ -25,7 +25,7 @@ from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Activity
 from mio2trace.notes import Notes
 from mio2trace.ops.aten import ROWS
-from mio2trace.trace import Event, Flow, Process, Slice, Track
+from mio2trace.trace import Event, Flow, Process, Slice, Slices, Track, each
 
 _API = 1
 _LAYERS = 2
@@ -295,6 +295,10 @@ class HostSide:
 
     def events(self, origin: int, *, arrows: bool = True) -> Iterator[Event]:
         """Everything, without ``arrows`` all but these."""
+        return each(self.stretches(origin, arrows=arrows))
+
+    def stretches(self, origin: int, *, arrows: bool = True) -> Iterator[Event | Slices]:
+        """`events`, those that are alike together."""
         for start, end, name, printed in self._log:
             yield Slice(self._track(_LOG), start - origin, end - start, name, "log", printed)
         yield from self._layers(origin)
@@ -302,7 +306,9 @@ class HostSide:
             track = self._number(number)
             for one in row:
                 yield Slice(track, one.start - origin, one.end - one.start, one.name, one.category, one.shown_args())
-        if self._api is not None:
+        if isinstance(self._api, ApiCalls):
+            yield from self._api.stretches(origin)
+        elif self._api is not None:
             yield from self._api.events(origin, self._arrow(origin) if arrows else None)
         yield from self._allocators(origin)
 
@@ -314,23 +320,19 @@ class HostSide:
             first, last = min(starts, default=None), max(ends, default=None)
             yield from allocators(profile, self._base, self._process, first, last, origin)
 
-    def _layers(self, origin: int) -> Iterator[Slice]:
-        spans = []
-        for run in self._runs:
-            start, end = _span(run) or (0, 0)
-            spans.append((self._axis(start), self._axis(end), run))
-        return host_layers(self._alignment.links, spans, self._passes, self._clipped, self._track(_LAYERS), origin)
+    def _layers(self, origin: int) -> Iterator[Slice | Slices]:
+        axis = self._axis
+        spans = [(axis(run.host_start_ns or 0), axis(run.host_end_ns or 0), run) for run in self._runs]
+        clip = None if self._chosen is None else self._clipped
+        return host_layers(self._alignment.links, spans, self._passes, clip, self._track(_LAYERS), origin)
 
-    def _clipped(self, start: int, end: int) -> tuple[int, int, dict[str, Any]]:
-        """The part of a span in the window that is drawn, and what its slice says where that is not all of it."""
-        if self._chosen is None:
-            return start, end, {}
-        clipped = self._chosen.clip(start, end)
-        return (start, end, {}) if clipped in (None, (start, end)) else (*clipped, {"cut": True})
+    def _clipped(self, start: int, end: int) -> tuple[int, int]:
+        """The part of a span in the window that is drawn."""
+        return (self._chosen and self._chosen.clip(start, end)) or (start, end)
 
     def arrows(self, origin: int) -> Iterator[Flow]:
         """The arrows that `events` yields, alone."""
-        if self._api is not None and not self._alignment.profile.calls_wait:
+        if isinstance(self._api, Threads) and not self._alignment.profile.calls_wait:
             yield from self._api.arrows(self._arrow(origin))
 
     def _arrow(self, origin: int) -> Arrow:

@@ -6,12 +6,12 @@ Stamps of whole microseconds let two calls in one look nested, or at once: here 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from itertools import islice
 
-from mio2trace.draw.base import Axis, short_name
+from mio2trace.draw.base import ROW, Axis, short_name
 from mio2trace.draw.selection import Chosen
 from mio2trace.model.profile import Activity, Call, Profile
-from mio2trace.trace import Event, Flow, Slice, Track
+from mio2trace.trace import NO_ARGS, Flow, Slice, Slices, Track
 
 _HELP = "OpenCL calls that the profiler recorded; an arrow leads from an enqueue to what it enqueued."
 _LONG_AGO = -(1 << 62)
@@ -88,34 +88,23 @@ class ApiCalls:
             done = end
             yield call, made, start, end
 
-    def events(self, origin: int, arrow: Arrow | None) -> Iterator[Event]:
-        """The slices, and the arrows that leave them where something makes these."""
+    def stretches(self, origin: int) -> Iterator[Slices]:
+        """The slices. No arrow leaves them: a call that waits ended when what it launched had."""
         track = self._track
-        shared: dict[str, dict[str, Any]] = {}
-        for call, made, start, end in self._placed():
-            args = {"call_index": call.number}
-            api = made.name
-            if not isinstance(call, Activity):
-                yield Slice(track, start - origin, end - start, api, "api", args)
-                continue
-            if call.kind == "kernel":
-                kernel = shared.get(call.name)
-                if kernel is None:
-                    kernel = shared[call.name] = {"kernel": short_name(call.name)}
-                yield Slice(track, start - origin, end - start, api, "api", args, kernel)
-            else:
-                yield Slice(track, start - origin, end - start, api, "api", args)
-            flow = None if arrow is None else arrow(call, track, start, end)
-            if flow is not None:
-                yield flow
-
-    def arrows(self, arrow: Arrow) -> Iterator[Flow]:
-        """The arrows that `events` yields, alone."""
-        for call, _, start, end in self._placed():
-            if isinstance(call, Activity):
-                flow = arrow(call, self._track, start, end)
-                if flow is not None:
-                    yield flow
+        likes: dict[tuple[str, str | None], Slice] = {}
+        placed = self._placed()
+        while row := list(islice(placed, ROW)):
+            drawn = []
+            for call, made, _, _ in row:
+                kernel = call.name if type(call) is Activity and call.kind == "kernel" else None
+                like = likes.get((made.name, kernel))
+                if like is None:
+                    shared = NO_ARGS if kernel is None else {"kernel": short_name(kernel)}
+                    like = likes[made.name, kernel] = Slice(track, 0, 0, made.name, "api", {"call_index": 0}, shared)
+                drawn.append(like)
+            starts = [start - origin for _, _, start, _ in row]
+            durations = [end - start for _, _, start, end in row]
+            yield Slices("call_index", drawn, starts, durations, [call.number for call, *_ in row])
 
 
 Arrow = Callable[[Activity, int, int, int], Flow | None]

@@ -3,62 +3,84 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 
 from mio2trace.align import LayerRun, Links
-from mio2trace.trace import NO_ARGS, Slice
+from mio2trace.trace import NO_ARGS, Slice, Slices
 
-_Clip = Callable[[int, int], tuple[int, int, dict[str, Any]]]
+_Clip = Callable[[int, int], tuple[int, int]]
+_Key = tuple[int, str | None, int | None]
+_SPAN = itemgetter(0, 1)
 
 
 def host_layers(
     links: Links,
     spans: Iterable[tuple[int, int, LayerRun]],
     passes: Mapping[int, tuple[int, int]],
-    clipped: _Clip,
+    clip: _Clip | None,
     track: int,
     origin: int,
-) -> Iterator[Slice]:
+) -> Iterator[Slice | Slices]:
     """The slices in order; times are on the axis, of layers (start, end, run), of passes by their number.
 
     What overlaps is clipped: containers may be. What takes no time takes its nanosecond of the track, so that nothing
-    else begins there.
+    else begins there. ``clip``: what is drawn of a span, where that may be less than all.
     """
     by_pass: dict[int, list[tuple[int, int, LayerRun]]] = {}
     for span in spans:
         by_pass.setdefault(span[2].pass_, []).append(span)
-    shared: dict[tuple[int, str | None, int | None], dict[str, Any]] = {}
+    likes: dict[_Key, Slice] = {}
     done: int | None = None
     for number, layers in sorted(by_pass.items(), key=lambda item: passes[item[0]]):
         pass_ = links.passes[number]
-        begin, until, cut = clipped(*passes[number])
+        begin, until = whole = passes[number]
+        if clip is not None:
+            begin, until = clip(*whole)
+        cut = {} if whole == (begin, until) else {"cut": True}
         begin = begin if done is None else max(done, begin)
         done = begin
+        starts: list[int] = []
+        durations: list[int] = []
+        inside: list[Slice] = []
+        cut_layers: set[int] = set()
+        for first, last, run in sorted(layers, key=_SPAN):
+            start, end = (first, last) if clip is None else clip(first, last)
+            if start != first or end != last:
+                cut_layers.add(len(inside))
+            if start < done:
+                start = done
+            if end < start:
+                end = start
+            starts.append(start - origin)
+            durations.append(end - start)
+            key = (run.layer_index, run.direction, run.printed_ns)
+            like = likes.get(key)
+            if like is None:
+                like = likes[key] = _like(run, track)
+            inside.append(like)
+            done = end if end > start else start + 1
+            if end > until:
+                until = end
+        until = max(begin, until)
         iteration = {} if pass_.iteration is None else {"iteration": pass_.iteration}
         args = iteration if pass_.direction is None else {"direction": pass_.direction, **iteration}
-        inside = []
-        for first, last, run in sorted(layers, key=lambda layer: layer[:2]):
-            start, end, layer_cut = clipped(first, last)
-            start = max(start, done)
-            end = max(start, end)
-            own = {**iteration, **layer_cut} if layer_cut else iteration or NO_ARGS
-            inside.append(Slice(track, start - origin, end - start, run.layer, "layer", own, _layer_args(run, shared)))
-            done = max(end, start + 1)
-            until = max(end, until)
-        until = max(begin, until)
         yield Slice(track, begin - origin, until - begin, pass_.name, "pass", {**args, **cut})
-        yield from inside
+        row = Slices("iteration", inside, starts, durations, [pass_.iteration] * len(inside))
+        if iteration and not cut_layers:
+            yield row
+        else:
+            for place, one in enumerate(row.slices()):
+                own = {**iteration, "cut": True} if place in cut_layers else iteration or NO_ARGS
+                yield Slice(track, one.start_ns, one.dur_ns, one.name, one.category, own, one.shared)
         done = max(until, done, begin + 1)
 
 
-def _layer_args(run: LayerRun, shared: dict[tuple[int, str | None, int | None], dict[str, Any]]) -> dict[str, Any]:
+def _like(run: LayerRun, track: int) -> Slice:
     """What a layer's runs have in common."""
-    key = (run.layer_index, run.direction, run.printed_ns)
-    same = shared.get(key)
-    if same is None:
-        same = shared[key] = {"layer": run.layer, "layer_index": run.layer_index}
-        if run.direction is not None:
-            same["direction"] = run.direction
-        if run.printed_ns is not None:
-            same["printed_ns"] = run.printed_ns
-    return same
+    shared: dict[str, Any] = {"layer": run.layer, "layer_index": run.layer_index}
+    if run.direction is not None:
+        shared["direction"] = run.direction
+    if run.printed_ns is not None:
+        shared["printed_ns"] = run.printed_ns
+    return Slice(track, 0, 0, run.layer, "layer", {"iteration": 0}, shared)

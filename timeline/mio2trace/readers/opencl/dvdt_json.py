@@ -53,7 +53,7 @@ LONGEST_CALL = 256 << 20
 has no end would fill the memory."""
 LEAST_FOR_TWO = 16 << 20
 """Bytes: below that a second process costs more than it saves."""
-FIRST_PART = 0.48
+FIRST_PART = 0.45
 """Of a profile, for this process: it also hashes the whole, while the other one comes to its end."""
 
 
