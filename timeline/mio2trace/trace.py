@@ -191,7 +191,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     in_stretches: Mapping[int, StretchesPart] = MappingProxyType({})
     colour_by: tuple[str, ...] = ("layer",)
     counter_descriptions: Mapping[str, str] = MappingProxyType({})
-    in_view: tuple[int, int] | None = None
+    in_view: Callable[[], tuple[int, int] | None] = lambda: None
     steady: Callable[[], Mapping[int, tuple[int, int]]] = dict
     groups: tuple[Group, ...] = ()
     left_out: int = 0

@@ -98,7 +98,7 @@ def picture(comparison: Comparison, a: Source, b: Source, metadata: Mapping[str,
         tracks=(*_list_tracks(differences), *(track for one in drawn for track in _tracks(one))),
         metadata={**metadata, "comparison": _facts(comparison, drawn, differences)},
         parts=(partial(_list_slices, differences), *parts),
-        in_view=_in_view(drawn),
+        in_view=partial(_in_view, drawn),
     )
 
 

@@ -199,7 +199,7 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
         },
         arrows=tuple(partial(one.host.arrows, run.origin) for run, one, _ in profiles if options.host_calls != "none"),
         counter_descriptions=rates.DESCRIPTIONS,
-        in_view=_in_view(profiles),
+        in_view=partial(_in_view, profiles),
         steady=partial(_steady, profiles),
         groups=tuple(_group(one, number) for number, (_, one, _) in enumerate(profiles)),
         left_out=sum(chosen.left_out for _, _, chosen in profiles if chosen is not None)

@@ -81,13 +81,13 @@ def _achieved(
     alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int
 ) -> tuple[dict[int, _Spans], dict[int, _Spans]]:
     """The work of each operation, and its bytes, over the time of its kernels; of bytes, copies have theirs, too."""
-    activities, timed_ns = alignment.profile.activities, side.measures.operations.timed_ns
-    operation_at = side.measures.operation_at
+    activities, operation_at = alignment.profile.activities, side.measures.operation_at
     achieved, traffic = _no_spans(), _no_spans()
     ran = [operation for operation in operation_at.values() if operation.phase == "run"]
     has_sizes = any(operation.bytes_min for operation in ran)
     if not has_sizes and not any(operation.flop for operation in ran):
         return achieved, traffic
+    timed_ns = side.measures.operations.timed_ns
     for device, index, row, _ in side.rows():
         shift = base.device(device, 0) - origin
         if index != NONE:

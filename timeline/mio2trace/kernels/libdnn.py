@@ -15,7 +15,7 @@ from mio2trace.kernels.facts import MAIN, KernelFact, Triple, argument, number
 from mio2trace.kernels.rows import Context, Place, row
 from mio2trace.kernels.sources import Sources, whole
 from mio2trace.model.gemm import Gemm
-from mio2trace.model.profile import Activity, BufferCreated
+from mio2trace.model.profile import Activity, BufferCreated, Size3
 
 FORWARD, BACKWARD, WEIGHTS = "conv_forward", "conv_backward", "conv_weights"
 _BYTES = {"half": 2, "float": 4, "double": 8}
@@ -115,6 +115,10 @@ def _only(sections: list[Section]) -> Section | None:
     return sections[0] if len({(section.sizes, section.groups) for section in sections}) == 1 else None
 
 
+_Alike = tuple[str, Size3 | None, int]
+"""Name, size, identity of the arguments."""
+
+
 class _Use(NamedTuple):
     """What tells one layer's kernel from another's. Handles alone do not: in damaged files kernels share them."""
 
@@ -132,19 +136,27 @@ def _use(activity: Activity) -> _Use | None:
 
 
 def _find(context: Context, places: list[Place]) -> None:
-    first: dict[_Use, Activity] = {}
-    uses: list[tuple[int, _Use | None]] = []
+    # Equal arguments are mostly one object: kernels with the same are looked at once.
+    alike: dict[_Alike, Activity] = {}
+    keys: list[tuple[int, _Alike]] = []
     for line, index in places:
         position = line[index]
         activity = context.activities[position]
-        use = _use(activity)
-        uses.append((position, use))
+        key = activity.name, activity.grid, id(activity.opencl)
+        keys.append((position, key))
+        alike.setdefault(key, activity)
+    uses = {key: _use(activity) for key, activity in alike.items()}
+    first: dict[_Use, Activity] = {}
+    for key, use in uses.items():
         if use is not None:
-            first.setdefault(use, activity)
+            first.setdefault(use, alike[key])
     decided = _decide(context, first)
-    for position, use in uses:
+    facts: dict[_Alike, KernelFact] = {}
+    for key, use in uses.items():
         section = decided.get(use) if use is not None else None
-        context.facts[position] = _fact(section, context.activities[position]) if section else MAIN
+        facts[key] = _fact(section, alike[key]) if section else MAIN
+    for position, key in keys:
+        context.facts[position] = facts[key]
 
 
 def _decide(context: Context, first: dict[_Use, Activity]) -> dict[_Use, Section]:

@@ -150,6 +150,10 @@ class Measures:
         """Time of the kernels that help in operations that ran, by the operation's primitive and the kernel's role."""
         return self._summed.helpers
 
+    def sum_up(self) -> None:
+        """Make all sums that are asked for by number, unless they are made."""
+        _ = self._summed
+
     @cached_property
     def _summed(self) -> _Summed:
         links, facts = self._links, self._facts

@@ -72,6 +72,8 @@ class DeviceSide:
         self._device_name = device_name
         self._device_of = {queue.index: queue.device for queue in alignment.profile.queues}
         self._operations = measures.operation_at
+        if self._has_operations:
+            measures.sum_up()  # once: where a writer draws in two processes both ask for it
         self.containers = Containers(measures, base, process)
         self.commands = Commands(measures, process)
         self._repeated = Repeated(measures, self.commands, self.containers)

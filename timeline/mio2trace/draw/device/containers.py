@@ -23,8 +23,6 @@ class Containers:
 
     def __init__(self, measures: Measures, base: TimeBase, process: str = "") -> None:
         self.measures = measures
-        # Summed here, once: a writer may draw in two processes.
-        self._of_passes, self._of_runs, self._of_operations = measures.passes, measures.runs, measures.operations
         self._alignment = measures.alignment
         self._base = base
         self._operations = measures.operation_at
@@ -79,7 +77,7 @@ class Containers:
     @cached_property
     def _iteration_ns(self) -> list[int]:
         """Of each pass the kernel time of its iteration, both directions together; 0 for set-up."""
-        passes, timed_ns = self._alignment.links.passes, self._of_passes.timed_ns
+        passes, timed_ns = self._alignment.links.passes, self.measures.passes.timed_ns
         sums: Counter[object] = Counter()
         for one, ns in zip(passes, timed_ns, strict=False):
             sums[one.phase, one.iteration] += ns
@@ -88,7 +86,7 @@ class Containers:
     def of_pass(self, track: int, device: int, number: int, positions: Sequence[int], origin: int, cut: bool) -> Slice:
         pass_ = self._alignment.links.passes[number]
         start, duration = self._span(device, positions, origin)
-        args = self._cost_args(self._of_passes, number, number, positions, cut)
+        args = self._cost_args(self.measures.passes, number, number, positions, cut)
         if pass_.phase == "setup":
             args["phase"] = "setup"
         if pass_.direction is not None:
@@ -103,7 +101,7 @@ class Containers:
         links = self._alignment.links
         run = links.runs[number]
         start, duration = self._span(device, positions, origin)
-        args = self._cost_args(self._of_runs, number, run.pass_, positions, cut)
+        args = self._cost_args(self.measures.runs, number, run.pass_, positions, cut)
         iteration = self._iterations[run.pass_]
         if iteration is not None:
             args["iteration"] = iteration
@@ -127,7 +125,7 @@ class Containers:
     ) -> Slice:
         operation = self._operations[index]
         start, duration = self._span(device, positions, origin)
-        sums = self._of_operations
+        sums = self.measures.operations
         name, shared = self.shown(operation)
         whole_ns = sums.timed_ns[index]
         kernels, kernel_ns, goes_on = sums.kernels[index], whole_ns, False

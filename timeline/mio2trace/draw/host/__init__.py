@@ -99,14 +99,18 @@ class HostSide:
         self._far = 0
         self._runs: list[LayerRun] = []
         self._passes: dict[int, tuple[int, int]] = {}
+        begins: dict[int, int] = {}
+        ends: dict[int, int] = {}
         for run in alignment.links.runs if related else ():
-            span = _span(run)
-            if span is None or not self._is_near(span):
+            start, end, pass_ = run.host_start_ns, run.host_end_ns, run.pass_
+            if start is None or end is None or end < start or not self._is_near((start, end)):
                 continue
             self._runs.append(run)
-            first, last = self._passes.get(run.pass_, span)
-            self._passes[run.pass_] = min(first, span[0]), max(last, span[1])
-        self._passes = {pass_: (self._axis(start), self._axis(end)) for pass_, (start, end) in self._passes.items()}
+            if pass_ not in begins or start < begins[pass_]:
+                begins[pass_] = start
+            if pass_ not in ends or end > ends[pass_]:
+                ends[pass_] = end
+        self._passes = {pass_: (self._axis(start), self._axis(ends[pass_])) for pass_, start in begins.items()}
         self._log = self._log_spans(alignment.logs) if related else []
         self._calls: list[list[HostSpan]] = []
         self._messages: list[list[HostSpan]] = []

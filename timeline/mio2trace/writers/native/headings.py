@@ -26,9 +26,10 @@ def headings(trace: Trace) -> Iterator[bytes]:
     attributes = b"".join(pb.message(1, one) for one in _attributes(trace.metadata))
     if attributes:
         yield tp.stateless(pb.message(tp.ATTRIBUTES, attributes))
-    if trace.in_view is not None:
+    in_view = trace.in_view()
+    if in_view is not None:
         # A viewer opens with the time in which the trace was recorded, as far as it is told.
-        for event, at in zip((tp.TRACING_STARTED, tp.TRACING_DISABLED), trace.in_view, strict=True):
+        for event, at in zip((tp.TRACING_STARTED, tp.TRACING_DISABLED), in_view, strict=True):
             yield tp.stateless(pb.message(tp.SERVICE_EVENT, pb.integer(event, 1)), pb.integer(tp.TIMESTAMP, at))
     uuids = tp.uuids(trace)
     main = {track.process: track for track in trace.tracks if track.main}
