@@ -11,6 +11,7 @@ import msgspec
 
 from mio2trace.findings import Finding
 from mio2trace.findings.gpus import Gpu
+from mio2trace.findings.words import WHOLE, of_one
 
 ROWS = 50
 """Of a table at most; what is left out is summed in a line."""
@@ -120,6 +121,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str
     evidence: str = ""
     iterations: int = 0
+    noun: str = WHOLE
+    """What times are of where there are iterations."""
     kernel_ns: int = 0
     span_ns: int | None = None
     idle_ns: int | None = None
@@ -150,6 +153,11 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     """Of a job, in the first of its processes: who waits for whom at the collectives."""
     ranks: tuple[RankRow, ...] = ()
     trust: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def each(self) -> str:
+        """What times are of, behind them."""
+        return of_one(self.noun) if self.iterations else "in all"
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

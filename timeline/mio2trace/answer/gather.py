@@ -48,6 +48,7 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (),
         verdict=_verdict(subject, fired),
         evidence=_evidence(subject.alignment) if depth != "lines" else "",
         iterations=len(steady.iterations) if subject.has_iterations else 0,
+        noun=subject.noun,
         kernel_ns=each(subject.total_ns),
         span_ns=timed.each(timed.span_ns) if spans else None,
         idle_ns=timed.each(timed.idle_ns) if spans else None,
@@ -93,7 +94,7 @@ def _reference(subject: Subject) -> str:
     if timed is subject:
         return ""
     beside = f" ({_iteration(subject)} with it)" if subject.has_iterations and subject.span_ns else ""
-    return f"an iteration takes {_iteration(timed)} of it idle{beside}"
+    return f"{timed.noun} takes {_iteration(timed)} of it idle{beside}"
 
 
 def _iteration(subject: Subject) -> str:
@@ -105,10 +106,13 @@ def _rest(subject: Subject, rest: SteadyCost[str] | None) -> Rest | None:
 
 
 def _verdict(subject: Subject, fired: Sequence[Finding]) -> str:
-    number, recorded = subject.count, len(subject.steady.told.all)
+    told = subject.steady.told
+    number, recorded = subject.count, len(told.all)
     if not subject.measures.whole.kernels:
         return "No kernel in the profile."
-    if subject.has_iterations:
+    if told.part:
+        said = f"{ms(subject.total_ns)} of kernels in what there is of iteration {told.steady[0]} ({told.part})"
+    elif subject.has_iterations:
         of = f"{number} steady of {recorded}" if number != recorded else ""
         iterations = of or count(number, "iteration")
         said = f"{ms(subject.each(subject.total_ns))} of kernels an iteration ({iterations})"

@@ -71,11 +71,11 @@ def _tiles(section: Section) -> list[dict[str, str]]:
     """The few numbers to look at first."""
     tiles = []
     if section.kernel_ns:
-        what = "Kernels, an iteration" if section.iterations else "Kernels"
+        what = f"Kernels, {section.noun}" if section.iterations else "Kernels"
         tiles.append({"label": what, "value": ms(section.kernel_ns), "more": ""})
     if section.span_ns and section.idle_ns is not None:
         busy = 1 - section.idle_ns / section.span_ns
-        of = f"of {ms(section.span_ns)} an iteration" + ", without MIOpen's log" * section.timed_by_reference
+        of = f"of {ms(section.span_ns)} {section.each}" + ", without MIOpen's log" * section.timed_by_reference
         tiles.append({"label": "Device busy", "value": percent(busy), "more": of})
     if section.first:
         cold, _, usual = section.first.removeprefix("first iteration ").partition(", then ")
@@ -131,7 +131,7 @@ def _iteration(section: Section) -> dict[str, Any] | None:
             note += "; it and what is idle are of the run without MIOpen's log"
         elif whole > 1.005 * section.span_ns:
             note += f"; {ms(whole - section.span_ns)} ran beside others"
-    what = "an iteration" if section.iterations else "the run"
+    what = section.noun if section.iterations else "the run"
     picture = svg.stacked(pieces, whole, f"What {what} consists of", height=34, width=1000)
     return tables.part(f"Where {what} goes", note=note, picture=picture, legend=legend, id="where")
 

@@ -68,12 +68,11 @@ def _section(section: Section, several: bool, room: Room) -> Iterator[str]:
     if section.log:
         log = [(level, f"{number:,}", shortened(text, 2 * room.name)) for level, number, text in section.log]
         yield from _table("What the log complains of", ("level", "times", "text"), log[: room.rows])
-    each = "an iteration" if section.iterations else "in all"
-    yield from _layers(section.layers, f"Layers ({section.layers_by}, {each})", room)
+    yield from _layers(section.layers, f"Layers ({section.layers_by}, {section.each})", room)
     yield from _rest(section.no_layer, section.layers)
-    yield from _problems(section.problems, f"Problems ({each})", room)
+    yield from _problems(section.problems, f"Problems ({section.each})", room)
     yield from _rest(section.no_operation, section.problems)
-    yield from _kernels(section.kernels, f"Kernels ({each})", room)
+    yield from _kernels(section.kernels, f"Kernels ({section.each})", room)
     drivers = [shortened(visible(row.driver), 5 * room.name) for row in section.problems[: room.findings] if row.driver]
     if drivers:
         yield from _details("MIOpenDriver lines", ["```sh", *(driver.replace("```", "") for driver in drivers), "```"])

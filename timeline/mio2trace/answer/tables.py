@@ -127,8 +127,7 @@ def layers(section: Section, room: Room) -> dict[str, Any] | None:
     heads = [("layer", "text"), ("direction", "text"), ("ms", "number"), ("%", "number"), ("cumul. %", "number")]
     heads += [("host ms", "number")] if host else []
     table = grid([*heads, ("of the slowest", "bar")], rows, _rest(section.layers, room.rows, "layer", section.no_layer))
-    each = "an iteration" if section.iterations else "in all"
-    return part("Layers", note=f"{section.layers_by}, {each}", table=table, caption="Layers, most time first")
+    return part("Layers", note=f"{section.layers_by}, {section.each}", table=table, caption="Layers, most time first")
 
 
 def problems(section: Section, room: Room) -> dict[str, Any] | None:
@@ -162,8 +161,9 @@ def problems(section: Section, room: Room) -> dict[str, Any] | None:
     heads += [("% of peak", "number"), ("bound by", "text"), ("at most saved, ms", "number")] if roof else []
     heads += [("solver", "text")] if solvers else []
     table = grid(heads, rows, _rest(section.problems, room.rows, "problem", section.no_operation))
-    each = "an iteration" if section.iterations else "in all"
-    return part("Problems", note=f"calls and kernel time {each}", table=table, caption="Problems, most time first")
+    return part(
+        "Problems", note=f"calls and kernel time {section.each}", table=table, caption="Problems, most time first"
+    )
 
 
 def calls(calls: float) -> str:

@@ -38,10 +38,10 @@ def collect(run: Run, notes: Notes) -> RunRecord | None:
     if len(measured) == 1 or not run.is_job:
         if len(measured) > 1:
             notes.add(f"{run.name}: {len(measured)} profiles of no job: the first is compared", problem=False)
-        return kept(_of_kernels(run, measured[0], facts(run)))
+        return kept(_of_kernels(run, measured[0], facts(run), notes))
     names = [one.alignment.profile.process.label for one in measured]
     made_with = facts(run)
-    return kept(mean_of(names, [_of_kernels(run, one, made_with) for one in measured]))
+    return kept(mean_of(names, [_of_kernels(run, one, made_with, notes) for one in measured]))
 
 
 def _has_kernels(measures: Measures) -> bool:
@@ -52,11 +52,13 @@ def _has_kernels(measures: Measures) -> bool:
 # -- kernels ---------------------------------------------------------------------------------------------------------
 
 
-def _of_kernels(run: Run, measures: Measures, made_with: Facts) -> RunRecord:
+def _of_kernels(run: Run, measures: Measures, made_with: Facts, notes: Notes) -> RunRecord:
     """Of one profile, with the samples of each iteration in order."""
     steady = measures.steady
     inside = inside_iterations(measures)
     count = len(steady.iterations)
+    if steady.told.part:
+        notes.add(f"{run.name}: what is compared is a part: {steady.rule}")
     parts = [*_problems(measures, inside, count), *_outside(inside, count), *_layers(run, measures, inside, count)]
     whole = [part.samples_ns for part in parts if part.kind != "layer"]
     samples = tuple(int(sum(of_iteration)) for of_iteration in zip(*whole, strict=True))

@@ -96,13 +96,12 @@ def _short(subject: Subject) -> Iterator[Found]:
     (short, ns), (everything, _) = subject.makeup.short, subject.makeup.all
     enough = short >= MANY_SHORT * subject.count
     if enough and short >= SHORT_BY_COUNT * everything and subject.share(ns) >= SHORT_BY_TIME:
-        per = " an iteration" if subject.has_iterations else ""
         yield Found(
             ns=subject.each(ns),
             share=subject.share(ns),
             count=subject.each(short),
-            number=f"{subject.each(short):,} of {count(subject.each(everything), 'kernel')}{per} are shorter than"
-            f" 10 us; they take {percent(subject.share(ns))} of the kernel time.",
+            number=f"{subject.each(short):,} of {count(subject.each(everything), 'kernel')}{subject.per} are shorter"
+            f" than 10 us; they take {percent(subject.share(ns))} of the kernel time.",
         )
 
 

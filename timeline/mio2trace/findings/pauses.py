@@ -26,13 +26,14 @@ def _idle(subject: Subject) -> Iterator[Found]:
     if idle > IDLE * span:
         pauses = timed.pauses
         causes = [f"{percent(pauses.idle_ns[word] / span)} {_WAITS[word]}" for word in WAITS if pauses.idle_ns[word]]
-        alone = "; it is the only one recorded, and may be cold" if len(timed.steady.told.all) == 1 else ""
+        told = timed.steady.told
+        alone = "; it is the only one recorded, and may be cold" if len(told.all) == 1 and not told.part else ""
         without = "; measured without MIOpen's log" if timed is not subject else ""
         yield Found(
             ns=timed.each(idle),
             share=idle / span,
             count=timed.each(pauses.count),
-            number=f"{percent(idle / span)} of an iteration ({ms(timed.each(idle))} of {ms(timed.each(span))}) runs"
+            number=f"{percent(idle / span)} of {timed.noun} ({ms(timed.each(idle))} of {ms(timed.each(span))}) runs"
             f" neither kernel nor copy: {', '.join(causes)}{without}{alone}.",
         )
 

@@ -14,7 +14,7 @@ import msgspec
 
 from mio2trace.align import NONE
 from mio2trace.findings.gpus import Gpu, known
-from mio2trace.findings.words import ms
+from mio2trace.findings.words import PART, WHOLE, ms, of_one
 from mio2trace.measures import Measures
 from mio2trace.measures.gaps import Pauses, pauses, prepared
 from mio2trace.measures.makeup import Makeup, makeup
@@ -104,9 +104,19 @@ class Subject:
         """Of all steady iterations to one of them."""
         return round(ns / self.count)
 
+    @property
+    def noun(self) -> str:
+        """What all is of: ``an iteration``, or less where none is whole."""
+        return PART if self.steady.told.part else WHOLE
+
+    @property
+    def per(self) -> str:
+        """Behind a number, what it is of: `` an iteration``; nothing without iterations."""
+        return f" {of_one(self.noun)}" if self.has_iterations else ""
+
     def time(self, ns: float) -> str:
         """Of all steady iterations, as words: ``1.2 ms an iteration``; without iterations ``1.2 ms``."""
-        return f"{ms(self.each(ns))} an iteration" if self.has_iterations else ms(ns)
+        return f"{ms(self.each(ns))}{self.per}"
 
     def share(self, ns: float) -> float:
         """Part of the kernel time of all steady iterations."""

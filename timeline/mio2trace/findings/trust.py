@@ -61,7 +61,6 @@ def _unattributed(subject: Subject) -> Iterator[Found]:
 
 def _doubt(subject: Subject) -> Iterator[Found]:
     number, ns = subject.makeup.unsure
-    per = " an iteration" if subject.has_iterations else ""
     if number and subject.share(ns) >= DOUBT:
         elsewhere = subject.share(subject.makeup.elsewhere_ns)
         kernels = count(subject.each(number), "kernel")
@@ -69,8 +68,8 @@ def _doubt(subject: Subject) -> Iterator[Found]:
             ns=subject.each(ns),
             share=subject.share(ns),
             count=subject.each(number),
-            number=f"{percent(subject.share(ns))} of the kernel time ({kernels}{per}) may belong to another layer or"
-            f" operation; by how probable each link is, {percent(elsewhere)} does.",
+            number=f"{percent(subject.share(ns))} of the kernel time ({kernels}{subject.per}) may belong to another"
+            f" layer or operation; by how probable each link is, {percent(elsewhere)} does.",
             severity=severity_of(elsewhere) or "info",
         )
 

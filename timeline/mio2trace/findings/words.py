@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+WHOLE, PART = "an iteration", "this part of an iteration"
+"""What numbers are of that stand for one."""
+
 
 def ms(ns: float) -> str:
     """A time with three digits that say something: ``6,734 ms``, ``55.2 ms``, ``0.042 ms``, ``310 ns``."""
@@ -34,3 +37,8 @@ def rate(gflops: float) -> str:
     if gflops >= 10_000:
         return f"{gflops / 1000:,.1f} TFLOP/s"
     return f"{gflops:,.0f} GFLOP/s" if gflops >= 100 else f"{gflops:.3g} GFLOP/s"
+
+
+def of_one(noun: str) -> str:
+    """Behind a number that is of an iteration, or of a part: ``an iteration``, ``in this part of an iteration``."""
+    return noun if noun == WHOLE else f"in {noun}"

@@ -5,7 +5,8 @@ Iterations are what the log or the profile names; without these, what the kernel
 launches, is in none. Then, in this order:
 
 * an end that is only a part (the last iteration is the beginning of the one before, the first the end of the one
-  after) is *cut*: the profile ends in it;
+  after; or layers are missing, `ends`) is *cut*: the profile ends in it. Where none is whole that
+  with most kernels counts, as the *part* that it is;
 * the first of several that are left is *cold* where it launches searches, `MORE_KERNELS` times the kernels of the later
   ones' median, or takes more than `LONGER` times their median, in its kernels or on the host, where programs are built.
 """
@@ -13,7 +14,7 @@ launches, is in none. Then, in this order:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Literal
 
@@ -21,6 +22,7 @@ import msgspec
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.links import Phase
+from mio2trace.measures.iterations.ends import FIRST_LOST, LAST_LOST, not_whole
 from mio2trace.measures.statistics import median
 
 MORE_KERNELS = 1.1
@@ -49,6 +51,7 @@ class Iterations(msgspec.Struct, frozen=True, kw_only=True):
     ``place_of``: of each activity the place in ``all`` of the iteration that it is part of, `NONE` where it is in none
     or of a search. ``told_by``: ``named`` by a log or profile, a ``repetition`` of kernels, or the ``whole`` run.
     ``rule``: a sentence that says which count. ``is_warm_up``: only the warm-up ran, and stands for an iteration.
+    ``part``: why the one that counts is not whole, where none is; else empty.
     """
 
     all: tuple[Iteration, ...]
@@ -59,10 +62,11 @@ class Iterations(msgspec.Struct, frozen=True, kw_only=True):
     told_by: Source
     rule: str
     is_warm_up: bool = False
+    part: str = ""
 
 
-def iterations_of(alignment: Alignment) -> Iterations:
-    """Of a profile that is joined with its log."""
+def iterations_of(alignment: Alignment, kernels_of_runs: Sequence[int]) -> Iterations:
+    """Of a profile that is joined with its log; ``kernels_of_runs``: how many kernels each run of a layer has."""
     searches = frozenset(one.index for one in alignment.links.operations if one.phase == "find")
     number_of, told_by, phase = _numbered(alignment, searches)
     numbers = sorted({number for number in number_of if number != NONE})
@@ -80,7 +84,14 @@ def iterations_of(alignment: Alignment) -> Iterations:
     ]
     # One in which only searches ran is none.
     steady = [at for at, iteration in enumerate(found) if iteration.kernels or len(found) == 1]
-    cut = _cut(alignment, place_of, found, steady) if told_by == "named" else []
+    named = told_by == "named" and phase == "iteration"
+    ends = not_whole(alignment, place_of, {at: numbers[at] for at in steady}, kernels_of_runs) if named else {}
+    cut = sorted({*ends, *(_cut(alignment, place_of, found, steady) if told_by == "named" else ())})
+    part = ""
+    if cut and len(cut) == len(steady):
+        fullest = max(ends, key=lambda at: (found[at].kernels, -at))
+        cut.remove(fullest)
+        part = ends[fullest]
     steady = [at for at in steady if at not in cut]
     cold = _cold(found, steady) if told_by != "whole" else ""
     counted = steady[1:] if cold else steady
@@ -92,8 +103,11 @@ def iterations_of(alignment: Alignment) -> Iterations:
         cut=tuple(found[at].number for at in cut),
         place_of=place_of,
         told_by=told_by,
-        rule="the warm-up, the only pass, may be cold" if is_warm_up else _rule(found, counted, cut, cold, told_by),
+        rule="the warm-up, the only pass, may be cold"
+        if is_warm_up
+        else _rule(found, counted, cut, cold, told_by, ends),
         is_warm_up=is_warm_up,
+        part=part,
     )
 
 
@@ -200,22 +214,34 @@ def _cold(found: Sequence[Iteration], steady: Sequence[int]) -> str:
     return ""
 
 
-def _rule(found: Sequence[Iteration], counted: Sequence[int], cut: Sequence[int], cold: str, told_by: Source) -> str:
+def _rule(
+    found: Sequence[Iteration],
+    counted: Sequence[int],
+    cut: Sequence[int],
+    cold: str,
+    told_by: Source,
+    why: Mapping[int, str],
+) -> str:
     if told_by == "whole":
         return "the whole run as one iteration: nothing names iterations, and its kernels do not repeat"
     if not counted:
         return "no iteration has kernels"
     noun = "repetition" if told_by == "repetition" else "iteration"
+    part = next((f"not whole: {why[at]}" for at in counted if at in why), "")
     if len(found) == 1:
-        return f"{noun} {found[0].number}, the only one, may be cold"
+        return f"{noun} {found[0].number}, the only one, {f'is {part}' if part else 'may be cold'}"
     numbers = _ranges([found[at].number for at in counted])
     whole = f"of {len(found)} recorded" if len(counted) < len(found) else f"all {len(found)} recorded"
     parts = [f"{noun}{'s' if len(counted) > 1 else ''} {numbers}, {whole}"]
     if cold:
         first = next(at for at, one in enumerate(found) if one.kernels and at not in cut)
         parts.append(f"{found[first].number} is cold: {cold}")
-    ends = ("begin" if at < counted[0] else "end" for at in cut)
-    parts += [f"{found[at].number} is cut off by the profile's {end}" for at, end in zip(cut, ends, strict=True)]
+    parts += [f"{found[counted[0]].number} is {part}"] if part else []
+    for at in cut:
+        end = "begin" if at < counted[0] else "end"
+        lost = why.get(at) in (FIRST_LOST, LAST_LOST)
+        what = f"not whole: {why[at]}" if lost else f"cut off by the profile's {end}"
+        parts.append(f"{found[at].number} is {what}")
     parts += [f"{one.number} has searches alone" for one in found if not one.kernels]
     if len(counted) + len(cut) + bool(cold) == len(found) == len(counted):
         parts.append("the first is as warm as the others")
