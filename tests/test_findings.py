@@ -154,6 +154,11 @@ def graphs(ns: int) -> Subject:
     return subject({1: [Ran("work", 100 * MS - ns), Ran("work", ns, graph=True)]})
 
 
+def nameless(ns: int, name: str = "Task") -> Subject:
+    """Outside of the only iteration."""
+    return subject({0: [Ran(name, ns, graph=True)], 1: [Ran("work", 100 * MS - ns)]})
+
+
 NAME = "Conv fwd 1x{}x9x9"
 CASES = [
     # 4 ms of searches in the second of two iterations
@@ -240,6 +245,10 @@ CASES = [
          severity="medium"),
     Case(rule="doubt", has=lambda: likely(0.994), lacks=lambda: likely(1.0), ns=50 * MS, share=0.5, count=1,
          severity="info"),
+    Case(rule="nameless", has=lambda: nameless(5 * MS), lacks=lambda: nameless(5 * MS - 1), ns=5 * MS, share=0.05,
+         count=1, severity="medium"),
+    Case(rule="nameless", has=lambda: nameless(40 * MS), lacks=lambda: nameless(40 * MS, "conv"), ns=40 * MS, share=0.4,
+         count=1, severity="high"),
     Case(rule="graph", has=lambda: graphs(5 * MS), lacks=lambda: graphs(5 * MS - 1), ns=5 * MS, share=0.05, count=1,
          severity="medium"),
 ]  # fmt: skip

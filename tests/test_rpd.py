@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mio2trace.conversion import convert
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.rocm import rpd
@@ -160,3 +161,12 @@ def test_a_database_without_its_tables_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a\.rpd: no rocpd_api; expected an RPD database"):
         rpd.read(source, ReadOptions(), Notes())
     source.close()
+
+
+@pytest.mark.shared
+def test_replays_without_names_are_said() -> None:
+    """In the ten lines, with and without the run's log: 29 tasks of each of nine launches."""
+    folder = samples() / "rocm-twins" / "alexnet-10it-graph"
+    for logs in ((), (folder / "run.log",)):
+        (said,) = (line for line in convert(folder / "rpd" / "trace.rpd.gz", *logs).answer if "[nameless]" in line)
+        assert "9 launches of graphs ran 190.1 ms of kernels, 41.5 % of all kernel time recorded" in said

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from mio2trace.findings.rule import Found, Rule, severity_of
 from mio2trace.findings.subject import Subject
-from mio2trace.findings.words import count, percent
+from mio2trace.findings.words import count, ms, percent
 from mio2trace.kernels.names import kernel_name, normalise
+from mio2trace.model.profile import NAMELESS
 from mio2trace.ops.naming import problem_name
 
 OUTSIDE, DOUBT, GRAPH = 0.05, 0.01, 0.05
@@ -74,8 +75,28 @@ def _doubt(subject: Subject) -> Iterator[Found]:
         )
 
 
+def _nameless(subject: Subject) -> Iterator[Found]:
+    """Wherever in the run: without names nothing tells what they are part of."""
+    activities, counted, whole = subject.alignment.profile.activities, subject.steady.counted, subject.measures.whole
+    numbers = {number for number, name in enumerate(counted.names) if name in NAMELESS}
+    positions = [at for at, number in enumerate(counted.name_of) if number in numbers] if numbers else []
+    replayed = [activities[at] for at in positions if activities[at].is_replayed]
+    ns = sum((one.end_ns or 0) - (one.start_ns or 0) for one in replayed)
+    if ns and ns >= GRAPH * whole.timed_ns:
+        launches = len({id(one.call) for one in replayed})
+        yield Found(
+            ns=ns,
+            share=ns / whole.timed_ns,
+            count=len(replayed),
+            number=f"{count(launches, 'launch')} of graphs ran {ms(ns)} of kernels, {percent(ns / whole.timed_ns)} of"
+            " all kernel time recorded, without their names; rocprofv3 records these.",
+        )
+
+
 def _graph(subject: Subject) -> Iterator[Found]:
     number, ns = subject.makeup.graph
+    if next(_nameless(subject), None) is not None:
+        return  # which says more
     if number and subject.share(ns) >= GRAPH:
         yield Found(
             ns=subject.each(ns),
@@ -118,9 +139,18 @@ RULES = (
         find=_doubt,
     ),
     Rule(
+        id="nameless",
+        title="Graphs replay kernels that the profile does not name.",
+        fires="kernels launched by a graph, of which the profile (RPD) has no name, are >= 5 % of all kernel time",
+        formula="their time in the whole run; share of all kernel time recorded, set-up included",
+        advice="Record with rocprofv3, which names each kernel of a replay, so that its layer can be told; or profile"
+        " iterations without graph capture.",
+        find=_nameless,
+    ),
+    Rule(
         id="graph",
         title="Graphs launch kernels.",
-        fires="kernels launched by a graph are >= 5 % of T",
+        fires="kernels launched by a graph are >= 5 % of T, and `nameless` does not fire",
         formula="their time per steady iteration; share of T",
         advice="Profile an iteration without graph capture to see layers and operations; the times of the kernels"
         " hold.",

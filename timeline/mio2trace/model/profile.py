@@ -138,6 +138,10 @@ class Resources(msgspec.Struct, frozen=True, gc=False):
     scratch_bytes: int | None = None
 
 
+NAMELESS = frozenset(("KernelExecution", "Task"))
+"""HIP's words for any kernel: all that RPD has of those that a graph replays."""
+
+
 class Activity(msgspec.Struct, frozen=True, gc=False):
     """One command that ran on a device.
 
