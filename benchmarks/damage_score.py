@@ -91,9 +91,10 @@ def tallies(run: Run, analysis: Analysis) -> tuple[Tally, Tally]:
         if has_operations:
             _operation(operations, run, enqueue, alignment.links, position, line_at, text)
         if has_layers:
-            name = None if enqueue["layer"] is None else run.truth["layers"][enqueue["layer"]]["name"]
-            place = Place("none") if name is None else places[name]
-            _layer(layers, place, alignment.links, position, f"{text} of {name}")
+            layer = None if enqueue["layer"] is None else run.truth["layers"][enqueue["layer"]]
+            place = Place("none") if layer is None else places[layer["name"]]
+            gone = layer is not None and not layer.get("told", True)
+            _layer(layers, place, alignment.links, position, f"{text} of {layer and layer['name']}", gone=gone)
     return operations, layers
 
 
@@ -138,7 +139,8 @@ def _operation(
     tally.add(linked=True, right=right, true=true, confidence=confidence, text=f"{text} of line {line}: line {said}")
 
 
-def _layer(tally: Tally, place: Place, links: Links, position: int, text: str) -> None:
+def _layer(tally: Tally, place: Place, links: Links, position: int, text: str, *, gone: bool) -> None:
+    """``gone``: nothing in the log tells of the layer, so that it is right to name none."""
     run, pass_ = links.run_of[position], links.pass_of[position]
     args: dict[str, Any] = {}
     if pass_ != NONE:
@@ -151,7 +153,7 @@ def _layer(tally: Tally, place: Place, links: Links, position: int, text: str) -
     said = " ".join(str(args.get(key)) for key in ("iteration", "direction", "layer"))
     tally.add(
         linked=run != NONE,
-        right=right,
+        right=right or (gone and run == NONE),
         true=right,
         confidence=confidence_of(links, position, "layer"),
         text=f"{text}: {said}",

@@ -123,3 +123,26 @@ def test_runs_that_are_alike_have_the_same_layers(row: str) -> None:
     case = measured(shared_folder(), (row, "twin-resnet-immediate-2ranks-run-rocpd", TWIN, 0))
     assert case.layers.right == case.layers.kernels > 90
     assert case.layers.mean > 0.98
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("row", "name", "variant", "least", "likely"),
+    [
+        ("two threads with ids", "m290-resnet-infer-immediate-fused", HANDLES, 413, 0.99),
+        ("two threads with ids", "m290-alexnet-infer-10it", HIDDEN, 413, 0.99),
+        # Stamped lines are one thread's: the other's calls do not end before them.
+        ("two threads with ids", "m290-alexnet-infer-10it", HANDLES, 413, 0.99),
+        ("two threads without ids", "m121-lenet-train-debugbuild", HIDDEN, 125, 0.99),
+        # The same net in step: either thread's.
+        ("two threads without ids", "m121-resnet-train-entries-cmd", HANDLES, 681, 0.7),
+    ],
+)
+def test_names_tell_which_queue_is_the_thread_s_that_printed_the_layers(
+    row: str, name: str, variant: str, least: int, likely: float
+) -> None:
+    """Another thread's kernels lie in any layers; they are in none then, and those of the other queue likely right."""
+    layers = measured(shared_folder(), (row, name, variant, 0)).layers
+    assert layers.right >= least
+    assert layers.wrong_and_sure == 0
+    assert layers.mean == pytest.approx(likely, abs=0.1)

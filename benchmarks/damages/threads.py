@@ -39,7 +39,8 @@ def two_threads(run: Run, other: Run, random: Random, *, framework: bool = True)
         old = stream.run.truth
         at, layers, first = new[thread], len(truth["layers"]), len(truth["api_calls"])
         prefix = " of the other thread" if thread else ""
-        truth["layers"] += [{**layer, "name": layer["name"] + prefix} for layer in old["layers"]]
+        told = framework and not thread
+        truth["layers"] += [{**layer, "name": layer["name"] + prefix, "told": told} for layer in old["layers"]]
         for call in old["api_calls"]:
             known = {key: at.get(call[key] or 0) for key in ("log_line", "cmd_line") if key in call}
             last = at.get(call["lines_after"], 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -198,17 +198,35 @@ def _bounds(
     near_ns: int,
     step_ns: int,
 ) -> list[OffsetBound]:
+    offset = -profile.unix.offset_ns
     bounds: list[OffsetBound] = []
     for log in logs:
-        own = [operation for operation in operations if operation.source == log.source]
-        stamps = [(operation.line, operation.stamp) for operation in own if operation.stamp is not None]
+        own: dict[int | None, list[Operation]] = {}
+        for operation in operations:
+            if operation.source == log.source:
+                own.setdefault(operation.thread, []).append(operation)
+        stamps = [(one.line, one.stamp) for its in own.values() for one in its if one.stamp is not None]
         lines = StampedLines(log, near_ns, step_ns, stamps)
         if marked is not None:
-            bounds += by_marks(log, marked, lines)
-        if own:
-            bounds += by_buffers(profile.profile, own, lines)
-    offset = profile.unix.offset_ns
-    return [bound.moved(-offset) for bound in bounds] if offset else bounds
+            bounds += (bound.moved(offset) for bound in by_marks(log, marked, lines))
+        bounds += _of_printing_thread(
+            [bound.moved(offset) for bound in by_buffers(profile.profile, its, lines)] for its in own.values()
+        )
+    return bounds
+
+
+def _of_printing_thread(of_threads: Iterable[list[OffsetBound]]) -> list[OffsetBound]:
+    """Bounds that hold: a stamped line comes behind a call's kernels if the thread that made the call printed it.
+
+    Which thread printed the lines nothing tells but its bounds: where the clocks are right a zone lies in them.
+    """
+    each = [bounds for bounds in of_threads if bounds]
+    if len(each) > 1:
+        exact = [agreed(bounds) for bounds in each]
+        right = [one is not None and one.low <= nearest_zone(one.low) <= one.high for one in exact]
+        if any(right):
+            each = [bounds for bounds, is_right in zip(each, right, strict=True) if is_right]
+    return [bound for bounds in each for bound in bounds]
 
 
 def _is_near(exact: OffsetBound) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import exp, log
 
 from mio2trace.align.attribution import Attribution
+from mio2trace.align.layers.caffe.names import contradicts, tells_type, types_of
 from mio2trace.align.links import DOUBTED
-from mio2trace.align.operations.rates import HARDLY_ANY, ONE_THREAD
+from mio2trace.align.operations.rates import HARDLY_ANY, MISSTATED, ONE_THREAD, WHOLE
 from mio2trace.evidence import BOUNDARY_STAMPS, CORRELATION, DURATIONS, RANGE, RECURRENCE, TIMER_MARKS, Evidence
 
 _OF_ITS_OWN = frozenset((RANGE, CORRELATION, TIMER_MARKS, ""))
@@ -72,20 +73,56 @@ def _stretches(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
 def doubt_other_queues(attribution: Attribution) -> None:
     """The log's layers are one thread's: what another queue ran meanwhile may be another thread's work.
 
-    Which queue is that of the thread that printed them nothing tells for sure: where several have kernels of layers,
-    all of these are in doubt; a queue with hardly any is not it.
+    Which queue is that of the thread that printed them the names of kernels tell: another thread's are of any layer. A
+    queue with hardly any kernels of layers is not it.
     """
     activities, links = attribution.profile.activities, attribution.links
-    placed = [
-        position
-        for position, word in enumerate(links.layer_by)
-        if word not in _OF_ITS_OWN and activities[position].kind == "kernel"
-    ]
-    queues = Counter(activities[position].queue for position in placed)
-    if len(queues) < 2:
+    placed = [position for position, word in enumerate(links.layer_by) if word not in _OF_ITS_OWN]
+    of_queue: dict[int, list[int]] = {}
+    for position in placed:
+        if activities[position].kind == "kernel":
+            of_queue.setdefault(activities[position].queue, []).append(position)
+    if len(of_queue) < 2:
         return
-    likely = [queue for queue, count in queues.items() if count > HARDLY_ANY * len(placed)]
-    main = likely[0] if len(likely) == 1 else None
-    for position, word in enumerate(links.layer_by):
-        if activities[position].queue != main and word not in _OF_ITS_OWN:
-            links.doubt_layer([position], ONE_THREAD)
+    hardly_any = HARDLY_ANY * sum(map(len, of_queue.values()))
+    likely = {queue: its for queue, its in of_queue.items() if len(its) > hardly_any}
+    own = dict(zip(likely, _printing(attribution, list(likely.values())), strict=True))
+    for position in placed:
+        chance = own.get(activities[position].queue, ONE_THREAD)
+        if chance < DOUBTED:
+            links.take_layer(position)
+        elif chance < 1:
+            links.doubt_layer([position], chance)
+
+
+def _printing(attribution: Attribution, rows: Sequence[Sequence[int]]) -> list[float]:
+    """Of each queue's kernels in layers, how probable it is that they are the thread's that printed the layers.
+
+    Either one queue's are, or all seem to be: a kernel of a layer has hardly ever another layer's name, one that has
+    nothing to do with it as often as not, if it is not of the same net.
+    """
+    if len(rows) == 1:
+        return [1.0]
+    told = [_telling(attribution, row) for row in rows]
+    by_chance = [count * log(0.5) for count, _ in told]
+    right = [odd * log(MISSTATED) + (count - odd) * log(1 - MISSTATED) for count, odd in told]
+    everything = sum(by_chance)
+    ways = [everything - chance + of_layers for chance, of_layers in zip(by_chance, right, strict=True)]
+    ways.append(sum(right))
+    best = max(ways)
+    weights = [exp(way - best) for way in ways]
+    return [(WHOLE * weight + ONE_THREAD * weights[-1]) / sum(weights) for weight in weights[:-1]]
+
+
+def _telling(attribution: Attribution, row: Sequence[int]) -> tuple[int, int]:
+    """How many kernels have a name that tells a type of layer, and how many of them another one than their layer's."""
+    activities, links = attribution.profile.activities, attribution.links
+    types = {layer.index: types_of(layer.layer, layer.type) for layer in attribution.net.layers}
+    count = odd = 0
+    for position in row:
+        run = links.runs[links.run_of[position]]
+        of_layer = types[run.layer_index]
+        if run.direction is not None and of_layer and tells_type(activities[position].name):
+            count += 1
+            odd += contradicts(activities[position].name, of_layer, run.direction)
+    return count, odd

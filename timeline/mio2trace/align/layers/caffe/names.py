@@ -92,6 +92,15 @@ def contradicts(name: str, types: frozenset[str], direction: Direction) -> bool:
     return bool(types) and all(_is_of_another(name, type_) for type_ in types)
 
 
+@lru_cache(maxsize=1 << 12)
+def tells_type(name: str) -> bool:
+    """Whether a kernel is named after a type of layer at all."""
+    known = kernel_name(name)
+    if known is not None and known.miopen:
+        return any(primitive in _PRIMITIVES for primitive in known.primitives)
+    return any(words.search(name) for words, _ in _TYPES)
+
+
 def _is_of_another(name: str, layer_type: str) -> bool:
     known = kernel_name(name)
     if known is not None and known.miopen:

@@ -34,7 +34,7 @@ _Answer = tuple[int, list[Window], durations.Cut, float]
 def place_by_device_times(attribution: Attribution) -> None:
     """Cut the iterations so that the printed layer times fit, where no clock bounds them; a note where they do not."""
     net = attribution.net
-    if attribution.times is not None or attribution.links.runs or not net.layers:
+    if attribution.times is not None or attribution.links.runs or not net.layers or attribution.by_order_alone:
         return
     if any(layer.forward_ns is None and layer.backward_ns is None for layer in net.layers):
         return
