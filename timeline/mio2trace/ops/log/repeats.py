@@ -17,6 +17,7 @@ from mio2trace.ops.table import FIND_2, OPS
 from mio2trace.ops.values import Tensor
 
 Record = Entry | Command | Message
+_Said = str | tuple[str, ...]
 
 _LONGEST = 200  # records of a call that are compared
 _NODES = 1 << 16
@@ -43,7 +44,7 @@ class _Outcome(msgspec.Struct):
 class _Node(msgspec.Struct):
     """The records so far; ``following`` by the next one: what entries, commands and messages share is one object."""
 
-    says: tuple[str, ...] = ()
+    says: _Said = ""
     following: dict[int, _Node] = {}
     outcome: _Outcome | None = None
 
@@ -123,14 +124,15 @@ class Repeats:
                 call = record.call
                 if call.thread != thread:
                     return None, end
-                if id(call) in starts or self._is_start(call):
+                key = id(call)
+                if key in starts or self._is_start(call):
                     break
-                node = node.following.get(id(call))
+                node = node.following.get(key)
             elif record.thread != thread:
                 return None, end
             else:
                 node = node.following.get(id(record.text))
-                if node is not None and node.says != _says(record):
+                if node is not None and node.says != (record.tag if type(record) is Command else _says(record)):
                     return None, end
         return node, end
 
@@ -186,7 +188,7 @@ class Repeats:
         assert isinstance(first, Entry)
         node = self._roots.setdefault(id(first.call), _Node())
         for record in group[1:]:
-            key, says = (id(record.call), ()) if isinstance(record, Entry) else (id(record.text), _says(record))
+            key, says = (id(record.call), "") if isinstance(record, Entry) else (id(record.text), _says(record))
             child = node.following.get(key)
             if child is None or child.says != says:
                 child = node.following[key] = _Node(says)
@@ -195,5 +197,5 @@ class Repeats:
         return node
 
 
-def _says(record: Command | Message) -> tuple[str, ...]:
-    return (record.tag,) if isinstance(record, Command) else (record.level, record.function, record.kind)
+def _says(record: Command | Message) -> _Said:
+    return record.tag if isinstance(record, Command) else (record.level, record.function, record.kind)

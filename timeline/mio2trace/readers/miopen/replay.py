@@ -1,8 +1,8 @@
 """Records that were met before, taken as whole pieces of bytes: iterations repeat, and so does their log.
 
 An entry is known by its text without the addresses: fixed pieces with digits in between, which one `struct.Struct`
-takes apart. What followed the last time is tried first; what followed several times over is taken as one run, some
-twenty records at a time. The outcome is that of reading line by line (`benchmarks/fuzz_logs.py` compares).
+takes apart. What followed the last time is tried first; what followed several times over is taken as one run, up to a
+hundred records at a time. The outcome is that of reading line by line (`benchmarks/fuzz_logs.py` compares).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NOT_PLAIN = (b"\r", b"\x1b", b"\0")
 _LONGEST = 1 << 14  # bytes of an entry that is waited for
 _HISTORY = 1 << 20
 _GLOG = frozenset((b"I", b"W", b"E", b"F"))
-_RUN = 24  # units; longer ones fail more often at a block's end
+_RUN = 96  # units; one that differs lets all of them be taken one by one
 _SHORTEST_RUN = 3
 _RUNS_BYTES = 1 << 24
 
@@ -217,12 +217,15 @@ class Replay:
         run.taken += 1
         add, join, clock, stamp, elapsed = out.records.append, b",".join, out.clock, out.stamp, out.elapsed
         for offset, call, first, end, unit in run.steps:
+            line = number + offset
+            if clock is not None:
+                stamp, elapsed = clock(line)
             if call is not None:
-                if clock is not None:
-                    stamp, elapsed = clock(number + offset)
-                add(Entry(number + offset, call, join(digits[first:end]), stamp, elapsed))
+                add(Entry(line, call, join(digits[first:end]), stamp, elapsed))
+            elif (command := unit.command) is not None:
+                add(Command(command.source, line, command.tag, command.text, command.thread, stamp, elapsed))
             else:
-                self._again(unit, number + offset)
+                self._again(unit, line)
         return True
 
     def _learn_run(self, first: int, end: int) -> None:
