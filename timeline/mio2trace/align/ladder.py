@@ -24,6 +24,7 @@ from mio2trace.align.layers.outside_times import (
     doubt_other_queues,
 )
 from mio2trace.align.layers.repetitions import place_repetitions
+from mio2trace.align.layers.replays import place_nameless_replays
 from mio2trace.align.operations.steps import (
     doubt_another_process,
     doubt_beside_gaps,
@@ -95,6 +96,7 @@ STEPS: tuple[Step, ...] = (
     Step((BOUNDARY_STAMPS,), place_by_host_ops),
     Step((RANGE,), number_steps_as_the_log),
     Step((), place_between),
+    Step((ORDER,), place_nameless_replays),
     Step((), place_repetitions),
 )
 """Strongest first. Stronger links are never overridden (`Links`), so a step only fills what those before it left."""
