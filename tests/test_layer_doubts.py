@@ -146,3 +146,19 @@ def test_names_tell_which_queue_is_the_thread_s_that_printed_the_layers(
     assert layers.right >= least
     assert layers.wrong_and_sure == 0
     assert layers.mean == pytest.approx(likely, abs=0.1)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("row", "name", "variant", "least"),
+    [
+        ("middle fifth of the log lost", "m290-resnet-train-entries-cmd", HIDDEN, 500),
+        ("log ends early", "m290-alexnet-infer-level6-cmd", HIDDEN, 44),
+        ("log ends early", "twin-alexnet-level6-none-run.hip-rocpd", TWIN, 50),
+    ],
+)
+def test_before_the_last_search_the_net_is_set_up(row: str, name: str, variant: str, least: int) -> None:
+    """Of a log that lost the line which begins the benchmark, or was cut off before it."""
+    layers = measured(shared_folder(), (row, name, variant, 0)).layers
+    assert layers.right >= least
+    assert layers.wrong_and_sure == 0

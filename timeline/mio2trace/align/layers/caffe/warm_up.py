@@ -40,11 +40,26 @@ def place_before_iterations(attribution: Attribution) -> None:
             links.doubt_layer(p for p in left if links.run_of[p] != NONE)
     if not warm and begins is None:
         _place_by_likeness(attribution, first_iteration)
-    if warm or begins is not None:
-        setup_end = min((positions.start for positions in warm.values()), default=first_iteration)
-        setup = range(0, setup_end)
-        if setup:
-            links.give_pass(setup, links.pass_id("setup"))
+        setup = range(0, _searched(attribution, first_iteration))
+    else:
+        setup = range(0, min((positions.start for positions in warm.values()), default=first_iteration))
+    if setup:
+        links.give_pass(setup, links.pass_id("setup"))
+
+
+def _searched(attribution: Attribution, limit: int) -> int:
+    """Behind the last kernel of a search that comes before a place and before every layer: a net's convolutions are
+    searched for while it is set up. Of 736 kernels of searches all are of the set-up.
+    """
+    links = attribution.links
+    if not attribution.net.layers:
+        return 0
+    limit = next((position for position in range(limit) if links.pass_of[position] != NONE), limit)
+    for position in range(limit - 1, -1, -1):
+        index = links.operation_of[position]
+        if index != NONE and links.operations[index].phase == "find":
+            return position + 1
+    return 0
 
 
 def _benchmark_begins(attribution: Attribution, axis: Timeline | None) -> int | None:
