@@ -17,6 +17,7 @@ from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.measures.iterations import Iterations
 from mio2trace.measures.iterations.ends import BEGINS, ENDS, LAST_LOST
+from mio2trace.trace import Slice
 from tests.conftest import shared_folder
 from tests.small_runs import benchmark
 
@@ -47,7 +48,12 @@ def test_the_only_iteration_counts_as_the_part_that_it_is(tmp_path: Path, calls:
 def test_a_part_is_never_called_an_iteration(tmp_path: Path) -> None:
     """Not in the ten lines, nor on a page or in a comment; tables and comparisons say it, too."""
     files = [str(path) for path in small_run(tmp_path, IN_LAST_LAYER)]
-    (first, *_) = convert(*files).answer
+    converted = convert(*files)
+    (first, *_) = converted.answer
+    passes = [one for one in converted.trace.events() if isinstance(one, Slice) and one.category == "pass"]
+    assert {one.name: one.args.get("part") for one in passes if "kernels" in one.args} == {
+        "warm-up · forward": None, "iteration 1 · forward": ENDS
+    }  # fmt: skip
     assert first.startswith(f"0.141 ms of kernels in what there is of iteration 1 ({ENDS}); ")
     for name, said in (
         ("page.html", ("Kernels, this part of an iteration", "Where this part of an iteration goes")),

@@ -82,7 +82,7 @@ class _Numbers(tuple[int, ...]):
 
 def test_no_iteration_is_looked_for_among_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run may have a hundred thousand iterations: the whole report goes over them, for none of them over all."""
-    monkeypatch.setattr(steady, "iterations_of", lambda *given: _hidden(iterations_of(*given)))
+    monkeypatch.setattr(steady, "iterations_of", lambda alignment: _hidden(iterations_of(alignment)))
     analysis = analyse(RUNS["m290-alexnet-infer-10it"])
     report = report_of(analysis, [analysis.run])
     assert report.sections[0].iterations == len(analysis.run.measures[0].steady.iterations) > 1

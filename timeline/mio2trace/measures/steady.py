@@ -43,7 +43,7 @@ class Steady:
     @cached_property
     def told(self) -> Iterations:
         """All iterations, and which of them count."""
-        return iterations_of(self._alignment, self._measures.runs.kernels)
+        return iterations_of(self._alignment)
 
     @property
     def iterations(self) -> tuple[int, ...]:

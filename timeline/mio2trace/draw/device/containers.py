@@ -93,8 +93,12 @@ class Containers:
             args["direction"] = pass_.direction
         if pass_.number is not None:
             args["iteration"] = pass_.number
-        if pass_.phase == "iteration" and not self.measures.steady.has(pass_.number):
-            args["steady"] = False
+        if pass_.phase == "iteration":
+            steady = self.measures.steady
+            if not steady.has(pass_.number):
+                args["steady"] = False
+            elif steady.told.part:
+                args["part"] = steady.told.part
         return Slice(track, start, duration, pass_.name, "pass", args | self._process)
 
     def of_layer(self, track: int, device: int, number: int, positions: Sequence[int], origin: int, cut: bool) -> Slice:

@@ -65,8 +65,8 @@ class Iterations(msgspec.Struct, frozen=True, kw_only=True):
     part: str = ""
 
 
-def iterations_of(alignment: Alignment, kernels_of_runs: Sequence[int]) -> Iterations:
-    """Of a profile that is joined with its log; ``kernels_of_runs``: how many kernels each run of a layer has."""
+def iterations_of(alignment: Alignment) -> Iterations:
+    """Of a profile that is joined with its log."""
     searches = frozenset(one.index for one in alignment.links.operations if one.phase == "find")
     number_of, told_by, phase = _numbered(alignment, searches)
     numbers = sorted({number for number in number_of if number != NONE})
@@ -85,7 +85,7 @@ def iterations_of(alignment: Alignment, kernels_of_runs: Sequence[int]) -> Itera
     # One in which only searches ran is none.
     steady = [at for at, iteration in enumerate(found) if iteration.kernels or len(found) == 1]
     named = told_by == "named" and phase == "iteration"
-    ends = not_whole(alignment, place_of, {at: numbers[at] for at in steady}, kernels_of_runs) if named else {}
+    ends = not_whole(alignment, place_of, {at: numbers[at] for at in steady}) if named else {}
     cut = sorted({*ends, *(_cut(alignment, place_of, found, steady) if told_by == "named" else ())})
     part = ""
     if cut and len(cut) == len(steady):

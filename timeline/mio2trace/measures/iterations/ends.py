@@ -17,13 +17,10 @@ BEGINS, ENDS = "the profile begins in it", "the profile ends in it"
 FIRST_LOST, LAST_LOST = "no kernel of its first layers is known", "no kernel of its last layers is known"
 
 
-def not_whole(
-    alignment: Alignment, place_of: Sequence[int], numbers: Mapping[int, int], kernels: Sequence[int]
-) -> dict[int, str]:
+def not_whole(alignment: Alignment, place_of: Sequence[int], numbers: Mapping[int, int]) -> dict[int, str]:
     """Why the first or the last iteration is not whole, by its place, where that is seen.
 
-    ``numbers``: of iterations by their places (``place_of``: of each activity), in order; ``kernels``: how many each
-    run of a layer has.
+    ``numbers``: of iterations by their places (``place_of``: of each activity), in order.
     """
     if not numbers or not any(log.layers or log.net for log in alignment.logs):
         return {}
@@ -36,9 +33,11 @@ def not_whole(
 
     ran: dict[tuple[str, int | None], set[LayerKey]] = {}
     stopped = set()
-    for made, count in zip(links.runs, kernels, strict=False):
+    activities = alignment.profile.activities
+    launched = {run for run, one in zip(links.run_of, activities, strict=True) if one.kind == "kernel"}
+    for at, made in enumerate(links.runs):
         pass_ = links.passes[made.pass_]
-        if count:
+        if at in launched:
             ran.setdefault((pass_.phase, pass_.number), set()).add((made.layer_index, made.direction))
         if made.host_start_ns is not None and made.host_end_ns is None:
             stopped.add((pass_.phase, pass_.number))
