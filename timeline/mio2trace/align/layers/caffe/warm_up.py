@@ -55,11 +55,8 @@ def _searched(attribution: Attribution, limit: int) -> int:
     if not attribution.net.layers:
         return 0
     limit = next((position for position in range(limit) if links.pass_of[position] != NONE), limit)
-    for position in range(limit - 1, -1, -1):
-        index = links.operation_of[position]
-        if index != NONE and links.operations[index].phase == "find":
-            return position + 1
-    return 0
+    searches = {operation.index for operation in links.operations if operation.phase == "find"}
+    return next((1 + position for position in range(limit - 1, -1, -1) if links.operation_of[position] in searches), 0)
 
 
 def _benchmark_begins(attribution: Attribution, axis: Timeline | None) -> int | None:
