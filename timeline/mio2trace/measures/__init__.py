@@ -170,25 +170,26 @@ class Measures:
             if pass_ == NONE:
                 pass_ = outside
             start, end = activity.start_ns, activity.end_ns
-            if activity.kind == "kernel" and start is not None and end is not None:
-                ns = end - start
-                in_pass[pass_] += 1
-                pass_ns[pass_] += ns
-                if run != NONE:
-                    in_run[run] += 1
-                    run_ns[run] += ns
-                if index != NONE:
-                    operations.kernels[index] += 1
-                    operations.timed_ns[index] += ns
-                fact = None if fact_at is None else fact_at(position)
-                key = activity.name, "" if fact is None else fact.role
-                kind = kinds.get(key)
-                if kind is None:
-                    kind = kinds[key] = kind_of(activity.name, fact)
-                if kind.helps or kind.naive or index in naive:
-                    self._add_parts(summed, (index, run, pass_), ns, kind)
-            else:
+            if activity.kind != "kernel" or start is None or end is None:
                 _add_others(summed, (index, run, pass_), activity)
+                continue
+            ns = end - start
+            in_pass[pass_] += 1
+            pass_ns[pass_] += ns
+            if run != NONE:
+                in_run[run] += 1
+                run_ns[run] += ns
+            if index != NONE:
+                operations.kernels[index] += 1
+                operations.timed_ns[index] += ns
+            fact = None if fact_at is None else fact_at(position)
+            key = activity.name, "" if fact is None else fact.role
+            kind = kinds.get(key)
+            if kind is None:
+                kind = kinds[key] = kind_of(activity.name, fact)
+            _, is_helper, is_naive_kernel = kind
+            if is_helper or is_naive_kernel or (naive and index in naive):
+                self._add_parts(summed, (index, run, pass_), ns, kind)
         for sums, positions, number_of in (
             (operations, links.operation_unsure, links.operation_of),
             (runs, links.layer_unsure, links.run_of),
@@ -240,13 +241,15 @@ class Measures:
         naive = kind.naive or index in self.naive_operations
         if kind.helps and index != NONE and self._work_of[index] != _SEARCHES:
             summed.helpers[self.operation_at[index].primitive, kind.role] += ns
+        of_role, is_helper = kind.role, kind.helps
         for sums, number in zip(summed[:3], numbers, strict=True):
             if number == NONE:
                 continue
             # As `+=`, which asks a counter for what is missing in it: most of these are new.
-            if kind.helps:
-                sums.helpers_ns[number] = sums.helpers_ns.get(number, 0) + ns
-            if kind.role == "transpose":
+            if is_helper:
+                column = sums.helpers_ns
+                column[number] = column.get(number, 0) + ns
+            if of_role == "transpose":
                 sums.transposes_ns[number] = sums.transposes_ns.get(number, 0) + ns
             if naive:
                 sums.naive_ns[number] = sums.naive_ns.get(number, 0) + ns

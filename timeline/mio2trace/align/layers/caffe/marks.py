@@ -53,12 +53,9 @@ class Cuts(msgspec.Struct, frozen=True, kw_only=True):
     before: list[int]
     activities: int
 
-    def between(self, first: int, last: int) -> range:
-        """The activities from one mark to another; marks that a killed run lacks are as if at its end."""
-        before, count = self.before, len(self.before)
-        return range(
-            before[first] if first < count else self.activities, before[last] if last < count else self.activities
-        )
+    def before_each(self, more: int) -> list[int]:
+        """`before`, and of as many marks more that a killed run lacks as if they were at its end."""
+        return [*self.before, *[self.activities] * more]
 
 
 def cut(activities: Sequence[Activity], marks: Sequence[TimerMark]) -> Cuts:
@@ -155,7 +152,7 @@ def enqueued_between(cuts: Cuts, net: Net, grammar: Grammar, iterations: int) ->
     """How many activities of the iterations lie in none of their layers (or passes where layers have no marks)."""
     layout = _layout(net, grammar)
     spans = [(at, at + 1) for _, _, at in layout.layers] or [(at, stop) for _, at, stop in layout.passes]
-    before = [*cuts.before, *[cuts.activities] * grammar.per_iteration]
+    before = cuts.before_each(grammar.per_iteration)
     between = 0
     for start in _starts(len(cuts.marks), grammar, iterations):
         inside = sum([before[start + stop] - before[start + at] for at, stop in spans])
@@ -212,6 +209,7 @@ def place_by_marks(links: Links, cuts: Cuts, net: Net, grammar: Grammar, iterati
     layout, marks, host_ns = _layout(net, grammar), cuts.marks, cuts.marks.host_ns
     layers = [(layer, direction, at, layer.printed_ns(direction)) for layer, direction, at in layout.layers]
     count = len(marks)
+    before = cuts.before_each(grammar.per_iteration)
     for iteration, start in enumerate(_starts(len(cuts.marks), grammar, iterations), 1):
         passes = {
             direction: links.pass_id("iteration", iteration, direction)
@@ -232,10 +230,10 @@ def place_by_marks(links: Links, cuts: Cuts, net: Net, grammar: Grammar, iterati
                     host_end_ns=host_ns[start + at + 1] if start + at + 1 < count else None,
                 )
             )
-            links.give_layer(cuts.between(start + at, start + at + 1), run, TIMER_MARKS)
+            links.give_layer(range(before[start + at], before[start + at + 1]), run, TIMER_MARKS)
         for direction, first, last in layout.passes:
             if direction in passes:
-                links.give_pass(cuts.between(start + first, start + last), passes[direction])
+                links.give_pass(range(before[start + first], before[start + last]), passes[direction])
     ends = tuple(marks[k * grammar.per_iteration] for k in range(1, iterations + 1))
     same_run = _is_of_one_run(marks, net, grammar, iterations)
     return Marked(grammar=grammar, iterations=iterations, ends=ends, same_run=same_run)
