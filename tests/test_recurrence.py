@@ -134,3 +134,19 @@ def test_real_warm_ups_are_right(shared: Path, tmp_path: Path) -> None:
         assert found["wrong_and_sure"] == 0
         right, total = right + found["warmup"]["right"], total + found["warmup"]["total"]
     assert right >= 0.98 * total > 700
+
+
+@pytest.mark.parametrize("warm_up", [True, False])
+def test_a_warm_up_whose_line_is_lost_is_told_by_its_kernels(warm_up: bool) -> None:
+    """They are those of iteration 1, nearly all; what is not like it before the benchmark is set-up."""
+    rng = Random(8)
+    run = make_run(rng, random_net(rng, 12, empty=0.2, names=40), warm_up=warm_up, setup=3)
+    events = tuple(event for event in run.log.events if event.kind != "forward begins")
+    links = align(run.profile, [msgspec.structs.replace(run.log, events=events)], Notes()).links
+    for place, number, pass_ in zip(run.places, links.run_of, links.pass_of, strict=True):
+        if place is not None:
+            held = links.runs[number]
+            assert (links.passes[held.pass_].iteration, held.direction, held.layer) == place
+        elif not warm_up:
+            assert number == NONE
+            assert links.passes[pass_].phase == "setup"

@@ -198,7 +198,7 @@ _OTHERS: tuple[tuple[str, str], ...] = (
     # Caffe (GREENTEA) and its LibDNN
     (r"im2col(?:_nd)?_(?:float|double|half)", "im2col"),
     (r"col2im(?:_nd)?_(?:float|double|half)", "col2im"),
-    (r"fill(?:buffer)?_(?:float|double|half|char|int|uint)|fill_memory", "fill"),
+    (r"fillbuffer_\w+|fill_(?:float|double|half|char|int|uint|memory)", "fill"),  # of a name that a tool cut off, too
     # CLBlast (dvdt-ck.md 5): a padding copy is what the indirect GEMM puts before its kernel
     (r"Xim2col(?:Kernel(?:Normal|Flip)?)?|im2col", "im2col"),
     (r"Xcol2im(?:Kernel(?:Normal|Flip)?)?|col2im", "col2im"),

@@ -16,6 +16,9 @@ from mio2trace.align.sequences import matches
 from mio2trace.evidence import RECURRENCE
 from mio2trace.model.log import Direction
 
+_OF_WARM_UP = frozenset(("forward begins", "forward ends", "backward begins"))
+"""What is printed of a pass before the benchmark."""
+
 
 def place_before_iterations(attribution: Attribution) -> None:
     """Give what runs before iteration 1 to the warm-up, its layers and set-up, as far as lines or likeness tell."""
@@ -38,11 +41,12 @@ def place_before_iterations(attribution: Attribution) -> None:
         links.give_pass(positions, pass_)
         if axis is not None and not axis.by_line and _is_vague(attribution, positions):
             links.doubt_layer(p for p in left if links.run_of[p] != NONE)
-    if not warm and begins is None:
+    if not warm and (begins is None or any(event.kind in _OF_WARM_UP for event in attribution.events)):
         _place_by_likeness(attribution, first_iteration)
-        setup = range(0, _searched(attribution, first_iteration))
-    else:
+    if warm or begins is not None:
         setup = range(0, min((positions.start for positions in warm.values()), default=first_iteration))
+    else:
+        setup = range(0, _searched(attribution, first_iteration))
     if setup:
         links.give_pass(setup, links.pass_id("setup"))
 
