@@ -20,7 +20,8 @@ SAMPLES = shared_folder() / "samples"
 
 
 def drawn(trace: Trace) -> list[Slice | Stretch]:
-    return [event for event in trace.in_stretches[0]() if isinstance(event, (Slice, Stretch))]
+    events = (event for piece in trace.in_stretches[0] for event in piece())
+    return [event for event in events if isinstance(event, (Slice, Stretch))]
 
 
 def in_slices(events: list[Slice | Stretch]) -> Iterator[Slice]:
@@ -107,7 +108,7 @@ def printed(events: Sequence[Slice | Stretch | Slices]) -> str:
         tracks=(Track(id=2, process=1, name="Kernels"),),
         metadata={},
         parts=(lambda: each(events),),
-        in_stretches={0: lambda: iter(events)},
+        in_stretches={0: [lambda: iter(events)]},
     )
     chrome_json.write(trace, file)
     return file.getvalue().decode()

@@ -173,7 +173,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     rows; of each counter in order of time. A writer may write them where it likes.
     ``arrows``: what yields all flows, for a writer that must know them before the slices; None: any part may.
     ``without_arrows``: where ``arrows`` is told, the parts without flows.
-    ``in_stretches``: by the position of a part, what yields the same events, those that have much in common together.
+    ``in_stretches``: by the position of a part, what yields the same events, those that have much in common together:
+    one after another, so that a writer may share the work.
     ``colour_by``: slices that agree in the first of these arguments that they have belong together, and look so where
     the form can show it. ``counter_descriptions``: help texts by the counter's name. ``in_view``: from when to when a
     viewer should show it first, where the form can say so. ``steady``: of each steady iteration by its number from when
@@ -188,7 +189,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     counters: Mapping[int, CountersPart] = MappingProxyType({})
     arrows: tuple[Part, ...] | None = None
     without_arrows: tuple[Part, ...] | None = None
-    in_stretches: Mapping[int, StretchesPart] = MappingProxyType({})
+    in_stretches: Mapping[int, Sequence[StretchesPart]] = MappingProxyType({})
     colour_by: tuple[str, ...] = ("layer",)
     counter_descriptions: Mapping[str, str] = MappingProxyType({})
     in_view: Callable[[], tuple[int, int] | None] = lambda: None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -21,13 +22,26 @@ from mio2trace.measures import Measures
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.notes import Notes, OptionError
-from mio2trace.trace import NO_ARGS, CounterValue, CounterValues, Event, Group, Part, Slice, Trace, single
+from mio2trace.trace import (
+    NO_ARGS,
+    CounterValue,
+    CounterValues,
+    Event,
+    Group,
+    Part,
+    Slice,
+    StretchesPart,
+    Trace,
+    single,
+)
 
 HostCalls = Literal["all", "enqueue", "none"]
 
 HOST = 1
 FIRST_DEVICE = 100
 """Process numbers, which viewers append to the names: hosts from 1, devices from 100."""
+FIRST_PIECE = 0.92
+"""Of the device's passes: what is left takes a process as long as the host's side takes less than the device's."""
 _FAR_NS = 3600 * 10**9
 """Times keep the zero of the whole picture; what begins later than this, a zero of its own: numbers stay readable."""
 
@@ -190,8 +204,8 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
         parts=(*before_hosts, *(partial(part.events, run.origin) for run, part in hosts)),
         without_arrows=(*before_hosts, *(partial(part.events, run.origin, arrows=False) for run, part in hosts)),
         in_stretches={
-            **{number: partial(one.device.stretches, run.origin) for number, (run, one, _) in enumerate(profiles)},
-            **{len(before_hosts) + n: partial(part.stretches, run.origin) for n, (run, part) in enumerate(hosts)},
+            **{number: _device_pieces(one.device, run.origin) for number, (run, one, _) in enumerate(profiles)},
+            **{len(before_hosts) + n: [partial(part.stretches, run.origin)] for n, (run, part) in enumerate(hosts)},
         },
         counters={
             number: partial(_counters, one, run.origin, run.last, chosen)
@@ -215,6 +229,12 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
         without_arrows=tuple(partial(_without_args, part) for part in trace.without_arrows or ()),
         in_stretches={},
     )
+
+
+def _device_pieces(side: device.DeviceSide, origin: int) -> list[StretchesPart]:
+    """The last is what makes the first take as long as all that is not of the device."""
+    borders = [0, round(side.count_rows() * FIRST_PIECE), side.count_rows()]
+    return [partial(side.stretches, origin, first, last) for first, last in pairwise(borders)]
 
 
 def _group(one: _Profile, number: int) -> Group:

@@ -151,8 +151,8 @@ class Measures:
         return self._summed.helpers
 
     def sum_up(self) -> None:
-        """Make all sums that are asked for by number, unless they are made."""
-        _ = self._summed
+        """Make all that is asked for by number, and what tells the iterations, unless it is made."""
+        _ = self._summed, self.steady.told
 
     @cached_property
     def _summed(self) -> _Summed:

@@ -55,7 +55,9 @@ def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
 
     ``to_pack``: what is written will be compressed, so lines that are alike stand together. Readers sort all by time.
     """
-    parts: Sequence[_Part] = [trace.in_stretches.get(number, part) for number, part in enumerate(trace.parts)]
+    parts: list[_Part] = []
+    for number, part in enumerate(trace.parts):
+        parts += trace.in_stretches.get(number, (part,))
     first, others = parts[:1], [*parts[1:], *trace.counters.values()]
     write_events: Callable[[Trace, Sequence[Any], BinaryIO], None] = _write_in_order
     if to_pack:
@@ -63,7 +65,7 @@ def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
         write_events, first, others = _write_alike_together, [*whole[:1]], [*whole[1:]]
     headings = ",\n".join(_headings(trace))
     file.write(BEGINS + f'{_json(trace.metadata)},"traceEvents":[\n{headings}'.encode())
-    # The first part, kernels under layers, is about half of the work.
+    # Most of the first part, kernels under layers, is about half of the work.
     with beside(lambda own: write_events(trace, others, own)) as rest:
         write_events(trace, first, file)
         rest(file)

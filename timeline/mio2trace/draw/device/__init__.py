@@ -72,8 +72,7 @@ class DeviceSide:
         self._device_name = device_name
         self._device_of = {queue.index: queue.device for queue in alignment.profile.queues}
         self._operations = measures.operation_at
-        if self._has_operations:
-            measures.sum_up()  # once: where a writer draws in two processes both ask for it
+        measures.sum_up()  # once: where a writer draws in two processes both ask for it
         self.containers = Containers(measures, base, process)
         self.commands = Commands(measures, process)
         self._repeated = Repeated(measures, self.commands, self.containers)
@@ -238,23 +237,37 @@ class DeviceSide:
         for lane in self._shown_lanes():
             yield from self._lane(lane, self._lanes[lane], origin)
 
-    def stretches(self, origin: int) -> Iterator[Slice | Stretch]:
-        """`events`, passes that repeat others in stretches."""
+    def count_rows(self) -> int:
+        """How many rows `stretches` draws: of passes on their lanes, and lanes that are drawn whole."""
+        return len(self._rows_in_order())
+
+    def _rows_in_order(self) -> list[tuple[_Lane, tuple[int, int, int] | None]]:
+        rows: list[tuple[_Lane, tuple[int, int, int] | None]] = []
         for lane in self._shown_lanes():
-            positions = self._lanes[lane]
             if self._chosen is not None or lane in self._bare:
+                rows.append((lane, None))
+                continue
+            positions = self._lanes[lane]
+            rows += [(lane, row) for row in unbroken(self._alignment.links.pass_of, positions, 0, len(positions))]
+        return rows
+
+    def stretches(self, origin: int, first: int, last: int) -> Iterator[Slice | Stretch]:
+        """`events`, passes that repeat others in stretches: of the rows in their order those from one to another."""
+        for lane, row in self._rows_in_order()[first:last]:
+            positions = self._lanes[lane]
+            if row is None:
                 yield from self._lane(lane, positions, origin)
                 continue
             track, device = self._tracks[lane], self._device_of.get(lane[0], 0)
             shift = self._base.shift.get(device, 0) - origin
-            for pass_, *in_pass in unbroken(self._alignment.links.pass_of, positions, 0, len(positions)):
-                slices = partial(self._in_pass, track, device, positions, in_pass, origin)
-                if pass_ == NONE:
-                    yield from slices()
-                    continue
-                row = positions[in_pass[0] : in_pass[1]]
-                yield self.containers.of_pass(track, device, pass_, row, origin, cut=False)
-                yield from self._repeated.drawn(track, shift, pass_, row, slices)
+            pass_, *in_pass = row
+            slices = partial(self._in_pass, track, device, positions, in_pass, origin)
+            if pass_ == NONE:
+                yield from slices()
+                continue
+            inside = positions[in_pass[0] : in_pass[1]]
+            yield self.containers.of_pass(track, device, pass_, inside, origin, cut=False)
+            yield from self._repeated.drawn(track, shift, pass_, inside, slices)
 
     def rows(self) -> Iterator[tuple[int, int, Sequence[int], Sequence[int]]]:
         """(device, operation or `NONE`, positions, those of them that are drawn) of unbroken rows, if any is drawn."""

@@ -111,13 +111,14 @@ class Repeated:
         commands = self._activities[first:stop]
         columns = list(zip(*map(_COLUMNS, commands), strict=True))
         _, queued_ns, submit_ns, start_ns, end_ns = columns
-        if any(queued is None or submit is None for queued, submit in zip(queued_ns, submit_ns, strict=True)):
+        if None in queued_ns or None in submit_ns:
             return None
         if any(map(eq, start_ns, end_ns)):
             return None  # what takes no time has no rate
         run_of, operation_of = links.run_of[first:stop], links.operation_of[first:stop]
-        runs = [row for row in _rows(run_of, borders(run_of)) if row[0] != NONE]
-        operations = _rows(operation_of, sorted({*borders(run_of), *borders(operation_of)}))
+        of_runs = borders(run_of)
+        runs = [row for row in _rows(run_of, of_runs) if row[0] != NONE]
+        operations = _rows(operation_of, sorted({*of_runs, *borders(operation_of)}))
         return _Inside(pass_, first, commands, columns, runs, operations)
 
     def _look(self, inside: _Inside) -> object:
