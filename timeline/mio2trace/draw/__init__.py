@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -41,7 +40,7 @@ HOST = 1
 FIRST_DEVICE = 100
 """Process numbers, which viewers append to the names: hosts from 1, devices from 100."""
 FIRST_PIECE = 0.92
-"""Of the device's passes: what is left takes a process as long as the host's side takes less than the device's."""
+"""Of the device's passes: all of them take a little longer to draw than the host's side and the counters."""
 _FAR_NS = 3600 * 10**9
 """Times keep the zero of the whole picture; what begins later than this, a zero of its own: numbers stay readable."""
 
@@ -204,7 +203,7 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
         parts=(*before_hosts, *(partial(part.events, run.origin) for run, part in hosts)),
         without_arrows=(*before_hosts, *(partial(part.events, run.origin, arrows=False) for run, part in hosts)),
         in_stretches={
-            **{number: _device_pieces(one.device, run.origin) for number, (run, one, _) in enumerate(profiles)},
+            **{number: _pieces(one.device, run.origin) for number, (run, one, _) in enumerate(profiles)},
             **{len(before_hosts) + n: [partial(part.stretches, run.origin)] for n, (run, part) in enumerate(hosts)},
         },
         counters={
@@ -231,10 +230,9 @@ def build(runs: Sequence[RunToDraw], options: BuildOptions, metadata: dict[str, 
     )
 
 
-def _device_pieces(side: device.DeviceSide, origin: int) -> list[StretchesPart]:
-    """The last is what makes the first take as long as all that is not of the device."""
-    borders = [0, round(side.count_rows() * FIRST_PIECE), side.count_rows()]
-    return [partial(side.stretches, origin, first, last) for first, last in pairwise(borders)]
+def _pieces(side: device.DeviceSide, origin: int) -> list[StretchesPart]:
+    """The first takes about as long to draw as the last and all that is not of the device."""
+    return [partial(side.stretches, origin, begin, end) for begin, end in ((0.0, FIRST_PIECE), (FIRST_PIECE, 1.0))]
 
 
 def _group(one: _Profile, number: int) -> Group:

@@ -237,11 +237,8 @@ class DeviceSide:
         for lane in self._shown_lanes():
             yield from self._lane(lane, self._lanes[lane], origin)
 
-    def count_rows(self) -> int:
-        """How many rows `stretches` draws: of passes on their lanes, and lanes that are drawn whole."""
-        return len(self._rows_in_order())
-
-    def _rows_in_order(self) -> list[tuple[_Lane, tuple[int, int, int] | None]]:
+    def _lanes_and_rows(self) -> list[tuple[_Lane, tuple[int, int, int] | None]]:
+        """Each lane with the rows of its passes, in order; None for all of a lane."""
         rows: list[tuple[_Lane, tuple[int, int, int] | None]] = []
         for lane in self._shown_lanes():
             if self._chosen is not None or lane in self._bare:
@@ -251,9 +248,10 @@ class DeviceSide:
             rows += [(lane, row) for row in unbroken(self._alignment.links.pass_of, positions, 0, len(positions))]
         return rows
 
-    def stretches(self, origin: int, first: int, last: int) -> Iterator[Slice | Stretch]:
-        """`events`, passes that repeat others in stretches: of the rows in their order those from one to another."""
-        for lane, row in self._rows_in_order()[first:last]:
+    def stretches(self, origin: int, begin: float, end: float) -> Iterator[Slice | Stretch]:
+        """`events`, passes that repeat others in stretches: of all from share ``begin`` to share ``end``."""
+        rows = self._lanes_and_rows()
+        for lane, row in rows[round(begin * len(rows)) : round(end * len(rows))]:
             positions = self._lanes[lane]
             if row is None:
                 yield from self._lane(lane, positions, origin)

@@ -7,6 +7,7 @@ marks stop within one of its layers. It was cut by the profile, or by the log, w
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 
 from mio2trace.align import NONE, Alignment
@@ -31,17 +32,17 @@ def not_whole(alignment: Alignment, place_of: Sequence[int], numbers: Mapping[in
     def kind(key: LayerKey) -> Hashable:
         return kinds.get(key[0], key[0]), key[1]
 
-    ran: dict[tuple[str, int | None], set[LayerKey]] = {}
+    number_of = [(pass_.phase, pass_.number) for pass_ in links.passes]
+    ran: dict[tuple[str, int | None], set[LayerKey]] = defaultdict(set)
     stopped = set()
     activities = alignment.profile.activities
     launched = {run for run, one in zip(links.run_of, activities, strict=True) if one.kind == "kernel"}
     for at, made in enumerate(links.runs):
-        pass_ = links.passes[made.pass_]
         if at in launched:
-            ran.setdefault((pass_.phase, pass_.number), set()).add((made.layer_index, made.direction))
+            ran[number_of[made.pass_]].add((made.layer_index, made.direction))
         if made.host_start_ns is not None and made.host_end_ns is None:
-            stopped.add((pass_.phase, pass_.number))
-    launching = {kind(key) for keys in ran.values() for key in keys}
+            stopped.add(number_of[made.pass_])
+    launching = {kind(key) for key in set[LayerKey]().union(*ran.values())}
     (first, *_), (*_, last) = numbers, numbers
     why: dict[int, str] = {}
     for place, at_end in ((first, False), (last, True)):
