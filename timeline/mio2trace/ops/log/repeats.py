@@ -120,7 +120,13 @@ class Repeats:
                 return None, end  # more may follow
             end += 1
             record = records[end]
-            if isinstance(record, Entry):
+            if type(record) is Command:  # where `isinstance` says no it takes several times as long
+                if record.thread != thread:
+                    return None, end
+                node = node.following.get(id(record.text))
+                if node is not None and node.says != record.tag:
+                    return None, end
+            elif isinstance(record, Entry):
                 call = record.call
                 if call.thread != thread:
                     return None, end
@@ -132,7 +138,7 @@ class Repeats:
                 return None, end
             else:
                 node = node.following.get(id(record.text))
-                if node is not None and node.says != (record.tag if type(record) is Command else _says(record)):
+                if node is not None and node.says != _says(record):
                     return None, end
         return node, end
 
