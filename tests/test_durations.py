@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from benchmarks.score import load, score
 from mio2trace.align import NONE, align
 from mio2trace.align.layers.caffe import durations
+from mio2trace.align.layers.net import NetLayerSpec
 from mio2trace.conversion import convert
+from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity
 from mio2trace.notes import Notes
 from tests.records import enqueued
@@ -196,3 +198,19 @@ def test_many_iterations_are_folded_in_linear_time() -> None:
     assert len(columns.members) == 20
     assert len(enqueues) == 80_000
     assert time.process_time() - began < 8
+
+
+def test_bounds_that_leave_everything_open_are_not_searched() -> None:
+    """Stamps in seconds around layers of milliseconds: each cut may be anywhere, which takes minutes to find out."""
+    enqueues = [
+        enqueued(at, "kernel", "k", host_start_ns=at * 10 * US, host_end_ns=at * 10 * US + US, prepared_ns=at * 10 * US)
+        for at in range(700)
+    ]
+    window = durations.Window(iteration=1, start_ns=-1000 * MS, end_ns=1000 * MS, positions=range(700))
+    assert durations.fit(enqueues, [window], layers_of(20 * US)) is None
+    narrow = durations.Window(iteration=1, start_ns=0, end_ns=7 * MS, positions=range(700))
+    assert durations.fit(enqueues, [narrow], layers_of(100 * US)) is not None
+
+
+def layers_of(each_ns: int) -> list[tuple[NetLayerSpec, Direction]]:
+    return [(NetLayerSpec(index=at, layer=f"l{at}", forward_ns=each_ns), "forward") for at in range(70)]

@@ -162,3 +162,11 @@ def test_before_the_last_search_the_net_is_set_up(row: str, name: str, variant: 
     layers = measured(shared_folder(), (row, name, variant, 0)).layers
     assert layers.right >= least
     assert layers.wrong_and_sure == 0
+
+
+@pytest.mark.shared
+def test_searches_are_no_warm_up() -> None:
+    """They run the kernels of an iteration, and others between them; a warm-up prepares memory at most."""
+    layers = measured(shared_folder(), ("log begins late", "m290-lenet-train-cmdonly", HANDLES, 0)).layers
+    assert layers.links > 20
+    assert sum(count - true for count, _, true in layers.bins[:10]) == 0

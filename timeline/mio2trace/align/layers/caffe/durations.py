@@ -30,6 +30,9 @@ LIMIT_NATS = -log(1 - SURE)
 STRAY = 1000
 """One part in so many of how far a cut lies from where evenly spread slack would have it: decides between equals."""
 MAX_STATES = 400
+MOST_CELLS = 1_000_000
+"""Places of a cut after those of the one before: where bounds leave as many, times tell nothing. Fits that hold need a
+tenth of it."""
 MAX_WAYS = 3
 """Ways to the same cut that are followed: cheaper ones that end late, dearer ones that leave more room."""
 
@@ -261,6 +264,9 @@ def _best_cuts(
 ) -> tuple[list[int], dict[int, tuple[float, float]], float] | None:
     """For every layer the number of columns that end with it; how probable each column is elsewhere; the misfit."""
     candidates = _candidates(columns, printed, slack)
+    open_to = [1, *map(len, candidates)]
+    if sum(min(MAX_STATES, before) * after for before, after in pairwise(open_to)) > MOST_CELLS:
+        return None
     forward: list[dict[int, list[_State]]] = [{0: [(0.0, 0, 0, 0)]}]
     for time, cuts, names in zip(printed, candidates, odd, strict=True):
         reached: dict[int, list[_State]] = {}

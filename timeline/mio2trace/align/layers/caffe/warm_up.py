@@ -10,8 +10,10 @@ from collections.abc import Sequence
 
 from mio2trace.align.attribution import DIRECTIONS, Attribution
 from mio2trace.align.clocks.axis import Timeline
-from mio2trace.align.layers.recurrence import place_by_recurrence, signature
+from mio2trace.align.clocks.resolution import STAMP_NS
+from mio2trace.align.layers.recurrence import is_filler, place_by_recurrence, signature
 from mio2trace.align.links import NONE
+from mio2trace.align.operations.rates import FEW
 from mio2trace.align.sequences import matches
 from mio2trace.evidence import RECURRENCE
 from mio2trace.model.log import Direction
@@ -27,7 +29,7 @@ def place_before_iterations(attribution: Attribution) -> None:
         (i for i, pass_ in enumerate(links.pass_of) if pass_ != NONE), len(attribution.profile.activities)
     )
     begins = _benchmark_begins(attribution, axis)
-    if begins is not None:
+    if begins is not None and (first_iteration == len(links.pass_of) or not _coarse(attribution, axis)):
         first_iteration = min(first_iteration, begins)
     warm = _bounded(attribution, axis, first_iteration)
     for direction, positions in warm.items():
@@ -87,7 +89,7 @@ def _bounded(attribution: Attribution, axis: Timeline | None, limit: int) -> dic
         done = places.get("forward ends", places.get("backward begins"))
         if "forward begins" in places and (done is not None or attribution.net.backward is False):
             first = axis.first_after(places["forward begins"])
-            last = limit if done is None else axis.first_after(done)
+            last = limit if done is None else axis.first_after(done + _coarse(attribution, axis))
             warm: dict[Direction, range] = {"forward": range(first, max(first, min(last, limit)))}
             if "backward begins" in places:
                 begin = axis.first_after(places["backward begins"])
@@ -95,6 +97,12 @@ def _bounded(attribution: Attribution, axis: Timeline | None, limit: int) -> dic
                     warm["backward"] = range(begin, limit)
             return {direction: positions for direction, positions in warm.items() if positions}
     return {}
+
+
+def _coarse(attribution: Attribution, axis: Timeline | None) -> int:
+    """How much later than its stamp a line may have been printed, where that is more than it takes to print one."""
+    is_coarse = axis is not None and not axis.by_line and attribution.stamp_ns > STAMP_NS
+    return attribution.stamp_ns if is_coarse else 0
 
 
 def _is_vague(attribution: Attribution, positions: range) -> bool:
@@ -151,6 +159,11 @@ def _place_by_likeness(attribution: Attribution, limit: int) -> None:
     reference = [*forward, *attribution.reference("backward")]
     pairs = matches([signature(activities[i]) for i in reference], [signature(e) for e in activities[:limit]])
     if pairs is None or 2 * len(pairs) < len(forward):
+        return
+    # A warm-up runs nothing else, but that it prepares memory; searches run what an iteration does, and more.
+    between = range(pairs[0][1], pairs[-1][1])
+    others = sum(not is_filler(attribution, position) for position in between) - len(pairs)
+    if others > FEW * len(pairs):
         return
     passes = {direction: links.pass_id("warm-up", 0, direction) for direction in (*DIRECTIONS, None)}
     runs = {direction: attribution.runs_of_pass(pass_) for direction, pass_ in passes.items()}
