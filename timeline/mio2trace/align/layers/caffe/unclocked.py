@@ -80,9 +80,8 @@ def _answer(attribution: Attribution, bounds: Sequence[_Bounds], *, may_go_on: b
 
 
 def _bounds(attribution: Attribution) -> list[list[_Bounds]]:
-    """The iterations, for each place where the last one may have ended; the likeliest places first.
-
-    None where the device's times tell no order, or the profile has not as many iterations.
+    """The iterations, for each place where the last one may have ended; the likeliest places first. Empty where the
+    device's times tell no order, or the profile has not as many iterations.
     """
     activities, lasted = attribution.profile.activities, _lasted(attribution)
     begins = [activity.start_ns for activity in activities if activity.start_ns is not None]
@@ -114,7 +113,8 @@ def _windows(
     unclaimed: int,
     stop: int,
 ) -> _Bounds | None:
-    """Of each iteration, the first one first, its activities; the last one ended with the one before ``stop``."""
+    """Of each iteration, the first one first, its activities; the last one ended with the one before ``stop``. None
+    where one began before the profile."""
     found: list[Window] = []
     bounded = in_all = 0
     for number, length in reversed(lasted):
