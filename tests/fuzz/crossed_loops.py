@@ -16,6 +16,21 @@ from tests.fuzz.slow_inputs import _kernels as kernels
 from tests.tf_files import START_US, run_metadata
 
 
+def alike_iterations(size: int) -> list[bytes]:
+    """Iterations without a clock, of one kernel in rows: each may begin anywhere, and is like all others everywhere."""
+    stamp = b"I1120 11:39:13.866638   742 caffe.cpp:388] "
+    count = size // 600
+    log = [stamp + b"Setting up l%d" % number for number in range(5)]
+    log += [stamp + b"Testing for %d iterations." % count]
+    log += [stamp + b"Iteration: %d forward-backward time: 0.25 ms." % number for number in range(1, count + 1)]
+    log += [stamp + b"Average time per layer: "]
+    log += [stamp + b" l%d\tforward: 0.05 ms." % number for number in range(5)]
+    row = b'%d,"k.kd",0,0,742,742,256,64,%d,%d'
+    head = b'"Index","KernelName","gpu-id","queue-id","pid","tid","grd","wgr","BeginNs","EndNs"'
+    kernels = [row % (at, 10**9 + 50_000 * at, 10**9 + 50_000 * (at + 1)) for at in range(size // 80)]
+    return [b"\n".join([*log, b""]), b"\n".join([head, *kernels, b""])]
+
+
 def calls_that_cross(size: int) -> Files:
     """On one thread, each ends after all that began after it: no two nest."""
     head = '"Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
@@ -138,6 +153,7 @@ def unlogged_iterations(size: int) -> Files:
 CROSSED: Mapping[str, Slow] = {
     "net and calls": Slow(net_and_calls),
     "unlogged iterations": Slow(unlogged_iterations),
+    "alike iterations": Slow(alike_iterations),
     "calls that cross": Slow(calls_that_cross),
     "lost calls": Slow(lost_calls),
     "devices of one name": Slow(devices_of_a_task),

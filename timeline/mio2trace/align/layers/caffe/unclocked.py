@@ -23,12 +23,34 @@ _FEWEST = 2
 """A single activity may be alike by chance."""
 _MOST_CANDIDATES, _MOST_EARLIER, _MOST_COMPARED = 64, 16, 256
 """Where an iteration may begin; with so many earlier activities each is compared, and so many from there on."""
+COMPARED_EACH = 256
+"""For each activity so many are compared, of which runs need a tenth: rows of one kernel would take their square."""
 _MOST_BEHIND = 8
 """What a program may run after its last iteration."""
 _Bounds = tuple[list[Window], float, int]
 """Iterations; how probable it is that these are they; how many activities at their bounds come at those of others."""
 _Answer = tuple[int, list[Window], durations.Cut, float]
 """What it costs; iterations and what fits them; how probable their bounds are."""
+
+
+class _Row:
+    """What stays the same of each activity when it comes again, as long as there is something left to compare."""
+
+    def __init__(self, signatures: Sequence[Hashable]) -> None:
+        self.signatures = signatures
+        self._left = COMPARED_EACH * len(signatures)
+
+    def __len__(self) -> int:
+        return len(self.signatures)
+
+    def alike(self, one: int, other: int, step: int, most: int) -> int:
+        """How many activities in a row from two places on, at most so many, are the same."""
+        row, count = self.signatures, 0
+        most = min(most, self._left)
+        while count < most and row[one + step * count] == row[other + step * count]:
+            count += 1
+        self._left -= 1 + count
+        return count
 
 
 def place_by_device_times(attribution: Attribution) -> None:
@@ -88,12 +110,14 @@ def _bounds(attribution: Attribution) -> list[list[_Bounds]]:
     ends = [activity.end_ns for activity in activities if activity.end_ns is not None]
     if not lasted or not len(begins) == len(ends) == len(activities) > 0:
         return []
+    if min(length for _, length in lasted) <= TOLERANCE_NS:
+        return []  # bounds are no sharper than that
     if begins != sorted(begins) or ends != sorted(ends):
         return []
     claimed = sum(layer.printed_ns(direction) or 0 for layer, direction in attribution.net.execution_order())
     # What no layer claims may have passed behind the last activity, or before the first.
     unclaimed = max(0, sum(length for _, length in lasted) // len(lasted) - claimed) + TOLERANCE_NS
-    row = [signature(activity) for activity in activities]
+    row = _Row([signature(activity) for activity in activities])
     stops = range(len(row), max(0, len(row) - _MOST_BEHIND), -1)
     found = [one for stop in stops if (one := _windows(row, begins, ends, lasted, unclaimed, stop)) is not None]
     most = max((alike for *_, alike in found), default=0)
@@ -106,7 +130,7 @@ def _bounds(attribution: Attribution) -> list[list[_Bounds]]:
 
 
 def _windows(
-    row: Sequence[Hashable],
+    row: _Row,
     begins: Sequence[int],
     ends: Sequence[int],
     lasted: Sequence[tuple[int, int]],
@@ -153,31 +177,23 @@ def _lasted(attribution: Attribution) -> list[tuple[int, int]]:
     return lines
 
 
-def _likeliest(row: Sequence[Hashable], candidates: range, stop: int) -> tuple[int, int, int]:
+def _likeliest(row: _Row, candidates: range, stop: int) -> tuple[int, int, int]:
     """Where the iteration that ends at ``stop`` begins, and how many activities around that place tell it: those before
     it are the iteration's last ones, those from it on began another pass.
     """
     earliest = candidates.start
-    places: dict[Hashable, list[int]] = {begin: [] for begin in row[candidates.start : candidates.stop]}
+    places: dict[Hashable, list[int]] = {begin: [] for begin in row.signatures[candidates.start : candidates.stop]}
     # The pass before has the same kernels; the warm-up prepares memory besides.
     for at in range(earliest - 1, max(0, earliest - 3 * (stop - earliest)) - 1, -1):
-        known = places.get(row[at])
+        known = places.get(row.signatures[at])
         if known is not None and len(known) < _MOST_EARLIER:
             known.append(at)
 
     def told(first: int) -> tuple[int, int, int]:
-        ended = _alike(row, first - 1, stop - 1, -1, min(_MOST_COMPARED, first, stop - first))
+        ended = row.alike(first - 1, stop - 1, -1, min(_MOST_COMPARED, first, stop - first))
         if ended <= first - earliest:
             ended = 0  # an iteration may end as it begins
         most = min(_MOST_COMPARED, stop - first)
-        return first, ended, max((_alike(row, at, first, 1, most) for at in places[row[first]]), default=0)
+        return first, ended, max((row.alike(at, first, 1, most) for at in places[row.signatures[first]]), default=0)
 
     return max(map(told, candidates), key=lambda one: (one[1] + one[2], -one[0]), default=(stop, 0, 0))
-
-
-def _alike(row: Sequence[Hashable], one: int, other: int, step: int, most: int) -> int:
-    """How many activities in a row from two places on, at most so many, are the same."""
-    count = 0
-    while count < most and row[one + step * count] == row[other + step * count]:
-        count += 1
-    return count
