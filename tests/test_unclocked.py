@@ -21,6 +21,7 @@ from mio2trace.notes import Notes
 from tests.conftest import shared_folder
 from tests.records import with_opencl
 from tests.synthetic_run import US, Run, make_run, random_net
+from tests.test_durations import random_run
 
 
 def without_host_times(run: Run) -> Run:
@@ -30,30 +31,12 @@ def without_host_times(run: Run) -> Run:
     )
 
 
-def random_run(rng: Random) -> Run:
-    """Any net, in one to three iterations that differ, before which there may be a warm-up and after which more."""
-    return without_host_times(
-        make_run(
-            rng,
-            random_net(rng, rng.randint(3, 25), empty=rng.choice([0, 0.2, 0.5])),
-            iterations=rng.choice([1, 1, 2, 3]),
-            backward=rng.random() < 0.5,
-            marks=False,
-            jitter=rng.choice([0, 0.1, 0.5]),
-            warm_up=rng.random() < 0.8,
-            extra_fills=True,
-            tail=rng.choice([0, 2]),
-            timer_noise=3 * US,
-        )
-    )
-
-
 def test_links_are_as_right_as_they_say() -> None:
     """Of 200 runs: none is sure, four fifths are found, and of those said with 0.9 and more 99 %."""
     said: dict[int, list[bool]] = defaultdict(list)
     lost = 0
     for seed in range(200):
-        run = random_run(Random(seed))
+        run = without_host_times(random_run(Random(seed), 3 * US))
         links = align(run.profile, [run.log], Notes()).links
         for position, place in enumerate(run.places):
             number = links.run_of[position]
