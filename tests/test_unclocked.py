@@ -68,6 +68,25 @@ def test_what_the_program_runs_after_its_last_iteration_is_in_no_layer(more: int
     assert placed[begun:] == run.places[begun:]
 
 
+@pytest.mark.parametrize("warm_up", [False, True])
+def test_what_runs_before_a_benchmark_without_a_warm_up_is_set_up(*, warm_up: bool) -> None:
+    """As far as the log tells where the set-up ends, and of no warm-up behind it; a write just before iteration 1 may
+    be either's."""
+    seen = 0
+    for seed in range(8):
+        rng = Random(seed)
+        run = without_host_times(make_run(rng, random_net(rng, 12, empty=0.2), warm_up=warm_up, marks=False, setup=6))
+        links = align(run.profile, [run.log], Notes()).links
+        phases = [links.passes[pass_].phase if pass_ != NONE else None for pass_ in links.pass_of]
+        if not links.runs:
+            continue  # times of few layers may not fit
+        begun = phases.index("iteration")
+        assert set(phases[:begun]) <= ({"warm-up"} if warm_up else {"setup"})
+        assert set(phases[begun:]) == {"iteration"}
+        seen += begun > 0
+    assert seen >= 5
+
+
 REAL = {"alexnet-b1-train": 202, "alexnet-b3-libdnn-train-iter2": 170}
 """Of sets that train so many kernels are right; of all others every one."""
 

@@ -6,7 +6,7 @@ likeness to iteration 1 (trace-contract.md 3).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from mio2trace.align.attribution import DIRECTIONS, Attribution
 from mio2trace.align.clocks.axis import Timeline
@@ -43,14 +43,25 @@ def place_before_iterations(attribution: Attribution) -> None:
         links.give_pass(positions, pass_)
         if axis is not None and not axis.by_line and _is_vague(attribution, positions):
             links.doubt_layer(p for p in left if links.run_of[p] != NONE)
-    if not warm and (begins is None or any(event.kind in _OF_WARM_UP for event in attribution.events)):
+    kinds = {event.kind for event in attribution.events}
+    if not warm and (begins is None or not kinds.isdisjoint(_OF_WARM_UP)):
         _place_by_likeness(attribution, first_iteration)
-    if warm or begins is not None:
+    if warm or begins is not None or (axis is None and _is_set_up(attribution, kinds, first_iteration)):
         setup = range(0, min((positions.start for positions in warm.values()), default=first_iteration))
     else:
         setup = range(0, _searched(attribution, first_iteration))
     if setup:
         links.give_pass(setup, links.pass_id("setup"))
+
+
+def _is_set_up(attribution: Attribution, kinds: Set[str], limit: int) -> bool:
+    """Without a clock: whether all that is before iteration 1 is set-up, as the log tells of no warm-up, and of what
+    comes behind the set-up, and nothing there is like an iteration.
+    """
+    links = attribution.links
+    if "benchmark begins" not in kinds or not kinds.isdisjoint(_OF_WARM_UP) or limit >= len(links.pass_of):
+        return False
+    return links.iteration_of(limit) == 1 and all(pass_ == NONE for pass_ in links.pass_of[:limit])
 
 
 def _searched(attribution: Attribution, limit: int) -> int:
