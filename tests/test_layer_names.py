@@ -27,6 +27,11 @@ from tests.synthetic_run import MS, US, Kernel, Layer, make_run
         ("max_pool_forward_float", "", "forward", False),
         ("mloPoolingG", "Pooling", "forward", False),
         ("mloPoolingG", "Convolution", "forward", True),
+        ("MIOpenNeuronFwd", "ReLU", "forward", False),
+        ("MIOpenNeuronFwd", "ReLU", "backward", True),
+        ("SoftmaxBackward", "", "forward", True),
+        ("OpTensorFwdBias", "Convolution", "backward", False),
+        ("MIOpenCvFwd11x11", "Convolution", "backward", False),
     ],
 )
 def test_a_name_contradicts_types_and_directions(name: str, layer_type: str, direction: Direction, odd: bool) -> None:
@@ -54,6 +59,18 @@ def test_where_the_log_tells_no_type_a_layers_name_does(name: str, layer: str, o
     """By each of its words; a type that the log tells is the layer's."""
     assert contradicts(name, types_of(layer, ""), "forward") is odd
     assert types_of(layer, "Pooling") == {"Pooling"}
+
+
+@pytest.mark.parametrize(
+    ("name", "odd"),
+    [("MIOpenNeuronFwd", True), ("mloPoolingG", False), ("OpTensorLeadingOnes", False), ("MIOpenConvUni", False)],
+)
+def test_a_net_that_names_a_type_names_all_of_it(name: str, odd: bool) -> None:
+    """Where `res2a_relu` is a layer, `res2a` is none; convolutions have any name, and poolings that no layer is named
+    after may be in one without words."""
+    named = types_of("conv1", "") | types_of("res2a_relu", "")
+    assert contradicts(name, types_of("res2a", ""), "forward", named) is odd
+    assert not contradicts(name, types_of("res2a", ""), "forward")
 
 
 def test_names_divide_two_layers_that_times_cannot() -> None:

@@ -168,9 +168,10 @@ def _odd_names(
     names = [activities[members[0]].name for members in columns.members]
     of_kind: dict[tuple[frozenset[str], Direction], list[int]] = {}
     kinds = [(types_of(layer.layer, layer.type), direction) for layer, direction in order]
+    named = frozenset().union(*(types for types, _ in kinds))
     for types, direction in kinds:
         if (types, direction) not in of_kind:
-            odd = (cost_ns * contradicts(name, types, direction) for name in names)
+            odd = (cost_ns * contradicts(name, types, direction, named) for name in names)
             of_kind[types, direction] = list(accumulate(odd, initial=0))
     return [of_kind[kind] for kind in kinds]
 
