@@ -135,7 +135,7 @@ def test_runs_that_are_alike_have_the_same_layers(row: str) -> None:
         ("two threads with ids", "m290-alexnet-infer-10it", HANDLES, 413, 0.99),
         ("two threads without ids", "m121-lenet-train-debugbuild", HIDDEN, 125, 0.99),
         # The same net in step: either thread's.
-        ("two threads without ids", "m121-resnet-train-entries-cmd", HANDLES, 681, 0.7),
+        ("two threads without ids", "m121-resnet-train-entries-cmd", HANDLES, 681, 0.5),
     ],
 )
 def test_names_tell_which_queue_is_the_thread_s_that_printed_the_layers(

@@ -99,7 +99,8 @@ def _printing(attribution: Attribution, rows: Sequence[Sequence[int]]) -> list[f
     """Of each queue's kernels in layers, how probable it is that they are the thread's that printed the layers.
 
     Either one queue's are, or all seem to be: a kernel of a layer has hardly ever another layer's name, one that has
-    nothing to do with it as often as not, if it is not of the same net.
+    nothing to do with it as often as not, if it is not of the same net. Where all seem to be, one of two is: of 421
+    links 50 %.
     """
     if len(rows) == 1:
         return [1.0]
@@ -111,7 +112,7 @@ def _printing(attribution: Attribution, rows: Sequence[Sequence[int]]) -> list[f
     ways.append(sum(right))
     best = max(ways)
     weights = [exp(way - best) for way in ways]
-    return [(WHOLE * weight + ONE_THREAD * weights[-1]) / sum(weights) for weight in weights[:-1]]
+    return [(WHOLE * weight + DOUBTED * weights[-1]) / sum(weights) for weight in weights[:-1]]
 
 
 def _telling(attribution: Attribution, row: Sequence[int]) -> tuple[int, int]:
