@@ -256,3 +256,39 @@ def test_coarse_bounds_leave_no_layer_likely_by_even_spread_alone() -> None:
     layers = measured(shared_folder(), ("stamps in s", "m121-resnet-train-entries-cmd", HIDDEN, 0)).layers
     assert layers.kernels > 400
     assert sum(count for count, _, _ in layers.bins[:9]) < 10
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("row", "name", "variant"),
+    [
+        ("last 500 lines of the log", "m121-resnet-infer-2it", HANDLES),
+        ("last 500 lines of the log", "m121-resnet-infer-2it", NO_FRAMEWORK),
+        ("first and last fifth of the log", "m121-resnet-infer-2it", HANDLES),
+        ("first and last fifth of the log", "m121-resnet-infer-2it", HIDDEN),
+    ],
+)
+def test_what_is_left_of_a_log_of_iterations_is_not_taken_for_the_first_of_them(
+    row: str, name: str, variant: str
+) -> None:
+    """All iterations have the same calls: those that the log ends with are the profile's last."""
+    found = measured(shared_folder(), (row, name, variant, 0)).operations
+    assert found.links > 20
+    assert found.bins[9][2] == found.bins[9][0]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["m290-alexnet-infer-10it", "m290-resnet-train-entries-cmd", "m121-lenet-infer"])
+def test_calls_of_a_run_that_was_killed_are_not_the_next_one_s(name: str) -> None:
+    """Neither stamps nor buffers tell: the run that is as long as the profile has the kernels, or it is in doubt."""
+    found = measured(shared_folder(), ("the program's killed run before", name, NO_FRAMEWORK, 0)).operations
+    assert found.bins[9][2] == found.bins[9][0]
+    assert found.links > 0.9 * found.kernels and found.right > 0.3 * found.kernels
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["m121-resnet-train-entries-cmd", "m290-resnet-infer-immediate-fused"])
+def test_lines_that_a_buffered_stream_brought_late_bound_no_layers(name: str) -> None:
+    """Framework's lines came in blocks of 4 kB: the calls between two of them are of many layers."""
+    layers = measured(shared_folder(), ("framework's lines in blocks", name, HANDLES, 0)).layers
+    assert layers.wrong_and_sure == 0

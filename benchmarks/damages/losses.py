@@ -20,6 +20,8 @@ from benchmarks.damages.run import (
 
 LOST = 0.05
 """The share of a log that bursts take."""
+SCROLLBACK = 500
+"""Lines that a terminal, or somebody who asks for the end of a log, keeps."""
 BURST = (8, 60)
 """Lines lost at once."""
 
@@ -118,6 +120,19 @@ def lost_bursts(run: Run, random: Random) -> Run:
         start = random.randrange(len(keep) - length)
         keep[start : start + length] = [False] * length
     return with_lines(run, [kept or _stays(run, line) for kept, line in zip(keep, run.log, strict=True)])
+
+
+def last_lines(run: Run, random: Random) -> Run:
+    """What was copied from a terminal."""
+    if run.interleaved or len(run.log) <= SCROLLBACK:
+        raise CannotError("the profile is in the log, or it is short")
+    return with_lines(run, [line >= len(run.log) - SCROLLBACK for line in range(len(run.log))])
+
+
+def head_and_tail(run: Run, random: Random) -> Run:
+    """What somebody pastes of a long log: its first fifth and its last one."""
+    start, stop = _cut(run, random, 0.2, 0.2), _cut(run, random, 0.8, 0.8)
+    return with_lines(run, [not start <= line < stop for line in range(len(run.log))])
 
 
 def lost_middle(run: Run, random: Random) -> Run:

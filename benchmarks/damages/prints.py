@@ -8,11 +8,13 @@ from random import Random
 
 import orjson
 
-from benchmarks.damages.run import MIOPEN, CannotError, Mutation, Piece, Run, each_line, pieces_of, with_log
+from benchmarks.damages.run import FRAMEWORK, MIOPEN, CannotError, Mutation, Piece, Run, each_line, pieces_of, with_log
 
 GLUED, TWICE = 0.02, 0.02
 WIDTH = 160
 """Columns of a terminal that a log was copied from."""
+BLOCK_SIZE = 4096
+"""Bytes that a stream keeps before it writes them to a file."""
 DAY = b"2026-11-20T"
 PREFIXES: dict[str, Callable[[int], bytes]] = {
     "docker compose": lambda number: b"miopen-1  | ",
@@ -45,6 +47,30 @@ def some_lines_twice(run: Run, random: Random) -> Run:
 def log_twice(run: Run, random: Random) -> Run:
     """``tee -a`` into the file that standard error goes to as well."""
     return with_log(run, lines_of_own(run) * 2)
+
+
+def buffered(run: Run, random: Random, *, framework: bool) -> Run:
+    """Two streams of one program go into one file, and one of them is buffered: the framework's, or MIOpen's."""
+    late = _of_framework(run)
+    if not framework:
+        late = [not of_framework for of_framework in late]
+    pieces, waiting = list[Piece](), list[Piece]()
+    for piece, is_late in zip(lines_of_own(run), late, strict=True):
+        (waiting if is_late else pieces).append(piece)
+        if sum(len(line) for line, _ in waiting) > BLOCK_SIZE:
+            pieces += waiting
+            waiting.clear()
+    if all(late) or not any(late):
+        raise CannotError("the log has one stream")
+    return with_log(run, [*pieces, *waiting], {number for number, one in enumerate(_of_framework(run), 1) if one})
+
+
+def _of_framework(run: Run) -> list[bool]:
+    """Of each line whether the framework printed it: a line without any beginning is whose the one before it is."""
+    own: list[bool] = []
+    for line in run.log:
+        own.append(bool(FRAMEWORK.match(line)) or (not MIOPEN.match(line) and bool(own) and own[-1]))
+    return own
 
 
 def glued(run: Run, random: Random) -> Run:

@@ -67,6 +67,12 @@ def earlier_run(run: Run, random: Random) -> Run:
     return with_log(run, [*_strange(rerun(run.log, random, way=-1)), *lines_of_own(run)])
 
 
+def killed_run(run: Run, random: Random) -> Run:
+    """The same program was killed before, after some part of the same."""
+    killed = rerun(run.log, random, way=-1)
+    return with_log(run, [*_strange(killed[: round(len(killed) * random.uniform(0.3, 0.9))]), *lines_of_own(run)])
+
+
 def later_run(run: Run, random: Random) -> Run:
     """The same program ran once more afterwards."""
     return with_log(run, [*lines_of_own(run), *_strange(rerun(run.log, random, way=1))])

@@ -102,6 +102,8 @@ ROWS: tuple[Row, ...] = (
     _row("log begins late", losses.late_log, WHOLE | {HIDDEN: 0.998, NO_FRAMEWORK: 0.983}),
     _row("log ends early", losses.cut_log, WHOLE),
     _row("middle fifth of the log lost", losses.lost_middle, WHOLE),
+    _row("last 500 lines of the log", losses.last_lines, draws=False),
+    _row("first and last fifth of the log", losses.head_and_tail, draws=False),
     _row("iterations only in the log", losses.longer_log, WHOLE, draws=False),
     _row("iterations only in the profile", losses.longer_profile, WHOLE, draws=False),
     # printed
@@ -115,6 +117,8 @@ ROWS: tuple[Row, ...] = (
     _row("colours", prints.coloured, MOST_RIGHT, draws=False),
     *(_row(f"prefix of {name}", prints.prefixed(name), MOST_RIGHT, draws=False) for name in prints.PREFIXES),
     _row("Docker's JSON file", prints.json_file, MOST_RIGHT, draws=False),
+    _row("framework's lines in blocks", partial(prints.buffered, framework=True), draws=False),
+    _row("MIOpen's lines in blocks", partial(prints.buffered, framework=False), draws=False),
     # processes
     Row("another program's log before", _with_partner(processes.log_before), WHOLE),
     Row("another program's log after", _with_partner(processes.log_after), WHOLE),
@@ -123,6 +127,7 @@ ROWS: tuple[Row, ...] = (
         for word, ids in MIXED
     ),
     _row("the program's earlier run before", processes.earlier_run, {HANDLES: 0.95, HIDDEN: 0.95}, draws=False),
+    _row("the program's killed run before", processes.killed_run),
     _row("the program's later run after", processes.later_run, {HANDLES: 0.95, HIDDEN: 0.95}, draws=False),
     Row("two threads with ids", partial(_threads, ids=True), WHOLE | {HIDDEN: 0.983}),
     Row("two threads without ids", partial(_threads, ids=False)),

@@ -7,7 +7,7 @@ Line numbers and call indices of the truth follow: a call whose lines are gone h
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -92,8 +92,8 @@ Piece = tuple[bytes, int | None]
 """A line of a damaged log, and which line it was (from 1); None: another run wrote it."""
 
 
-def with_log(run: Run, pieces: Sequence[Piece]) -> Run:
-    """The run with another log."""
+def with_log(run: Run, pieces: Sequence[Piece], displaced: Collection[int] = ()) -> Run:
+    """The run with another log. ``displaced``: lines that are no longer where they were among the others."""
     first: dict[int, int] = {}
     copies: dict[int, int] = {}
     foreign: set[int] = set()
@@ -106,7 +106,7 @@ def with_log(run: Run, pieces: Sequence[Piece]) -> Run:
             copies[number] = first[was]
     until = [0]
     for line in range(1, len(run.log) + 1):
-        until.append(max(until[-1], first.get(line, 0)))
+        until.append(max(until[-1], 0 if line in displaced else first.get(line, 0)))
 
     def moved(record: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
         out = dict(record)

@@ -110,7 +110,7 @@ def align(  # noqa: PLR0913 - keyword-only options
     chance = 1.0
     behind = max((operation.index for operation in operations), default=NONE) + 1
     operations = of_its_threads(profile, operations_of(operations, logs, of_run))
-    if not any(log.events or log.layers for log in of_run):
+    if profile.clocks[0].as_unix is None or not any(log.events or log.layers for log in of_run):
         operations, chance = run_of_profile(profile, operations, notes)
     same = None if BUFFERS in without else same_process(profile, operations)
     left_out = 0

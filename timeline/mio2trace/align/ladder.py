@@ -21,12 +21,14 @@ from mio2trace.align.layers.outside_times import (
     doubt_between_layers,
     doubt_between_passes,
     doubt_by_clock,
+    doubt_by_kernels,
     doubt_other_queues,
 )
 from mio2trace.align.layers.repetitions import place_repetitions
 from mio2trace.align.layers.replays import place_nameless_replays
 from mio2trace.align.operations.steps import (
     doubt_another_process,
+    doubt_begun_again,
     doubt_beside_gaps,
     keep_operations_whole,
     link_operations,
@@ -76,11 +78,13 @@ STEPS: tuple[Step, ...] = (
         link_operations,
     ),
     Step((), doubt_beside_gaps),
+    Step((), doubt_begun_again),
     Step((POSITION, BOUNDARY_STAMPS), place_by_layer_lines),
     Step((), place_by_lines_of_operations),
     Step((DURATIONS,), place_by_durations),
     Step((), doubt_between_layers),
     Step((), doubt_by_clock),
+    Step((), doubt_by_kernels),
     Step((), place_by_calls),
     Step((DURATIONS,), place_by_device_times),
     # Likeness goes on from what is placed, doubts included.

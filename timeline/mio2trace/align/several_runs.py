@@ -1,8 +1,9 @@
-"""MIOpen's log alone, of a program that ran several times into one file: which of its runs is the profile's.
+"""Calls of a program that ran several times into one file: which of its runs is the profile's.
 
 A run begins with calls that no other place of it has in that order (its searches, its first iteration); where they come
-again, and the calls after them are those of before, the program ran again. A profile with as many iterations as one of
-these runs holds one of them. Buffers tell which; nothing else does, as the kernels are those of every one of them.
+again, and the calls after them are those of before, the program ran again. One that was killed has the first of these
+calls. A profile with as many iterations as one of these runs holds one of them. Buffers tell which, and of runs that
+are not as long how much the profile holds; else nothing does, as the kernels are those of every one of them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
 from mio2trace.align.operations.queues import same_process
-from mio2trace.align.operations.rates import LAST
+from mio2trace.align.operations.rates import FEW, LAST
+from mio2trace.kernels.names import kernel_name
 from mio2trace.model.profile import Activity, Profile
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
@@ -20,10 +22,15 @@ from mio2trace.ops.operation import Operation
 Item = TypeVar("Item")
 BEGINNING = 8
 """Calls, or kernels, that tell where a run begins; one of them may be lost."""
+SET_UP = 2
+"""Searches for different problems in one order that are no net's layers alike."""
 MORE = 1.5
 """So many times the iterations of one run are more than those of one."""
 ALIKE = 0.9
 """Part of a run's calls that another run of the program has as well."""
+
+_ONE_EACH = frozenset(("pool", "activ", "softmax"))
+"""Primitives of which an execution launches one kernel."""
 
 
 def run_of_profile(
@@ -38,7 +45,7 @@ def run_of_profile(
         return operations, 1.0
     runs = [operations[begin:end] for begin, end in zip(starts, [*starts[1:], len(operations)], strict=True)]
     kernels = [activity for activity in profile.activities if activity.kind == "kernel"]
-    if _ends(kernels, _launch) >= MORE * _ends(runs[0], _problem):
+    if _ends(kernels, _launch) >= MORE * _ends(max(runs, key=len), _problem):
         return operations, 1.0  # more comes again in the profile than in one of them: they are its iterations
     same = [same_process(profile, run) for run in runs]
     left = [run for run, told in zip(runs, same, strict=True) if told is not False]
@@ -46,11 +53,39 @@ def run_of_profile(
         left = [runs[same.index(True)]]
     if not left:
         return operations, 1.0
+    if len(left) > 1 and (own := _as_long(kernels, left)) is not None:
+        notes.add(f"log of {len(runs)} runs: one is as long as the profile, the others are left out")
+        return own, 1 - FEW
     if len(left) > 1:
         notes.add(
             f"log of {len(runs)} runs and nothing to tell which is the profile's: the last one is taken, in doubt"
         )
     return left[-1], LAST if len(left) > 1 else 1.0
+
+
+def begun_again(operations: Sequence[Operation]) -> frozenset[int]:
+    """Calls that a log begins with twice, searches first, by index: the program was killed early, and ran again; or it
+    set up two nets, and kept what it had found for the first.
+    """
+    if not operations or operations[0].phase != "find":
+        return frozenset()
+    # Which commands are searches is guessed: those that a program begins with.
+    problems = [(operation.api, operation.problem) for operation in operations]
+    first = problems[:SET_UP]
+    if len(set(first)) < SET_UP:
+        return frozenset()
+    for place in range(SET_UP, len(problems) - SET_UP + 1):
+        if problems[place : place + SET_UP] == first:
+            return frozenset(operation.index for operation in operations[: 2 * place])
+    return frozenset()
+
+
+def _as_long(kernels: Sequence[Activity], runs: Sequence[Sequence[Operation]]) -> Sequence[Operation] | None:
+    """The only run that has about as many calls of what launches one kernel as there are such kernels."""
+    count = sum(bool(_ONE_EACH.intersection(name.primitives)) for one in kernels if (name := kernel_name(one.name)))
+    calls = [sum(one.phase == "run" and one.primitive in _ONE_EACH for one in run) for run in runs]
+    near = [run for run, its in zip(runs, calls, strict=True) if abs(its - count) <= FEW * count]
+    return near[0] if len(near) == 1 else None
 
 
 def _problem(operation: Operation) -> Hashable:
@@ -66,9 +101,9 @@ def _starts(items: Sequence[Item], key: Callable[[Item], Hashable]) -> list[int]
     starts = _places(items, key)
     if len(starts) < 2:
         return [0]
-    counts = [Counter(map(key, items[begin:end])) for begin, end in zip(starts, [*starts[1:], len(items)], strict=True)]
-    whole = counts[0]
-    alike = all((whole & other).total() >= ALIKE * max(whole.total(), other.total()) for other in counts[1:])
+    runs = [[*map(key, items[begin:end])] for begin, end in zip(starts, [*starts[1:], len(items)], strict=True)]
+    whole = max(runs, key=len)
+    alike = all((Counter(whole[: len(run)]) & Counter(run)).total() >= ALIKE * len(run) for run in runs)
     return starts if alike else [0]
 
 

@@ -173,9 +173,9 @@ def ahead(likelihood: Likelihood, before: Posterior, kinds: Sequence[Kind], habi
     """What kernels and calls have to gain, by what like ones gained in an earlier posterior."""
     kernels = likelihood.kernels
     best: dict[int, float] = {}
-    for kind, place in zip(kernels.of, before.operation, strict=True):
+    for at, (kind, place) in enumerate(zip(kernels.of, before.operation, strict=True)):
         if place != NONE:
-            gain = likelihood.pair(kind, place)[0] + habits.nats(kind, place)
+            gain = likelihood.fit(at, place).nats + habits.nats(kind, place)
             best[kind] = max(best.get(kind, 0.0), gain)
     mean = sum(best.values()) / max(1, len(best))
     gains = [best.get(kind, mean) if kernels.kinds[kind].library else 0.0 for kind in kernels.of]

@@ -12,13 +12,12 @@ from mio2trace.align.links import NONE, SURE
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.queues import of_streams, one_stream_each
 from mio2trace.align.operations.rates import BESIDE_GAP, BESIDE_STRANGERS, FEW, HARDLY_ANY, WHOLE
-from mio2trace.align.operations.stream import Stream, solve_together
+from mio2trace.align.operations.stream import LONG_ROW, Stream, solve_together
 from mio2trace.align.operations.windows import Windows, by_lines, by_stamps, everywhere
-from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, DURATIONS, EXACT, NAME_AND_SIZES, ORDER, POSITION
+from mio2trace.align.several_runs import begun_again
+from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, DURATIONS, EXACT, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION
 from mio2trace.ops.operation import Operation
 
-_LONG = 10
-"""Kernels without an operation: as many as no call launches."""
 _COULD_BE_SHIFTED = frozenset((BUFFERS, NAME_AND_SIZES, ORDER))
 MOST_THREADS = 4
 """Of so many threads all ways to give each a queue are tried."""
@@ -200,6 +199,19 @@ def keep_operations_whole(attribution: Attribution) -> None:
             links.move_layer([p for p in fitted if links.run_of[p] != most], most, DURATIONS)
 
 
+def doubt_begun_again(attribution: Attribution) -> None:
+    """Of calls that a log begins with twice neither order nor launch lines tell which were this run's."""
+    if attribution.clock is not None:
+        return
+    again, links = begun_again(attribution.operations), attribution.links
+    if again:
+        links.doubt_operation(
+            position
+            for position, (index, word) in enumerate(zip(links.operation_of, links.operation_by, strict=True))
+            if index in again and word in (NAME_AND_SIZES, ORDER, LAUNCH_LINE)
+        )
+
+
 def doubt_another_process(attribution: Attribution) -> None:
     """No link to an operation is sure where log and profile have no buffer in common."""
     if attribution.same_process is False:
@@ -237,7 +249,7 @@ def _shiftable(names: Sequence[str], linked: Sequence[bool]) -> Iterator[int]:
         end = begin
         while end < len(linked) and not linked[end]:
             end += 1
-        if end - begin >= _LONG and begin and end < len(linked):
+        if end - begin >= LONG_ROW and begin and end < len(linked):
             for away in range(min(begin, end - begin)):
                 if not linked[begin - 1 - away] or names[begin - 1 - away] != names[end - 1 - away]:
                     break

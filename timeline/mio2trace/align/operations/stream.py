@@ -18,6 +18,8 @@ from mio2trace.align.operations.windows import Windows
 from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION, RECURRENCE, Evidence
 from mio2trace.model.profile import Profile
 
+LONG_ROW = 10
+"""Kernels without an operation: as many as no call launches."""
 ROUNDS = 3
 """How often the rates are learned from the run (expectation maximisation)."""
 TOO_MANY, TOO_VAGUE = 20_000, 8_000
@@ -125,7 +127,7 @@ class Stream:
                 moved |= posterior.operation != before.operation
                 if number and posterior.is_like(before):
                     break  # That what is left over launched nothing was known before.
-        if moved or (may_be_wide and self._is_at_edge(posterior)):
+        if moved or (may_be_wide and (self._is_at_edge(posterior) or self._leaves_a_row(posterior))):
             habits = habits or Habits(self.likelihood, posterior, rows=False)
             posterior = posterior.mixed(self._posterior(rates, kinds, AHEAD, habits, posterior))
         _doubt_changes(before, posterior)
@@ -152,6 +154,20 @@ class Stream:
             place == NONE and self.likelihood.kernels.kind(number).library
             for number, place in enumerate(posterior.operation)
         )
+
+    def _leaves_a_row(self, posterior: Posterior) -> bool:
+        """Whether the profile goes on without calls behind one that launched: they may be later ones' of a program that
+        repeats itself, and a way that has passed over so much by then was far behind.
+        """
+        row, begun = 0, False
+        for number, place in enumerate(posterior.operation):
+            if place != NONE:
+                row, begun = 0, True
+            elif begun:
+                row += self.likelihood.kernels.kind(number).library
+                if row >= LONG_ROW:
+                    return True
+        return False
 
     def _is_at_edge(self, posterior: Posterior) -> bool:
         """Whether a link goes as many calls of its kind ahead as a search tries, and nothing but names, sizes and order

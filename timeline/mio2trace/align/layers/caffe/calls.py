@@ -21,7 +21,7 @@ from mio2trace.align.layers.caffe.in_order import MOST_PASSED, chances_in_order
 from mio2trace.align.layers.caffe.names import calls_nothing, may_call, types_of
 from mio2trace.align.layers.net import NetLayerSpec
 from mio2trace.align.links import DOUBTED, NONE, SURE
-from mio2trace.align.operations.rates import BROKEN, MISSTATED, NEVER, SILENT, UNLOGGED, WHOLE
+from mio2trace.align.operations.rates import BROKEN, MISSTATED, MOST_STRAY, NEVER, SILENT, UNLOGGED, WHOLE
 from mio2trace.evidence import DURATIONS, ORDER, RECURRENCE
 from mio2trace.model.log import Direction, FrameworkLog
 from mio2trace.model.miopen import OperationDirection
@@ -147,6 +147,12 @@ class _Layers:
         self._types = {layer.index: types_of(layer.layer, layer.type) for layer in net.layers}
         self._silent = [self._silence(slot) for slot in self._pass]
         self._searched, output = _set_up(log, calls, {layer.layer: layer.index for layer in net.layers})
+        places = [place for its in self._searched.values() for place in its]
+        odd = sum(not self._may_search(place) for place in places)
+        # Where other types' layers seem to have searched one of two streams was buffered, and its lines are late.
+        self._most = 1.0 if odd <= MOST_STRAY * len(places) else WHOLE
+        if self._most < 1:
+            self._searched, output = {}, {}
         output |= {layer.index: _bare(layer.output.split("x")) for layer in net.layers if layer.output}
         self._outputs = [output.get(slot.layer.index) if slot.layer else None for slot in self._pass]
         self._places_of: dict[tuple[str, ...] | None, list[int]] = {}
@@ -189,12 +195,16 @@ class _Layers:
             place = chances.index(chance)
             if call.phase == "run":
                 pairs.add((place, id(call.facts)))
-            answers.append(_found(slots, chances, place))
+            answers.append(_found(slots, chances, place, self._most))
         # Calls of a second thread that runs the same net are those of each layer again.
         runs = sum(call.phase == "run" for call in calls)
         if runs - len(pairs) > UNLOGGED * runs or inside < (1 - UNLOGGED) * len(calls):
             return []
         return answers
+
+    def _may_search(self, layer_index: int) -> bool:
+        types = self._types[layer_index]
+        return not types or any(may_call("conv", one) for one in types)
 
     def _silence(self, slot: Slot) -> float:
         """How probable it is that a layer makes no call."""
@@ -253,9 +263,10 @@ class _Layers:
         return MISSTATED if direction is None and slot.direction == "backward" else 1.0
 
 
-def _found(slots: Sequence[Slot], chances: list[float], place: int) -> Found | None:
-    """What is at the likeliest place; None where that is no layer, or less likely than not. Spoils ``chances``."""
-    slot, chance = slots[place], chances[place]
+def _found(slots: Sequence[Slot], chances: list[float], place: int, most: float) -> Found | None:
+    """What is at the likeliest place, with ``most`` at most; None where that is no layer, or less likely than not.
+    Spoils ``chances``."""
+    slot, chance = slots[place], min(most, chances[place])
     if slot.layer is None or chance < DOUBTED:
         return None
     chances[place] = 0.0
@@ -287,9 +298,12 @@ def _set_up(
 
 def _again(before: Operation, call: Operation) -> float:
     """How well a call fits the layer of the one before it: of 1100 calls in a row those of one layer are of one
-    primitive, or a convolution and its bias, and none comes twice."""
+    primitive, or a convolution and its bias, none comes twice, and convolutions of one direction are for one problem.
+    """
     if before.facts is call.facts and call.phase == "run":
         return MISSTATED
+    if before.primitive == call.primitive == "conv" and before.direction == call.direction:
+        return 1.0 if _problem(before) == _problem(call) else BROKEN
     same = before.primitive == call.primitive or {before.primitive, call.primitive} == {"conv", "bias"}
     return 1.0 if same else BROKEN
 
