@@ -283,7 +283,8 @@ def test_calls_of_a_run_that_was_killed_are_not_the_next_one_s(name: str) -> Non
     """Neither stamps nor buffers tell: the run that is as long as the profile has the kernels, or it is in doubt."""
     found = measured(shared_folder(), ("the program's killed run before", name, NO_FRAMEWORK, 0)).operations
     assert found.bins[9][2] == found.bins[9][0]
-    assert found.links > 0.9 * found.kernels and found.right > 0.3 * found.kernels
+    assert found.links > 0.9 * found.kernels
+    assert found.right > 0.3 * found.kernels
 
 
 @pytest.mark.shared
