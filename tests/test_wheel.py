@@ -258,8 +258,7 @@ def other_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.network
-@pytest.mark.parametrize("ours_first", [True, False])
-@pytest.mark.parametrize("ours_leaves", [True, False])
+@pytest.mark.parametrize(("ours_first", "ours_leaves"), [(True, False), (False, True)])
 def test_beside_a_distribution_that_is_called_timeline_both_work(
     environment: Environment, wheel: Path, other_wheel: Path, tmp_path: Path, ours_first: bool, ours_leaves: bool
 ) -> None:

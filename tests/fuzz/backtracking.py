@@ -29,7 +29,7 @@ _ANCHORED = frozenset({"match", "fullmatch"})
 _ENDS = ("", "\0", "\n\0", " x")
 _MOST_UNITS = 100
 _OFTEN = 200
-_ENOUGH_SECONDS, _ENOUGH_CALLS = 0.06, 64
+_ENOUGH_SECONDS, _ENOUGH_CALLS = 0.03, 64
 _EVERY_CHARACTER = " a0_-.,:;=/\\<>(){}[]'\"|~$#@!\n\tAZ\0é"
 
 
@@ -283,12 +283,15 @@ def slow(use: Use, *, size: int = 40_000, floor: float = 0.008, ratio: float = 2
     """What makes ``use`` take more than ``ratio`` times as long for double the length, or None."""
     if not may_backtrack(use.pattern):
         return None
-    pairs = zip(pumped(use.pattern, size // 2), pumped(use.pattern, size), strict=True)
-    for half, whole in pairs:
+    texts = zip(*(pumped(use.pattern, length) for length in (size // 4, size // 2, size)), strict=True)
+    for quarter, half, whole in texts:
         for method in sorted(strictest(use.methods)):
             shown = f"{use.place}.{method}: {whole[:60]!r}... {whole[-8:]!r}"
             try:
                 with limit(2.0):
+                    # What is quadratic takes a sixteenth of the whole for a quarter.
+                    if any(run(use.pattern, method, quarter) < floor / 16 for _ in range(3)):
+                        continue
                     if any(run(use.pattern, method, whole) < floor for _ in range(3)):
                         continue
                     for _ in range(4):  # another program may have taken the time: only what stays slow is
