@@ -230,6 +230,26 @@ def test_calls_beyond_those_that_a_search_tries_are_looked_for(row: str, name: s
 
 @pytest.mark.shared
 @pytest.mark.parametrize(
+    ("row", "name", "likely"),
+    [
+        ("profile ends early", "m121-resnet-infer-2it", 0.99),
+        ("profile ends early", "m290-lenet-train-cmdonly", 0.95),
+        # The other one begins with searches.
+        ("the program's earlier run before", "m290-lenet-train-cmdonly", 0.51),
+        ("whole log twice", "m290-lenet-train-cmdonly", 0.51),
+    ],
+)
+def test_a_profile_that_ended_is_told_from_a_log_of_two_runs(row: str, name: str, likely: float) -> None:
+    """Most calls launched nothing: they come last and begin no run: the profile ended. Else either run is likely."""
+    operations = measured(shared_folder(), (row, name, NO_FRAMEWORK, 0)).operations
+    assert operations.links > 20
+    assert operations.mean == pytest.approx(likely, abs=0.1)
+    if likely > 0.9:
+        assert operations.right >= operations.kernels - 1
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
     ("row", "least"),
     [("5 % of lines lost", 0.99), ("middle fifth of the log lost", 0.8), ("iterations only in the log", 0.7)],
 )

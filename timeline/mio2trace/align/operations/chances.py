@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from itertools import accumulate, pairwise
 from math import log
 from typing import Literal
@@ -141,9 +141,19 @@ def of_this_process(posterior: Posterior, operations: Sequence[Operation], elsew
     scattered = len(silent) >= STRANGERS * len(executing) and stretches >= FEWEST_STRETCHES
     if not launching or not (scattered or 2 * len(silent) > len(executing)):
         return 1.0
+    if not scattered and _ended_early(operations, launching, silent):
+        return 1.0
     posed = {_problem(operations[place]) for place in silent}
     alike = sum(_problem(operations[place]) in posed for place in executing if place in launching)
     return BESIDE_STRANGERS if 2 * alike < len(executing) - len(silent) else 0.5
+
+
+def _ended_early(operations: Sequence[Operation], launching: Set[int], silent: Sequence[int]) -> bool:
+    """Whether the profile ended while its run went on: what launched nothing comes last, and none of it is a search,
+    as another run of the program would begin with."""
+    end = max(launching)
+    searches = [place for place, operation in enumerate(operations) if operation.phase == "find"]
+    return bool(searches) and searches[-1] < min(silent) and end < min(silent)
 
 
 def _problem(operation: Operation) -> object:
