@@ -20,7 +20,7 @@ from tests.records import changed, with_opencl
 from tests.synthetic_run import Kernel, Layer, Run, make_run, random_net
 
 seeds = st.integers(0, 2**32 - 1).map(Random)
-MARKS_ONLY = frozenset({"recurrence", "durations", "boundary stamps", "position"})
+MARKS_ONLY = frozenset({"recurrence", "durations", "boundary stamps", "position", "name and sizes"})
 
 
 def place(found: Alignment, position: int) -> tuple[int | None, str | None, str] | None:
@@ -244,7 +244,7 @@ def test_no_marks_at_all_is_no_problem(iterations: int) -> None:
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["alexnet-b1-train", "squeezenet11-b1-fwd-tz", "squeezenet11-b1-libdnn-fwd"])
 def test_a_profile_that_ends_before_the_log_is_cut_as_far_as_its_marks_go(name: str) -> None:
-    """A log of all iterations, marks of a part of them: each layer is sure, and the run is known by its times."""
+    """A log of all iterations, marks of a part of them: the run is known by its times, and no layer is in doubt."""
     layers = measured(shared_folder(), ("profile ends early", name, HANDLES, 0)).layers
     assert layers.links == layers.right > 50
-    assert layers.said > 0.98 * layers.links
+    assert layers.said > 0.95 * layers.links

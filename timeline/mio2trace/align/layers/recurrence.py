@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from types import MappingProxyType
 
 from mio2trace.align.attribution import HOST_LAYER_NS, Attribution
 from mio2trace.align.layers.net import LayerKey
+from mio2trace.align.links import NONE
 from mio2trace.align.operations.rates import LIKE
 from mio2trace.align.sequences import matches
 from mio2trace.evidence import RECURRENCE, Evidence
@@ -66,35 +68,48 @@ def place_by_recurrence(
         for (before, _), (i, j) in pairwise([(-1, -1), *pairs])
         if any(keys[missing] != keys[i] for missing in range(before + 1, i))
     }
-    following: LayerKey | None = None
-    following_unsure = False
-    following_likely = 1.0
+    shaky = unsure | inherited.keys() | after_missing
+    prepared = prepares(attribution, target, layer_of, matched, shaky, unlaunched)
+    for position in target:
+        if position in prepared:
+            key, from_, in_doubt = prepared[position]
+            confidence = min(inherited.get(from_, 1.0), LIKE if in_doubt else 1.0)
+            attribution.give_layer([position], run_for(key), by, confidence=confidence)
+        elif position in layer_of:
+            confidence = min(inherited.get(position, 1.0), LIKE if position in unsure else 1.0)
+            attribution.give_layer([position], run_for(layer_of[position]), by, confidence=confidence)
+
+
+def prepares(
+    attribution: Attribution,
+    target: Sequence[int],
+    layer_of: Mapping[int, LayerKey],
+    known: AbstractSet[int],
+    shaky: AbstractSet[int],
+    unlaunched: Mapping[LayerKey, int],
+) -> dict[int, tuple[LayerKey, int, bool]]:
+    """Of each fill or write of ``target`` that is not ``known`` its layer, the kernel behind it that tells it, and
+    whether that is in doubt: that kernel is ``shaky``, or a layer lies in between that ran on the host."""
+    activities = attribution.profile.activities
+    found: dict[int, tuple[LayerKey, int, bool]] = {}
+    following = NONE
     next_begin: int | None = None
     host_layer: LayerKey | None = None
     for position in reversed(target):
         activity = activities[position]
-        if position not in matched and is_filler(attribution, position):
-            if following is not None:
-                before = _layer_on_host(following, unlaunched)
-                if before is not None:
-                    unsure.add(position)
-                    if host_layer is None and _busy(activity.host_end_ns, next_begin, unlaunched[before]):
-                        host_layer = before
-                layer_of[position] = host_layer or following
-                if following_unsure:
-                    unsure.add(position)
-                inherited[position] = following_likely
+        if position not in known and is_filler(attribution, position):
+            key = layer_of.get(following)
+            if key is not None:
+                before = _layer_on_host(key, unlaunched)
+                if before is not None and host_layer is None:
+                    is_its = _busy(activity.host_end_ns, next_begin, unlaunched[before])
+                    host_layer = before if is_its else None
+                found[position] = host_layer or key, following, before is not None or following in shaky
         else:
             # A kernel without a layer is the program's own: what prepares it is no layer's either.
-            following, host_layer = layer_of.get(position), None
-            following_likely = inherited.get(position, 1.0)
-            following_unsure = position in unsure or position in inherited or position in after_missing
+            following, host_layer = position, None
         next_begin = activity.prepared_ns or activity.host_start_ns
-    for position in target:
-        key = layer_of.get(position)
-        if key is not None:
-            confidence = min(inherited.get(position, 1.0), LIKE if position in unsure else 1.0)
-            attribution.give_layer([position], run_for(key), by, confidence=confidence)
+    return found
 
 
 def _ambiguous(

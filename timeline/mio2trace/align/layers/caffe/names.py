@@ -14,6 +14,8 @@ from mio2trace.patterns import late
 
 _CONVOLUTIONS = frozenset(("Convolution", "Deconvolution"))
 _PRODUCTS = _CONVOLUTIONS | {"InnerProduct", "LSTM", "RNN"}
+_MULTIPLY = _PRODUCTS | {"BatchNorm", "Scale", "Bias", "Embed", "MVN"}
+"""Types whose layers multiply matrices, if only by ones."""
 _TYPES = (
     (late(r"pool"), frozenset(("Pooling",))),
     (late(r"relu"), frozenset(("ReLU", "PReLU"))),
@@ -22,7 +24,11 @@ _TYPES = (
     (late(r"dropout"), frozenset(("Dropout",))),
     (late(r"^concat"), frozenset(("Concat",))),
     (late(r"im2col|col2im|^conv_", re.IGNORECASE), _CONVOLUTIONS),
-    (late(r"^Xgemm|^_prod_"), _PRODUCTS),
+    (late(r"^Xgemm|^_prod_"), _MULTIPLY),
+)
+_OWN = frozenset().union(*(types for _, types in _TYPES)) - _MULTIPLY
+_PASSES_ON = frozenset(
+    ("Input", "Data", "DummyData", "HDF5Data", "ImageData", "MemoryData", "WindowData", "Flatten", "Reshape", "Silence")
 )
 _OTHER: dict[Direction, re.Pattern[str]] = {
     "forward": late(r"bwd|backward", re.IGNORECASE),
@@ -84,6 +90,21 @@ def may_call(primitive: str, layer_type: str) -> bool:
 def calls_nothing(layer_type: str) -> bool:
     """Whether a layer of this type makes no call: Caffe moves or counts what is there, or nothing at all."""
     return layer_type not in _CALLING
+
+
+def launches(layer_type: str) -> bool:
+    """Whether a layer of this type launches kernels, forward: Dropout does where it trains."""
+    return layer_type in _PRODUCTS or (names_kernels(layer_type) and layer_type != "Dropout")
+
+
+def runs_nothing(layer_type: str) -> bool:
+    """Whether a layer of this type only has data, or passes on what it gets."""
+    return layer_type in _PASSES_ON
+
+
+def names_kernels(layer_type: str) -> bool:
+    """Whether the kernels of a layer of this type are named after it, and not after what they compute."""
+    return layer_type in _OWN
 
 
 @lru_cache(maxsize=1 << 12)

@@ -6,16 +6,18 @@ likeness to iteration 1 (trace-contract.md 3).
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 
 from mio2trace.align.attribution import DIRECTIONS, Attribution
 from mio2trace.align.clocks.axis import Timeline
 from mio2trace.align.clocks.resolution import STAMP_NS
+from mio2trace.align.layers.caffe.by_names import place_by_names
+from mio2trace.align.layers.net import LayerKey
 from mio2trace.align.layers.recurrence import is_filler, place_by_recurrence, signature
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.rates import FEW, UNEVEN
 from mio2trace.align.sequences import matches
-from mio2trace.evidence import RECURRENCE
+from mio2trace.evidence import NAME_AND_SIZES, RECURRENCE
 from mio2trace.model.log import Direction
 
 _OF_WARM_UP = frozenset(("forward begins", "forward ends", "backward begins"))
@@ -35,11 +37,14 @@ def place_before_iterations(attribution: Attribution) -> None:
     for direction, positions in warm.items():
         pass_ = links.pass_id("warm-up", 0, direction)
         reference = attribution.reference(direction)
-        _place_by_ended_lines(attribution, axis, direction, positions, pass_, reference)
+        runs_of = attribution.runs_of_pass(pass_)
+        _place_by_ended_lines(attribution, axis, direction, positions, runs_of, reference)
         left = [p for p in positions if links.run_of[p] == NONE]
         if RECURRENCE not in attribution.without and reference and len(left) == len(positions):
-            runs_of, unlaunched = attribution.runs_of_pass(pass_), attribution.unlaunched()
-            place_by_recurrence(attribution, reference, positions, runs_of, unlaunched)
+            place_by_recurrence(attribution, reference, positions, runs_of, attribution.unlaunched())
+        # Where each layer's end is printed kernels run for the printing, too.
+        if NAME_AND_SIZES not in attribution.without and not any(e.kind == "layer ended" for e in attribution.events):
+            place_by_names(attribution, positions, direction, runs_of)
         links.give_pass(positions, pass_)
         if axis is not None and not axis.by_line and _is_vague(attribution, positions):
             links.doubt_layer(p for p in left if links.run_of[p] != NONE)
@@ -127,7 +132,7 @@ def _place_by_ended_lines(
     axis: Timeline | None,
     direction: Direction,
     positions: range,
-    pass_: int,
+    runs_of: Callable[[LayerKey], int],
     reference: Sequence[int],
 ) -> None:
     """``debug_info`` lines in the warm-up: a layer's activities lie before its first line, after the line before it.
@@ -144,7 +149,6 @@ def _place_by_ended_lines(
     ]
     lines.sort(key=lambda pair: pair[0])
     index_of = {layer.layer: layer.index for layer in attribution.net.layers}
-    runs_of = attribution.runs_of_pass(pass_)
     previous_place: int | None = None
     seen: set[str] = set()
     for place, event in lines:

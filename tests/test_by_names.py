@@ -1,0 +1,187 @@
+"""Layers of a warm-up whose iteration the profile cuts: by the names of its kernels, in the net's order."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from random import Random
+
+import msgspec
+import pytest
+
+from benchmarks.damage import measured
+from benchmarks.damages.sets import HANDLES
+from mio2trace.align import NONE, Links, align
+from mio2trace.align.layers.caffe import by_names
+from mio2trace.evidence import NAME_AND_SIZES
+from mio2trace.model.profile import Activity
+from mio2trace.notes import Notes
+from tests.conftest import shared_folder
+from tests.records import with_opencl
+from tests.synthetic_run import MS, US, Kernel, Layer, Run, make_run
+
+KERNELS = {
+    "conv": ("im2col_float", "XgemmDirectTN", "XgemmDirectTN"),
+    "relu": ("relu_forward_float",),
+    "norm": ("lrn_full_float",),
+    "pool": ("max_pool_forward_float",),
+    "ip": ("XgemvFast", "XaxpyFast"),
+    "drop": (),
+    "prob": ("kernel_channel_max_float", "kernel_exp_float"),
+}
+"""What layers launch whose names begin so."""
+
+
+def named_net(rng: Random, count: int) -> list[Layer]:
+    """A net as people name its layers: none comes twice in a row."""
+    net: list[Layer] = []
+    kinds = [""]
+    for number in range(count):
+        kinds.append(rng.choice([kind for kind in KERNELS if kind != kinds[-1]]))
+        forward = [Kernel(name=name, ns=rng.randint(20 * US, 3 * MS)) for name in KERNELS[kinds[-1]]]
+        net.append(Layer(name=f"{kinds[-1]}{number}", forward=forward))
+    return net
+
+
+def cut(run: Run, kept: list[int]) -> Run:
+    """The profile with some of its enqueues, and the timer marks up to the last of them."""
+    activities = tuple(run.profile.activities[place] for place in kept)
+    marks = tuple(mark for mark in run.profile.opencl.marks if mark.number < activities[-1].number)
+    return Run(
+        profile=with_opencl(run.profile, activities=activities, marks=marks),
+        log=run.log,
+        places=[run.places[place] for place in kept],
+        starts=[run.starts[place] for place in kept],
+    )
+
+
+def with_activities(run: Run, activities: list[Activity]) -> Run:
+    """The run with other activities in the same places."""
+    profile = with_opencl(run.profile, activities=tuple(activities))
+    return Run(profile=profile, log=run.log, places=run.places, starts=run.starts)
+
+
+def begun(run: Run) -> Run:
+    """The profile as far as the iteration's first two kernels."""
+    return cut(run, list(range(2 + sum(place is None or not place[0] for place in run.places))))
+
+
+def said(run: Run, links: Links) -> list[tuple[float, bool]]:
+    """Of each link to a layer of the warm-up how sure it is, and whether it is right."""
+    found = []
+    for position, place in enumerate(run.places):
+        number = links.run_of[position]
+        if place is not None and not place[0] and number != NONE:
+            held = links.runs[number]
+            is_right = (links.passes[held.pass_].iteration, held.direction, held.layer) == place
+            found.append((links.layer_confidence.get(position, 1.0), is_right))
+    return found
+
+
+@pytest.mark.parametrize("hole", [False, True])
+def test_the_rest_of_a_warm_up_is_told_by_names(hole: bool) -> None:
+    """Of 60 runs that end inside the iteration, or also lost a stretch of the warm-up: links are as right as they say,
+    and most are found."""
+    tenths: dict[int, list[bool]] = defaultdict(list)
+    counts: Counter[str] = Counter()
+    for seed in range(60):
+        rng = Random(seed)
+        whole = make_run(rng, named_net(rng, rng.randint(6, 30)), extra_fills=True)
+        warm = [at for at, place in enumerate(whole.places) if place and not place[0]]
+        stop = rng.randint(warm[-1] + 3, len(whole.places))
+        start = rng.choice(warm[: len(warm) - len(warm) // 5])
+        gone = range(start, start + len(warm) // 5) if hole else range(0)
+        run = cut(whole, [at for at in range(stop) if at not in gone])
+        counts["kernels"] += len(set(warm) - set(gone))
+        for confidence, is_right in said(run, align(run.profile, [run.log], Notes()).links):
+            counts["right"] += is_right
+            counts["wrong and sure"] += not is_right and confidence >= 0.995
+            tenths[int(10 * confidence)].append(is_right)
+    assert counts["right"] >= (0.9 if hole else 0.95) * counts["kernels"]
+    assert counts["wrong and sure"] <= 0.001 * counts["kernels"]
+    assert all(sum(each) >= (tenth / 10 - 0.05) * len(each) for tenth, each in tenths.items() if len(each) >= 20)
+
+
+def test_without_that_evidence_nothing_is_told_by_it() -> None:
+    """`--without "name and sizes"` leaves what likeness does not tell in no layer."""
+    whole = make_run(Random(1), named_net(Random(1), 12))
+    run = begun(whole)
+    with_names = align(run.profile, [run.log], Notes()).links
+    without = align(run.profile, [run.log], Notes(), without=frozenset((NAME_AND_SIZES,))).links
+    assert NAME_AND_SIZES in with_names.layer_by
+    assert NAME_AND_SIZES not in without.layer_by
+    assert len(said(run, without)) < len(said(run, with_names))
+
+
+def test_a_layer_of_which_nothing_tells_the_type_does_not_take_all_kernels() -> None:
+    """One of them may have any kernel, which many layers with types explain better."""
+    net = named_net(Random(2), 20)
+    net[10] = Layer(name="mystery", forward=net[10].forward)
+    whole = make_run(Random(2), net)
+    run = begun(whole)
+    links = align(run.profile, [run.log], Notes()).links
+    found = said(run, links)
+    assert len(found) >= 0.9 * sum(place is not None and not place[0] for place in run.places)
+    assert sum(is_right for _, is_right in found) >= 0.8 * len(found)
+
+
+def test_more_kernels_and_layers_than_are_looked_at_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search is bounded: nothing is said of such a pass."""
+    whole = make_run(Random(3), named_net(Random(3), 20))
+    run = begun(whole)
+    for limit in ("MOST_CELLS", "MOST_IN_A_PASS"):
+        with monkeypatch.context() as changed:
+            changed.setattr(by_names, limit, 10)
+            assert NAME_AND_SIZES not in align(run.profile, [run.log], Notes()).links.layer_by
+
+
+def test_of_kernels_that_nothing_puts_into_layers_nothing_is_said() -> None:
+    """A program may run what it likes in its warm-up; a net with layers is not all that it needs."""
+    whole = make_run(Random(5), named_net(Random(5), 12))
+    activities = [
+        msgspec.structs.replace(one, name=f"other_{at % 3}") if place and not place[0] else one
+        for at, (one, place) in enumerate(zip(whole.profile.activities, whole.places, strict=True))
+    ]
+    run = begun(with_activities(whole, activities))
+    assert NAME_AND_SIZES not in align(run.profile, [run.log], Notes()).links.layer_by
+
+
+def test_sizes_tell_where_names_do_not() -> None:
+    """An argument that is how many outputs a layer has, as elements or as bytes, speaks for that layer."""
+    net = [Layer(name=f"part{number}", forward=[Kernel(name="XgemmAny", ns=50 * US)]) for number in range(6)]
+    whole = make_run(Random(4), net)
+    shapes = {f"part{number}": f"1x{number + 3}x16" for number in range(6)}
+    layers = tuple(msgspec.structs.replace(layer, tops=(shapes[layer.layer],)) for layer in whole.log.net)
+    run = begun(whole)
+    run = cut(run, [at for at in range(len(run.places)) if at != len(run.places) - 6])
+    activities = [
+        one
+        if place is None
+        else msgspec.structs.replace(
+            one,
+            opencl=msgspec.structs.replace(
+                one.opencl, arguments=(((int(place[2][4:]) + 3) * 16).to_bytes(4, "little").hex(),)
+            ),
+        )
+        for one, place in zip(run.profile.activities, run.places, strict=True)
+    ]
+    profile = with_opencl(run.profile, activities=tuple(activities))
+    log = msgspec.structs.replace(run.log, net=layers)
+    links = align(profile, [log], Notes()).links
+    found = said(run, links)
+    assert len(found) == 5
+    assert all(is_right for _, is_right in found)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    "name",
+    [
+        "alexnet-b1-fwd-nomarks", "lenet-b2-fwd", "lenet-b2-viennacl-fwd", "squeezenet11-b1-fwd-tz",
+        "squeezenet11-b1-libdnn-fwd",
+    ],
+)  # fmt: skip
+def test_a_profile_that_ends_inside_the_iteration_has_the_whole_warm_up(name: str) -> None:
+    """Every kernel of it in its layer."""
+    layers = measured(shared_folder(), ("profile ends early", name, HANDLES, 0)).layers
+    assert layers.right == layers.kernels
+    assert layers.wrong_and_sure == 0
