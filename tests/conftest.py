@@ -59,6 +59,14 @@ def _real_samples() -> Path:
     return folder
 
 
+LONGEST = ("test_wheel.py", "test_patterns.py", "test_perfetto.py")
+"""Where a test takes a minute: begun last they would leave all processors but one without work."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Tests that are marked as over the real samples, before their fixtures look for these."""
