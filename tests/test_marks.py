@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 
 import msgspec
@@ -11,7 +12,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from benchmarks.damage import measured
-from benchmarks.damages.sets import HANDLES
+from benchmarks.damage_score import tallies
+from benchmarks.damages.profiles import part_lost
+from benchmarks.damages.sets import HANDLES, caffe
+from mio2trace import analyse
 from mio2trace.align import NONE, Alignment, align
 from mio2trace.model.log import FrameworkLog, LogEvent
 from mio2trace.notes import Notes
@@ -248,3 +252,26 @@ def test_a_profile_that_ends_before_the_log_is_cut_as_far_as_its_marks_go(name: 
     layers = measured(shared_folder(), ("profile ends early", name, HANDLES, 0)).layers
     assert layers.links == layers.right > 50
     assert layers.said > 0.95 * layers.links
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("row", ["profile ends early", "iterations only in the log"])
+def test_a_first_iteration_that_took_longer_than_the_mean_has_its_marks(row: str) -> None:
+    """Printed times are means of two, of which the profile has one: its layers took no more than both did."""
+    layers = measured(shared_folder(), (row, "alexnet-b3-libdnn-train-iter2", HANDLES, 0)).layers
+    assert layers.right >= layers.kernels - 2
+    assert layers.wrong_and_sure == 0
+    assert layers.bins[4][0] == 0, "the iteration's beginning tells the clock: nothing is in doubt for that"
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("hole", [(0.05, 0.35), (0.75, 0.85), (0.85, 0.95)])
+def test_marks_that_put_kernels_into_layers_of_another_type_are_not_used(
+    hole: tuple[float, float], tmp_path: Path
+) -> None:
+    """Marks that the profile lost in the middle leave the rest where an iteration that was cut has others."""
+    run = caffe(shared_folder() / "samples" / "dvdt" / "alexnet-b1-train.run.log")
+    lost = part_lost(*hole)(run, Random(0))
+    layers = tallies(lost, analyse(lost.write(tmp_path)))[1]
+    assert layers.wrong_and_sure == 0
+    assert layers.right >= 0.95 * layers.kernels

@@ -61,10 +61,11 @@ def place_by_marks(attribution: Attribution) -> None:
     net, notes = attribution.net, attribution.notes
     printed = sum(event.kind == "iteration" for event in attribution.events)
     cuts = marks.cut(attribution.profile.activities, attribution.profile.opencl.marks)
-    grammar = marks.read_marks(cuts, net, attribution.iterations(), printed, notes)
+    asked_for = attribution.iterations()
+    grammar = marks.read_marks(cuts, net, asked_for, printed, notes)
     if grammar is not None:
         attribution.marked = marks.place_by_marks(attribution.links, cuts, net, *grammar)
-        if not marks.check(cuts, net, attribution.marked, notes, attribution.host_step_ns):
+        if not marks.check(cuts, net, attribution.marked, notes, asked_for, attribution.host_step_ns):
             links = attribution.links
             links.doubt_layer(position for position, word in enumerate(links.layer_by) if word == TIMER_MARKS)
 

@@ -314,6 +314,12 @@ def _landmark(
             if event is not None and event.stamp is not None and mark.host_ns is not None:
                 name = f"the end of iteration {number} in the log and its timer mark"
                 return log_clock(event.stamp, mark.host_ns + profile.unix.offset_ns, name), LANDMARK_LATE_NS
+        for number, mark in enumerate(marked.begins, 1):
+            event = by_number.get(number)
+            if event is not None and event.stamp is not None and event.duration_ns and mark.host_ns is not None:
+                name = f"the beginning of iteration {number} in the log and its timer mark"
+                ended_ns = mark.host_ns + event.duration_ns
+                return log_clock(event.stamp, ended_ns + profile.unix.offset_ns, name), LANDMARK_LATE_NS
     last = profile.last_ns
     if last is None:
         return None

@@ -12,6 +12,7 @@ from math import log
 
 import msgspec
 
+from mio2trace.align.layers.caffe.names import contradicts, tells_type, types_of
 from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.links import LayerRun, Links
 from mio2trace.align.operations.rates import FAR, LINE_NS, MISFIT, MOST_STRAY, NATS_NEVER
@@ -37,21 +38,27 @@ class Marked(msgspec.Struct, frozen=True, kw_only=True):
     """What the marks say: how many whole iterations, and the mark that ends each (its host time precedes the log's
     ``Iteration: K`` stamp).
 
-    ``same_run``: whether the printed times are those of these marks by more than chance: another run's differ a little.
+    ``begins``: the mark that begins each iteration, those that are not whole, too. ``same_run``: whether the printed
+    times are those of these marks by more than chance: another run's differ a little.
     """
 
     grammar: Grammar
     iterations: int
     ends: tuple[TimerMark, ...]
+    begins: tuple[TimerMark, ...] = ()
     same_run: bool = False
 
 
 class Cuts(msgspec.Struct, frozen=True, kw_only=True):
-    """The marks, and for each the number of activities before it."""
+    """The marks, and for each the number of activities before it; the names of all activities."""
 
     marks: TimerMarks
     before: list[int]
-    activities: int
+    names: list[str]
+
+    @property
+    def activities(self) -> int:
+        return len(self.names)
 
     def before_each(self, more: int) -> list[int]:
         """`before`, and of as many marks more that a killed run lacks as if they were at its end."""
@@ -68,7 +75,7 @@ def cut(activities: Sequence[Activity], marks: Sequence[TimerMark]) -> Cuts:
         while position < count and activities[position].number < call:
             position += 1
         before.append(position)
-    return Cuts(marks=columns, before=before, activities=count)
+    return Cuts(marks=columns, before=before, names=[activity.name for activity in activities])
 
 
 class _Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +125,8 @@ def read_marks(cuts: Cuts, net: Net, iterations: int | None, printed: int, notes
                 (killed if begun in (printed, printed + 1) else ended).append((grammar, begun))
     exact = [reading for reading in whole if reading[1] == iterations]
     for readings in (exact, whole, killed, ended):
-        sound = [reading for reading in readings if _is_sound(cuts, net, *reading, timed=readings is ended)]
+        timed = readings is ended
+        sound = [one for one in readings if _is_sound(cuts, net, *one, asked_for=iterations or 0, timed=timed)]
         if readings is exact and not sound:
             # As many marks as the log's own layers and iterations leave are theirs; `check` says what is odd.
             sound = [reading for reading in exact if reading[0].layers]
@@ -138,14 +146,32 @@ def read_marks(cuts: Cuts, net: Net, iterations: int | None, printed: int, notes
     return None
 
 
-def _is_sound(cuts: Cuts, net: Net, grammar: Grammar, iterations: int, *, timed: bool) -> bool:
+def _is_sound(cuts: Cuts, net: Net, grammar: Grammar, iterations: int, *, asked_for: int, timed: bool) -> bool:
     """Whether nothing was enqueued between layers, and layers took the times that were printed for them; ``timed``:
-    some must have been.
+    some must have been. Of fewer iterations than were asked for no kernel may have another layer's name, either.
     """
     if enqueued_between(cuts, net, grammar, iterations):
         return False
-    off, total = _off_printed(cuts.marks, net, grammar, iterations)
+    telling, odd = _named(cuts, net, grammar, iterations) if iterations < asked_for else (0, 0)
+    if odd:
+        return False
+    off, total = _off_printed(cuts.marks, net, grammar, iterations, in_part=asked_for if telling else 0)
     return FAR * off <= total and (total > 0 or not timed)
+
+
+def _named(cuts: Cuts, net: Net, grammar: Grammar, iterations: int) -> tuple[int, int]:
+    """How many kernels in the layers' marks are named after a type of layer, and how many of them after another one
+    than theirs."""
+    telling = odd = 0
+    before = cuts.before_each(grammar.per_iteration)
+    layers = [(types_of(one.layer, one.type), way, at) for one, way, at in _layout(net, grammar).layers]
+    for start in _starts(len(cuts.marks), grammar, iterations):
+        for types, direction, at in layers:
+            for name in cuts.names[before[start + at] : before[start + at + 1]] if types else ():
+                if tells_type(name):
+                    telling += 1
+                    odd += contradicts(name, types, direction)
+    return telling, odd
 
 
 def enqueued_between(cuts: Cuts, net: Net, grammar: Grammar, iterations: int) -> int:
@@ -166,11 +192,21 @@ def _starts(marks: int, grammar: Grammar, iterations: int) -> range:
     return range(1, 1 + begun * grammar.per_iteration, grammar.per_iteration)
 
 
-def _off_printed(marks: TimerMarks, net: Net, grammar: Grammar, iterations: int, step_ns: int = 0) -> tuple[int, int]:
-    """How far the mean times at the marks are from the printed ones, and the sum of these, over all layers."""
-    pairs = list(_marked_and_printed(marks, net, grammar, iterations))
-    off = sum(max(0, abs(at_marks - printed) - LINE_NS - step_ns) for at_marks, printed in pairs)
-    return off, sum(printed for _, printed in pairs)
+def _off_printed(
+    marks: TimerMarks, net: Net, grammar: Grammar, iterations: int, step_ns: int = 0, *, in_part: int = 0
+) -> tuple[int, int]:
+    """How far the mean times at the marks are from the printed ones, and the sum of these, over all layers.
+
+    ``in_part``: of so many iterations printed times are the means. Where some have no marks those that have took no
+    more than all did: the first may take most.
+    """
+    begun = len(_starts(len(marks), grammar, iterations))
+    off = total = 0
+    for at_marks, printed in _marked_and_printed(marks, net, grammar, iterations):
+        by = at_marks * begun // in_part - printed if begun < in_part else abs(at_marks - printed)
+        off += max(0, by - LINE_NS - step_ns)
+        total += printed
+    return off, total
 
 
 def _is_of_one_run(marks: TimerMarks, net: Net, grammar: Grammar, iterations: int) -> bool:
@@ -236,15 +272,23 @@ def place_by_marks(links: Links, cuts: Cuts, net: Net, grammar: Grammar, iterati
                 links.give_pass(range(before[start + first], before[start + last]), passes[direction])
     ends = tuple(marks[k * grammar.per_iteration] for k in range(1, iterations + 1))
     same_run = _is_of_one_run(marks, net, grammar, iterations)
-    return Marked(grammar=grammar, iterations=iterations, ends=ends, same_run=same_run)
+    begins = tuple(marks[start] for start in _starts(len(marks), grammar, iterations) if start < len(marks))
+    return Marked(grammar=grammar, iterations=iterations, ends=ends, begins=begins, same_run=same_run)
 
 
-def check(cuts: Cuts, net: Net, marked: Marked, notes: Notes, host_step_ns: int = 0) -> bool:
+def check(
+    cuts: Cuts, net: Net, marked: Marked, notes: Notes, asked_for: int | None = None, host_step_ns: int = 0
+) -> bool:
     """Whether the marks agree with the printed times; where they do not, log and profile may not be of one run.
 
-    ``host_step_ns``: how coarse host times are; what is less tells nothing.
+    ``asked_for``: how many iterations were; ``host_step_ns``: how coarse host times are; what is less tells nothing.
     """
-    off, total = _off_printed(cuts.marks, net, marked.grammar, marked.iterations, host_step_ns)
+    reading = marked.grammar, marked.iterations
+    in_part = 0
+    if marked.iterations < (asked_for or 0):
+        telling, odd = _named(cuts, net, *reading)
+        in_part = asked_for or 0 if telling and not odd else 0
+    off, total = _off_printed(cuts.marks, net, *reading, host_step_ns, in_part=in_part)
     if FAR * off > total:
         far = f" by {100 * off // total} %" if total else ", which are all 0"
         notes.add(f"layer times at the timer marks differ from the printed ones{far}")
