@@ -313,3 +313,19 @@ def test_lines_that_a_buffered_stream_brought_late_bound_no_layers(name: str) ->
     """Framework's lines came in blocks of 4 kB: the calls between two of them are of many layers."""
     layers = measured(shared_folder(), ("framework's lines in blocks", name, HANDLES, 0)).layers
     assert layers.wrong_and_sure == 0
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("log", "profile"), [("log begins late", "profile ends early"), ("log ends early", "profile begins late")]
+)
+def test_iterations_that_log_and_profile_have_in_common_may_be_others(log: str, profile: str, tmp_path: Path) -> None:
+    """Where both were cut each iteration of one fits each of the other: links are to a later one, and in doubt."""
+    runs = loaded(shared_folder())[NO_FRAMEWORK]
+    run, others = runs["m290-alexnet-infer-10it"], list(runs.values())
+    for name in (log, profile):
+        row = next(row for row in ROWS if row.name == name)
+        run = row.change(run, Random(f"{name} 0"), others)
+    operations, _ = tallies(run, analyse(run.write(tmp_path)))
+    assert operations.links > 100
+    assert operations.wrong_and_sure == 0
