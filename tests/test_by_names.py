@@ -80,7 +80,7 @@ def said(run: Run, links: Links) -> list[tuple[float, bool]]:
 @pytest.mark.parametrize("hole", [False, True])
 def test_the_rest_of_a_warm_up_is_told_by_names(hole: bool) -> None:
     """Of 60 runs that end inside the iteration, or also lost a stretch of the warm-up: links are as right as they say,
-    and most are found."""
+    to a tenth, and most are found."""
     tenths: dict[int, list[bool]] = defaultdict(list)
     counts: Counter[str] = Counter()
     for seed in range(60):
@@ -98,7 +98,7 @@ def test_the_rest_of_a_warm_up_is_told_by_names(hole: bool) -> None:
             tenths[int(10 * confidence)].append(is_right)
     assert counts["right"] >= (0.9 if hole else 0.95) * counts["kernels"]
     assert counts["wrong and sure"] <= 0.001 * counts["kernels"]
-    assert all(sum(each) >= (tenth / 10 - 0.05) * len(each) for tenth, each in tenths.items() if len(each) >= 20)
+    assert all(sum(each) >= (tenth / 10 - 0.1) * len(each) for tenth, each in tenths.items() if len(each) >= 20)
 
 
 def test_without_that_evidence_nothing_is_told_by_it() -> None:

@@ -14,7 +14,7 @@ from mio2trace.align.layers.caffe.calls import place_by_calls
 from mio2trace.align.layers.caffe.iterations import place_by_durations, place_later_iterations
 from mio2trace.align.layers.caffe.layer_lines import place_by_layer_lines, place_by_lines_of_operations
 from mio2trace.align.layers.caffe.unclocked import place_by_device_times
-from mio2trace.align.layers.caffe.unlogged import place_unlogged_iterations
+from mio2trace.align.layers.caffe.unlogged import place_behind_the_log, place_unlogged_iterations
 from mio2trace.align.layers.caffe.warm_up import place_before_iterations
 from mio2trace.align.layers.host_ops import place_by_host_ops
 from mio2trace.align.layers.outside_times import (
@@ -92,6 +92,7 @@ STEPS: tuple[Step, ...] = (
     Step((), place_before_iterations),
     Step((RECURRENCE,), place_later_iterations),
     Step((RECURRENCE,), place_unlogged_iterations),
+    Step((NAME_AND_SIZES,), place_behind_the_log),
     Step((), doubt_between_passes),
     Step((), doubt_other_queues),
     Step((), keep_operations_whole),

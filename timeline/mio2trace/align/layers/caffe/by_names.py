@@ -18,7 +18,7 @@ from mio2trace.align.layers.caffe.names import contradicts, launches, names_kern
 from mio2trace.align.layers.net import LayerKey, NetLayerSpec
 from mio2trace.align.layers.recurrence import is_filler, prepares, signature
 from mio2trace.align.links import DOUBTED, NONE, SURE
-from mio2trace.align.operations.rates import FEW, LIKE, LINE_NS, MISSTATED, NEVER, SILENT, WHOLE
+from mio2trace.align.operations.rates import FEW, LIKE, LINE_NS, MISSTATED, NEVER, SHARPER, SILENT, WHOLE
 from mio2trace.evidence import NAME_AND_SIZES, RECURRENCE
 from mio2trace.kernels.facts import size
 from mio2trace.model.log import Direction
@@ -53,8 +53,8 @@ def place_by_names(
     shaky: set[int] = set()
     before = NONE
     for position, of_each in zip(kernels, chances, strict=True):
-        chance = max(of_each)
-        place = of_each.index(chance)
+        place = of_each.index(max(of_each))
+        chance = _sharp(of_each[place])
         key = layers[place].index, direction
         held = attribution.layer_key(position)
         if held is not None and position not in row.liked:
@@ -89,6 +89,11 @@ def place_by_names(
         attribution.give_layer([position], run_for(own_key), NAME_AND_SIZES, confidence=likely)
 
 
+def _sharp(chance: float) -> float:
+    """What is measured of links that are so probable: of 1000 said with 0.5 to 0.9 more were right."""
+    return chance**SHARPER / (chance**SHARPER + (1 - chance) ** SHARPER) if chance < 1 else chance
+
+
 def _before(attribution: Attribution, position: int, positions: range) -> list[int]:
     """What was given to the layer of a kernel because it prepares it."""
     key = attribution.layer_key(position)
@@ -105,6 +110,7 @@ class _Known:
         links, net = attribution.links, attribution.net
         of_place = [types_of(layer.layer, layer.type) for layer in net.layers]
         places = {layer.index: place for place, layer in enumerate(net.layers)}
+        self._named = frozenset().union(*of_place)
         self._signatures: dict[int, set[Hashable]] = defaultdict(set)
         self._begins: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
         self._layers: Counter[_Types] = Counter()
@@ -160,7 +166,7 @@ class _Known:
 
     def fit(self, name: str, types: _Types, direction: Direction) -> float:
         """How well a kernel of this name fits a layer of these types."""
-        if contradicts(name, types, direction):
+        if contradicts(name, types, direction, self._named):
             return NEVER
         if not types:
             return FEW if tells_type(name) else DOUBTED  # any type may be meant

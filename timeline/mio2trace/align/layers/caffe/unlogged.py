@@ -1,7 +1,8 @@
 """Iterations that the log does not tell of, beside one that it does: it was cut, or begins late.
 
 Right before an iteration whose layers are known, and right behind it, the same kernels again are the iteration before
-and the next one, and so on; where a profile begins or ends, part of one. A kernel more or less ends the count.
+and the next one, and so on; where a profile begins or ends, part of one. A kernel more or less ends the count. What
+an iteration ran behind the last line of a log that was cut inside it is told by names, in the net's order.
 """
 
 from __future__ import annotations
@@ -10,14 +11,19 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from mio2trace.align.attribution import Attribution
+from mio2trace.align.layers.caffe.by_names import place_by_names
+from mio2trace.align.layers.caffe.names import contradicts
+from mio2trace.align.layers.net import LayerKey
 from mio2trace.align.layers.recurrence import signature
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.rates import WHOLE
-from mio2trace.evidence import RECURRENCE
+from mio2trace.evidence import DURATIONS, RECURRENCE
 from mio2trace.model.log import Direction
 
 COMPARED_EACH = 32
 """For each kernel so many are compared: rows of one kernel with few others in them would take their square."""
+_BEHIND = frozenset(("iteration", "average begins", "average iteration", "total", "benchmark ends"))
+"""Lines that come when an iteration has ended."""
 
 
 class _Known(NamedTuple):
@@ -52,6 +58,31 @@ def place_unlogged_iterations(attribution: Attribution) -> None:
     for number, first in _repetitions(row, known, backward=True):
         if number < 1 or not _label(attribution, kernels, runs, known, number, first):
             break
+
+
+def place_behind_the_log(attribution: Attribution) -> None:
+    """Give what ran behind the last layer that lines bound to the layers behind it, where the only iteration has no
+    more lines and runs forward alone."""
+    links, activities = attribution.links, attribution.profile.activities
+    if attribution.iterations() != 1 or any(event.kind in _BEHIND for event in attribution.events):
+        return
+    last = next((p for p in range(len(activities) - 1, -1, -1) if links.run_of[p] != NONE), NONE)
+    if last == NONE or links.layer_by[last] in (RECURRENCE, DURATIONS):
+        return
+    pass_ = links.pass_of[last]
+    if links.passes[pass_].phase != "iteration" or links.passes[pass_].direction != "forward":
+        return
+    left = [activities[p].name for p in range(last + 1, len(activities)) if activities[p].kind == "kernel"]
+    if any(contradicts(name, frozenset(), "forward") for name in left):
+        return  # it goes on backward, and with what updates the weights
+    runs = {(run.layer_index, run.direction): number for number, run in enumerate(links.runs) if run.pass_ == pass_}
+
+    def run_for(key: LayerKey) -> int:
+        if key not in runs:
+            runs[key] = attribution.add_run(*key, pass_)
+        return runs[key]
+
+    place_by_names(attribution, range(last, len(activities)), "forward", run_for)
 
 
 def _tells_of_all(attribution: Attribution) -> bool:
