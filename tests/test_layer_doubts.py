@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from benchmarks.damage import measured
+from benchmarks.damage import loaded, measured
+from benchmarks.damage_score import tallies
+from benchmarks.damages.run import ENQUEUE, with_calls
 from benchmarks.damages.sets import HANDLES, HIDDEN, TWIN
+from mio2trace import analyse
 from mio2trace.align.clocks.line_axis import chances_between
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.operations.rates import WHOLE
@@ -170,3 +174,16 @@ def test_searches_are_no_warm_up() -> None:
     layers = measured(shared_folder(), ("log begins late", "m290-lenet-train-cmdonly", HANDLES, 0)).layers
     assert layers.links > 20
     assert sum(count - true for count, _, true in layers.bins[:10]) == 0
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["alexnet-b1-fwd-nomarks", "squeezenet11-b1-fwd-tz"])
+def test_what_was_written_for_kernels_that_a_tool_left_out_is_not_surely_the_next_layers(
+    name: str, tmp_path: Path
+) -> None:
+    """Without GEMMs what a convolution wrote for them lies before the next layer's kernel."""
+    run = loaded(shared_folder())[HANDLES][name]
+    changed = with_calls(run, [call["call"] != ENQUEUE or "gemm" not in call["name"] for call in run.profile])
+    _, layers = tallies(changed, analyse(changed.write(tmp_path)))
+    assert layers.links > 0.8 * layers.kernels
+    assert layers.wrong_and_sure == 0

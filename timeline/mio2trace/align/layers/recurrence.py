@@ -7,10 +7,10 @@ from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from types import MappingProxyType
 
-from mio2trace.align.attribution import HOST_LAYER_NS, Attribution
+from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.net import LayerKey
 from mio2trace.align.links import NONE
-from mio2trace.align.operations.rates import LIKE
+from mio2trace.align.operations.rates import LIKE, TOLERANCE_NS
 from mio2trace.align.sequences import matches
 from mio2trace.evidence import RECURRENCE, Evidence
 from mio2trace.model.profile import Activity
@@ -50,7 +50,7 @@ def place_by_recurrence(
     A fill or write without a counterpart goes to the layer of the kernel that follows it, if that has one. Where a
     layer that launches nothing (its work ran on the host; ``unlaunched`` has its printed time in ns) lies in between,
     it may be that layer's and is not sure; it goes there if the host was busy between it and the kernel. Neither is it
-    sure where a kernel of another layer is missing in between.
+    sure where a kernel of another layer is missing in between, or the layer before it lacks some.
     """
     activities = attribution.profile.activities
     ones, others = [signature(activities[i]) for i in reference], [signature(activities[i]) for i in target]
@@ -69,6 +69,7 @@ def place_by_recurrence(
         if any(keys[missing] != keys[i] for missing in range(before + 1, i))
     }
     shaky = unsure | inherited.keys() | after_missing
+    shaky |= _behind_lacking(target, layer_of, attribution.lacking())
     prepared = prepares(attribution, target, layer_of, matched, shaky, unlaunched)
     for position in target:
         if position in prepared:
@@ -112,6 +113,18 @@ def prepares(
     return found
 
 
+def _behind_lacking(
+    target: Sequence[int], layer_of: Mapping[int, LayerKey], lacking: AbstractSet[LayerKey]
+) -> set[int]:
+    """The first kernel behind each layer of which some may be lost: what lies before it may have been for these."""
+    placed = [position for position in target if position in layer_of] if lacking else []
+    return {
+        after
+        for before, after in pairwise(placed)
+        if layer_of[before] in lacking and layer_of[after] != layer_of[before]
+    }
+
+
 def _ambiguous(
     ones: Sequence[Hashable],
     others: Sequence[Hashable],
@@ -128,10 +141,16 @@ def _ambiguous(
 
 
 def _layer_on_host(following: LayerKey, unlaunched: Mapping[LayerKey, int]) -> LayerKey | None:
-    """The layer just before ``following`` in execution order, if it launches nothing and computes on the host."""
+    """The last layer before ``following`` that computes on the host, or whose kernels are lost: of those between it and
+    the last layer that launches anything."""
     index, direction = following
-    before = (index - 1 if direction == "forward" else index + 1, direction)
-    return before if unlaunched.get(before, 0) >= HOST_LAYER_NS else None
+    step = -1 if direction == "forward" else 1
+    before = (index + step, direction)
+    while before in unlaunched:
+        if unlaunched[before] >= TOLERANCE_NS:
+            return before
+        before = (before[0] + step, direction)
+    return None
 
 
 def _busy(done_ns: int | None, next_ns: int | None, printed_ns: int) -> bool:
