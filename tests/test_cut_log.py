@@ -72,3 +72,11 @@ def test_of_a_log_that_ends_early_the_rest_of_the_iteration_has_its_layers(name:
     layers = measured(shared_folder(), ("log ends early", name, variant, 0)).layers
     assert layers.right >= layers.kernels - wrong
     assert layers.wrong_and_sure == 0
+
+
+@pytest.mark.shared
+def test_iterations_whose_lines_are_lost_in_the_middle_repeat_the_one_that_is_sure() -> None:
+    """Where one line of two iterations is gone their kernels are those of the others, one by one; and of those beside
+    them what coarse bounds put there goes back."""
+    layers = measured(shared_folder(), ("middle fifth of the log lost", "m290-alexnet-infer-10it", HANDLES, 0)).layers
+    assert layers.right == layers.kernels == 336

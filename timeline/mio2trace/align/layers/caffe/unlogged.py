@@ -7,6 +7,7 @@ an iteration ran behind the last line of a log that was cut inside it is told by
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from mio2trace.align.layers.caffe.by_names import place_by_names
 from mio2trace.align.layers.caffe.names import contradicts
 from mio2trace.align.layers.net import LayerKey
 from mio2trace.align.layers.recurrence import signature
-from mio2trace.align.links import NONE
+from mio2trace.align.links import DOUBTED, NONE
 from mio2trace.align.operations.rates import WHOLE
 from mio2trace.evidence import DURATIONS, RECURRENCE
 from mio2trace.model.log import Direction
@@ -134,17 +135,19 @@ class _Row:
 
 
 def _best_known(attribution: Attribution, kernels: Sequence[int]) -> _Known | None:
-    """The iteration with the most kernels in layers; the first one of several."""
+    """The iteration with the most kernels that are sure in layers; of several that with the most, the first one."""
     links = attribution.links
     places: dict[int, list[int]] = {}
+    sure: Counter[int] = Counter()
     for place, position in enumerate(kernels):
         if links.run_of[position] != NONE:
             pass_ = links.passes[links.pass_of[position]]
             if pass_.phase == "iteration" and pass_.iteration is not None and not pass_.repeated:
                 places.setdefault(pass_.iteration, []).append(place)
+                sure[pass_.iteration] += position not in links.layer_unsure
     if not places:
         return None
-    number = max(places, key=lambda number: (len(places[number]), -number))
+    number = max(places, key=lambda number: (sure[number], len(places[number]), -number))
     return _Known(number, places[number][0], places[number][-1] + 1)
 
 
@@ -179,9 +182,17 @@ def _label(
         for place in range(known.first, known.stop)
         if 0 <= place + first - known.first < len(kernels)
     ]
-    passes = {links.pass_of[position] for _, position in pairs} - {NONE}
-    if any((links.passes[pass_].phase, links.passes[pass_].iteration) != ("iteration", number) for pass_ in passes):
+    elsewhere = [
+        position
+        for _, position in pairs
+        if links.pass_of[position] != NONE
+        and (links.passes[links.pass_of[position]].phase, links.iteration_of(position)) != ("iteration", number)
+    ]
+    # What coarse bounds may as well have put into the iteration beside it repeats this one.
+    if any(links.layer_confidence.get(position, 1.0) > DOUBTED for position in elsewhere):
         return False
+    for position in elsewhere:
+        links.take_layer(position)
     for like, position in pairs:
         key = attribution.layer_key(like)
         if key is None or links.run_of[position] != NONE:
