@@ -139,12 +139,9 @@ def _relate(
         # Marks would go with any run of the program whose clock is off by as much.
         notes.add("nothing tells a wrong clock from another run of the program: links are in doubt")
         return clock
-    if clock.residual_ns < 0 and (_ends_early(profile, logs, clock) or _lacks_its_last_iteration(profile, logs, clock)):
-        notes.add("log that ends before the profile does")
-        return clock
-    if clock.residual_ns < 0 and ends_at_set_up(logs) and _is_before(profile, logs, clock):
-        notes.add("log that ends before the profile begins")
-        return msgspec.structs.replace(clock, error_ns=-clock.residual_ns)
+    cut_off = _cut_off(profile, logs, clock, marked, early, notes)
+    if cut_off is not None:
+        return cut_off
     if not -early <= clock.residual_ns <= late:
         raise InputError(
             f"the log and the profile are not of one run: {clock.method} differ by "
@@ -158,6 +155,22 @@ def _relate(
         )
     # Nothing tells whether the host was busy until the line came, or the clocks differ by that.
     return clock if clock.residual_ns <= early else msgspec.structs.replace(clock, error_ns=clock.residual_ns)
+
+
+def _cut_off(
+    profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock, marked: Marked | None, early: int, notes: Notes
+) -> LogClock | None:
+    """The clock where log or profile ended before the other, which is noted; else None."""
+    if clock.residual_ns < 0 and (_ends_early(profile, logs, clock) or _lacks_its_last_iteration(profile, logs, clock)):
+        notes.add("log that ends before the profile does")
+        return clock
+    if clock.residual_ns < 0 and ends_at_set_up(logs) and _is_before(profile, logs, clock):
+        notes.add("log that ends before the profile begins")
+        return msgspec.structs.replace(clock, error_ns=-clock.residual_ns)
+    if marked is None and clock.residual_ns > early and _is_in_warm_up(profile, logs, clock):
+        notes.add("profile that ends in the warm-up: links are in doubt, another run of the program may have made it")
+        return msgspec.structs.replace(clock, error_ns=clock.residual_ns)
+    return None
 
 
 def _was_set(profile: _Dated, logs: Sequence[FrameworkLog], operations: Sequence[Operation], clock: LogClock) -> bool:
@@ -278,6 +291,17 @@ def _iterations_are_later(profile: _Dated, logs: Sequence[FrameworkLog], clock: 
     ]
     last = profile.last_ns
     return bool(begins) and last is not None and min(begins) - LANDMARK_EARLY_NS > last
+
+
+def _is_in_warm_up(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
+    """Whether the whole profile lies between the lines that begin and end a log's warm-up: it ended there."""
+    first, last = profile.first_ns, profile.last_ns
+    for log in logs:
+        at = {event.kind: clock.to_host(event.stamp) for event in log.events if event.stamp is not None}
+        begins, ends = at.get("forward begins"), at.get("benchmark begins")
+        if first is not None and last is not None and begins is not None and ends is not None:
+            return begins - LANDMARK_EARLY_NS <= first and last <= ends + LANDMARK_EARLY_NS
+    return False
 
 
 def ends_at_set_up(logs: Sequence[FrameworkLog]) -> bool:
