@@ -14,7 +14,7 @@ from benchmarks.damages import prints, processes
 from benchmarks.damages.clocks import STAMP
 from benchmarks.damages.rows import ROWS, Row
 from benchmarks.damages.run import MIOPEN, CannotError, Run, with_log
-from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK, TWIN, twin
+from benchmarks.damages.sets import BARE_TWIN, HANDLES, HIDDEN, NO_FRAMEWORK, TWIN, twin
 from mio2trace import analyse
 from tests.conftest import shared_folder
 
@@ -286,6 +286,7 @@ def test_coarse_bounds_leave_no_layer_likely_by_even_spread_alone() -> None:
         ("last 500 lines of the log", "m121-resnet-infer-2it", NO_FRAMEWORK),
         ("first and last fifth of the log", "m121-resnet-infer-2it", HANDLES),
         ("first and last fifth of the log", "m121-resnet-infer-2it", HIDDEN),
+        ("first and last fifth of the log", "twin-resnet-immediate-2ranks-run-rocpd", BARE_TWIN),
     ],
 )
 def test_what_is_left_of_a_log_of_iterations_is_not_taken_for_the_first_of_them(

@@ -112,6 +112,9 @@ class Stream:
         is_vague = self._is_vague(posterior)
         may_be_wide = self.windows.by != POSITION and len(self.positions) <= TOO_MANY and not is_vague
         repeats = RECURRENCE not in self.without
+        if may_be_wide and self._leaves_a_row(posterior):
+            # What is learned from a way that took other calls makes it likelier yet.
+            posterior = posterior.mixed(self._posterior(rates, kinds, AHEAD, None, posterior))
         before, habits, moved = posterior, None, False
         for number in range(ROUNDS):
             wide = may_be_wide and self._is_anything_left(posterior)
@@ -215,8 +218,9 @@ class Stream:
         holed = [likelihood.is_holed(place) for place in range(len(self.operations))]
         chances = chances_of(rates, kinds, self._elsewhere(), holed)
         chances = msgspec.structs.replace(chances, habits=habits)
-        if before is not None and habits is not None:
-            chances = msgspec.structs.replace(chances, ahead=ahead(likelihood, before, kinds, habits))
+        if before is not None:
+            gained = habits or Habits(likelihood, before, rows=False)
+            chances = msgspec.structs.replace(chances, ahead=ahead(likelihood, before, kinds, gained))
         return Lattice(likelihood, self.windows, chances, width).solve()
 
     def _by(self, number: int, place: int, fit: Fit | None) -> Evidence:
