@@ -275,3 +275,12 @@ def test_marks_that_put_kernels_into_layers_of_another_type_are_not_used(
     layers = tallies(lost, analyse(lost.write(tmp_path)))[1]
     assert layers.wrong_and_sure == 0
     assert layers.right >= 0.95 * layers.kernels
+
+
+@pytest.mark.shared
+def test_a_second_iteration_that_the_profile_cuts_has_its_marks(tmp_path: Path) -> None:
+    """Some layers are marked in both iterations, whose mean is printed, some in the first alone."""
+    run = part_lost(0.85, 1)(caffe(shared_folder() / "samples/dvdt/alexnet-b3-libdnn-train-iter2.run.log"), Random(0))
+    layers = tallies(run, analyse(run.write(tmp_path)))[1]
+    assert layers.right >= layers.kernels - 2
+    assert layers.wrong_and_sure == 0

@@ -200,10 +200,9 @@ def _off_printed(
     ``in_part``: of so many iterations printed times are the means. Where some have no marks those that have took no
     more than all did: the first may take most.
     """
-    begun = len(_starts(len(marks), grammar, iterations))
     off = total = 0
-    for at_marks, printed in _marked_and_printed(marks, net, grammar, iterations):
-        by = at_marks * begun // in_part - printed if begun < in_part else abs(at_marks - printed)
+    for spans, printed in _marked_and_printed(marks, net, grammar, iterations):
+        by = sum(spans) // in_part - printed if len(spans) < in_part else abs(_mean(spans) - printed)
         off += max(0, by - LINE_NS - step_ns)
         total += printed
     return off, total
@@ -215,15 +214,21 @@ def _is_of_one_run(marks: TimerMarks, net: Net, grammar: Grammar, iterations: in
     Those of another run of the program, which takes one part in MISFIT more or less, are so by chance.
     """
     nats = 0.0
-    for at_marks, printed in _marked_and_printed(marks, net, grammar, iterations):
+    for spans, printed in _marked_and_printed(marks, net, grammar, iterations):
         if printed > MISFIT * LINE_NS:
-            agrees = abs(at_marks - printed) <= LINE_NS
+            agrees = abs(_mean(spans) - printed) <= LINE_NS
             nats += log(printed / (MISFIT * LINE_NS)) if agrees else log(MOST_STRAY)
     return nats + NATS_NEVER >= 0
 
 
-def _marked_and_printed(marks: TimerMarks, net: Net, grammar: Grammar, iterations: int) -> Iterator[tuple[int, int]]:
-    """Of each layer that has both its mean time at the marks and the printed one, in ns."""
+def _mean(spans: Sequence[int]) -> int:
+    return sum(spans) // len(spans)
+
+
+def _marked_and_printed(
+    marks: TimerMarks, net: Net, grammar: Grammar, iterations: int
+) -> Iterator[tuple[list[int], int]]:
+    """Of each layer that has both its times at the marks, of each iteration, and the printed one, in ns."""
     starts = marks.host_ns
     stops = starts[1:]
     begun = _starts(len(marks), grammar, iterations)
@@ -233,7 +238,7 @@ def _marked_and_printed(marks: TimerMarks, net: Net, grammar: Grammar, iteration
         spans = [stop - start for start, stop in both if start is not None and stop is not None]
         printed = layer.printed_ns(direction)
         if printed is not None and spans:
-            yield sum(spans) // len(spans), printed
+            yield spans, printed
 
 
 def place_by_marks(links: Links, cuts: Cuts, net: Net, grammar: Grammar, iterations: int) -> Marked:
