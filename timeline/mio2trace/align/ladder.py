@@ -17,11 +17,11 @@ from mio2trace.align.layers.caffe.unclocked import place_by_device_times
 from mio2trace.align.layers.caffe.unlogged import place_behind_the_log, place_unlogged_iterations
 from mio2trace.align.layers.caffe.warm_up import place_before_iterations
 from mio2trace.align.layers.host_ops import place_by_host_ops
+from mio2trace.align.layers.late_lines import doubt_by_kernels
 from mio2trace.align.layers.outside_times import (
     doubt_between_layers,
     doubt_between_passes,
     doubt_by_clock,
-    doubt_by_kernels,
     doubt_other_queues,
 )
 from mio2trace.align.layers.repetitions import place_repetitions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import exp, log
 
@@ -11,12 +10,9 @@ from mio2trace.align.layers.caffe.names import contradicts, tells_type, types_of
 from mio2trace.align.links import DOUBTED
 from mio2trace.align.operations.rates import HARDLY_ANY, MISSTATED, ONE_THREAD, WHOLE
 from mio2trace.evidence import BOUNDARY_STAMPS, CORRELATION, DURATIONS, RANGE, RECURRENCE, TIMER_MARKS, Evidence
-from mio2trace.model.log import Direction
-from mio2trace.ops.operation import Operation
 
-_OF_ITS_OWN = frozenset((RANGE, CORRELATION, TIMER_MARKS, ""))
+OF_ITS_OWN = frozenset((RANGE, CORRELATION, TIMER_MARKS, ""))
 """What tells of a kernel itself, whatever its queue; or nothing."""
-_Posed = tuple[str, object]
 
 
 def doubt_between_layers(attribution: Attribution) -> None:
@@ -45,97 +41,6 @@ def doubt_by_clock(attribution: Attribution) -> None:
                 links.take_layer(position)
             else:
                 links.doubt_layer((position,), DOUBTED)
-
-
-def doubt_by_kernels(attribution: Attribution) -> None:
-    """Lines that came into the log late, of a stream that was buffered, bound no layers: what they say of a pass is
-    compared with what its kernels do. A kernel that does not go with its layer is in doubt by itself.
-    """
-    activities, links = attribution.profile.activities, attribution.links
-    of_pass: dict[int, list[int]] = {}
-    queues = set()
-    for position, word in enumerate(links.layer_by):
-        if word not in _OF_ITS_OWN and activities[position].kind == "kernel":
-            of_pass.setdefault(links.pass_of[position], []).append(position)
-            queues.add(activities[position].queue)
-    if len(queues) > 1:
-        return  # another thread's kernels go with no layers, either (`doubt_other_queues`)
-    telling = _Telling(attribution, [position for its in of_pass.values() for position in its])
-    for positions in of_pass.values():
-        statements = telling.of(positions)
-        nats = sum(
-            log(by_chance / MISSTATED if is_odd else (1 - by_chance) / (1 - MISSTATED))
-            for _, is_odd, by_chance in statements
-        )
-        odd = {position for position, is_odd, _ in statements if is_odd}
-        chance = 1 / (1 + exp(min(nats, 700.0)))
-        for position in positions if odd else ():
-            if chance < DOUBTED:
-                links.take_layer(position)
-            else:
-                links.doubt_layer((position,), DOUBTED if position in odd else chance)
-
-
-class _Telling:
-    """What the names of kernels and the problems of their calls say of the layers that they are in."""
-
-    def __init__(self, attribution: Attribution, positions: Sequence[int]) -> None:
-        self._links = links = attribution.links
-        self._activities = activities = attribution.profile.activities
-        self._types = {layer.index: types_of(layer.layer, layer.type) for layer in attribution.net.layers}
-        self._names = Counter(
-            activities[position].name for position in positions if tells_type(activities[position].name)
-        )
-        operations = {operation.index: operation for operation in links.operations}
-        self._posed = {
-            position: posed
-            for position in positions
-            if (posed := _posed(operations.get(links.operation_of[position]))) is not None
-        }
-        self._problems = Counter(self._posed.values())
-        self._shares: dict[object, float] = {}
-
-    def of(self, positions: Sequence[int]) -> list[tuple[int, bool, float]]:
-        """Of each that says anything: whether it does not go with its layer, and how often that is by chance."""
-        statements: list[tuple[int, bool, float]] = []
-        of_run: dict[tuple[int, str], list[tuple[int, _Posed]]] = {}
-        for position in positions:
-            run = self._links.runs[self._links.run_of[position]]
-            types, name = self._types[run.layer_index], self._activities[position].name
-            if run.direction is not None and types and name in self._names:
-                share = self._of_another(types, run.direction)
-                statements.append((position, contradicts(name, types, run.direction), share))
-            posed = self._posed.get(position)
-            if posed is not None:
-                of_run.setdefault((self._links.run_of[position], posed[0]), []).append((position, posed))
-        for its in of_run.values():
-            own, _ = Counter(posed for _, posed in its).most_common(1)[0]
-            first = next(self._links.operation_of[position] for position, posed in its if posed == own)
-            alike = sum(count for posed, count in self._problems.items() if posed[0] == own[0])
-            share = _likely(1 - self._problems[own] / alike)
-            # Of a call that is alone nothing tells.
-            others = [(position, posed) for position, posed in its if self._links.operation_of[position] != first]
-            statements += [(position, posed != own, share) for position, posed in others]
-        return statements
-
-    def _of_another(self, types: frozenset[str], direction: Direction) -> float:
-        """The part of the kernels that do not go with a layer of this type."""
-        key = types, direction
-        if key not in self._shares:
-            odd = sum(count for name, count in self._names.items() if contradicts(name, types, direction))
-            self._shares[key] = _likely(odd / self._names.total())
-        return self._shares[key]
-
-
-def _likely(share: float) -> float:
-    return min(1 - MISSTATED, max(MISSTATED, share))
-
-
-def _posed(operation: Operation | None) -> _Posed | None:
-    """Direction of a convolution, with its problem: a layer has one."""
-    if operation is None or operation.primitive != "conv" or not operation.weights:
-        return None
-    return f"{operation.direction}", (operation.input, operation.weights, operation.output)
 
 
 def _doubt_without_times(attribution: Attribution, evidence: Sequence[Evidence], groups: Sequence[int]) -> None:
@@ -172,7 +77,7 @@ def doubt_other_queues(attribution: Attribution) -> None:
     queue with hardly any kernels of layers is not it.
     """
     activities, links = attribution.profile.activities, attribution.links
-    placed = [position for position, word in enumerate(links.layer_by) if word not in _OF_ITS_OWN]
+    placed = [position for position, word in enumerate(links.layer_by) if word not in OF_ITS_OWN]
     of_queue: dict[int, list[int]] = {}
     for position in placed:
         if activities[position].kind == "kernel":
