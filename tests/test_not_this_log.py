@@ -10,15 +10,17 @@ import pytest
 from benchmarks.damage import loaded, measured
 from benchmarks.damage_score import tallies
 from benchmarks.damages import processes
-from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK
+from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK, TWIN
 from mio2trace import analyse
 from mio2trace.align import Alignment
 from mio2trace.align.links import Links
+from mio2trace.align.operations.other_sizes import are_sizes_others
 from mio2trace.align.operations.rates import EXPLAINED
 from mio2trace.align.same_run import is_explained
 from mio2trace.evidence import BUFFERS, NAME_AND_SIZES, Evidence
 from mio2trace.notes import Notes
 from tests.conftest import shared_folder
+from tests.records import enqueued, made_operation
 from tests.small_runs import Program, as_json
 
 COUNT = 100
@@ -97,3 +99,43 @@ def test_among_another_processs_calls_no_link_by_names_is_sure_though_stamps_bou
     assert operations.right > 0.85 * operations.kernels
     assert operations.wrong_and_sure == 0
     assert operations.bins[-1][0] < 0.25 * operations.links  # one call alone was at that time
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [
+        ("m290-resnet-train-entries-cmd", HIDDEN),
+        ("m290-alexnet-infer-10it", NO_FRAMEWORK),
+        ("twin-resnet-immediate-2ranks-run-rocpd", TWIN),
+    ],
+)
+def test_a_log_with_other_tensors_is_not_the_profiles(name: str, variant: str) -> None:
+    """Twice the images, at the same moments: kernels are named alike, but launch what half of them needs."""
+    other = measured(shared_folder(), ("the program's log of another batch", name, variant, 0)).operations
+    assert other.links > 50
+    assert other.believed == 0
+    own = measured(shared_folder(), ("as recorded", name, variant, 0)).operations
+    assert own.mean > 0.9
+
+
+@pytest.mark.parametrize(
+    ("sizes", "grid", "others"),
+    [
+        ((1, 8, 6, 6), 72, False),
+        ((1, 8, 6, 6), 256, False),  # a whole work-group
+        ((4, 8, 6, 6), 288, False),
+        ((4, 8, 6, 6), 512, False),
+        ((8, 8, 6, 6), 288, True),
+        ((4, 8, 6, 6), 576, False),  # rows of 6 elements that are not packed
+        ((2, 8, 6, 6), 1024, True),
+        ((1, 3, 5, 5), 75, False),
+    ],
+)
+def test_activations_have_a_work_item_for_four_elements(sizes: tuple[int, ...], grid: int, others: bool) -> None:
+    """Two or one of tensors that are no multiple of it; work-groups may be filled up."""
+    activity = enqueued(0, "kernel", "MIOpenNeuronFwd", grid=(grid, 1, 1), workgroup=(256, 1, 1))
+    own = made_operation(index=0, source=0, line=1, end_line=1, api="", primitive="activ", input=sizes)
+    links = Links([activity], [own])
+    links.give_operation([0], 0, NAME_AND_SIZES)
+    assert are_sizes_others(links) is others

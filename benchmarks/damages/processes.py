@@ -17,6 +17,8 @@ GAP_US = 60 * 1_000_000
 APART = (0.93, 1.07)
 """What a run's times are of those of another run of the program."""
 PRINTED = re.compile(rb"\d+(?:\.\d+)?(?= ms\b)")
+IMAGES = re.compile(rb"( -n |Desc = )(\d+)(?= -c |(?:, \d+){3})")
+"""How many images a command, and a tensor of four dimensions, have."""
 IDS = re.compile(rb"^([IWEF]\d{4,8} +[\d:.]+ +|(?:[\w.-]+ )?(?=\d+ MIOpen))(\d+ )")
 """Of a line up to the id that it is printed with, and that."""
 UTC = re.compile(rb"(?<=\(\d{4}-\d\d-\d\dT)(\d\d):(\d\d):(\d\d)\.(\d{3})(?=Z\))")
@@ -95,6 +97,17 @@ def another_time(run: Run, random: Random, *, ids: bool) -> Run:
     if ids:
         log = [IDS.sub(rb"\g<1>3\g<2>", line) for line in log]
     return replace(wrong(run), log=log)
+
+
+def another_batch(run: Run) -> Run:
+    """The log is of the same program's run with twice the images, at the same moments: kernels are named alike."""
+    log = [
+        IMAGES.sub(lambda one: b"%s%d" % (one[1], 2 * int(one[2])), line) if MIOPEN.match(line) else line
+        for line in run.log
+    ]
+    if log == list(run.log):
+        raise CannotError("no line has the number of images")
+    return replace(wrong(run), log=other_pointers(log))
 
 
 def rerun(log: Sequence[bytes], random: Random, *, way: int, gap_us: int = GAP_US) -> list[bytes]:

@@ -160,6 +160,7 @@ ROWS: tuple[Row, ...] = (
     _row("names of clones", profiles.names_suffixed, MOST_RIGHT),
     # wrong runs
     Row("another run's log", _another, wrong=True),
+    Row("the program's log of another batch", lambda run, *_: processes.another_batch(run), wrong=True),
     Row("the program's log of another day", lambda run, random, _: processes.another_day(run, random), wrong=True),
     *(
         Row(f"the program's log of another time, {word} ids", partial(_another_time, ids=ids), wrong=True)

@@ -13,6 +13,7 @@ from mio2trace.align.clocks.log_runs import of_profile, operations_of
 from mio2trace.align.clocks.relate import relate_clocks
 from mio2trace.align.clocks.rhythm import keeps_time
 from mio2trace.align.links import NONE, Links
+from mio2trace.align.operations.other_sizes import are_sizes_others
 from mio2trace.align.operations.queues import ENOUGH_BUFFERS, same_process
 from mio2trace.align.operations.rates import EXPLAINED
 from mio2trace.align.operations.rows.kinds import FIRST_ADDRESS
@@ -94,12 +95,14 @@ def is_explained(profile: Profile, links: Links) -> bool:
 def doubt_of_run(attribution: Attribution) -> str | None:
     """Why the log is rather another run's, "" where nothing shows whether it is; None where it is the profile's own.
 
-    Buffers in common show it, stamps with a date, stamps that keep time with the profile, ids of threads, the surest
-    first: ids come again in every container.
+    Buffers in common show that it is; sizes that its tensors cannot have, that it is not. Else stamps with a date,
+    stamps that keep time with the profile, ids of threads, the surest first: ids come again in every container.
     """
     profile, clock = attribution.profile, attribution.clock
     if attribution.same_process or attribution.by_order_alone or not (attribution.logs or attribution.operations):
         return None
+    if are_sizes_others(attribution.links):
+        return "its tensors are of other sizes than the kernels work on"
     if attribution.marked is not None and (attribution.marked.same_run or attribution.tells_net_alone()):
         return None
     if POSITION in attribution.links.operation_by or POSITION in attribution.links.layer_by:
