@@ -45,6 +45,16 @@ def test_the_only_iteration_counts_as_the_part_that_it_is(tmp_path: Path, calls:
     assert told_of(*small_run(tmp_path, None)).part == ""
 
 
+@pytest.mark.shared
+def test_a_warm_up_alone_is_never_called_an_iteration(tmp_path: Path) -> None:
+    """Of a profile that ended in it."""
+    run = shared_folder() / "samples" / "dvdt" / "squeezenet11-b1-fwd-tz"
+    content = run.with_suffix(".prof.json").read_bytes()
+    (tmp_path / "prof.json").write_bytes(content[: len(content) * 65 // 100])
+    (first, *_) = convert(run.with_suffix(".run.log"), tmp_path / "prof.json").answer
+    assert first.startswith("499.4 ms of kernels in the warm-up, searches apart; no iteration is known; ")
+
+
 def test_a_part_is_never_called_an_iteration(tmp_path: Path) -> None:
     """Not in the ten lines, nor on a page or in a comment; tables and comparisons say it, too."""
     files = [str(path) for path in small_run(tmp_path, IN_LAST_LAYER)]

@@ -112,6 +112,8 @@ def _verdict(subject: Subject, fired: Sequence[Finding]) -> str:
         return "No kernel in the profile."
     if told.part:
         said = f"{ms(subject.total_ns)} of kernels in what there is of iteration {told.steady[0]} ({told.part})"
+    elif told.is_warm_up:
+        said = f"{ms(subject.total_ns)} of kernels in the warm-up, searches apart; no iteration is known"
     elif subject.has_iterations:
         of = f"{number} steady of {recorded}" if number != recorded else ""
         iterations = of or count(number, "iteration")
