@@ -114,7 +114,7 @@ def test_a_log_with_other_tensors_is_not_the_profiles(name: str, variant: str) -
     """Twice the images, at the same moments: kernels are named alike, but launch what half of them needs."""
     other = measured(shared_folder(), ("the program's log of another batch", name, variant, 0)).operations
     assert other.links > 50
-    assert other.believed == 0
+    assert other.mean < 0.05
     own = measured(shared_folder(), ("as recorded", name, variant, 0)).operations
     assert own.mean > 0.9
 

@@ -16,10 +16,12 @@ from mio2trace.align.ladder import climb
 from mio2trace.align.layers.net import Net, by_place, read_net
 from mio2trace.align.links import NONE, LayerRun, Links, Pass
 from mio2trace.align.operations.queues import of_its_threads, same_process
+from mio2trace.align.operations.rates import MISSTATED
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.processes import ProcessClock
 from mio2trace.align.same_run import (
     OTHER_PROCESS,
+    OTHER_SIZES,
     UNLIKELY,
     Relation,
     doubt_of_run,
@@ -208,7 +210,8 @@ def _doubt_run(attribution: Attribution, notes: Notes) -> None:
     doubt = doubt_of_run(attribution)
     if doubt:
         notes.add(f"log that is likely another run's, links are in doubt: {doubt}")
-        links.doubt_operation(of_log, UNLIKELY)
-        links.doubt_layer(in_layers, UNLIKELY)
+        likely = MISSTATED if doubt == OTHER_SIZES else UNLIKELY
+        links.doubt_operation(of_log, likely)
+        links.doubt_layer(in_layers, likely)
     elif doubt == "":
         notes.remark("nothing in these files shows that log and profile are of one run: links hold if they are")

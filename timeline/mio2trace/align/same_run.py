@@ -32,6 +32,7 @@ OTHER_PROCESS = (
 
 UNLIKELY = 0.49
 """Confidence of a link of a log that is more likely another run's."""
+OTHER_SIZES = "its tensors are of other sizes than the kernels work on"
 RESERVED = 300
 """Linux gives smaller ids to no process of a user once all were given; collectors number ranks from 0."""
 
@@ -102,7 +103,7 @@ def doubt_of_run(attribution: Attribution) -> str | None:
     if attribution.same_process or attribution.by_order_alone or not (attribution.logs or attribution.operations):
         return None
     if are_sizes_others(attribution.links):
-        return "its tensors are of other sizes than the kernels work on"
+        return OTHER_SIZES
     if attribution.marked is not None and (attribution.marked.same_run or attribution.tells_net_alone()):
         return None
     if POSITION in attribution.links.operation_by or POSITION in attribution.links.layer_by:
