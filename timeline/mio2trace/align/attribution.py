@@ -232,9 +232,9 @@ class Attribution:
             LayerRun(layer=layer.layer, layer_index=layer_index, direction=direction, pass_=pass_, printed_ns=printed)
         )
 
-    def runs_of_pass(self, pass_: int) -> Callable[[LayerKey], int]:
-        """The run of each layer in a pass, added when it is first asked for."""
-        runs: dict[LayerKey, int] = {}
+    def runs_of_pass(self, pass_: int, begun: Mapping[LayerKey, int] | None = None) -> Callable[[LayerKey], int]:
+        """The run of each layer in a pass, added when it is first asked for; ``begun``: those that there are."""
+        runs = dict(begun or {})
 
         def run_for(key: LayerKey) -> int:
             if key not in runs:

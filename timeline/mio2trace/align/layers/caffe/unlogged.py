@@ -76,14 +76,10 @@ def place_behind_the_log(attribution: Attribution) -> None:
     left = [activities[p].name for p in range(last + 1, len(activities)) if activities[p].kind == "kernel"]
     if any(contradicts(name, frozenset(), "forward") for name in left):
         return  # it goes on backward, and with what updates the weights
-    runs = {(run.layer_index, run.direction): number for number, run in enumerate(links.runs) if run.pass_ == pass_}
-
-    def run_for(key: LayerKey) -> int:
-        if key not in runs:
-            runs[key] = attribution.add_run(*key, pass_)
-        return runs[key]
-
-    place_by_names(attribution, range(last, len(activities)), "forward", run_for)
+    begun: dict[LayerKey, int] = {
+        (run.layer_index, "forward"): number for number, run in enumerate(links.runs) if run.pass_ == pass_
+    }
+    place_by_names(attribution, range(last, len(activities)), "forward", attribution.runs_of_pass(pass_, begun))
 
 
 def _tells_of_all(attribution: Attribution) -> bool:
