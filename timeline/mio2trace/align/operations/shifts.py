@@ -6,7 +6,8 @@ calls of another as well. What is left to tell is how many ends were cut: the fe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from functools import cached_property
 
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.likelihood import Likelihood
@@ -23,10 +24,10 @@ MOST_SHIFTS, MOST_COMPARED = 16, 200_000
 def chance_of_place(likelihood: Likelihood, windows: Windows, posterior: Posterior) -> float:
     """How probable it is that all links are where they are, and not all of them some iterations earlier or later."""
     row = _Row(likelihood, windows, posterior)
-    if len(row.linked) < ALIKE_ROW:
+    # Where no end was cut any other place cuts two: far less likely.
+    if len(row.linked) < ALIKE_ROW or not (own := row.cuts(0)):
         return 1.0
-    own = row.cuts(0)
-    others = [(shift, row.cuts(shift)) for shift in row.shifts() if row.is_alike(shift)] if own else []
+    others = [(shift, row.cuts(shift)) for shift in row.shifts() if row.is_alike(shift)]
     if not others:
         return 1.0
     # One more cut just there where the other side ends as well: at any kernel of an iteration, each as likely.
@@ -39,9 +40,8 @@ class _Row:
 
     def __init__(self, likelihood: Likelihood, windows: Windows, posterior: Posterior) -> None:
         kernels = likelihood.kernels
-        self._windows = windows
+        self._kernels, self._windows = kernels, windows
         self._at = [at for at, kind in enumerate(kernels.of) if kernels.kinds[kind].library]
-        self._signs = [(kernels.of[at], kernels.named[at]) for at in self._at]
         self._places = [posterior.operation[at] for at in self._at]
         self.linked = [number for number, place in enumerate(self._places) if place != NONE]
         called = [self._places[number] for number in self.linked]
@@ -50,10 +50,15 @@ class _Row:
         self._behind = bool(called) and any(place > max(called) for place in executing[-1:])
         self._left = MOST_COMPARED
 
+    @cached_property
+    def _signs(self) -> list[Hashable]:
+        of, named = self._kernels.of, self._kernels.named
+        return [(of[at], named[at]) for at in self._at]
+
     def cuts(self, shift: int) -> int:
         """At how many ends one side has what the other has not, if all calls launched so many kernels later."""
         first, last = self.linked[0] + shift, self.linked[-1] + shift
-        return (first != 0 or self._before) + (last != len(self._signs) - 1 or self._behind)
+        return (first != 0 or self._before) + (last != len(self._at) - 1 or self._behind)
 
     def shifts(self) -> Iterator[int]:
         """Where a row of kernels stands that is like the first one with calls, or like the profile's first one."""
