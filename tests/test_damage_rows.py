@@ -314,6 +314,25 @@ def test_lines_that_a_buffered_stream_brought_late_bound_no_layers(name: str) ->
     """Framework's lines came in blocks of 4 kB: the calls between two of them are of many layers."""
     layers = measured(shared_folder(), ("framework's lines in blocks", name, HANDLES, 0)).layers
     assert layers.wrong_and_sure == 0
+    assert layers.right == layers.kernels  # their stamps are right, and so is the clock
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("late", ["framework's", "MIOpen's"])
+@pytest.mark.parametrize("name", ["m121-lenet-infer", "m121-resnet-infer-2it", "m290-resnet-infer-immediate-fused"])
+def test_stamps_of_a_buffered_stream_bound_calls_on_one_side(late: str, name: str) -> None:
+    """Of lines in blocks of 4 kB those in front of a call were printed before it, or those behind it after it."""
+    found = measured(shared_folder(), (f"{late} lines in blocks", name, HIDDEN, 0))
+    assert found.operations.right == found.operations.kernels
+    assert found.layers.right > 0.98 * found.layers.kernels
+    assert found.operations.wrong_and_sure == found.layers.wrong_and_sure == 0
+
+
+@pytest.mark.shared
+def test_iterations_around_calls_that_came_late_are_in_doubt() -> None:
+    layers = measured(shared_folder(), ("MIOpen's lines in blocks", "m290-alexnet-infer-10it", HANDLES, 0)).layers
+    assert layers.right > 0.85 * layers.kernels
+    assert layers.wrong_and_sure == 0
 
 
 @pytest.mark.shared

@@ -117,8 +117,18 @@ ROWS: tuple[Row, ...] = (
     _row("colours", prints.coloured, MOST_RIGHT, draws=False),
     *(_row(f"prefix of {name}", prints.prefixed(name), MOST_RIGHT, draws=False) for name in prints.PREFIXES),
     _row("Docker's JSON file", prints.json_file, MOST_RIGHT, draws=False),
-    _row("framework's lines in blocks", partial(prints.buffered, framework=True), draws=False),
-    _row("MIOpen's lines in blocks", partial(prints.buffered, framework=False), draws=False),
+    _row(
+        "framework's lines in blocks",
+        partial(prints.buffered, framework=True),
+        {HANDLES: 0.99, HIDDEN: 0.95},
+        draws=False,
+    ),
+    _row(
+        "MIOpen's lines in blocks",
+        partial(prints.buffered, framework=False),
+        {HANDLES: 0.99, HIDDEN: 0.95},
+        draws=False,
+    ),
     # processes
     Row("another program's log before", _with_partner(processes.log_before), WHOLE),
     Row("another program's log after", _with_partner(processes.log_after), WHOLE),

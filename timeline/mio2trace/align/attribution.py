@@ -14,6 +14,7 @@ from mio2trace.align.layers.caffe.marks import Marked
 from mio2trace.align.layers.net import LayerKey, Net
 from mio2trace.align.links import NONE, LayerRun, Links
 from mio2trace.align.operations.stream import Stream
+from mio2trace.align.operations.windows import Late
 from mio2trace.evidence import ORDER, Evidence
 from mio2trace.kernels import KernelFact
 from mio2trace.model.log import Direction, FrameworkLog, LayerTime
@@ -32,9 +33,10 @@ class Attribution:
     ``operation_of_range`` has the operation that each range of the profile is, ``weights_of`` of one that is two, the
     gradients of data and of weights, the second by the first; ``beside`` is what others profiled of the same run;
     ``facts`` are by position; ``without`` are the kinds of evidence to leave out. ``same_process``: whether the buffers
-    of log and profile say so; None where they do not tell. ``marked`` is None until the timer marks are read. What the
-    steps find is in ``links``; ``streams`` is how those to operations came about, where ``keep_reasons``.
-    ``host_error_ns``: how exact host times are that were recorded in steps of ``host_step_ns``; 0: to the microsecond.
+    of log and profile say so; None where they do not tell. ``marked`` is None until the timer marks are read; ``late``
+    is what links to operations show to have come into the log late. What the steps find is in ``links``; ``streams`` is
+    how those to operations came about, where ``keep_reasons``. ``host_error_ns``: how exact host times are that were
+    recorded in steps of ``host_step_ns``; 0: to the microsecond.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only options
@@ -75,6 +77,7 @@ class Attribution:
         self.events = [event for log in logs for event in log.events]
         self.marked: Marked | None = None
         self.streams: list[Stream] = []
+        self.late: Late = ""
 
     # -- clocks ------------------------------------------------------------------------------------------------------
 

@@ -28,14 +28,18 @@ FEW_CALLS = 6
 
 
 class OffsetBound(msgspec.Struct, frozen=True, gc=False):
-    """The log's clock is ahead of the host's by ``low`` to ``high`` ns."""
+    """The log's clock is ahead of the host's by ``low`` to ``high`` ns, if what ran did so between two stamped lines:
+    from ``after_ns`` by the log's clock to ``before_ns``.
+    """
 
     low: int
     high: int
+    after_ns: int = 0
+    before_ns: int = 0
 
     def moved(self, ns: int) -> OffsetBound:
         """The same of a host clock that is ahead by so much less."""
-        return OffsetBound(self.low + ns, self.high + ns)
+        return msgspec.structs.replace(self, low=self.low + ns, high=self.high + ns)
 
 
 class StampedLines:
@@ -56,7 +60,7 @@ class StampedLines:
         ``before``.
         """
         between = self.between(after, before)
-        return None if between is None else OffsetBound(between[0] - start_ns, between[1] - end_ns)
+        return None if between is None else OffsetBound(between[0] - start_ns, between[1] - end_ns, *between)
 
     def between(self, after: int, before: int) -> tuple[int, int] | None:
         """From when to when it was, by the log's clock, that something was after line ``after`` and before what follows
@@ -124,6 +128,26 @@ def by_buffers(profile: Profile, operations: Sequence[Operation], lines: Stamped
                 bound = lines.bound(operation.line, operation.end_line, start, end)
                 if bound is not None:
                     yield bound
+
+
+def come_late(bounds: Iterable[OffsetBound]) -> bool:
+    """Whether lines or calls came into the log late, in blocks, as of a buffered stream: most calls are between lines
+    with more calls that ran for twice the time between these, and so it is in several places.
+
+    A clock that stepped leaves too little time in one place, one that drifts too little of it.
+    """
+    between: dict[tuple[int, int], list[OffsetBound]] = {}
+    for bound in bounds:
+        between.setdefault((bound.after_ns, bound.before_ns), []).append(bound)
+    several = {gap: its for gap, its in between.items() if len(its) > 1}
+    full = [len(its) for (after, before), its in several.items() if _spanned_ns(its) > 2 * (before - after)]
+    return len(full) > 1 and 2 * sum(full) > sum(map(len, several.values()))
+
+
+def _spanned_ns(bounds: Sequence[OffsetBound]) -> int:
+    """From when the first call began until the last one had ended."""
+    begin = min(bound.after_ns - bound.low for bound in bounds)
+    return max(bound.before_ns - bound.high for bound in bounds) - begin
 
 
 def _sharing(operation: Operation, chosen: Collection[int]) -> frozenset[int]:

@@ -10,7 +10,7 @@ import msgspec
 
 from mio2trace.align.clocks.fit import LogClock, log_clock, nearest_zone
 from mio2trace.align.clocks.interleaving import by_interleaving
-from mio2trace.align.clocks.log_bounds import OffsetBound, StampedLines, agreed, by_buffers, by_marks
+from mio2trace.align.clocks.log_bounds import OffsetBound, StampedLines, agreed, by_buffers, by_marks, come_late
 from mio2trace.align.clocks.resolution import STAMP_NS, host_resolution, stamp_resolution
 from mio2trace.align.layers.caffe import boundaries
 from mio2trace.align.layers.caffe.marks import Marked
@@ -118,6 +118,8 @@ def _relate(
     bounds = _bounds(profile, logs, marked, operations if same_run else (), clock.near_ns, step)
     if bounds:
         exact = agreed(bounds)
+        if exact is None and come_late(bounds) and not clock.error_ns and -early <= clock.residual_ns <= late:
+            return clock  # stamps are right, if not where they stand
         if exact is None and same_run and MOST_STRAY * len(bounds) >= 1:
             notes.add(
                 "the log's clock does not go with the profile's all along (it stepped): the order of lines is used"

@@ -68,6 +68,8 @@ UNEVEN: Final = 1 - FEW
 """How probable a fit of printed times is where iterations launched more or less than others."""
 AT_END: Final = 1 - FEW
 """How probable it is that an activity is of its iteration, where coarse times may have put it there from the next."""
+LATE: Final = 1 - FEW
+"""How probable it is that a call is of its iteration where its lines, or the iterations', came late."""
 LIKE: Final = 1 - FEW
 """How probable it is that an activity is of the layer that it is like, where another is as like."""
 CLOSE: Final = 1 + FEW

@@ -13,7 +13,7 @@ from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.queues import of_streams, one_stream_each
 from mio2trace.align.operations.rates import BESIDE_GAP, BESIDE_STRANGERS, FEW, HARDLY_ANY, WHOLE
 from mio2trace.align.operations.stream import LONG_ROW, Stream, solve_together
-from mio2trace.align.operations.windows import Windows, by_lines, by_stamps, everywhere
+from mio2trace.align.operations.windows import BUFFERED, Late, Windows, by_lines, by_stamps, everywhere
 from mio2trace.align.several_runs import begun_again
 from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, DURATIONS, EXACT, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION
 from mio2trace.ops.operation import Operation
@@ -42,7 +42,7 @@ def link_operations(attribution: Attribution) -> None:
         of_threads = _queue_of_each_thread(attribution, streams, together)
         joined = iter(together) if of_threads is None else _streams(attribution, streams, of_threads)
     elif streams:
-        joined = iter([_of_one_thread(attribution, stream) for stream in joined])
+        joined = iter([_of_buffered(attribution, _of_one_thread(attribution, stream)) for stream in joined])
     for stream in joined:
         stream.link(links)
         if attribution.keep_reasons:
@@ -77,9 +77,10 @@ def _stream(
     operations: Sequence[Operation],
     slack: int,
     elsewhere: Mapping[int, float],
+    late: Late = "",
 ) -> Stream:
     profile, without = attribution.profile, attribution.without
-    windows = _windows(attribution, positions, operations, slack)
+    windows = _windows(attribution, positions, operations, slack, late)
     likelihood = Likelihood(profile, positions, operations, attribution.facts, without)
     return Stream(profile, positions, likelihood, windows, elsewhere, without)
 
@@ -139,6 +140,23 @@ def _of_one_thread(attribution: Attribution, stream: Stream) -> Stream:
     return alone[best]
 
 
+def _of_buffered(attribution: Attribution, stream: Stream) -> Stream:
+    """The one queue as one of the log's streams was buffered, where it is far likelier so: its lines come late, and
+    stamps put kernels and calls apart that belong together.
+    """
+    if stream.windows.by != BOUNDARY_STAMPS or not stream.leaves_both_sides():
+        return stream
+    assert stream.posterior is not None
+    ways = {late: _stream(attribution, stream.positions, stream.operations, 1, {}, late) for late in BUFFERED}
+    worth = {late: one.solve().evidence + log(1 - SURE) for late, one in ways.items()}
+    late = max(ways, key=worth.__getitem__)
+    if worth[late] < stream.posterior.evidence:
+        return stream
+    attribution.late = late
+    attribution.notes.add(f"{BUFFERED[late]} came into the log late, in blocks (a buffered stream)")
+    return ways[late]
+
+
 def _order_nats(streams: Sequence[Stream]) -> float:
     """How well the kernels of several queues go with the order in which the log has their calls, whichever launched.
 
@@ -159,7 +177,7 @@ def _order_nats(streams: Sequence[Stream]) -> float:
 
 
 def _windows(
-    attribution: Attribution, positions: Sequence[int], operations: Sequence[Operation], slack: int
+    attribution: Attribution, positions: Sequence[int], operations: Sequence[Operation], slack: int, late: Late
 ) -> Windows:
     """What lines in one file, else stamps, say of when each operation ran."""
     axis, windows = attribution.shared_axis, None
@@ -171,7 +189,7 @@ def _windows(
             clock = None  # the order of calls still tells
         windows = by_stamps(
             positions, operations, attribution.logs, clock, attribution.times, slack,
-            stamp_ns=attribution.stamp_ns, host_step_ns=attribution.host_step_ns,
+            stamp_ns=attribution.stamp_ns, host_step_ns=attribution.host_step_ns, late=late,
         )  # fmt: skip
     return windows or everywhere(len(positions), len(operations))
 

@@ -13,7 +13,7 @@ from mio2trace.align.operations.habits import Habits
 from mio2trace.align.operations.lattice import AHEAD, NARROW, NEXT, WIDE, Lattice, Width
 from mio2trace.align.operations.likelihood import Fit, Likelihood
 from mio2trace.align.operations.posterior import Posterior
-from mio2trace.align.operations.rates import WHOLE
+from mio2trace.align.operations.rates import HARDLY_ANY, WHOLE
 from mio2trace.align.operations.shifts import chance_of_place
 from mio2trace.align.operations.windows import Windows
 from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION, RECURRENCE, Evidence
@@ -96,6 +96,18 @@ class Stream:
                     index = self.operations[place].index
                     chances[index] = max(chances.get(index, 0.0), confidence)
         return chances
+
+    def leaves_both_sides(self) -> bool:
+        """Whether more than a few of the library's kernels are left without a call, and a call that executes without
+        kernels.
+        """
+        posterior = self.posterior or self.solve()
+        library = [self.likelihood.kernels.kind(number).library for number in range(len(self.positions))]
+        left = sum(place == NONE and own for place, own in zip(posterior.operation, library, strict=True))
+        linked = set(posterior.operation)
+        return left > HARDLY_ANY * sum(library) and any(
+            place not in linked and operation.phase == "run" for place, operation in enumerate(self.operations)
+        )
 
     def _elsewhere(self) -> list[float]:
         return [self.elsewhere.get(operation.index, 0.0) for operation in self.operations]

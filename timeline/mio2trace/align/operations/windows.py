@@ -22,6 +22,9 @@ from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent
 from mio2trace.model.profile import Activity
 from mio2trace.ops.operation import Operation
 
+Late = Literal["", "lines", "calls"]
+"""What comes into the log later than it was printed, in blocks, as its stream was buffered."""
+BUFFERED: dict[Late, str] = {"lines": "the framework's lines", "calls": "MIOpen's lines"}
 NEVER = 1 << 63
 DISORDER = 50
 """One stamp in so many may be out of order before stamps are not believed."""
@@ -73,7 +76,7 @@ def by_lines(
     return Windows(first=[max(0, at) for at in first], last=last, by=POSITION)
 
 
-def by_stamps(
+def by_stamps(  # noqa: PLR0913 - keyword-only options
     positions: Sequence[int],
     operations: Sequence[Operation],
     logs: Sequence[FrameworkLog],
@@ -83,10 +86,13 @@ def by_stamps(
     *,
     stamp_ns: int = STAMP_NS,
     host_step_ns: int = 0,
+    late: Late = "",
 ) -> Windows | None:
     """Stamped lines before and after each entry, on the host's clock; None when there are none, or in disorder.
 
-    Stamps are truncated to multiples of ``stamp_ns``, host times to those of ``host_step_ns``.
+    Stamps are truncated to multiples of ``stamp_ns``, host times to those of ``host_step_ns``. Lines that came late
+    were printed before the entries behind them and maybe before those in front, too: they are no bound for these; nor
+    are lines in front for entries that came late.
     """
     if clock is None or times is None or not operations:
         return None
@@ -99,17 +105,17 @@ def by_stamps(
     wrong = sum(after[1] < before[1] - STAMP_NS for before, after in pairwise(stamped))
     if wrong * DISORDER > len(stamped):
         return None
-    lines = [line for line, _ in stamped]
-    times_of_lines = [time for _, time in stamped]
-    low = [*accumulate(times_of_lines, max)]
-    high = [*accumulate(reversed(times_of_lines), min)][::-1]
+    in_front, behind = (sorted(own) if late == word else stamped for word in ("calls", "lines"))
+    lines_in_front, lines_behind_it = [line for line, _ in in_front], [line for line, _ in behind]
+    low = [*accumulate((time for _, time in in_front), max)]
+    high = [*accumulate((time for _, time in reversed(behind)), min)][::-1]
     ends = lines_behind(operations, streams)
     begin, end = [], []
     for number, operation in enumerate(operations):
-        before = bisect_right(lines, operation.line) - 1
+        before = bisect_right(lines_in_front, operation.line) - 1
         begin.append(low[before] - STAMP_NS if before >= 0 else -NEVER)
-        after = bisect_right(lines, ends[number])
-        end.append(high[after] + stamp_ns if after < len(lines) else NEVER)
+        after = bisect_right(lines_behind_it, ends[number])
+        end.append(high[after] + stamp_ns if after < len(high) else NEVER)
     end = [*accumulate(reversed(end), min)][::-1]
     called = [times.called[position] for position in positions]
     error_ns = times.error_ns

@@ -21,7 +21,7 @@ from mio2trace.align.layers.caffe.in_order import MOST_PASSED, chances_in_order
 from mio2trace.align.layers.caffe.names import calls_nothing, may_call, types_of
 from mio2trace.align.layers.net import NetLayerSpec
 from mio2trace.align.links import DOUBTED, NONE, SURE
-from mio2trace.align.operations.rates import BROKEN, MISSTATED, MOST_STRAY, NEVER, SILENT, UNLOGGED, WHOLE
+from mio2trace.align.operations.rates import BROKEN, LATE, MISSTATED, MOST_STRAY, NEVER, SILENT, UNLOGGED, WHOLE
 from mio2trace.evidence import DURATIONS, ORDER, RECURRENCE
 from mio2trace.model.log import Direction, FrameworkLog
 from mio2trace.model.miopen import OperationDirection
@@ -347,7 +347,8 @@ def _give(attribution: Attribution, found_of: Mapping[int, tuple[int, Found]]) -
                 if key not in runs:
                     runs[key] = attribution.add_run(layer.index, direction, pass_)
                 run = runs[key]
-                likely = min(found.chance, links.operation_confidence.get(position, 1.0))
+                at_most = LATE if attribution.late else 1.0
+                likely = min(found.chance, at_most, links.operation_confidence.get(position, 1.0))
                 if likely >= DOUBTED and _is_less_likely(attribution, position, likely):
                     if links.run_of[position] != NONE:
                         links.take_layer(position)
