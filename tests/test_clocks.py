@@ -338,3 +338,28 @@ def test_calls_that_the_host_ended_before_they_began_bound_no_clock(rng: Random)
     profile = msgspec.structs.replace(run.profile, activities=tuple(activities))
     bound = by_interleaving(profile, [run.log], START, 1)
     assert bound is None or bound.low <= bound.high
+
+
+def set_from(run: Run, line: int, by_ns: int) -> Run:
+    """The log as its clock was set by so much before that line was printed."""
+    later = shifted(run, by_ns).log
+    log = msgspec.structs.replace(
+        run.log,
+        events=tuple(new if new.line >= line else old for old, new in zip(run.log.events, later.events, strict=True)),
+        layers=tuple(new if new.line >= line else old for old, new in zip(run.log.layers, later.layers, strict=True)),
+    )
+    return Run(profile=run.profile, log=log, places=run.places, starts=run.starts)
+
+
+@pytest.mark.parametrize("step", [MS, 4 * MS, -4 * MS, -30 * MS])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_log_whose_clock_was_set_by_milliseconds_is_not_believed(step: int, seed: int) -> None:
+    """Lines lie in calls of the thread that printed them, or go back: their order is used, and that is said."""
+    net = [Layer(name=f"layer{number}", forward=[Kernel(name="k", ns=3 * MS)]) for number in range(9)]
+    run = make_run(Random(seed), net, boundary_lines=True, marks=False, clocks=Clocks(zone_ns=0))
+    notes = Notes()
+    found = align(run.profile, [set_from(run, run.log.layers[4].line, step).log], notes)
+    assert found.log_clock is None
+    assert "boundary stamps" not in found.links.layer_by
+    assert "the log's clock was set while the program ran: the order of lines is used" in kinds(notes)
+    assert align(run.profile, [run.log], Notes()).log_clock is not None

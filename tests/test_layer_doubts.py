@@ -101,6 +101,22 @@ def test_a_clock_that_was_set_while_the_program_ran_bounds_nothing(name: str, le
 
 
 @pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("m290-resnet-infer-immediate-fused", 77),
+        ("m121-lenet-train-ownkernels", 44),
+        ("m290-resnet-train-entries-cmd", 541),
+    ],
+)
+def test_a_clock_that_was_set_by_milliseconds_bounds_no_layers(name: str, least: int) -> None:
+    """As it comes to lie, lines were printed within calls of the thread that prints: the order of calls tells."""
+    layers = measured(shared_folder(), ("stamps step by 5 ms", name, HIDDEN, 0)).layers
+    assert layers.right >= least
+    assert layers.wrong_and_sure == 0
+
+
+@pytest.mark.shared
 @pytest.mark.parametrize("name", ["alexnet-b1-fwd-nomarks", "alexnet-b1-train", "alexnet-b3-libdnn-train-iter2"])
 def test_a_log_that_was_cut_off_while_the_net_was_set_up_names_the_layers_that_the_marks_cut(name: str) -> None:
     """It is not refused for ending before the profile begins; what may have run on the host is in doubt."""

@@ -12,6 +12,7 @@ from mio2trace.align.clocks.fit import LogClock, log_clock, nearest_zone
 from mio2trace.align.clocks.interleaving import by_interleaving
 from mio2trace.align.clocks.log_bounds import OffsetBound, StampedLines, agreed, by_buffers, by_marks, come_late
 from mio2trace.align.clocks.resolution import STAMP_NS, host_resolution, stamp_resolution
+from mio2trace.align.clocks.set_clocks import goes_back, lie_in_calls
 from mio2trace.align.layers.caffe import boundaries
 from mio2trace.align.layers.caffe.marks import Marked
 from mio2trace.align.operations.queues import SEARCHED_QUEUES
@@ -23,6 +24,7 @@ from mio2trace.ops.operation import Operation
 
 _SET_UP = frozenset(("setting up",))
 """What a program prints before it launches anything."""
+_WAS_SET = "the log's clock was set while the program ran: the order of lines is used"
 ROUGH_LATE_NS = 8 * 60 * 1_000_000_000
 """How far the last line of a log may lie after the last enqueue where the log has no other landmark."""
 
@@ -57,6 +59,9 @@ def relate_clocks(
             raise
         # Such a profile is of no date by itself: it goes on without a clock, as one that nobody read clocks beside.
         notes.add("the log's stamps do not go with the clocks that were read beside the run: they are not used")
+        return None
+    if clock is not None and lie_in_calls(profile, logs, operations, clock, host_step_ns):
+        notes.add(_WAS_SET)
         return None
     if clock is None or unix == UnixTime():
         return clock
@@ -112,8 +117,8 @@ def _relate(
     clock, late = landmark
     step = max(stamp_resolution(logs), host_resolution(profile.profile), host_step_ns)
     early = LANDMARK_EARLY_NS + (step if step > STAMP_NS else 0) + profile.unix.error_ns
-    if _was_set(profile, logs, operations, clock):
-        notes.add("the log's clock was set while the program ran: the order of lines is used")
+    if goes_back(profile.profile, logs, clock) or _was_set(profile, logs, operations, clock):
+        notes.add(_WAS_SET)
         return None
     bounds = _bounds(profile, logs, marked, operations if same_run else (), clock.near_ns, step)
     if bounds:
