@@ -116,14 +116,14 @@ def align(  # noqa: PLR0913 - keyword-only options
         operations, chance = run_of_profile(profile, operations, notes)
     same = None if BUFFERS in without else same_process(profile, operations)
     left_out = 0
-    if same is False:
-        if by_order_alone:
-            notes.add("log and profile have no buffer in common: every link to an operation is in doubt")
-            without |= {BUFFERS}
-        elif bare := without_buffers(operations):
-            left_out, operations, same = len(operations) - len(bare), bare, None
-        else:
+    if same is False and by_order_alone:
+        notes.add("log and profile have no buffer in common: every link to an operation is in doubt")
+        without |= {BUFFERS}
+    elif same is False:
+        bare = without_buffers(operations)
+        if not bare:
             raise InputError(OTHER_PROCESS)
+        left_out, operations, same = len(operations) - len(bare), bare, None
     logs = [by_place(log) for log in of_run]
     by_ranges = not without >= {RANGE, CORRELATION}
     calls = calls_of(profile, operations, behind, notes) if by_ranges else Calls(tuple(operations), ())
@@ -152,18 +152,7 @@ def align(  # noqa: PLR0913 - keyword-only options
         notes.add("log whose layers nothing relates to the profile: no kernel is in one")
     if named_for_another:
         chance = min(chance, UNLIKELY)
-    links = attribution.links
-    everything = range(len(profile.activities))
-    if chance < 1:
-        links.doubt_layer(everything, chance)
-        links.doubt_operation(everything, chance)
-    if chance_of_log < 1:
-        # Of runs that are alike each tells of the same layers, but by its own times.
-        timed = (DURATIONS, BOUNDARY_STAMPS)
-        links.doubt_layer(
-            (at for at, word in enumerate(links.layer_by) if word in timed) if are_alike else everything, chance_of_log
-        )
-        links.doubt_operation(everything, chance_of_log)
+    _doubt_choice(attribution.links, chance, chance_of_log, are_alike=are_alike)
     _doubt_run(attribution, notes)
     for contradiction, count in sorted(attribution.links.contradictions.items()):
         notes.add(f"link contradicted: {contradiction}", count=count)
@@ -197,6 +186,22 @@ def _chance_of_operations(attribution: Attribution, left_out: int) -> float:
         )
         return UNLIKELY
     return 1.0
+
+
+def _doubt_choice(links: Links, chance: float, chance_of_log: float, *, are_alike: bool) -> None:
+    """Doubt all links as the run of the calls, and that of the framework's lines, may not be the one profiled.
+
+    Of runs that are alike each tells of the same layers, but by its own times.
+    """
+    everything = range(len(links.layer_by))
+    timed = (DURATIONS, BOUNDARY_STAMPS)
+    if chance < 1:
+        links.doubt_layer(everything, chance)
+        links.doubt_operation(everything, chance)
+    if chance_of_log < 1:
+        by_its_times = (at for at, word in enumerate(links.layer_by) if word in timed)
+        links.doubt_layer(by_its_times if are_alike else everything, chance_of_log)
+        links.doubt_operation(everything, chance_of_log)
 
 
 def _doubt_run(attribution: Attribution, notes: Notes) -> None:
