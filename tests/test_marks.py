@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from benchmarks.damage import measured
 from benchmarks.damage_score import tallies
 from benchmarks.damages.profiles import part_lost
+from benchmarks.damages.run import ENQUEUE
 from benchmarks.damages.sets import HANDLES, caffe
 from mio2trace import analyse
 from mio2trace.align import NONE, Alignment, align
@@ -284,3 +287,32 @@ def test_a_second_iteration_that_the_profile_cuts_has_its_marks(tmp_path: Path) 
     layers = tallies(run, analyse(run.write(tmp_path)))[1]
     assert layers.right >= layers.kernels - 2
     assert layers.wrong_and_sure == 0
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["alexnet-b1-train", "squeezenet11-b1-libdnn-fwd"])
+def test_another_runs_kernels_between_timer_marks_are_in_no_layer(name: str, tmp_path: Path) -> None:
+    """Two runs' profiles in one file, some calls of one between some of the other: the other's queue has kernels that
+    are named after other types of layers."""
+    folder = shared_folder() / "samples" / "dvdt"
+    own, other = caffe(folder / f"{name}.run.log"), caffe(folder / "lenet-b2-fwd.run.log")
+    each = 30
+    calls: list[Any] = []
+    place: dict[int, int] = {}
+    for begin in range(0, max(len(own.profile), len(other.profile)), each):
+        for number, call in enumerate(own.profile[begin : begin + each], begin):
+            place[number] = len(calls)
+            calls.append(call)
+        calls += other.profile[begin : begin + each]
+    enqueues = [{**one, "prof_index": place[one["prof_index"]]} for one in own.truth["enqueues"]]
+    theirs = sorted(set(range(len(calls))) - set(place.values()))
+    enqueues += [
+        {**enqueues[0], "index": 10**6 + at, "prof_index": at, "name": calls[at]["name"], "layer": None}
+        for at in theirs
+        if calls[at]["call"] == ENQUEUE
+    ]
+    mixed = replace(own, calls=calls, truth={**own.truth, "enqueues": enqueues})
+    layers = tallies(mixed, analyse(mixed.write(tmp_path)))[1]
+    assert layers.wrong_and_sure == 0
+    assert layers.links > 50
+    assert layers.right > 0.4 * layers.kernels

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
 import pytest
 
-from benchmarks.damage import measured
-from benchmarks.damages.sets import HANDLES, HIDDEN, TWIN
+from benchmarks.damage import loaded, measured
+from benchmarks.damage_score import tallies
+from benchmarks.damages.rows import ROWS
+from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK, TWIN
+from mio2trace import analyse
 from mio2trace.align.links import NONE
 from mio2trace.align.operations import stream
 from mio2trace.align.operations.lattice import AHEAD, NARROW, WIDE, Lattice, Width
@@ -23,6 +28,7 @@ from tests.conftest import shared_folder
 from tests.records import made_operation, other_operation
 from tests.test_operation_links import CONV, CONV_GEMM, Maker, conv, hexed
 
+RESNET = "m290-resnet-train-entries-cmd"
 OPERATION = made_operation(index=0, source=0, line=1, end_line=2, api="miopenX", primitive="conv", direction="forward")
 
 
@@ -44,10 +50,66 @@ def of_sizes(x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], stride:
         ("SubSample", 512, of_sizes((2, 64, 8, 8), (96, 64, 1, 1), (2, 96, 4, 4), 2), True),
         ("Im2d2Col_v2", 512, of_sizes((2, 64, 8, 8), (96, 64, 1, 1), (2, 96, 4, 4), 2), None),
         ("Im2d2Col", 512, OPERATION, None),
+        # What the GEMM reads is the input, forward; filters of one element alone need no im2col.
+        ("transpose_NCHW2CNHW", 3072, of_sizes((2, 64, 8, 8), (96, 64, 1, 1), (2, 96, 4, 4), 2), False),
+        ("transpose_NCHW2CNHW", 2048, of_sizes((2, 64, 8, 8), (96, 64, 1, 1), (2, 96, 4, 4), 2), True),
+        ("transpose_NCHW2CNHW", 8192, of_sizes((2, 64, 8, 8), (96, 64, 3, 3), (2, 96, 4, 4), 2), False),
     ],
 )
 def test_work_items_of_helpers(name: str, work_items: int, operation: Operation, fits: bool | None) -> None:
     assert items_fit(name, (work_items, 1, 1), (64, 1, 1), operation) is fits
+
+
+@pytest.mark.parametrize(
+    ("name", "grid", "primitive", "sizes", "fits"),
+    [
+        ("MIOpenActiveFwdLite", (2048, 1, 1), "activ", (2, 64, 8, 8), True),
+        ("MIOpenActiveFwdLite", (2048, 1, 1), "activ", (2, 32, 16, 16), False),
+        ("Op4dTensorLite", (512, 1, 1), "optensor", (1, 96, 4, 4), True),  # whole work-groups
+        ("Op4dTensorLite", (512, 1, 1), "optensor", (1, 64, 8, 8), False),
+        ("mloPoolingG", (8, 8, 40), "pool", (2, 20, 24, 24), True),
+        ("mloPoolingG", (8, 8, 40), "pool", (4, 20, 24, 24), False),
+        ("mloPoolingMaxBwd", (2560, 1, 1), "pool", (2, 20, 24, 24), True),  # the product of all dimensions
+        ("mloPoolingMaxBwd", (2560, 1, 1), "pool", (2, 24, 24, 24), False),
+        ("OpTensorFwdBias", (10240, 1, 1), "bias", (2, 20, 24, 24), True),
+        ("OpTensorFwdBias", (12800, 1, 1), "bias", (2, 50, 8, 8), True),
+        ("OpTensorFwdBias", (5120, 1, 1), "bias", (2, 50, 8, 8), False),
+        ("MIOpenBatchNormFwdTrainSpatial", (24576, 1, 1), "bnorm", (2, 96, 4, 4), True),
+        ("MIOpenBatchNormFwdTrainSpatial", (24576, 1, 1), "bnorm", (2, 100, 4, 4), False),
+        ("BatchNormBwdSpatial", (96, 64, 1), "bnorm", (2, 24, 5, 5), False),
+        ("SoftmaxForward", (256, 1, 1), "softmax", (2, 10, 1, 1), None),
+        ("mloPoolingG", (8, 8, 40), "pool", (), None),
+    ],
+)
+def test_work_items_of_what_is_no_convolution(
+    name: str, grid: tuple[int, int, int], primitive: str, sizes: tuple[int, ...], fits: bool | None
+) -> None:
+    operation = other_operation(OPERATION, primitive=primitive, direction=None, input=sizes, output=sizes)
+    assert items_fit(name, grid, (256, 1, 1), operation) is fits
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("log", "profile", "name", "variant", "seed"),
+    [
+        ("middle fifth of the log lost", "names, times, sizes only", RESNET, NO_FRAMEWORK, 0),
+        ("3 of 10 names hashed", "5 % of calls lost", RESNET, HIDDEN, 0),
+        ("3 of 10 names hashed", "5 % of calls lost", RESNET, NO_FRAMEWORK, 4),
+        ("3 of 10 names hashed", "5 % of calls lost", "m121-resnet-train-entries-cmd", HIDDEN, 2),
+    ],
+)
+def test_two_damages_leave_no_wrong_link_sure(
+    log: str, profile: str, name: str, variant: str, seed: int, tmp_path: Path
+) -> None:
+    """What the lost call's kernels have in common with the next call's does not outweigh what they have not: so many
+    work-items, one kernel for a call that is no convolution, GEMMs whose result an unknown kernel may have scaled."""
+    runs = loaded(shared_folder())[variant]
+    run, random = runs[name], Random(f"{log} & {profile} {seed} {name}")
+    for one in (log, profile):
+        run = next(row for row in ROWS if row.name == one).change(run, random, list(runs.values()))
+    operations, _ = tallies(run, analyse(run.write(tmp_path)))
+    assert operations.right > 0.94 * operations.kernels
+    assert operations.wrong_and_sure == 0
 
 
 GRADIENT_OF_20 = of_sizes((2, 20, 12, 12), (50, 20, 5, 5), (2, 50, 8, 8))

@@ -77,7 +77,8 @@ def doubt_other_queues(attribution: Attribution) -> None:
     queue with hardly any kernels of layers is not it.
     """
     activities, links = attribution.profile.activities, attribution.links
-    placed = [position for position, word in enumerate(links.layer_by) if word not in OF_ITS_OWN]
+    told = OF_ITS_OWN - {TIMER_MARKS} if _are_marks_among_others(attribution) else OF_ITS_OWN
+    placed = [position for position, word in enumerate(links.layer_by) if word not in told]
     of_queue: dict[int, list[int]] = {}
     for position in placed:
         if activities[position].kind == "kernel":
@@ -93,6 +94,25 @@ def doubt_other_queues(attribution: Attribution) -> None:
             links.take_layer(position)
         elif chance < 1:
             links.doubt_layer([position], chance)
+
+
+def _are_marks_among_others(attribution: Attribution) -> bool:
+    """Whether another thread's calls, or another run's, are among those of the thread that marked its layers: some lie
+    between two layers, or began at another time than the marks around them.
+    """
+    marked, activities, links = attribution.marked, attribution.profile.activities, attribution.links
+    if marked is None:
+        return False
+    if marked.between:
+        return True
+    for position, word in enumerate(links.layer_by):
+        at = activities[position].host_start_ns
+        if word == TIMER_MARKS and at is not None:
+            run = links.runs[links.run_of[position]]
+            begin, end = run.host_start_ns, run.host_end_ns
+            if (begin is not None and at < begin) or (end is not None and at > end):
+                return True
+    return False
 
 
 def _printing(attribution: Attribution, rows: Sequence[Sequence[int]]) -> list[float]:

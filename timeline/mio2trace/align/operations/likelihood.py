@@ -202,7 +202,8 @@ class Likelihood:
             return nats + NATS_NEVER, launched, False  # a plan is one kernel
         nats += self._name_nats((name.primitives, kind.directions), operation)
         nats += self._gemm_nats(kind, operation)
-        nats += self._items_nats(kind, operation)
+        items = self._items_nats(kind, index)
+        nats += min(0.0, items) if launched else items  # the launch line has told its work-items
         if kind.filters and operation.primitive == "conv" and len(operation.weights) == 4:
             nats += 0.0 if kind.filters == operation.weights[2:] else NATS_MISSTATED
         if kind.channels and operation.primitive == "conv" and operation.weights:
@@ -293,15 +294,16 @@ class Likelihood:
             nats = self._shares[key] = self._rareness(fitting, sum(count for _, count in of_name))
         return nats
 
-    def _items_nats(self, kind: KernelKind, operation: Operation) -> float:
+    def _items_nats(self, kind: KernelKind, index: int) -> float:
         """Of a kernel having as many work items as the problem needs, by how few of its name have so many."""
+        operation = self.operations[index]
         name, grid = kind.launch
         fits = None if grid is None else items_fit(name, grid, kind.workgroup, operation)
         if fits is None:
             return 0.0
         if not fits:
             return NATS_MISSTATED
-        key = "items", name, operation.input, operation.weights, operation.output, operation.stride
+        key = "items", name, self.class_of[index]
         nats = self._shares.get(key)
         if nats is None:
             of_name = self._items[name]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from math import prod
 
+from mio2trace.align.operations.rows.tensor_sizes import tensor_fits
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Size3
 from mio2trace.ops.operation import Operation
@@ -16,6 +17,7 @@ _GRADIENT = re.compile(r"M[IL]OpenCvBwdWrW$")
 _MAPS_AT_ONCE = (1, 4)
 """Channels of the input for which a work-group of `_GRADIENT` computes the weights' gradient."""
 _PERMUTED = re.compile(r"transpose_(?:NCHW2CNHW|CNHW2NCHW)|SubSample$|UpSample$")
+_INTO, _BACK = re.compile(r"transpose_NCHW2CNHW"), re.compile(r"transpose_CNHW2NCHW")
 _TILE_WIDTH, _TILE_HEIGHT, _GROUP = 32, 8, 256
 """What a work-group of im2col makes of one channel, and its work items; of small ones without stride, of four."""
 _LARGEST_TILE = 256
@@ -72,14 +74,17 @@ def _step_fits(offset: int, operation: Operation) -> bool:
 
 
 def items_fit(name: str, grid: Size3, workgroup: Size3 | None, operation: Operation) -> bool | None:
-    """Whether a kernel of a convolution has as many work items as its problem needs; None where that is not known.
+    """Whether a kernel has as many work items as its call's problem needs; None where that is not known.
 
     im2col has a work-group for each channel and tile, col2im a work item for each element of the input, the sum of
-    partial gradients one for each weight, what rearranges a tensor one for each of its elements or for four. The
-    gradient of the weights has a row of work-groups, one for each channel of the input or for four of them.
+    partial gradients one for each weight, what rearranges a tensor one for each of its elements or for four, where the
+    filter has one element. The gradient of the weights has a row of work-groups, one for each channel of the input or
+    for four of them. What is no convolution: `tensor_fits`.
     """
+    if operation.primitive != "conv":
+        return tensor_fits(name, grid, workgroup, operation)
     x, w, y = operation.input, operation.weights, operation.output
-    if operation.primitive != "conv" or len(x) != 4 or len(w) != 4 or len(y) != 4:
+    if len(x) != 4 or len(w) != 4 or len(y) != 4:
         return None
     work_items = prod(grid)
     if _IM2COL.match(name):
@@ -91,11 +96,23 @@ def items_fit(name: str, grid: Size3, workgroup: Size3 | None, operation: Operat
     if _SUM.match(name):
         return work_items == prod(w)
     if _PERMUTED.match(name):
-        elements = {prod(x), prod(y), x[0] * x[1] * prod(y[2:])}
-        return bool({work_items, 4 * work_items} & elements)
+        return max(w[2:]) == 1 and bool({work_items, 4 * work_items} & _rearranged(name, operation))
     if _GRADIENT.match(name) and workgroup is not None and workgroup[0] > 0 and (operation.groups or 1) == 1:
         return _rows_fit(grid, workgroup, x[1])
     return None
+
+
+def _rearranged(name: str, operation: Operation) -> set[int]:
+    """How many elements a convolution's tensor may have that is brought into another order, or back.
+
+    What the GEMM reads comes before it, what it writes behind it.
+    """
+    x, y = operation.input, operation.output
+    of_input, of_output = {prod(x), x[0] * x[1] * prod(y[2:])}, {prod(y)}
+    into, back = _INTO.match(name) is not None, _BACK.match(name) is not None
+    if into == back or operation.mode == "transpose" or operation.direction not in ("forward", "backward-data"):
+        return of_input | of_output
+    return of_input if into == (operation.direction == "forward") else of_output
 
 
 def _rows_fit(grid: Size3, workgroup: Size3, channels: int) -> bool:

@@ -69,7 +69,7 @@ class Stream:
             if by in self.without:
                 continue
             confidence = posterior.confidence[number]
-            if by in (NAME_AND_SIZES, ORDER) or (by == LAUNCH_LINE and not self.windows.by):
+            if by in (NAME_AND_SIZES, ORDER, LAUNCH_LINE):
                 confidence *= own
             strange = by == ORDER and self.likelihood.kernels.kind(number).is_strange
             if strange or self.likelihood.may_be_two(place):

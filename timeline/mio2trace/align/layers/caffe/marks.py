@@ -39,7 +39,8 @@ class Marked(msgspec.Struct, frozen=True, kw_only=True):
     ``Iteration: K`` stamp).
 
     ``begins``: the mark that begins each iteration, those that are not whole, too. ``same_run``: whether the printed
-    times are those of these marks by more than chance: another run's differ a little.
+    times are those of these marks by more than chance: another run's differ a little. ``between``: how many activities
+    lie between the marks of two layers, where those of one thread enqueue nothing.
     """
 
     grammar: Grammar
@@ -47,6 +48,7 @@ class Marked(msgspec.Struct, frozen=True, kw_only=True):
     ends: tuple[TimerMark, ...]
     begins: tuple[TimerMark, ...] = ()
     same_run: bool = False
+    between: int = 0
 
 
 class Cuts(msgspec.Struct, frozen=True, kw_only=True):
@@ -278,7 +280,14 @@ def place_by_marks(links: Links, cuts: Cuts, net: Net, grammar: Grammar, iterati
     ends = tuple(marks[k * grammar.per_iteration] for k in range(1, iterations + 1))
     same_run = _is_of_one_run(marks, net, grammar, iterations)
     begins = tuple(marks[start] for start in _starts(len(marks), grammar, iterations) if start < len(marks))
-    return Marked(grammar=grammar, iterations=iterations, ends=ends, begins=begins, same_run=same_run)
+    return Marked(
+        grammar=grammar,
+        iterations=iterations,
+        ends=ends,
+        begins=begins,
+        same_run=same_run,
+        between=enqueued_between(cuts, net, grammar, iterations) if grammar.layers else 0,
+    )
 
 
 def check(
@@ -297,7 +306,6 @@ def check(
     if FAR * off > total:
         far = f" by {100 * off // total} %" if total else ", which are all 0"
         notes.add(f"layer times at the timer marks differ from the printed ones{far}")
-    between = enqueued_between(cuts, net, marked.grammar, marked.iterations)
-    if between and marked.grammar.layers:
-        notes.add("kernel or copy between the timer marks of two layers", count=between)
+    if marked.between:
+        notes.add("kernel or copy between the timer marks of two layers", count=marked.between)
     return FAR * off <= total

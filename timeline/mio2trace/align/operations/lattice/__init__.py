@@ -45,7 +45,7 @@ from mio2trace.align.operations.rates import (
     UNKNOWN_NAME,
 )
 from mio2trace.align.operations.repeats import Repeats
-from mio2trace.align.operations.rows.kinds import POST, PRE, launches_one
+from mio2trace.align.operations.rows.kinds import POST, PRE, second_nats
 from mio2trace.align.operations.windows import Windows
 from mio2trace.kernels.cut import left_of
 
@@ -87,7 +87,7 @@ class Lattice:
         # Wherever it begins or ends: each place is as likely.
         self._log_cut = log(CUT / max(1, len(self._kernels)))
         self._rows: dict[int, list[list[int]]] = {}
-        self._single: dict[tuple[int, int], bool] = {}
+        self._seconds: dict[tuple[int, int], float] = {}
         self._worths: dict[tuple[int, int], float] = {}
 
     def solve(self) -> Posterior:
@@ -246,8 +246,7 @@ class Lattice:
         if likelihood.is_main(at, index):
             is_gemm = kind.is_gemm and likelihood.operations[index].primitive == "conv"
             if phase in (MAIN, WAITING):
-                if self._is_single(at, index):
-                    nats += NATS_NEVER
+                nats += self._second(at, index)
                 nats += self._after(at, index, is_gemm=is_gemm, gemm=gemm > 0)
             return nats, MAIN | gemm | GEMM * is_gemm
         role = kind.role
@@ -298,13 +297,13 @@ class Lattice:
             return log(CANDIDATES_APART)
         return NATS_MISSTATED
 
-    def _is_single(self, at: int, index: int) -> bool:
-        """Whether an execution launches one such kernel only (miopen-log.md 11.3)."""
+    def _second(self, at: int, index: int) -> float:
+        """The kernel in a call of which another one does the work."""
         key = self._kernels.of[at], index
-        single = self._single.get(key)
-        if single is None:
-            single = self._single[key] = launches_one(self._kernels.kind(at), self._likelihood.operations[index])
-        return single
+        nats = self._seconds.get(key)
+        if nats is None:
+            nats = self._seconds[key] = second_nats(self._kernels.kind(at), self._likelihood.operations[index])
+        return nats
 
     def _targets(self, at: int, ready: Sequence[tuple[int, float, int]], first: int, last: int) -> list[int]:
         """Operations that the kernel may be the first one of."""

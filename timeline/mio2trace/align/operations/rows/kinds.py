@@ -7,6 +7,7 @@ from itertools import accumulate, pairwise
 
 import msgspec
 
+from mio2trace.align.operations.rates import NATS_MISSTATED, NATS_NEVER
 from mio2trace.align.operations.rows.calls import SEVERAL, alone
 from mio2trace.align.operations.rows.options import Stated, directions_of, read_options
 from mio2trace.kernels import KernelFact
@@ -115,7 +116,8 @@ class Kernels:
         before, is_new = _NO_SIGN, True
         for position in positions:
             activity, fact = profile.activities[position], facts.get(position)
-            scaled = before.name == "miog_betac"
+            # A name that is in no table may be any, that of what scales as well.
+            scaled = None if before.kind >= 0 and self.kinds[before.kind].is_unknown else before.name == "miog_betac"
             key = (
                 activity.name, activity.grid, activity.workgroup, id(activity.opencl),
                 0 if fact is None else id(fact.gemm), scaled,
@@ -157,7 +159,7 @@ class Kernels:
         """Of the ``at``-th kernel of the queue."""
         return self.kinds[self.of[at]]
 
-    def _kind_of(self, activity: Activity, fact: KernelFact | None, *, scaled: bool) -> int:
+    def _kind_of(self, activity: Activity, fact: KernelFact | None, *, scaled: bool | None) -> int:
         launched, name = self._name_of(activity.name)
         is_unknown, stated = name is None, self._stated_by_options(activity)
         name = name or stated.meaning
@@ -262,12 +264,15 @@ def _integers(arguments: Sequence[str]) -> tuple[int, ...]:
     )
 
 
-def _directions_by_beta(name: str, arguments: Sequence[str], *, scaled: bool) -> tuple[OperationDirection, ...]:
-    """Beta is 1 where a convolution's GEMM adds to its result, and 0 elsewhere."""
+def _directions_by_beta(name: str, arguments: Sequence[str], *, scaled: bool | None) -> tuple[OperationDirection, ...]:
+    """Beta is 1 where a convolution's GEMM adds to its result, and 0 elsewhere; ``scaled``: whether a kernel before it
+    scaled the result, which beta 0 needs."""
     if name == "miog_betac_alphaab":
         beta = arguments[7] if len(arguments) > 7 else ""
+    elif name == "miog_betac":
+        beta = _ZERO
     else:
-        beta = _ZERO if name == "miog_betac" or scaled else _ONE
+        beta = "" if scaled is None else _ZERO if scaled else _ONE
     return {_ZERO: _SCALED, _ONE: ("backward-weights",)}.get(beta, ())
 
 
@@ -336,18 +341,23 @@ def _helped(
     return 1 if both and (role not in _NO_HELP or second_role not in PRE) else 0
 
 
-def launches_one(kind: KernelKind, operation: Operation) -> bool:
-    """Whether an execution launches one such kernel only (miopen-log.md 11.3)."""
+def second_nats(kind: KernelKind, operation: Operation) -> float:
+    """What it costs that an execution launches such a kernel besides another one that does its work
+    (miopen-log.md 11.3)."""
     name = kind.name
-    if operation.phase == "find" or name is None or operation.primitive in SEVERAL:
-        return False
-    if operation.launches:
-        return False
-    if not name.role:
-        return False  # of what is cut off it may be any
+    if operation.phase == "find" or operation.primitive in SEVERAL or operation.launches:
+        return 0.0
+    if name is None or not name.role:
+        # It may be a helper that no table has, or that is cut off. Convolutions have them, and batch normalisation
+        # takes several kernels.
+        return 0.0 if operation.primitive in ("conv", "bnorm") else NATS_MISSTATED
+    return NATS_NEVER if _is_single(name, kind.offsets, operation) else 0.0
+
+
+def _is_single(name: KernelName, offsets: tuple[int, ...] | None, operation: Operation) -> bool:
     if name.algorithm is None:
         return alone(name)
     if name.algorithm == "Gemm":
         # The first image of another convolution, or of another way to compute it.
-        return operation.primitive == "conv" and kind.offsets == ()
+        return operation.primitive == "conv" and offsets == ()
     return name.algorithm in ("Direct", "Winograd", "Naive")
