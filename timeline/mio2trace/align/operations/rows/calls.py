@@ -8,6 +8,7 @@ from itertools import chain
 
 import msgspec
 
+from mio2trace.align.operations.rows.serving import serves
 from mio2trace.kernels.names import KernelName, kernel_name
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.operation import Operation
@@ -224,7 +225,8 @@ def _is_of_two(operation: Operation) -> bool:
 
     The second operand of an addition has the first one's sizes, or one where it is spread; a convolution's filters have
     the channels of its input; what is no convolution
-    launches one kernel that does its work (miopen-log.md 11.3), batch normalisation aside, which may take several.
+    launches one kernel that does its work (miopen-log.md 11.3), batch normalisation aside, which may take several. None
+    launches what serves another primitive alone.
     """
     if operation.primitive == "optensor" and operation.weights and operation.input:
         if len(operation.weights) != len(operation.input):
@@ -234,9 +236,13 @@ def _is_of_two(operation: Operation) -> bool:
     plain = operation.primitive == "conv" and operation.mode != "transpose" and operation.weights and operation.input
     if plain and operation.input[1:2] != (operation.weights[1] * (operation.groups or 1),):
         return True
-    if len(operation.launches) < 2 or operation.phase == "find" or operation.primitive in SEVERAL | {"bnorm"}:
+    if len(operation.launches) < 2 or operation.phase == "find" or operation.primitive in SEVERAL:
         return False
     names = [kernel_name(launch.name) for launch in operation.launches]
+    if any(name is not None and name.primitives and not serves(name.primitives, (), operation) for name in names):
+        return True
+    if operation.primitive == "bnorm":
+        return False
     return sum(name is not None and name.role in ("main", "bias") and alone(name) for name in names) > 1
 
 
