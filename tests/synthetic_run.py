@@ -55,12 +55,15 @@ class Kernel:
 
 @dataclass(kw_only=True)
 class Layer:
-    """A layer with what it does in each direction; ``host_ns`` is its work on the host after its kernels."""
+    """A layer with what it does in each direction; ``host_ns`` is its work on the host after its kernels; ``written``:
+    whether it has what the host writes, as parameters are.
+    """
 
     name: str
     forward: list[Kernel] = field(default_factory=list)
     backward: list[Kernel] = field(default_factory=list)
     host_ns: int = 20 * US
+    written: bool = True
 
     def kernels(self, direction: Direction) -> list[Kernel]:
         return self.forward if direction == "forward" else self.backward
@@ -243,7 +246,7 @@ def make_run(
             make.some(*gap)
             for layer in net if direction == "forward" else net[::-1]:
                 for kernel in layer.kernels(direction):
-                    if extra_fills and rng.random() < 0.3:
+                    if extra_fills and rng.random() < 0.3 and layer.written:
                         make.enqueue(
                             Kernel(name="clEnqueueWriteBuffer", ns=2 * US, gws=(77, 1, 1), kind="write"),
                             (0, direction, layer.name),

@@ -42,7 +42,7 @@ def named_net(rng: Random, count: int) -> list[Layer]:
     for number in range(count):
         kinds.append(rng.choice([kind for kind in KERNELS if kind != kinds[-1]]))
         forward = [Kernel(name=name, ns=rng.randint(20 * US, 3 * MS)) for name in KERNELS[kinds[-1]]]
-        net.append(Layer(name=f"{kinds[-1]}{number}", forward=forward))
+        net.append(Layer(name=f"{kinds[-1]}{number}", forward=forward, written=kinds[-1] in ("conv", "ip")))
     return net
 
 

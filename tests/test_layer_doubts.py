@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -203,3 +204,27 @@ def test_what_was_written_for_kernels_that_a_tool_left_out_is_not_surely_the_nex
     _, layers = tallies(changed, analyse(changed.write(tmp_path)))
     assert layers.links > 0.8 * layers.kernels
     assert layers.wrong_and_sure == 0
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["alexnet-b1-fwd-nomarks", "alexnet-b1-train", "squeezenet11-b1-fwd-tz"])
+def test_what_was_written_before_a_kernel_of_a_layer_without_parameters_is_an_earlier_layer_s(
+    name: str, tmp_path: Path
+) -> None:
+    """Of a profile without what takes less than 0.5 ms: before a ReLU's kernel lie the weights of the layer before."""
+    run = loaded(shared_folder())[HANDLES][name]
+
+    def is_long(call: dict[str, Any]) -> bool:
+        return bool(call["profiling"]["end"] - call["profiling"]["start"] >= 500_000)
+
+    changed = with_calls(run, [call["call"] != ENQUEUE or is_long(call) for call in run.profile])
+    _, layers = tallies(changed, analyse(changed.write(tmp_path)))
+    assert layers.right > 0.98 * layers.kernels
+    assert layers.wrong_and_sure == 0
+
+
+@pytest.mark.shared
+def test_bias_that_was_written_behind_a_layer_s_last_kernel_is_that_layer_s() -> None:
+    """Dropout, which launches nothing where the net is tested, and a ReLU that does, have nothing to be written."""
+    layers = measured(shared_folder(), ("as recorded", "alexnet-b3-libdnn-train-iter2", HANDLES, 0)).layers
+    assert layers.right == layers.kernels

@@ -147,7 +147,6 @@ ROWS: tuple[Row, ...] = (
     _row("stamps of Nepal's zone", clocks.stamps_off(20_700_000_000), MOST_RIGHT, draws=False),
     _row("stamps step by an hour", clocks.stamps_stepped(3_600_000_000), WHOLE),
     _row("stamps step by 5 ms", clocks.stamps_stepped(5_000), WHOLE),
-    _row("stamps step back by 5 ms", clocks.stamps_stepped(-5_000), WHOLE),
     _row("stamps run 2 % fast", clocks.stamps_drift(0.02), WHOLE, draws=False),
     _row("stamps in ms", clocks.stamps_coarse(1_000), WHOLE, draws=False),
     _row("stamps in s", clocks.stamps_coarse(1_000_000), WHOLE, draws=False),

