@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 from benchmarks.damages.clocks import without_host_times
-from benchmarks.damages.run import ENQUEUE, SETTERS, Mutation, Run, with_calls
+from benchmarks.damages.run import ENQUEUE, SETTERS, CannotError, Mutation, Run, with_calls
 
 CUT_AT = 12
 """Characters that a narrow table leaves of a name."""
@@ -33,6 +34,23 @@ def kernels_lost(share: float) -> Mutation:
         return with_calls(run, [call["call"] != ENQUEUE or random.random() >= share for call in run.profile])
 
     return change
+
+
+def shorter_lost(least_ns: int) -> Mutation:
+    """What a tool's filter leaves of a profile: kernels that ran for so long at least."""
+
+    def change(run: Run, random: Random) -> Run:
+        kept = [call["call"] != ENQUEUE or _lasted_ns(call) >= least_ns for call in run.profile]
+        if all(kept):
+            raise CannotError("no kernel is shorter")
+        return with_calls(run, kept)
+
+    return change
+
+
+def _lasted_ns(call: Mapping[str, Any]) -> int:
+    times = call.get("profiling") or {"start": 0, "end": 0}
+    return int(times["end"]) - int(times["start"])
 
 
 def without_arguments(run: Run, random: Random) -> Run:

@@ -160,6 +160,7 @@ ROWS: tuple[Row, ...] = (
     _row("profile ends early", profiles.part_lost(0.7, 1), WHOLE, draws=False),
     _row("middle fifth of the profile lost", profiles.part_lost(0.4, 0.6), WHOLE, draws=False),
     _row("2 % of kernels lost", profiles.kernels_lost(0.02), WHOLE),
+    _row("kernels under 0.5 ms lost", profiles.shorter_lost(500_000), draws=False),
     _row("no arguments", profiles.without_arguments, WHOLE, draws=False),
     _row("names, times, sizes only", profiles.names_times_sizes_only, dict.fromkeys(WHOLE, 0.853), draws=False),
     _row("framework's log, names, times, sizes only", _framework_times_only, draws=False),

@@ -141,16 +141,17 @@ def _of_one_thread(attribution: Attribution, stream: Stream) -> Stream:
 
 
 def _of_buffered(attribution: Attribution, stream: Stream) -> Stream:
-    """The one queue as one of the log's streams was buffered, where it is far likelier so: its lines come late, and
-    stamps put kernels and calls apart that belong together.
+    """The one queue as one of the log's streams was buffered, where it is far likelier so and more than a few kernels
+    more have calls: its lines come late, and stamps put kernels and calls apart that belong together.
     """
-    if stream.windows.by != BOUNDARY_STAMPS or not stream.leaves_both_sides():
+    left = stream.left_over() if stream.windows.by == BOUNDARY_STAMPS else 0.0
+    if left <= HARDLY_ANY or not stream.leaves_calls():
         return stream
     assert stream.posterior is not None
     ways = {late: _stream(attribution, stream.positions, stream.operations, 1, {}, late) for late in BUFFERED}
     worth = {late: one.solve().evidence + log(1 - SURE) for late, one in ways.items()}
     late = max(ways, key=worth.__getitem__)
-    if worth[late] < stream.posterior.evidence:
+    if worth[late] < stream.posterior.evidence or ways[late].left_over() >= left - HARDLY_ANY:
         return stream
     attribution.late = late
     attribution.notes.add(f"{BUFFERED[late]} came into the log late, in blocks (a buffered stream)")

@@ -13,7 +13,7 @@ from mio2trace.align.operations.habits import Habits
 from mio2trace.align.operations.lattice import AHEAD, NARROW, NEXT, WIDE, Lattice, Width
 from mio2trace.align.operations.likelihood import Fit, Likelihood
 from mio2trace.align.operations.posterior import Posterior
-from mio2trace.align.operations.rates import HARDLY_ANY, WHOLE
+from mio2trace.align.operations.rates import WHOLE
 from mio2trace.align.operations.shifts import chance_of_place
 from mio2trace.align.operations.windows import Windows
 from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION, RECURRENCE, Evidence
@@ -97,17 +97,18 @@ class Stream:
                     chances[index] = max(chances.get(index, 0.0), confidence)
         return chances
 
-    def leaves_both_sides(self) -> bool:
-        """Whether more than a few of the library's kernels are left without a call, and a call that executes without
-        kernels.
-        """
+    def left_over(self) -> float:
+        """Part of the library's kernels that are without a call."""
         posterior = self.posterior or self.solve()
         library = [self.likelihood.kernels.kind(number).library for number in range(len(self.positions))]
         left = sum(place == NONE and own for place, own in zip(posterior.operation, library, strict=True))
+        return left / max(1, sum(library))
+
+    def leaves_calls(self) -> bool:
+        """Whether any call that executes is without kernels."""
+        posterior = self.posterior or self.solve()
         linked = set(posterior.operation)
-        return left > HARDLY_ANY * sum(library) and any(
-            place not in linked and operation.phase == "run" for place, operation in enumerate(self.operations)
-        )
+        return any(place not in linked and operation.phase == "run" for place, operation in enumerate(self.operations))
 
     def _elsewhere(self) -> list[float]:
         return [self.elsewhere.get(operation.index, 0.0) for operation in self.operations]
