@@ -329,12 +329,21 @@ def test_stamps_of_a_buffered_stream_bound_calls_on_one_side(late: str, name: st
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("name", ["m290-alexnet-infer-10it", "m290-alexnet-infer-level6-cmd"])
-def test_no_stream_is_buffered_where_a_tool_left_kernels_out(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "least"), [("m121-lenet-infer", 3), ("m290-alexnet-infer-10it", 52), ("m290-alexnet-infer-level6-cmd", 10)]
+)
+def test_no_stream_is_buffered_where_a_tool_left_kernels_out(name: str, least: int) -> None:
     """Without bounds what is left of a profile fits some other calls a little better, but no more of it fits any."""
     operations = measured(shared_folder(), ("kernels under 0.5 ms lost", name, HANDLES, 0)).operations
-    assert operations.right > 0.85 * operations.kernels
+    assert operations.right >= least
     assert operations.wrong_and_sure == 0
+
+
+@pytest.mark.shared
+def test_links_are_in_doubt_where_most_is_left_on_both_sides() -> None:
+    """Of 22 kernels that a tool left the last five fit the searches that the log begins with."""
+    case = ("kernels under 0.5 ms lost", "m290-alexnet-infer-level6-cmd", NO_FRAMEWORK, 0)
+    assert measured(shared_folder(), case).operations.wrong_and_sure == 0
 
 
 @pytest.mark.shared

@@ -61,6 +61,8 @@ class Stream:
             return
         posterior = self.posterior or self.solve()
         own = self.of_this_process()
+        # Where more is left on both sides than is linked, calls and kernels may be others'.
+        is_scant = self.left_over() > 1 / 2 and self.leaves_calls()
         posterior.calibrate()
         for number, place in enumerate(posterior.operation):
             if place == NONE:
@@ -72,7 +74,8 @@ class Stream:
             if by in (NAME_AND_SIZES, ORDER, LAUNCH_LINE):
                 confidence *= own
             strange = by == ORDER and self.likelihood.kernels.kind(number).is_strange
-            if strange or self.likelihood.may_be_two(place):
+            scant = is_scant and by in (NAME_AND_SIZES, ORDER)
+            if strange or scant or self.likelihood.may_be_two(place):
                 confidence = min(confidence, WHOLE)
             links.give_operation((self.positions[number],), self.operations[place].index, by, confidence=confidence)
 
