@@ -104,6 +104,10 @@ KERNELS = {
 }  # fmt: skip
 
 
+GRIDS = {"Activ": 2 * 20 * 24 * 24 // 4, "Pooling": 2 * 20 * 12 * 12}
+"""Work-items of kernels that have them by their tensors."""
+
+
 def run_of(folder: Path, iterations: int, lost: tuple[int, ...] = ()) -> list[str]:
     """A log of commands without layer times, and a profile of names and times on a clock of its own; of the iterations
     in ``lost`` the log has no line that ends them. An own call comes before the benchmark and one behind it."""
@@ -114,7 +118,7 @@ def run_of(folder: Path, iterations: int, lost: tuple[int, ...] = ()) -> list[st
     def call(command: str, kind: str) -> None:
         log.append(f"MIOpen(HIP): Command [LogCmd{kind}] ./bin/MIOpenDriver {command}")
         at = 1_000_000 + 1000 * len(profile)
-        profile.append(f'{len(profile) - 1},"{KERNELS[kind]}.kd",0,0,742,742,256,64,{at},{at + 500}')
+        profile.append(f'{len(profile) - 1},"{KERNELS[kind]}.kd",0,0,742,742,{GRIDS.get(kind, 256)},64,{at},{at + 500}')
 
     call(*OWN)
     log += [f"{stamp}*** Benchmark begins ***", f"{stamp}Testing for {iterations} iterations."]
