@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -288,16 +287,6 @@ def test_the_page_names_what_is_there() -> None:
     assert [
         name for name in sorted(named) if not any(f"/{path}/".endswith(f"/{name.strip('/')}/") for path in paths)
     ] == []
-
-
-def test_modules_and_folders_are_small() -> None:
-    """At most 400 lines in a module, 14 modules in a folder."""
-    lines = {path.relative_to(PACKAGE).as_posix(): len(path.read_text("utf-8").splitlines()) for path in MODULES}
-    folders = Counter(path.parent.relative_to(PACKAGE).as_posix() for path in MODULES)
-    large = {name for name, count in lines.items() if count > 400} | {
-        folder for folder, count in folders.items() if count > 14
-    }
-    assert large == set()
 
 
 def test_no_module_is_called_utils() -> None:

@@ -13,6 +13,7 @@ from mio2trace.align.clocks.reach import within_reach
 from mio2trace.align.clocks.sharpen import sharpened
 from mio2trace.align.exact import Calls, calls_of
 from mio2trace.align.ladder import climb
+from mio2trace.align.layers.marked_steps import MarkedStep, step_at
 from mio2trace.align.layers.net import Net, by_place, read_net
 from mio2trace.align.links import NONE, LayerRun, Links, Pass
 from mio2trace.align.operations.queues import of_its_threads, same_process
@@ -62,8 +63,9 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     ``links`` gives activities to layers and to the operations of the log. ``clocks`` has a clock per device number,
     none where host or device times are missing; ``log_clock`` is None when the log has no stamps, nothing in common
     with the profile, or was joined by order alone. ``logs`` holds of each log the run that the profile is of.
-    ``streams``: how the links to operations came about, where that was to be kept. ``process_clock``: of one of a job's
-    processes, how its clock relates to the first one's; None where nothing relates them, or there is one process.
+    ``streams``: how the links to operations came about, where that was to be kept. ``steps``: those that ranges mark.
+    ``process_clock``: of one of a job's processes, how its clock relates to the first one's; None where nothing
+    relates them, or there is one process.
     """
 
     profile: Profile
@@ -74,7 +76,12 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     facts: Mapping[int, KernelFact]
     logs: tuple[FrameworkLog, ...] = ()
     streams: tuple[Stream, ...] = ()
+    steps: tuple[MarkedStep, ...] = ()
     process_clock: ProcessClock | None = None
+
+    def step_at(self, host_ns: int) -> MarkedStep | None:
+        """The marked step that the host was in at a time."""
+        return step_at(self.steps, host_ns)
 
     def with_stated(self, logged: Sequence[Operation]) -> tuple[Operation, ...]:
         """``logged``, operations of the log, and behind them those that only the profile's own ranges state."""
@@ -165,6 +172,7 @@ def align(  # noqa: PLR0913 - keyword-only options
         facts=facts,
         logs=tuple(logs),
         streams=tuple(attribution.streams),
+        steps=attribution.steps,
     )
 
 

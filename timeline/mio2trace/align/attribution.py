@@ -11,11 +11,12 @@ from mio2trace.align.clocks.line_axis import line_axis
 from mio2trace.align.clocks.relate import ends_at_set_up, relate_clocks
 from mio2trace.align.clocks.resolution import stamp_resolution
 from mio2trace.align.layers.caffe.marks import Marked
+from mio2trace.align.layers.marked_steps import MarkedStep, marked_steps
 from mio2trace.align.layers.net import LayerKey, Net
 from mio2trace.align.links import NONE, LayerRun, Links
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.operations.windows import Late
-from mio2trace.evidence import ORDER, Evidence
+from mio2trace.evidence import ORDER, RANGE, Evidence
 from mio2trace.kernels import KernelFact
 from mio2trace.model.log import Direction, FrameworkLog, LayerTime
 from mio2trace.model.profile import Profile
@@ -125,6 +126,11 @@ class Attribution:
         To be asked for after these are given.
         """
         return self.shared_axis or line_axis(self.links)
+
+    @cached_property
+    def steps(self) -> tuple[MarkedStep, ...]:
+        """The steps that the profile's own ranges mark; none where such evidence is left out."""
+        return () if RANGE in self.without else marked_steps(self.profile)
 
     # -- what the sources say ----------------------------------------------------------------------------------------
 

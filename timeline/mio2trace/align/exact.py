@@ -1,14 +1,13 @@
 """What the profile itself states: the operation whose range was open at a kernel's launch, and the layer around that.
 
 Ranges that the user or a framework pushed (ROCTx, ``record_function``) are layers, the innermost outside the operation
-wins; ``ProfilerStep#7`` and the like are iterations, else one begins where the first layer comes again. What was
-launched by a graph lies in no operation: the range of the captured call is not open any more (rocm-profiles.md 1, 8).
+wins; steps are marked (`mio2trace.align.layers.marked_steps`), else one begins where the first layer comes again. What
+was launched by a graph is in no operation: the range of the captured call is not open any more (rocm-profiles.md 1, 8).
+What ran before the recording is in no operation and no layer, whatever it states.
 """
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -18,8 +17,9 @@ import msgspec
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.backward import ForwardOps
 from mio2trace.align.gradients import split
+from mio2trace.align.layers.marked_steps import is_step, step_at
 from mio2trace.align.layers.net import Net, NetLayerSpec
-from mio2trace.align.links import NONE, LayerRun, Links, Phase
+from mio2trace.align.links import NONE, LayerRun, Links
 from mio2trace.align.logged_ops import is_op, logged_ops
 from mio2trace.align.open_ranges import OpenRanges
 from mio2trace.align.sequences import matches
@@ -29,9 +29,7 @@ from mio2trace.model.profile import Profile, Range
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.ranges import is_library_call, operations_of_ranges
-from mio2trace.patterns import late
 
-_STEP = late(r"(?:ProfilerStep|iteration|iter|step|batch)[ _#:=-]{0,3}(\d{1,9})", re.ASCII | re.IGNORECASE)
 _DIRECTIONS: dict[str, Direction] = {
     "forward": "forward", "fwd": "forward", "backward": "backward", "bwd": "backward",
 }  # fmt: skip
@@ -96,6 +94,9 @@ def link_by_ranges(attribution: Attribution) -> None:
         return
     without = attribution.without
     opened = OpenRanges(profile)
+    for position, pass_ in enumerate(links.pass_of):
+        if pass_ != NONE and links.passes[pass_].phase == "before":
+            opened.range_of[position] = NONE
     operation_of = opened.nearest(attribution.operation_of_range or [NONE] * len(profile.ranges))
     groups: dict[tuple[int, bool], list[int]] = {}
     for position, place in enumerate(opened.range_of):
@@ -126,24 +127,20 @@ def number_steps_as_the_log(attribution: Attribution) -> None:
 
     What lies in no layer in a step is in the iteration that most of the step's kernels are in by the log.
     """
-    profile, links = attribution.profile, attribution.links
-    steps = sorted(
-        (made.start_ns, made.end_ns, number) for made in profile.ranges if (number := _step(made)) is not None
-    )
+    profile, links, steps = attribution.profile, attribution.links, attribution.steps
     if not steps or all(word in ("", RANGE, CORRELATION) for word in links.layer_by):
         return
-    moments = _Moments(None, steps)
     logged: dict[int, Counter[int]] = {}
     unplaced: dict[int, list[int]] = {}
     for position, (activity, run) in enumerate(zip(profile.activities, links.run_of, strict=True)):
-        phase = moments.of(activity.host_start_ns if activity.host_start_ns is not None else activity.start_ns)
-        if phase is None or phase[1] is None:
+        step = step_at(steps, activity.host_start_ns)
+        if step is None:
             continue
         iteration = links.iteration_of(position)
         if run == NONE:
-            unplaced.setdefault(phase[1], []).append(position)
+            unplaced.setdefault(step.number, []).append(position)
         elif iteration is not None and links.layer_by[position] not in (RANGE, CORRELATION):
-            logged.setdefault(phase[1], Counter())[iteration] += 1
+            logged.setdefault(step.number, Counter())[iteration] += 1
     before = _pass_of_nearest(links, range(len(links.run_of)))
     after = _pass_of_nearest(links, range(len(links.run_of) - 1, NONE, -1))
     for number, iterations in logged.items():
@@ -175,12 +172,18 @@ class _Layers:
         ranges = attribution.profile.ranges
         # of framework's ops there are very many
         named = [place for place, made in enumerate(ranges) if made.kind != "operator"]
-        self._steps = {place: step for place in named if (step := _step(ranges[place])) is not None}
         self._layers = {
             place: _layer(ranges[place])
             for place in named
-            if place not in self._steps and (_is_user_range(ranges[place]) or _is_module(ranges[place]))
+            if not is_step(ranges[place]) and (_is_user_range(ranges[place]) or _is_module(ranges[place]))
         }
+        marks = {(step.start_ns, step.end_ns) for step in attribution.steps}
+        inner = {
+            place: layer
+            for place, layer in self._layers.items()
+            if (ranges[place].start_ns, ranges[place].end_ns) not in marks
+        }
+        self._layers = inner or self._layers
 
     def place(self) -> None:
         """Each activity in the innermost layer; what an op of the backward pass launched in its forward op's."""
@@ -195,38 +198,51 @@ class _Layers:
             if other != NONE and own[place] == NONE and layer_of[other] != NONE:
                 gradients[place] = place
         innermost = opened.nearest(gradients)
-        used: dict[int, list[int]] = {}
-        backward: dict[tuple[int, bool], _Gradient] = {}
+        used: dict[tuple[int, int], list[int]] = {}
+        backward: dict[tuple[int, bool, int], _Gradient] = {}
         for position, place in enumerate(opened.range_of):
             around = innermost[place] if place != NONE else NONE
             if around == NONE:
                 continue
+            pass_ = links.pass_of[position]  # of its launch; a range may reach over several steps
             if own[around] != NONE:
-                used.setdefault(around, []).append(position)
+                used.setdefault((around, pass_), []).append(position)
                 continue
-            key = layer_of[forward.of[around]], around not in forward.unsure
+            key = layer_of[forward.of[around]], around not in forward.unsure, pass_
             backward.setdefault(key, _Gradient()).add(position, ranges[around])
-        in_order = sorted({*used, *(place for place, _ in backward)}, key=lambda place: ranges[place].start_ns)
+        executed = {place for place, _ in used} | {place for place, _, _ in backward}
+        in_order = sorted(executed, key=lambda place: ranges[place].start_ns)
         index_of = self._net([self._layers[place] for place in in_order], bool(backward))
         iteration_of = dict(zip(in_order, self._iterations(in_order), strict=True))
-        for place in sorted(used, key=lambda place: ranges[place].start_ns):
+        for place, pass_ in sorted(used, key=lambda key: (ranges[key[0]].start_ns, key[1])):
             name, direction = self._layers[place]
             times = ranges[place].start_ns, ranges[place].end_ns
-            run = self._run(name, index_of[name], direction, iteration_of[place], times)
-            links.give_layer(used[place], links.add_run(run), RANGE)
-        for (place, sure), gradient in sorted(backward.items(), key=lambda item: item[1].start_ns):
+            run = self._run(name, index_of[name], direction, self._pass(pass_, iteration_of[place], direction), times)
+            links.give_layer(used[place, pass_], links.add_run(run), RANGE)
+        for (place, sure, pass_), gradient in sorted(backward.items(), key=lambda item: item[1].start_ns):
             name, _ = self._layers[place]
             times = gradient.start_ns, gradient.end_ns
-            run = self._run(name, index_of[name], "backward", iteration_of[place], times)
+            run = self._run(name, index_of[name], "backward", self._pass(pass_, iteration_of[place], "backward"), times)
             links.give_layer(gradient.positions, links.add_run(run), RANGE, sure=sure)
-        self._place_between(in_order)
+        if not self._attribution.steps:
+            self._place_between(in_order)
 
-    def _run(
-        self, name: str, index: int, direction: Direction | None, iteration: int, times: tuple[int, int]
-    ) -> LayerRun:
+    def _pass(self, of_launch: int, iteration: int | None, direction: Direction | None) -> int:
+        """The pass of a layer's execution: its direction of the step that its commands were launched in, else of the
+        one that the range began in."""
+        links = self._attribution.links
+        if of_launch != NONE:
+            made = links.passes[of_launch]
+            if made.phase != "iteration":
+                return of_launch
+            iteration = made.iteration
+        if iteration is None:
+            return links.pass_id("between")
+        return links.pass_id("iteration", iteration, direction)
+
+    def _run(self, name: str, index: int, direction: Direction | None, pass_: int, times: tuple[int, int]) -> LayerRun:
         return LayerRun(
-            layer=name, layer_index=index, direction=direction,
-            pass_=self._attribution.links.pass_id("iteration", iteration, direction),
+            layer=name, layer_index=index, direction=direction, pass_=pass_,
             host_start_ns=times[0], host_end_ns=times[1],
         )  # fmt: skip
 
@@ -243,36 +259,23 @@ class _Layers:
             self._attribution.net = Net(layers=(*net.layers, *specs), backward=net.backward or backward)
         return index_of
 
-    def _iterations(self, in_order: Sequence[int]) -> Iterator[int]:
-        """The iteration of each execution: the enclosing step's, else a new one where the first layer comes again."""
-        ranges = self._attribution.profile.ranges
-        steps = self._opened.nearest([self._steps.get(place, NONE) for place in range(len(ranges))])
-        moments = _Moments(None, self._stepped())
-        iteration, first = 0, None
+    def _iterations(self, in_order: Sequence[int]) -> Iterator[int | None]:
+        """The iteration of each execution: of the step around it, None outside of the marked ones; where none is
+        marked, a new one begins where the first layer comes again."""
+        steps, ranges = self._attribution.steps, self._attribution.profile.ranges
+        iteration = 0
         for place in in_order:
-            if steps[place] != NONE:
-                yield steps[place]
+            if steps:
+                step = step_at(steps, ranges[place].start_ns)
+                yield None if step is None else step.number
                 continue
-            phase = moments.of(ranges[place].start_ns)  # another thread's step
-            if phase is not None and phase[1] is not None:
-                yield phase[1]
-                continue
-            if first is None or self._layers[place] == first:
-                first = self._layers[place]
-                iteration += 1
+            iteration += not iteration or self._layers[place] == self._layers[in_order[0]]
             yield iteration
 
-    def _stepped(self) -> list[tuple[int, int, int]]:
-        ranges = self._attribution.profile.ranges
-        return [(ranges[place].start_ns, ranges[place].end_ns, step) for place, step in self._steps.items()]
-
     def _place_between(self, in_order: Sequence[int]) -> None:
-        """Passes of what lies in no layer: its neighbours', where both are of one; else as its launch's time says."""
+        """Passes of what lies in no layer: its neighbours', where both are of one; set-up before the first layer."""
         profile, links = self._attribution.profile, self._attribution.links
-        moments = _Moments(
-            profile.ranges[in_order[0]].start_ns if in_order else None,
-            self._stepped(),
-        )
+        begun = profile.ranges[in_order[0]].start_ns if in_order else None
         before = NONE
         waiting: list[int] = []
         for position, pass_ in enumerate([*links.pass_of, NONE]):
@@ -281,12 +284,11 @@ class _Layers:
                 waiting.append(position)
                 continue
             for between in waiting:
-                activity = profile.activities[between]
-                at = activity.host_start_ns if activity.host_start_ns is not None else activity.start_ns
+                launched = profile.activities[between].host_start_ns
                 if pass_ == before != NONE:
                     links.give_pass([between], pass_)
-                elif (phase := moments.of(at)) is not None:
-                    links.give_pass([between], links.pass_id(*phase))
+                elif begun is not None and launched is not None and launched < begun:
+                    links.give_pass([between], links.pass_id("setup"))
             waiting, before = [], pass_
 
 
@@ -300,28 +302,6 @@ class _Gradient:
     def add(self, position: int, made: Range) -> None:
         self.positions.append(position)
         self.start_ns, self.end_ns = min(self.start_ns, made.start_ns), max(self.end_ns, made.end_ns)
-
-
-class _Moments:
-    """What a moment is by itself: set-up before ``begun``, an iteration within one of ``steps``."""
-
-    def __init__(self, begun: int | None, steps: Sequence[tuple[int, int, int]]) -> None:
-        self._begun = begun
-        self._steps = sorted(steps)
-        self._starts = [start for start, _, _ in self._steps]
-
-    def of(self, at: int | None) -> tuple[Phase, int | None] | None:
-        if at is None:
-            return None
-        step = bisect_right(self._starts, at) - 1
-        if step >= 0 and at < self._steps[step][1]:
-            return "iteration", self._steps[step][2]
-        return ("setup", None) if self._begun is not None and at < self._begun else None
-
-
-def _step(made: Range) -> int | None:
-    found = _STEP.fullmatch(made.text.strip()) if made.kind in ("range", "annotation") and len(made.text) < 60 else None
-    return int(found[1]) if found is not None else None
 
 
 def _is_user_range(made: Range) -> bool:

@@ -18,6 +18,7 @@ from mio2trace.align.layers.caffe.unlogged import place_behind_the_log, place_un
 from mio2trace.align.layers.caffe.warm_up import place_before_iterations
 from mio2trace.align.layers.host_ops import place_by_host_ops
 from mio2trace.align.layers.late_lines import doubt_by_kernels
+from mio2trace.align.layers.marked_steps import place_marked_steps
 from mio2trace.align.layers.outside_times import (
     doubt_between_layers,
     doubt_between_passes,
@@ -71,6 +72,8 @@ def place_by_marks(attribution: Attribution) -> None:
 
 
 STEPS: tuple[Step, ...] = (
+    # Where launches are recorded, nothing else decides in which marked step a command is.
+    Step((), place_marked_steps),
     Step((RANGE, CORRELATION), link_by_ranges),
     # Marks bound layers without any clock, and relate the log's clock to the host's best: everything else asks it.
     Step((TIMER_MARKS,), place_by_marks),

@@ -15,7 +15,10 @@ from mio2trace.model.log import Direction
 from mio2trace.model.profile import Activity
 from mio2trace.ops.operation import Operation
 
-Phase = Literal["setup", "warm-up", "iteration"]
+Phase = Literal["before", "setup", "warm-up", "iteration", "between"]
+"""``before``: launched before the recording began; ``between``: launched behind a marked step and before the next."""
+
+_NAMES = {"before": "before the recording", "setup": "set-up", "between": "between iterations"}
 
 NONE = -1
 """No layer, no pass, no operation."""
@@ -45,8 +48,8 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def name(self) -> str:
         """As shown: ``iteration 1 · forward``."""
-        if self.phase == "setup":
-            return "set-up"
+        if self.phase in _NAMES:
+            return _NAMES[self.phase]
         name = "warm-up" if self.phase == "warm-up" else f"iteration {self.iteration}"
         if self.repeated:
             name = f"repetition {self.iteration}"

@@ -12,6 +12,9 @@ import msgspec
 from mio2trace.findings import Finding
 from mio2trace.findings.gpus import Gpu
 from mio2trace.findings.words import WHOLE, of_one
+from mio2trace.measures.completeness import Completeness
+from mio2trace.measures.device_time import Busy
+from mio2trace.measures.device_time.gaps import Cause
 
 ROWS = 50
 """Of a table at most; what is left out is summed in a line."""
@@ -124,8 +127,15 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     noun: str = WHOLE
     """What times are of where there are iterations."""
     kernel_ns: int = 0
-    span_ns: int | None = None
-    idle_ns: int | None = None
+    step_ns: int | None = None
+    """How long a steady iteration lasts on the slowest device: the mean; None where that is not known."""
+    busy: Busy | None = None
+    """How that device spends it; without iterations, the whole recording."""
+    device: str = ""
+    """What is said of a process's several devices."""
+    causes: tuple[Cause, ...] = ()
+    """Why it idles, in all steady iterations."""
+    completeness: Completeness = Completeness(counts={})
     reference: str = ""
     """What the run without MIOpen's log says of the two."""
     timed_by_reference: bool = False
@@ -153,6 +163,11 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     """Of a job, in the first of its processes: who waits for whom at the collectives."""
     ranks: tuple[RankRow, ...] = ()
     trust: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def idle_ns(self) -> int | None:
+        """How long the device idles in a steady iteration."""
+        return None if self.step_ns is None or self.busy is None else self.busy.idle_ns
 
     @property
     def each(self) -> str:

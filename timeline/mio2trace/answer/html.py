@@ -73,10 +73,13 @@ def _tiles(section: Section) -> list[dict[str, str]]:
     if section.kernel_ns:
         what = f"Kernels, {section.noun}" if section.iterations else "Kernels"
         tiles.append({"label": what, "value": ms(section.kernel_ns), "more": ""})
-    if section.span_ns and section.idle_ns is not None:
-        busy = 1 - section.idle_ns / section.span_ns
-        of = f"of {ms(section.span_ns)} {section.each}" + ", without MIOpen's log" * section.timed_by_reference
+    if section.step_ns and section.idle_ns is not None:
+        busy = 1 - section.idle_ns / section.step_ns
+        of = f"of {ms(section.step_ns)} {section.each}" + ", without MIOpen's log" * section.timed_by_reference
         tiles.append({"label": "Device busy", "value": percent(busy), "more": of})
+    if section.completeness.counts:
+        first, *others = section.completeness.said.split(", ")
+        tiles.append({"label": "The profile lacks", "value": first, "more": ", ".join(others)})
     if section.first:
         cold, _, usual = section.first.removeprefix("first iteration ").partition(", then ")
         tiles.append({"label": "First iteration", "value": cold, "more": f"then {usual}"})
@@ -122,15 +125,15 @@ def _iteration(section: Section) -> dict[str, Any] | None:
         if section.copy_ns >= 0.005 * section.kernel_ns:
             legend.append({"colour": "copies", "helps": False, "label": f"copies {ms(section.copy_ns)}"})
     note = "pauses are left out: this profiler waits for each command" if section.waits else ""
-    if section.span_ns:
-        of_it = percent(idle / section.span_ns)
+    if section.step_ns:
+        of_it = percent(idle / section.step_ns)
         pieces.append(svg.Piece("idle", idle, False, f"neither kernel nor copy: {ms(idle)}, {of_it} of the iteration"))
         legend.append({"colour": "idle", "helps": False, "label": f"idle {of_it} of the iteration"})
-        note = f"{ms(section.span_ns)} from its first to its last command"
+        note = f"it lasts {ms(section.step_ns)}"
         if section.timed_by_reference:  # and the kernels' is not: what the two differ by says nothing
             note += "; it and what is idle are of the run without MIOpen's log"
-        elif whole > 1.005 * section.span_ns:
-            note += f"; {ms(whole - section.span_ns)} ran beside others"
+        elif whole > 1.005 * section.step_ns:
+            note += f"; {ms(whole - section.step_ns)} ran beside others"
     what = section.noun if section.iterations else "the run"
     picture = svg.stacked(pieces, whole, f"What {what} consists of", height=34, width=1000)
     return tables.part(f"Where {what} goes", note=note, picture=picture, legend=legend, id="where")

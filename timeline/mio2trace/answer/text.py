@@ -32,6 +32,10 @@ def lines(report: Report) -> Iterator[str]:
 
 def _section(section: Section, several: bool) -> Iterator[str]:
     yield visible(f"{section.name}: {section.verdict}" if several else section.verdict)
+    if section.busy is not None:
+        yield _line("device", spent(section))
+    if not section.completeness.complete:
+        yield _line("incomplete", section.completeness.said)
     if section.first:
         yield _line("first", section.first.removeprefix("first "))
     if section.reference:
@@ -63,6 +67,23 @@ def _section(section: Section, several: bool) -> Iterator[str]:
     advice = next((finding.rule.advice for finding in section.findings if finding.severity != "info"), "")
     if advice:
         yield _line("try", advice)
+
+
+def spent(section: Section) -> str:
+    """``compute 92.1 %, exposed communication 5.1 %, exposed copies 0.4 %, idle 2.4 % of the iteration``."""
+    busy = section.busy
+    if busy is None or not busy.length_ns:
+        return ""
+    parts = [
+        ("compute", busy.compute_ns, True),
+        ("exposed communication", busy.communication_ns, False),
+        ("exposed copies", busy.copy_ns, False),
+        ("not recorded", busy.unrecorded_ns, False),
+        ("idle", busy.idle_ns, True),
+    ]
+    said = ", ".join(f"{name} {percent(ns / busy.length_ns)}" for name, ns, always in parts if ns or always)
+    of = "iteration" if section.step_ns is not None else f"recording ({ms(busy.length_ns)})"
+    return f"{said} of the {of}" + (f"; {section.device}" if section.device else "")
 
 
 def _line(label: str, text: str) -> str:

@@ -173,7 +173,7 @@ def _iterations(process: Process) -> Iterator[Row]:
             "steady": steady.has(iteration.number),
             "kernels": iteration.kernels,
             "kernel_ns": iteration.kernel_ns,
-            "span_ns": iteration.span_ns,
+            "step_ns": iteration.step_ns,
             "host_ns": iteration.host_ns,
             "find_kernels": iteration.searches,
         }

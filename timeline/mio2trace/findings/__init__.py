@@ -30,8 +30,10 @@ RULES: tuple[Rule, ...] = (*searches.RULES, *kernels.RULES, *work.RULES, *pauses
 
 def findings(subject: Subject) -> list[Finding]:
     """Most severe first, then by time at stake, then in the order of the table."""
+    # What may be warm-up is no ground for the strongest word.
+    worst = SEVERITIES.index("medium" if subject.steady.told.may_be_cold else "high")
     fired = [
-        Finding(rule=rule, severity=severity, found=found)
+        Finding(rule=rule, severity=max(severity, SEVERITIES[worst], key=SEVERITIES.index), found=found)
         for rule in RULES
         for found in rule.find(subject)
         if (severity := found.severity or severity_of(found.share)) is not None

@@ -8,34 +8,48 @@ from mio2trace.align import NONE
 from mio2trace.findings.rule import Found, Rule
 from mio2trace.findings.subject import Problem, Subject, drivers
 from mio2trace.findings.words import count, ms, percent
-from mio2trace.measures.gaps import WAITS
+from mio2trace.measures.device_time.gaps import Cause
 from mio2trace.measures.statistics import deviation, mean, median
 
 IDLE = 0.15
 RUNS, SLOWER = 3, 2.0
 WORTH_NAMING = 0.01
+MOST_CAUSES = 3
 SAMPLES, SPREAD, OF_T = 10, 0.3, 0.05
-_WAITS = {"host": "for the host to launch", "queue": "though launched", "unknown": "no calls tell why"}
+_WHY = {
+    "host": "the host had launched nothing",
+    "builds": "the host built or loaded programs",
+    "queued": "the next command was launched and waited",
+    "unknown": "no calls are recorded",
+    "short": "gaps of up to 1 us",
+}
+
+
+def cause(one: Cause, count: int) -> str:
+    """``0.42 ms in 12 gaps: the host had launched nothing (most in aten::mm, 0.31 ms)``; ``count``: of iterations."""
+    gaps = max(1, round(one.count / count))
+    name, ns = one.during[0] if one.during else ("", 0)
+    most = f" (most in {name[:60]}, {ms(ns / count)})" if name else ""
+    return f"{ms(one.ns / count)} in {gaps:,} gap{'s' * (gaps != 1)}: {_WHY[one.why]}{most}"
 
 
 def _idle(subject: Subject) -> Iterator[Found]:
     timed = subject.timed
-    if timed.alignment.profile.calls_wait or not timed.has_iterations:
+    busy = timed.busy
+    if busy is None or busy.idle_ns <= IDLE * busy.length_ns:
         return
-    idle, span = timed.idle_ns, timed.span_ns
-    if idle > IDLE * span:
-        pauses = timed.pauses
-        causes = [f"{percent(pauses.idle_ns[word] / span)} {_WAITS[word]}" for word in WAITS if pauses.idle_ns[word]]
-        told = timed.steady.told
-        alone = "; it is the only one recorded, and may be cold" if len(told.all) == 1 and not told.part else ""
-        without = "; measured without MIOpen's log" if timed is not subject else ""
-        yield Found(
-            ns=timed.each(idle),
-            share=idle / span,
-            count=timed.each(pauses.count),
-            number=f"{percent(idle / span)} of {timed.noun} ({ms(timed.each(idle))} of {ms(timed.each(span))}) runs"
-            f" neither kernel nor copy: {', '.join(causes)}{without}{alone}.",
-        )
+    number = len(timed.steady.windows)
+    told = timed.steady.told
+    alone = " Only one iteration is whole, and it may be cold." if told.may_be_cold and not told.part else ""
+    without = ", measured without MIOpen's log" if timed is not subject else ""
+    causes = "; ".join(cause(one, number) for one in timed.causes[:MOST_CAUSES])
+    yield Found(
+        ns=round(busy.idle_ns / number),
+        share=busy.idle_ns / busy.length_ns,
+        count=round(sum(one.count for one in timed.causes) / number),
+        number=f"{percent(busy.idle_ns / busy.length_ns)} of {timed.noun} ({ms(busy.idle_ns / number)} of"
+        f" {ms(busy.length_ns / number)}{without}): {causes}.{alone}",
+    )
 
 
 def _first(subject: Subject) -> Iterator[Found]:
@@ -128,13 +142,14 @@ def _unsteady(subject: Subject) -> Iterator[Found]:
 RULES = (
     Rule(
         id="idle",
-        title="The device waits.",
-        fires="span of a steady iteration less the union of its kernels and copies > 15 % of the span; never for"
-        " dv/dt, which waits for each command itself",
-        formula="that difference, per steady iteration, all devices together (of the run without MIOpen's log, where"
-        " `record --reference` made one); share of the span; each pause by what"
-        " it waits for: *host* where the call that launched the next command began after everything before had"
-        " ended, *queue* where before, *unknown* without calls",
+        title="The device is idle.",
+        fires="nothing runs on the slowest device for > 15 % of the steady iterations; never for dv/dt, which waits for"
+        " each command itself",
+        formula="the gaps between commands in the windows of steady iterations, per iteration (of the run without"
+        " MIOpen's log, where `record --reference` made one); share of the iteration; gaps in which work ran that the"
+        " profile does not hold are not idle; each gap by its cause: *host* where the next command was not launched"
+        " yet, with the host's call, op or range during most of it, *builds* where that builds or loads programs,"
+        " *queued* where its launch had returned, *unknown* without calls, *short* up to 1 us",
         advice="Host: launch less (fusion, graphs), move work off the launching thread, no synchronisation within an"
         " iteration; compare with a run without the profiler's host options, which slow the host. Queue: look"
         " for dependencies between streams and for copies.",

@@ -16,7 +16,8 @@ from mio2trace.align import NONE
 from mio2trace.findings.gpus import Gpu, known
 from mio2trace.findings.words import PART, WHOLE, ms, of_one
 from mio2trace.measures import Measures
-from mio2trace.measures.gaps import Pauses, pauses, prepared
+from mio2trace.measures.device_time import Busy
+from mio2trace.measures.device_time.gaps import Cause, prepared
 from mio2trace.measures.makeup import Makeup, makeup
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import median
@@ -79,7 +80,7 @@ class Subject:
         """Whose iteration and idle time count: the run without MIOpen's log where it tells iterations, else this."""
         if self._reference is not None:
             other = Subject(self._reference, self.gpu)
-            if other.has_iterations and other.span_ns:
+            if other.has_iterations and other.busy is not None:
                 return other
         return self
 
@@ -136,19 +137,21 @@ class Subject:
     def makeup(self) -> Makeup:
         return makeup(self.measures)
 
-    @cached_property
-    def span_ns(self) -> int:
-        """From the first command to the last one's end, of all steady iterations together."""
-        return sum(one.span_ns or 0 for one in self.steady.told.all if self.steady.has(one.number))
+    @property
+    def busy(self) -> Busy | None:
+        """How the slowest device spent all steady iterations together; None where the end of none is known, or the
+        profiler waited for each command."""
+        return None if self.alignment.profile.calls_wait or not self.has_iterations else self.steady.busy
 
     @property
-    def idle_ns(self) -> int:
-        """How much of that no command ran."""
-        return sum(self.steady.idle_ns)
+    def step_ns(self) -> float | None:
+        """How long a steady iteration lasts on the slowest device: the mean."""
+        return self.busy.length_ns / len(self.steady.windows) if self.busy is not None else None
 
-    @cached_property
-    def pauses(self) -> Pauses:
-        return pauses(self.alignment, self.stretches)
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """Why that device idled."""
+        return self.steady.idle_causes
 
     # -- what is in none of them -------------------------------------------------------------------------------------
 
@@ -170,16 +173,15 @@ class Subject:
 
     @cached_property
     def first_iteration(self) -> tuple[int, int] | None:
-        """How long a cold first iteration took, and the median of the steady ones: from the first command to the last
-        one's end, or from the first call to the last one's where that is known of all and longer. None where the first
-        is not cold."""
+        """How long a cold first iteration took, and the median of the steady ones: the step, or the host's part of it
+        where that is known of all and longer. None where the first is not cold."""
         told = self.steady.told
-        cold = [one for one in told.all if one.number in told.cold]
+        cold = [one for one in told.all if one.number in told.cold][:1]
         steady = [one for one in told.all if self.steady.has(one.number)]
         if not (cold and steady):
             return None
         on_host = all(one.host_ns is not None for one in (*cold, *steady))
-        times = [max(one.span_ns or 0, one.host_ns or 0 if on_host else 0) for one in (*cold, *steady)]
+        times = [max(one.step_ns or 0, one.host_ns or 0 if on_host else 0) for one in (*cold, *steady)]
         return times[0], round(median(times[len(cold) :]))
 
     @cached_property

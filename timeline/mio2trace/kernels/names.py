@@ -218,6 +218,9 @@ _OTHERS: tuple[tuple[str, str], ...] = (
     (r"fill_image_borders_\w+", "pad"),
     # RCCL, NCCL and Microsoft's schedules in them: one process's part of what several do together
     (r"(?:nccl|rccl|msccl)\w+", "collective"),
+    # those that serving engines bring with them (vLLM, SGLang, AITER)
+    (r"cross_device_reduce\w*|quickreduce\w*|allreduce_\w+|all_reduce_\w+|reduce_scatter_\w+", "collective"),
+    (r"allgather_\w+|all_gather_\w+|all_to_all_\w+", "collective"),
     # anybody's
     (r"(?:batched_)?transpose_\w+", "transpose"),
 )

@@ -23,7 +23,10 @@ import msgspec
 from mio2trace.align import NONE, Alignment
 from mio2trace.kernels import helps, role
 from mio2trace.kernels.parts import find_parts
+from mio2trace.measures.completeness import Completeness, completeness
 from mio2trace.measures.cost import Cost, total
+from mio2trace.measures.device_time import has_common_clock
+from mio2trace.measures.device_time.launches import Launches
 from mio2trace.measures.executions import Execution, LayerKey, executions
 from mio2trace.measures.kinds import Kind, is_naive, kind_of
 from mio2trace.measures.operations import host_spans
@@ -269,6 +272,16 @@ class Measures:
         activities, operation_of = self._activities, self._links.operation_of
         times = [duration(activities[at]) or 0 for at in positions if activities[at].kind == "kernel"]
         return len(times), sum(times), sum([self._work_at(at, operation_of[at])[0] or 0 for at in positions])
+
+    @cached_property
+    def launches(self) -> Launches:
+        """Launches that no recorded command answers."""
+        return Launches(self.alignment.profile, has_common_clock=has_common_clock(self.alignment))
+
+    @cached_property
+    def completeness(self) -> Completeness:
+        """What the profile lacks."""
+        return completeness(self.alignment, self.launches, self.steady.told.devices)
 
     @cached_property
     def steady(self) -> Steady:

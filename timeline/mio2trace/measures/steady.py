@@ -17,6 +17,8 @@ import msgspec
 from mio2trace.align import NONE
 from mio2trace.measures.cost import Cost
 from mio2trace.measures.counted import Counted, counted
+from mio2trace.measures.device_time import Busy, DeviceTime, Window
+from mio2trace.measures.device_time.gaps import Cause, causes
 from mio2trace.measures.executions import LayerKey
 from mio2trace.measures.iterations import Iteration, Iterations, hull, iterations_of
 from mio2trace.measures.kinds import Kind, kind_at
@@ -43,7 +45,7 @@ class Steady:
     @cached_property
     def told(self) -> Iterations:
         """All iterations, and which of them count."""
-        return iterations_of(self._alignment)
+        return iterations_of(self._alignment, self._measures.launches)
 
     @property
     def iterations(self) -> tuple[int, ...]:
@@ -240,15 +242,39 @@ class Steady:
                 sums.add(0, activity)
         return sums.cost(0)
 
+    @property
+    def device(self) -> DeviceTime | None:
+        """The device whose steps are longest."""
+        return self.told.device
+
     @cached_property
-    def idle_ns(self) -> tuple[int, ...]:
-        """Of each of `iterations`: how long nothing ran on the device between its first command and its last."""
-        spans: list[list[tuple[int, int]]] = [[] for _ in self.iterations]
-        for place, activity in zip(self.told.place_of, self._alignment.profile.activities, strict=True):
-            number = NONE if place == NONE else self._counts[place]
-            if number != NONE and activity.start_ns is not None and activity.end_ns is not None:
-                spans[number].append((activity.start_ns, activity.end_ns))
-        return tuple(map(_idle, spans))
+    def windows(self) -> tuple[Window, ...]:
+        """The steady iterations on that device, of those whose end is known."""
+        places = frozenset(self.told.places)
+        return tuple(
+            window
+            for window in (self.device.windows if self.device is not None else ())
+            if window.place in places and window.busy is not None
+        )
+
+    @cached_property
+    def busy(self) -> Busy | None:
+        """How that device spent all these iterations together; None where none has a known end."""
+        parts = [window.busy for window in self.windows if window.busy is not None]
+        return sum(parts[1:], parts[0]) if parts else None
+
+    @property
+    def steps_ns(self) -> tuple[int, ...]:
+        """How long each of them lasted."""
+        return tuple(window.step_ns for window in self.windows if window.step_ns is not None)
+
+    @cached_property
+    def idle_causes(self) -> tuple[Cause, ...]:
+        """Why that device idled in them, most time first."""
+        if self.device is None:
+            return ()
+        spans = [(window.begin_ns, window.end_ns) for window in self.windows if window.end_ns is not None]
+        return causes(self._alignment, self.device, spans)
 
     def of_operations(self) -> dict[int, float]:
         """By index of those that ran in the steady iterations: kernel time, divided by how many these are."""
@@ -269,7 +295,7 @@ class Steady:
         place = {number: at for at, number in enumerate(self.iterations)}
         told, passes = self.told, self._alignment.links.passes
         if told.told_by == "whole":
-            return [NONE if one.phase == "setup" else 0 for one in passes]
+            return [NONE if one.phase in ("before", "setup") else 0 for one in passes]
         phase = "warm-up" if told.is_warm_up else "iteration"
         return [
             place.get(one.number, NONE) if one.phase == phase and one.number is not None else NONE for one in passes
@@ -388,13 +414,3 @@ def _keyed(keys: Iterator[Key]) -> tuple[list[Key], list[int]]:
     numbers: dict[Key, int] = {}
     row_of = [numbers.setdefault(key, len(numbers)) for key in keys]
     return list(numbers), row_of
-
-
-def _idle(spans: list[tuple[int, int]]) -> int:
-    idle = 0
-    end = None
-    for start, stop in sorted(spans):
-        if end is not None and start > end:
-            idle += start - end
-        end = stop if end is None else max(end, stop)
-    return idle

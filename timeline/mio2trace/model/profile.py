@@ -338,6 +338,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     ``records`` is how many the source holds (dv/dt: calls). ``clocks[0]`` is the host's, on which calls and ranges are.
     ``calls_wait``: a call returns after its activity has ended (dv/dt); only then do ends of calls bound anything.
     ``numbers`` says what an activity's number is, by the key that outputs show it under.
+    ``defects``: what the reader met that makes a profile incomplete, by id (`mio2trace.measures.completeness`).
     ``other_calls`` are those that launched none of the activities. ``interleaved``: ``line`` places activities and log
     lines in one order of execution.
     """
@@ -357,6 +358,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     opencl: OpenCl = OpenCl()
     framework: Framework = Framework()
     interleaved: bool = False
+    defects: Mapping[str, int] = {}
 
     @property
     def process(self) -> Process:

@@ -23,7 +23,7 @@ def number_repetitions(links: Links) -> None:
     that it interrupts.
     """
     activities = links.activities
-    set_up = {number for number, pass_ in enumerate(links.passes) if pass_.phase == "setup"}
+    set_up = {number for number, pass_ in enumerate(links.passes) if pass_.phase in ("before", "setup")}
     in_iterations = (
         activity.kind == "kernel" and number != NONE and number not in set_up
         for number, activity in zip(links.pass_of, activities, strict=True)

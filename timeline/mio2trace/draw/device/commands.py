@@ -181,7 +181,7 @@ class Commands:
             "" if layer is None else layer.direction,
             index == NONE,
             id(named),
-            pass_ != NONE and links.passes[pass_].phase == "setup",
+            _shown_phase(links, pass_),
             self._activities[position].queue if self._streams else 0,
         )
         alike = self._alike.get(key)
@@ -319,9 +319,16 @@ class Commands:
             args["sure"] = False
             args["doubt"] = doubt
         pass_ = links.pass_of[position]
-        if pass_ != NONE and links.passes[pass_].phase == "setup":
-            args["phase"] = "setup"
+        phase = _shown_phase(links, pass_)
+        if phase:
+            args["phase"] = phase
         return args
+
+
+def _shown_phase(links: Links, pass_: int) -> str:
+    """Of what is in no iteration and no warm-up: what it is in."""
+    phase = links.passes[pass_].phase if pass_ != NONE else ""
+    return "" if phase in ("iteration", "warm-up") else phase
 
 
 def _confidence_args(links: Links, position: int) -> dict[str, float]:

@@ -81,14 +81,14 @@ class Containers:
         sums: Counter[object] = Counter()
         for one, ns in zip(passes, timed_ns, strict=False):
             sums[one.phase, one.iteration] += ns
-        return [0 if one.phase == "setup" else sums[one.phase, one.iteration] for one in passes]
+        return [0 if one.phase in ("before", "setup", "between") else sums[one.phase, one.iteration] for one in passes]
 
     def of_pass(self, track: int, device: int, number: int, positions: Sequence[int], origin: int, cut: bool) -> Slice:
         pass_ = self._alignment.links.passes[number]
         start, duration = self._span(device, positions, origin)
         args = self._cost_args(self.measures.passes, number, number, positions, cut)
-        if pass_.phase == "setup":
-            args["phase"] = "setup"
+        if pass_.phase in ("before", "setup", "between"):
+            args["phase"] = pass_.phase
         if pass_.direction is not None:
             args["direction"] = pass_.direction
         if pass_.number is not None:

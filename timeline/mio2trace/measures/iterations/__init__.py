@@ -1,18 +1,25 @@
-"""Which iterations of a run count: those in which it is warm and whole.
+"""Which iterations (steps) of a run count: those in which it is warm and whole, of one kind.
 
-Iterations are what the log or the profile names; without these, what the kernels repeat
-(`mio2trace.align.layers.repetitions`); else the whole run is one. What is set up or warmed up, and what a search
-launches, is in none. Then, in this order:
+Iterations are what the profile marks or the log names; without these, what the kernels repeat
+(`mio2trace.align.layers.repetitions`); else the whole run is one. What is set up or warmed up, what was launched before
+the recording or between two steps, and what a search launches, is in none. Then, in this order:
 
-* an end that is only a part (the last iteration is the beginning of the one before, the first the end of the one
-  after; or layers are missing, `ends`) is *cut*: the profile ends in it. Where none is whole that
-  with most kernels counts, as the *part* that it is;
-* the first of several that are left is *cold* where it launches searches, `MORE_KERNELS` times the kernels of the later
-  ones' median, or takes more than `LONGER` times their median, in its kernels or on the host, where programs are built.
+* *kinds*: what a serving engine's mark says (``decode bs=32``), else iterations whose kernels agree in `SAME_KIND`.
+  Numbers are of the kind with most kernel time; others are listed beside it;
+* *cut*: the recording begins or ends in it. The last iteration is cut if it holds just the first kernels of the one
+  before, the first if it holds just the last ones of the one after. A part that lacks kernels in the middle is another
+  thing. Of a single one the log's net may say that the profile ends in it (`ends`). Where all are cut, that with most
+  kernels counts, as the *part* that it is;
+* *cold*: one of the first that are left, if it launches searches, builds or loads programs that most later ones do
+  not, launches `MORE_KERNELS` times the kernels of the later ones' median, or takes more than `LONGER` times their
+  median: its kernels, the step, or the host. Of two the shorter counts where they differ by as much.
+
+One whole iteration alone may be cold: it is shown, and said to be that.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -22,11 +29,18 @@ import msgspec
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.links import Phase
-from mio2trace.measures.iterations.ends import FIRST_LOST, LAST_LOST, not_whole
+from mio2trace.measures.device_time import DeviceTime, device_times, has_common_clock
+from mio2trace.measures.device_time.gaps import PREPARING
+from mio2trace.measures.device_time.launches import Launches
+from mio2trace.measures.iterations.ends import not_whole
 from mio2trace.measures.statistics import median
 
 MORE_KERNELS = 1.1
 LONGER = 1.5
+SAME_KIND = 0.9
+"""Share of the kernels of two iterations of one kind that agree."""
+MOST_KINDS = 32
+"""Later iterations that are like none of so many kinds are of the last one."""
 _NEVER = 1 << 64
 """Later than any time."""
 
@@ -34,39 +48,69 @@ Source = Literal["named", "repetition", "whole"]
 
 
 class Iteration(msgspec.Struct, frozen=True, kw_only=True):
-    """One iteration, searches left out: its kernels, their time, when the host was in it, and when the device."""
+    """One iteration, searches left out: its kernels, their time, how long the host was in it.
+
+    ``step_ns``: how long it lasted on the slowest device, None where its end is not known. ``kind``: an index into
+    `Iterations.kinds`.
+    """
 
     number: int
     kernels: int = 0
     kernel_ns: int = 0
     host_ns: int | None = None
-    span_ns: int | None = None
+    step_ns: int | None = None
     searches: int = 0
     """Kernels of searches that ran in it."""
+    builds: int = 0
+    """Calls in it that built or loaded programs."""
+    kind: int = 0
 
 
 class Iterations(msgspec.Struct, frozen=True, kw_only=True):
-    """``all``: in order. ``steady``: numbers of those that count; ``cold``, ``cut``: of those that do not.
+    """``all``: in order. ``steady``: numbers of those that count; ``cold``, ``cut``, ``longer``: of those of their kind
+    that do not; ``kinds``: the name of each, ``kind`` is that of those that count.
 
     ``place_of``: of each activity the place in ``all`` of the iteration that it is part of, `NONE` where it is in none
     or of a search. ``told_by``: ``named`` by a log or profile, a ``repetition`` of kernels, or the ``whole`` run.
     ``rule``: a sentence that says which count. ``is_warm_up``: only the warm-up ran, and stands for an iteration.
-    ``part``: why the one that counts is not whole, where none is; else empty.
+    ``part``: why the one that counts is not whole, where none is; else empty. ``may_be_cold``: one alone is whole.
+    ``devices``: the time of each device by these iterations; ``slowest``: the place of that whose steps are shown.
+    ``without_commands``: marked steps in which nothing was launched; they are in no mean.
     """
 
     all: tuple[Iteration, ...]
     steady: tuple[int, ...]
     cold: tuple[int, ...] = ()
     cut: tuple[int, ...] = ()
+    longer: tuple[int, ...] = ()
+    kinds: tuple[str, ...] = ("",)
+    kind: int = 0
     place_of: Sequence[int]
     told_by: Source
     rule: str
     is_warm_up: bool = False
     part: str = ""
+    may_be_cold: bool = False
+    devices: tuple[DeviceTime, ...] = ()
+    slowest: int = 0
+    without_commands: int = 0
+
+    @property
+    def device(self) -> DeviceTime | None:
+        """The device whose steps are longest; None where nothing ran."""
+        return self.devices[self.slowest] if self.devices else None
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The places in ``all`` of those that count."""
+        counted = frozenset(self.steady)
+        return tuple(at for at, one in enumerate(self.all) if one.number in counted)
 
 
-def iterations_of(alignment: Alignment) -> Iterations:
+def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Iterations:
     """Of a profile that is joined with its log."""
+    if launches is None:
+        launches = Launches(alignment.profile, has_common_clock=has_common_clock(alignment))
     searches = frozenset(one.index for one in alignment.links.operations if one.phase == "find")
     number_of, told_by, phase = _numbered(alignment, searches)
     numbers = sorted({number for number in number_of if number != NONE})
@@ -78,37 +122,64 @@ def iterations_of(alignment: Alignment) -> Iterations:
             if index in searches and place_of[position] != NONE:
                 searched[place_of[position]] += alignment.profile.activities[position].kind == "kernel"
                 place_of[position] = NONE
+    windows = [NONE] * len(place_of) if told_by == "whole" else place_of
+    devices = device_times(alignment, windows, len(numbers), launches, repeated=told_by == "repetition")
+    slowest = _slowest(devices)
+    step_ns = {one.place: one.step_ns for one in devices[slowest].windows} if devices else {}
+    builds = _builds(alignment, place_of, len(numbers)) if told_by != "whole" else {}
     found = [
-        msgspec.structs.replace(iteration, searches=searched[at])
-        for at, iteration in enumerate(_measured(alignment, place_of, numbers))
+        msgspec.structs.replace(one, searches=searched[at], step_ns=step_ns.get(at), builds=builds.get(at, 0))
+        for at, one in enumerate(_measured(alignment, place_of, numbers))
     ]
     # One in which only searches ran is none.
     steady = [at for at, iteration in enumerate(found) if iteration.kernels or len(found) == 1]
-    named = told_by == "named" and phase == "iteration"
-    ends = not_whole(alignment, place_of, {at: numbers[at] for at in steady}) if named else {}
-    cut = sorted({*ends, *(_cut(alignment, place_of, found, steady) if told_by == "named" else ())})
+    named = told_by == "named"
+    names = _names(alignment, place_of, len(found)) if named else []
+    kinds, kind_of = _kinds(alignment, names, place_of) if named and len(steady) > 1 else (("",), [0] * len(found))
+    found = [msgspec.structs.replace(one, kind=kind) for one, kind in zip(found, kind_of, strict=True)]
+    alike = Counter(kind_of[at] for at in steady)
+    ends = not_whole(alignment, place_of, {at: numbers[at] for at in steady}) if named and phase == "iteration" else {}
+    ends = {at: why for at, why in ends.items() if alike[kind_of[at]] == 1}
+    cut = sorted({*ends, *(_cut(names, steady) if named else ())})
     part = ""
     if cut and len(cut) == len(steady):
-        fullest = max(ends, key=lambda at: (found[at].kernels, -at))
+        fullest = max(cut, key=lambda at: (found[at].kernels, -at))
         cut.remove(fullest)
-        part = ends[fullest]
-    steady = [at for at in steady if at not in cut]
-    cold = _cold(found, steady) if told_by != "whole" else ""
-    counted = steady[1:] if cold else steady
+        part = ends.get(fullest, "")
+    whole = [at for at in steady if at not in cut]
+    kind = _fullest_kind(found, whole)
+    of_kind = [at for at in whole if found[at].kind == kind]
+    cold, longer = _cold(found, of_kind) if told_by != "whole" else ({}, [])
+    counted = [at for at in of_kind if at not in cold and at not in longer]
     is_warm_up = phase == "warm-up" and bool(counted)
-    return Iterations(
+    told = Iterations(
         all=tuple(found),
         steady=tuple(found[at].number for at in counted),
-        cold=(found[steady[0]].number,) if cold else (),
+        cold=tuple(found[at].number for at in cold),
         cut=tuple(found[at].number for at in cut),
+        longer=tuple(found[at].number for at in longer),
+        kinds=kinds,
+        kind=kind,
         place_of=place_of,
         told_by=told_by,
-        rule="the warm-up, the only pass, may be cold"
-        if is_warm_up
-        else _rule(found, counted, cut, cold, told_by, ends),
+        rule="",
         is_warm_up=is_warm_up,
         part=part,
+        may_be_cold=told_by != "whole" and len(of_kind) == 1,
+        devices=devices,
+        slowest=slowest,
+        without_commands=max(0, len(alignment.steps) - len(found)) if named and alignment.steps else 0,
     )
+    rule = "the warm-up, the only pass, may be cold" if is_warm_up else _rule(told, counted, cut, cold, ends)
+    return msgspec.structs.replace(told, rule=rule)
+
+
+def _slowest(devices: Sequence[DeviceTime]) -> int:
+    """The place of the device whose steps are longest; of none that is known, whose kernels are."""
+    if not devices:
+        return 0
+    lengths = [(sum(w.step_ns or 0 for w in one.windows), sum(w.kernel_ns for w in one.windows)) for one in devices]
+    return max(range(len(devices)), key=lambda at: (*lengths[at], devices[at].recording.compute_ns, -at))
 
 
 def _numbered(alignment: Alignment, searches: AbstractSet[int]) -> tuple[list[int], Source, Phase | None]:
@@ -129,7 +200,7 @@ def _numbered(alignment: Alignment, searches: AbstractSet[int]) -> tuple[list[in
             numbers.append(NONE)  # of what is in no pass
             repeated = any(one.repeated for one in links.passes)
             return [numbers[number] for number in links.pass_of], "repetition" if repeated else "named", phase
-    set_up = {at for at, one in enumerate(links.passes) if one.phase == "setup"}
+    set_up = {at for at, one in enumerate(links.passes) if one.phase in ("before", "setup")}
     inside = zip(links.pass_of, links.operation_of, strict=True)
     return [NONE if number in set_up or index in searches else 1 for number, index in inside], "whole", None
 
@@ -137,21 +208,15 @@ def _numbered(alignment: Alignment, searches: AbstractSet[int]) -> tuple[list[in
 def _measured(alignment: Alignment, place_of: Sequence[int], numbers: Sequence[int]) -> Iterator[Iteration]:
     count = len(numbers)
     kernels, kernel_ns = [0] * count, [0] * count
-    begun, ended = [_NEVER] * count, [-_NEVER] * count
     called, returned = [_NEVER] * count, [-_NEVER] * count
     for place, activity in zip(place_of, alignment.profile.activities, strict=True):
         if place == NONE:
             continue
-        start, end = activity.start_ns, activity.end_ns
         if activity.kind == "kernel":
             kernels[place] += 1
+            start, end = activity.start_ns, activity.end_ns
             if start is not None and end is not None:
                 kernel_ns[place] += end - start
-        if start is not None and end is not None:
-            if start < begun[place]:
-                begun[place] = start
-            if end > ended[place]:
-                ended[place] = end
         call = activity.call
         if call is not None:
             start, end = call.start_ns, call.end_ns
@@ -166,8 +231,166 @@ def _measured(alignment: Alignment, place_of: Sequence[int], numbers: Sequence[i
             kernels=kernels[at],
             kernel_ns=kernel_ns[at],
             host_ns=None if called[at] == _NEVER else returned[at] - called[at],
-            span_ns=None if begun[at] == _NEVER else ended[at] - begun[at],
         )
+
+
+def _builds(alignment: Alignment, place_of: Sequence[int], count: int) -> Counter[int]:
+    """Calls that build or load programs, by the place of the iteration whose launches they are among."""
+    building = [
+        call.start_ns
+        for call in alignment.profile.other_calls
+        if call.start_ns is not None and PREPARING.get(call.name, "").endswith("kernels")
+    ]
+    if not building:
+        return Counter()
+    begins: dict[int, int] = {}
+    until: dict[int, int] = {}
+    for place, activity in zip(place_of, alignment.profile.activities, strict=True):
+        if place != NONE and activity.host_start_ns is not None:
+            begins[place] = min(begins.get(place, _NEVER), activity.host_start_ns)
+            until[place] = max(until.get(place, 0), activity.host_start_ns)
+    ordered = sorted(begins, key=begins.__getitem__)
+    starts = [begins[place] for place in ordered]
+    found: Counter[int] = Counter()
+    for start in building:
+        at = bisect_right(starts, start) - 1
+        if at >= 0 and start < until[ordered[at]]:
+            found[ordered[at]] += 1
+    return found
+
+
+def _names(alignment: Alignment, place_of: Sequence[int], count: int) -> list[list[str]]:
+    """The names of each iteration's kernels, as they were launched."""
+    names: list[list[str]] = [[] for _ in range(count)]
+    for place, activity in zip(place_of, alignment.profile.activities, strict=True):
+        if place != NONE and activity.kind == "kernel":
+            names[place].append(activity.name)
+    return names
+
+
+def _kinds(
+    alignment: Alignment, names: Sequence[Sequence[str]], place_of: Sequence[int]
+) -> tuple[tuple[str, ...], list[int]]:
+    """The name of each kind, and the kind of each iteration."""
+    marked = {step.number: step.kind for step in alignment.steps}
+    if any(marked.values()):
+        of_place = [""] * len(names)
+        for place, activity in zip(place_of, alignment.profile.activities, strict=True):
+            if place != NONE and not of_place[place] and activity.host_start_ns is not None:
+                step = alignment.step_at(activity.host_start_ns)
+                of_place[place] = step.kind if step is not None else ""
+        named = {kind: number for number, kind in enumerate(dict.fromkeys(of_place))}
+        return tuple(named), [named[kind] for kind in of_place]
+    kinds: list[Counter[str]] = []
+    known: dict[tuple[str, ...], int] = {}
+    found: list[int] = []
+    for sequence in names:
+        key = tuple(sequence)
+        kind = known.get(key)
+        if kind is None:
+            held = Counter(sequence)
+            kind = next((at for at, other in enumerate(kinds) if _agrees(held, other)), len(kinds))
+            if kind == MOST_KINDS:
+                kind -= 1
+            elif kind == len(kinds):
+                kinds.append(held)
+            known[key] = kind
+        found.append(kind)
+    if len(kinds) <= 1:
+        return ("",), [0] * len(names)
+    return tuple(f"about {held.total():,} kernels" for held in kinds), found
+
+
+def _agrees(one: Counter[str], other: Counter[str]) -> bool:
+    return (one & other).total() >= SAME_KIND * max(one.total(), other.total())
+
+
+def _fullest_kind(found: Sequence[Iteration], whole: Sequence[int]) -> int:
+    """The kind with most kernel time; of several iterations before one alone."""
+    time: Counter[int] = Counter()
+    for at in whole:
+        time[found[at].kind] += found[at].kernel_ns
+    return max(time, key=lambda kind: (time[kind], -kind), default=0)
+
+
+def _cut(names: Sequence[Sequence[str]], steady: Sequence[int]) -> list[int]:
+    """Places of the first and the last where the recording holds only the end, or the beginning, of them."""
+    if len(steady) < 2:
+        return []
+    cut = []
+    last, before = names[steady[-1]], names[steady[-2]]
+    if len(last) < len(before) and Counter(before[: len(last)]) == Counter(last):
+        cut.append(steady[-1])
+    first, after = names[steady[0]], names[steady[1]]
+    if steady[1] not in cut and len(first) < len(after) and Counter(after[-len(first) :]) == Counter(first):
+        cut.insert(0, steady[0])
+    return cut
+
+
+def _cold(found: Sequence[Iteration], whole: Sequence[int]) -> tuple[dict[int, str], list[int]]:
+    """Of the first ones that are cold, why; and those of two that are too long."""
+    cold: dict[int, str] = {}
+    left = list(whole)
+    while len(left) > 1 and (why := _why_cold(found[left[0]], [found[at] for at in left[1:]])):
+        cold[left.pop(0)] = why
+    if len(left) == 2 and not cold and _why_cold(found[left[1]], [found[left[0]]], time_alone=True):
+        return cold, left[1:]
+    return cold, []
+
+
+def _why_cold(first: Iteration, later: Sequence[Iteration], *, time_alone: bool = False) -> str:
+    """Why an iteration is cold beside later ones; empty where it is not."""
+    if not time_alone and first.searches and 2 * sum(bool(one.searches) for one in later) < len(later):
+        return "searches ran in it"
+    for own, others, what in (
+        (first.kernel_ns, [one.kernel_ns for one in later], "its kernels took"),
+        (first.step_ns, [one.step_ns for one in later], "it took"),
+        (first.host_ns, [one.host_ns for one in later], "the host was in it"),
+    ):
+        known = [one for one in others if one is not None]
+        if own is not None and known and len(known) >= len(later) - 1 and own > LONGER * median(known):
+            return f"{what} over {LONGER:g} times as long as later"
+    if time_alone:
+        return ""
+    if first.kernels > MORE_KERNELS * median([one.kernels for one in later]):
+        return "it launched kernels that later ones do not"
+    if first.builds and not median([one.builds for one in later]):
+        return "programs were built or loaded in it"
+    return ""
+
+
+def _rule(
+    told: Iterations, counted: Sequence[int], cut: Sequence[int], cold: Mapping[int, str], why: Mapping[int, str]
+) -> str:
+    found = told.all
+    if told.told_by == "whole":
+        return "the whole run as one iteration: nothing names iterations, and its kernels do not repeat"
+    if not counted:
+        return "no iteration has kernels"
+    noun = "repetition" if told.told_by == "repetition" else "iteration"
+    part = next((f"not whole: {why[at]}" for at in counted if at in why), "")
+    if len(found) == 1:
+        return f"{noun} {found[0].number}, the only one, {f'is {part}' if part else 'may be cold'}"
+    numbers = _ranges([found[at].number for at in counted])
+    whole = f"of {len(found)} recorded" if len(counted) < len(found) else f"all {len(found)} recorded"
+    parts = [f"{noun}{'s' if len(counted) > 1 else ''} {numbers}, {whole}"]
+    parts += [f"{found[at].number} is cold: {reason}" for at, reason in list(cold.items())[:3]]
+    parts += [f"{len(cold) - 3} more are cold"] if len(cold) > 3 else []
+    parts += [f"{found[counted[0]].number} is {part}"] if part else []
+    for at in cut:
+        off = f"cut off by the profile's {'begin' if at < counted[0] else 'end'}"
+        parts.append(f"{found[at].number} is {f'not whole: {why[at]}' if at in why else off}")
+    parts += [f"{number} took over {LONGER:g} times as long as the other" for number in told.longer]
+    others = Counter(
+        one.kind for at, one in enumerate(found) if one.kernels and one.kind != told.kind and at not in cut
+    )
+    parts += [f"{count} of another kind ({told.kinds[kind]})" for kind, count in others.most_common(3)]
+    parts += [f"{one.number} has searches alone" for one in found if not one.kernels and one.searches]
+    if told.may_be_cold and not part:
+        parts.append(f"{numbers} is the only whole one and may be cold")
+    if len(counted) == len(found):
+        parts.append("the first is as warm as the others")
+    return "; ".join(parts)
 
 
 def hull(span: tuple[int, int] | None, start: int, end: int) -> tuple[int, int]:
@@ -177,75 +400,6 @@ def hull(span: tuple[int, int] | None, start: int, end: int) -> tuple[int, int]:
     if start < span[0] or end > span[1]:
         return min(span[0], start), max(span[1], end)
     return span
-
-
-def _cut(alignment: Alignment, place_of: Sequence[int], found: Sequence[Iteration], steady: Sequence[int]) -> list[int]:
-    """Places of the first and the last where the profile holds only the end, or the beginning, of them."""
-    if len(steady) < 2:
-        return []
-    ends: dict[int, list[str]] = {at: [] for at in (*steady[:2], *steady[-2:])}
-    for place, activity in zip(place_of, alignment.profile.activities, strict=True):
-        if place in ends and activity.kind == "kernel":
-            ends[place].append(activity.name)
-    cut = []
-    last, before = ends[steady[-1]], ends[steady[-2]]
-    if len(last) < len(before) and before[: len(last)] == last:
-        cut.append(steady[-1])
-    first, after = ends[steady[0]], ends[steady[1]]
-    if steady[1] not in cut and len(first) < len(after) and after[-len(first) :] == first:
-        cut.insert(0, steady[0])
-    return cut
-
-
-def _cold(found: Sequence[Iteration], steady: Sequence[int]) -> str:
-    """Why the first of several is cold; empty where it is not."""
-    if len(steady) < 2:
-        return ""
-    first, later = found[steady[0]], [found[at] for at in steady[1:]]
-    if first.searches:
-        return "searches ran in it"
-    if first.kernel_ns > LONGER * median([one.kernel_ns for one in later]):
-        return f"its kernels took over {LONGER:g} times as long as later"
-    hosts = [one.host_ns for one in later if one.host_ns is not None]
-    if first.host_ns is not None and len(hosts) == len(later) and first.host_ns > LONGER * median(hosts):
-        return f"the host was in it over {LONGER:g} times as long as later"
-    if first.kernels > MORE_KERNELS * median([one.kernels for one in later]):
-        return "it launched kernels that later ones do not"
-    return ""
-
-
-def _rule(
-    found: Sequence[Iteration],
-    counted: Sequence[int],
-    cut: Sequence[int],
-    cold: str,
-    told_by: Source,
-    why: Mapping[int, str],
-) -> str:
-    if told_by == "whole":
-        return "the whole run as one iteration: nothing names iterations, and its kernels do not repeat"
-    if not counted:
-        return "no iteration has kernels"
-    noun = "repetition" if told_by == "repetition" else "iteration"
-    part = next((f"not whole: {why[at]}" for at in counted if at in why), "")
-    if len(found) == 1:
-        return f"{noun} {found[0].number}, the only one, {f'is {part}' if part else 'may be cold'}"
-    numbers = _ranges([found[at].number for at in counted])
-    whole = f"of {len(found)} recorded" if len(counted) < len(found) else f"all {len(found)} recorded"
-    parts = [f"{noun}{'s' if len(counted) > 1 else ''} {numbers}, {whole}"]
-    if cold:
-        first = next(at for at, one in enumerate(found) if one.kernels and at not in cut)
-        parts.append(f"{found[first].number} is cold: {cold}")
-    parts += [f"{found[counted[0]].number} is {part}"] if part else []
-    for at in cut:
-        end = "begin" if at < counted[0] else "end"
-        lost = why.get(at) in (FIRST_LOST, LAST_LOST)
-        what = f"not whole: {why[at]}" if lost else f"cut off by the profile's {end}"
-        parts.append(f"{found[at].number} is {what}")
-    parts += [f"{one.number} has searches alone" for one in found if not one.kernels]
-    if len(counted) + len(cut) + bool(cold) == len(found) == len(counted):
-        parts.append("the first is as warm as the others")
-    return "; ".join(parts)
 
 
 def _ranges(numbers: Sequence[int]) -> str:

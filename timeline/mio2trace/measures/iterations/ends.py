@@ -1,4 +1,4 @@
-"""Whether the first and the last iteration are whole, as the log's net tells.
+"""Whether the profile begins or ends within an iteration, as the log's net tells: of one that nothing is like.
 
 An iteration is less where layers at its begin or end have no kernel, though layers of their type launch kernels
 elsewhere, or though calls of the log before its first kernel, or behind its last, launched nothing; and where the timer
@@ -15,7 +15,6 @@ from mio2trace.align.layers.caffe.names import types_of
 from mio2trace.align.layers.net import LayerKey
 
 BEGINS, ENDS = "the profile begins in it", "the profile ends in it"
-FIRST_LOST, LAST_LOST = "no kernel of its first layers is known", "no kernel of its last layers is known"
 
 
 def not_whole(alignment: Alignment, place_of: Sequence[int], numbers: Mapping[int, int]) -> dict[int, str]:
@@ -51,14 +50,14 @@ def not_whole(alignment: Alignment, place_of: Sequence[int], numbers: Mapping[in
         if not places or (not at_end and any(phase == "warm-up" for phase, _ in ran)):
             continue
         missing = order[places[-1] + 1 :] if at_end else order[: places[0]]
-        at_edge = _is_at_edge(alignment, place_of, place, at_end)
+        if not _is_at_edge(alignment, place_of, place, at_end):
+            continue  # its kernels are there: only what they belong to is not known
         if (
             any(kind(key) in launching for key in missing)
-            or (missing and at_edge and _is_silent(alignment, at_end))
+            or (missing and _is_silent(alignment, at_end))
             or (at_end and number in stopped)
         ):
-            lost = LAST_LOST if at_end else FIRST_LOST
-            why.setdefault(place, (ENDS if at_end else BEGINS) if at_edge else lost)
+            why.setdefault(place, ENDS if at_end else BEGINS)
     return why
 
 

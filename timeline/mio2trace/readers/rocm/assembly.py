@@ -7,7 +7,7 @@ and text. A row whose numbers are none is left out and counted (rocm-profiles.md
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Hashable
 from operator import attrgetter
 from typing import Any, Literal
@@ -33,7 +33,7 @@ from mio2trace.readers import base
 
 Kind = Literal["kernel", "copy", "fill"]
 MOST_NS = (1 << 63) - 1
-_KEPT = re.compile(r"Launch|Synchronize|Malloc|Free|Memcpy|Memset|ModuleLoad|WaitEvent|Barrier")
+_KEPT = re.compile(r"Launch|Synchronize|Malloc|Free|Memcpy|Memset|ModuleLoad|WaitEvent|Barrier|(?:Begin|End)Capture")
 """Calls that are worth a slice though they launched nothing that was recorded; of the others there are very many."""
 _MOST_DEVICES = 1 << 16
 LONGEST_NAME = 1 << 14
@@ -98,6 +98,7 @@ class Assembly:
         self._parent_of_call: dict[int, int] = {}
         self._ranges: list[Range] = []
         self._shared: dict[Any, Any] = {}
+        self.defects: Counter[str] = Counter()
 
     @property
     def empty(self) -> bool:
@@ -160,6 +161,7 @@ class Assembly:
         self._records += 1
         if type(start) is int and type(end) is int and 0 <= start <= end <= MOST_NS:
             return start, end
+        self.defects["times-out-of-order"] += 1
         self._notes.add(f"{what} whose times are no numbers in order: not drawn", self._place)
         return None
 
@@ -213,6 +215,7 @@ class Assembly:
         key = _number(correlation, MOST_NS)
         call = Call(self._named(name), thread, *times, line, None, key)
         if key is None or key in self._calls:
+            self.defects["repeated-correlation"] += key is not None and "Launch" in name
             self._others.append(call)
         else:
             self._calls[key] = call
@@ -289,6 +292,7 @@ class Assembly:
             processes=(self.process,),
             clocks=(self.clock,),
             numbers=self._numbers,
+            defects={name: number for name, number in sorted(self.defects.items()) if number},
         )
 
     def _places_of_parents(self) -> dict[int, int]:

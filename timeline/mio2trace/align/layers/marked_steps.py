@@ -1,0 +1,189 @@
+"""Steps that the profiler, a framework or the user marks with ranges, and the commands launched in each.
+
+A command belongs to the step in which the host launched it: a device that lags behind runs it during a later step. A
+command that no recorded call launched is in no step here; its neighbours on the stream decide (`between`), or it began
+before the first recorded launch of its stream and is of phase ``before``.
+
+Marks, the strongest first: steps of a serving engine (``step[DECODE bs=32]``; `torch-graphs.md` 5), numbered steps
+(``ProfilerStep#7``, ``iteration 3``), the outermost of several; else a text that comes again, whose ranges do not
+overlap and hold nine tenths of the launches. A framework's op is never a step.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from mio2trace.align.links import NONE
+from mio2trace.model.profile import Activity, Profile, Range
+from mio2trace.ops.ranges import is_library_call
+from mio2trace.patterns import late
+
+if TYPE_CHECKING:
+    from mio2trace.align.attribution import Attribution
+
+LEAST_LAUNCHES = 0.9
+"""Share of the launches that ranges of one text must hold to be steps, where their text alone does not say so."""
+_LONGEST = 400
+_NUMBERED = late(r"(ProfilerStep|iteration|iter|step|batch)[ _#:=-]{0,3}(\d{1,9})", re.ASCII | re.IGNORECASE)
+_ENGINE = late(
+    r"execute_(?:\d+_)?context_(?P<c>\d+)\([^)]*\)_generation_(?P<g>\d+)\([^)]*\)"
+    r"|step\[(?P<phase>\w+)(?P<fields>(?: \w+=\S+)*)\]"
+    r"|(?P<word>prefill|decode|mixed)\[(?P<parts>[^\n]*)\]"
+    r"|execute_diffusion_(?P<diffusion>\w+)"
+    r"|execute_model",
+    re.ASCII,
+)
+_CAPTURE = late(r"capture_\d+_\w+", re.ASCII)
+_BATCH = late(r"\bbs=(\d+)", re.ASCII)
+_PHASES = {"extend": "prefill", "prefill": "prefill", "decode": "decode", "mixed": "mixed"}
+
+
+class MarkedStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A step that a range marks: its number, its kind (``decode bs=32``, empty where the text names none), and when
+    the host was in it, in ns on the host's clock."""
+
+    number: int
+    start_ns: int
+    end_ns: int
+    kind: str = ""
+
+
+def is_step(made: Range) -> bool:
+    """Whether the text of a range marks a step, or the capture of one: no layer then."""
+    text = made.text.strip()
+    if made.kind not in ("range", "annotation") or len(text) > _LONGEST:
+        return False
+    return any(pattern.fullmatch(text) is not None for pattern in (_NUMBERED, _ENGINE, _CAPTURE))
+
+
+def marked_steps(profile: Profile) -> tuple[MarkedStep, ...]:
+    """The steps that ranges mark, in order of time, none of which overlap; empty where nothing marks any."""
+    engine: dict[str, list[Range]] = defaultdict(list)
+    numbered: dict[str, list[Range]] = defaultdict(list)
+    others: dict[str, list[Range]] = defaultdict(list)
+    for made in profile.ranges:
+        if made.kind not in ("range", "annotation") or len(made.text) > _LONGEST or is_library_call(made):
+            continue
+        text = made.text.strip()
+        if (found := _NUMBERED.fullmatch(text)) is not None:
+            numbered[found[1].lower()].append(made)
+        elif _ENGINE.fullmatch(text) is not None:
+            engine[text.partition("[")[0].partition("_")[0]].append(made)
+        elif text and _CAPTURE.fullmatch(text) is None:
+            others[text].append(made)
+    for families in (engine, numbered):
+        if families:
+            return _numbered(_apart(max(families.values(), key=_covered_ns)), own=families is numbered)
+    return _of_equal_text(profile, others)
+
+
+def _covered_ns(ranges: Iterable[Range]) -> int:
+    """How much time ranges take; of families within each other the outermost takes most."""
+    return sum(made.end_ns - made.start_ns for made in ranges)
+
+
+def _apart(ranges: Iterable[Range]) -> list[Range]:
+    """In order of time, without those that begin within an earlier one: another thread's mark of the same step."""
+    kept: list[Range] = []
+    for made in sorted(ranges, key=lambda one: (one.start_ns, -one.end_ns)):
+        if not kept or made.start_ns >= kept[-1].end_ns:
+            kept.append(made)
+    return kept
+
+
+def _numbered(ranges: Sequence[Range], *, own: bool) -> tuple[MarkedStep, ...]:
+    """Steps with their own numbers, if these grow; else counted from 1."""
+    numbers = [int(_NUMBERED.fullmatch(made.text.strip())[2]) for made in ranges] if own else []  # type: ignore[index]
+    if not own or any(one >= other for one, other in pairwise(numbers)):
+        numbers = [*range(1, len(ranges) + 1)]
+    return tuple(
+        MarkedStep(number=number, start_ns=made.start_ns, end_ns=made.end_ns, kind="" if own else _kind(made.text))
+        for number, made in zip(numbers, ranges, strict=True)
+    )
+
+
+def _kind(text: str) -> str:
+    """``prefill bs=1``: phase and batch of a serving engine's step."""
+    found = _ENGINE.fullmatch(text.strip())
+    if found is None:
+        return ""
+    if found["c"] is not None:
+        context, generation = int(found["c"]), int(found["g"])
+        phase = "mixed" if context and generation else "prefill" if context else "decode"
+        return f"{phase} bs={context + generation}"
+    if found["diffusion"] is not None:
+        return f"diffusion {found['diffusion']}"
+    word = found["phase"] or found["word"]
+    if word is None:
+        return ""
+    batch = _BATCH.search(found["fields"] or found["parts"] or "")
+    return _PHASES.get(word.lower(), word.lower()) + (f" bs={batch[1]}" if batch is not None else "")
+
+
+def _of_equal_text(profile: Profile, by_text: dict[str, list[Range]]) -> tuple[MarkedStep, ...]:
+    """Ranges of one text that hold most launches; of several texts that with most ranges."""
+    starts = sorted(start for activity in profile.activities if (start := activity.host_start_ns) is not None)
+    best: list[Range] = []
+    for ranges in by_text.values():
+        if len(ranges) < 2 or len(ranges) <= len(best):
+            continue
+        apart = _apart(ranges)
+        held = sum(bisect_right(starts, made.end_ns) - bisect_right(starts, made.start_ns - 1) for made in apart)
+        if len(apart) == len(ranges) and held >= LEAST_LAUNCHES * len(starts) > 0:
+            best = apart
+    return _numbered(best, own=False)
+
+
+def place_marked_steps(attribution: Attribution) -> None:
+    """Passes by launch: of phase ``before`` what was launched before the recording, else of the step around the call;
+    before the first step it is set-up, behind another one ``between``."""
+    links, steps = attribution.links, attribution.steps
+    activities = attribution.profile.activities
+    early = before_recording(activities)
+    if early:
+        links.give_pass(early, links.pass_id("before"))
+    if not steps:
+        return
+    starts = [step.start_ns for step in steps]
+    members: dict[int, list[int]] = defaultdict(list)
+    for position, activity in enumerate(activities):
+        start = activity.host_start_ns
+        if start is not None:
+            place = bisect_right(starts, start) - 1
+            members[2 * place + (place >= 0 and start >= steps[place].end_ns)].append(position)
+    for place, positions in sorted(members.items()):
+        step = steps[place // 2] if place >= 0 and not place % 2 else None
+        if step is not None:
+            links.give_pass(positions, links.pass_id("iteration", step.number))
+        else:
+            links.give_pass(positions, links.pass_id("setup" if place < 0 else "between"))
+
+
+def step_at(steps: Sequence[MarkedStep], host_ns: int | None) -> MarkedStep | None:
+    """The step that the host was in at a time; None for a time in none, or for no time."""
+    if host_ns is None:
+        return None
+    place = bisect_right(steps, host_ns, key=lambda step: step.start_ns) - 1
+    return steps[place] if place >= 0 and host_ns < steps[place].end_ns else None
+
+
+def before_recording(activities: Sequence[Activity]) -> list[int]:
+    """Positions of commands that started before the first command of their stream whose launch is recorded."""
+    if all(one.host_start_ns is not None for one in activities):
+        return []
+    first: dict[int, int] = {}
+    for one in activities:
+        if one.start_ns is not None and one.host_start_ns is not None:
+            first[one.queue] = min(first.get(one.queue, one.start_ns), one.start_ns)
+    return [
+        position
+        for position, one in enumerate(activities)
+        if one.host_start_ns is None and one.start_ns is not None and one.start_ns < first.get(one.queue, NONE)
+    ]

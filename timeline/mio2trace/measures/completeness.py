@@ -1,0 +1,98 @@
+"""Whether a profile holds all that ran: what is missing or doubtful, counted by class.
+
+Each class has an id that stays as it is (docs/stability.md).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from mio2trace.align import Alignment
+from mio2trace.measures.device_time import DeviceTime
+from mio2trace.measures.device_time.busy import class_of_kernel
+from mio2trace.measures.device_time.launches import Launches
+from mio2trace.measures.statistics import median
+
+CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
+    "cut-off": ("file cut off", "files cut off"),
+    "dropped-records": ("record that the profiler says it dropped", "records that the profiler says it dropped"),
+    "before-recording": ("kernel launched before the recording", "kernels launched before the recording"),
+    "launch-without-kernel": ("launch without its kernel", "launches without their kernels"),
+    "graph-without-kernels": ("graph launch without kernels", "graph launches without kernels"),
+    "blocked": ("wait for work that is not recorded", "waits for work that is not recorded"),
+    "kernel-without-launch": ("kernel without its launch", "kernels without their launches"),
+    "overlap-on-stream": (
+        "kernel that overlaps the one before it on its stream",
+        "kernels that overlap the one before them on their stream",
+    ),
+    "outlier": ("kernel over 100 times its median", "kernels over 100 times their median"),
+    "times-out-of-order": ("row whose times are not in order", "rows whose times are not in order"),
+    "repeated-correlation": ("correlation id used twice", "correlation ids used twice"),
+})  # fmt: skip
+"""By id what is counted, of one and of several; what makes most numbers wrong first."""
+
+OVERLAP_NS = 1_000
+OUTLIER = 100
+LEAST_SAMPLES = 5
+"""Kernels of one name and size that make a median."""
+
+
+class Completeness(msgspec.Struct, frozen=True, kw_only=True):
+    """``counts``: of each class that was met, by its id, in the order of `CLASSES`."""
+
+    counts: Mapping[str, int]
+
+    @property
+    def complete(self) -> bool:
+        return not self.counts
+
+    @property
+    def said(self) -> str:
+        """``757 kernels launched before the recording, 1 launch without its kernel``; empty if nothing is missing."""
+        return ", ".join(f"{number:,} {CLASSES[name][number != 1]}" for name, number in self.counts.items())
+
+
+def completeness(alignment: Alignment, launches: Launches, devices: tuple[DeviceTime, ...]) -> Completeness:
+    """What is missing of a profile, by what it says itself."""
+    profile, links = alignment.profile, alignment.links
+    early = {number for number, pass_ in enumerate(links.passes) if pass_.phase == "before"}
+    has_launches = any(one.host_start_ns is not None for one in profile.activities)
+    counts: dict[str, int] = defaultdict(int, profile.defects)
+    counts["launch-without-kernel"] += len(launches.without_kernels)
+    counts["graph-without-kernels"] += len(launches.graphs_without_kernels)
+    counts["blocked"] += sum(len(launches.blocked(one.device)) for one in devices)
+    is_stream = [queue.kind == "stream" for queue in profile.queues]
+    until: dict[int, int] = {}
+    durations: dict[tuple[str, object], list[int]] = defaultdict(list)
+    overlaps = without = before = 0
+    for activity, pass_ in zip(profile.activities, links.pass_of, strict=True):
+        if activity.kind != "kernel":
+            continue
+        start, end, queue, call = activity.start_ns, activity.end_ns, activity.queue, activity.call
+        if has_launches and (call is None or call.start_ns is None):
+            if pass_ in early:
+                before += 1
+            else:
+                without += 1
+        if start is None or end is None:
+            continue
+        durations[activity.name, activity.grid].append(end - start)
+        last = until.get(queue, start)
+        if end > last:
+            until[queue] = end
+        if last - start > OVERLAP_NS and queue < len(is_stream) and is_stream[queue]:
+            overlaps += not activity.is_replayed
+    counts["before-recording"] += before
+    counts["kernel-without-launch"] += without
+    counts["overlap-on-stream"] += overlaps
+    for (name, _), times in durations.items():
+        if len(times) < LEAST_SAMPLES or class_of_kernel(name) == "communication":  # which waits for other processes
+            continue
+        usual = median(times)
+        if usual > 0:
+            counts["outlier"] += sum(ns > OUTLIER * usual for ns in times)
+    return Completeness(counts={name: counts[name] for name in CLASSES if counts.get(name)})

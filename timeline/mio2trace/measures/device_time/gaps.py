@@ -1,0 +1,234 @@
+"""Why a device idled: each gap between its commands by its cause, and what the host did meanwhile.
+
+A gap ends with a command. Its cause, of a gap longer than a microsecond:
+
+* ``host``: the host had not launched that command yet. What it did during most of the gap is named: the call, else the
+  innermost op or range;
+* ``builds``: the same, and that call builds or loads programs;
+* ``queued``: the launch had returned; the command waited for another one. A gap within which the launch returns is
+  divided there;
+* ``unknown``: no calls are recorded on a clock that both share.
+
+Gaps up to a microsecond are ``short``. Gaps in which work ran that the profile does not hold are none
+(`mio2trace.measures.device_time.launches`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Literal
+
+import msgspec
+
+from mio2trace.align import Alignment
+from mio2trace.measures.device_time import DeviceTime, has_common_clock
+from mio2trace.measures.device_time.busy import Covered, Span
+from mio2trace.model.profile import Activity, Call, Range
+
+Why = Literal["host", "builds", "queued", "unknown", "short"]
+WHY: tuple[Why, ...] = ("host", "builds", "queued", "unknown", "short")
+SHORT_NS = 1_000
+MOST_NAMES = 10
+NAMED = 5_000
+"""Gaps of which the host's call is looked for: the longest. The others are too short to matter one by one."""
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """Gaps with one cause. ``during``: what the host did during most of a gap (a call, an op, a range), and how long
+    the gaps took in which it did that; most time first, as far as that is known."""
+
+    why: Why
+    count: int
+    ns: int
+    during: tuple[tuple[str, int], ...] = ()
+
+
+def causes(alignment: Alignment, device: DeviceTime, windows: Sequence[Span]) -> tuple[Cause, ...]:
+    """Of the idle time in some windows of a device, most time first."""
+    return tuple(_Gaps(alignment, device).causes(windows))
+
+
+class _Gaps:
+    def __init__(self, alignment: Alignment, device: DeviceTime) -> None:
+        self._profile = alignment.profile
+        self._device = device
+        self._common = has_common_clock(alignment)
+
+    def causes(self, windows: Sequence[Span]) -> Iterator[Cause]:
+        count: Counter[Why] = Counter()
+        took: Counter[Why] = Counter()
+        during: dict[Why, Counter[str]] = defaultdict(Counter)
+        idle = self._device.occupation.held
+        parts = [part for window in windows for gap in idle.gaps(*window) for part in self._parts(gap)]
+        parts.sort(key=lambda part: part[2] - part[1])
+        for at, (why, start, end, next_) in enumerate(parts):
+            if why == "host" and at >= len(parts) - NAMED:
+                why, name = self._on_host(start, end, next_)
+                if name:
+                    during[why][name] += end - start
+            count[why] += 1
+            took[why] += end - start
+        for why in sorted(took, key=lambda why: (-took[why], why)):
+            named = sorted(during[why].items(), key=lambda item: (-item[1], item[0]))
+            yield Cause(why=why, count=count[why], ns=took[why], during=tuple(named[:MOST_NAMES]))
+
+    def _parts(self, gap: Span) -> Iterator[tuple[Why, int, int, Activity | None]]:
+        start, end = gap
+        next_ = self._next(end)
+        if end - start <= SHORT_NS:
+            yield "short", start, end, None
+            return
+        if not self._common:
+            yield "unknown", start, end, None
+            return
+        if next_ is None:  # what ends it is the end of the step, or work that is not recorded
+            yield "host", start, end, None
+            return
+        called, returned = next_.host_start_ns, next_.host_end_ns
+        if called is None or returned is None:
+            yield "unknown", start, end, None
+        elif returned <= start or (next_.is_replayed and called <= start):
+            yield "queued", start, end, next_
+        elif returned >= end:
+            yield "host", start, end, next_
+        else:
+            yield "host", start, returned, next_
+            yield "queued", returned, end, next_
+
+    def _next(self, at: int) -> Activity | None:
+        """The command that began at a time."""
+        starts, commands = self._begun
+        place = bisect_left(starts, at)
+        return commands[place] if place < len(starts) and starts[place] == at else None
+
+    @cached_property
+    def _begun(self) -> tuple[list[int], list[Activity]]:
+        profile, device = self._profile, self._device.device
+        device_of = {queue.index: queue.device for queue in profile.queues}
+        commands = [
+            one for one in profile.activities if one.start_ns is not None and device_of.get(one.queue, 0) == device
+        ]
+        commands.sort(key=attrgetter("start_ns"))
+        return [one.start_ns or 0 for one in commands], commands
+
+    # -- what the host did -------------------------------------------------------------------------------------------
+
+    def _on_host(self, start: int, end: int, next_: Activity | None) -> tuple[Why, str]:
+        threads = [next_.thread] if next_ is not None else sorted(self._calls)
+        for thread in threads:
+            call = self._call(thread, start, end)
+            if call is not None:
+                builds = PREPARING.get(call.name, "") in ("building kernels", "loading kernels")
+                return ("builds" if builds else "host"), call.name
+        for thread in threads:
+            name = self._range(thread, start, end)
+            if name:
+                return "host", name
+        return "host", ""
+
+    def _call(self, thread: int, start: int, end: int) -> Call | None:
+        """The call during most of a gap."""
+        starts, calls = self._calls.get(thread, ([], []))
+        at = max(0, bisect_right(starts, start) - 1)
+        best, most = None, (end - start) // 2
+        for call in calls[at : bisect_left(starts, end)][:64]:
+            overlap = min(call.end_ns or 0, end) - max(call.start_ns or 0, start)
+            if overlap > most:
+                best, most = call, overlap
+        return best
+
+    @cached_property
+    def _calls(self) -> dict[int, tuple[list[int], list[Call]]]:
+        """By thread, in order of time."""
+        by_thread: dict[int, dict[int, Call]] = defaultdict(dict)
+        calls = (one.call for one in self._profile.activities)
+        for call in (*calls, *self._profile.other_calls):
+            if call is not None and call.start_ns is not None and call.end_ns is not None:
+                by_thread[call.thread][id(call)] = call
+        found = {}
+        for thread, made in by_thread.items():
+            ordered = sorted(made.values(), key=lambda call: call.start_ns or 0)
+            found[thread] = [call.start_ns or 0 for call in ordered], ordered
+        return found
+
+    def _range(self, thread: int, start: int, end: int) -> str:
+        """The innermost op or range around the middle of a gap that lasts for most of it."""
+        starts, ranges, parents = self._ranges.get(thread, ([], [], []))
+        middle = (start + end) // 2
+        at = bisect_right(starts, middle) - 1
+        while at >= 0:
+            made = ranges[at]
+            if made.end_ns > middle and 2 * (min(made.end_ns, end) - max(made.start_ns, start)) > end - start:
+                return made.text.strip()
+            at = parents[at]
+        return ""
+
+    @cached_property
+    def _ranges(self) -> dict[int, tuple[list[int], list[Range], list[int]]]:
+        """By thread, in order of time: starts, ranges, and of each the place of the one around it, -1: none."""
+        by_thread: dict[int, list[Range]] = defaultdict(list)
+        for made in self._profile.ranges:
+            if made.kind != "mark":
+                by_thread[made.thread].append(made)
+        found = {}
+        for thread, ranges in by_thread.items():
+            ranges.sort(key=lambda made: (made.start_ns, -made.end_ns))
+            parents: list[int] = []
+            is_open: list[int] = []
+            for at, made in enumerate(ranges):
+                while is_open and ranges[is_open[-1]].end_ns <= made.start_ns:
+                    is_open.pop()
+                parents.append(is_open[-1] if is_open else -1)
+                is_open.append(at)
+            found[thread] = [made.start_ns for made in ranges], ranges, parents
+        return found
+
+
+PREPARING: Mapping[str, str] = MappingProxyType({
+    "clBuildProgram": "building kernels",
+    "clCompileProgram": "building kernels",
+    "clLinkProgram": "building kernels",
+    "hiprtcCompileProgram": "building kernels",
+    "hiprtcLinkComplete": "building kernels",
+    "hipModuleLoad": "loading kernels",
+    "hipModuleLoadData": "loading kernels",
+    "hipModuleLoadDataEx": "loading kernels",
+    "hipLibraryLoadData": "loading kernels",
+    "clCreateBuffer": "allocating",
+    "hipMalloc": "allocating",
+    "hipMallocAsync": "allocating",
+    "hipMallocManaged": "allocating",
+    "hipExtMallocWithFlags": "allocating",
+    "hipHostMalloc": "allocating",
+    "hipHostAlloc": "allocating",
+    "hipFree": "allocating",
+})  # fmt: skip
+"""What a call does that a program needs once, by its name."""
+
+
+def prepared(alignment: Alignment, positions: Sequence[int]) -> dict[str, int]:
+    """How many ns the calls of `PREPARING` took from the first to the last launch of these activities, most first.
+
+    Of calls within each other, and of several threads, each moment counts once.
+    """
+    launches = [
+        (start, end)
+        for position in positions
+        if (start := alignment.profile.activities[position].host_start_ns) is not None
+        and (end := alignment.profile.activities[position].host_end_ns) is not None
+    ]
+    if not launches:
+        return {}
+    begin, until = min(start for start, _ in launches), max(end for _, end in launches)
+    spans: dict[str, list[Span]] = {}
+    for call in alignment.profile.other_calls:
+        what = PREPARING.get(call.name)
+        if what and call.start_ns is not None and call.end_ns is not None and begin <= call.start_ns < until:
+            spans.setdefault(what, []).append((call.start_ns, min(call.end_ns, until)))
+    took = {what: Covered(of_one).within(begin, until) for what, of_one in spans.items()}
+    return dict(sorted(took.items(), key=lambda item: (-item[1], item[0])))

@@ -1,0 +1,188 @@
+"""Launches whose work the profile does not hold, and the gaps in which the device did such work.
+
+A launch without a kernel is one of work that was filtered out, lost, or ran after the recording ended. What a stream
+capture records runs only when the graph does: it is no launch.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from operator import attrgetter
+
+from mio2trace.measures.device_time.busy import Covered, Span
+from mio2trace.model.profile import Activity, Call, Profile
+
+LEAST_BLOCKED_NS = 1_000_000
+"""A shorter wait in a synchronising call is an ordinary one."""
+MOST_COPIED = 1 << 20
+"""Bytes: a larger copy may begin long after its call for its own sake, as its pages are pinned or staged first."""
+_LAUNCH = re.compile(r"^(?:hip|cuda|cu)\w*Launch(?!HostFunc)|^clEnqueue(?:NDRangeKernel|Task)$")
+_WAIT = re.compile(r"Synchronize|EventQuery|StreamQuery|WaitForEvents|clFinish|Memcpy(?!.*Async)")
+"""Calls in which the host waits for a device."""
+_FOREVER = 1 << 63
+
+
+class Launches:
+    """The launches of a profile that no recorded command answers."""
+
+    def __init__(self, profile: Profile, *, has_common_clock: bool) -> None:
+        self._profile = profile
+        self._common = has_common_clock
+
+    @cached_property
+    def without_kernels(self) -> tuple[Call, ...]:
+        """Launches of kernels whose kernel is not recorded, in order of time."""
+        return tuple(call for call in self._unanswered if "GraphLaunch" not in call.name)
+
+    @cached_property
+    def graphs_without_kernels(self) -> tuple[Call, ...]:
+        """Launches of graphs that ran no recorded command."""
+        return tuple(call for call in self._unanswered if "GraphLaunch" in call.name)
+
+    @cached_property
+    def _unanswered(self) -> tuple[Call, ...]:
+        if self._profile.calls_wait:
+            return ()
+        found = [call for call in self._profile.other_calls if _LAUNCH.search(call.name) and call.start_ns is not None]
+        captures = self._captures if found else Covered(())
+        kept = [call for call in found if not captures.within(call.start_ns or 0, (call.start_ns or 0) + 1)]
+        return tuple(call for call in kept if not self._is_within_another(call))
+
+    @cached_property
+    def _captures(self) -> Covered:
+        """When streams were captured."""
+        spans: list[Span] = []
+        begun: list[int] = []
+        for call in self._profile.other_calls:
+            if call.start_ns is None:
+                continue
+            if "BeginCapture" in call.name:
+                begun.append(call.start_ns)
+            elif "EndCapture" in call.name and begun:
+                spans.append((begun.pop(), call.start_ns))
+        return Covered([*spans, *((start, _FOREVER) for start in begun)])
+
+    def _is_within_another(self, call: Call) -> bool:
+        """Whether it is the inner one of two calls that say the same launch."""
+        starts, calls = self._answered.get(call.thread, ([], []))
+        at = bisect_right(starts, call.start_ns or 0) - 1
+        return at >= 0 and (calls[at].end_ns or 0) >= (call.end_ns or 0) and calls[at] is not call
+
+    @cached_property
+    def _answered(self) -> dict[int, tuple[list[int], list[Call]]]:
+        """By thread: the launches that ran something, in order."""
+        by_thread: dict[int, dict[int, Call]] = defaultdict(dict)
+        for activity in self._profile.activities:
+            call = activity.call
+            if call is not None and call.start_ns is not None and call.end_ns is not None:
+                by_thread[call.thread][id(call)] = call
+        found = {}
+        for thread, calls in by_thread.items():
+            ordered = sorted(calls.values(), key=lambda call: call.start_ns or 0)
+            found[thread] = [call.start_ns or 0 for call in ordered], ordered
+        return found
+
+    # -- work that was not recorded ----------------------------------------------------------------------------------
+
+    def blocked(self, device: int) -> list[Span]:
+        """When a device did work that the profile does not hold, though nothing recorded ran.
+
+        That is a gap of a millisecond at least during which the host waited for the device, with a sign of pending
+        work: a launch that no command answers, or a small copy that began long after its call. Before the first command
+        of all it is the time in which that was launched and had not begun.
+        """
+        if not self._common:
+            return []
+        own = self._of_device(device)
+        return [*self._lead(own), *self._blocked_gaps(own)]
+
+    def begun(self, device: int) -> int | None:
+        """When a device ended what was launched before the recording and is not in the profile; None: there is none."""
+        return next((end for _, end in self._lead(self._of_device(device))), None) if self._common else None
+
+    def _of_device(self, device: int) -> list[Activity]:
+        queues = {queue.index for queue in self._profile.queues if queue.device == device}
+        activities = self._profile.activities
+        own = [
+            one
+            for one in activities
+            if one.start_ns is not None and one.end_ns is not None and (one.queue in queues or not queues)
+        ]
+        own.sort(key=attrgetter("start_ns", "end_ns"))
+        return own
+
+    def _lead(self, own: Sequence[Activity]) -> Iterator[Span]:
+        """When the first command of all was launched and had not begun: earlier work that nothing recorded ran."""
+        first = own[0] if own else None
+        if first is None or first.start_ns is None or first.host_end_ns is None:
+            return
+        if first.start_ns - first.host_end_ns >= LEAST_BLOCKED_NS:
+            yield first.host_end_ns, first.start_ns
+
+    def _blocked_gaps(self, own: Sequence[Activity]) -> Iterator[Span]:
+        until, before = None, None
+        for one in own:
+            start, end = one.start_ns or 0, one.end_ns or 0
+            if until is not None and before is not None and start - until >= LEAST_BLOCKED_NS:
+                span = self._blocked_part((until, start), before)
+                if span is not None and span[1] - span[0] >= LEAST_BLOCKED_NS:
+                    yield span
+            if until is None or end > until:
+                until, before = end, one
+
+    def _blocked_part(self, gap: Span, before: Activity) -> Span | None:
+        """The part of a gap in which the host waited for work that is not recorded."""
+        wait = self._longest_wait(gap)
+        if wait is None or wait[1] - wait[0] < LEAST_BLOCKED_NS:
+            return None
+        since = before.host_start_ns if before.host_start_ns is not None else gap[0]
+        starts = self._unanswered_starts
+        at = bisect_right(starts, since)
+        is_pending = at < len(starts) and starts[at] < wait[1]
+        return wait if is_pending or 2 * self._late_copies.within(*wait) > wait[1] - wait[0] else None
+
+    def _longest_wait(self, gap: Span) -> Span | None:
+        waits = self._waits
+        at = bisect_right(waits.ends, gap[0])
+        best: Span | None = None
+        while at < len(waits.starts) and waits.starts[at] < gap[1]:
+            start, end = max(gap[0], waits.starts[at]), min(gap[1], waits.ends[at])
+            if best is None or end - start > best[1] - best[0]:
+                best = start, end
+            at += 1
+        return best
+
+    @cached_property
+    def _waits(self) -> Covered:
+        """When the host was in a call for a millisecond at least that waits for a device."""
+        calls = (*self._profile.other_calls, *(one.call for one in self._profile.activities if one.kind != "kernel"))
+        return Covered(
+            (call.start_ns, call.end_ns)
+            for call in calls
+            if call is not None
+            and call.start_ns is not None
+            and call.end_ns is not None
+            and call.end_ns - call.start_ns >= LEAST_BLOCKED_NS
+            and _WAIT.search(call.name) is not None
+        )
+
+    @cached_property
+    def _late_copies(self) -> Covered:
+        """When a small copy was launched and had not begun, for a millisecond at least."""
+        return Covered(
+            (called, one.start_ns)
+            for one in self._profile.activities
+            if one.kind == "copy"
+            and one.size_bytes <= MOST_COPIED
+            and one.start_ns is not None
+            and (called := one.host_start_ns) is not None
+            and one.start_ns - called >= LEAST_BLOCKED_NS
+        )
+
+    @cached_property
+    def _unanswered_starts(self) -> list[int]:
+        return sorted(call.start_ns or 0 for call in self._unanswered)
