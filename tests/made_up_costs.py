@@ -80,7 +80,7 @@ def measures(
             if not place:
                 launched = start - (host_ns or {}).get(number, 0)
             name = "hipGraphLaunch" if one.graph else "hipLaunchKernel"
-            call = Call(name, 0, launched, max(launched, start)) if calls else None
+            call = Call(name, 0, launched, launched if one.queued else max(launched, start)) if calls else None
             now = start + one.ns
             kind: Any = "copy" if one.copy else "kernel"
             activities.append(Activity(len(activities), kind, one.name, start_ns=start, end_ns=now, call=call))

@@ -133,9 +133,9 @@ def test_what_is_asked_for_most_stands_first() -> None:
     drawn = [event for event in json.loads(out.getvalue())["traceEvents"] if event.get("tid") == 101]
     (whole,) = [event["args"]["kernel_ns"] for event in drawn if event["name"] == "iteration 1 · forward"]
     layers = [event["args"] for event in drawn if event.get("cat") == "layer" and event["args"]["iteration"] == 1]
-    assert next(list(args)[:3] for args in layers if "gflops" in args) == ["share_percent", "gflops", "kernel_ns"]
-    assert all(args["share_percent"] == float(f"{100 * args['kernel_ns'] / whole:.3g}") for args in layers)
-    assert 90 < sum(args["share_percent"] for args in layers) < 101
+    assert next(list(args)[:3] for args in layers if "gflops" in args) == ["percent_of_kernel_time", "gflops", "kernel_ns"]
+    assert all(args["percent_of_kernel_time"] == float(f"{100 * args['kernel_ns'] / whole:.3g}") for args in layers)
+    assert 90 < sum(args["percent_of_kernel_time"] for args in layers) < 101
     kernels = [event["args"] for event in drawn if event.get("cat") == "kernel" and "operation" in event["args"]]
     assert {next(iter(args)) for args in kernels} == {"operation_name"}
     names = {event["args"]["operation"]: event["name"] for event in drawn if event.get("cat") == "operation"}

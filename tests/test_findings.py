@@ -103,12 +103,12 @@ def pausing(host: int, queue: int, **more: Any) -> Subject:
 
 
 def cold(first_ms: int, later: int = 2, other_calls: Sequence[Call] = ()) -> Subject:
-    """Iterations of 10 ms; the host is in the first for ``first_ms`` before anything runs, 1000 ms after the start."""
+    """Iterations of 10 ms; the first takes ``first_ms``, as its host begins before anything runs, 1000 ms after the start."""
     each = [Ran("work", 10 * MS, 0)]
     return subject(
         dict.fromkeys(range(1, later + 2), each),
         [operation(0)],
-        host_ns={1: (first_ms - 10) * MS + 10 * MS},
+        host_ns={1: (first_ms - 10) * MS},
         other_calls=other_calls,
     )
 
@@ -177,7 +177,7 @@ CASES = [
          count=1, severity="medium"),
     Case(rule="layout-transposes", has=lambda: with_role("batched_transpose_16x32", 20 * MS, of=100 * MS),
          lacks=lambda: with_role("batched_transpose_16x32", 4 * MS, of=20 * MS, whole=801 * MS), ns=20 * MS, share=0.2,
-         count=1, severity="high"),
+         count=1, severity="medium"),
     Case(rule="casts", has=lambda: with_role("SubTensorOpWithCastTensor4d", 2 * MS),
          lacks=lambda: with_role("SubTensorOpWithCastTensor4d", 2 * MS - 1), ns=2 * MS, share=0.02, count=1,
          severity="low"),
@@ -195,17 +195,17 @@ CASES = [
          share=360 / 460, count=40, severity="high"),
     # 20 ms and 1 ns where its like take 10 ms; of 70 ms
     Case(rule="slow-for-its-kind", has=lambda: kinds(20 * MS + 1), lacks=lambda: kinds(20 * MS), ns=10 * MS + 1,
-         share=10 / 70, count=1, severity="high", scope=(NAME.format(12),)),
+         share=10 / 70, count=1, severity="medium", scope=(NAME.format(12),)),
     # half the work in 20 ms: 5 ms would do
     Case(rule="slow-for-its-kind", has=lambda: kinds(20 * MS, flop=500 * MS),
-         lacks=lambda: kinds(20 * MS, flop=500 * MS - 1), ns=15 * MS, share=15 / 70, count=1, severity="high",
+         lacks=lambda: kinds(20 * MS, flop=500 * MS - 1), ns=15 * MS, share=15 / 70, count=1, severity="medium",
          scope=(NAME.format(12),)),
     Case(rule="slow-for-its-kind", has=lambda: kinds(30 * MS), lacks=lambda: kinds(30 * MS, others=3), ns=20 * MS,
-         share=20 / 80, count=1, severity="high", scope=(NAME.format(12),)),
+         share=20 / 80, count=1, severity="medium", scope=(NAME.format(12),)),
     Case(rule="roofline-gap", has=lambda: under_a_roof(230 * US), lacks=lambda: under_a_roof(230 * US - 1),
          ns=30 * US, share=0.03, count=1, severity="medium", scope=(NAME.format(8),)),
     Case(rule="roofline-gap", has=lambda: under_a_roof(300 * US), lacks=lambda: under_a_roof(300 * US, gpu=None),
-         ns=100 * US, share=0.1, count=1, severity="high", scope=(NAME.format(8),)),
+         ns=100 * US, share=0.1, count=1, severity="medium", scope=(NAME.format(8),)),
     # 3 x 2 tiles for 8 units, 4 x 2 fill them
     Case(rule="small-gemm", has=lambda: small(192, 2 * MS), lacks=lambda: small(193, 2 * MS), ns=2 * MS, share=0.02,
          count=1, severity="low", scope=(NAME.format(8),)),
@@ -221,23 +221,23 @@ CASES = [
     Case(rule="first-iteration", has=lambda: cold(30), lacks=lambda: cold(30, later=1), ns=20 * MS, share=0.4, count=1,
          severity="high"),
     Case(rule="first-iteration", has=lambda: calls_of_one(20 * MS + 2), lacks=lambda: calls_of_one(20 * MS),
-         ns=10 * MS + 2, share=10 / 40, count=1, severity="high", scope=("Conv fwd 1x1x1x1",)),
+         ns=10 * MS + 2, share=10 / 40, count=1, severity="medium", scope=("Conv fwd 1x1x1x1",)),
     Case(rule="first-iteration", has=lambda: calls_of_one(50 * MS), lacks=lambda: calls_of_one(50 * MS, 2),
-         ns=40 * MS, share=40 / 70, count=1, severity="high", scope=("Conv fwd 1x1x1x1",)),
+         ns=40 * MS, share=40 / 70, count=1, severity="medium", scope=("Conv fwd 1x1x1x1",)),
     # 8 x 10 and 2 x 20 ms: mean 12, deviation 4.2 (35 %); 20 of 120 ms are above the median
     Case(rule="unsteady", has=lambda: changing(10 * MS, 20 * MS), lacks=lambda: changing(10 * MS, 18 * MS),
-         ns=20 * MS, share=20 / 120, count=1, severity="high", scope=("Conv fwd 1x1x1x1",)),
+         ns=20 * MS, share=20 / 120, count=1, severity="medium", scope=("Conv fwd 1x1x1x1",)),
     Case(rule="unsteady", has=lambda: changing(10 * MS, 20 * MS, rest=2280 * MS),
          lacks=lambda: changing(10 * MS, 20 * MS, rest=2281 * MS), ns=20 * MS, share=20 / 2400, count=1, severity="low",
          scope=("Conv fwd 1x1x1x1",)),
     Case(rule="unsteady", has=lambda: changing(10 * MS, 20 * MS), lacks=lambda: changing(10 * MS, 30 * MS, 9),
-         ns=20 * MS, share=20 / 120, count=1, severity="high", scope=("Conv fwd 1x1x1x1",)),
+         ns=20 * MS, share=20 / 120, count=1, severity="medium", scope=("Conv fwd 1x1x1x1",)),
     Case(rule="workspace", has=lambda: warned("workspace warning"), lacks=lambda: warned("warning"), ns=40 * MS,
-         share=0.4, count=1, severity="high", scope=(NAME.format(8),)),
+         share=0.4, count=1, severity="medium", scope=(NAME.format(8),)),
     Case(rule="unattributed", has=lambda: outside("mine", 5 * MS), lacks=lambda: outside("mine", 5 * MS - 1), ns=5 * MS,
          share=0.05, count=1, severity="info", scope=("mine",)),
     Case(rule="unattributed", has=lambda: outside("Im2Col", 50 * MS),
-         lacks=lambda: outside("Im2Col", 50 * MS, operations=False), ns=50 * MS, share=0.5, count=1, severity="high",
+         lacks=lambda: outside("Im2Col", 50 * MS, operations=False), ns=50 * MS, share=0.5, count=1, severity="medium",
          scope=("Im2Col",)),
     Case(rule="doubt", has=lambda: doubted(1 * MS), lacks=lambda: doubted(1 * MS - 1), ns=MS, share=0.01, count=1,
          severity="low"),
@@ -248,7 +248,7 @@ CASES = [
     Case(rule="nameless", has=lambda: nameless(5 * MS), lacks=lambda: nameless(5 * MS - 1), ns=5 * MS, share=0.05,
          count=1, severity="medium"),
     Case(rule="nameless", has=lambda: nameless(40 * MS), lacks=lambda: nameless(40 * MS, "conv"), ns=40 * MS, share=0.4,
-         count=1, severity="high"),
+         count=1, severity="medium"),
     Case(rule="graph", has=lambda: graphs(5 * MS), lacks=lambda: graphs(5 * MS - 1), ns=5 * MS, share=0.05, count=1,
          severity="medium"),
 ]  # fmt: skip
@@ -270,6 +270,14 @@ def test_a_finding_does_not_fire_just_below(case: Case) -> None:
     assert fired(case.lacks(), case.rule) == []
 
 
+@pytest.mark.parametrize(("iterations", "severity"), [((1,), "medium"), ((1, 2), "high"), ((0, 1), "high")])
+def test_one_iteration_that_may_be_cold_has_no_severe_finding(iterations: tuple[int, ...], severity: str) -> None:
+    """One alone may be cold; of two, or behind a warm-up of the same kernels (0), it is not."""
+    ran = [Ran("batched_transpose_16x32", 20 * MS, 0), Ran("work", 80 * MS, 0)]
+    (one,) = fired(subject(dict.fromkeys(iterations, ran), [operation(0)]), "layout-transposes")
+    assert one.severity == severity
+
+
 def test_every_rule_has_a_case() -> None:
     """No row of the table is untried, and each name is one row's."""
     assert {case.rule for case in CASES} == {rule.id for rule in RULES}
@@ -279,7 +287,7 @@ def test_every_rule_has_a_case() -> None:
 def test_the_worst_stands_first() -> None:
     """By severity, then by the time at stake."""
     found = findings(cold(30)) + findings(changing(10 * MS, 20 * MS))
-    assert [one.severity for one in found] == ["high", "high"]
+    assert [one.severity for one in found] == ["high", "medium"]  # of one iteration, which may be cold
     both = findings(pausing(20 * MS, 0, calls=False))
     assert [(one.rule.id, one.severity) for one in both] == [("idle", "high")]
 
@@ -287,20 +295,21 @@ def test_the_worst_stands_first() -> None:
 def test_a_pause_says_what_it_waits_for() -> None:
     """Late launches are the host's, launched ones the queue's, without calls nothing tells."""
     (told,) = fired(pausing(10 * MS, 6 * MS), "idle")
-    assert "10.0 % for the host to launch, 6.0 % though launched" in told.found.number
+    assert "10.00 ms in 1 gap: the host had launched nothing;" in told.found.number
+    assert "6.000 ms in 1 gap: the next command was launched and waited" in told.found.number
     (untold,) = fired(pausing(10 * MS, 6 * MS, calls=False), "idle")
-    assert "16.0 % no calls tell why" in untold.found.number
+    assert "16.00 ms in 2 gaps: no calls are recorded" in untold.found.number
 
 
 def test_a_cold_iteration_says_what_the_host_did_in_it() -> None:
     """Each moment once, of calls in it alone; what is under 1 % of the excess is not named."""
     calls = [
-        Call("clBuildProgram", 0, 900 * MS, 960 * MS),  # before the first launch begins at 970 ms
-        Call("clBuildProgram", 0, 975 * MS, 985 * MS),
-        Call("clCompileProgram", 1, 980 * MS, 990 * MS),
-        Call("hipMalloc", 0, 991 * MS, 993 * MS),
+        Call("clBuildProgram", 0, 900 * MS, 960 * MS),  # before the first launch begins at 980 ms
+        Call("clBuildProgram", 0, 982 * MS, 992 * MS),
+        Call("clCompileProgram", 1, 987 * MS, 997 * MS),
+        Call("hipMalloc", 0, 997 * MS, 999 * MS),
         Call("hipModuleLoad", 0, 995 * MS, 995 * MS + 199 * US),
-        Call("clFinish", 0, 971 * MS, 974 * MS),
+        Call("clFinish", 0, 981 * MS, 982 * MS),
         Call("clBuildProgram", 0, 1999 * MS, 2000 * MS),
     ]
     (finding,) = fired(cold(30, other_calls=calls), "first-iteration")

@@ -47,7 +47,7 @@ def made_run(version: str, number: int) -> dict[str, list[dict[str, Any]]]:
             "problem": problem,
             "primitive": kind,
             "kernel_ns": ns,
-            "share_percent": 100 * ns / (conv + pool),
+            "percent_of_kernel_time": 100 * ns / (conv + pool),
             "calls": 1,
         }
         for problem, kind, ns in ((CONV, "conv", conv), (POOL, "pool", pool))

@@ -85,8 +85,8 @@ def test_sums_by_name_are_sorted_by_time(tmp_path: Path) -> None:
     assert [(row["name"], row["count"], row["p3_p2_sum_ns"]) for row in found] == [
         ("large", "1", "97000"), ("a", "1", "27000"), ("b", "1", "27000"), ("small", "2", "24000"),
     ]  # fmt: skip
-    assert sum(float(row["share_percent"]) for row in found) == pytest.approx(100)
-    assert float(found[0]["share_percent"]) == pytest.approx(100 * 97 / 175)
+    assert sum(float(row["percent_of_kernel_time"]) for row in found) == pytest.approx(100)
+    assert float(found[0]["percent_of_kernel_time"]) == pytest.approx(100 * 97 / 175)
     assert found[3]["t1_t0_sum_ns"] == "30000"
 
 
@@ -366,7 +366,7 @@ def test_gemms_as_json_have_their_sizes_together(tmp_path: Path) -> None:
     assert row["gflops"] == pytest.approx(2 * 100 * 50 * 3 / 47000)
     assert "padded" not in row
     (bucket,) = rows(run(str(path), "--by", "bucket"))
-    assert (bucket["count"], bucket["share_percent"], bucket["flop"]) == ("1", "100.0", "30000")
+    assert (bucket["count"], bucket["percent_of_kernel_time"], bucket["flop"]) == ("1", "100.0", "30000")
     assert float(bucket["gflops"]) == pytest.approx(row["gflops"])
 
 
@@ -385,7 +385,7 @@ def test_kernels_by_layer(tmp_path: Path) -> None:
     assert found[2]["names"] == "conv1_k0 1; conv1_k1 1"
     assert found[2]["layer_by"] == "timer marks 2"
     assert found[2]["iteration"] == "1"
-    assert sum(float(row["share_percent"]) for row in found) == pytest.approx(100)
+    assert sum(float(row["percent_of_kernel_time"]) for row in found) == pytest.approx(100)
     indexes = [call["call"] == "clEnqueueNDRangeKernel" and call["name"] for call in calls]
     assert int(found[3]["first_call_index"]) == len(indexes) - 1 - indexes[::-1].index("ip1_k0")
     alone = run(str(tmp_path / "prof.json"), "--by", "layer")

@@ -125,7 +125,7 @@ def test_sums_by_name(pandas: Any, path: Path) -> None:
     for quantity in known:
         assert found[f"{quantity}_sum_ns"].to_dict() == expected[quantity].to_dict()
     share = 100 * expected["p3_p2"] / frame["p3_p2"].sum()
-    assert found["share_percent"].to_dict() == pytest.approx(share.to_dict(), rel=1e-12)
+    assert found["percent_of_kernel_time"].to_dict() == pytest.approx(share.to_dict(), rel=1e-12)
 
 
 def compare_description(pandas: Any, groups: Any, found: Any, quantity: str) -> None:
@@ -216,7 +216,7 @@ def test_gemms_and_their_buckets(pandas: Any, path: Path) -> None:
     rate = groups["flop"].sum() / groups["p3_p2_ns"].sum()
     assert buckets["gflops"].to_dict() == pytest.approx(rate.to_dict(), rel=1e-12)
     share = 100 * groups["p3_p2_ns"].sum() / found["p3_p2_ns"].sum()
-    assert buckets["share_percent"].to_dict() == pytest.approx(share.to_dict(), rel=1e-12)
+    assert buckets["percent_of_kernel_time"].to_dict() == pytest.approx(share.to_dict(), rel=1e-12)
 
 
 @pytest.mark.parametrize(

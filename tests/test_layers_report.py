@@ -256,7 +256,7 @@ def test_a_log_alone_has_printed_times_only(small_run: tuple[Path, Path]) -> Non
         ("ip1", "forward", "120000"), ("ip1", "backward", "0"),
     ]  # fmt: skip
     assert {row["kernels"] for row in found} == {row["flop"] for row in found} == {""}
-    assert found[0]["printed_share_percent"] == "50.0"
+    assert found[0]["percent_of_printed_time"] == "50.0"
     assert rows(run(small_run[0], "--unit", "ms"))[0]["printed_ms"] == "0.12"
 
 

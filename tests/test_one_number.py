@@ -243,7 +243,7 @@ def test_stored_queries(name: str, tmp_path: Path, engine: Engine) -> None:
         assert [tuple(row[cell] or "" for cell in cells) for row in rows[query]] == [key for key, _ in costs]
         for row, (_, cost) in zip(rows[query], costs, strict=True):
             assert row["kernel_ms"] == pytest.approx(cost.mean_ns / 1e6, abs=6e-4)
-            assert row["share_percent"] == pytest.approx(100 * cost.share, abs=0.06)
+            assert row["percent_of_kernel_time"] == pytest.approx(100 * cost.share, abs=0.06)
             if "gflops" in row:
                 assert (row["gflops"] or 0) == pytest.approx(cost.cost.gflops or 0, abs=6e-4)
     helpers = sum(row["kernel_ms"] for row in rows["helpers by cost"])
@@ -329,8 +329,8 @@ def test_a_time_that_is_not_known_is_none() -> None:
     cost = measures.of_operation(0)
     assert (cost.kernels, cost.untimed, cost.timed_ns, cost.kernel_ns, cost.gflops) == (2, 1, 10, None, None)
     first, second = op_times.table([operation(0), operation(1)], measures).rows
-    assert (first["kernels"], first.keys() & {"kernel_ns", "gflops", "share_percent"}) == (2, set())
-    assert (second["kernel_ns"], second["share_percent"]) == (10, 50)
+    assert (first["kernels"], first.keys() & {"kernel_ns", "gflops", "percent_of_kernel_time"}) == (2, set())
+    assert (second["kernel_ns"], second["percent_of_kernel_time"]) == (10, 50)
     assert {of[1]: cost.kernel_ns for of, cost in measures.layers.items()} == {"a": None, "b": 10, "c": 0}
     assert measures.whole.kernel_ns is None
     assert measures.names["conv"].kernel_ns is None

@@ -110,7 +110,7 @@ def test_the_answers_are_those_of_the_file(asked: dict[str, Any], events: list[d
         (name, pytest.approx(time / 1e6, abs=6e-4)) for name, time in sorted(times.items(), key=lambda t: (-t[1], t[0]))
     ]
     assert sum(row["calls"] for row in rows["slowest kernels"]) == len(steady)
-    assert sum(row["share_percent"] for row in rows["slowest kernels"]) == pytest.approx(100, abs=3)
+    assert sum(row["percent_of_kernel_time"] for row in rows["slowest kernels"]) == pytest.approx(100, abs=3)
 
     layers = [
         event for event in commands(events, "layer") if "kernel_ns" in event["args"] and event["args"]["iteration"] > 0

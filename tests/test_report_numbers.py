@@ -11,7 +11,7 @@ from mio2trace.analysis import analyse
 from mio2trace.answer import Section, report_of
 from mio2trace.findings import Subject
 from mio2trace.measures import steady
-from mio2trace.measures.gaps import pauses
+from mio2trace.measures.device_time.gaps import causes
 from mio2trace.measures.iterations import Iterations, iterations_of
 from tests.test_one_number import RUNS
 
@@ -40,11 +40,16 @@ def test_parts_durations_and_layers_are_the_whole(subject: Subject) -> None:
     assert makeup.layers.total() == sum(row.total_ns for row in subject.steady.layers)
 
 
-def test_pauses_are_the_idle_time(subject: Subject) -> None:
-    """By what they wait for they sum up to what no command ran in."""
-    assert sum(subject.pauses.idle_ns.values()) == subject.idle_ns
-    assert subject.idle_ns <= subject.span_ns
-    assert pauses(subject.alignment, []).count == 0
+def test_gaps_are_the_idle_time(subject: Subject) -> None:
+    """By cause they sum up to the time in which no command ran; the parts of the device's time are its length."""
+    busy, device = subject.steady.busy, subject.steady.device
+    if busy is None or device is None:
+        assert subject.causes == ()
+        return
+    assert sum(one.ns for one in subject.causes) == busy.idle_ns
+    parts = (busy.compute_ns, busy.communication_ns, busy.copy_ns, busy.unrecorded_ns, busy.idle_ns)
+    assert sum(parts) == busy.length_ns == sum(subject.steady.steps_ns)
+    assert causes(subject.alignment, device, []) == ()
 
 
 def test_problems_are_those_of_the_ranking(subject: Subject) -> None:
@@ -82,7 +87,7 @@ class _Numbers(tuple[int, ...]):
 
 def test_no_iteration_is_looked_for_among_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run may have a hundred thousand iterations: the whole report goes over them, for none of them over all."""
-    monkeypatch.setattr(steady, "iterations_of", lambda alignment: _hidden(iterations_of(alignment)))
+    monkeypatch.setattr(steady, "iterations_of", lambda *of: _hidden(iterations_of(*of)))
     analysis = analyse(RUNS["m290-alexnet-infer-10it"])
     report = report_of(analysis, [analysis.run])
     assert report.sections[0].iterations == len(analysis.run.measures[0].steady.iterations) > 1

@@ -200,7 +200,7 @@ def test_tables_and_report_name_the_same_first(name: str) -> None:
     (section,) = report_of(found := analyse(RUNS[name]), [found.run]).sections
     kernel = table("kernels", "--by", "name", *RUNS[name])[0]
     assert (kernel["name"], kernel["kernel_ns"]) == (of.kernels[0].key, pytest.approx(of.kernels[0].mean_ns))
-    assert kernel["share_percent"] == pytest.approx(100 * of.kernels[0].share)
+    assert kernel["percent_of_kernel_time"] == pytest.approx(100 * of.kernels[0].share)
     assert section.kernels[0].name == of.kernels[0].key
     if of.layers:
         layer = table("layers", *RUNS[name])[0]
@@ -268,7 +268,7 @@ def asked(slices: Iterable[Slice]) -> list[dict[str, First]]:
         rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
         found.append(
             first_of(
-                (row["process"], tuple(row[name] for name in names), row["kernel_ms"] or 0, row["share_percent"] or 0)
+                (row["process"], tuple(row[name] for name in names), row["kernel_ms"] or 0, row["percent_of_kernel_time"] or 0)
                 for row in rows
             )
         )
@@ -297,7 +297,7 @@ def tabled(files: Sequence[Path]) -> list[dict[str, First]]:
         found.append(
             first_of(
                 (process_of(row), tuple(row.get(name) for name in names), row.get("kernel_ns", 0) / 1e6,
-                 row.get("share_percent", 0))
+                 row.get("percent_of_kernel_time", 0))
                 for row in rows
             )
         )  # fmt: skip
@@ -386,4 +386,4 @@ def test_the_first_iteration_is_cold_where_the_host_compiles_in_it() -> None:
     of = steady(RUNS["m290-alexnet-infer-10it"])
     assert of.cold == (1,)
     assert of.iterations == tuple(range(2, 11))
-    assert of.rule.startswith("iterations 2-10, of 10 recorded; 1 is cold: the host was in it")
+    assert of.rule.startswith("iterations 2-10, of 10 recorded; 1 is cold: it took")

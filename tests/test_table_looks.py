@@ -157,7 +157,7 @@ def test_a_person_gets_milliseconds_and_a_total_a_program_neither() -> None:
     assert table.splitlines()[-1].startswith("total")
     rows = json.loads(run("layers", *FILES, "--format", "json").stdout)
     assert all("kernel_ns" in row and row["layer"] != "total" for row in rows if row.get("kernels"))
-    shares = [row["share_percent"] for row in rows if "share_percent" in row]
+    shares = [row["percent_of_kernel_time"] for row in rows if "percent_of_kernel_time" in row]
     assert sum(shares) == pytest.approx(100)
     assert rows[len(shares) - 1]["cumulative_percent"] == pytest.approx(100)
 

@@ -491,7 +491,7 @@ def test_the_real_page_opens_at_the_slowest_layer(folder: Path, browser: Perfett
             layer = slowest_layer(folder / name)
             assert layer is not None
             assert answer.inner_text().startswith(f"Query result ({len(layer.args)} rows)")
-            assert page.get_by_text("share_percent", exact=True).count() == 1
+            assert page.get_by_text("percent_of_kernel_time", exact=True).count() == 1
             assert int(state["start"]) <= int(wanted["ts"])
             assert int(state["end"]) >= int(wanted["ts"]) + int(wanted["dur"])
             assert int(state["end"]) - int(state["start"]) < 6 * int(wanted["dur"])

@@ -8,10 +8,11 @@ from mio2trace.comparing.comparison import Compared, Comparison
 from mio2trace.reports.tables import Cell, Row, Table
 
 COLUMNS = (
-    "part", "name", "runs", "a_ms", "b_ms", "more_ms", "ratio", "low", "high", "share_percent", "verdict", "cause",
+    "part", "name", "runs", "a_ms", "b_ms", "more_ms", "ratio", "low", "high", "percent_of_iteration", "verdict", "cause",
     "matched_by", "command",
 )  # fmt: skip
-"""``ratio`` is B / A of medians, ``low`` to ``high`` 95 % of what it may be; ``share_percent`` is of an iteration."""
+"""``ratio`` is B / A of medians, ``low`` to ``high`` 95 % of what it may be; ``percent_of_iteration`` is of
+the kernel time of the longer side's iteration."""
 _LAST = ("rank", "once", "iteration")
 BRIEF = ("part", "name", "runs", "a_ms", "b_ms", "ratio", "low", "high", "verdict", "cause")
 
@@ -34,7 +35,7 @@ def _row(one: Compared) -> Row:
         "ratio": _rounded(one.ratio),
         "low": _rounded(one.low),
         "high": _rounded(one.high),
-        "share_percent": round(100 * one.share, 2) if one.share else None,
+        "percent_of_iteration": round(100 * one.share, 2) if one.share else None,
         "verdict": one.word,
         "cause": one.cause or None,
         "matched_by": one.how or None,

@@ -240,7 +240,7 @@ PROBLEMS = TableSchema(
         Column("direction", "text", "forward, backward-data, backward-weights"),
         Column("dtype", "text", "data type"),
         _ns("kernel_ns", "kernel time in a steady iteration: the mean", "float"),
-        Column("share_percent", "float", "of the kernel time of steady iterations", "%"),
+        Column("percent_of_kernel_time", "float", "of the kernel time of steady iterations", "%"),
         Column("cumulative_percent", "float", "share of this row and all that cost more", "%"),
         _ns("kernel_median_ns", "median over steady iterations", "float"),
         _ns("kernel_min_ns", "least of a steady iteration"),

@@ -142,14 +142,15 @@ def _unsteady(subject: Subject) -> Iterator[Found]:
 RULES = (
     Rule(
         id="idle",
-        title="The device is idle.",
-        fires="nothing runs on the slowest device for > 15 % of the steady iterations; never for dv/dt, which waits for"
-        " each command itself",
-        formula="the gaps between commands in the windows of steady iterations, per iteration (of the run without"
-        " MIOpen's log, where `record --reference` made one); share of the iteration; gaps in which work ran that the"
-        " profile does not hold are not idle; each gap by its cause: *host* where the next command was not launched"
-        " yet, with the host's call, op or range during most of it, *builds* where that builds or loads programs,"
-        " *queued* where its launch had returned, *unknown* without calls, *short* up to 1 us",
+        title="GPU idle.",
+        fires="the slowest device runs nothing for > 15 % of its steady iterations; never for dv/dt profiles, because"
+        " dv/dt waits for each command",
+        formula="time in gaps between commands, per steady iteration; share of the iteration's length. If"
+        " `record --reference` recorded a run without MIOpen's log, that run is measured. Gaps in which the device did"
+        " work that was not recorded are not idle time. Each gap has a cause: *host* - the next command was not"
+        " launched yet (the finding names the call, op or range that the host was in for most of the gap); *builds* -"
+        " the same, and that call builds or loads programs; *queued* - the launch had returned and the command waited;"
+        " *unknown* - no calls are recorded; *short* - gaps of up to 1 us",
         advice="Host: launch less (fusion, graphs), move work off the launching thread, no synchronisation within an"
         " iteration; compare with a run without the profiler's host options, which slow the host. Queue: look"
         " for dependencies between streams and for copies.",

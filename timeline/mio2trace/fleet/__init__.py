@@ -22,7 +22,7 @@ order by list_transform(regexp_extract_all(version, '[0-9]+'), lambda part: try_
 """
 _BY_VERSION = """
 select problem, any_value(primitive) as primitive, version, count(*) as runs, median(problems.kernel_ns) as ns,
-  median(share_percent) as share_percent, any_value(command) as command
+  median(percent_of_kernel_time) as percent_of_kernel_time, any_value(command) as command
 from problems join runs on runs.run = problems.run and runs.rank is not distinct from problems.rank
 where problems.kernel_ns is not null group by problem, version
 """

@@ -5,11 +5,11 @@
 -- query: runs
 -- Runs: iterations, kernel time of a steady one, its share of searches, the slowest problem.
 with first as (
-  select run, rank, first(problem order by kernel_ns desc) as problem, max(share_percent) as share
+  select run, rank, first(problem order by kernel_ns desc) as problem, max(percent_of_kernel_time) as share
   from problems group by run, rank)
 select runs.run, runs.rank, version, device, iterations, round(kernel_ns / 1e6, 3) as kernel_ms, kernels,
   round(100.0 * find_ns / nullif(whole_ns, 0), 1) as find_percent, first.problem as slowest_problem,
-  round(share, 1) as share_percent
+  round(share, 1) as percent_of_kernel_time
 from runs left join first on first.run = runs.run and first.rank is not distinct from runs.rank
 where state is distinct from 'failed' order by runs.run, runs.rank;
 
@@ -17,7 +17,7 @@ where state is distinct from 'failed' order by runs.run, runs.rank;
 -- Problems by their kernel time in a steady iteration, over all runs: median, least, most, and in which run that is.
 select problem, count(*) as runs, round(median(kernel_ns) / 1e6, 3) as kernel_ms, round(min(kernel_ns) / 1e6, 3) as least_ms,
   round(max(kernel_ns) / 1e6, 3) as most_ms, arg_max(run, kernel_ns) as slowest_run,
-  round(median(share_percent), 1) as share_percent, round(median(calls), 2) as calls, round(median(gflops), 3) as gflops,
+  round(median(percent_of_kernel_time), 1) as percent_of_kernel_time, round(median(calls), 2) as calls, round(median(gflops), 3) as gflops,
   string_agg(distinct solver, ', ' order by solver) as solvers, any_value(command) as command
 from problems where kernel_ns is not null group by problem order by median(kernel_ns) * count(*) desc, problem;
 
@@ -82,7 +82,7 @@ full join (select * from last where state = 'failed') as last using (run) order 
 -- query: what is odd
 -- What is odd, by rule: in how many runs, how severe at worst, time at stake, what to try.
 select id, min_by(severity, list_position(['high', 'medium', 'low', 'info'], severity)) as severity,
-  count(distinct run) as runs, round(sum(ns) / 1e6, 3) as ms, round(median(share) * 100, 1) as share_percent,
+  count(distinct run) as runs, round(sum(ns) / 1e6, 3) as ms, round(median(share) * 100, 1) as median_percent_at_stake,
   arg_max(run, coalesce(ns, 0)) as worst_run, any_value("try") as advice
 from findings group by id
 order by min(list_position(['high', 'medium', 'low', 'info'], severity)), sum(ns) desc nulls last, id;
@@ -90,7 +90,7 @@ order by min(list_position(['high', 'medium', 'low', 'info'], severity)), sum(ns
 -- query: kernels of runs
 -- Kernels by name, by their time in all runs, whole.
 select name as kernel, count(*) as calls, count(distinct run) as runs, round(sum(kernel_ns) / 1e6, 3) as kernel_ms,
-  round(100.0 * sum(kernel_ns) / sum(sum(kernel_ns)) over (), 1) as share_percent,
+  round(100.0 * sum(kernel_ns) / sum(sum(kernel_ns)) over (), 1) as percent_of_kernel_time,
   round(avg(kernel_ns) / 1e3, 3) as mean_us, round(max(kernel_ns) / 1e3, 3) as longest_us
 from kernels group by name order by sum(kernel_ns) desc, name;
 

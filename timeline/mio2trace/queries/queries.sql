@@ -84,11 +84,11 @@ with
   ranked as (
     select process, layer_index, layer, direction, sum(dur) as ns, count(*) as kernels, min(ts) as begin
     from steady_kernels where layer is not null group by process, layer_index, layer, direction)
-select process, layer, direction, iterations, kernel_ms, share_percent, cumulative_percent, kernels, span_ms, gflops,
+select process, layer, direction, iterations, kernel_ms, percent_of_kernel_time, cumulative_percent, kernels, span_ms, gflops,
   printed_ms
 from (
   select nullif(ranked.process, '') as process, layer, ranked.direction, iterations,
-    round(ranked.ns / 1e6 / iterations, 3) as kernel_ms, round(100.0 * ranked.ns / total.ns, 1) as share_percent,
+    round(ranked.ns / 1e6 / iterations, 3) as kernel_ms, round(100.0 * ranked.ns / total.ns, 1) as percent_of_kernel_time,
     round(100.0 * sum(ranked.ns) over (partition by ranked.process order by ranked.ns desc, begin) / total.ns, 1) as cumulative_percent,
     round(1.0 * kernels / iterations, 1) as kernels, round(spans.dur / 1e6 / iterations, 3) as span_ms,
     case when whole then round(1.0 * flop / ranked.ns, 3) end as gflops, null as printed_ms,
@@ -107,7 +107,7 @@ order by length(process), process, ns desc, begin;
 -- query: slowest kernels
 -- Kernels by name, by their time in a steady iteration, and how often each is called in one.
 select nullif(process, '') as process, name as kernel, round(1.0 * count(*) / iterations, 2) as calls,
-  round(sum(dur) / 1e6 / iterations, 3) as kernel_ms, round(100.0 * sum(dur) / ns, 1) as share_percent,
+  round(sum(dur) / 1e6 / iterations, 3) as kernel_ms, round(100.0 * sum(dur) / ns, 1) as percent_of_kernel_time,
   round(avg(dur) / 1e3, 3) as mean_us, round(max(dur) / 1e3, 3) as longest_us, count(distinct layer) as layers
 from steady_kernels join steady_total using (process)
 group by process, name order by length(process), process, sum(dur) desc, min(ts);
@@ -122,7 +122,7 @@ with
     select process, operation, layer, sum(dur) as ns, count(*) as kernels, min(ts) as begin
     from steady_kernels where operation is not null group by process, operation)
 select nullif(process, '') as process, name as operation, layer, round(1.0 * count(*) / iterations, 2) as calls,
-  round(sum(ran.ns) / 1e6 / iterations, 3) as kernel_ms, round(100.0 * sum(ran.ns) / total.ns, 1) as share_percent,
+  round(sum(ran.ns) / 1e6 / iterations, 3) as kernel_ms, round(100.0 * sum(ran.ns) / total.ns, 1) as percent_of_kernel_time,
   round(1.0 * sum(kernels) / iterations, 1) as kernels, max(solvers) as solver,
   case when count(flop) = count(*) then round(1.0 * sum(flop) / sum(ran.ns), 3) end as gflops, min(command) as command
 from each_call join ran using (process, operation) join steady_total as total using (process)
@@ -131,7 +131,7 @@ group by process, name, layer order by length(process), process, sum(ran.ns) des
 -- query: helpers by cost
 -- Kernels that only prepare or finish the work of another (im2col, transposes, padding, fills, casts), by their time in a steady iteration.
 select nullif(process, '') as process, role, name as kernel, round(1.0 * count(*) / iterations, 2) as calls,
-  round(sum(dur) / 1e6 / iterations, 3) as kernel_ms, round(100.0 * sum(dur) / ns, 1) as share_percent,
+  round(sum(dur) / 1e6 / iterations, 3) as kernel_ms, round(100.0 * sum(dur) / ns, 1) as percent_of_kernel_time,
   count(distinct layer) as layers
 from steady_kernels join steady_total using (process)
 where role not in ('main', 'bias', 'collective') group by process, role, name
@@ -140,14 +140,14 @@ order by length(process), process, sum(dur) desc, name;
 -- query: unattributed time
 -- Kernels and copies that no layer could be found for, by name.
 select name, category, phase, count(*) as calls, round(sum(dur) / 1e6, 3) as ms,
-  round(100.0 * sum(dur) / (select sum(dur) from commands), 1) as share_percent,
+  round(100.0 * sum(dur) / (select sum(dur) from commands), 1) as percent_of_command_time,
   sum(operation is not null) as with_operation
 from commands where layer is null group by name, category, phase order by sum(dur) desc, name;
 
 -- query: iterations
 -- Passes in order: how long, how much of it kernels ran, how many.
 select nullif(process, '') as process, name as pass, iteration, direction, round(dur / 1e6, 3) as ms, round(kernel_ns / 1e6, 3) as kernel_ms,
-  round(100.0 * kernel_ns / dur, 1) as busy_percent, kernels, round(1.0 * flop / kernel_ns, 3) as gflops
+  round(100.0 * kernel_ns / dur, 1) as kernel_percent_of_span, kernels, round(1.0 * flop / kernel_ns, 3) as gflops
 from passes where side = (select min(side) from passes) order by ts, length(process), process;
 
 -- query: find and compile
@@ -204,12 +204,14 @@ select round((ts - queued_ns) / 1e3, 3) as wait_us, round(dur / 1e3, 3) as run_u
 from commands where queued_ns is not null order by ts - queued_ns desc, ts limit 30;
 
 -- query: launch bound
--- Layers whose span is much longer than their kernels: the host is the brake. By lost time in a steady iteration.
-select nullif(process, '') as process, name as layer, direction, round(avg(dur) / 1e6, 3) as span_ms, round(avg(kernel_ns) / 1e6, 3) as kernel_ms,
-  round(avg(dur - kernel_ns) / 1e6, 3) as idle_ms, round(100.0 * sum(kernel_ns) / sum(dur), 1) as busy_percent
-from layers
+-- Layers whose span is much longer than their kernels: they are host-bound. Sums per steady iteration, by the time between kernels.
+select nullif(process, '') as process, name as layer, direction, round(sum(dur) / 1e6 / iterations, 3) as span_ms,
+  round(sum(kernel_ns) / 1e6 / iterations, 3) as kernel_ms,
+  round(sum(dur - kernel_ns) / 1e6 / iterations, 3) as idle_ms,
+  round(100.0 * sum(kernel_ns) / sum(dur), 1) as kernel_percent_of_span
+from layers join steady_total using (process)
 where kernel_ns is not null
   and ((process, iteration) in (select process, iteration from steady_iterations)
     or process not in (select process from steady_iterations))
 group by process, layer_index, name, direction
-order by length(process), process, avg(dur - kernel_ns) desc, min(ts);
+order by length(process), process, sum(dur - kernel_ns) desc, min(ts);

@@ -145,7 +145,7 @@ def _size(size: Size3 | None) -> str | None:
 
 
 def by_name(profile: Profile, unit: Unit) -> Table:
-    """One row a kernel name, most kernel time first; ``share_percent`` is of the kernel time of all."""
+    """One row a kernel name, most kernel time first; ``percent_of_kernel_time`` is of the kernel time of all."""
     counts: Counter[str] = Counter()
     sums: dict[str, Counter[str]] = {}
     for activity in kernels_of(profile):
@@ -156,7 +156,7 @@ def by_name(profile: Profile, unit: Unit) -> Table:
         {"name": name, "count": counts[name], **_sums(sums[name], whole, unit)}
         for name in sorted(sums, key=lambda name: (-sums[name]["p3_p2"], name))
     ]
-    columns = ("name", "count", unit.column("p3_p2_sum"), "share_percent", *_sum_columns(unit))
+    columns = ("name", "count", unit.column("p3_p2_sum"), "percent_of_kernel_time", *_sum_columns(unit))
     return Table(columns=columns, rows=rows)
 
 
@@ -168,7 +168,7 @@ def _sum_columns(unit: Unit) -> list[str]:
 def _sums(found: Mapping[str, int], whole: int, unit: Unit) -> dict[str, Cell]:
     cells: dict[str, Cell] = {unit.column(f"{name}_sum"): unit.of(ns) for name, ns in found.items()}
     share = percent(found["p3_p2"], whole) if "p3_p2" in found else None
-    return cells if share is None else {**cells, "share_percent": share}
+    return cells if share is None else {**cells, "percent_of_kernel_time": share}
 
 
 # -- statistics by repetition ----------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ def gemm_table(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) ->
 
 
 def by_bucket(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) -> Table:
-    """GEMMs by the nearest powers of two of M, N and K, most time first; ``share_percent`` is of all GEMMs listed.
+    """GEMMs by the nearest powers of two of M, N and K, most time first; ``percent_of_gemm_time`` is of all GEMMs listed.
 
     ``gflops`` is the flop of the bucket's GEMMs over their time; those without times are counted only.
     """
@@ -300,11 +300,11 @@ def by_bucket(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) -> 
             cells |= {unit.column("p3_p2_sum"): unit.of(time[bucket]), "flop": flop[bucket]}
             share = percent(time[bucket], whole)
             if share is not None:
-                cells["share_percent"] = share
+                cells["percent_of_gemm_time"] = share
             if time[bucket]:
                 cells["gflops"] = flop[bucket] / time[bucket]
         rows.append(cells)
-    columns = (*BUCKET, "count", unit.column("p3_p2_sum"), "share_percent", "flop", "gflops")
+    columns = (*BUCKET, "count", unit.column("p3_p2_sum"), "percent_of_gemm_time", "flop", "gflops")
     return Table(columns=columns, rows=rows, objects={"bucket": BUCKET}, empty=_NO_GEMM)
 
 
@@ -352,7 +352,7 @@ def by_layer(measures: Measures, unit: Unit) -> Table:
             if layer[2] is not None:
                 cells["direction"] = layer[2]
         rows.append({**cells, **_of_positions(measures, positions, whole, unit)})
-    shown = ("pass", "layer_index", "layer", "count", unit.column("p3_p2_sum"), "share_percent", "names", "layer_by")
+    shown = ("pass", "layer_index", "layer", "count", unit.column("p3_p2_sum"), "percent_of_kernel_time", "names", "layer_by")
     columns = (
         "pass", "iteration", "direction", *shown[1:6], *_sum_columns(unit), "first_call_index", "last_call_index",
         "names", "layer_by", "unsure",

@@ -70,7 +70,7 @@ def layer_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
             cells |= cost_cells(costs[key], iterations, unit)
             if whole_ns:
                 cells["cumulative_percent"] = 100 * before / whole_ns
-                cells["share_percent"] = 100 * sum(cost.total_ns for cost in costs[key]) / whole_ns
+                cells["percent_of_kernel_time"] = 100 * sum(cost.total_ns for cost in costs[key]) / whole_ns
         elif ran.get(key):
             cells |= {"iterations": iterations, "kernels": 0, "copies": 0, unit.column("kernel"): 0}
         rows.append(cells)
@@ -78,12 +78,12 @@ def layer_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
     times = tuple(map(unit.column, _TIMES))
     host, find = tuple(map(unit.column, _HOST)), (unit.column("find"), "find_kernels")
     columns = (
-        *_FIRST, *times[:1], "share_percent", "cumulative_percent", *times[1:], "iterations", "kernels", *find, *host,
-        "copies", unit.column("copy"), *printed_names, "printed_share_percent", "printed_count", *_LAST,
+        *_FIRST, *times[:1], "percent_of_kernel_time", "cumulative_percent", *times[1:], "iterations", "kernels", *find, *host,
+        "copies", unit.column("copy"), *printed_names, "percent_of_printed_time", "printed_count", *_LAST,
     )  # fmt: skip
     brief = (
-        *_FIRST[1:3], *times[:1], "share_percent", "cumulative_percent", *times[1:], "kernels", "gflops", *find[:1],
-        host[0], host[2], *printed_names[:2], "printed_share_percent", "unsure",
+        *_FIRST[1:3], *times[:1], "percent_of_kernel_time", "cumulative_percent", *times[1:], "kernels", "gflops", *find[:1],
+        host[0], host[2], *printed_names[:2], "percent_of_printed_time", "unsure",
     )  # fmt: skip
     below = tuple(_ends(steady, "layer", iterations, unit)) if whole_ns else ()
     return Table(columns=columns, rows=rows, brief=brief, ends=below)
@@ -96,7 +96,7 @@ def _ends(steady: Sequence[Steady], name: str, iterations: int, unit: Unit) -> I
     for label, costs in (("in no layer", rests), ("total", [of.total for of in steady])):
         if costs:
             share = 100 * sum(cost.total_ns for cost in costs) / whole_ns
-            cells = {name: label, "share_percent": share, **cost_cells(costs, iterations, unit)}
+            cells = {name: label, "percent_of_kernel_time": share, **cost_cells(costs, iterations, unit)}
             for absent in ("copies", "gflops", unit.column("host")):
                 cells.pop(absent, None)
             yield cells
@@ -108,7 +108,7 @@ def _printed_cells(values: Sequence[int], whole: float, unit: Unit) -> dict[str,
     cells: dict[str, Cell] = {unit.column("printed"): unit.of(mean(values)), "printed_count": len(values)}
     share = percent(mean(values), whole)
     if share is not None:
-        cells["printed_share_percent"] = share
+        cells["percent_of_printed_time"] = share
     std = deviation(values)
     if std is not None:
         cells |= {

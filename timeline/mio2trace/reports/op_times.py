@@ -16,12 +16,12 @@ from mio2trace.reports.tables import Cell, Row, Table, cell_text, grouped
 
 PLACE = ("layer", "layer_direction", "iteration")
 """Columns of where an operation ran: the layer, whether in its forward or backward pass, in which iteration."""
-EACH = ("kernel", "share_percent", "kernels", "gflops", "helpers", "transposes", "sure")
+EACH = ("kernel", "percent_of_kernel_time", "kernels", "gflops", "helpers", "transposes", "sure")
 """Columns of an operation: ``helpers`` is part of ``kernel`` (im2col, fills, transposes, ...), ``transposes`` part of
-that; ``share_percent`` is of the operations of the table; ``sure`` is false when a link is not."""
+that; ``percent_of_kernel_time`` is of the kernel time of the whole recording; ``sure`` is false when a link is not."""
 _TIMES = ("kernel", "helpers", "transposes", "mean", "min", "max")
 SUMMED = (
-    "kernels", "kernel", "mean", "min", "max", "share_percent", "gflops", "helpers_percent", "transposes_percent",
+    "kernels", "kernel", "mean", "min", "max", "percent_of_kernel_time", "gflops", "helpers_percent", "transposes_percent",
 )  # fmt: skip
 """Columns of a group; means, least and most are of its operations that have kernels, shares of its ``kernel``."""
 NS = Unit("ns")
@@ -33,7 +33,7 @@ def _named(names: Iterable[str], unit: Unit) -> tuple[str, ...]:
 
 def table(operations: Iterable[Operation], measures: Measures, unit: Unit = NS) -> Table:
     """One row an operation, in log order, with what it cost."""
-    whole = 0
+    whole = measures.whole.timed_ns
     times: list[int | None] = []
     rows: list[dict[str, Cell]] = []
     for operation in operations:
@@ -43,14 +43,13 @@ def table(operations: Iterable[Operation], measures: Measures, unit: Unit = NS) 
             cost = measures.of_operation(operation.index)
             cells |= _cells(cost, unit)
             cells |= _place(measures, operation.index)
-            whole += cost.timed_ns
             times.append(cost.kernel_ns)
         else:
             times.append(None)
         rows.append(cells)
     for row, ns in zip(rows, times, strict=True):
         if ns is not None and whole:
-            row["share_percent"] = 100 * ns / whole
+            row["percent_of_kernel_time"] = 100 * ns / whole
     plain = report.table([("", ())])
     left = ("doubts", "flop", "bytes_min", "batch", "operation", "line")
     brief = [name for name in report.BRIEF if name not in left]
@@ -192,7 +191,7 @@ def _sums(rows: Sequence[Row], unit: Unit) -> Mapping[str, Cell]:
         unit.column("mean"): total / len(ran),
         unit.column("min"): min(ran),
         unit.column("max"): max(ran),
-        "share_percent": sum(_number(row.get("share_percent")) for row in rows),
+        "percent_of_kernel_time": sum(_number(row.get("percent_of_kernel_time")) for row in rows),
     }
     work = sum(_number(row.get("gflops")) * _number(row.get(kernel)) for row in rows)
     if work and total:

@@ -19,7 +19,7 @@ def cost_columns(unit: Unit) -> tuple[str, ...]:
     """The columns of `ranked_rows` but those that say what a row is of, in order."""
     first, *others = map(unit.column, COST)
     return (
-        first, "share_percent", "cumulative_percent", *others, "calls", "kernels", "gflops", unit.column("find"),
+        first, "percent_of_kernel_time", "cumulative_percent", *others, "calls", "kernels", "gflops", unit.column("find"),
         "find_kernels", unit.column("host"), unit.column("helpers"), unit.column("transposes"), "flop", "bytes_min",
         "iterations", "unsure",
     )  # fmt: skip
@@ -77,14 +77,14 @@ def ends(ranking: Ranking[Key], name: str, unit: Unit) -> list[Row]:
             cells = cost_cells([cost], iterations, unit)
             for absent in ("gflops", "calls", unit.column("host")):
                 cells.pop(absent, None)
-            below.append({name: label, "share_percent": 100 * cost.share, **cells})
+            below.append({name: label, "percent_of_kernel_time": 100 * cost.share, **cells})
     return below
 
 
 def _shares(cost: SteadyCost[Key]) -> dict[str, Cell]:
     if not cost.cumulative_share:
         return {}
-    return {"share_percent": 100 * cost.share, "cumulative_percent": 100 * cost.cumulative_share}
+    return {"percent_of_kernel_time": 100 * cost.share, "cumulative_percent": 100 * cost.cumulative_share}
 
 
 def kernel_table(measures: Measures, unit: Unit) -> Table:
@@ -94,7 +94,7 @@ def kernel_table(measures: Measures, unit: Unit) -> Table:
     columns = ("name", *(name for name in cost_columns(unit) if name not in ("kernels", "bytes_min")))
     first, *others = map(unit.column, COST)
     brief = (
-        "name", first, "share_percent", "cumulative_percent", "calls", *others, "gflops", unit.column("find"),
+        "name", first, "percent_of_kernel_time", "cumulative_percent", "calls", *others, "gflops", unit.column("find"),
         unit.column("host"),
     )  # fmt: skip
     return Table(columns=columns, rows=rows, brief=brief, ends=ends(ranking, "name", unit) if rows else ())

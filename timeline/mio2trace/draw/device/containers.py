@@ -61,12 +61,12 @@ class Containers:
         return args
 
     def _share(self, pass_: int, kernel_ns: int, cut: bool) -> dict[str, float]:
-        """``share_percent``: of the kernel time of the iteration; nothing outside of iterations, or of a part."""
+        """``percent_of_kernel_time``: of the kernel time of the iteration; nothing outside of iterations, or of a part."""
         whole = self._iteration_ns[pass_] if pass_ != NONE and not cut else 0
-        return {"share_percent": three_digits(100 * kernel_ns / whole)} if whole else {}
+        return {"percent_of_kernel_time": three_digits(100 * kernel_ns / whole)} if whole else {}
 
     def shares(self, pass_: int, kernel_ns: Sequence[int]) -> list[float]:
-        """``share_percent`` of containers of an iteration; 0 outside of iterations."""
+        """``percent_of_kernel_time`` of containers of an iteration; 0 outside of iterations."""
         whole = self._iteration_ns[pass_]
         return [three_digits(100 * ns / whole) if whole else 0 for ns in kernel_ns]
 

@@ -221,7 +221,7 @@ def _places(inside: _Inside) -> Iterator[_Place]:
 
 
 def _of_container(first: int, count: int) -> dict[str, int]:
-    return {"kernel_ns": first, "share_percent": first + count, "gflops": first + 2 * count}
+    return {"kernel_ns": first, "percent_of_kernel_time": first + count, "gflops": first + 2 * count}
 
 
 def _rates(work: Sequence[int], times: Sequence[int]) -> list[float]:

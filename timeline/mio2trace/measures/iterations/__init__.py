@@ -14,7 +14,7 @@ the recording or between two steps, and what a search launches, is in none. Then
   not, launches `MORE_KERNELS` times the kernels of the later ones' median, or takes more than `LONGER` times their
   median: its kernels, the step, or the host. Of two the shorter counts where they differ by as much.
 
-One whole iteration alone may be cold: it is shown, and said to be that.
+One whole iteration alone may be cold: it is shown, and said to be that, unless a warm-up phase ran its kernels before.
 """
 
 from __future__ import annotations
@@ -165,13 +165,29 @@ def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Ite
         rule="",
         is_warm_up=is_warm_up,
         part=part,
-        may_be_cold=told_by != "whole" and len(of_kind) == 1,
+        may_be_cold=told_by != "whole" and len(of_kind) == 1 and not _is_warmed_up(alignment, place_of, of_kind[0]),
         devices=devices,
         slowest=slowest,
         without_commands=max(0, len(alignment.steps) - len(found)) if named and alignment.steps else 0,
     )
     rule = "the warm-up, the only pass, may be cold" if is_warm_up else _rule(told, counted, cut, cold, ends)
     return msgspec.structs.replace(told, rule=rule)
+
+
+def _is_warmed_up(alignment: Alignment, place_of: Sequence[int], place: int) -> bool:
+    """Whether a warm-up phase launched the kernels of the iteration at ``place`` before."""
+    passes = alignment.links.passes
+    if not any(one.phase == "warm-up" for one in passes):
+        return False
+    warm: Counter[str] = Counter()
+    own: Counter[str] = Counter()
+    for pass_, at, activity in zip(alignment.links.pass_of, place_of, alignment.profile.activities, strict=True):
+        if activity.kind == "kernel":
+            if at == place:
+                own[activity.name] += 1
+            elif pass_ != NONE and passes[pass_].phase == "warm-up":
+                warm[activity.name] += 1
+    return (own & warm).total() >= SAME_KIND * own.total() > 0
 
 
 def _slowest(devices: Sequence[DeviceTime]) -> int:
@@ -296,13 +312,21 @@ def _kinds(
                 kinds.append(held)
             known[key] = kind
         found.append(kind)
-    if len(kinds) <= 1:
+    if len(kinds) <= 1 or _only_first_has_more(kinds, found):
         return ("",), [0] * len(names)
     return tuple(f"about {held.total():,} kernels" for held in kinds), found
 
 
 def _agrees(one: Counter[str], other: Counter[str]) -> bool:
     return (one & other).total() >= SAME_KIND * max(one.total(), other.total())
+
+
+def _only_first_has_more(kinds: Sequence[Counter[str]], kind_of: Sequence[int]) -> bool:
+    """Whether the first iteration alone differs, and holds what all later ones run: it has set-up work, too."""
+    if len(kinds) != 2 or 0 in kind_of[1:]:
+        return False
+    first, later = kinds
+    return first.total() > later.total() and (first & later).total() >= SAME_KIND * later.total()
 
 
 def _fullest_kind(found: Sequence[Iteration], whole: Sequence[int]) -> int:

@@ -102,7 +102,7 @@ def _columns(table: Table) -> list[_Column]:
         if rows and not any(map(cell_text, cells)):
             continue
         is_number = bool(rows) and all(isinstance(cell, (int, float, type(None))) for cell in cells)
-        decimals = 1 if name.endswith("_percent") else table.decimals.get(name)
+        decimals = 1 if name.startswith("percent_of_") or name.endswith("_percent") else table.decimals.get(name)
         shown = _shown(cells) if decimals is None else _with(decimals, cells)
         columns.append(_Column(name, shown, is_number, 0 if name in table.keys else rank_of(name)))
     return columns
