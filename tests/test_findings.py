@@ -103,7 +103,7 @@ def pausing(host: int, queue: int, **more: Any) -> Subject:
 
 
 def cold(first_ms: int, later: int = 2, other_calls: Sequence[Call] = ()) -> Subject:
-    """Iterations of 10 ms; the first takes ``first_ms``, as its host begins before anything runs, 1000 ms after the start."""
+    """Iterations of 10 ms; the first takes ``first_ms``: its host begins before anything runs, at 1000 ms."""
     each = [Ran("work", 10 * MS, 0)]
     return subject(
         dict.fromkeys(range(1, later + 2), each),

@@ -268,7 +268,12 @@ def asked(slices: Iterable[Slice]) -> list[dict[str, First]]:
         rows = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
         found.append(
             first_of(
-                (row["process"], tuple(row[name] for name in names), row["kernel_ms"] or 0, row["percent_of_kernel_time"] or 0)
+                (
+                    row["process"],
+                    tuple(row[name] for name in names),
+                    row["kernel_ms"] or 0,
+                    row["percent_of_kernel_time"] or 0,
+                )
                 for row in rows
             )
         )

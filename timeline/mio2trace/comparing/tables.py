@@ -8,8 +8,8 @@ from mio2trace.comparing.comparison import Compared, Comparison
 from mio2trace.reports.tables import Cell, Row, Table
 
 COLUMNS = (
-    "part", "name", "runs", "a_ms", "b_ms", "more_ms", "ratio", "low", "high", "percent_of_iteration", "verdict", "cause",
-    "matched_by", "command",
+    "part", "name", "runs", "a_ms", "b_ms", "more_ms", "ratio", "low", "high", "percent_of_iteration", "verdict",
+    "cause", "matched_by", "command",
 )  # fmt: skip
 """``ratio`` is B / A of medians, ``low`` to ``high`` 95 % of what it may be; ``percent_of_iteration`` is of
 the kernel time of the longer side's iteration."""

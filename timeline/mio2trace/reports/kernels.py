@@ -278,7 +278,7 @@ def gemm_table(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) ->
 
 
 def by_bucket(profile: Profile, facts: Mapping[int, KernelFact], unit: Unit) -> Table:
-    """GEMMs by the nearest powers of two of M, N and K, most time first; ``percent_of_gemm_time`` is of all GEMMs listed.
+    """GEMMs by the nearest powers of two of M, N and K, most time first; ``percent_of_gemm_time`` is of all these.
 
     ``gflops`` is the flop of the bucket's GEMMs over their time; those without times are counted only.
     """
@@ -352,7 +352,8 @@ def by_layer(measures: Measures, unit: Unit) -> Table:
             if layer[2] is not None:
                 cells["direction"] = layer[2]
         rows.append({**cells, **_of_positions(measures, positions, whole, unit)})
-    shown = ("pass", "layer_index", "layer", "count", unit.column("p3_p2_sum"), "percent_of_kernel_time", "names", "layer_by")
+    time = unit.column("p3_p2_sum")
+    shown = ("pass", "layer_index", "layer", "count", time, "percent_of_kernel_time", "names", "layer_by")
     columns = (
         "pass", "iteration", "direction", *shown[1:6], *_sum_columns(unit), "first_call_index", "last_call_index",
         "names", "layer_by", "unsure",

@@ -78,12 +78,12 @@ def layer_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
     times = tuple(map(unit.column, _TIMES))
     host, find = tuple(map(unit.column, _HOST)), (unit.column("find"), "find_kernels")
     columns = (
-        *_FIRST, *times[:1], "percent_of_kernel_time", "cumulative_percent", *times[1:], "iterations", "kernels", *find, *host,
-        "copies", unit.column("copy"), *printed_names, "percent_of_printed_time", "printed_count", *_LAST,
+        *_FIRST, *times[:1], "percent_of_kernel_time", "cumulative_percent", *times[1:], "iterations", "kernels", *find,
+        *host, "copies", unit.column("copy"), *printed_names, "percent_of_printed_time", "printed_count", *_LAST,
     )  # fmt: skip
     brief = (
-        *_FIRST[1:3], *times[:1], "percent_of_kernel_time", "cumulative_percent", *times[1:], "kernels", "gflops", *find[:1],
-        host[0], host[2], *printed_names[:2], "percent_of_printed_time", "unsure",
+        *_FIRST[1:3], *times[:1], "percent_of_kernel_time", "cumulative_percent", *times[1:], "kernels", "gflops",
+        *find[:1], host[0], host[2], *printed_names[:2], "percent_of_printed_time", "unsure",
     )  # fmt: skip
     below = tuple(_ends(steady, "layer", iterations, unit)) if whole_ns else ()
     return Table(columns=columns, rows=rows, brief=brief, ends=below)

@@ -21,7 +21,8 @@ EACH = ("kernel", "percent_of_kernel_time", "kernels", "gflops", "helpers", "tra
 that; ``percent_of_kernel_time`` is of the kernel time of the whole recording; ``sure`` is false when a link is not."""
 _TIMES = ("kernel", "helpers", "transposes", "mean", "min", "max")
 SUMMED = (
-    "kernels", "kernel", "mean", "min", "max", "percent_of_kernel_time", "gflops", "helpers_percent", "transposes_percent",
+    "kernels", "kernel", "mean", "min", "max", "percent_of_kernel_time", "gflops",
+    "helpers_percent", "transposes_percent",
 )  # fmt: skip
 """Columns of a group; means, least and most are of its operations that have kernels, shares of its ``kernel``."""
 NS = Unit("ns")

@@ -61,7 +61,7 @@ class Containers:
         return args
 
     def _share(self, pass_: int, kernel_ns: int, cut: bool) -> dict[str, float]:
-        """``percent_of_kernel_time``: of the kernel time of the iteration; nothing outside of iterations, or of a part."""
+        """``percent_of_kernel_time``: of the iteration; nothing outside of iterations, or for a cut part."""
         whole = self._iteration_ns[pass_] if pass_ != NONE and not cut else 0
         return {"percent_of_kernel_time": three_digits(100 * kernel_ns / whole)} if whole else {}
 
