@@ -184,7 +184,7 @@ def test_what_is_known_is_named(data: bytes, what: str, tmp_path: Path) -> None:
         (_one_table("Name", "Calls", "TotalDurationNs", "AverageNs", "Percentage"), "is a summary"),
         (_database("CUPTI_ACTIVITY_KIND_KERNEL", "StringIds"), "is a database of NVIDIA's Nsight Systems"),
         (b"\x18\0\0\0\0\0\0\0abcd\x09\0\0\0\0\0\0\0\0\x1a\x0dbrain.Event:2", "is an events file of TensorBoard"),
-        (b'{"otherData": {"generator": "mio2trace 0.2.0"}, "traceEvents": []}', "is a trace that mio2trace wrote"),
+        (b'{"otherData": {"generator": "mio2trace 0.3.0"}, "traceEvents": []}', "is a trace that mio2trace wrote"),
         (b"\x0a\x04\x42\x02\x08\x01\x0a\x04\x42\x02\x08\x01", "is a Perfetto trace"),
     ],
     ids=str,

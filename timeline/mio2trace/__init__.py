@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mio2trace.files import Input
     from mio2trace.notes import InputError, Note, Notes, OptionError
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = [
     "Alignment",
     "Analysis",

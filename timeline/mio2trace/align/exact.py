@@ -285,7 +285,7 @@ class _Layers:
                 continue
             for between in waiting:
                 launched = profile.activities[between].host_start_ns
-                if pass_ == before != NONE:
+                if pass_ == before != NONE and links.passes[pass_].phase != "before":
                     links.give_pass([between], pass_)
                 elif begun is not None and launched is not None and launched < begun:
                     links.give_pass([between], links.pass_id("setup"))

@@ -15,6 +15,7 @@ from mio2trace.findings.words import WHOLE, of_one
 from mio2trace.measures.completeness import Completeness
 from mio2trace.measures.device_time import Busy
 from mio2trace.measures.device_time.gaps import Cause
+from mio2trace.measures.step_time import StepTime
 
 ROWS = 50
 """Of a table at most; what is left out is summed in a line."""
@@ -127,10 +128,10 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     noun: str = WHOLE
     """What times are of where there are iterations."""
     kernel_ns: int = 0
-    step_ns: int | None = None
-    """How long a steady iteration lasts on the slowest device: the mean; None where that is not known."""
-    busy: Busy | None = None
-    """How that device spends it; without iterations, the whole recording."""
+    step: StepTime | None = None
+    """How long a steady step lasts on the slowest device, and what it consists of; None if that is not known."""
+    recording: Busy | None = None
+    """Without steps: how that device spent the whole recording."""
     device: str = ""
     """What is said of a process's several devices."""
     causes: tuple[Cause, ...] = ()
@@ -165,9 +166,14 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     trust: tuple[tuple[str, str], ...] = ()
 
     @property
+    def step_ns(self) -> int | None:
+        """How long a steady step lasts."""
+        return None if self.step is None else self.step.step_ns
+
+    @property
     def idle_ns(self) -> int | None:
-        """How long the device idles in a steady iteration."""
-        return None if self.step_ns is None or self.busy is None else self.busy.idle_ns
+        """How long the device is idle in a steady step."""
+        return None if self.step is None else self.step.idle_ns
 
     @property
     def each(self) -> str:

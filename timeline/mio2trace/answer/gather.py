@@ -29,6 +29,7 @@ from mio2trace.measures import LayerKey, Steady
 from mio2trace.measures.device_time import Busy
 from mio2trace.measures.makeup import Part as PartKey
 from mio2trace.measures.ranking import SteadyCost
+from mio2trace.measures.step_time import StepTime
 from mio2trace.model.miopen import MiopenLog
 
 BINS = 240
@@ -43,7 +44,7 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (),
     fired = tuple(findings(subject))
     each, steady = subject.each, subject.steady
     timed = subject.timed
-    step_ns = timed.step_ns
+    step = timed.step_time
     return Section(
         name=name,
         verdict=_verdict(subject, fired),
@@ -51,13 +52,13 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (),
         iterations=len(steady.iterations) if subject.has_iterations else 0,
         noun=subject.noun,
         kernel_ns=each(subject.total_ns),
-        step_ns=None if step_ns is None else round(step_ns),
-        busy=_busy(timed),
+        step=step,
+        recording=_recording(timed),
         device=_devices(timed),
-        causes=timed.causes if timed.busy is not None else (),
+        causes=timed.causes if step is not None else (),
         completeness=subject.measures.completeness,
-        reference=_reference(subject) if step_ns is not None else "",
-        timed_by_reference=step_ns is not None and timed is not subject,
+        reference=_reference(subject) if step is not None else "",
+        timed_by_reference=step is not None and timed is not subject,
         waits=subject.alignment.profile.calls_wait,
         copy_ns=each(steady.copies.copy_timed_ns),
         first=_first(subject),
@@ -95,24 +96,19 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (),
 def _reference(subject: Subject) -> str:
     """``an iteration takes 12.3 ms, 4.5 % of it idle (14.0 ms, 16.2 % with it)``"""
     timed = subject.timed
-    if timed is subject:
+    if timed is subject or timed.step_time is None:
         return ""
-    beside = f" ({_iteration(subject.busy, subject)} with it)" if subject.busy is not None else ""
-    return f"{timed.noun} takes {_iteration(timed.busy, timed)} of it idle{beside}" if timed.busy is not None else ""
+    beside = f" ({_step_and_idle(subject.step_time)} with it)" if subject.step_time is not None else ""
+    return f"{timed.noun} takes {_step_and_idle(timed.step_time)} of it idle{beside}"
 
 
-def _iteration(busy: Busy, subject: Subject) -> str:
-    return f"{ms(subject.step_ns or 0)}, {percent(busy.idle_ns / busy.length_ns if busy.length_ns else 0)}"
+def _step_and_idle(step: StepTime) -> str:
+    return f"{ms(step.step_ns)}, {percent(step.percent('idle') / 100)}"
 
 
-def _busy(subject: Subject) -> Busy | None:
-    """Of one steady iteration, the mean; of the whole recording where nothing shows iterations."""
-    device, busy = subject.steady.device, subject.busy
-    if busy is not None:
-        number = len(subject.steady.windows)
-        parts = {name: round(getattr(busy, name) / number) for name in busy.__struct_fields__}
-        length = sum(ns for name, ns in parts.items() if name != "length_ns")
-        return Busy(**{**parts, "length_ns": length})
+def _recording(subject: Subject) -> Busy | None:
+    """How the slowest device spent the whole recording; None if steps are known, or the profiler waits."""
+    device = subject.steady.device
     if subject.alignment.profile.calls_wait or subject.has_iterations or device is None:
         return None
     return device.recording
@@ -121,7 +117,7 @@ def _busy(subject: Subject) -> Busy | None:
 def _devices(subject: Subject) -> str:
     """``device 1, the slowest of 4 (11.2 to 12.3 ms)``; nothing of a process with one device."""
     told = subject.steady.told
-    if len(told.devices) < 2 or told.device is None or subject.busy is None:
+    if len(told.devices) < 2 or told.device is None or subject.step_time is None:
         return ""
     places = frozenset(told.places)
     means = []
@@ -168,22 +164,22 @@ def _verdict(subject: Subject, fired: Sequence[Finding]) -> str:
 
 def _step(subject: Subject) -> str:
     """``18.84 ms an iteration (18.55 to 18.98 ms), ``: how long it lasts; nothing where that is not known."""
-    steps = subject.steady.steps_ns
-    if subject.step_ns is None or subject.timed is not subject:
+    step = subject.step_time
+    if step is None or subject.timed is not subject:
         return ""
-    spread = f" ({ms(min(steps))} to {ms(max(steps))})" if max(steps) > SPREAD * min(steps) else ""
-    return f"{ms(subject.step_ns)} an iteration{spread}, "
+    least, most = min(step.steps_ns), max(step.steps_ns)
+    spread = f" ({ms(least)} to {ms(most)})" if most > SPREAD * least else ""
+    return f"{ms(step.step_ns)} per iteration{spread}, "
 
 
 def _guarded(subject: Subject) -> str:
     """What says another time than the iterations do: the distance from one to the next, what the log prints."""
-    step = subject.step_ns
-    windows = subject.steady.windows
-    if step is None or not step or len(windows) < 2:
+    step = subject.step_time
+    if step is None or not step.step_ns or len(step.windows) < 2:
         return ""
-    last, first = windows[-1], windows[0]
+    last, first = step.windows[-1], step.windows[0]
     apart = (last.begin_ns - first.begin_ns) / (last.place - first.place)
-    if apart > GUARD * step and subject.steady.told.told_by != "repetition":
+    if apart > GUARD * step.step_ns and subject.steady.told.told_by != "repetition":
         return f", but one begins only every {ms(apart)}"
     return ""
 

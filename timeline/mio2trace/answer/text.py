@@ -32,7 +32,7 @@ def lines(report: Report) -> Iterator[str]:
 
 def _section(section: Section, several: bool) -> Iterator[str]:
     yield visible(f"{section.name}: {section.verdict}" if several else section.verdict)
-    if section.busy is not None:
+    if section.step is not None or section.recording is not None:
         yield _line("device", spent(section))
     if not section.completeness.complete:
         yield _line("incomplete", section.completeness.said)
@@ -71,19 +71,20 @@ def _section(section: Section, several: bool) -> Iterator[str]:
 
 def spent(section: Section) -> str:
     """``compute 92.1 %, exposed communication 5.1 %, exposed copies 0.4 %, idle 2.4 % of the iteration``."""
-    busy = section.busy
-    if busy is None or not busy.length_ns:
+    of = section.step or section.recording
+    length = section.step_ns or (section.recording.length_ns if section.recording is not None else 0)
+    if of is None or not length:
         return ""
     parts = [
-        ("compute", busy.compute_ns, True),
-        ("exposed communication", busy.communication_ns, False),
-        ("exposed copies", busy.copy_ns, False),
-        ("not recorded", busy.unrecorded_ns, False),
-        ("idle", busy.idle_ns, True),
+        ("compute", of.compute_ns, True),
+        ("exposed communication", of.communication_ns, False),
+        ("exposed copies", of.copy_ns, False),
+        ("not recorded", of.unrecorded_ns, False),
+        ("idle", of.idle_ns, True),
     ]
-    said = ", ".join(f"{name} {percent(ns / busy.length_ns)}" for name, ns, always in parts if ns or always)
-    of = "iteration" if section.step_ns is not None else f"recording ({ms(busy.length_ns)})"
-    return f"{said} of the {of}" + (f"; {section.device}" if section.device else "")
+    said = ", ".join(f"{name} {percent(ns / length)}" for name, ns, always in parts if ns or always)
+    what = "iteration" if section.step is not None else f"recording ({ms(length)})"
+    return f"{said} of the {what}" + (f"; {section.device}" if section.device else "")
 
 
 def _line(label: str, text: str) -> str:

@@ -42,7 +42,7 @@ class Compared(NamedTuple):
     ``pair``: what was matched, where it is a part.
     """
 
-    kind: Kind | Literal["iteration", "once", "rank"]
+    kind: Kind | Literal["iteration", "step", "once", "rank"]
     name: str
     a_ns: float | None
     b_ns: float | None
@@ -137,6 +137,18 @@ class Comparison:
         return tuple(rows)
 
     @cached_property
+    def steps(self) -> tuple[Compared, ...]:
+        """The length of a step and its parts, if every run of both sides shows them."""
+        if not all(run.steps for side in (self.a, self.b) for run in side.runs):
+            return ()
+        of_a, of_b = ([dict(run.steps) for run in side.runs] for side in (self.a, self.b))
+        rows = [
+            self._judged("step", name, [one.get(name, ()) for one in of_a], [one.get(name, ()) for one in of_b])
+            for name in of_a[0]
+        ]
+        return tuple(row for row in rows if row.a_ns or row.b_ns)
+
+    @cached_property
     def ranks(self) -> tuple[Compared, ...]:
         """Of jobs each rank's iteration, the largest change first: which of them the mean is about."""
         of_a, of_b = (_by_rank(side.runs) for side in (self.a, self.b))
@@ -159,7 +171,7 @@ class Comparison:
 
     def _judged(
         self,
-        kind: Literal["iteration", "once", "rank"],
+        kind: Literal["iteration", "step", "once", "rank"],
         name: str,
         a: Sequence[Sequence[float]],
         b: Sequence[Sequence[float]],

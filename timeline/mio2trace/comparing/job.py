@@ -28,6 +28,7 @@ def mean_of(names: Sequence[str], records: Sequence[RunRecord]) -> RunRecord:
         iterations=count,
         samples_ns=samples,
         mean_ns=sum(samples) / count,
+        steps=max((record.steps for record in records), key=lambda of: sum(of[0][1]) / len(of[0][1]) if of else 0),
         first_ns=sum(firsts) / len(firsts) if firsts else None,
         find_ns=sum(record.find_ns for record in records) / len(records),
         build_ns=sum(record.build_ns for record in records) / len(records),

@@ -87,6 +87,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     iterations: int
     samples_ns: tuple[float, ...]
     mean_ns: float
+    steps: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    """The length of each steady step, and of each of its parts (`mio2trace.measures.step_time`), by name; empty if the
+    source does not show them."""
     first_ns: float | None = None
     find_ns: float = 0
     build_ns: float = 0
@@ -112,6 +115,7 @@ def kept(record: RunRecord) -> RunRecord:
         record,
         samples_ns=condensed(record.samples_ns),
         parts=tuple(msgspec.structs.replace(part, samples_ns=condensed(part.samples_ns)) for part in record.parts),
+        steps=tuple((name, condensed(samples)) for name, samples in record.steps),
         ranks=tuple(msgspec.structs.replace(rank, samples_ns=condensed(rank.samples_ns)) for rank in record.ranks),
     )
 

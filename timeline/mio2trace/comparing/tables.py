@@ -19,7 +19,7 @@ BRIEF = ("part", "name", "runs", "a_ms", "b_ms", "ratio", "low", "high", "verdic
 
 def table(comparison: Comparison) -> Table:
     """A row a part; then a job's ranks, what does not recur, and the iteration."""
-    compared = (*comparison.rows, *comparison.ranks, *comparison.once, comparison.iteration)
+    compared = (*comparison.rows, *comparison.ranks, *comparison.once, *comparison.steps, comparison.iteration)
     decimals = dict.fromkeys(("a_ms", "b_ms", "more_ms", "ratio", "low", "high"), 3)
     return Table(columns=COLUMNS, rows=[_row(one) for one in compared], brief=BRIEF, decimals=decimals)
 
@@ -49,7 +49,7 @@ def pivot(comparisons: Sequence[Comparison]) -> Table:
     names = _distinct([comparisons[0].a.name, *(one.b.name for one in comparisons)])
     rows: dict[tuple[str, str], dict[str, Cell]] = {}
     for name, comparison in zip(names[1:], comparisons, strict=True):
-        for one in (*comparison.rows, *comparison.ranks, *comparison.once, comparison.iteration):
+        for one in (*comparison.rows, *comparison.ranks, *comparison.once, *comparison.steps, comparison.iteration):
             row = rows.setdefault((one.kind, one.name), {"part": one.kind, "name": one.name})
             for column, ns in ((f"{names[0]}_ms", one.a_ns), (f"{name}_ms", one.b_ns)):
                 ms = _ms(ns)

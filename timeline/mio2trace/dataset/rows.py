@@ -21,6 +21,7 @@ from mio2trace.findings import findings
 from mio2trace.measures import Measures
 from mio2trace.measures.executions import printed_times
 from mio2trace.measures.statistics import mean, median
+from mio2trace.measures.step_time import PARTS
 from mio2trace.model.log import FrameworkLog
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
@@ -167,16 +168,23 @@ def _iterations(process: Process) -> Iterator[Row]:
     if process.measures is None:
         return
     steady = process.measures.steady
-    for iteration in steady.told.all:
+    device = steady.device
+    windows = {window.place: window for window in device.windows} if device is not None else {}
+    for place, iteration in enumerate(steady.told.all):
+        window = windows.get(place)
+        busy = window.busy if window is not None and not process.measures.alignment.profile.calls_wait else None
         cells: dict[str, Any] = {
             "iteration": iteration.number,
             "steady": steady.has(iteration.number),
             "kernels": iteration.kernels,
             "kernel_ns": iteration.kernel_ns,
+            "kind": steady.told.kinds[iteration.kind] or None,
             "step_ns": iteration.step_ns,
             "host_ns": iteration.host_ns,
             "find_kernels": iteration.searches,
         }
+        if busy is not None:
+            cells |= {f"{part}_ns": getattr(busy, f"{part}_ns") for part in PARTS}
         yield cells
 
 
@@ -215,7 +223,12 @@ def _measured_cells(measures: Measures, printed: int) -> dict[str, Any]:
         "layers": len(measures.executions) or printed,
         "unsure": len(links.layer_unsure | links.operation_unsure),
         "framework": alignment.profile.framework.name or None,
+        "complete": measures.completeness.complete,
+        "incomplete": ", ".join(f"{name} {count}" for name, count in measures.completeness.counts.items()) or None,
     }
+    step = steady.step_time
+    if step is not None:
+        cells |= {"step_ns": step.step_ns, **{f"{part}_ns": ns for part, ns in step.parts.items()}}
     if samples and not whole.untimed:
         cells |= {"kernel_ns": steady.mean_ns, "kernel_median_ns": median(samples)}
     clock = next((alignment.clocks[number] for number in sorted(alignment.clocks)), None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-VERSION = 1
+VERSION = 2
 """Of the schema; a file has it under ``schema``. A column that is added changes nothing, one that changes its meaning
 or goes does."""
 
@@ -70,6 +70,14 @@ _OPERATION = (
     Column("algorithm", "text", "as the log says"),
     Column("solver", "text", "as the log says"),
 )
+_SPENT = (
+    _ns("step_ns", "length of the step on the slowest device: from its boundary to its end"),
+    _ns("compute_ns", "part of the step in which kernels compute"),
+    _ns("communication_ns", "part in which only communication runs (exposed)"),
+    _ns("copy_ns", "part in which only copies or fills run (exposed)"),
+    _ns("unrecorded_ns", "part in which the device did work that was not recorded"),
+    _ns("idle_ns", "part in which nothing runs"),
+)
 _WORK = (
     Column("flop", "int", "floating point operations"),
     Column("bytes_min", "int", "least memory traffic", "bytes"),
@@ -93,6 +101,9 @@ RUNS = TableSchema(
         Column("copies", "int", "copies and fills in the whole run"),
         _ns("kernel_ns", "kernel time of a steady iteration: the mean", "float"),
         _ns("kernel_median_ns", "its median", "float"),
+        *_SPENT,
+        Column("complete", "flag", "whether the profile holds all work"),
+        Column("incomplete", "text", "what it lacks: class and count of each, such as before-recording 757"),
         _ns("whole_ns", "kernel time of the whole run"),
         _ns("find_ns", "kernel time of searches in the whole run"),
         _ns("printed_ns", "what the log prints of all layers together: means", "float"),
@@ -113,9 +124,10 @@ ITERATIONS = TableSchema(
         *_OF,
         Column("iteration", "int", "its number; 0 is the warm-up"),
         Column("steady", "flag", "whether it counts: it is warm and whole"),
-        Column("kernels", "int", "kernels in it"),
+        Column("kind", "text", "the kind of step, such as decode bs=32; empty if all are of one kind"),
+        Column("kernels", "int", "kernels that were launched in it"),
         _ns("kernel_ns", "their time"),
-        _ns("span_ns", "from the first command's start to the last one's end"),
+        *_SPENT,
         _ns("host_ns", "how long the host was in it"),
         Column("find_kernels", "int", "kernels of searches that ran in it"),
     ),

@@ -35,20 +35,20 @@ def cause(one: Cause, count: int) -> str:
 
 def _idle(subject: Subject) -> Iterator[Found]:
     timed = subject.timed
-    busy = timed.busy
-    if busy is None or busy.idle_ns <= IDLE * busy.length_ns:
+    step = timed.step_time
+    if step is None or step.idle_ns <= IDLE * step.step_ns:
         return
-    number = len(timed.steady.windows)
+    number = len(step.windows)
     told = timed.steady.told
     alone = " Only one iteration is whole, and it may be cold." if told.may_be_cold and not told.part else ""
     without = ", measured without MIOpen's log" if timed is not subject else ""
     causes = "; ".join(cause(one, number) for one in timed.causes[:MOST_CAUSES])
     yield Found(
-        ns=round(busy.idle_ns / number),
-        share=busy.idle_ns / busy.length_ns,
+        ns=step.idle_ns,
+        share=step.idle_ns / step.step_ns,
         count=round(sum(one.count for one in timed.causes) / number),
-        number=f"{percent(busy.idle_ns / busy.length_ns)} of {timed.noun} ({ms(busy.idle_ns / number)} of"
-        f" {ms(busy.length_ns / number)}{without}): {causes}.{alone}",
+        number=f"{percent(step.idle_ns / step.step_ns)} of {timed.noun} ({ms(step.idle_ns)} of"
+        f" {ms(step.step_ns)}{without}): {causes}.{alone}",
     )
 
 

@@ -16,11 +16,11 @@ from mio2trace.align import NONE
 from mio2trace.findings.gpus import Gpu, known
 from mio2trace.findings.words import PART, WHOLE, ms, of_one
 from mio2trace.measures import Measures
-from mio2trace.measures.device_time import Busy
 from mio2trace.measures.device_time.gaps import Cause, prepared
 from mio2trace.measures.makeup import Makeup, makeup
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import median
+from mio2trace.measures.step_time import StepTime
 from mio2trace.model.miopen import Message
 from mio2trace.ops.operation import Operation
 
@@ -80,7 +80,7 @@ class Subject:
         """Whose iteration and idle time count: the run without MIOpen's log where it tells iterations, else this."""
         if self._reference is not None:
             other = Subject(self._reference, self.gpu)
-            if other.has_iterations and other.busy is not None:
+            if other.step_time is not None:
                 return other
         return self
 
@@ -138,15 +138,9 @@ class Subject:
         return makeup(self.measures)
 
     @property
-    def busy(self) -> Busy | None:
-        """How the slowest device spent all steady iterations together; None where the end of none is known, or the
-        profiler waited for each command."""
-        return None if self.alignment.profile.calls_wait or not self.has_iterations else self.steady.busy
-
-    @property
-    def step_ns(self) -> float | None:
-        """How long a steady iteration lasts on the slowest device: the mean."""
-        return self.busy.length_ns / len(self.steady.windows) if self.busy is not None else None
+    def step_time(self) -> StepTime | None:
+        """How long a steady step lasts and what it consists of, on the slowest device."""
+        return self.steady.step_time
 
     @property
     def causes(self) -> tuple[Cause, ...]:

@@ -27,7 +27,7 @@ from problems join runs on runs.run = problems.run and runs.rank is not distinct
 where problems.kernel_ns is not null group by problem, version
 """
 _ITERATIONS = """
-select run, rank, iteration, steady, coalesce(span_ns, kernel_ns) as ns
+select run, rank, iteration, steady, coalesce(step_ns, kernel_ns) as ns
 from iterations where kernels > 0 order by run, rank, iteration
 """
 

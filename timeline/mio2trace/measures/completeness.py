@@ -66,9 +66,9 @@ def completeness(alignment: Alignment, launches: Launches, devices: tuple[Device
     counts["graph-without-kernels"] += len(launches.graphs_without_kernels)
     counts["blocked"] += sum(len(launches.blocked(one.device)) for one in devices)
     is_stream = [queue.kind == "stream" for queue in profile.queues]
-    until: dict[int, int] = {}
+    spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
     durations: dict[tuple[str, object], list[int]] = defaultdict(list)
-    overlaps = without = before = 0
+    without = before = 0
     for activity, pass_ in zip(profile.activities, links.pass_of, strict=True):
         if activity.kind != "kernel":
             continue
@@ -80,15 +80,13 @@ def completeness(alignment: Alignment, launches: Launches, devices: tuple[Device
                 without += 1
         if start is None or end is None:
             continue
-        durations[activity.name, activity.grid].append(end - start)
-        last = until.get(queue, start)
-        if end > last:
-            until[queue] = end
-        if last - start > OVERLAP_NS and queue < len(is_stream) and is_stream[queue]:
-            overlaps += not activity.is_replayed
+        if activity.grid is not None or not activity.is_replayed:  # RPD neither names nor sizes the kernels of a graph
+            durations[activity.name, activity.grid].append(end - start)
+        if queue < len(is_stream) and is_stream[queue] and not activity.is_replayed:
+            spans[queue].append((start, end))
     counts["before-recording"] += before
     counts["kernel-without-launch"] += without
-    counts["overlap-on-stream"] += overlaps
+    counts["overlap-on-stream"] += sum(map(_overlaps, spans.values()))
     for (name, _), times in durations.items():
         if len(times) < LEAST_SAMPLES or class_of_kernel(name) == "communication":  # which waits for other processes
             continue
@@ -96,3 +94,12 @@ def completeness(alignment: Alignment, launches: Launches, devices: tuple[Device
         if usual > 0:
             counts["outlier"] += sum(ns > OUTLIER * usual for ns in times)
     return Completeness(counts={name: counts[name] for name in CLASSES if counts.get(name)})
+
+
+def _overlaps(spans: list[tuple[int, int]]) -> int:
+    """How many kernels of a stream start more than `OVERLAP_NS` before an earlier one ends."""
+    found = until = 0
+    for start, end in sorted(spans):
+        found += until - start > OVERLAP_NS
+        until = max(until, end)
+    return found

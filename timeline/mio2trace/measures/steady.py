@@ -17,13 +17,14 @@ import msgspec
 from mio2trace.align import NONE
 from mio2trace.measures.cost import Cost
 from mio2trace.measures.counted import Counted, counted
-from mio2trace.measures.device_time import Busy, DeviceTime, Window
+from mio2trace.measures.device_time import DeviceTime, Window
 from mio2trace.measures.device_time.gaps import Cause, causes
 from mio2trace.measures.executions import LayerKey
 from mio2trace.measures.iterations import Iteration, Iterations, hull, iterations_of
 from mio2trace.measures.kinds import Kind, kind_at
 from mio2trace.measures.operations import begun_in, names_as_run, problem_names
 from mio2trace.measures.ranking import Key, Ranking, Rows, SteadyCost, ranked
+from mio2trace.measures.step_time import StepTime, step_time
 from mio2trace.measures.sums import Sums, duration
 
 if TYPE_CHECKING:
@@ -258,15 +259,14 @@ class Steady:
         )
 
     @cached_property
-    def busy(self) -> Busy | None:
-        """How that device spent all these iterations together; None where none has a known end."""
-        parts = [window.busy for window in self.windows if window.busy is not None]
-        return sum(parts[1:], parts[0]) if parts else None
+    def step_time(self) -> StepTime | None:
+        """How long a steady step lasts on that device and what it consists of.
 
-    @property
-    def steps_ns(self) -> tuple[int, ...]:
-        """How long each of them lasted."""
-        return tuple(window.step_ns for window in self.windows if window.step_ns is not None)
+        None if nothing shows steps, if no steady step has a known end, or if the profiler waited for each command.
+        """
+        if self.device is None or self.told.told_by == "whole" or self._alignment.profile.calls_wait:
+            return None
+        return step_time(self.device.device, self.windows)
 
     @cached_property
     def idle_causes(self) -> tuple[Cause, ...]:

@@ -27,6 +27,10 @@ _NO_JOURNAL = (
 )
 
 
+RENAMED = {"percent_of_kernel_time": "share_percent"}
+"""By column its name in datasets of mio2trace 0.2, which have the same number under that name."""
+
+
 class Dataset:
     """A dataset as views, one a table, and ``journal``."""
 
@@ -69,7 +73,13 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
                 rows = f"read_parquet({files})" if _has(folder / table, pattern) else f"(SELECT {nothing}) WHERE false"
                 cursor = database.execute(f"SELECT * FROM {rows} LIMIT 0")  # noqa: S608
                 there = {column[0] for column in cursor.description or ()}
-                missing = [f', NULL::{kind} AS "{column}"' for column, kind in columns.items() if column not in there]
+                missing = [
+                    f', "{RENAMED[column]}" AS "{column}"'
+                    if RENAMED.get(column) in there
+                    else f', NULL::{kind} AS "{column}"'
+                    for column, kind in columns.items()
+                    if column not in there
+                ]
                 database.execute(f"CREATE VIEW {table} AS SELECT *{''.join(missing)} FROM {rows}")  # noqa: S608
             journals = sorted(folder.glob(JOURNAL)) if place.is_dir() else []
             journal = _NO_JOURNAL

@@ -42,7 +42,7 @@ from ordered where ns > 1.02 * before_ns order by ns - before_ns desc, problem, 
 -- query: heat map
 -- Iterations of each run and rank: their median, the slowest, and how long each took between the fastest (▁) and the slowest (█) steady one of the run's ranks.
 with timed as (
-  select run, rank, iteration, steady, coalesce(span_ns, kernel_ns) as ns from iterations where kernels > 0),
+  select run, rank, iteration, steady, coalesce(step_ns, kernel_ns) as ns from iterations where kernels > 0),
   scale as (
     select *, min(ns) filter (steady) over (partition by run) as least, max(ns) filter (steady) over (partition by run) as most
     from timed),

@@ -20,7 +20,8 @@ def cost_columns(unit: Unit) -> tuple[str, ...]:
     first, *others = map(unit.column, COST)
     return (
         first, "percent_of_kernel_time", "cumulative_percent", *others, "calls", "kernels", "gflops",
-        unit.column("find"), "find_kernels", unit.column("host"), unit.column("helpers"), unit.column("transposes"), "flop", "bytes_min",
+        unit.column("find"), "find_kernels",
+        unit.column("host"), unit.column("helpers"), unit.column("transposes"), "flop", "bytes_min",
         "iterations", "unsure",
     )  # fmt: skip
 

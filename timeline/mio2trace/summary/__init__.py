@@ -12,6 +12,7 @@ from mio2trace.align import Pass
 from mio2trace.align.clocks.fit import SAME
 from mio2trace.evidence import EVIDENCE
 from mio2trace.measures import Measures
+from mio2trace.measures.completeness import CLASSES
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
@@ -77,8 +78,29 @@ def metadata(generator: str, inputs: Sequence[InputFact], measured: Sequence[Mea
         ),
         "clock": {},
         "attribution": attribution(measured),
+        "completeness": completeness(measured),
+        "steps": steps(measured),
         "notes": {},
     }
+
+
+def completeness(measured: Sequence[Measures]) -> dict[str, Any]:
+    """Whether the profiles hold all work, and what they lack: counts by class over all processes."""
+    counts: Counter[str] = Counter()
+    for measures in measured:
+        counts.update(measures.completeness.counts)
+    return {"complete": not counts, "counts": {name: counts[name] for name in CLASSES if counts[name]}}
+
+
+def steps(measured: Sequence[Measures]) -> list[dict[str, Any]]:
+    """For each process whose steps have a length: the mean steady step of its slowest device."""
+    found = []
+    for measures in measured:
+        step = measures.steady.step_time
+        if step is not None:
+            label = measures.alignment.profile.process.label
+            found.append({**({"process": label} if label else {}), **step.record()})
+    return found
 
 
 def attribution(measured: Sequence[Measures]) -> dict[str, Any]:

@@ -6,8 +6,11 @@ them all the same. Between its two directions nothing tells which one. What lies
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.links import NONE, Links
+from mio2trace.model.profile import Activity
 
 
 def place_between(attribution: Attribution) -> None:
@@ -17,8 +20,8 @@ def place_between(attribution: Attribution) -> None:
         return
     before: dict[int, int] = {}
     waiting: dict[int, list[int]] = {}
-    for position, (activity, pass_) in enumerate(zip(attribution.profile.activities, links.pass_of, strict=True)):
-        queue = activity.queue
+    for position in _in_order(attribution.profile.activities):
+        queue, pass_ = attribution.profile.activities[position].queue, links.pass_of[position]
         if pass_ == NONE:
             waiting.setdefault(queue, []).append(position)
             continue
@@ -28,8 +31,18 @@ def place_between(attribution: Attribution) -> None:
         before[queue] = pass_
 
 
+def _in_order(activities: Sequence[Activity]) -> Iterable[int]:
+    """Positions as they ran; as they were launched, if the times of some are not known."""
+    starts = [activity.start_ns for activity in activities]
+    known = [start for start in starts if start is not None]
+    return sorted(range(len(starts)), key=known.__getitem__) if len(known) == len(starts) else range(len(starts))
+
+
 def _around(links: Links, before: int, after: int) -> int:
-    """The pass that two are, or the iteration that both are of; else `NONE`."""
+    """The pass that two are, or the iteration that both are of; else `NONE`. What ran before the recording is known
+    by its start alone: nothing else belongs to it."""
+    if before != NONE and links.passes[before].phase == "before":
+        return NONE
     if before in (after, NONE):
         return before
     one, other = links.passes[before], links.passes[after]

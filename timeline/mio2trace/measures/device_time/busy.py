@@ -34,9 +34,6 @@ class Busy(msgspec.Struct, frozen=True, kw_only=True):
     unrecorded_ns: int = 0
     idle_ns: int = 0
 
-    def __add__(self, other: Busy) -> Busy:
-        return Busy(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
-
 
 @lru_cache(maxsize=1 << 12)
 def class_of_kernel(name: str) -> Class:

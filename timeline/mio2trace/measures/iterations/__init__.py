@@ -136,10 +136,12 @@ def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Ite
     named = told_by == "named"
     names = _names(alignment, place_of, len(found)) if named else []
     kinds, kind_of = _kinds(alignment, names, place_of) if named and len(steady) > 1 else (("",), [0] * len(found))
-    found = [msgspec.structs.replace(one, kind=kind) for one, kind in zip(found, kind_of, strict=True)]
     alike = Counter(kind_of[at] for at in steady)
     ends = not_whole(alignment, place_of, {at: numbers[at] for at in steady}) if named and phase == "iteration" else {}
     ends = {at: why for at, why in ends.items() if alike[kind_of[at]] == 1}
+    if len(kinds) == 2 and _only_first_has_more([names[at] for at in steady], [kind_of[at] for at in steady]):
+        kinds, kind_of = ("",), [0] * len(found)
+    found = [msgspec.structs.replace(one, kind=kind) for one, kind in zip(found, kind_of, strict=True)]
     cut = sorted({*ends, *(_cut(names, steady) if named else ())})
     part = ""
     if cut and len(cut) == len(steady):
@@ -312,7 +314,7 @@ def _kinds(
                 kinds.append(held)
             known[key] = kind
         found.append(kind)
-    if len(kinds) <= 1 or _only_first_has_more(kinds, found):
+    if len(kinds) <= 1:
         return ("",), [0] * len(names)
     return tuple(f"about {held.total():,} kernels" for held in kinds), found
 
@@ -321,11 +323,11 @@ def _agrees(one: Counter[str], other: Counter[str]) -> bool:
     return (one & other).total() >= SAME_KIND * max(one.total(), other.total())
 
 
-def _only_first_has_more(kinds: Sequence[Counter[str]], kind_of: Sequence[int]) -> bool:
-    """Whether the first iteration alone differs, and holds what all later ones run: it has set-up work, too."""
-    if len(kinds) != 2 or 0 in kind_of[1:]:
+def _only_first_has_more(names: Sequence[Sequence[str]], kind_of: Sequence[int]) -> bool:
+    """Whether the first iteration alone differs, and holds what the next one runs: it has set-up work, too."""
+    if kind_of[0] in kind_of[1:] or len(set(kind_of[1:])) != 1:
         return False
-    first, later = kinds
+    first, later = Counter(names[0]), Counter(names[1])
     return first.total() > later.total() and (first & later).total() >= SAME_KIND * later.total()
 
 
