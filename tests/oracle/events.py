@@ -1,0 +1,84 @@
+"""What a recording holds, whichever tool wrote it. Times are whole nanoseconds."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+COMMUNICATION = re.compile(r"nccl|rccl", re.IGNORECASE)
+COPY_KERNEL = re.compile(r"__amd_rocclr_(copy|fill)")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of the GPU's programming interface, on the host."""
+
+    process: int
+    thread: int
+    name: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A range of the host that somebody named."""
+
+    process: int
+    thread: int
+    name: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Command:
+    """What a device did. ``kind``: kernel, copy, fill. ``call`` launched it; None: no such call is recorded."""
+
+    process: int
+    device: int
+    stream: int
+    kind: str
+    name: str
+    start: int
+    end: int
+    call: Call | None = None
+
+    @property
+    def family(self) -> str:
+        """What its time counts as."""
+        if self.kind != "kernel" or COPY_KERNEL.match(self.name):
+            return "copies"
+        return "communication" if COMMUNICATION.search(self.name) else "compute"
+
+
+@dataclass
+class Recording:
+    commands: list[Command] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+
+
+def unpacked(path: Path) -> bytes:
+    data = path.read_bytes()
+    return gzip.decompress(data) if path.suffix == ".gz" else data
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """A database that may be packed, and is not written to."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "profile.db"
+        copy.write_bytes(unpacked(path))
+        base = sqlite3.connect(f"file:{copy}?immutable=1", uri=True)
+        base.row_factory = sqlite3.Row
+        try:
+            yield base
+        finally:
+            base.close()

@@ -1,0 +1,66 @@
+"""PyTorch's profiler: rows of the device have a correlation, which the call that launched them has, too."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from tests.oracle.events import Call, Command, Mark, Recording, unpacked
+
+DEVICE = {"kernel": "kernel", "concurrent_kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "fill"}
+HOST = {"cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver", "privateuse1_runtime", "privateuse1_driver"}
+
+
+def nanoseconds(microseconds: str | int) -> int:
+    """Exact: three decimals of a time since 1970 are more than a double holds."""
+    return int((Decimal(microseconds) * 1000).to_integral_value())
+
+
+def times(row: dict[str, Any]) -> tuple[int, int]:
+    start = nanoseconds(row["ts"])
+    return start, start + nanoseconds(row.get("dur", 0))
+
+
+def read(path: Path) -> Recording:
+    return recorded(json.loads(unpacked(path), parse_float=str))
+
+
+def recorded(text: Any) -> Recording:
+    rows = [row for row in text["traceEvents"] if row.get("ph") == "X" and "cat" in row]
+    made = Recording()
+    by_correlation: dict[int, list[Call]] = defaultdict(list)
+    for row in rows:
+        if row["cat"] in HOST:
+            made.calls.append(Call(int(row["pid"]), int(row["tid"]), row["name"], *times(row)))
+            if "correlation" in row.get("args", {}):
+                by_correlation[int(row["args"]["correlation"])].append(made.calls[-1])
+        elif row["cat"] == "user_annotation":
+            made.marks.append(Mark(int(row["pid"]), int(row["tid"]), row["name"], *times(row)))
+    activities = [(row, times(row)) for row in rows if row["cat"] in DEVICE]
+    launched = [(row, span, _call_of(row, span[0], by_correlation)) for row, span in activities]
+    owners: dict[int, Counter[int]] = defaultdict(Counter)
+    for row, _, call in launched:
+        if call is not None:
+            owners[_device(row)][call.process] += 1
+    processes = Counter(int(row["pid"]) for row in rows if row["cat"] in HOST | {"cpu_op", "user_annotation"})
+    alone = next(iter(processes)) if len(processes) == 1 else -1
+    for row, span, call in launched:
+        owner = owners[_device(row)].most_common(1)
+        process = call.process if call is not None else owner[0][0] if owner else alone
+        stream = int(row.get("args", {}).get("stream", row["tid"]))
+        made.commands.append(Command(process, _device(row), stream, DEVICE[row["cat"]], row["name"], *span, call))
+    return made
+
+
+def _device(row: dict[str, Any]) -> int:
+    return int(row.get("args", {}).get("device", row["pid"]))
+
+
+def _call_of(row: dict[str, Any], start: int, by_correlation: dict[int, list[Call]]) -> Call | None:
+    """The launch; of several calls with one id the last that began before the device did."""
+    calls = by_correlation.get(int(row.get("args", {}).get("correlation", -1)), [])
+    earlier = [call for call in calls if call.start <= start]
+    return max(earlier or calls, key=lambda call: call.start, default=None)

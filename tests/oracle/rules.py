@@ -1,0 +1,363 @@
+"""Steps, times and shares of a recording, by the definitions of the numbers alone."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tests.oracle.events import Call, Command, Mark, Recording
+
+Span = tuple[int, int]
+
+# ---- which ranges are steps
+
+ENGINE = re.compile(
+    r"execute_model\b|execute_(\d+_)?context_\d+\(|execute_diffusion_|step\[\w+|(prefill|decode|extend|mixed)\[\w+",
+    re.IGNORECASE,
+)
+PROFILER = re.compile(r"ProfilerStep#\d+$")
+NO_STEP = re.compile(r"s_api = |aten::|[\w:]+::\w+$|## Call |nn\.Module")
+ENOUGH = 0.9
+
+
+def outermost(marks: Iterable[Mark]) -> list[Mark]:
+    """Those that lie in no other of them on their thread, in order of time."""
+    kept: list[Mark] = []
+    for mark in sorted(marks, key=lambda mark: (mark.thread, mark.start, -mark.end)):
+        if not kept or kept[-1].thread != mark.thread or mark.start >= kept[-1].end:
+            kept.append(mark)
+    return sorted(kept, key=lambda mark: (mark.start, mark.end))
+
+
+def marked_steps(marks: Sequence[Mark], launches: Sequence[int]) -> list[Mark]:
+    """The steps of one process that somebody marked; none where nobody did. ``launches``: when, in any order."""
+    for known in (ENGINE, PROFILER):
+        found = outermost(mark for mark in marks if known.match(mark.name))
+        threads = Counter(mark.thread for mark in found)
+        if found:
+            return [mark for mark in found if mark.thread == threads.most_common(1)[0][0]]
+    groups: dict[tuple[int, str], list[Mark]] = defaultdict(list)
+    for mark in marks:
+        if not NO_STEP.match(mark.name) and mark.end > mark.start:
+            groups[mark.thread, re.sub(r"\d+", "#", mark.name)].append(mark)
+    best: list[Mark] = []
+    for group in groups.values():
+        group.sort(key=lambda mark: mark.start)
+        apart = all(one.end <= other.start for one, other in itertools.pairwise(group))
+        inside = sum(_within(group, launch) is not None for launch in launches)
+        if len(group) > max(1, len(best)) and apart and launches and inside >= ENOUGH * len(launches):
+            best = group
+    return best
+
+
+def _within(marks: Sequence[Mark], time: int) -> int | None:
+    """Which of them, in order of time, holds an instant."""
+    at = bisect_right(marks, time, key=lambda mark: mark.start) - 1
+    return at if at >= 0 and time < marks[at].end else None
+
+
+# ---- which command is in which step
+
+
+def before(commands: Sequence[Command]) -> set[int]:
+    """Numbers of the commands that were launched before the recording. ``commands``: of a device, by start."""
+    first: dict[int, int] = {}
+    for command in commands:
+        if command.call is not None:
+            first.setdefault(command.stream, command.start)
+    return {
+        at
+        for at, command in enumerate(commands)
+        if command.call is None and command.start < first.get(command.stream, 0)
+    }
+
+
+BETWEEN = -1
+
+
+def membership(commands: Sequence[Command], steps: Sequence[Mark], early: set[int]) -> list[int | None]:
+    """Step of each command; ``BETWEEN`` for what was launched in none, None where it is not known or was early."""
+    own: list[int | None] = []
+    for command in commands:
+        at = None if command.call is None else _within(steps, command.call.start)
+        own.append(None if command.call is None else BETWEEN if at is None else at)
+    streams: dict[int, list[int]] = defaultdict(list)
+    for at, command in enumerate(commands):
+        streams[command.stream].append(at)
+    told = list(own)
+    for on_stream in streams.values():
+        launched = [place for place, at in enumerate(on_stream) if own[at] is not None]
+        for place, at in enumerate(on_stream):
+            if own[at] is None and at not in early:
+                after = bisect_left(launched, place)
+                around = {own[on_stream[launched[near]]] for near in (after - 1, after) if 0 <= near < len(launched)}
+                if 0 < after < len(launched) and len(around) == 1 and BETWEEN not in around:
+                    told[at] = around.pop()
+    return told
+
+
+# ---- times
+
+
+def union(spans: Iterable[Span]) -> list[Span]:
+    joined: list[Span] = []
+    for start, end in sorted(span for span in spans if span[0] < span[1]):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def without(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
+    """What is left of ``spans``; both are unions."""
+    left: list[Span] = []
+    for start, end in spans:
+        for gone_start, gone_end in taken:
+            if gone_end > start and gone_start < end:
+                if gone_start > start:
+                    left.append((start, gone_start))
+                start = gone_end
+        if start < end:
+            left.append((start, end))
+    return left
+
+
+def within(spans: Iterable[Span], window: Span) -> list[Span]:
+    return union((max(start, window[0]), min(end, window[1])) for start, end in spans)
+
+
+def length(spans: Iterable[Span]) -> int:
+    return sum(end - start for start, end in spans)
+
+
+WAITS = re.compile(r"(hip|cuda)(\w*Synchronize\w*|Memcpy(WithStream|2D|3D|DtoH|HtoD|DtoD|ToSymbol|FromSymbol)?)$")
+LAUNCHES = re.compile(r"(hip|cuda)\w*Launch\w*")
+MILLISECOND = 1_000_000
+
+
+def lost_launches(commands: Sequence[Command], calls: Sequence[Call]) -> list[Call]:
+    """Of a process: launches of which the device has no record, but for those into a graph: these make a node."""
+    recorded = {command.call for command in commands}
+    opened = sorted(call.start for call in calls if "BeginCapture" in call.name)
+    closed = sorted(call.start for call in calls if "EndCapture" in call.name)
+    return [
+        call
+        for call in calls
+        if LAUNCHES.match(call.name)
+        and call not in recorded
+        and bisect_right(opened, call.start) <= bisect_right(closed, call.start)
+    ]
+
+
+def not_recorded(gap: Span, commands: Sequence[Command], calls: Sequence[Call], lost: Sequence[Call]) -> list[Span]:
+    """The part of a gap in which the device did what the profile does not hold. All of one process."""
+    launchers = {command.call.thread for command in commands if command.call is not None}
+    launchers |= {call.thread for call in lost}
+    waits = [call for call in calls if WAITS.match(call.name)]
+    found: list[Span] = []
+    for call in waits:
+        span = max(gap[0], call.start), min(gap[1], call.end)
+        if call.thread not in launchers or span[1] - span[0] < MILLISECOND:
+            continue
+        waited = max((other.end for other in waits if other.end <= span[0]), default=0)
+        late = [command.start for command in commands if command.call == call and command.kind != "kernel"]
+        if any(waited <= launch.start < span[1] for launch in lost):
+            found.append(span)
+        elif late and min(late) - call.start >= MILLISECOND:
+            found.append((span[0], min(span[1], min(late))))
+    return [span for span in union(found) if span[1] - span[0] >= MILLISECOND]
+
+
+# ---- the answer
+
+
+@dataclass(frozen=True)
+class Step:
+    """Of one device. ``begin`` to ``end`` is its window; None where its end is not known."""
+
+    name: str
+    kernels: int
+    kernel_ns: int
+    begin: int
+    end: int | None
+    parts: dict[str, int]
+
+    @property
+    def length(self) -> int | None:
+        return None if self.end is None else self.end - self.begin
+
+
+@dataclass
+class Device:
+    """What is true of a (process, device)."""
+
+    steps: list[Step]
+    before: int
+    between: int
+    unknown: int
+    marked: bool
+
+
+@dataclass
+class Answer:
+    devices: dict[tuple[int, int], Device] = field(default_factory=dict)
+    copies: Counter[int] = field(default_factory=Counter)
+    """Copies and fills of each process."""
+
+
+PARTS = ("compute", "communication", "copies", "not recorded", "idle")
+
+
+def parts(window: Span, commands: Sequence[Command], calls: Sequence[Call], lost: Sequence[Call]) -> dict[str, int]:
+    taken: list[Span] = []
+    told: dict[str, int] = {}
+    for family in PARTS[:3]:
+        busy = within(((c.start, c.end) for c in commands if c.family == family), window)
+        told[family] = length(without(busy, taken))
+        taken = union([*taken, *busy])
+    gaps = without([window], taken) if window[0] < window[1] else []
+    blocked = [
+        span for gap in gaps if length([gap]) >= MILLISECOND for span in not_recorded(gap, commands, calls, lost)
+    ]
+    told["not recorded"] = length(blocked)
+    told["idle"] = length(gaps) - length(blocked)
+    return told
+
+
+def main_stream(commands: Sequence[Command]) -> int:
+    busy: Counter[int] = Counter()
+    for command in commands:
+        busy[command.stream] += command.end - command.start if command.family == "compute" else 0
+    return min(busy, key=lambda stream: (-busy[stream], stream))
+
+
+def windows(
+    commands: Sequence[Command], steps: Sequence[Mark], own: Sequence[int | None], early: set[int]
+) -> list[Span]:
+    """Where each step begins and ends on a device."""
+    main = main_stream(commands)
+    ends: dict[int, int] = {}
+    for at, command in enumerate(commands):
+        launched_in = -1 if at in early else own[at]
+        if command.stream == main and launched_in is not None and (launched_in != BETWEEN or at in early):
+            ends[launched_in] = max(ends.get(launched_in, 0), command.end)
+    begins: list[int] = []
+    earlier = ends.get(-1, 0)
+    for at, step in enumerate(steps):
+        begins.append(max(step.start, earlier, begins[-1] if begins else 0))
+        earlier = max(earlier, ends.get(at, 0))
+    closed = [max(step.end, ends.get(at, 0), begins[at]) for at, step in enumerate(steps)]
+    return [
+        (begin, min(end, begins[at + 1]) if at + 1 < len(begins) else end)
+        for at, (begin, end) in enumerate(zip(begins, closed, strict=True))
+    ]
+
+
+def device(commands: Sequence[Command], steps: Sequence[Mark], calls: Sequence[Call]) -> Device:
+    """``steps``: those that are marked in the process; ``calls`` those of the process."""
+    early = before(commands)
+    marked = bool(steps)
+    sequence: dict[int, int] = {}
+    if not marked:
+        steps, sequence = repeated(commands)
+    own = [sequence.get(at, step) for at, step in enumerate(membership(commands, steps, early))]
+    lost = lost_launches(commands, calls)
+    found: list[Step] = []
+    for at, window in enumerate(windows(commands, steps, own, early)):
+        kernels = [c for number, c in enumerate(commands) if own[number] == at and c.kind == "kernel"]
+        last = not marked and at + 1 == len(steps)
+        found.append(
+            Step(
+                steps[at].name,
+                len(kernels),
+                sum(kernel.end - kernel.start for kernel in kernels),
+                window[0],
+                None if last else window[1],
+                {} if last else parts(window, commands, calls, lost),
+            )
+        )
+    unknown = sum(of is None and at not in early for at, of in enumerate(own))
+    return Device(found, sum(commands[at].kind == "kernel" for at in early), own.count(BETWEEN), unknown, marked)
+
+
+def answer(recording: Recording) -> Answer:
+    told = Answer()
+    told.copies.update(command.process for command in recording.commands if command.kind != "kernel")
+    devices: dict[tuple[int, int], list[Command]] = defaultdict(list)
+    for command in sorted(recording.commands, key=lambda command: (command.start, command.end)):
+        devices[command.process, command.device].append(command)
+    for (process, number), commands in sorted(devices.items()):
+        launches = [
+            command.call.start
+            for (of, _), some in devices.items()
+            for command in some
+            if of == process and command.call is not None
+        ]
+        steps = marked_steps([mark for mark in recording.marks if mark.process == process], launches)
+        calls = [call for call in recording.calls if call.process == process]
+        told.devices[process, number] = device(commands, steps, calls)
+    return told
+
+
+# ---- steps that nobody marked
+
+
+def repeated(commands: Sequence[Command]) -> tuple[list[Mark], dict[int, int]]:
+    """Steps of a device by the kernels that come again, and the step of each number of a command that makes one up.
+
+    A step lasts until the next: from its first launch, or from its first kernel where that has none. Kernels of one
+    graph are launched at once: no step begins within.
+    """
+    order = [at for at, command in enumerate(commands) if command.kind == "kernel"]
+    if all(commands[at].call is not None for at in order):
+        order.sort(key=lambda at: (begun(commands[at]), commands[at].start))
+    steps: list[list[int]] = []
+    for items in ([[at] for at in order], _by_call(commands, order)):
+        names = [tuple(commands[at].name for at in item) for item in items]
+        begin, period, times = longest_repetition(names, [len(item) for item in items])
+        blocks = [items[begin + period * step : begin + period * (step + 1)] for step in range(times)]
+        steps = [[at for item in block for at in item] for block in blocks]
+        starts = [begun(commands[step[0]]) for step in steps]
+        if len(set(starts)) == len(starts):
+            ends = [max(commands[at].end for at in steps[-1])] if steps else []
+            marks = [
+                Mark(0, 0, f"#{at}", *span) for at, span in enumerate(zip(starts, [*starts[1:], *ends], strict=True))
+            ]
+            return marks, {at: step for step, block in enumerate(steps) for at in block}
+    return [], {}
+
+
+def _by_call(commands: Sequence[Command], order: Sequence[int]) -> list[list[int]]:
+    groups: list[list[int]] = []
+    for at in order:
+        if groups and commands[at].call is not None and commands[groups[-1][-1]].call == commands[at].call:
+            groups[-1].append(at)
+        else:
+            groups.append([at])
+    return groups
+
+
+def begun(command: Command) -> int:
+    return command.start if command.call is None else command.call.start
+
+
+def longest_repetition(names: Sequence[Hashable], weights: Sequence[int]) -> tuple[int, int, int]:
+    """(begin, period, times) of the repetition that weighs most, at least half of all; of equal ones the shortest."""
+    best, most = (0, 0, 0), (sum(weights) - 1) // 2
+    for period in range(1, len(names) // 2 + 1):
+        run = 0
+        for at in range(len(names) - period + 1):
+            if at < len(names) - period and names[at] == names[at + period]:
+                run += 1
+                continue
+            times = run // period + 1
+            weight = sum(weights[at - run : at - run + period * times]) if times >= 2 else 0
+            if weight > most:
+                best, most = (at - run, period, times), weight
+            run = 0
+    return best
