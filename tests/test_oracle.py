@@ -200,6 +200,14 @@ def test_before_the_recording() -> None:
     assert kernel_us(device) == [40, 110]
 
 
+def test_behind_work_from_before_the_recording() -> None:
+    """The first command waits for what nothing recorded: the device was not idle, and the step begins where it does."""
+    trace = Trace().step("ProfilerStep#0", 0, 2000).run("a", 100, 5000, 5200).run("b", 200, 5250, 5500)
+    (step,) = trace.device.steps
+    assert windows(trace.device) == [(5000, 5500)]
+    assert shares(step) == {"compute": 450, "idle": 50}
+
+
 def test_launches_that_are_lost() -> None:
     """Between two commands of one step it is in that step; between two steps it is in none."""
     trace = steps(2).run("a", 10, 20, 30).run("x", None, 30, 40).run("b", 20, 40, 50)
@@ -341,10 +349,14 @@ def test_steps_by_repetition_where_no_call_is_recorded() -> None:
         ("abbbabbb", (0, 4, 2)),
         ("abcdef", (0, 0, 0)),
         ("abcdeefghi", (0, 0, 0)),
+        ("setupababab", (5, 2, 3)),
+        ("setup", (0, 0, 0)),
+        ("asetupofitsownabab", (0, 0, 0)),
+        ("ababababwhat", (0, 0, 0)),
     ],
 )
 def test_longest_repetition(names: str, found: tuple[int, int, int]) -> None:
-    """It holds at least half of all; of those that hold as much the shortest period."""
+    """It holds over half, nearly all from its begin on; of those that hold as much the shortest period."""
     assert longest_repetition(names, [1] * len(names)) == found
 
 

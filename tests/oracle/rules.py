@@ -181,6 +181,7 @@ class Step:
     """Of one device. ``begin`` to ``end`` is its window; None where its end is not known."""
 
     name: str
+    commands: int
     kernels: int
     kernel_ns: int
     begin: int
@@ -236,18 +237,27 @@ def main_stream(commands: Sequence[Command]) -> int:
     return min(busy, key=lambda stream: (-busy[stream], stream))
 
 
+def lag(commands: Sequence[Command]) -> int:
+    """When the device ended work that was launched before the recording, and is in it no more; 0: there is none.
+
+    Its first command of all had been launched, and for a long time did not begin.
+    """
+    first = commands[0]
+    return first.start if first.call is not None and first.start - first.call.end >= MILLISECOND else 0
+
+
 def windows(
     commands: Sequence[Command], steps: Sequence[Mark], own: Sequence[int | None], early: set[int]
 ) -> list[Span]:
     """Where each step begins and ends on a device."""
     main = main_stream(commands)
-    ends: dict[int, int] = {}
+    ends = {-1: lag(commands)}
     for at, command in enumerate(commands):
         launched_in = -1 if at in early else own[at]
         if command.stream == main and launched_in is not None and (launched_in != BETWEEN or at in early):
             ends[launched_in] = max(ends.get(launched_in, 0), command.end)
     begins: list[int] = []
-    earlier = ends.get(-1, 0)
+    earlier = ends[-1]
     for at, step in enumerate(steps):
         begins.append(max(step.start, earlier, begins[-1] if begins else 0))
         earlier = max(earlier, ends.get(at, 0))
@@ -269,11 +279,13 @@ def device(commands: Sequence[Command], steps: Sequence[Mark], calls: Sequence[C
     lost = lost_launches(commands, calls)
     found: list[Step] = []
     for at, window in enumerate(windows(commands, steps, own, early)):
-        kernels = [c for number, c in enumerate(commands) if own[number] == at and c.kind == "kernel"]
+        launched = [command for command, step in zip(commands, own, strict=True) if step == at]
+        kernels = [command for command in launched if command.kind == "kernel"]
         last = not marked and at + 1 == len(steps)
         found.append(
             Step(
                 steps[at].name,
+                len(launched),
                 len(kernels),
                 sum(kernel.end - kernel.start for kernel in kernels),
                 window[0],
@@ -347,17 +359,21 @@ def begun(command: Command) -> int:
 
 
 def longest_repetition(names: Sequence[Hashable], weights: Sequence[int]) -> tuple[int, int, int]:
-    """(begin, period, times) of the repetition that weighs most, at least half of all; of equal ones the shortest."""
-    best, most = (0, 0, 0), (sum(weights) - 1) // 2
+    """(begin, period, times) of the repetition that weighs most, of equal ones the shortest.
+
+    It holds more than half of all, and nearly all of what comes from its begin on: before it there may be a set-up.
+    """
+    best, most = (0, 0, 0), sum(weights) // 2
+    from_here = [*itertools.accumulate(reversed(weights), initial=0)][::-1]
     for period in range(1, len(names) // 2 + 1):
         run = 0
         for at in range(len(names) - period + 1):
             if at < len(names) - period and names[at] == names[at + period]:
                 run += 1
                 continue
-            times = run // period + 1
-            weight = sum(weights[at - run : at - run + period * times]) if times >= 2 else 0
-            if weight > most:
-                best, most = (at - run, period, times), weight
+            begin, times = at - run, run // period + 1
+            weight = from_here[begin] - from_here[begin + period * times]
+            if times >= 2 and weight > most and weight >= ENOUGH * from_here[begin]:
+                best, most = (begin, period, times), weight
             run = 0
     return best

@@ -1,0 +1,185 @@
+"""The program's first line beside the second opinion's: steps, times, shares, copies and kernels before the recording.
+
+Of each process of a sample and each of its devices; `tests.oracle` counts without the program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mio2trace.analysis import analyse
+from mio2trace.measures import Measures
+from mio2trace.measures.device_time import DeviceTime
+from tests import oracle
+from tests.oracle import rules
+
+TIME = 0.001
+"""Of kernel times and lengths: by how much of them the two may differ."""
+POINT = 0.01
+"""Of shares of a step."""
+
+PATTERNS = (
+    "rocm/kineto_*.json*",
+    "rocm/graphs/*.replay.json.gz",
+    "rocm/graphs/*.capture.json.gz",
+    "rocm/graphs/sglang_*.json.gz",
+    "rocm/rocpd_*.db.gz",
+    "rocm/rpd_*.rpd.gz",
+    "rocm/rocprofv3_json_*.json.gz",
+    "rocm/rocprofv3_*kernel_trace*.csv",
+    "rocm-twins/*/kineto/*.json.gz",
+    "rocm-twins/*/rocpd/*.db.gz",
+    "rocm-twins/*/rpd/*.rpd.gz",
+    "rocm-twins/*/rocprofv3-json/*.json.gz",
+    "rocm-twins/*/rocprofv3-csv/*kernel_trace.csv",
+)
+
+
+def samples(shared: Path) -> list[Path]:
+    """All profiles that the second opinion can read."""
+    folder = shared / "samples"
+    return [path for pattern in PATTERNS for path in sorted(folder.glob(pattern))]
+
+
+@dataclass(frozen=True)
+class Device:
+    """What one of the two says of a device. By step: kernels, kernel ns, length in ns, shares of that."""
+
+    process: int | None
+    steps: int
+    kernels: tuple[int, ...]
+    kernel_ns: tuple[int, ...]
+    lengths: tuple[int | None, ...]
+    shares: tuple[dict[str, float], ...]
+    before: int
+    copies: int
+    """Of the process."""
+
+
+def second_opinion(path: Path) -> list[Device]:
+    told = rules.answer(oracle.read(path))
+    found = []
+    for (process, _), device in told.devices.items():
+        steps = [step for step in device.steps if step.commands]
+        found.append(
+            Device(
+                process,
+                len(device.steps),
+                tuple(step.kernels for step in steps),
+                tuple(step.kernel_ns for step in steps),
+                tuple(step.length for step in steps),
+                tuple({part: ns / step.length for part, ns in step.parts.items() if step.length} for step in steps),
+                device.before,
+                told.copies[process],
+            )
+        )
+    return found
+
+
+def program(*paths: Path) -> list[Device]:
+    """What the program says: of each process by its number, of each device by its own."""
+    measures = [one for run in analyse(paths).runs for one in run.measures]
+    measures.sort(key=lambda one: one.alignment.profile.process.pid or 0)
+    return [device for one in measures for device in _devices(one)]
+
+
+def _devices(measures: Measures) -> Iterator[Device]:
+    profile, links, told = measures.alignment.profile, measures.alignment.links, measures.steady.told
+    device_of = {queue.index: queue.device for queue in profile.queues}
+    before: Counter[int] = Counter()
+    for activity, pass_ in zip(profile.activities, links.pass_of, strict=True):
+        if activity.kind == "kernel" and pass_ >= 0 and links.passes[pass_].phase == "before":
+            before[device_of.get(activity.queue, 0)] += 1
+    copies = sum(activity.kind != "kernel" for activity in profile.activities)
+    # One pass over layers is what there is of a run without steps.
+    none = told.told_by == "whole" or (not measures.alignment.steps and len(told.all) == 1)
+    for device in sorted(told.devices, key=lambda one: _number(measures, one)):
+        windows = () if none else device.windows
+        yield Device(
+            profile.process.pid,
+            0 if none else len(told.all) + told.without_commands,
+            tuple(one.kernels for one in windows),
+            tuple(one.kernel_ns for one in windows),
+            tuple(one.step_ns for one in windows),
+            tuple(
+                {}
+                if one.busy is None or not one.busy.length_ns
+                else {
+                    part: ns / one.busy.length_ns
+                    for part, ns in (
+                        ("compute", one.busy.compute_ns),
+                        ("communication", one.busy.communication_ns),
+                        ("copies", one.busy.copy_ns),
+                        ("not recorded", one.busy.unrecorded_ns),
+                        ("idle", one.busy.idle_ns),
+                    )
+                }
+                for one in windows
+            ),
+            before[device.device],
+            copies,
+        )
+
+
+def _number(measures: Measures, device: DeviceTime) -> int:
+    devices = measures.alignment.profile.devices
+    number = devices[device.device].number if device.device < len(devices) else None
+    return device.device if number is None else number
+
+
+def differences(true: Device, said: Device) -> dict[str, str]:
+    """By number in which they differ: what is true, and what is said."""
+    found: dict[str, str] = {}
+
+    def compare(name: str, one: object, other: object, *, same: bool | None = None) -> None:
+        if not (one == other if same is None else same):
+            found[name] = f"{one} {other}"
+
+    if true.process and said.process is not None:
+        compare("process", true.process, said.process)
+    compare("steps", true.steps, said.steps)
+    compare("before", true.before, said.before)
+    compare("copies", true.copies, said.copies)
+    if len(true.kernels) != len(said.kernels):
+        compare("steps with commands", len(true.kernels), len(said.kernels))
+        return found
+    compare("kernels", true.kernels, said.kernels)
+    for at, (one, other) in enumerate(zip(true.kernel_ns, said.kernel_ns, strict=True)):
+        compare(f"kernel ns of step {at}", one, other, same=math.isclose(one, other, rel_tol=TIME))
+    for at, (own, others) in enumerate(zip(true.lengths, said.lengths, strict=True)):
+        near = own == others or (own is not None and others is not None and math.isclose(own, others, rel_tol=TIME))
+        compare(f"length of step {at}", own, others, same=near)
+    for at, (of_one, of_other) in enumerate(zip(true.shares, said.shares, strict=True)):
+        for part in of_one.keys() & of_other.keys():
+            share, said_share = of_one[part], of_other[part]
+            near = abs(share - said_share) < POINT
+            compare(f"{part} of step {at}", round(share, 4), round(said_share, 4), same=near)
+    return found
+
+
+@dataclass(frozen=True)
+class Row:
+    """Of one device of a sample. ``wrong``: what differs."""
+
+    sample: str
+    true: Device | None
+    said: Device | None
+    wrong: dict[str, str]
+
+
+def rows(path: Path, name: str) -> list[Row]:
+    true, said = second_opinion(path), program(*inputs(path))
+    if len(true) != len(said):
+        return [Row(name, None, None, {"devices": f"{len(true)} {len(said)}"})]
+    return [Row(name, one, other, differences(one, other)) for one, other in zip(true, said, strict=True)]
+
+
+def inputs(path: Path) -> list[Path]:
+    """What the program needs of a sample: rocprofv3's CSV files are one profile together."""
+    if path.suffix == ".csv" and "_doc_" not in path.name:
+        return sorted(path.parent.glob(path.name.removesuffix("kernel_trace.csv") + "*_trace.csv"))
+    return [path]
