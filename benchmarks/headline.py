@@ -51,7 +51,9 @@ def line(row: Row) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shared", type=Path, default=Path(os.environ.get("MIO2TRACE_SHARED") or ROOT.parent / "shared"))
+    parser.add_argument(
+        "--shared", type=Path, default=Path(os.environ.get("MIO2TRACE_SHARED") or ROOT.parent / "shared")
+    )
     parser.add_argument("--only", default="", help="of the samples whose path holds this")
     options = parser.parse_args()
     paths = [path for path in samples(options.shared) if options.only in str(path)]

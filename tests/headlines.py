@@ -22,6 +22,16 @@ TIME = 0.001
 POINT = 0.01
 """Of shares of a step."""
 
+COUNTED = (
+    "before-recording",
+    "kernel-without-launch",
+    "launch-without-kernel",
+    "graph-without-kernels",
+    "overlap-on-stream",
+    "blocked",
+)
+"""Classes of what a recording lacks that both count."""
+
 PATTERNS = (
     "rocm/kineto_*.json*",
     "rocm/graphs/*.replay.json.gz",
@@ -58,6 +68,8 @@ class Device:
     before: int
     copies: int
     """Of the process."""
+    missing: dict[str, int]
+    """Of the process, by class; of those that both count."""
 
 
 def second_opinion(path: Path) -> list[Device]:
@@ -75,19 +87,24 @@ def second_opinion(path: Path) -> list[Device]:
                 tuple({part: ns / step.length for part, ns in step.parts.items() if step.length} for step in steps),
                 device.before,
                 told.copies[process],
+                told.missing[process],
             )
         )
     return found
 
 
+def measured(*paths: Path) -> list[Measures]:
+    """The program's measures of each process, by its number."""
+    measures = [one for run in analyse(paths).runs for one in run.measures]
+    return sorted(measures, key=lambda one: one.alignment.profile.process.pid or 0)
+
+
 def program(*paths: Path) -> list[Device]:
     """What the program says: of each process by its number, of each device by its own."""
-    measures = [one for run in analyse(paths).runs for one in run.measures]
-    measures.sort(key=lambda one: one.alignment.profile.process.pid or 0)
-    return [device for one in measures for device in _devices(one)]
+    return [device for one in measured(*paths) for device in devices(one)]
 
 
-def _devices(measures: Measures) -> Iterator[Device]:
+def devices(measures: Measures) -> Iterator[Device]:
     profile, links, told = measures.alignment.profile, measures.alignment.links, measures.steady.told
     device_of = {queue.index: queue.device for queue in profile.queues}
     before: Counter[int] = Counter()
@@ -122,6 +139,7 @@ def _devices(measures: Measures) -> Iterator[Device]:
             ),
             before[device.device],
             copies,
+            {of: count for of, count in measures.completeness.counts.items() if of in COUNTED},
         )
 
 
@@ -144,6 +162,8 @@ def differences(true: Device, said: Device) -> dict[str, str]:
     compare("steps", true.steps, said.steps)
     compare("before", true.before, said.before)
     compare("copies", true.copies, said.copies)
+    for of in true.missing | said.missing:
+        compare(of, true.missing.get(of, 0), said.missing.get(of, 0))
     if len(true.kernels) != len(said.kernels):
         compare("steps with commands", len(true.kernels), len(said.kernels))
         return found

@@ -357,7 +357,13 @@ def test_steps_by_repetition_where_no_call_is_recorded() -> None:
 )
 def test_longest_repetition(names: str, found: tuple[int, int, int]) -> None:
     """It holds over half, nearly all from its begin on; of those that hold as much the shortest period."""
-    assert longest_repetition(names, [1] * len(names)) == found
+    assert longest_repetition(names, [True] * len(names)) == found
+
+
+def test_no_repetition_begins_within_a_graph() -> None:
+    """Kernels without names in two graphs of three are two steps of three; behind the rest of another one, too."""
+    assert longest_repetition("tttttt", [True, False, False] * 2) == (0, 3, 2)
+    assert longest_repetition("bcabcabcabc", [True, True, *[True, False, False] * 3]) == (2, 3, 3)
 
 
 def test_union_and_what_is_left() -> None:

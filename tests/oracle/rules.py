@@ -6,7 +6,7 @@ import itertools
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tests.oracle.events import Call, Command, Mark, Recording
@@ -137,6 +137,7 @@ def length(spans: Iterable[Span]) -> int:
 
 WAITS = re.compile(r"(hip|cuda)(\w*Synchronize\w*|Memcpy(WithStream|2D|3D|DtoH|HtoD|DtoD|ToSymbol|FromSymbol)?)$")
 LAUNCHES = re.compile(r"(hip|cuda)\w*Launch\w*")
+MICROSECOND = 1_000
 MILLISECOND = 1_000_000
 
 
@@ -155,22 +156,27 @@ def lost_launches(commands: Sequence[Command], calls: Sequence[Call]) -> list[Ca
 
 
 def not_recorded(gap: Span, commands: Sequence[Command], calls: Sequence[Call], lost: Sequence[Call]) -> list[Span]:
-    """The part of a gap in which the device did what the profile does not hold. All of one process."""
+    """The part of a gap in which the device did what the profile does not hold. All of one process.
+
+    The host waits for the device, and something is pending: a launch that has no record, or a copy.
+    """
     launchers = {command.call.thread for command in commands if command.call is not None}
     launchers |= {call.thread for call in lost}
     waits = [call for call in calls if WAITS.match(call.name)]
+    late = union(
+        (command.call.start, command.start)
+        for command in commands
+        if command.kind == "copy" and command.call and command.start - command.call.start >= MILLISECOND
+    )
     found: list[Span] = []
     for call in waits:
         span = max(gap[0], call.start), min(gap[1], call.end)
         if call.thread not in launchers or span[1] - span[0] < MILLISECOND:
             continue
         waited = max((other.end for other in waits if other.end <= span[0]), default=0)
-        late = [command.start for command in commands if command.call == call and command.kind != "kernel"]
-        if any(waited <= launch.start < span[1] for launch in lost):
+        if any(waited <= launch.start < span[1] for launch in lost) or 2 * length(within(late, span)) > length([span]):
             found.append(span)
-        elif late and min(late) - call.start >= MILLISECOND:
-            found.append((span[0], min(span[1], min(late))))
-    return [span for span in union(found) if span[1] - span[0] >= MILLISECOND]
+    return union(found)
 
 
 # ---- the answer
@@ -209,6 +215,8 @@ class Answer:
     devices: dict[tuple[int, int], Device] = field(default_factory=dict)
     copies: Counter[int] = field(default_factory=Counter)
     """Copies and fills of each process."""
+    missing: dict[int, dict[str, int]] = field(default_factory=dict)
+    """What the recording lacks of each process, by class; without what it does not lack."""
 
 
 PARTS = ("compute", "communication", "copies", "not recorded", "idle")
@@ -274,7 +282,7 @@ def device(commands: Sequence[Command], steps: Sequence[Mark], calls: Sequence[C
     marked = bool(steps)
     sequence: dict[int, int] = {}
     if not marked:
-        steps, sequence = repeated(commands)
+        steps, sequence = repeated(commands, early)
     own = [sequence.get(at, step) for at, step in enumerate(membership(commands, steps, early))]
     lost = lost_launches(commands, calls)
     found: list[Step] = []
@@ -313,67 +321,84 @@ def answer(recording: Recording) -> Answer:
         steps = marked_steps([mark for mark in recording.marks if mark.process == process], launches)
         calls = [call for call in recording.calls if call.process == process]
         told.devices[process, number] = device(commands, steps, calls)
+    for process in {process for process, _ in devices}:
+        own = [commands for (of, _), commands in devices.items() if of == process]
+        told.missing[process] = missing(own, [call for call in recording.calls if call.process == process])
     return told
+
+
+def missing(devices: Sequence[Sequence[Command]], calls: Sequence[Call]) -> dict[str, int]:
+    """Of a process, by class; ``devices``: the commands of each, by start."""
+    everything = [command for commands in devices for command in commands]
+    lost = lost_launches(everything, calls)
+    graphs = sum("GraphLaunch" in call.name for call in lost)
+    found = {"graph-without-kernels": graphs, "launch-without-kernel": len(lost) - graphs}
+    found |= dict.fromkeys(("before-recording", "kernel-without-launch", "overlap-on-stream", "blocked"), 0)
+    for commands in devices:
+        early = before(commands)
+        found["before-recording"] += sum(commands[at].kind == "kernel" for at in early)
+        if any(command.call is not None for command in everything):
+            found["kernel-without-launch"] += sum(
+                command.kind == "kernel" and command.call is None and at not in early
+                for at, command in enumerate(commands)
+            )
+        busy = union((command.start, command.end) for command in commands)
+        gaps = [(one[1], other[0]) for one, other in itertools.pairwise(busy) if other[0] - one[1] >= MILLISECOND]
+        found["blocked"] += sum(bool(not_recorded(gap, commands, calls, lost)) for gap in gaps) + bool(lag(commands))
+        until: dict[int, int] = {}
+        for command in commands:
+            if command.kind == "kernel":
+                last = until.get(command.stream, 0)
+                found["overlap-on-stream"] += last - command.start > MICROSECOND
+                until[command.stream] = max(last, command.end)
+    return {of: count for of, count in found.items() if count}
 
 
 # ---- steps that nobody marked
 
 
-def repeated(commands: Sequence[Command]) -> tuple[list[Mark], dict[int, int]]:
+def repeated(commands: Sequence[Command], early: Collection[int] = ()) -> tuple[list[Mark], dict[int, int]]:
     """Steps of a device by the kernels that come again, and the step of each number of a command that makes one up.
 
     A step lasts until the next: from its first launch, or from its first kernel where that has none. Kernels of one
     graph are launched at once: no step begins within.
     """
-    order = [at for at, command in enumerate(commands) if command.kind == "kernel"]
+    order = [at for at, command in enumerate(commands) if command.kind == "kernel" and at not in early]
     if all(commands[at].call is not None for at in order):
         order.sort(key=lambda at: (begun(commands[at]), commands[at].start))
-    steps: list[list[int]] = []
-    for items in ([[at] for at in order], _by_call(commands, order)):
-        names = [tuple(commands[at].name for at in item) for item in items]
-        begin, period, times = longest_repetition(names, [len(item) for item in items])
-        blocks = [items[begin + period * step : begin + period * (step + 1)] for step in range(times)]
-        steps = [[at for item in block for at in item] for block in blocks]
-        starts = [begun(commands[step[0]]) for step in steps]
-        if len(set(starts)) == len(starts):
-            ends = [max(commands[at].end for at in steps[-1])] if steps else []
-            marks = [
-                Mark(0, 0, f"#{at}", *span) for at, span in enumerate(zip(starts, [*starts[1:], *ends], strict=True))
-            ]
-            return marks, {at: step for step, block in enumerate(steps) for at in block}
-    return [], {}
-
-
-def _by_call(commands: Sequence[Command], order: Sequence[int]) -> list[list[int]]:
-    groups: list[list[int]] = []
-    for at in order:
-        if groups and commands[at].call is not None and commands[groups[-1][-1]].call == commands[at].call:
-            groups[-1].append(at)
-        else:
-            groups.append([at])
-    return groups
+    calls = [commands[at].call for at in order]
+    fresh = [call is None or call != before for call, before in zip(calls, [None, *calls], strict=False)]
+    begin, period, times = longest_repetition([commands[at].name for at in order], fresh)
+    own = {order[begin + place]: place // period for place in range(period * times)}
+    starts = [begun(commands[order[begin + period * step]]) for step in range(times)]
+    stops = [*starts[1:], max(commands[at].end for at in own)] if starts else []
+    return [Mark(0, 0, f"#{at}", *span) for at, span in enumerate(zip(starts, stops, strict=True))], own
 
 
 def begun(command: Command) -> int:
     return command.start if command.call is None else command.call.start
 
 
-def longest_repetition(names: Sequence[Hashable], weights: Sequence[int]) -> tuple[int, int, int]:
-    """(begin, period, times) of the repetition that weighs most, of equal ones the shortest.
+def longest_repetition(names: Sequence[str], fresh: Sequence[bool]) -> tuple[int, int, int]:
+    """(begin, period, times) of the repetition that holds most, of equal ones the shortest; ``fresh``: may begin one.
 
     It holds more than half of all, and nearly all of what comes from its begin on: before it there may be a set-up.
     """
-    best, most = (0, 0, 0), sum(weights) // 2
-    from_here = [*itertools.accumulate(reversed(weights), initial=0)][::-1]
+    best, most = (0, 0, 0), len(names) // 2
     for period in range(1, len(names) // 2 + 1):
         run = 0
         for at in range(len(names) - period + 1):
             if at < len(names) - period and names[at] == names[at + period]:
                 run += 1
                 continue
-            begin, times = at - run, run // period + 1
-            weight = from_here[begin] - from_here[begin + period * times]
-            if times >= 2 and weight > most and weight >= ENOUGH * from_here[begin]:
-                best, most = (begin, period, times), weight
+            first, after = at - run, at + period
             run = 0
+            for begin in range(first, min(first + period, after - 2 * period + 1)):
+                times = (after - begin) // period
+                held = times * period
+                if held <= most or held < ENOUGH * (len(names) - first):
+                    continue
+                if all(fresh[begin + step * period] for step in range(times)):
+                    best, most = (begin, period, times), held
+                    break
     return best
