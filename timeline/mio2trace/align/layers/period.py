@@ -68,7 +68,7 @@ def find_repetition(sequence: Sequence[Hashable]) -> Repetition | None:
     if best is None:
         return None
     _, period, start = best[0], -best[1], -best[2]
-    return Repetition(period=period, starts=tuple(_occurrences(items, items[start : start + period])))
+    return Repetition(period=period, starts=tuple(occurrences(items, items[start : start + period])))
 
 
 class _Compared:
@@ -167,7 +167,7 @@ def _longest_stretch(
     return best
 
 
-def _occurrences(items: Sequence[int], unit: Sequence[int]) -> list[int]:
+def occurrences(items: Sequence[Hashable], unit: Sequence[Hashable]) -> list[int]:
     """Where the unit comes, from the left, without overlaps (Knuth, Morris, Pratt: linear)."""
     fallback = [0] * len(unit)
     matched = 0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.layers.period import find_repetition
+from mio2trace.align.layers.period import Repetition, find_repetition, occurrences
 from mio2trace.align.links import NONE, Links
 from mio2trace.model.profile import Activity
 
@@ -42,14 +42,10 @@ def number_repetitions(links: Links) -> None:
         if activities[position].kind == "kernel" and number not in set_up and index not in searches
     ]
     items = _items(activities, kernels)
-    repetition = find_repetition([tuple((activities[at].name, activities[at].grid) for at in item) for item in items])
+    repetition = _accepted(activities, items)
     if repetition is None:
         return
-    first, last = repetition.starts[0], repetition.starts[-1] + repetition.period
-    took = [sum(_duration(activities[at]) for at in item) for item in items]
-    before = sum(map(len, items[:first]))
-    if before > MOST_SET_UP * len(kernels) or sum(took[first:last]) < REPEATED * sum(took[first:]):
-        return
+    last = repetition.starts[-1] + repetition.period
     begins = [items[start][0] for start in repetition.starts]
     ends = [*begins[1:], items[last][0] if last < len(items) else len(activities)]
     for number, (begin, end) in enumerate(zip(begins, ends, strict=True), 1):
@@ -57,17 +53,49 @@ def number_repetitions(links: Links) -> None:
 
 
 def _items(activities: Sequence[Activity], kernels: Sequence[int]) -> list[list[int]]:
-    """What may repeat: each kernel, but all kernels of one graph launch together. RPD names none of these."""
+    """What may repeat: each kernel; of a graph launch whose kernels have no name (RPD), all of them together."""
     items: list[list[int]] = []
     call = None
     for position in kernels:
         activity = activities[position]
-        if activity.is_replayed and activity.call is call:
+        if activity.is_replayed and activity.grid is None and activity.call is call:
             items[-1].append(position)
         else:
             items.append([position])
         call = activity.call
     return items
+
+
+def _accepted(activities: Sequence[Activity], items: Sequence[Sequence[int]]) -> Repetition | None:
+    """The repetition of kernels by name and size, or by name alone if that covers more: sizes may grow from step to
+    step. None if neither covers enough."""
+    best: Repetition | None = None
+    took = [sum(_duration(activities[at]) for at in item) for item in items]
+    for with_grid in (True, False):
+        keys = [tuple((activities[at].name, with_grid and activities[at].grid) for at in item) for item in items]
+        found = find_repetition(keys)
+        if found is None:
+            continue
+        found = _begun_at_launches(activities, items, keys, found)
+        first, last = found.starts[0], found.starts[-1] + found.period
+        before = sum(map(len, items[:first]))
+        if before <= MOST_SET_UP * sum(map(len, items)) and sum(took[first:last]) >= REPEATED * sum(took[first:]):
+            best = max(best or found, found, key=lambda one: one.covered)
+    return best
+
+
+def _begun_at_launches(
+    activities: Sequence[Activity], items: Sequence[Sequence[int]], keys: Sequence[Hashable], found: Repetition
+) -> Repetition:
+    """The same repetition, but no step begins within the kernels of one graph launch, if that is possible."""
+    calls = [activities[item[0]].call if activities[item[0]].is_replayed else None for item in items]
+    fresh = [at == 0 or call is None or calls[at - 1] is not call for at, call in enumerate(calls)]
+    for offset in range(found.period):
+        if all(at + offset < len(fresh) and fresh[at + offset] for at in found.starts):
+            begin = found.starts[0] + offset
+            starts = tuple(occurrences(keys, keys[begin : begin + found.period])) if offset else found.starts
+            return Repetition(period=found.period, starts=starts) if len(starts) > 1 else found
+    return found
 
 
 def _duration(activity: Activity) -> int:
