@@ -13,7 +13,7 @@ import pytest
 
 from tests import oracle, spoiled
 from tests.conftest import shared_folder
-from tests.headlines import Device, devices, differences, inputs, measured, second_opinion, samples
+from tests.headlines import Device, devices, differences, inputs, measured, samples, second_opinion
 from tests.oracle import rules
 from tests.raw_profiles import load
 

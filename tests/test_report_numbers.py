@@ -42,13 +42,15 @@ def test_parts_durations_and_layers_are_the_whole(subject: Subject) -> None:
 
 def test_gaps_are_the_idle_time(subject: Subject) -> None:
     """By cause they sum up to the time in which no command ran; the parts of the device's time are its length."""
-    busy, device = subject.steady.busy, subject.steady.device
-    if busy is None or device is None:
-        assert subject.causes == ()
+    step, device = subject.step_time, subject.steady.device
+    if step is None or device is None:
         return
-    assert sum(one.ns for one in subject.causes) == busy.idle_ns
-    parts = (busy.compute_ns, busy.communication_ns, busy.copy_ns, busy.unrecorded_ns, busy.idle_ns)
-    assert sum(parts) == busy.length_ns == sum(subject.steady.steps_ns)
+    busy = [window.busy for window in step.windows if window.busy is not None]
+    assert sum(one.ns for one in subject.causes) == sum(one.idle_ns for one in busy)
+    assert sum(step.parts.values()) == step.step_ns == pytest.approx(sum(step.steps_ns) / len(step.steps_ns), abs=5)
+    for one in busy:
+        parts = (one.compute_ns, one.communication_ns, one.copy_ns, one.unrecorded_ns, one.idle_ns)
+        assert sum(parts) == one.length_ns
     assert causes(subject.alignment, device, []) == ()
 
 

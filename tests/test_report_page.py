@@ -43,6 +43,7 @@ from mio2trace.comparing.sides import OPTIONS
 from mio2trace.findings import GPUS, RULES, Finding, Found
 from mio2trace.fleet import Fleet
 from mio2trace.fleet.page import page as fleet_page
+from mio2trace.measures.step_time import StepTime
 from mio2trace.notes import Notes
 from tests.conftest import ROOT, shared_folder
 from tests.made_up_runs import largest, noisy
@@ -78,8 +79,10 @@ def large(sections: int = 1, *, name: str = "", log: int = 200) -> Report:
         verdict=f"1 ms {name[:400]}",
         iterations=9,
         kernel_ns=10**9,
-        span_ns=2 * 10**9,
-        idle_ns=10**9,
+        step=StepTime(
+            device=0, step_ns=2 * 10**9, compute_ns=10**9, communication_ns=0, copy_ns=0, unrecorded_ns=0,
+            idle_ns=10**9, steps_ns=(2 * 10**9,), windows=(),
+        ),
         copy_ns=10**6,
         first="first iteration 6,734 ms, then 55 ms",
         searches="5 searches ran 3 ms of kernels",

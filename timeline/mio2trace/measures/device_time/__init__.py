@@ -201,6 +201,8 @@ def _windows(
         candidates = [] if host is None else [host[0]]
         if host is None and step.first is not None:
             candidates.append(step.first)
+        elif repeated and step.first is not None:  # the launches of its first commands may not be recorded
+            candidates = [min(candidates[0], step.first)]
         if candidates:
             candidates += [one for one in (step.launched_before, last) if one is not None]
         begins.append(max(candidates) if candidates else None)

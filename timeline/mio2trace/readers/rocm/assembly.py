@@ -7,9 +7,9 @@ and text. A row whose numbers are none is left out and counted (rocm-profiles.md
 from __future__ import annotations
 
 import re
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Hashable
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Literal
 
 import msgspec
@@ -244,7 +244,7 @@ class Assembly:
         return shown
 
     def finish(self, every_call: bool) -> Profile:
-        """The profile: activities as they were launched; without a launch, by the time at which they began."""
+        """The profile: activities as they were launched (`_as_launched`)."""
         self._ranges.sort(key=lambda made: (made.thread, made.start_ns, -made.end_ns))
         place_of = self._places_of_parents()
         launches: set[int] = set()
@@ -271,7 +271,7 @@ class Assembly:
                 range=None if parent is None else place_of.get(parent), resources=row.resources,
             )  # fmt: skip
             activities.append(activity)
-        activities.sort(key=_begun)
+        activities = _as_launched(activities)
         if without and self._calls:
             self._notes.remark("kernel whose launch was not recorded: no arrow leads to it", self._place, without)
         others = [call for key, call in self._calls.items() if key not in launches] + self._others
@@ -303,6 +303,33 @@ class Assembly:
         wanted.discard(None)
         ids = map(attrgetter("id"), self._ranges)
         return {number: place for place, number in enumerate(ids) if number in wanted}
+
+
+def _as_launched(activities: list[Activity]) -> list[Activity]:
+    """In the order of their launches. An activity whose launch is not recorded was launched before the next recorded
+    launch of its stream; if its stream has no later one, after the last. Without any launch, in the order of time."""
+    launched = sum(activity.host_start_ns is not None for activity in activities)
+    if launched in (0, len(activities)):
+        return sorted(activities, key=_begun)
+    streams: dict[int, list[Activity]] = defaultdict(list)
+    for activity in activities:
+        streams[activity.queue].append(activity)
+    keyed: list[tuple[int, int, int, Activity]] = []
+    for stream in streams.values():
+        stream.sort(key=attrgetter("start_ns"))
+        last = max((one.host_start_ns for one in stream if one.host_start_ns is not None), default=None)
+        until: int | None = None
+        for one in reversed(stream):
+            start = one.start_ns or 0
+            if one.host_start_ns is not None:
+                until = one.host_start_ns
+                keyed.append((until, 1, start, one))
+            elif until is not None:
+                keyed.append((until, 0, start, one))
+            else:
+                keyed.append((start if last is None else last, 2, start, one))
+    keyed.sort(key=itemgetter(0, 1, 2))
+    return [one for *_, one in keyed]
 
 
 def _begun(activity: Activity) -> tuple[int, int]:
