@@ -45,7 +45,7 @@ class Raw(ABC):
 
     @abstractmethod
     def add_copy(self, launch: Row, call: tuple[int, int], copy: tuple[int, int]) -> bool:
-        """Add a copy of few bytes and the blocking call that makes it, where ``launch`` is; False: not in this format."""
+        """Add a small copy and the blocking call that makes it, where ``launch`` is; False: not in this format."""
 
     def call_of(self) -> dict[tuple[Any, ...], Row]:
         return {row.link: row for row in self.rows if row.kind == "call" and not row.gone}
@@ -219,7 +219,8 @@ class Rpd(Base):
             kind = "range" if name == "UserMarker" else "call"
             self.rows.append(Row(kind, name, start, end, (number,), ("rocpd_api", number)))
         for number, name, of, start, end, api, *stream, grid in self.base.execute(
-            'SELECT o.id, d.string, t.string, o.start, o."end", l.api_id, o.gpuId, o.queueId, k.gridX || " " || k.gridY || " " || k.gridZ'
+            'SELECT o.id, d.string, t.string, o.start, o."end", l.api_id, o.gpuId, o.queueId,'
+            ' k.gridX || " " || k.gridY || " " || k.gridZ'
             " FROM rocpd_op o LEFT JOIN rocpd_string d ON d.id = o.description_id"
             " LEFT JOIN rocpd_string t ON t.id = o.opType_id LEFT JOIN rocpd_api_ops l ON l.op_id = o.id"
             " LEFT JOIN rocpd_kernelapi k ON k.api_ptr_id = l.api_id"

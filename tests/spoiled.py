@@ -18,9 +18,9 @@ Window = tuple[int, int]
 
 @dataclass(frozen=True)
 class Expected:
-    """``verdict``: how many more of each class (`mio2trace.measures.completeness`) there are; of others there are as many.
+    """``verdict``: how many more of each class of `mio2trace.measures.completeness` there are; others stay.
 
-    ``beside``: classes of which there may be more than that. ``moves_ns``: no step's kernel time or length moves by more.
+    ``beside``: classes of which there may be more than that. ``moves_ns``: the most that a step's times move by.
     ``doubled``: the place of the step that is twice as long, where one is. ``loses_last``: step, not the first ones.
     """
 
