@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from tests.kineto_files import row, trace
 from tests.small_runs import stamp
 
 Files = list[bytes]
@@ -347,6 +348,16 @@ def archive_of_profiles(size: int) -> Files:
     return [packed.getvalue()]
 
 
+def kineto_processes(size: int) -> Files:
+    """Each with a device of its own, and the same correlation id."""
+    events = []
+    for at in range(size // 250):
+        ids = {"correlation": 1}
+        events.append(row("cuda_runtime", "hipLaunchKernel", 10_000 + at, 1, at, 2, **ids))
+        events.append(row("kernel", "k", at, 0, at + 5, 1, **ids))
+    return [trace(events)]
+
+
 class Slow(NamedTuple):
     """``command`` is what is asked for the files."""
 
@@ -406,5 +417,6 @@ SLOW: Mapping[str, Slow] = {
     "searches": Slow(searches, "ops"),
     "logs in an archive": Slow(archive_of_logs),
     "profiles in an archive": Slow(archive_of_profiles),
+    "processes of a Kineto file": Slow(kineto_processes, "kernels"),
     "words of every format": Slow(random_lines),
 }

@@ -103,6 +103,7 @@ def link_by_ranges(attribution: Attribution) -> None:
         if place != NONE and operation_of[place] != NONE:
             by_id = bool(opened.stated[position]) and profile.ranges[place].kind == "operator"
             groups.setdefault((operation_of[place], by_id), []).append(position)
+    operations = {operation.index: operation for operation in attribution.operations}
     for (index, by_id), positions in groups.items():
         by: Evidence = CORRELATION if by_id else RANGE
         if by in without:
@@ -112,7 +113,7 @@ def link_by_ranges(attribution: Attribution) -> None:
             links.give_operation(positions, index, by)
             continue
         names = [profile.activities[position].name for position in positions]
-        parts = split(names, attribution.operations[index])
+        parts = split(names, operations[index])
         if parts is None:
             links.give_operation(positions, index, by, sure=False)
             continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from operator import attrgetter, itemgetter
 from typing import Any, Literal
 
@@ -225,6 +225,11 @@ class Assembly:
     def has_call(self, correlation: int | None) -> bool:
         """Whether the call of this id was made in this process."""
         return correlation in self._calls
+
+    def launches(self) -> Iterator[tuple[int, Call, int | None]]:
+        """Correlation id, call, and the id of the range that it was made in, where the source states that."""
+        for correlation, call in self._calls.items():
+            yield correlation, call, self._parent_of_call.get(correlation)
 
     def range(self, made: Range) -> None:
         """A named range; its id is what ``parent`` and ``range_id`` mean."""

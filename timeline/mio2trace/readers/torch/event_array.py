@@ -53,6 +53,7 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     block: tuple[int, int, int] | None = None
     size: Id | None = msgspec.field(name="bytes", default=None)
     kind: Any = None
+    device: Any = None
 
 
 class Event(msgspec.Struct, gc=False):

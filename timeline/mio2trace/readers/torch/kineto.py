@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
+from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, sizes
 from mio2trace.readers.torch.event_array import EXACT_BELOW, Event, EventArray, nanoseconds
 from mio2trace.readers.torch.inputs import InputsCache
+from mio2trace.readers.torch.placing import MOST_ALIKE, DeviceRow, Launch, processes_of
 from mio2trace.source import Source
 
 NAME = "PyTorch profiler trace (Kineto)"
@@ -74,6 +76,7 @@ class _Gpu(msgspec.Struct, gc=False):
 
     kind: Any
     name: str
+    row: Any
     device: int
     stream: Any
     times: tuple[int, int]
@@ -253,6 +256,8 @@ class _Reading:
 
     def _activity(self, event: Event) -> None:
         device = _integer(event.pid)
+        if device is None:  # as tools that merge files write it
+            device = _integer(event.args.device)
         start, length = nanoseconds(event.ts), nanoseconds(event.dur)
         what = _KINDS[event.cat]
         if start is None or length is None or not 0 <= start + self._base <= start + self._base + length <= _MOST_NS:
@@ -267,8 +272,8 @@ class _Reading:
             self._flows = self._handlers["ac2g"] = None
         self._gpu.append(
             _Gpu(
-                what, self._once(event.name), device or 0, _integer(event.tid), (start, start + length), place,
-                args.correlation, args.external, self._once(args.grid), self._once(args.block), args.size,
+                what, self._once(event.name), event.pid, device or 0, _integer(event.tid), (start, start + length),
+                place, args.correlation, args.external, self._once(args.grid), self._once(args.block), args.size,
                 _ROUTES.get(args.kind, "") if isinstance(args.kind, str) else "",
             )
         )  # fmt: skip
@@ -280,19 +285,14 @@ class _Reading:
     def _activities(self) -> None:
         """Kernels, copies and fills, each in the process that launched it."""
         assemblies = list(self._of.values())
+        placed = iter(self._processes(assemblies)) if len(assemblies) > 1 else repeat(0)
         work = lru_cache(maxsize=1 << 12)(_work)
         queue_of = cache(self._queue)
         while self._gpu:
             row = self._gpu.popleft()
-            correlation = row.correlation
-            if correlation is None and self._flows and row.place is not None:
-                correlation = self._flows.get(row.place)
-            assembly, launch = assemblies[0], None
-            for one in assemblies if correlation is not None else ():
-                launch = self._launches.get(id(one), _NONE).get(correlation)
-                if launch is not None:
-                    assembly = one
-                    break
+            correlation = self._correlation(row)
+            assembly = assemblies[next(placed)]
+            launch = None if correlation is None else self._launches.get(id(assembly), _NONE).get(correlation)
             grid, block = work(row.grid, row.block, launch) if row.kind == "kernel" else (None, None)
             name = kernel_name(row.name) if row.kind == "kernel" else f"{row.kind} {row.route}".strip()
             queue = queue_of(assembly, row.device, row.stream)
@@ -301,6 +301,26 @@ class _Reading:
                 size_bytes=row.size, route=row.route, range_id=row.external,
             )  # fmt: skip
         self._launches.clear()
+
+    def _correlation(self, row: _Gpu) -> int | None:
+        if row.correlation is None and self._flows and row.place is not None:
+            return self._flows.get(row.place)
+        return row.correlation
+
+    def _processes(self, assemblies: Sequence[Assembly]) -> list[int]:
+        """Of each row of a device the place of its process."""
+        launches: dict[int, dict[int, Launch]] = {}
+        for number, assembly in enumerate(assemblies):
+            for correlation, call, parent in assembly.launches():
+                its = launches.setdefault(correlation, {})
+                if len(its) < MOST_ALIKE:
+                    its[number] = call, parent
+        rows = []
+        for row in self._gpu:
+            own = self._correlation(row)
+            its = _NONE if own is None else launches.get(own, _NONE)
+            rows.append(DeviceRow(row.kind, row.row, row.stream, row.times[0], own, row.external, its))
+        return processes_of(rows, self._notes, self._source.name)
 
     def _queue(self, assembly: Assembly, device: int, stream: int | None) -> int:
         return assembly.queue(assembly.device(device, self._same.get(("device", device), ""), device), stream)

@@ -1,0 +1,155 @@
+"""A Kineto file of several processes: each kernel, copy and fill is in the process that launched it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import mio2trace
+from mio2trace.model.profile import Profile
+from mio2trace.notes import Notes
+from mio2trace.readers.base import ReadOptions
+from mio2trace.readers.torch import kineto
+from mio2trace.source import Source
+from tests.kineto_files import BASE_NS, FIRST_US, Row, row, trace
+
+PIDS = (542, 777)
+LAUNCHES = (
+    ("kernel", "hipLaunchKernel", "own"),
+    ("gpu_memcpy", "hipMemcpyAsync", "Memcpy HtoD (Host -> Device)"),
+    ("gpu_memset", "hipMemsetAsync", "Memset (Device)"),
+    ("kernel", "hipGraphLaunch", "of_graph"),
+)
+KINDS = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "fill"}
+Truth = Counter[tuple[int, str, int]]
+"""(process, kind, start in ns)."""
+
+
+class Made:
+    """Rows of a file, and of each row of a device the process that it is of."""
+
+    def __init__(self) -> None:
+        self.events: list[Row] = []
+        self.truth: Truth = Counter()
+
+    def launch(
+        self, pid: int, number: int, correlation: int, at_us: int, device: object, wait_us: int = 5, **more: object
+    ) -> None:
+        category, call, name = LAUNCHES[number % len(LAUNCHES)]
+        ids = {"correlation": correlation, **more}
+        self.events.append(row("cuda_runtime", call, pid, pid, FIRST_US + at_us, 2, **ids))
+        for part in range(3 if call == "hipGraphLaunch" else 1):
+            self.command(pid, category, name, device, at_us + wait_us + 2 * part, **ids)
+
+    def command(self, pid: int, category: str, name: str, device: object, at_us: int, **ids: object) -> None:
+        start = FIRST_US + at_us
+        self.events.append(row(category, name, device, 0, start, 1, device=2, stream=0, **ids))
+        self.truth[pid, KINDS[category], BASE_NS + round(start * 1000)] += 1
+
+    def read(self, folder: Path) -> tuple[Truth, Notes, list[Profile]]:
+        path, notes = folder / "made.json", Notes()
+        path.write_bytes(trace(self.events))
+        source = Source(str(path), 0, notes)
+        try:
+            records = kineto.read(source, ReadOptions(), notes)
+        finally:
+            source.close()
+        profiles = [record for record in records if isinstance(record, Profile)]
+        found: Truth = Counter(
+            (profile.process.pid or 0, activity.kind, activity.start_ns or 0)
+            for profile in profiles
+            for activity in profile.activities
+        )
+        return found, notes, profiles
+
+
+def test_each_command_is_in_the_process_of_its_launch(tmp_path: Path) -> None:
+    """Kernels, copies, fills and kernels of a graph, on one device that both processes use."""
+    made = Made()
+    for number in range(40):
+        made.launch(PIDS[number % 2], number // 2, 100 + number, 20 * number, 2)
+    found, notes, profiles = made.read(tmp_path)
+    assert found == made.truth
+    assert not list(notes)
+    assert [len(profile.devices) for profile in profiles] == [1, 1]
+    assert all(activity.call is not None for profile in profiles for activity in profile.activities)
+
+
+@pytest.mark.parametrize("ahead_us", [0, 1, 200])
+@pytest.mark.parametrize("devices", [(2, 3), (3, 2), ("rank 0 GPU 2", "rank 1 GPU 2"), (2, 2)])
+def test_equal_correlation_ids_in_both_processes(devices: tuple[object, object], ahead_us: int, tmp_path: Path) -> None:
+    """Two ranks of one program run in lockstep, or one is ahead: nothing but the times tells whose a row is."""
+    made = Made()
+    for number in range(40):
+        for rank, pid in enumerate(PIDS):
+            made.launch(pid, number, 100 + number, 20 * number + (ahead_us + 1) * rank, devices[rank], 5 + rank)
+    found, notes, _ = made.read(tmp_path)
+    if devices != (2, 2):
+        assert found == made.truth
+    else:  # of one device: as many for each
+        assert Counter(pid for pid, _, _ in found.elements()) == Counter(pid for pid, _, _ in made.truth.elements())
+    assert [note.kind for note in notes] == [
+        "kernel or copy whose correlation id several processes have: given to one of them by time"
+    ]
+
+
+def test_the_kind_of_call_and_the_op_tell_equal_ids_apart(tmp_path: Path) -> None:
+    """The ids of one process are shifted by one: what is a launch in one is a copy in the other."""
+    made = Made()
+    for number in range(9):
+        for rank, pid in enumerate(PIDS):
+            made.launch(pid, number % 3, 100 + number + rank, 20 * number, 2)
+    found, notes, _ = made.read(tmp_path)
+    assert found == made.truth
+    assert not list(notes)
+    made = Made()
+    for number in range(9):
+        for rank, pid in enumerate(PIDS):
+            made.launch(pid, number, 100 + number, 20 * number, 2, External_id=1000 * rank + number + 1)
+    found, notes, _ = made.read(tmp_path)
+    assert found == made.truth
+    assert not list(notes)
+
+
+def test_a_row_without_a_launch_is_of_the_process_of_its_device(tmp_path: Path) -> None:
+    """It ran before the recording: the device's other rows are of one process."""
+    made = Made()
+    for rank, pid in enumerate(PIDS):
+        made.command(pid, "kernel", "before", 2 + rank, -50, correlation=7)
+        made.command(pid, "gpu_memcpy", "Memcpy HtoD (Host -> Device)", 2 + rank, -40, correlation=8)
+        for number in range(8):
+            made.launch(pid, number, 100 * (rank + 1) + number, 20 * number, 2 + rank)
+    found, notes, _ = made.read(tmp_path)
+    assert found == made.truth
+    assert not notes.problems
+
+
+def test_a_row_that_nothing_gives_to_a_process_is_counted(tmp_path: Path) -> None:
+    """Both processes use the device, and the launch is not recorded."""
+    made = Made()
+    made.command(PIDS[0], "kernel", "before", 2, -50, correlation=7)
+    for number in range(8):
+        made.launch(PIDS[number % 2], number // 2, 100 + number, 20 * number, 2)
+    found, notes, _ = made.read(tmp_path)
+    assert found == made.truth
+    assert [(str(note), note.problem) for note in notes if "process" in note.kind] == [
+        ("kernel or copy that nothing gives to one of the file's processes: put in the first (made.json)", True)
+    ]
+
+
+def test_a_job_has_the_copies_of_each_process(tmp_path: Path) -> None:
+    """Both processes are of one job, with the copies that each launched."""
+    made = Made()
+    for number in range(40):
+        made.launch(PIDS[number % 2], number // 2, 100 + number, 20 * number, 2 + number % 2)
+    path = tmp_path / "made.json"
+    path.write_bytes(trace(made.events))
+    run = mio2trace.analyse(path).run
+    assert run.is_job
+    copies = {
+        profile.process.label: sum(activity.kind == "copy" for activity in profile.activities)
+        for profile in run.profiles
+    }
+    assert copies == {"pid 542": 5, "pid 777": 5}
