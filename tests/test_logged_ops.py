@@ -164,3 +164,38 @@ def test_what_the_profile_itself_states_may_be_left_out(word: str, kept: set[str
     found = convert(profile, without=[word]).metadata["attribution"]
     assert set(found.get("operation_by", {})) == kept
     assert set(found["layer_by"]) == (set() if word == "range" else {"range"})
+
+
+def test_gradients_are_told_apart_beside_a_log_of_several_threads(tmp_path: Path) -> None:
+    """Calls of threads that the profile does not have are left out: an operation's index is then no place in a list."""
+    backward = row(
+        "cpu_op", "aten::convolution_backward", 542, 543, FIRST_US + 300, 100, External_id=90,
+        Input_Dims=[[10, 64, 54, 54], [10, 64, 56, 56], [64, 64, 3, 3], [], [], [], [], [], [], [], []],
+        Input_type=["float", "float", "float", *["ScalarList"] * 4, "Scalar", "ScalarList", "Scalar", "Scalar"],
+        Concrete_Inputs=["", "", "", "[]", "[1, 1]", "[0, 0]", "[1, 1]", "False", "[0, 0]", "1", "[True, True, False]"],
+    )  # fmt: skip
+    events = [*rows(), backward]
+    for number, name in enumerate(("igemm_bwd_gtcx3_nhwc_fp32", "igemm_wrw_gtcx3_nhwc_fp32")):
+        ids = {"External_id": 90, "correlation": 200 + number}
+        start = FIRST_US + 310 + 20 * number
+        events.append(row("cuda_runtime", "hipExtModuleLaunchKernel", 542, 543, start, 5, **ids))
+        events.append(row("kernel", name, 2, 0, start + 10, 5, **ids))
+    profile = tmp_path / "trace.json"
+    profile.write_bytes(trace(events))
+    entry = (
+        "node1 {tid} MIOpen(HIP): miopenStatus_t miopenConvolutionForward(miopenHandle_t){{\n"
+        "node1 {tid} MIOpen(HIP): xDesc = 10, 64, 56, 56\nnode1 {tid} MIOpen(HIP): wDesc = 64, 64, 3, 3\n"
+        "node1 {tid} MIOpen(HIP): convDesc = 1, 1, 1, 1, 1, 1, \nnode1 {tid} MIOpen(HIP): yDesc = 10, 64, 56, 56\n"
+        "node1 {tid} MIOpen(HIP): }}\n"
+    )
+    log = tmp_path / "run.log"
+    log.write_text("".join(entry.format(tid=tid) for tid in (8000, 8001, 8002, 542)))
+    (alignment,) = analyse([log, profile]).run.alignments
+    operations = {one.index: one for one in alignment.links.operations}
+    direction_of = {
+        activity.name: operations[index].direction
+        for activity, index in zip(alignment.profile.activities, alignment.links.operation_of, strict=True)
+        if index in operations
+    }
+    assert direction_of["igemm_bwd_gtcx3_nhwc_fp32"] == "backward-data"
+    assert direction_of["igemm_wrw_gtcx3_nhwc_fp32"] == "backward-weights"
