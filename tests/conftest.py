@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import hypothesis
 import pytest
 
+from mio2trace.analysis import joining
 from tests.perfetto_tools.perfetto_ui import PerfettoUI, find_chromium
 from tests.perfetto_tools.tp_query import TraceProcessor, TraceProcessorError, find_node, find_web_dist
 
@@ -159,6 +160,20 @@ def ui(browser: PerfettoUI) -> UI:
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("search", max_examples=2000, deadline=None)
 hypothesis.settings.load_profile("same")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def faults_are_seen() -> Iterator[Callable[[Exception], str]]:
+    """A fault of the program while it joins a log is a failure in tests; a person gets the profile without the log.
+    What is there for a person."""
+
+    def fail(error: Exception) -> str:
+        raise error
+
+    usual = joining._place
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(joining, "_place", fail)
+        yield usual
 
 
 @pytest.fixture

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -12,18 +15,24 @@ from benchmarks.damage_score import tallies
 from benchmarks.damages import processes
 from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK, TWIN
 from mio2trace import analyse
-from mio2trace.align import Alignment
+from mio2trace.align import Alignment, align
 from mio2trace.align.links import Links
 from mio2trace.align.operations.other_sizes import are_sizes_others
 from mio2trace.align.operations.rates import EXPLAINED
 from mio2trace.align.same_run import is_explained
+from mio2trace.analysis import joining
+from mio2trace.conversion import convert
 from mio2trace.evidence import BUFFERS, NAME_AND_SIZES, Evidence
-from mio2trace.notes import Notes
-from tests.conftest import shared_folder
+from mio2trace.model.log import FrameworkLog
+from mio2trace.model.profile import Profile
+from mio2trace.notes import InputError, Notes
+from tests.conftest import ROOT, shared_folder
+from tests.kineto_files import trace
 from tests.records import enqueued, made_operation
 from tests.small_runs import Program, as_json
 
 COUNT = 100
+TRACES = ROOT / "traces"
 
 
 @pytest.fixture
@@ -68,17 +77,87 @@ def test_nothing_of_another_programs_log_is_believed(tmp_path: Path) -> None:
     assert operations.believed == 0
 
 
-def test_layers_that_nothing_relates_to_the_profile_are_said(tmp_path: Path) -> None:
-    """A net's log beside a profile that counts from the boot: nothing contradicts it, and no kernel is in a layer."""
-    trace = tmp_path / "1_kernel_trace.csv"
-    trace.write_text(
+NOT_USED = "log not used: nothing in it fits this profile"
+
+
+def kernel_trace(folder: Path) -> Path:
+    path = folder / "1_kernel_trace.csv"
+    path.write_text(
         '"Kind","Agent_Id","Queue_Id","Kernel_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
         '"KERNEL_DISPATCH",1,1,1,"own",1,1000,2000\n'
     )
-    log = Path(__file__).parents[1] / "traces/lenet-rocpd/run.log.gz"
-    notes = Notes()
-    analyse([trace, log], notes=notes)
-    assert "log whose layers nothing relates to the profile: no kernel is in one" in map(str, notes.problems)
+    return path
+
+
+def kineto_trace(folder: Path) -> Path:
+    path = folder / "trace.json"
+    path.write_bytes(trace())
+    return path
+
+
+def rocpd(folder: Path) -> Path:
+    path = folder / "results.db"
+    path.write_bytes(gzip.decompress((TRACES / "lenet-rocpd/results.db.gz").read_bytes()))
+    return path
+
+
+OF_OTHERS = {
+    "a net's log": TRACES / "alexnet-b1-train/run.log",
+    "a net's log with MIOpen's calls": TRACES / "alexnet-b1-miopen29/run.log.gz",
+}
+
+
+@pytest.mark.parametrize("log", OF_OTHERS)
+@pytest.mark.parametrize("made", [kernel_trace, kineto_trace, rocpd])
+def test_a_log_of_which_nothing_fits_is_not_used(made: Callable[[Path], Path], log: str, tmp_path: Path) -> None:
+    """Whatever format the profile has: the log is refused, or named as unused, and nothing of it is in the run."""
+    profile, notes = made(tmp_path), Notes()
+    refused = ""
+    try:
+        analysis = analyse([profile, OF_OTHERS[log]], notes=notes)
+    except InputError as error:
+        refused = str(error)
+    if refused:
+        assert "not of one run" in refused
+        return
+    assert [str(note) for note in notes.problems if note.kind == NOT_USED] == [f"{NOT_USED} ({OF_OTHERS[log].name})"]
+    alone = analyse(profile)
+    assert (analysis.run.logs, analysis.run.libraries, analysis.run.operations) == ((), (), ())
+    assert analysis.run.alignments[0].net == alone.run.alignments[0].net
+    assert list(analysis.run.alignments[0].links.layer_by) == list(alone.run.alignments[0].links.layer_by)
+    assert [file.name for file in analysis.run.inputs] == [profile.name]
+    assert [run.inputs[0].name for run in analysis.runs[1:]] == [OF_OTHERS[log].name]
+
+
+def test_each_profiles_own_log_is_used() -> None:
+    """The same check over runs whose log is theirs."""
+    for folder in sorted(path for path in TRACES.iterdir() if path.is_dir()):
+        files = [path for path in folder.iterdir() if path.name.startswith(("run.log", "prof", "results"))]
+        notes = Notes()
+        analyse(files, notes=notes)
+        assert NOT_USED not in {note.kind for note in notes}
+
+
+def test_a_join_that_fails_leaves_both_files_side_by_side(
+    faults_are_seen: Callable[[Exception], str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A fault of the program: one line names the log and the fault, and the profile is as without the log."""
+    monkeypatch.setattr(joining, "_place", faults_are_seen)
+    profile, log = rocpd(tmp_path), TRACES / "lenet-rocpd/run.log.gz"
+    alone = convert(profile)
+
+    def faulty(profile: Profile, logs: Sequence[FrameworkLog], *rest: Any, **options: Any) -> Alignment:
+        if logs or options["operations"]:
+            rest[0].add("found before the fault")
+            raise IndexError("list index out of range")
+        return align(profile, logs, *rest, **options)
+
+    monkeypatch.setattr(joining, "align", faulty)
+    result = convert(profile, log)
+    told = [str(note) for note in result.notes.problems if "not used" in note.kind or "before" in note.kind]
+    assert len(told) == 1
+    assert told[0].startswith(f"{joining.FAILED} (run.log.gz: IndexError at tests/test_not_this_log.py:")
+    assert result.metadata["attribution"] == alone.metadata["attribution"]
 
 
 @pytest.mark.shared

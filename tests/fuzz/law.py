@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.fuzz_logs import check as check_log
+from mio2trace.analysis.joining import FAILED
 from mio2trace.conversion import Conversion, HostCalls, convert
 from mio2trace.notes import InputError, OptionError
 from mio2trace.trace import Trace
@@ -123,7 +124,7 @@ def converted(paths: Sequence[Path], out: io.BytesIO | Path, **options: Any) -> 
     """The conversion; None when it was refused in one clear line."""
     try:
         with CLOCK.running():
-            return convert(*paths, output=out, **options)
+            result = convert(*paths, output=out, **options)
     except (InputError, OptionError) as error:
         text = str(error)
         if "\n" in text or not text.strip() or len(text) > 2000:
@@ -133,6 +134,10 @@ def converted(paths: Sequence[Path], out: io.BytesIO | Path, **options: Any) -> 
         raise ViolationError("more processor time than any input may take") from None
     except (Exception, MemoryError) as error:
         raise ViolationError(f"{type(error).__name__}: {error}") from error
+    for note in result.notes:
+        if note.kind == FAILED:
+            raise ViolationError(str(note))
+    return result
 
 
 def judge_operations(data: bytes) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 import msgspec
@@ -177,6 +178,19 @@ class Share(NamedTuple):
     logs: tuple[FrameworkLog, ...] = ()
     libraries: tuple[MiopenLog, ...] = ()
     operations: tuple[Operation, ...] = ()
+
+    @property
+    def sources(self) -> frozenset[int]:
+        """The numbers of the files that it is of."""
+        return frozenset(log.source for log in self.logs) | frozenset(log.source for log in self.libraries)
+
+    def but(self, sources: AbstractSet[int]) -> Share:
+        """The rest, without what files of these numbers hold."""
+        return Share(
+            logs=tuple(log for log in self.logs if log.source not in sources),
+            libraries=tuple(log for log in self.libraries if log.source not in sources),
+            operations=tuple(one for one in self.operations if one.source not in sources),
+        )
 
 
 def shares(profiles: Sequence[Profile], files: Sequence[Told], without: frozenset[str], notes: Notes) -> list[Share]:

@@ -77,6 +77,16 @@ class Notes:
         kept = self._notes[kind].places
         kept += places[: EXAMPLES - len(kept)]
 
+    def copy(self) -> Notes:
+        """The same notes, which do not change with these."""
+        copied = Notes()
+        copied.include(self)
+        return copied
+
+    def go_back_to(self, earlier: Notes) -> None:
+        """Forget what was added since ``earlier`` was copied of these."""
+        self._notes = earlier.copy()._notes
+
     def __iter__(self) -> Iterator[Note]:
         return iter(self._notes.values())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import NamedTuple
 
@@ -115,6 +116,12 @@ class Gathered:
     def has_times(self) -> bool:
         """Whether its logs alone make a picture."""
         return any(map(has_times, self.logs))
+
+    def but(self, sources: AbstractSet[int]) -> Gathered:
+        """The same without the inputs of these numbers."""
+        rest = Gathered([file for file in self.inputs if file.source not in sources], self.profiles)
+        rest._operations_of = self._operations_of
+        return rest
 
     def take(self, other: Gathered) -> None:
         """Make ``other`` part of this."""

@@ -31,6 +31,7 @@ from mio2trace.align.same_run import (
     without_buffers,
 )
 from mio2trace.align.several_runs import run_of_profile
+from mio2trace.align.unused import unused_logs
 from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, CORRELATION, DURATIONS, RANGE
 from mio2trace.kernels import KernelFact, find_gemms
 from mio2trace.model.log import FrameworkLog
@@ -65,7 +66,7 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     with the profile, or was joined by order alone. ``logs`` holds of each log the run that the profile is of.
     ``streams``: how the links to operations came about, where that was to be kept. ``steps``: those that ranges mark.
     ``process_clock``: of one of a job's processes, how its clock relates to the first one's; None where nothing
-    relates them, or there is one process.
+    relates them, or there is one process. ``unused``: the sources of logs of which nothing fits the profile.
     """
 
     profile: Profile
@@ -78,6 +79,7 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     streams: tuple[Stream, ...] = ()
     steps: tuple[MarkedStep, ...] = ()
     process_clock: ProcessClock | None = None
+    unused: frozenset[int] = frozenset()
 
     def step_at(self, host_ns: int) -> MarkedStep | None:
         """The marked step that the host was in at a time."""
@@ -113,6 +115,7 @@ def align(  # noqa: PLR0913 - keyword-only options
     ``named_for_another``: the log's name says that it is of another process; no link is believed then.
     Raises `InputError` when they cannot be of one run, unless ``by_order_alone``.
     """
+    logged = operations
     profile = within_reach(profile, notes)
     facts = find_gemms(profile)
     of_run, chance_of_log, are_alike = of_profile(profile, logs, notes)
@@ -173,6 +176,7 @@ def align(  # noqa: PLR0913 - keyword-only options
         logs=tuple(logs),
         streams=tuple(attribution.streams),
         steps=attribution.steps,
+        unused=unused_logs(attribution, logged),
     )
 
 

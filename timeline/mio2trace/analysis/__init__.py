@@ -7,7 +7,7 @@ analysis.run.alignments[0].links.layer_by
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from mio2trace.align import Alignment, align
 from mio2trace.align.clocks.anchors import anchored
 from mio2trace.align.processes import from_start, relate_processes
+from mio2trace.analysis.joining import join
 from mio2trace.evidence import EVIDENCE
 from mio2trace.files import STANDARD_INPUT, FileOptions, FilePath, Input, Progress, read_inputs, short_names
 from mio2trace.jobs import Share, in_order, is_named_for_another_rank, labelled, same_processes, shares
@@ -254,15 +255,20 @@ def analyse(
             gathered = gather(inputs, options.without, options.by_order_alone, notes, strict=bool(options.join))
         whole = complete(gathered)
         runs = tuple(
-            _run(part, name, part in whole, options, notes, cleaner)
+            run
             for part, name in zip(gathered, _names(gathered, cleaner), strict=True)
+            for run in _runs(part, name, part in whole, options, notes, cleaner)
         )
+        runs = (*(run for run in runs if run.profiles), *(run for run in runs if not run.profiles))
         if references:
             runs = tuple(_with_reference(run, references, options, cleaner) for run in runs)
     return Analysis(inputs=tuple(inputs), runs=runs, notes=notes, cleaner=cleaner, references=tuple(references))
 
 
-def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes: Notes, cleaner: Cleaner) -> Run:
+def _runs(
+    part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes: Notes, cleaner: Cleaner
+) -> Iterator[Run]:
+    """The run, and each of its logs that nothing in it is joined with by itself."""
     tf_profiles = tuple(record for file in part.inputs for record in file.records if isinstance(record, TfProfile))
     logs, calls = tuple(part.logs), part.operations
     joined = options.join is True or (options.join == "logs" and bool(logs or calls or tf_profiles))
@@ -285,12 +291,12 @@ def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes
             notes.add("log that is named for another rank than the profile's: its links are in doubt", log_name)
         if len(part.libraries) > 1 and calls and part.profiles:
             notes.add(f"{len(part.libraries)} MIOpen logs: the profile is joined with the one that has most operations")
-    alignments = [
-        align(
+    found = [
+        join(
             profile,
-            share.logs,
+            share,
+            {file.source: file.name for file in part.inputs},
             notes,
-            operations=share.operations,
             without=options.without,
             by_order_alone=options.by_order_alone,
             keep_reasons=options.keep_reasons,
@@ -299,17 +305,24 @@ def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes
         )
         for number, (profile, share) in enumerate(zip(profiles, own, strict=bool(profiles)) if joined else ())
     ]
+    alignments = [one.alignment for one in found]
+    own = [share.but(one.unused) for share, one in zip(own, found, strict=True)] if found else own
+    holding = {record.source for file in part.inputs for record in file.records if isinstance(record, Profile)}
+    unused = frozenset[int]().union(*(one.unused for one in found)) - holding
+    unused = unused.difference(*(share.sources for share in own))
+    alone = [file for file in part.inputs if file.source in unused]
+    part = part.but(unused)
     if is_job and alignments:
         clocks = (from_start if options.from_start else relate_processes)(profiles)
         alignments = [
             msgspec.structs.replace(alignment, process_clock=clock)
             for alignment, clock in zip(alignments, clocks, strict=True)
         ]
-    return Run(
+    yield Run(
         name=name,
         inputs=tuple(sorted(part.inputs, key=lambda file: file.source)),
         profiles=tuple(profiles if is_job else part.profiles),
-        logs=logs,
+        logs=tuple(part.logs),
         libraries=tuple(part.libraries),
         tf_profiles=tf_profiles,
         operations_by_log=part.operations_by_log,
@@ -319,6 +332,8 @@ def _run(part: Gathered, name: str, whole: bool, options: AnalysisOptions, notes
         shares=tuple(own),
         complete=whole,
     )
+    for file in alone:
+        yield from _runs(Gathered([file], ()), visible(cleaner.text(file.name)), False, options, notes, cleaner)
 
 
 def _with_clocks(file: Input, notes: Notes) -> Input:
@@ -338,7 +353,7 @@ def _with_reference(run: Run, references: Sequence[Input], options: AnalysisOpti
     own = Notes()  # what is odd about its files is no matter of this run's
     try:
         parts = gather(of_run, options.without, True, own, strict=False)
-        made = [_run(part, run.name, True, options, own, cleaner) for part in parts]
+        made = [one for part in parts for one in _runs(part, run.name, True, options, own, cleaner)]
     except InputError:
         return run
     archive_of = {file.source: file.archive for file in (*run.inputs, *of_run)}

@@ -27,6 +27,7 @@ def logged(analysis: Analysis) -> Iterator[tuple[str, MiopenLog, tuple[Operation
 
     Raises `InputError` for a file without a line of MIOpen, where that is not the profile.
     """
+    from mio2trace.analysis.joining import NOT_USED
     from mio2trace.model.miopen import MiopenLog
 
     with_profile = any(run.profiles for run in analysis.runs)
@@ -34,6 +35,8 @@ def logged(analysis: Analysis) -> Iterator[tuple[str, MiopenLog, tuple[Operation
     operations = {
         id(log): of_log for run in runs for log, of_log in zip(run.libraries, run.operations_by_log, strict=True)
     }
+    if with_profile and not operations and any(run.libraries for run in analysis.runs):
+        raise InputError(f"{analysis.names}: {NOT_USED}; expected the log of the profile's run")
     if with_profile and not operations:
         raise InputError(f"{analysis.names}: holds no line of MIOpen; expected its log")
     for file in sorted(analysis.inputs, key=lambda file: file.source):
