@@ -21,8 +21,9 @@ from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 
-_NAME, _BUFFERS, _THREADS, _OWN = range(1, 5)
-"""How surely a log is a process's: by the file's name, buffers in common, thread ids, one file with the profile."""
+_FOLDER, _NAME, _BUFFERS, _THREADS, _OWN = range(5)
+"""How surely a log is a process's: by a folder of its own, the file's name, buffers in common, thread ids, one file
+with the profile."""
 _RANK = re.compile(r"(?<![a-z])(?:rank|r)[ _.-]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<!\d)\d{2,10}(?!\d)")
 _LIKE = 0.9
@@ -157,13 +158,15 @@ def labelled(profiles: Sequence[Profile]) -> list[Profile]:
 
 
 class Told(NamedTuple):
-    """What a file tells besides profiles; ``held``: the places of those profiles among the job's."""
+    """What a file tells besides profiles; ``held``: the places of those profiles among the job's. ``folder``: where it
+    is; empty for standard input."""
 
     name: str
     logs: tuple[FrameworkLog, ...]
     libraries: tuple[MiopenLog, ...]
     operations: tuple[tuple[Operation, ...], ...]
     held: tuple[int, ...] = ()
+    folder: str = ""
 
     @property
     def threads(self) -> set[int]:
@@ -198,13 +201,18 @@ def shares(profiles: Sequence[Profile], files: Sequence[Told], without: frozense
 
     A log that nothing gives to a process is nobody's. Where two tell the same, the surer one is taken.
     """
+    in_folder: dict[str, set[int]] = {}
+    for file in files:
+        in_folder.setdefault(file.folder, set()).update(file.held)
     files = [file for file in files if file.logs or file.libraries]
-    claims = [_claims(file, profiles, without) for file in files]
+    claims = [_claims(file, profiles, in_folder.get(file.folder, set()), without) for file in files]
     for file, claimed in zip(files, claims, strict=True):
         if not claimed:
             notes.add("log that nothing gives to one of the processes: not joined", file.name)
         elif _NAME in claimed.values():
             notes.remark("log given to a process by its file's name alone", file.name)
+        elif _FOLDER in claimed.values():
+            notes.remark("log given to the process whose profile alone is in its folder", file.name)
     used: set[str] = set()
     result = []
     for place, profile in enumerate(profiles):
@@ -221,8 +229,10 @@ def is_of_threads(file: Told, profiles: Sequence[Profile]) -> bool:
     return any(not file.threads.isdisjoint(_tids(profile)) for profile in profiles)
 
 
-def _claims(file: Told, profiles: Sequence[Profile], without: frozenset[str]) -> Mapping[int, int]:
-    """Whose a file's log is, as places among ``profiles``, and how surely."""
+def _claims(
+    file: Told, profiles: Sequence[Profile], beside: AbstractSet[int], without: frozenset[str]
+) -> Mapping[int, int]:
+    """Whose a file's log is, as places among ``profiles``, and how surely. ``beside``: those that are in its folder."""
     if len(file.held) == 1:
         return {file.held[0]: _OWN}
     threads = file.threads
@@ -237,7 +247,9 @@ def _claims(file: Told, profiles: Sequence[Profile], without: frozenset[str]) ->
             return {same.index(True): _BUFFERS}
         candidates = [place for place in candidates if same[place] is not False]
     named = _named(file.name, [profiles[place] for place in candidates])
-    return {candidates[named]: _NAME} if named is not None else {}
+    if named is not None:
+        return {candidates[named]: _NAME}
+    return {place: _FOLDER for place in beside if file.folder and len(beside) == 1 and place in candidates}
 
 
 def _tids(profile: Profile) -> set[int]:

@@ -86,6 +86,7 @@ class Gathered:
                     libraries=libraries,
                     operations=tuple(of_libraries[id(log)] for log in libraries),
                     held=tuple(held[id(record)] for record in file.records if id(record) in held),
+                    folder="" if file.path == STANDARD_INPUT else os.path.dirname(os.path.abspath(file.path)),
                 )
             )
         return files
@@ -123,6 +124,27 @@ class Gathered:
         rest._operations_of = self._operations_of
         return rest
 
+    @property
+    def contents(self) -> set[str]:
+        return {file.content_sha256 for file in self.inputs}
+
+    def each_once(self, notes: Notes) -> None:
+        """Keep one of the inputs that hold the same: one of `profiles`, or one that is beside a profile."""
+        own = {id(profile) for profile in self.profiles}
+        holding = {file.source for file in self.inputs if any(id(record) in own for record in file.records)}
+        folders = {os.path.dirname(file.path) for file in self.inputs if file.source in holding}
+
+        def order(file: Input) -> tuple[bool, bool, str]:
+            return file.source not in holding, os.path.dirname(file.path) not in folders, file.path
+
+        first: dict[object, Input] = {}
+        for file in sorted(self.inputs, key=order):
+            kept = first.setdefault((file.content_sha256, file.repetition), file)
+            if kept is not file and not any(isinstance(record, Profile) for record in file.records):
+                notes.remark("input given twice taken once", file.name)
+        kept_ones = {id(file) for file in first.values()}
+        self.inputs = [file for file in self.inputs if id(file) in kept_ones]
+
     def take(self, other: Gathered) -> None:
         """Make ``other`` part of this."""
         self.inputs += other.inputs
@@ -145,13 +167,19 @@ class _Candidate(NamedTuple):
 
 
 def gather(
-    inputs: Sequence[Input], without: frozenset[str], by_order_alone: bool, notes: Notes, *, strict: bool = True
+    inputs: Sequence[Input],
+    without: frozenset[str],
+    by_order_alone: bool,
+    notes: Notes,
+    *,
+    strict: bool = True,
+    copies: bool = False,
 ) -> list[Gathered]:
     """The runs, those with the fullest profiles first, logs of no profile's run last, each by itself.
 
     One profile and one log are taken for one run: who joins them finds out. Raises `InputError` where no log goes with
     any profile (unless ``by_order_alone``) and where nothing tells which of several logs does; not ``strict``: these
-    logs are left by themselves.
+    logs are left by themselves. Files of a run that hold the same count once, but for ``copies``.
     """
     parts = _sharing_jobs(_sharing_profiles(inputs, notes), notes)
     with_profile = sorted((part for part in parts if part.has_profile), key=lambda part: _fullest(part.profiles[0]))
@@ -169,6 +197,9 @@ def gather(
             runs[0].take(part)
         else:
             runs.append(part)
+    for run in runs if not copies else ():
+        if not run.is_job:  # whose processes may print the same
+            run.each_once(notes)
     return runs
 
 
@@ -344,6 +375,8 @@ def _against(candidate: _Candidate, taken: Sequence[_Candidate]) -> _Candidate |
 
 def _two_runs(part: Gathered, other: Gathered) -> bool:
     """Whether each has a run's layer times or iterations, and neither is a digest of the other."""
+    if part.contents <= other.contents:
+        return False
     near = bool(part.folders & other.folders)
     return any(
         ((log.layers and another.layers) or (_iterations(log) and _iterations(another)))
@@ -392,7 +425,10 @@ def _runs_of_logs(logs: Sequence[Gathered]) -> list[Gathered]:
 
 
 def _may_be_one(part: Gathered, run: Gathered) -> bool:
-    return bool(part.folders & run.folders) or any(
+    """Whether they are in one folder, or tell the same; what is the same in another folder is another run."""
+    if part.folders & run.folders:
+        return True
+    return not part.contents & run.contents and any(
         _agree(log, other, near=False) for log in part.logs for other in run.logs
     )
 

@@ -252,7 +252,14 @@ def analyse(
         if any(file.repetition is not None for file in inputs):
             gathered = [one for file in inputs for one in gather([file], options.without, False, notes)]
         else:
-            gathered = gather(inputs, options.without, options.by_order_alone, notes, strict=bool(options.join))
+            gathered = gather(
+                inputs,
+                options.without,
+                options.by_order_alone,
+                notes,
+                strict=bool(options.join),
+                copies=options.copies,
+            )
         whole = complete(gathered)
         runs = tuple(
             run

@@ -97,7 +97,7 @@ def read_inputs(
     cleaner: Cleaner,
     progress: Progress | None = None,
 ) -> list[Input]:
-    """The inputs, sorted by format and hash; of those that hold the same one is kept.
+    """The inputs, sorted by format and hash; of those in a folder that hold the same one is kept.
 
     Raises `InputError` for one that cannot be used; `OptionError` where there is none, or standard input twice.
     """
@@ -115,14 +115,13 @@ def read_inputs(
         names = short_names([unpacking.shown(path) for path in paths])
         read = _read_all(paths, names, options, cleaner, progress, dict.fromkeys(unpacking.references, notes))
         read = [([unpacking.told(file) for file in files], own) for files, own in read]
-    first_of: dict[tuple[bool, str], list[Input]] = {}
+    first_of: dict[tuple[bool, str, str], list[Input]] = {}
     for found, _ in read:
-        # A program may print the same with MIOpen's log and without.
-        same = found[0].is_reference, found[0].content_sha256
+        same = _same(found[0])
         first_of[same] = min(first_of.get(same, found), found, key=lambda other: (other[0].sha256, other[0].source))
     inputs: list[Input] = []
     for found, own in read:
-        if options.copies or found is first_of[found[0].is_reference, found[0].content_sha256]:
+        if options.copies or found is first_of[_same(found[0])]:
             inputs += found
             notes.include(own)
         else:
@@ -131,6 +130,13 @@ def read_inputs(
     records = cleaner.cleaned([record for file in inputs for record in file.records])
     clean = iter(records)
     return [msgspec.structs.replace(file, records=tuple(islice(clean, len(file.records)))) for file in inputs]
+
+
+def _same(file: Input) -> tuple[bool, str, str]:
+    """What two inputs have in common of which one is taken. A program may print the same with MIOpen's log and without,
+    and in each of its runs: what lies in different folders may be of different ones (`mio2trace.runs`)."""
+    folder = "" if file.path == STANDARD_INPUT else os.path.dirname(os.path.abspath(file.path))
+    return file.is_reference, file.content_sha256, folder
 
 
 def _read_all(
