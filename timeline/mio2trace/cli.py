@@ -14,7 +14,7 @@ import click
 from mio2trace import __version__
 from mio2trace.commands import LATER, Later
 from mio2trace.commands.options import complete_files
-from mio2trace.commands.printing import Refused
+from mio2trace.commands.printing import Refused, say
 from mio2trace.outgoing import visible
 
 if TYPE_CHECKING:
@@ -53,14 +53,17 @@ class _DefaultToConvert(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Where errors become exit codes: 1 for an input that cannot be used, 2 for an option that is none."""
-        from mio2trace.notes import InputError, OptionError
+        from mio2trace.notes import InputError, OptionError, watched_for_cuts, with_cuts
 
         try:
-            return super().invoke(ctx)
+            with watched_for_cuts() as cuts:
+                result = super().invoke(ctx)
+                say(cuts.values(), [], quiet=False)
+                return result
         except OptionError as error:
             raise click.UsageError(str(error)) from None
         except InputError as error:
-            raise Refused(str(error)) from None
+            raise Refused(with_cuts(str(error), cuts.values())) from None
         except MemoryError:
             least = "; --host-calls none needs least" if ctx.invoked_subcommand == "convert" else ""
             raise Refused(f"out of memory{least}") from None

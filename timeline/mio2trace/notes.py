@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from mio2trace.outgoing import visible
 
@@ -10,6 +13,8 @@ EXAMPLES = 3
 LOGGED_ERROR, LOGGED_WARNING = "error in MIOpen's log", "warning in MIOpen's log"
 NO_DATABASE = "warning in MIOpen's log that a database is not there"
 """Kinds of what the library itself complains of; the last is usual."""
+_INCOMPLETE = re.compile(r"(?:cut off|damaged)\b.*: read up to ")
+"""How the kind of a note begins or goes on that says of a file that its end is missing."""
 LOGGED = (LOGGED_ERROR, LOGGED_WARNING, NO_DATABASE)
 
 
@@ -36,6 +41,11 @@ class Note:
         self.places = [] if places is None else places
         self.problem = problem
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether it says that a file is cut off, or damaged from somewhere on."""
+        return _INCOMPLETE.search(self.kind) is not None
+
     def __repr__(self) -> str:
         return f"<Note: {self}>"
 
@@ -59,6 +69,9 @@ class Notes:
         note.problem |= problem
         if place and len(note.places) < EXAMPLES and place not in note.places:
             note.places.append(place)
+        watched = _watched.get()
+        if place and watched is not None and note.is_cut:
+            watched.setdefault((kind, place), Note(kind, 1, [place]))
 
     def remark(self, kind: str, place: str = "", count: int = 1) -> None:
         """As `add`, for what is worth saying but no problem."""
@@ -96,3 +109,31 @@ class Notes:
     @property
     def problems(self) -> list[Note]:
         return [note for note in self._notes.values() if note.problem]
+
+
+_Cuts = dict[tuple[str, str], Note]
+_watched: ContextVar[_Cuts | None] = ContextVar("watched", default=None)
+
+
+@contextmanager
+def watched_for_cuts() -> Iterator[_Cuts]:
+    """By kind and place, what is met of files that are cut off while this context lasts, whoever's notes say it."""
+    cuts: _Cuts = {}
+    before = _watched.set(cuts)
+    try:
+        yield cuts
+    finally:
+        _watched.reset(before)
+
+
+def said(line: str) -> None:
+    """What ``line`` says of a file that is cut off need not be said again."""
+    cuts = _watched.get() or {}
+    for kind, place in list(cuts):
+        if kind in line:
+            del cuts[kind, place]
+
+
+def with_cuts(message: str, notes: Iterable[Note]) -> str:
+    """``message``, and what ``notes`` say of files that are cut off, if it does not say so itself."""
+    return "; ".join([message, *(str(note) for note in notes if note.is_cut and note.kind not in message)])

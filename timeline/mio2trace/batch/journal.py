@@ -35,7 +35,8 @@ class Maker(NamedTuple):
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a run ended. ``inputs``: of each file its hash, never a path; empty where they could not be read. ``rows``:
     names of its runs in the tables where it is several; ``layout``: what its tables look like; ``options``: what was
-    asked for besides the usual; ``ended``: seconds since 1970; ``error``: one line.
+    asked for besides the usual; ``ended``: seconds since 1970; ``error``: one line; ``cut``: how its files are cut
+    off.
     """
 
     run: str
@@ -47,6 +48,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
     kernels: int = 0
     bytes: int = 0
+    cut: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
     layout: str = ""
     options: str = ""

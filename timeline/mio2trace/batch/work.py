@@ -43,7 +43,8 @@ class Work(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What came of a run: ``error``, or the names of its runs in the tables, kernels, bytes of all tables.
+    """What came of a run: ``error``, or the names of its runs in the tables, kernels, bytes of all tables; ``cut``: how
+    its files are cut off.
 
     ``unwritten``: the error is the dataset's place, not the run: another time it may work.
     """
@@ -53,6 +54,7 @@ class Made(NamedTuple):
     rows: tuple[str, ...] = ()
     kernels: int = 0
     bytes: int = 0
+    cut: tuple[str, ...] = ()
 
 
 def do(work: Work) -> Entry:
@@ -88,6 +90,7 @@ def entry_of(work: Work, made: Made, inputs: tuple[str, ...], seconds: float) ->
         ended=round(time.time(), 3),
         error=made.error,
         kernels=made.kernels,
+        cut=made.cut,
         bytes=made.bytes,
         rows=made.rows if made.rows != (work.run.name,) else (),
     )
@@ -185,7 +188,8 @@ def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
             raise MemoryError from None
         raise
     kernels = sum(one.kind == "kernel" for run in runs for profile in run.profiles for one in profile.activities)
-    return Made(rows=tuple(names), kernels=kernels, bytes=written)
+    cut = tuple(note.kind for note in analysis.notes if note.is_cut)
+    return Made(rows=tuple(names), kernels=kernels, bytes=written, cut=cut)
 
 
 def put(staging: str, folder: str) -> int:

@@ -26,9 +26,12 @@ class Refused(click.ClickException):
         tell(f"mio2trace: {self.message}")
 
 
-def tell(line: str) -> None:
+def tell(line: str, *, coloured: bool = False) -> None:
     """One line on stderr."""
-    click.echo(visible(line), err=True)
+    from mio2trace.notes import said
+
+    click.echo(styled(visible(line)) if coloured else visible(line), err=True)
+    said(line)
 
 
 def write(pieces: Iterable[str]) -> None:

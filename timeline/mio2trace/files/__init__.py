@@ -19,7 +19,7 @@ import msgspec
 from mio2trace.files.outputs import replacing, standard_output
 from mio2trace.model.anchors import Anchors, anchors_of
 from mio2trace.model.profile import Profile
-from mio2trace.notes import InputError, Notes, OptionError
+from mio2trace.notes import InputError, Notes, OptionError, with_cuts
 from mio2trace.privacy import Cleaner
 from mio2trace.readers import ANY, PROFILES, READERS, Accepted, GoesWithATrace, detect, known, run_log
 from mio2trace.readers.base import Reader, ReadOptions, Record
@@ -166,7 +166,7 @@ def _read_all(
             tables.append((path, error))
         except InputError as error:
             if path not in spare:
-                raise
+                raise InputError(with_cuts(str(error), own)) from None
             spare[path].add(f"run without MIOpen's log that cannot be read: {error}")
         finally:
             source.close()
@@ -323,6 +323,13 @@ def _readable(name: str) -> str:
         return name.encode(errors="backslashreplace").decode()
 
 
+def _cut_off(record: Record) -> Record:
+    """A profile as one of a file that is cut off."""
+    if not isinstance(record, Profile):
+        return record
+    return msgspec.structs.replace(record, defects={**record.defects, "cut-off": 1})
+
+
 def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner) -> list[Input]:
     """The input, or each repetition of it."""
     notes = source.notes
@@ -353,6 +360,8 @@ def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner) -> 
         records = reader.read(source, kept, notes)
         found.append((records, None, MappingProxyType({})))
     source.drain()
+    if any(note.is_cut for note in notes):
+        found = [([_cut_off(record) for record in records], number, stated) for records, number, stated in found]
     source.close()  # now the hashes are there
     lead = source.lead
     parts = tuple(sorted((other.size, other.sha256) for other in (source, *source.companions) if other is not lead))

@@ -136,6 +136,9 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
     finally:
         progress.done()
     said = _said(made, output, time.monotonic() - begun)
+    for entry in (*made.done, *made.before):
+        for kind in entry.cut:
+            notes.add(kind, entry.run)
     say(notes, [], quiet)
     if not quiet:
         for line in said:

@@ -12,9 +12,8 @@ import click
 from click.core import ParameterSource
 
 from mio2trace.commands.options import Reading, Words, files_argument, reading_options
-from mio2trace.commands.printing import Progress, is_terminal, styled
+from mio2trace.commands.printing import Progress, is_terminal, tell
 from mio2trace.evidence import EVIDENCE
-from mio2trace.outgoing import visible
 
 if TYPE_CHECKING:
     from mio2trace import conversion
@@ -171,10 +170,10 @@ def convert(  # noqa: PLR0913 - click gives each option by keyword
         if progress is not None:
             progress.done()
     for line in result.problems if quiet else result.said(verbose):
-        click.echo(styled(visible(line)), err=True)
+        tell(line, coloured=True)
     if not quiet and output != "-":
         for line in _wrote(output, result, host_calls):
-            click.echo(styled(visible(line)), err=True)
+            tell(line, coloured=True)
     return result
 
 

@@ -183,6 +183,8 @@ def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
                 with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
                     connection.execute("BEGIN IMMEDIATE")  # who closes it moves what is in the journals
             size = os.path.getsize(lies)
+            if size < _stated_size(lies):
+                source.notes.add("database cut off: read up to there", source.name)
             _require_a_tree(lies, size, source.name)
             connection = stack.enter_context(
                 contextlib.closing(sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True))
@@ -194,6 +196,15 @@ def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
             raise InputError(f"{source.name}: SQLite: {error}; {_WHOLE} that nothing locks") from None
         except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:  # the last of a column's name
             raise InputError(f"{source.name}: SQLite: {error}; {_WHOLE}") from None
+
+
+def _stated_size(path: str) -> int:
+    """Bytes by the database's own header; 0 where it does not state how many pages there are."""
+    with open(path, "rb") as file:
+        head = file.read(_FIRST_PAGE)
+    pages, changed, written = (int.from_bytes(head[at : at + 4], "big") for at in (28, 24, 92))
+    page_size = int.from_bytes(head[16:18], "big")
+    return pages * (1 << 16 if page_size == 1 else page_size) if changed == written else 0
 
 
 def _refuse_a_name(journal: str, name: str) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 
+CUT = "trace cut off: read up to the last whole event"
 LONGEST_EVENT = 64 << 20
 """Bytes; also of what stands around the array. Beyond, the reading stops: what has no end would fill the memory."""
 EXACT_BELOW = 1 << 43
@@ -116,6 +117,8 @@ class EventArray:
             if opening is not None or len(before) > LONGEST_EVENT:
                 break
         if opening is None:
+            if not before.rstrip().endswith(b"}"):
+                notes.add(CUT, place)
             raise InputError(f"{place}: no traceEvents; expected a trace of PyTorch's profiler")
         self.before = before[: opening.end()]
         """What stands before the array, its bracket included."""
@@ -233,7 +236,7 @@ class EventArray:
             else:
                 self._notes.add("event that could not be read", self._place)
         if is_last:
-            self._notes.add("trace cut off: read up to the last whole event", self._place)
+            self._notes.add(CUT, self._place)
         return events
 
 
