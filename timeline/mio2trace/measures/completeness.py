@@ -23,6 +23,7 @@ CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType({
     "before-recording": ("kernel launched before the recording", "kernels launched before the recording"),
     "launch-without-kernel": ("launch without its kernel", "launches without their kernels"),
     "graph-without-kernels": ("graph launch without kernels", "graph launches without kernels"),
+    "lost-graph-kernels": ("kernel of a graph launch not recorded", "kernels of graph launches not recorded"),
     "blocked": ("wait for work that is not recorded", "waits for work that is not recorded"),
     "kernel-without-launch": ("kernel without its launch", "kernels without their launches"),
     "overlap-on-stream": (

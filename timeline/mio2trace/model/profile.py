@@ -151,6 +151,7 @@ class Activity(msgspec.Struct, frozen=True, gc=False):
     None is normal, ``correlation`` then says which call it was that is not recorded. ``range`` is the place of the
     innermost range that launched it, where the source itself states that. ``grid`` is in work-items, always; missing
     dimensions are 1; ``workgroup`` is None where the runtime chose. ``route`` is of copies: ``host to device``.
+    ``graph_node``: the executable graph that replayed it and its node, the same in each replay, if the source has both.
     """
 
     number: int
@@ -171,6 +172,7 @@ class Activity(msgspec.Struct, frozen=True, gc=False):
     correlation: int | None = None
     range: int | None = None
     resources: Resources | None = None
+    graph_node: tuple[int, int] | None = None
 
     @property
     def host_start_ns(self) -> int | None:

@@ -64,6 +64,7 @@ class _Row(msgspec.Struct, gc=False):
     line: int
     thread: int | None
     range_id: int | None
+    graph_node: tuple[int, int] | None = None
 
 
 class Assembly:
@@ -182,6 +183,7 @@ class Assembly:
         line: int = 0,
         thread: int | None = None,
         range_id: int | None = None,
+        graph_node: tuple[object, object] | None = None,
     ) -> None:
         """A command of the device; ``thread`` is who launched it, ``range_id`` the range that the source states."""
         same = self._shared.setdefault
@@ -199,7 +201,15 @@ class Assembly:
             row.workgroup = same(workgroup, workgroup)
         if resources is not None:
             row.resources = same(resources, resources)
+        if graph_node is not None:
+            graph, node = (_number(part, MOST_NS) for part in graph_node)
+            if graph is not None and node is not None:
+                row.graph_node = same((graph, node), (graph, node))
         self._rows.append(row)
+
+    def kernels_by_correlation(self) -> Counter[int | None]:
+        """How many kernels have each correlation id."""
+        return Counter(row.correlation for row in self._rows if row.kind == "kernel")
 
     def call(
         self,
@@ -274,6 +284,7 @@ class Assembly:
                 row.number, row.kind, row.name, row.line, row.queue, None, None, row.start_ns, row.end_ns, call,
                 row.grid, row.workgroup, size_bytes=row.size_bytes, route=row.route, correlation=row.correlation,
                 range=None if parent is None else place_of.get(parent), resources=row.resources,
+                graph_node=row.graph_node,
             )  # fmt: skip
             activities.append(activity)
         activities = _as_launched(activities)

@@ -78,14 +78,25 @@ class Database:
         self._letters = _Letters(source.name, size)
         self._limit(size)
         schema = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view')")
-        texts = {name: (kind, " ".join(str(sql).split())) for kind, name, sql in schema}
-        self.names = frozenset(texts)
-        stored = {name.lower() for name, (kind, sql) in texts.items() if kind == "table" and not _COMPUTES.search(sql)}
-        asked = {name.lower() for name in reads}
-        for name, (_, sql) in texts.items():
-            if name.lower() in asked - stored and not _shows(sql, stored):
-                raise InputError(f"{source.name}: {name} is computed; {_STORED}")
+        self._texts = {name: (kind, " ".join(str(sql).split())) for kind, name, sql in schema}
+        self.names = frozenset(self._texts)
+        self._stored = {
+            name.lower() for name, (kind, sql) in self._texts.items() if kind == "table" and not _COMPUTES.search(sql)
+        }
+        self.require_stored(reads)
         connection.set_authorizer(_authorize)
+
+    def is_stored(self, name: str) -> bool:
+        """Whether a table or view shows what was stored; true for a name that is not there."""
+        kept = name.lower() in self._stored or name not in self._texts
+        return kept or _shows(self._texts[name][1], self._stored)
+
+    def require_stored(self, reads: Iterable[str]) -> None:
+        """Raises `InputError` for one of ``reads`` that computes what it shows, in whatever capitals it is named."""
+        asked = {name.lower() for name in reads}
+        for name in self._texts:
+            if name.lower() in asked and not self.is_stored(name):
+                raise InputError(f"{self._source.name}: {name} is computed; {_STORED}")
 
     def rows(self, query: str) -> Iterator[tuple[Any, ...]]:
         """What a query of ours gives. Raises `InputError` when that is more than the file can hold."""
@@ -193,7 +204,8 @@ def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
         except sqlite3.OperationalError as error:
             if "interrupted" in str(error):
                 raise InputError(f"{source.name}: a query on it never ends; expected a profiler's tables") from None
-            raise InputError(f"{source.name}: SQLite: {error}; {_WHOLE} that nothing locks") from None
+            expected = _STORED if "no such column" in str(error) else f"{_WHOLE} that nothing locks"
+            raise InputError(f"{source.name}: SQLite: {error}; {expected}") from None
         except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:  # the last of a column's name
             raise InputError(f"{source.name}: SQLite: {error}; {_WHOLE}") from None
 

@@ -1,13 +1,19 @@
 """rocpd: the SQLite database of rocprofv3, its form by default since ROCm 7 (rocm-profiles.md 7, 11.6, 11.7).
 
-The plain-named views are read, not the tables behind them, which carry a run's id in their names. Several processes may
-share a file (``rocpd merge``): ids hold within a guid, each process becomes a profile. The clock is CLOCK_BOOTTIME in
-ns. A kernel's launch is the region with its ``stack_id``; a ROCTx range's text is in its event's ``extdata``. Schema 4
-is refused: it is another one.
+The plain-named views are read, not the tables behind them, which carry a run's id in their names. If the views are
+missing, or compute (the lz4 variant), the tables themselves are read. Several processes may share a file
+(``rocpd merge``): ids hold within a guid, each process becomes a profile. The clock is CLOCK_BOOTTIME in ns. A kernel's
+launch is the region with its ``stack_id``; a ROCTx range's text is in its event's ``extdata``.
+
+Schemas 3.0.0 to 3.0.5, 4.0.0 and 4.1.0 are read (rocpd-versions.md). The columns decide, because the tag in
+``rocpd_metadata`` is wrong in some builds. In schema 4 a row refers to ``rocpd_track`` for its process, thread, agent,
+queue and stream, in 4.0.0 also to ``rocpd_timestamp`` for its times.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from functools import cache, lru_cache
 from typing import Any, TypeVar
@@ -23,15 +29,27 @@ from mio2trace.readers.rocm.job import rank_in, scope_of
 from mio2trace.source import Source
 
 NAME = "rocpd database (rocprofv3)"
-_NEEDED = {"rocpd_kernel_dispatch", "rocpd_string", "rocpd_event"}
-_TABLES = _NEEDED | {
-    *("rocpd_info_process", "rocpd_info_thread", "rocpd_info_node", "rocpd_info_agent", "rocpd_info_kernel_symbol"),
-    *("rocpd_region", "rocpd_sample", "rocpd_track", "rocpd_memory_copy"),
+_NEEDED = {
+    "rocpd_kernel_dispatch": {"guid", "event_id", "kernel_id"},
+    "rocpd_string": {"guid", "id", "string"},
+    "rocpd_event": {"guid", "id", "stack_id"},
 }
+"""By table the columns without which a schema is not read; where and when a kernel ran is of several forms."""
+_TABLES = {
+    *_NEEDED,
+    *("rocpd_info_process", "rocpd_info_thread", "rocpd_info_node", "rocpd_info_agent", "rocpd_info_kernel_symbol"),
+    *("rocpd_region", "rocpd_sample", "rocpd_track", "rocpd_memory_copy", "rocpd_timestamp", "rocpd_info_category"),
+    *("rocpd_metadata", "rocpd_graph_launch"),
+}
+_KNOWN_SCHEMA = re.compile(r"3(?:\.0(?:\.[0-5])?)?|4(?:\.[01](?:\.0)?)?")
+_A_VERSION = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){0,2}")
+_PLACE = ("pid", "tid", "agent_id", "queue_id", "stream_id")
+_TIMES = (("start", "end"), ("start_id", "end_id"), ("timestamp", "timestamp"), ("timestamp_id", "timestamp_id"))
 _Key = tuple[Hashable, Hashable]
 """(guid, id)."""
 _Registers = tuple[int | None, int | None, int | None]
 _Value = TypeVar("_Value")
+_MOST_OF_A_GRAPH = 1 << 32
 _NO_REGISTERS: _Registers = (None, None, None)
 
 
@@ -43,33 +61,127 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
-    with opened(source, _TABLES) as database:
-        return list(_Reading(source, database, notes).profiles(options.host_calls))
+    with opened(source, ()) as database:
+        return [
+            profile
+            for suffix in _suffixes(database)
+            for profile in _Reading(source, database, notes, suffix).profiles(options.host_calls)
+        ]
+
+
+def _suffixes(database: Database) -> list[str]:
+    """What stands behind the names of the tables to read: nothing, or, if the views are gone or compute, each run's."""
+    first = "rocpd_kernel_dispatch"
+    suffixes = sorted(name[len(first) :] for name in database.names if name.startswith(f"{first}_"))
+    plain = first in database.names and all(map(database.is_stored, _TABLES))
+    return [""] if plain or not suffixes else suffixes
 
 
 class _Reading:
-    def __init__(self, source: Source, database: Database, notes: Notes) -> None:
+    def __init__(self, source: Source, database: Database, notes: Notes, suffix: str) -> None:
         self._source = source
         self._database = database
         self._notes = notes
-        self._names = database.names
-        missing = sorted(_NEEDED - self._names)
-        if missing:
-            raise InputError(f"{source.name}: no {missing[0]}; expected a rocpd database of rocprofv3")
-        if "rocpd_timestamp" in self._names:
-            raise InputError(f"{source.name}: rocpd schema 4; expected schema 3, as rocprofv3 of ROCm 7 writes it")
+        database.require_stored(table + suffix for table in _TABLES)
+        self._names = {table: f"{table}{suffix}" for table in _TABLES if f"{table}{suffix}" in database.names}
+        self._columns = cache(lambda table: database.columns(self._names[table]) if table in self._names else set())
+        self._require_schema()
         self._strings = self._by_id("rocpd_string", "string", database.text_of)
         self._processes = self._by_id("rocpd_info_process", "pid", _id)
         self._ranks = self._by_id("rocpd_info_process", "environment", rank_in)
         self._threads = self._by_id("rocpd_info_thread", "tid", _id)
+        self._categories = self._by_id("rocpd_info_category", "name", database.text_of) or self._strings
+        self._tracks = self._read_tracks()
+        self._timestamps = self._by_id("rocpd_timestamp", "value", _id)
         self._machines = self._scopes()
         self._of: dict[_Key, Assembly] = {}
+
+    def _require_schema(self) -> None:
+        """Raises `InputError` for one that lacks what is needed; a version that is not known is a note."""
+        version = self._version()
+        for table, needed in _NEEDED.items():
+            missing = sorted(needed - self._columns(table))
+            if missing:
+                found = f"no {table}" if table not in self._names else f"no column {missing[0]} in {table}"
+                schema = f" (schema {version})" if version else ""
+                raise InputError(
+                    f"{self._source.name}: {found}{schema}; expected a rocpd database of rocprofv3, schema 3.0 or 4"
+                )
+        if version and not _KNOWN_SCHEMA.fullmatch(version):
+            self._notes.remark(
+                f"rocpd schema {version}, which is not known (known: 3.0.0 to 3.0.5, 4.0.0, 4.1.0): read by the names"
+                " of its columns", self._source.name,
+            )  # fmt: skip
+        if "compression" in self._tags:
+            self._notes.add("rocpd whose texts of ranges are compressed: ranges have no text", self._source.name)
+
+    def _version(self) -> str:
+        """As the file says; empty if it does not, or says something else."""
+        self._tags: dict[str, str] = {}
+        if {"tag", "value"} <= self._columns("rocpd_metadata"):
+            for tag, value in self._rows(f"SELECT tag, value FROM {self._quoted('rocpd_metadata')}"):  # noqa: S608
+                if tag == "compression" or (isinstance(tag, str) and tag.startswith("schema_version")):
+                    self._tags[tag] = str(value)[:40]
+        parts = [self._tags.get(f"schema_version_{part}", "") for part in ("major", "minor", "patch")]
+        texts = (".".join(part for part in parts if part), self._tags.get("schema_version", ""))
+        return next((text for text in texts if _A_VERSION.fullmatch(text)), "")
+
+    def _quoted(self, table: str) -> str:
+        """The name of one of our tables as it is in the file; the suffix of a run is a stranger's text."""
+        name = self._names[table].replace('"', '""')
+        return f'"{name}"'
+
+    def _read_tracks(self) -> dict[_Key, tuple[Any, ...]]:
+        """(process, thread, agent, queue, stream) of each track, as ids of rows; some writers give the system's own
+        numbers for process and thread."""
+        columns = self._columns("rocpd_track")
+        if not {"guid", "id"} <= columns:
+            return {}
+        listed = ", ".join(name if name in columns else "NULL" for name in _PLACE)
+        process_of = {(guid, pid): key for (guid, key), pid in self._processes.items() if pid is not None}
+        thread_of = {(guid, tid): key for (guid, key), tid in self._threads.items() if tid is not None}
+        found: dict[_Key, tuple[Any, ...]] = {}
+        rows = self._rows(f"SELECT guid, id, {listed} FROM {self._quoted('rocpd_track')}")  # noqa: S608
+        for guid, key, process, thread, *rest in rows:
+            if (guid, process) not in self._processes:
+                process = process_of.get((guid, process), process)
+            if (guid, thread) not in self._threads:
+                thread = thread_of.get((guid, thread), thread)
+            found[guid, key] = (process, thread, *rest)
+        return found
+
+    def _records(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
+        """(guid, process, thread, agent, queue, stream, start, end, ...) of each row; ``columns`` are of the table
+        (``r.``) and of its event (``e.``), None where the schema has not got them."""
+        if table not in self._names:
+            return iter(())
+        there = {f"r.{name}" for name in self._columns(table)} | {f"e.{name}" for name in self._columns("rocpd_event")}
+        on_a_track = "r.pid" not in there and "r.track_id" in there
+        times = next((pair for pair in _TIMES if f"r.{pair[0]}" in there), _TIMES[0])
+        wanted = ["r.track_id", *["r.none"] * 4] if on_a_track else [f"r.{name}" for name in _PLACE]
+        wanted += [*(f"r.{name}" for name in times), *columns]
+        listed = ", ".join(f'{name[:2]}"{name[2:]}"' if name in there else "NULL" for name in wanted)
+        rows = self._rows(
+            f"SELECT r.guid, {listed} FROM {self._quoted(table)} r LEFT JOIN {self._quoted('rocpd_event')} e"  # noqa: S608
+            " ON e.id = r.event_id AND e.guid = r.guid"
+        )
+        is_id = times[0].endswith("_id")
+        return self._resolved(rows, on_a_track, is_id) if on_a_track or is_id else rows
+
+    def _resolved(self, rows: Iterator[tuple[Any, ...]], on_a_track: bool, is_id: bool) -> Iterator[tuple[Any, ...]]:
+        """Rows of schema 4 as those of schema 3: what they refer to in its place."""
+        nowhere = (None,) * len(_PLACE)
+        for guid, *rest in rows:
+            place = self._tracks.get((guid, rest[0]), nowhere) if on_a_track else rest[:5]
+            times = [self._timestamps.get((guid, key)) for key in rest[5:7]] if is_id else rest[5:7]
+            yield guid, *place, *times, *rest[7:]
 
     def profiles(self, every_call: bool) -> Iterator[Profile]:
         self._regions()
         self._marks()
         self._kernels()
         self._copies()
+        self._graph_launches()
         for assembly in self._of.values():
             if not assembly.empty:
                 yield assembly.finish(every_call)
@@ -78,7 +190,7 @@ class _Reading:
         """Of each guid its machine, as a hash; none where a guid tells of several."""
         machines: dict[Hashable, set[str]] = {}
         if "rocpd_info_node" in self._names:
-            for guid, name in self._rows("SELECT guid, machine_id FROM rocpd_info_node"):
+            for guid, name in self._rows(f"SELECT guid, machine_id FROM {self._quoted('rocpd_info_node')}"):  # noqa: S608
                 machines.setdefault(guid, set()).add(scope_of(name))
         return {guid: found.pop() for guid, found in machines.items() if len(found) == 1}
 
@@ -87,9 +199,9 @@ class _Reading:
 
     def _by_id(self, table: str, value: str, of: Callable[[object], _Value]) -> dict[_Key, _Value]:
         """What ``of`` makes of each cell: none of a stranger's is kept as it is."""
-        if table not in self._names:
+        if not {"guid", "id", value} <= self._columns(table):
             return {}
-        rows = self._rows(f"SELECT guid, id, {value} FROM {table}")  # noqa: S608 - names of ours
+        rows = self._rows(f"SELECT guid, id, {value} FROM {self._quoted(table)}")  # noqa: S608 - names of ours
         return {(guid, key): of(cell) for guid, key, cell in rows}
 
     def _assembly(self, guid: Hashable, process: Hashable) -> Assembly:
@@ -107,13 +219,10 @@ class _Reading:
         return assembly.thread(self._threads.get((guid, thread)))
 
     def _regions(self) -> None:
-        if "rocpd_region" not in self._names:
-            return
         assembly_of, thread_of, is_marker = cache(self._assembly), cache(self._thread), cache(self._is_marker)
         strings = self._strings
-        for guid, process, thread, start, end, name, stack, parent, category, extra in self._rows(
-            "SELECT r.guid, r.pid, r.tid, r.start, r.end, r.name_id, e.stack_id, e.parent_stack_id, e.category_id,"
-            " e.extdata FROM rocpd_region r LEFT JOIN rocpd_event e ON e.id = r.event_id AND e.guid = r.guid"
+        for guid, process, thread, _, _, _, start, end, name, stack, parent, category, extra in self._records(
+            "rocpd_region", "r.name_id", "e.stack_id", "e.parent_stack_id", "e.category_id", "e.extdata"
         ):
             assembly = assembly_of(guid, process)
             times = assembly.times(start, end, "API call or range")
@@ -130,23 +239,19 @@ class _Reading:
                 assembly.call(said, where, times, stack, parent=parent)
 
     def _marks(self) -> None:
-        if not {"rocpd_sample", "rocpd_track"} <= self._names:
-            return
         is_marker = cache(self._is_marker)
-        for guid, process, thread, at, category, extra in self._rows(
-            "SELECT s.guid, t.pid, t.tid, s.timestamp, e.category_id, e.extdata FROM rocpd_sample s"
-            " JOIN rocpd_track t ON t.id = s.track_id AND t.guid = s.guid"
-            " JOIN rocpd_event e ON e.id = s.event_id AND e.guid = s.guid"
+        for guid, process, thread, _, _, _, at, _, category, extra in self._records(
+            "rocpd_sample", "e.category_id", "e.extdata"
         ):
             text = _message(extra)
-            if text and is_marker(guid, category):
+            if text and process is not None and is_marker(guid, category):
                 assembly = self._assembly(guid, process)
                 times = assembly.times(at, at, "mark")
                 if times is not None:
                     assembly.range(Range("mark", text, self._thread(assembly, guid, thread), *times))
 
     def _is_marker(self, guid: Hashable, category: Hashable) -> bool:
-        return "MARKER" in self._strings.get((guid, category), "")
+        return "MARKER" in self._categories.get((guid, category), "")
 
     def _kernels(self) -> None:
         agents = self._agents()
@@ -161,13 +266,12 @@ class _Reading:
             return assembly.queue(device, queue, "queue") if stream is None else assembly.queue(device, stream)
 
         for (
-            guid, process, thread, agent, kernel, dispatch, queue, stream, start, end, wx, wy, wz, gx, gy, gz, lds,
-            scratch, stack,
-        ) in self._rows(
-            "SELECT k.guid, k.pid, k.tid, k.agent_id, k.kernel_id, k.dispatch_id, k.queue_id, k.stream_id, k.start,"
-            " k.end, k.workgroup_size_x, k.workgroup_size_y, k.workgroup_size_z, k.grid_size_x, k.grid_size_y,"
-            " k.grid_size_z, k.group_segment_size, k.private_segment_size, e.stack_id FROM rocpd_kernel_dispatch k"
-            " LEFT JOIN rocpd_event e ON e.id = k.event_id AND e.guid = k.guid"
+            guid, process, thread, agent, queue, stream, start, end, kernel, dispatch, wx, wy, wz, gx, gy, gz, lds,
+            scratch, stack, graph, node,
+        ) in self._records(
+            "rocpd_kernel_dispatch", "r.kernel_id", "r.dispatch_id", "r.workgroup_size_x", "r.workgroup_size_y",
+            "r.workgroup_size_z", "r.grid_size_x", "r.grid_size_y", "r.grid_size_z", "r.group_segment_size",
+            "r.private_segment_size", "e.stack_id", "r.graph_exec_id", "r.graph_node_id",
         ):  # fmt: skip
             assembly = assembly_of(guid, process)
             times = assembly.times(start, end, "kernel")
@@ -179,35 +283,34 @@ class _Reading:
                 correlation=stack, grid=size(gx, gy, gz), workgroup=size(wx, wy, wz),
                 resources=resources_of(registers, lds, scratch),
                 thread=None if thread is None else thread_of(assembly, guid, thread),
+                graph_node=(graph, node) if graph else None,
             )  # fmt: skip
 
     def _symbols(self) -> dict[_Key, tuple[str, _Registers]]:
         if "rocpd_info_kernel_symbol" not in self._names:
             return {}
+        columns = "guid, id, display_name, kernel_name, arch_vgpr_count, accum_vgpr_count, sgpr_count"
+        rows = self._rows(f"SELECT {columns} FROM {self._quoted('rocpd_info_kernel_symbol')}")  # noqa: S608
         return {
             (guid, key): (kernel_name(shown or mangled), (_size(vgprs), _size(accum), _size(sgprs)))
-            for guid, key, shown, mangled, vgprs, accum, sgprs in self._rows(
-                "SELECT guid, id, display_name, kernel_name, arch_vgpr_count, accum_vgpr_count, sgpr_count"
-                " FROM rocpd_info_kernel_symbol"
-            )
+            for guid, key, shown, mangled, vgprs, accum, sgprs in rows
         }
 
     def _agents(self) -> dict[_Key, str]:
         if "rocpd_info_agent" not in self._names:
             return {}
-        rows = self._rows("SELECT guid, id, product_name, name FROM rocpd_info_agent")
+        rows = self._rows(f"SELECT guid, id, product_name, name FROM {self._quoted('rocpd_info_agent')}")  # noqa: S608
         return {(guid, key): str(product or name or "") for guid, key, product, name in rows}
 
     def _copies(self) -> None:
-        if "rocpd_memory_copy" not in self._names:
-            return
         agents = self._agents()
         route_told = cache(lambda guid, name: route_of(self._strings.get((guid, name))))
-        for guid, process, thread, start, end, name, target, origin, size, stream, stack in self._rows(
-            "SELECT m.guid, m.pid, m.tid, m.start, m.end, m.name_id, m.dst_agent_id, m.src_agent_id, m.size,"
-            " m.stream_id, e.stack_id FROM rocpd_memory_copy m"
-            " LEFT JOIN rocpd_event e ON e.id = m.event_id AND e.guid = m.guid"
-        ):
+        for (
+            guid, process, thread, _, _, stream, start, end, name, target, origin, size, stack, graph, node,
+        ) in self._records(
+            "rocpd_memory_copy", "r.name_id", "r.dst_agent_id", "r.src_agent_id", "r.size", "e.stack_id",
+            "r.graph_exec_id", "r.graph_node_id",
+        ):  # fmt: skip
             assembly = self._assembly(guid, process)
             times = assembly.times(start, end, "copy")
             if times is None:
@@ -218,7 +321,21 @@ class _Reading:
             assembly.activity(
                 "copy", f"copy {route}".strip(), assembly.queue(device, stream), times, correlation=stack,
                 size_bytes=size, route=route, thread=None if thread is None else self._thread(assembly, guid, thread),
+                graph_node=(graph, node) if graph else None,
             )  # fmt: skip
+
+    def _graph_launches(self) -> None:
+        """Kernels of graph launches that were not recorded: the launch has their number. One that has none at all is
+        counted as a launch without kernels."""
+        recorded: dict[_Key, Counter[int | None]] = {}
+        for guid, process, *_, count, stack in self._records(
+            "rocpd_graph_launch", "r.kernel_dispatch_count", "e.stack_id"
+        ):
+            if not recorded:
+                recorded = {owner: assembly.kernels_by_correlation() for owner, assembly in self._of.items()}
+            there = recorded.get((guid, process), Counter[int | None]())[stack] if type(stack) is int else 0
+            if there and type(count) is int and there < count < _MOST_OF_A_GRAPH:
+                self._of[guid, process].defects["lost-graph-kernels"] += count - there
 
 
 def _id(cell: object) -> int | None:

@@ -1,0 +1,184 @@
+"""rocpd of every schema: the same run gives the same answer, and what a schema has more is read (rocpd-versions.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from mio2trace.cli import cli
+from mio2trace.conversion import convert
+from mio2trace.measures.completeness import CLASSES
+from mio2trace.model.profile import Profile
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers.rocm import rocpd
+from tests import rocpd_made
+from tests.rocm_files import read
+from tests.rocpd_made import GRAPH, KERNELS, MARK, NODES, PID, RANGES, TID, VERSIONS, Tables, database, merged, tables
+
+GRAPHS = [version for version in VERSIONS if "3.0.2" <= version < "4"]
+
+
+def profiles(data: bytes, folder: Path, notes: Notes | None = None) -> list[Profile]:
+    path = folder / "run.db"
+    path.write_bytes(data)
+    return read(path, rocpd, notes, every_call=True)
+
+
+def without_graphs(profile: Profile) -> Profile:
+    plain = tuple(msgspec.structs.replace(one, graph_node=None) for one in profile.activities)
+    return msgspec.structs.replace(profile, activities=plain)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_schema_gives_the_same_profile(version: str, tmp_path: Path) -> None:
+    """All of the run, against the rows that it was made of; nothing is noted of a schema that is known."""
+    notes = Notes()
+    (profile,) = profiles(database(tables(version)), tmp_path, notes)
+    assert not list(notes)
+    (first,) = profiles(database(tables("3.0.0")), tmp_path)
+    assert without_graphs(profile) == without_graphs(first)
+    kernels = [one for one in profile.activities if one.kind == "kernel"]
+    assert [(one.name, one.start_ns, one.end_ns, one.correlation) for one in kernels] == [row[:4] for row in KERNELS]
+    assert {(one.grid, one.workgroup) for one in kernels} == {((128, 2, 1), (64, 1, 1))}
+    assert [one.call and one.call.name for one in kernels] == ["hipLaunchKernel"] + ["hipGraphLaunch"] * 6
+    (copy,) = (one for one in profile.activities if one.kind == "copy")
+    assert (copy.route, copy.size_bytes) == ("host to device", 4096)
+    assert [made.text for made in profile.ranges] == [*(row[0] for row in RANGES), MARK[0]]
+    assert (profile.process.pid, profile.process.rank, [one.tid for one in profile.threads]) == (PID, 1, [TID])
+    assert [one.name for one in profile.devices] == ["AMD Instinct MI300X"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_schema_gives_the_same_answer(version: str, tmp_path: Path) -> None:
+    answers = []
+    for one in ("3.0.0", version):
+        folder = tmp_path / one
+        folder.mkdir(exist_ok=True)
+        (folder / "run.db").write_bytes(database(tables(one)))
+        result = CliRunner().invoke(cli, ["kernels", str(folder / "run.db"), "--format", "json"])
+        assert result.exit_code == 0
+        answers.append(result.stdout)
+    assert answers[0] == answers[1]
+    assert '"node_11"' in answers[0]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_ids_of_a_graph_are_read_where_a_schema_has_them(version: str, tmp_path: Path) -> None:
+    """The same node has the same ids in each replay; a kernel outside of graphs has none."""
+    (profile,) = profiles(database(tables(version)), tmp_path)
+    found = [one.graph_node for one in profile.activities if one.kind == "kernel"]
+    nodes = [(GRAPH, node) for node in NODES]
+    assert found == ([None, *nodes, *nodes] if version in GRAPHS else [None] * 7)
+    assert [one.graph_node for one in profile.activities if one.kind == "copy"] == [None]
+
+
+@pytest.mark.parametrize("version", GRAPHS)
+@pytest.mark.parametrize("lost", [0, 1, 2, 3])
+def test_kernels_that_a_graph_launch_lost_are_counted(version: str, lost: int, tmp_path: Path) -> None:
+    """The launch has the number of its kernels; one without any is counted as such by the measures."""
+    (profile,) = profiles(database(tables(version, lost=lost)), tmp_path)
+    assert profile.defects.get("lost-graph-kernels", 0) == (lost if lost < 3 else 0)
+    assert set(profile.defects) <= set(CLASSES)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_tables_whose_views_are_gone_are_read(version: str, tmp_path: Path) -> None:
+    (profile,) = profiles(database(tables(version), views=False), tmp_path)
+    assert [profile] == profiles(database(tables(version)), tmp_path)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_runs_that_were_merged_are_apart(version: str, tmp_path: Path) -> None:
+    """Ids hold within a run: those of the other are the same, and its process is another."""
+    other = rocpd_made.GUID.replace("abcd", "ef01")
+    found = profiles(merged([(tables(version), rocpd_made.GUID), (tables(version, pid=99), other)]), tmp_path)
+    assert [one.process.pid for one in found] == [PID, 99]
+    assert [len(one.activities) for one in found] == [8, 8]
+
+
+@pytest.mark.parametrize("version", ["4.0.0", "4.1.0"])
+def test_a_track_with_the_systems_numbers_is_of_the_same_thread(version: str, tmp_path: Path) -> None:
+    """The schema says ids of rows, the views of 4.1 join by the system's numbers: both are found."""
+    plain = profiles(database(tables(version)), tmp_path)
+    change = f"UPDATE rocpd_track{rocpd_made.SUFFIX} SET pid = {PID}, tid = {TID}"
+    assert profiles(database(tables(version), then=change), tmp_path) == plain
+
+
+def retagged(made: Tables, version: str) -> Tables:
+    made.rows["rocpd_metadata"] = [
+        {**row, "value": version if row["tag"] == "schema_version" else row["value"]}
+        for row in made.rows["rocpd_metadata"]
+        if not row["tag"].startswith("schema_version_")
+    ]
+    return made
+
+
+@pytest.mark.parametrize("tag", ["3.0.6", "3.1", "4.2.0", "5", "17.3.2"])
+def test_an_unknown_version_is_read_with_a_note_that_names_it(tag: str, tmp_path: Path) -> None:
+    notes = Notes()
+    found = profiles(database(retagged(tables("3.0.0"), tag)), tmp_path, notes)
+    assert found == profiles(database(tables("3.0.0")), tmp_path)
+    (note,) = notes
+    assert f"rocpd schema {tag}," in note.kind
+    assert not note.problem
+
+
+@pytest.mark.parametrize("tag", ["3", "{{schema_version_major}}", "", "of\nmany lines", "9" * 500])
+def test_columns_decide_and_not_the_tag(tag: str, tmp_path: Path) -> None:
+    """Builds leave the tag at 3, or unreplaced; what is no version is not repeated."""
+    notes = Notes()
+    found = profiles(database(retagged(tables("3.0.3"), tag)), tmp_path, notes)
+    assert found == profiles(database(tables("3.0.3")), tmp_path)
+    assert not list(notes)
+
+
+@pytest.mark.parametrize(
+    ("change", "missing"),
+    [
+        ("ALTER TABLE rocpd_kernel_dispatch{} RENAME kernel_id TO kernel", "no column kernel_id"),
+        ("ALTER TABLE rocpd_string{} RENAME string TO text", "no column string"),
+        ("DROP TABLE rocpd_event{}", "no rocpd_event"),
+    ],
+)
+def test_a_schema_that_lacks_a_column_is_refused_with_its_version(change: str, missing: str, tmp_path: Path) -> None:
+    data = database(retagged(tables("4.1.0"), "4.2.0"), views=False, then=change.format(rocpd_made.SUFFIX))
+    with pytest.raises(InputError, match=missing) as error:
+        profiles(data, tmp_path)
+    assert "schema 4.2.0" in str(error.value)
+    assert "lock" not in str(error.value)
+
+
+def test_compressed_texts_of_ranges_are_said_to_be_missing(tmp_path: Path) -> None:
+    """The lz4 variant: its views call a function that a file cannot bring; its tables hold all but the texts."""
+    made = tables("3.0.0")
+    made.add("rocpd_metadata", tag="compression", value="lz4-frame-v1")
+    for row in made.rows["rocpd_event"]:
+        row["extdata"] = b"\x04\x22\x4d\x18" + bytes(8)
+    view = "DROP VIEW rocpd_event; CREATE VIEW rocpd_event AS SELECT id, lz4_decompress(extdata) FROM rocpd_event{}"
+    notes = Notes()
+    (profile,) = profiles(database(made, then=view.format(rocpd_made.SUFFIX)), tmp_path, notes)
+    assert len(profile.activities) == 8
+    assert {made.text for made in profile.ranges} == {"roctxThreadRangeA"}
+    assert ["compressed" in note.kind for note in notes] == [True]
+
+
+def test_a_view_that_computes_is_refused_still(tmp_path: Path) -> None:
+    """Neither under the plain name without tables behind it, nor under a name with a run's id."""
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS id FROM n"
+    change = (
+        "DROP VIEW rocpd_kernel_dispatch; ALTER TABLE rocpd_kernel_dispatch_x RENAME TO hidden;"
+        f" CREATE VIEW rocpd_kernel_dispatch_x AS {endless};"
+    )
+    plain = database(tables("3.0.0"), suffix="_x", then=change)
+    with pytest.raises(InputError, match="is computed"):
+        profiles(plain, tmp_path)
+
+
+def test_a_trace_of_each_schema_passes_its_checks(tmp_path: Path) -> None:
+    for version in VERSIONS:
+        path = tmp_path / f"{version}.db"
+        path.write_bytes(database(tables(version)))
+        assert convert(path, check=True).metadata["attribution"]["kernels"] == 7
