@@ -14,7 +14,7 @@ from mio2trace.findings import Gpu, Subject
 from mio2trace.measures import Measures
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import Message
-from mio2trace.model.profile import Activity, Call, Clock, Device, Profile, Queue
+from mio2trace.model.profile import Activity, Call, Clock, Counter, Device, Profile, Queue
 from mio2trace.ops.operation import Operation
 from tests.records import made_operation
 
@@ -37,6 +37,7 @@ class Ran(msgspec.Struct, frozen=True):
     unsure: bool = False
     confidence: float = 1.0
     copy: bool = False
+    counters: tuple[float | None, ...] = ()
 
 
 def operation(index: int, **fields: Any) -> Operation:
@@ -83,7 +84,9 @@ def measures(
             call = Call(name, 0, launched, launched if one.queued else max(launched, start)) if calls else None
             now = start + one.ns
             kind: Any = "copy" if one.copy else "kernel"
-            activities.append(Activity(len(activities), kind, one.name, start_ns=start, end_ns=now, call=call))
+            activities.append(
+                Activity(len(activities), kind, one.name, start_ns=start, end_ns=now, call=call, counters=one.counters)
+            )
             where.append((number, one))
     profile = Profile(
         source=0,
@@ -95,6 +98,7 @@ def measures(
         other_calls=tuple(other_calls),
         calls_wait=calls_wait,
         numbers="dispatch_id",
+        counters=tuple(Counter(f"C{number}") for number in range(max(len(one.counters) for _, one in where))),
     )
     links = Links(profile.activities, operations)
     runs: dict[tuple[int, str], int] = {}

@@ -251,6 +251,9 @@ CASES = [
          count=1, severity="medium"),
     Case(rule="graph", has=lambda: graphs(5 * MS), lacks=lambda: graphs(5 * MS - 1), ns=5 * MS, share=0.05, count=1,
          severity="medium"),
+    Case(rule="counter-run", has=lambda: subject({1: [Ran("a", MS, counters=(3.0,)), Ran("b", MS)]}),
+         lacks=lambda: subject({1: [Ran("a", MS), Ran("b", MS)]}), ns=None, share=None, count=1, severity="low",
+         scope=("C0",)),
 ]  # fmt: skip
 
 
@@ -259,7 +262,7 @@ def test_a_finding_fires_with_its_number(case: Case) -> None:
     """The run that has it: time at stake, share, count, severity, what it is about."""
     (one,) = fired(case.has(), case.rule)
     assert one.found.ns == case.ns
-    assert one.found.share == pytest.approx(case.share, rel=1e-6)
+    assert one.found.share == (None if case.share is None else pytest.approx(case.share, rel=1e-6))
     assert (one.found.count, one.severity) == (case.count, case.severity)
     assert one.found.scope == case.scope
 

@@ -34,7 +34,6 @@ NOT_PROFILES = {
     "rocprofv1_hiptrace_mi300a.output_vec_add_gpu.csv": COUNTERS,
     "rocprofv1_hiptrace_mi300a.stats.csv": SUMMARY,
     "rocprofv1_stats_results.stats.csv": SUMMARY,
-    "rocprofv3_csv_decode_fetch_counter_collection.csv": COUNTERS,
     "rocprofv3_doc_hip_api_stats.csv": SUMMARY,
     "rocprofv3_doc_memory_allocation_trace.csv": "is a table of memory allocations",
     "rocprofv3_doc_scratch_memory_trace.csv": "is a table of scratch memory",
@@ -69,6 +68,9 @@ TIMES: dict[str, Callable[[bytes], list[tuple[int, int]]]] = {
         (int(row["Start_Timestamp"]), int(row["End_Timestamp"])) for row in _rows(data)
     ],
     r"rocprofv1_stats_results\.csv": lambda data: [(int(row["BeginNs"]), int(row["EndNs"])) for row in _rows(data)],
+    r"rocprofv3_.*counter_collection.*\.csv": lambda data: sorted(
+        {(int(row["Start_Timestamp"]), int(row["End_Timestamp"])) for row in _rows(data)}
+    ),
     r"rocprofv3_json_.*": lambda data: [
         (row["start_timestamp"], row["end_timestamp"])
         for row in json.loads(data)["rocprofiler-sdk-tool"][0]["buffer_records"]["kernel_dispatch"]

@@ -107,6 +107,20 @@ def _graph(subject: Subject) -> Iterator[Found]:
         )
 
 
+def _counter_run(subject: Subject) -> Iterator[Found]:
+    profile = subject.alignment.profile
+    kernels = sum(bool(activity.counters) for activity in profile.activities)
+    if kernels:
+        yield Found(
+            ns=None,
+            share=None,
+            count=kernels,
+            number=f"{count(len(profile.counters), 'hardware counter')} of {count(kernels, 'kernel')} were collected.",
+            scope=tuple(counter.name for counter in profile.counters),
+            severity="low",
+        )
+
+
 RULES = (
     Rule(
         id="workspace",
@@ -155,5 +169,14 @@ RULES = (
         advice="Profile an iteration without graph capture to see layers and operations; the times of the kernels"
         " hold.",
         find=_graph,
+    ),
+    Rule(
+        id="counter-run",
+        title="Hardware counters were collected: the times are not those of a plain run.",
+        fires="the profile has values of hardware counters",
+        formula="number of kernels that have values",
+        advice="Take times, idle time and overlap from a run without --pmc; counters run kernels one at a time. Take"
+        " bytes and FLOP from this run.",
+        find=_counter_run,
     ),
 )

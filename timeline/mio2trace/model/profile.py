@@ -138,6 +138,13 @@ class Resources(msgspec.Struct, frozen=True, gc=False):
     scratch_bytes: int | None = None
 
 
+class Counter(msgspec.Struct, frozen=True, gc=False):
+    """A hardware counter that was collected; ``unit`` only if the source states it."""
+
+    name: str
+    unit: str = ""
+
+
 NAMELESS = frozenset(("KernelExecution", "Task"))
 """HIP's words for any kernel: all that RPD has of those that a graph replays."""
 
@@ -152,6 +159,7 @@ class Activity(msgspec.Struct, frozen=True, gc=False):
     innermost range that launched it, where the source itself states that. ``grid`` is in work-items, always; missing
     dimensions are 1; ``workgroup`` is None where the runtime chose. ``route`` is of copies: ``host to device``.
     ``graph_node``: the executable graph that replayed it and its node, the same in each replay, if the source has both.
+    ``counters``: the values of the profile's counters, None for those that were not collected here; empty if none was.
     """
 
     number: int
@@ -173,6 +181,7 @@ class Activity(msgspec.Struct, frozen=True, gc=False):
     range: int | None = None
     resources: Resources | None = None
     graph_node: tuple[int, int] | None = None
+    counters: tuple[float | None, ...] = ()
 
     @property
     def host_start_ns(self) -> int | None:
@@ -341,8 +350,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     ``calls_wait``: a call returns after its activity has ended (dv/dt); only then do ends of calls bound anything.
     ``numbers`` says what an activity's number is, by the key that outputs show it under.
     ``defects``: what the reader met that makes a profile incomplete, by id (`mio2trace.measures.completeness`).
-    ``other_calls`` are those that launched none of the activities. ``interleaved``: ``line`` places activities and log
-    lines in one order of execution.
+    ``counters`` are those that activities have values of. ``other_calls`` are those that launched none of the
+    activities. ``interleaved``: ``line`` places activities and log lines in one order of execution.
     """
 
     source: int
@@ -361,6 +370,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     framework: Framework = Framework()
     interleaved: bool = False
     defects: Mapping[str, int] = {}
+    counters: tuple[Counter, ...] = ()
 
     @property
     def process(self) -> Process:

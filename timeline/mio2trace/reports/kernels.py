@@ -16,6 +16,7 @@ from mio2trace.align import NONE, Alignment
 from mio2trace.kernels import KernelFact
 from mio2trace.kernels.parts import find_parts
 from mio2trace.measures import Measures, duration
+from mio2trace.measures.counters import MEASURED, measured, plain
 from mio2trace.measures.statistics import percent
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import Direction
@@ -28,6 +29,7 @@ Thing = TypeVar("Thing")
 
 QUANTITIES = ("t1_t0", "p3_p0", "p3_p2", "p2_p1", "p1_p0")
 LARGEST_BUCKET = 1 << 14
+_MEASURED = frozenset(f"measured_{name}" for name in MEASURED)
 
 
 def quantities(activity: Activity) -> dict[str, int]:
@@ -80,13 +82,40 @@ def enqueue_table(profile: Profile, unit: Unit) -> Table:
     times = [unit.column(name) for name in QUANTITIES]
     shown = ("call_index", "name", "gws", "lws", "gwo", *times, unit.column("overhead"))
     columns = (*shown, "queue", "line", "p0_ns", "p1_ns", "p2_ns", "p3_ns")
-    brief = (*shown, *(("queue",) if len(profile.queues) > 1 else ()))
-    return Table(columns=columns, rows=_Rows(kernels_of(profile), lambda one: _row(one, unit)), brief=brief)
+    counted = counter_columns(profile, (*columns, *PLACE))
+    brief = (*shown, *(("queue",) if len(profile.queues) > 1 else ()), *counted)
+    rows = _Rows(kernels_of(profile), lambda one: _row(one, unit) | counter_cells(one, profile, counted))
+    return Table(columns=(*columns, *counted), rows=rows, brief=brief)
+
+
+def counter_columns(profile: Profile, taken: Sequence[str]) -> tuple[str, ...]:
+    """A column per hardware counter, with its unit if the source states one; then what they measured."""
+    columns: list[str] = []
+    for counter in profile.counters:
+        name = f"{counter.name} ({counter.unit})" if counter.unit else counter.name
+        while name in taken or name in columns or name in _MEASURED:
+            name += "'"
+        columns.append(name)
+    kernels = kernels_of(profile) if columns else []
+    of_some = {name for kernel in kernels for name in measured(kernel, profile.counters).shown}
+    return (*columns, *(f"measured_{name}" for name in MEASURED if name in of_some))
+
+
+def counter_cells(activity: Activity, profile: Profile, columns: Sequence[str]) -> dict[str, Cell]:
+    """The cells of `counter_columns`."""
+    if not activity.counters:
+        return {}
+    cells: dict[str, Cell] = {
+        name: plain(value) for name, value in zip(columns, activity.counters, strict=False) if value is not None
+    }
+    return cells | {f"measured_{name}": value for name, value in measured(activity, profile.counters).shown.items()}
 
 
 def joined_table(alignment: Alignment, unit: Unit) -> Table:
     """`enqueue_table` with the layer and the operation of each kernel (`PLACE`)."""
-    activities, links = alignment.profile.activities, alignment.links
+    profile, links = alignment.profile, alignment.links
+    activities = profile.activities
+    counted = counter_columns(profile, (*enqueue_table(profile, unit).columns, *PLACE)) if profile.counters else ()
     operations = {operation.index: operation for operation in links.operations}
 
     @lru_cache(maxsize=1 << 12)
@@ -96,7 +125,7 @@ def joined_table(alignment: Alignment, unit: Unit) -> Table:
         return {"operation": operation_name(operation), "problem": problem_name(operation), **solver}
 
     def row(position: int) -> Row:
-        cells = _row(activities[position], unit)
+        cells = {**_row(activities[position], unit), **counter_cells(activities[position], profile, counted)}
         run, index, iteration = links.run_of[position], links.operation_of[position], links.iteration_of(position)
         if run != NONE:
             cells["layer"] = links.runs[run].layer
@@ -112,7 +141,7 @@ def joined_table(alignment: Alignment, unit: Unit) -> Table:
     return Table(
         columns=(*plain.columns, *PLACE),
         rows=_Rows(positions, row),
-        brief=("call_index", "name", "gws", "lws", *times, *PLACE[:4], "solver"),
+        brief=("call_index", "name", "gws", "lws", *times, *PLACE[:4], "solver", *counted),
     )
 
 
@@ -193,8 +222,8 @@ def by_repetition(repetitions: Sequence[Sequence[Activity]], unit: Unit) -> Tabl
         for activity in found:
             for name, ns in quantities(activity).items():
                 values.setdefault(name, []).append(ns)
-        for name, measured in values.items():
-            cells |= {unit.column(f"{name}_{word}"): unit.of(value) for word, value in describe(measured).items()}
+        for name, samples in values.items():
+            cells |= {unit.column(f"{name}_{word}"): unit.of(value) for word, value in describe(samples).items()}
         rows.append(cells)
     first = ("kernel_index", "name", "count")
     shown = tuple(unit.column(f"p3_p2_{word}") for word in STATISTICS)

@@ -16,7 +16,8 @@ from mio2trace.draw.operations import gemm_args
 from mio2trace.kernels import KernelFact, role
 from mio2trace.kernels.names import kernel_name
 from mio2trace.measures import Measures
-from mio2trace.model.profile import Activity, Execution, Resources
+from mio2trace.measures.counters import measured, values_of
+from mio2trace.model.profile import Activity, Counter, Execution, Resources
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
 from mio2trace.trace import Slice
@@ -49,6 +50,7 @@ class Commands:
         profile = alignment.profile
         self._numbers = profile.numbers
         self._is_numbered = profile.numbers == "call_index"
+        self._counters = profile.counters
         self._on_one_clock = all(device.clock == 0 for device in profile.devices)
         several = len(profile.threads) > 1
         self._tids = (
@@ -259,6 +261,8 @@ class Commands:
             args["queue_time_ns"] = waited
         if self._tids and activity.call is not None:
             args["tid"] = self._tids[activity.call.thread]
+        if activity.counters:
+            args |= _counter_args(activity, self._counters)
         return args
 
     def _queue_time(self, activity: Activity) -> int | None:
@@ -362,6 +366,16 @@ def _work_args(fact: KernelFact | None, whole: Operation | None, *, is_gemm: boo
         if whole.bytes_min is not None:
             args["bytes_min"] = whole.bytes_min
     return args
+
+
+def _counter_args(activity: Activity, counters: Sequence[Counter]) -> dict[str, Any]:
+    """The values of hardware counters, and what they measured."""
+    known = measured(activity, counters).shown
+    values = {
+        name: int(value) if value.is_integer() else value for name, value in values_of(activity, counters).items()
+    }
+    shown = {name: three_digits(value) if isinstance(value, float) else value for name, value in known.items()}
+    return {"counters": values, **({"measured": shown} if shown else {})}
 
 
 def _resource_args(resources: Resources) -> dict[str, int]:

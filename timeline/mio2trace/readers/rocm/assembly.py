@@ -30,6 +30,7 @@ from mio2trace.model.profile import (
 )
 from mio2trace.notes import Notes
 from mio2trace.readers import base
+from mio2trace.readers.rocm.counters import COUNTER_RUN, Values
 
 Kind = Literal["kernel", "copy", "fill"]
 MOST_NS = (1 << 63) - 1
@@ -65,6 +66,7 @@ class _Row(msgspec.Struct, gc=False):
     thread: int | None
     range_id: int | None
     graph_node: tuple[int, int] | None = None
+    counters: tuple[float | None, ...] = ()
 
 
 class Assembly:
@@ -100,6 +102,8 @@ class Assembly:
         self._ranges: list[Range] = []
         self._shared: dict[Any, Any] = {}
         self.defects: Counter[str] = Counter()
+        self.counts: Values[int] = Values(notes, place)
+        """Counters of kernels, by the place that `activity` gives."""
 
     @property
     def empty(self) -> bool:
@@ -184,8 +188,9 @@ class Assembly:
         thread: int | None = None,
         range_id: int | None = None,
         graph_node: tuple[object, object] | None = None,
-    ) -> None:
-        """A command of the device; ``thread`` is who launched it, ``range_id`` the range that the source states."""
+    ) -> int:
+        """A command of the device; ``thread`` is who launched it, ``range_id`` the range that the source states. The
+        place is for its counters."""
         same = self._shared.setdefault
         shown = _number(number, MOST_NS)
         shown = len(self._rows) if shown is None else shown
@@ -206,6 +211,7 @@ class Assembly:
             if graph is not None and node is not None:
                 row.graph_node = same((graph, node), (graph, node))
         self._rows.append(row)
+        return len(self._rows) - 1
 
     def kernels_by_correlation(self) -> Counter[int | None]:
         """How many kernels have each correlation id."""
@@ -262,6 +268,10 @@ class Assembly:
         """The profile: activities as they were launched (`_as_launched`)."""
         self._ranges.sort(key=lambda made: (made.thread, made.start_ns, -made.end_ns))
         place_of = self._places_of_parents()
+        for place, values in self.counts.kernels():
+            self._rows[place].counters = values
+        if self.counts:
+            self._notes.remark(COUNTER_RUN, self._place)
         launches: set[int] = set()
         without = 0
         activities: list[Activity] = []
@@ -284,7 +294,7 @@ class Assembly:
                 row.number, row.kind, row.name, row.line, row.queue, None, None, row.start_ns, row.end_ns, call,
                 row.grid, row.workgroup, size_bytes=row.size_bytes, route=row.route, correlation=row.correlation,
                 range=None if parent is None else place_of.get(parent), resources=row.resources,
-                graph_node=row.graph_node,
+                graph_node=row.graph_node, counters=row.counters,
             )  # fmt: skip
             activities.append(activity)
         activities = _as_launched(activities)
@@ -309,6 +319,7 @@ class Assembly:
             clocks=(self.clock,),
             numbers=self._numbers,
             defects={name: number for name, number in sorted(self.defects.items()) if number},
+            counters=self.counts.counters,
         )
 
     def _places_of_parents(self) -> dict[int, int]:

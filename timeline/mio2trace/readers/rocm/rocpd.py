@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ from mio2trace.model.profile import Clock, Profile, Range, Resources
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, sizes
+from mio2trace.readers.rocm.counters import Sort, sort_of
 from mio2trace.readers.rocm.database import MAGIC, Database, opened, tables
 from mio2trace.readers.rocm.job import rank_in, scope_of
 from mio2trace.source import Source
@@ -39,7 +40,7 @@ _TABLES = {
     *_NEEDED,
     *("rocpd_info_process", "rocpd_info_thread", "rocpd_info_node", "rocpd_info_agent", "rocpd_info_kernel_symbol"),
     *("rocpd_region", "rocpd_sample", "rocpd_track", "rocpd_memory_copy", "rocpd_timestamp", "rocpd_info_category"),
-    *("rocpd_metadata", "rocpd_graph_launch"),
+    *("rocpd_metadata", "rocpd_graph_launch", "rocpd_info_pmc", "rocpd_pmc_event"),
 }
 _KNOWN_SCHEMA = re.compile(r"3(?:\.0(?:\.[0-5])?)?|4(?:\.[01](?:\.0)?)?")
 _A_VERSION = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){0,2}")
@@ -50,6 +51,8 @@ _Key = tuple[Hashable, Hashable]
 _Registers = tuple[int | None, int | None, int | None]
 _Value = TypeVar("_Value")
 _MOST_OF_A_GRAPH = 1 << 32
+_LONGEST_NAME = 200
+"""Of a counter."""
 _NO_REGISTERS: _Registers = (None, None, None)
 
 
@@ -197,6 +200,11 @@ class _Reading:
     def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:
         return self._database.rows(query)
 
+    def _has_rows(self, table: str) -> bool:
+        if table not in self._names:
+            return False
+        return bool(list(self._rows(f"SELECT 1 FROM {self._quoted(table)} LIMIT 1")))  # noqa: S608 - names of ours
+
     def _by_id(self, table: str, value: str, of: Callable[[object], _Value]) -> dict[_Key, _Value]:
         """What ``of`` makes of each cell: none of a stranger's is kept as it is."""
         if not {"guid", "id", value} <= self._columns(table):
@@ -257,6 +265,8 @@ class _Reading:
         agents = self._agents()
         symbols = self._symbols()
         assembly_of, thread_of = cache(self._assembly), cache(self._thread)
+        kernels: dict[_Key, tuple[Assembly, int]] = {}
+        is_counted = self._has_rows("rocpd_pmc_event")
         # 1 and 1.0 are equal, and only one of them is a size
         size, resources_of = lru_cache(1 << 12, typed=True)(sizes), lru_cache(1 << 12, typed=True)(_resources)
 
@@ -267,24 +277,53 @@ class _Reading:
 
         for (
             guid, process, thread, agent, queue, stream, start, end, kernel, dispatch, wx, wy, wz, gx, gy, gz, lds,
-            scratch, stack, graph, node,
+            scratch, stack, graph, node, event,
         ) in self._records(
             "rocpd_kernel_dispatch", "r.kernel_id", "r.dispatch_id", "r.workgroup_size_x", "r.workgroup_size_y",
             "r.workgroup_size_z", "r.grid_size_x", "r.grid_size_y", "r.grid_size_z", "r.group_segment_size",
-            "r.private_segment_size", "e.stack_id", "r.graph_exec_id", "r.graph_node_id",
+            "r.private_segment_size", "e.stack_id", "r.graph_exec_id", "r.graph_node_id", "r.event_id",
         ):  # fmt: skip
             assembly = assembly_of(guid, process)
             times = assembly.times(start, end, "kernel")
             if times is None:
                 continue
             name, registers = symbols.get((guid, kernel), ("", _NO_REGISTERS))
-            assembly.activity(
+            place = assembly.activity(
                 "kernel", name, lane_of(assembly, guid, agent, queue, stream), times, number=dispatch,
                 correlation=stack, grid=size(gx, gy, gz), workgroup=size(wx, wy, wz),
                 resources=resources_of(registers, lds, scratch),
                 thread=None if thread is None else thread_of(assembly, guid, thread),
                 graph_node=(graph, node) if graph else None,
             )  # fmt: skip
+            if is_counted and type(event) is int:
+                kernels[guid, event] = assembly, place
+        if kernels:
+            self._counters(kernels)
+
+    def _counters(self, kernels: Mapping[_Key, tuple[Assembly, int]]) -> None:
+        """Values of counters, of which other things than kernels have some, too: samples of a stream of counters,
+        events of the system."""
+        needed, told = {"guid", "event_id", "pmc_id", "value"}, {"guid", "id", "name"}
+        columns, of_info = self._columns("rocpd_pmc_event"), self._columns("rocpd_info_pmc")
+        if not (needed <= columns and told <= of_info):
+            return
+        listed = ", ".join(name if name in of_info else "NULL" for name in ("units", "is_derived", "is_constant"))
+        info: dict[_Key, tuple[str, str, Sort]] = {}
+        for guid, key, cell, units, is_derived, is_constant in self._rows(
+            f"SELECT guid, id, name, {listed} FROM {self._quoted('rocpd_info_pmc')}"  # noqa: S608 - names of ours
+        ):
+            name = self._database.text_of(cell)[:_LONGEST_NAME]
+            unit = self._database.text_of(units)[:_LONGEST_NAME]
+            info[guid, key] = name, unit, sort_of(name, is_derived, is_constant)
+        unknown: tuple[str, str, Sort] = ("", "", "base")
+        sample = "sample_id" if "sample_id" in columns else "NULL"
+        for guid, event, key, value, of_a_stream in self._rows(
+            f"SELECT guid, event_id, pmc_id, value, {sample} FROM {self._quoted('rocpd_pmc_event')}"  # noqa: S608
+        ):
+            if of_a_stream is None and (guid, event) in kernels:
+                assembly, place = kernels[guid, event]
+                name, unit, sort = info.get((guid, key), unknown)
+                assembly.counts.add(place, name, unit, sort, value)
 
     def _symbols(self) -> dict[_Key, tuple[str, _Registers]]:
         if "rocpd_info_kernel_symbol" not in self._names:

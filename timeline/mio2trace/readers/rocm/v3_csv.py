@@ -7,7 +7,9 @@ Any file of a set stands for all of it: those beside it whose names differ in th
 ``7_hip_api_trace.csv``) are read, too. A kernel's launch is the call with its ``Correlation_Id``; a range's text stands
 in ``Function``. Of 2024 and later; of ``rocpd convert`` (``Guid``, several processes in a table, other capitals); with
 quotes that another program put anew. The clock is CLOCK_BOOTTIME in ns; sizes are work-items. A copy's bytes are not
-told. Not read: allocations, scratch memory, counters, statistics.
+told. ``*_counter_collection.csv`` has a row per kernel and counter (rocpd-versions.md 6): its values join the kernels
+of the set by dispatch and time. A set without a table of kernels takes them from there; their sizes are products, and
+left out. Not read: allocations, scratch memory, statistics.
 """
 
 from __future__ import annotations
@@ -24,24 +26,32 @@ from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm import tables
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, sizes
+from mio2trace.readers.rocm.counters import sort_by_name
 from mio2trace.readers.rocm.tables import Table, integer
 from mio2trace.source import Source
 
 NAME = "rocprofv3 tables (CSV)"
 _TIMES = ("start_timestamp", "end_timestamp")
-_KERNELS, _COPIES, _CALLS = "kernel_trace", "memory_copy_trace", "api_trace"
+_KERNELS, _COPIES, _CALLS, _COUNTERS = "kernel_trace", "memory_copy_trace", "api_trace", "counter_collection"
 _KEYS = {
     _KERNELS: ({"kernel_name", "correlation_id", *_TIMES}, {"counter_name", "gpu_id", "kind_id"}),
     _COPIES: ({"direction", "correlation_id", *_TIMES}, set[str]()),
     _CALLS: ({"domain", "function", "thread_id", "correlation_id", *_TIMES}, set[str]()),
+    _COUNTERS: ({"dispatch_id", "kernel_name", "counter_name", "counter_value", *_TIMES}, {"gpu_id", "kind_id"}),
 }
 """Of each kind of table the columns that it has, and those that make it another one."""
-_TEXT = {_KERNELS: "kernel_name", _COPIES: "", _CALLS: "function"}
-_SET = ("kernel_trace", "hip_api_trace", "hsa_api_trace", "marker_api_trace", "memory_copy_trace", "rccl_api_trace")
+_TEXT = {_KERNELS: "kernel_name", _COPIES: "", _CALLS: "function", _COUNTERS: "kernel_name"}
+_SET = (
+    "kernel_trace", "hip_api_trace", "hsa_api_trace", "marker_api_trace", "memory_copy_trace", "rccl_api_trace",
+    _COUNTERS,
+)  # fmt: skip
 _FILE = late(rf"(.*?)({'|'.join(_SET)})\.csv(?:\.gz)?", re.DOTALL)
 _AGENT = late(r"(?:Agent )?(\d{1,4})")
+_VALUE = late(r"[+-]?[0-9]{1,30}(?:\.[0-9]{0,30})?(?:[eE][+-]?[0-9]{1,3})?")
 _Process = tuple[str, int | None]
 """(guid, pid)."""
+_Dispatch = tuple[str, int | None, int]
+"""(guid, dispatch, start): ids come again in another pass, which counted the same kernels once more."""
 
 
 class _Usual(NamedTuple):
@@ -72,11 +82,13 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
             parts[kind].append(part)
     if parts[_KERNELS]:
         source.lead = parts[_KERNELS][0]
-    reading = _Reading(source, notes)
+    reading = _Reading(source, notes, bool(parts[_COUNTERS]))
     for part in parts[_CALLS]:
         reading.calls(part)
     for part in parts[_KERNELS]:
         reading.kernels(part)
+    for part in parts[_COUNTERS]:
+        reading.counters(part, is_kernels=not parts[_KERNELS])
     for part in parts[_COPIES]:
         reading.copies(part)
     return list(reading.profiles(options.host_calls))
@@ -98,7 +110,9 @@ def _siblings(source: Source) -> Iterator[Source]:
 
 
 class _Reading:
-    def __init__(self, source: Source, notes: Notes) -> None:
+    def __init__(self, source: Source, notes: Notes, is_counted: bool) -> None:
+        self._is_counted = is_counted
+        self._dispatches: dict[_Dispatch, tuple[Assembly, int]] = {}
         self._source = source
         self._notes = notes
         self._of: dict[_Process, Assembly] = {}
@@ -197,10 +211,53 @@ class _Reading:
             told = known.get((assembly, alike))
             if told is None:
                 told = known[assembly, alike] = self._usual(assembly, alike, lane_kind)
-            assembly.activity(
-                "kernel", kernel_name(row[name_at]), told.lane, times, number=integer(row[number_at]), correlation=key,
+            number = integer(row[number_at])
+            place = assembly.activity(
+                "kernel", kernel_name(row[name_at]), told.lane, times, number=number, correlation=key,
                 grid=told.grid, workgroup=told.group, resources=told.resources, line=line, thread=told.thread,
             )  # fmt: skip
+            if self._is_counted:
+                self._dispatches[row[guid_at], number, times[0]] = assembly, place
+
+    def counters(self, part: Source, is_kernels: bool) -> None:
+        """Values of counters; ``is_kernels``: the table is also that of the kernels."""
+        table = self._table(part, _COUNTERS)
+        guid_at, number_at, counter_at, value_at, start_at = table.places(
+            "guid", "dispatch_id", "counter_name", "counter_value", "start_timestamp"
+        )
+        for line, row in table.rows():
+            start = integer(row[start_at])
+            dispatch = row[guid_at], integer(row[number_at]), -1 if start is None else start
+            if is_kernels and dispatch not in self._dispatches:
+                self._counted_kernel(table, line, row, dispatch)
+            found = self._dispatches.get(dispatch)
+            if found is None:
+                if not is_kernels:
+                    self._notes.add("counter of a kernel that is not in the table of kernels: left out", part.name)
+                continue
+            assembly, place = found
+            name, text = row[counter_at], row[value_at]
+            value = float(text) if _VALUE.fullmatch(text) else None
+            assembly.counts.add(place, name, "", sort_by_name(name), value)
+
+    def _counted_kernel(self, table: Table, line: int, row: list[str], dispatch: _Dispatch) -> None:
+        """The kernel of a row of counters. Its sizes are products over the dimensions, so they are left out."""
+        name_at, pid_at, tid_at, agent_at, queue_at, key_at, end_at, *taken = table.places(
+            *("kernel_name", "process_id", "thread_id", "agent_id", "queue_id", "correlation_id", "end_timestamp"),
+            *("vgpr_count", "accum_vgpr_count", "sgpr_count", "lds_block_size", "scratch_size"),
+        )
+        process, tid = (row[table.places("guid")[0]], integer(row[pid_at])), integer(row[tid_at])
+        assembly = self._assembly(process)
+        times = assembly.times(dispatch[2] if dispatch[2] >= 0 else None, integer(row[end_at]), "kernel")
+        if times is None:
+            return
+        lane = assembly.queue(self._device(assembly, row[agent_at]), integer(row[queue_at]), "queue")
+        place = assembly.activity(
+            "kernel", kernel_name(row[name_at]), lane, times, number=dispatch[1], correlation=integer(row[key_at]),
+            resources=Resources(*(integer(row[at]) for at in taken)), line=line,
+            thread=None if tid is None else assembly.thread(tid),
+        )  # fmt: skip
+        self._dispatches[dispatch] = assembly, place
 
     def _usual(self, assembly: Assembly, texts: tuple[str, ...], kind: Literal["queue", "stream"]) -> _Usual:
         numbers = tuple(map(integer, texts))

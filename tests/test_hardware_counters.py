@@ -1,0 +1,215 @@
+"""Hardware counters: the values of each kernel are those of the file, read by other means (rocpd-versions.md 6)."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import sqlite3
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from mio2trace.cli import cli
+from mio2trace.conversion import convert
+from mio2trace.measures.counters import measured
+from mio2trace.model.profile import Activity, Counter, Profile
+from mio2trace.notes import Notes
+from mio2trace.readers.rocm import rocpd, v3_csv
+from tests.rocm_files import read, samples
+from tests.rocpd_made import KERNELS, VERSIONS, Counted, database, tables
+
+KERNEL_COUNT = len(KERNELS)
+COUNTED = (
+    Counted("SQ_WAVES", tuple(tuple(1000.0 * kernel + instance for instance in range(4)) for kernel in range(7))),
+    Counted("FETCH_SIZE", tuple((10.625 + kernel,) for kernel in range(7)), "KB", 1, "reduce(TCC_EA_RDREQ,sum)/16"),
+    Counted("WRITE_SIZE", tuple((2.5,) for _ in range(7)), "KB", 1),
+    Counted("VALUUtilization", tuple((50.0, 100.0) if kernel == 2 else (75.0,) for kernel in range(7)), "%", 1),
+)
+
+
+def values(profile: Profile) -> list[dict[str, float]]:
+    return [
+        {
+            counter.name: value
+            for counter, value in zip(profile.counters, activity.counters, strict=bool(activity.counters))
+            if value is not None
+        }
+        for activity in profile.activities
+        if activity.kind == "kernel"
+    ]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_values_of_a_database_are_those_of_its_rows(version: str, tmp_path: Path) -> None:
+    """Instances of a base counter are added up; a percentage with two rows has no value, and that is said."""
+    path = tmp_path / "run.db"
+    path.write_bytes(database(tables(version, COUNTED)))
+    notes = Notes()
+    (profile,) = read(path, rocpd, notes)
+    rows: dict[tuple[int, str], list[float]] = defaultdict(list)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        events = [event for (event,) in connection.execute("SELECT event_id FROM rocpd_kernel_dispatch ORDER BY id")]
+        names = dict(connection.execute("SELECT id, name FROM rocpd_info_pmc").fetchall())
+        for event, counter, value in connection.execute("SELECT event_id, pmc_id, value FROM rocpd_pmc_event"):
+            rows[events.index(event), names[counter]].append(value)
+    expected: list[dict[str, float]] = [{} for _ in KERNELS]
+    for (kernel, name), of_kernel in rows.items():
+        if name != "VALUUtilization" or len(of_kernel) == 1:
+            expected[kernel][name] = sum(of_kernel)
+    assert values(profile) == expected
+    assert sum(map(len, expected)) == 4 * KERNEL_COUNT - 1
+    assert [(counter.name, counter.unit) for counter in profile.counters] == [(one.name, one.unit) for one in COUNTED]
+    kinds = {note.kind: note.count for note in notes}
+    assert {kind.partition(":")[0] for kind in kinds} == {
+        "run that collected hardware counters",
+        "counter with several values per kernel that cannot be added up (a percentage, a mean)",
+    }
+    assert list(kinds.values()) == [1, 1]
+
+
+@pytest.mark.parametrize("version", ["3.0.3", "3.0.4", "3.0.5"])
+def test_samples_of_a_stream_of_counters_are_in_no_sum(version: str, tmp_path: Path) -> None:
+    """They have the event of a kernel, too, and the id of a sample."""
+    made = tables(version, COUNTED)
+    made.rows["rocpd_pmc_event"].append({**made.rows["rocpd_pmc_event"][0], "id": 999_999, "sample_id": 5})
+    (tmp_path / "with.db").write_bytes(database(made))
+    (tmp_path / "without.db").write_bytes(database(tables(version, COUNTED)))
+    (with_sample,), (without,) = (read(tmp_path / name, rocpd) for name in ("with.db", "without.db"))
+    assert values(with_sample) == values(without)
+
+
+@pytest.mark.parametrize("change", ["value = 'many'", "value = 1e300", "value = NULL", "pmc_id = 5", "event_id = NULL"])
+def test_a_row_that_says_nothing_is_left_out(change: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    made = tables("3.0.5", COUNTED)
+    name, _, text = change.partition(" = ")
+    for row in made.rows["rocpd_pmc_event"]:
+        row[name] = {"'many'": "many", "1e300": 1e300, "NULL": None, "5": 5}[text]
+    path.write_bytes(database(made))
+    (profile,) = read(path, rocpd)
+    assert all(not of_kernel for of_kernel in values(profile))
+    convert(path, output=io.BytesIO(), check=True)
+
+
+def table(rows: list[dict[str, str]]) -> dict[tuple[int, int], dict[str, float]]:
+    """By dispatch and start, of a table as the csv module reads it."""
+    found: dict[tuple[int, int], dict[str, float]] = {}
+    for row in rows:
+        key = int(row["Dispatch_Id"]), int(row["Start_Timestamp"])
+        found.setdefault(key, {})[row["Counter_Name"]] = float(row["Counter_Value"])
+    return found
+
+
+@pytest.mark.shared
+def test_values_of_a_table_are_those_of_its_rows() -> None:
+    """A real one of rocprofv3, without a table of kernels: each dispatch once, with its times."""
+    path = samples() / "rocm" / "rocprofv3_csv_decode_fetch_counter_collection.csv"
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    (profile,) = read(path, v3_csv)
+    ours = {
+        (activity.number, activity.start_ns): of_kernel
+        for activity, of_kernel in zip(profile.activities, values(profile), strict=True)
+    }
+    assert ours == table(rows)
+    assert len(ours) == len(rows) == 34
+    assert profile.process.pid == int(rows[0]["Process_Id"])
+    assert {(a.name, a.end_ns) for a in profile.activities} == {
+        (row["Kernel_Name"], int(row["End_Timestamp"])) for row in rows
+    }
+
+
+HEAD = "Correlation_Id,Dispatch_Id,Agent_Id,Queue_Id,Process_Id,Thread_Id,Kernel_Name,VGPR_Count,Counter_Name,"
+HEAD += "Counter_Value,Start_Timestamp,End_Timestamp\n"
+TRACE = "Kind,Agent_Id,Queue_Id,Thread_Id,Dispatch_Id,Kernel_Name,Correlation_Id,Start_Timestamp,End_Timestamp\n"
+
+
+def row(dispatch: int, counter: str, value: str, start: int) -> str:
+    return f"{dispatch},{dispatch},4,1,7,8,k{dispatch},16,{counter},{value},{start},{start + 50}\n"
+
+
+def test_values_join_the_kernels_of_their_set(tmp_path: Path) -> None:
+    """By dispatch and time; a row of a kernel that is not there is counted."""
+    kernels = "".join(f"KERNEL_DISPATCH,4,1,8,{n},k{n},{n},{1000 * n},{1000 * n + 50}\n" for n in (1, 2, 3))
+    (tmp_path / "x_kernel_trace.csv").write_text(TRACE + kernels)
+    rows = row(1, "SQ_WAVES", "10", 1000) + row(1, "SQ_BUSY_CYCLES", "20.5", 1000) + row(3, "SQ_WAVES", "30", 3000)
+    (tmp_path / "x_counter_collection.csv").write_text(HEAD + rows + row(2, "SQ_WAVES", "99", 777))
+    for name in ("x_kernel_trace.csv", "x_counter_collection.csv"):
+        notes = Notes()
+        (profile,) = read(tmp_path / name, v3_csv, notes)
+        assert values(profile) == [{"SQ_WAVES": 10, "SQ_BUSY_CYCLES": 20.5}, {}, {"SQ_WAVES": 30}]
+        assert [note.count for note in notes if "not in the table of kernels" in note.kind] == [1]
+
+
+def test_another_pass_is_other_kernels(tmp_path: Path) -> None:
+    """Ids of dispatches begin again: what was counted twice is not added up, nor is its time."""
+    rows = row(1, "SQ_WAVES", "10", 1000) + row(1, "SQ_WAVES", "10", 500_000)
+    (tmp_path / "a.csv").write_text(HEAD + rows)
+    (profile,) = read(tmp_path / "a.csv", v3_csv)
+    assert values(profile) == [{"SQ_WAVES": 10}] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("SQ_WAVES", {"SQ_WAVES": 3.0}), ("MemUnitBusy", {}), ("TCC_HIT_sum", {"TCC_HIT_sum": 3.0})]
+)
+def test_several_rows_of_a_dispatch_are_added_up_if_they_count(name: str, expected: object, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(HEAD + row(1, name, "1", 1000) + row(1, name, "2.000000", 1000))
+    (profile,) = read(tmp_path / "a.csv", v3_csv)
+    assert values(profile) == [expected]
+
+
+def counted(**named: float) -> tuple[Activity, tuple[Counter, ...]]:
+    activity = Activity(0, "kernel", "k", start_ns=0, end_ns=1000, counters=tuple(named.values()))
+    return activity, tuple(map(Counter, named))
+
+
+def test_what_counters_measured_is_as_amd_defines_it() -> None:
+    """Kilobytes of 1024; 64 lanes, an FMA is two operations, 512 per MFMA count; by hand."""
+    prefix = "SQ_INSTS_VALU_"
+    found = measured(*counted(FETCH_SIZE=3.0, WRITE_SIZE=1.0, **{
+        f"{prefix}ADD_F32": 1, f"{prefix}MUL_F32": 2, f"{prefix}TRANS_F32": 4, f"{prefix}FMA_F32": 8,
+        f"{prefix}MFMA_MOPS_F32": 16, f"{prefix}ADD_F16": 1000, f"{prefix}MFMA_MOPS_BF16": 3,
+    }))  # fmt: skip
+    assert (found.read_bytes, found.write_bytes, found.bytes) == (3072, 1024, 4096)
+    assert found.flop == 64 * (1 + 2 + 4 + 16) + 512 * 16 + 512 * 3
+    assert found.gb_per_s == 4.096
+    assert found.gflops == found.flop / 1000
+    assert found.flop_per_byte == found.flop / 4096
+
+
+@pytest.mark.parametrize(
+    "named", [{"FETCH_SIZE": -1.0}, {"FETCH_SIZE": 1e18}, {"SQ_WAVES": 3.0}, {"SQ_INSTS_VALU_ADD_F32": 1.0}]
+)
+def test_what_is_not_known_is_not_shown(named: dict[str, float]) -> None:
+    assert measured(*counted(**named)).shown == {}
+
+
+def test_counters_are_columns_and_arguments(tmp_path: Path) -> None:
+    """With their unit if the file states it; a counter called as a column has a name of its own."""
+    (tmp_path / "a.db").write_bytes(database(tables("3.0.5", (*COUNTED, Counted("name", (((7.0,),) * 7))))))
+    result = CliRunner().invoke(cli, ["kernels", str(tmp_path / "a.db"), "--format", "json"])
+    rows: list[dict[str, Any]] = json.loads(result.stdout)
+    assert [one["SQ_WAVES"] for one in rows] == [4000 * kernel + 6 for kernel in range(7)]
+    assert [one["FETCH_SIZE (KB)"] for one in rows] == [10.625 + kernel for kernel in range(7)]
+    assert [(one["name"], one["name'"]) for one in rows] == [(kernel.name, 7) for kernel in KERNELS]
+    assert rows[0]["measured_read_bytes"] == 10880
+    assert rows[0]["measured_gb_per_s"] == (10880 + 2560) / 600
+    out = io.BytesIO()
+    convert(tmp_path / "a.db", output=out, check=True)
+    slices = [event for event in json.loads(out.getvalue())["traceEvents"] if event.get("cat") == "kernel"]
+    assert slices[0]["args"]["counters"]["FETCH_SIZE"] == 10.625
+    assert slices[0]["args"]["measured"]["read_bytes"] == 10880
+
+
+def test_the_times_of_a_counter_run_are_marked(tmp_path: Path) -> None:
+    """On standard error, and as a finding of the report."""
+    (tmp_path / "a.db").write_bytes(database(tables("3.0.5", COUNTED)))
+    result = CliRunner().invoke(cli, ["report", str(tmp_path / "a.db"), "--format", "json"])
+    assert result.exit_code == 0
+    assert "times and gaps are not those of a plain run" in result.stderr
+    assert "counter-run" in result.stdout
