@@ -23,6 +23,7 @@ from mio2trace.readers import READERS, detect, known, run_log
 from mio2trace.source import Source
 from tests.conftest import shared_folder
 from tests.rocm_files import samples
+from tests.xspace_read import kernels_by_hand
 
 SUMMARY, COUNTERS = "is a summary of calls or kernels", "is a table of counters"
 NOT_PROFILES = {
@@ -38,7 +39,6 @@ NOT_PROFILES = {
     "rocprofv3_doc_memory_allocation_trace.csv": "is a table of memory allocations",
     "rocprofv3_doc_scratch_memory_trace.csv": "is a table of scratch memory",
     "rocprofv3_output_json_schema.json.gz": "is a JSON schema",
-    "xplane_jax08_mi300x_conv3d.xplane.pb.gz": "is an XSpace",
 }
 
 
@@ -85,6 +85,10 @@ TIMES: dict[str, Callable[[bytes], list[tuple[int, int]]]] = {
         (int(event["args"]["BeginNs"]), int(event["args"]["EndNs"]))
         for event in _chrome(data)
         if int(event["pid"]) >= 6
+    ],
+    r"xplane_.*": lambda data: [
+        (round(start / 1000), round((start + duration) / 1000))
+        for _, _, start, duration, _ in kernels_by_hand(data)
     ],
     r"rpd_export_.*": lambda data: [
         (int(event["ts"]) * 1000, (int(event["ts"]) + int(event["dur"])) * 1000)

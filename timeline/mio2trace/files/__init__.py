@@ -71,6 +71,10 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Input {self.name!r}: {self.format}{of}, {self.size} bytes, {len(self.records)} records>"
 
 
+_PATTERNS = ("*", "*/*", "plugins/profile/*/*")
+"""Files of a directory that are looked at; the last are TensorBoard's."""
+
+
 class FileOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How to read. ``host_calls``: keep every API call. ``every_message``: keep all that a library's log says.
     ``tags``: choose in a CK directory. ``repetition``: of a CK record, from 0; ``"every"``: each as an input of its
@@ -249,7 +253,7 @@ def _located(path: str, options: FileOptions, notes: Notes, unpacking: Unpacking
     if not os.path.isdir(path):
         return [path]
     if options.accepted.readers is None and not options.tags and not ck.is_directory(path):
-        files = sorted(file for pattern in ("*", "*/*") for file in Path(path).glob(pattern) if file.is_file())
+        files = sorted(file for pattern in _PATTERNS for file in Path(path).glob(pattern) if file.is_file())
         archives = [str(file) for file in files if is_archive(str(file))]
         plain = [file for file in files if str(file) not in archives]
         profiles = _inputs_among(plain, PROFILES, Path(path).name or path, "a directory", notes)

@@ -13,6 +13,7 @@ import msgspec
 
 from mio2trace.model.miopen import Entry, LoggedCall, MiopenLog, cut_addresses
 from mio2trace.model.profile import Profile, Range
+from mio2trace.ops import xla
 from mio2trace.ops.aten import ROWS, operations_of, placed
 from mio2trace.ops.log.assemble import operations
 from mio2trace.ops.operation import Operation
@@ -57,8 +58,14 @@ def _of_library(profile: Profile) -> list[tuple[Operation, int]]:
 
 
 def _of_framework(profile: Profile) -> list[tuple[Operation, int]]:
-    """Those of PyTorch's ops; of one that only calls another the inner one."""
+    """Those of PyTorch's ops; of one that only calls another the inner one. XLA's ops are told apart by its name."""
     ranges = profile.ranges
+    if profile.framework.name == xla.FRAMEWORK:
+        return [
+            (placed(xla.operation_of(made.text, made.inputs), profile.source, None), place)
+            for place, made in enumerate(ranges)
+            if made.kind == "operator"
+        ]
     places = [place for place, made in enumerate(ranges) if made.kind == "operator" and made.text in ROWS]
     places.sort(key=lambda place: (ranges[place].thread, ranges[place].start_ns, -ranges[place].end_ns))
     innermost = [

@@ -16,6 +16,7 @@ from mio2trace.readers.opencl import dvdt_json
 from mio2trace.readers.rocm import rocpd, rpd, rpd_json, v1_csv, v1_db, v1_json, v3_csv, v3_json
 from mio2trace.readers.tf import forms, profile_proto, run_metadata, step_stats_text, timeline_json, views
 from mio2trace.readers.torch import kineto
+from mio2trace.readers.xla import xplane
 from mio2trace.source import Source
 
 READERS: tuple[Reader, ...] = (
@@ -35,6 +36,7 @@ READERS: tuple[Reader, ...] = (
     v1_csv,
     v1_db,
     v1_json,
+    xplane,
     bundled,
     run_log,
 )
@@ -51,6 +53,7 @@ PROFILES: tuple[Reader, ...] = (
     v1_db,
     v1_json,
     kineto,
+    xplane,
     bundled,
 )
 """Those whose files a directory stands for."""

@@ -23,7 +23,6 @@ _BY_NAME = {
 """Endings of names, for binary files that do not tell their format."""
 _OWN_JSON = re.compile(rb'\s*\{[^\[]{0,300}?"generator"\s*:\s*"mio2trace ')
 _SCHEMA = re.compile(rb'\s*\{\s*"\$schema"\s*:')
-_PLANE = re.compile(rb"(?:\x08.)?\x12.(?:/host:|/device:|Task Environment)", re.DOTALL)
 _PACKET_FIELDS = frozenset({1, 3, 6, 8, 10, 11, 12, 13, 33, 35, 36, 41, 42, 43, 44, 50, 54, 58, 59, 60, 69, 79, 87})
 """Of TracePacket: those that stand in the first packet of a trace."""
 
@@ -61,11 +60,6 @@ def _first_message(head: bytes) -> tuple[int, int] | None:
     except WireError:
         return None
     return (at, at + size) if at + size <= len(head) or len(head) >= _WHOLE_HEAD else None
-
-
-def _is_xspace(head: bytes) -> bool:
-    first = _first_message(head)
-    return first is not None and _PLANE.match(head, first[0]) is not None
 
 
 def _is_perfetto(head: bytes) -> bool:
@@ -119,10 +113,6 @@ KNOWN: tuple[Known, ...] = (
     Known(
         lambda head: head.startswith(b"PK\x03\x04"), "a zip archive that is packed again, or comes from a pipe",
         "the archive itself, by its path",
-    ),
-    Known(
-        _is_xspace, "an XSpace of TensorFlow or JAX (.xplane.pb)",
-        "a profile of a ROCm tool, such as rocprofv3's database",
     ),
     Known(
         _is_perfetto, "a Perfetto trace (.pftrace)",

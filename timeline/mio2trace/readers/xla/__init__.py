@@ -1,0 +1,1 @@
+"""XSpace: profiles of JAX and TensorFlow, with the programs of XLA that ran."""

@@ -1,0 +1,244 @@
+"""The messages of an XSpace (xspace.md 2), walked in place: nothing is kept of an event that nobody asks for.
+
+    XSpace 1 planes | XPlane 2 name, 3 lines, 4 event types, 5 names of stats, 6 stats
+    XLine 1 id, 2 name, 3 timestamp_ns, 4 events, 11 display name | XEvent 1 type, 2 offset_ps, 3 duration_ps, 4 stats
+    XStat 1 name, then 2 double, 3 uint64, 4 int64, 5 string, 6 bytes or 7 reference to a name
+
+Events may come before the tables that name them, so a plane is walked twice. A file that is cut off is read up to
+there: a message without its end gives the fields that are whole.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from mio2trace.notes import Notes
+from mio2trace.readers.tf.wire import BYTES, FIXED32, FIXED64, VARINT, Field, WireError, fields, signed, text, varint
+
+CUT = "XSpace that is cut off or damaged: read up to there"
+DAMAGED = "damaged event of an XSpace: left out"
+_LONGEST = 1 << 14
+_MOST_PS = 1 << 62
+_DOUBLE = struct.Struct("<d")
+Span = tuple[int, int]
+"""Where a message begins and ends."""
+Value = int | float | str | Span
+
+
+class EventType(NamedTuple):
+    """``stats``: of all events of the type."""
+
+    name: str
+    stats: tuple[Span, ...]
+
+
+class Plane(NamedTuple):
+    name: str
+    lines: tuple[Span, ...]
+    types: Mapping[int, EventType]
+    names: Mapping[int, str]
+    """Of stats; a text that is said again and again is a name, too."""
+    stats: tuple[Span, ...]
+
+
+class Line(NamedTuple):
+    id: int
+    name: str
+    timestamp_ns: int
+    span: Span
+
+
+class Event(NamedTuple):
+    """Times in ps from the line's begin. ``stats`` are its own, then those of its type."""
+
+    type: EventType
+    offset_ps: int
+    duration_ps: int
+    stats: tuple[Span, ...]
+
+
+class Reader:
+    """Walks the messages of one file."""
+
+    def __init__(self, data: bytes, place: str, notes: Notes) -> None:
+        self._data = data
+        self._place = place
+        self._notes = notes
+        self.is_cut = False
+
+    def planes(self) -> Iterator[Plane]:
+        for tag, at, stop in self._parts(0, len(self._data)):
+            if tag == 0x0A:
+                yield self._plane(at, stop)
+
+    def lines(self, plane: Plane) -> Iterator[Line]:
+        for span in plane.lines:
+            number = timestamp_ns = 0
+            name = shown = ""
+            for tag, at, stop in self._parts(*span):
+                if tag == 0x08:
+                    number = at
+                elif tag == 0x12:
+                    name = self._text(at, stop)
+                elif tag == 0x18:
+                    timestamp_ns = signed(at)
+                elif tag == 0x5A:
+                    shown = self._text(at, stop)
+            yield Line(number, shown or name, timestamp_ns, span)
+
+    def events(self, plane: Plane, line: Line) -> Iterator[Event]:
+        """Those of a known type that have a place in time."""
+        types = plane.types
+        for tag, at, stop in self._parts(*line.span):
+            if tag != 0x22:
+                continue
+            kind = duration = 0
+            offset: int | None = None
+            is_timed = False
+            stats: list[Span] = []
+            try:
+                for inner, begin, end in fields(self._data, at, stop):
+                    if inner == 0x08:
+                        kind = signed(begin)
+                    elif inner == 0x10:
+                        offset, is_timed = signed(begin), True
+                    elif inner == 0x18:
+                        duration, is_timed = signed(begin), True
+                    elif inner == 0x22:
+                        stats.append((begin, end))
+                    elif inner == 0x28:  # how often it occurred: a sum, and no event
+                        kind = -1
+                        break
+            except WireError as error:
+                self._notes.add(DAMAGED, f"{self._place}: {error}")
+                continue
+            if kind == -1:
+                continue
+            known = types.get(kind)
+            if known is None or not is_timed or duration < 0 or not 0 <= (offset or 0) + duration < _MOST_PS:
+                self._notes.add(DAMAGED, self._place)
+                continue
+            yield Event(known, offset or 0, duration, (*stats, *known.stats))
+
+    def stats(self, plane: Plane, spans: tuple[Span, ...]) -> dict[str, Value]:
+        """By name; the first of a name counts. A text of bytes is where it is."""
+        found: dict[str, Value] = {}
+        for span in spans:
+            try:
+                name, value = self._stat(plane, span)
+            except WireError:
+                continue
+            if name and value is not None:
+                found.setdefault(name, value)
+        return found
+
+    def bytes_at(self, span: Span) -> bytes:
+        return self._data[span[0] : span[1]]
+
+    def _stat(self, plane: Plane, span: Span) -> tuple[str, Value | None]:
+        key, value = 0, None
+        made: Value | None = None
+        for tag, at, stop in fields(self._data, *span):
+            if tag == 0x08:
+                key = signed(at)
+            elif tag == 0x11:
+                made = _DOUBLE.unpack_from(self._data, at)[0]
+            elif tag == 0x18:
+                made = at
+            elif tag == 0x20:
+                made = signed(at)
+            elif tag == 0x2A:
+                made = self._text(at, stop)
+            elif tag == 0x32:
+                made = at, stop
+            elif tag == 0x38:
+                made = plane.names.get(signed(at), "")
+            value = made if made is not None else value
+        return plane.names.get(key, ""), value
+
+    def _plane(self, at: int, stop: int) -> Plane:
+        name = ""
+        lines: list[Span] = []
+        stats: list[Span] = []
+        types: dict[int, EventType] = {}
+        names: dict[int, str] = {}
+        for tag, begin, end in self._parts(at, stop):
+            if tag == 0x12:
+                name = self._text(begin, end)
+            elif tag == 0x1A:
+                lines.append((begin, end))
+            elif tag == 0x32:
+                stats.append((begin, end))
+            elif tag in (0x22, 0x2A):
+                key, span = self._entry(begin, end)
+                if span is None:
+                    continue
+                if tag == 0x22:
+                    types[key] = self._type(*span)
+                else:
+                    names[key] = self._named(*span)[0]
+        return Plane(name, tuple(lines), types, names, tuple(stats))
+
+    def _entry(self, at: int, stop: int) -> tuple[int, Span | None]:
+        """Key and value of a map's entry."""
+        key, span = 0, None
+        for tag, begin, end in self._parts(at, stop):
+            if tag == 0x08:
+                key = signed(begin)
+            elif tag == 0x12:
+                span = begin, end
+        return key, span
+
+    def _type(self, at: int, stop: int) -> EventType:
+        name, stats = self._named(at, stop)
+        return EventType(name, tuple(stats))
+
+    def _named(self, at: int, stop: int) -> tuple[str, list[Span]]:
+        name, stats = "", []
+        for tag, begin, end in self._parts(at, stop):
+            if tag == 0x12:
+                name = self._text(begin, end)
+            elif tag == 0x2A:
+                stats.append((begin, end))
+        return name, stats
+
+    def _text(self, at: int, stop: int) -> str:
+        return text(self._data, at, min(stop, at + _LONGEST))
+
+    def _parts(self, at: int, end: int) -> Iterator[Field]:
+        """As `fields`, one by one; the last one of a message that is cut off ends where that ends."""
+        data = self._data
+        while at < end:
+            start = at
+            try:
+                tag, at = varint(data, at, end)
+                kind = tag & 7
+                if tag < 8:
+                    raise WireError(start, "field number 0")
+                if kind == VARINT:
+                    value, at = varint(data, at, end)
+                    yield tag, value, 0
+                    continue
+                if kind == BYTES:
+                    size, at = varint(data, at, end)
+                elif kind in (FIXED64, FIXED32):
+                    size = 8 if kind == FIXED64 else 4
+                else:
+                    raise WireError(start, f"wire type {kind}, which no field here has")
+            except WireError as error:
+                self._cut(error)
+                return
+            if at + size > end:
+                self._cut(WireError(start, f"a field of {size} bytes where {end - at} are left"))
+                if kind == BYTES:
+                    yield tag, at, end
+                return
+            yield tag, at, at + size
+            at += size
+
+    def _cut(self, error: WireError) -> None:
+        if not self.is_cut:  # the messages around it end there, too
+            self.is_cut = True
+            self._notes.add(CUT, f"{self._place}: {error}")

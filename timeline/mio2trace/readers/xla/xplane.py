@@ -1,0 +1,471 @@
+"""XSpace (``*.xplane.pb``): what JAX's and TensorFlow's profilers save of a run on ROCm (xspace.md).
+
+    /device:GPU:0   Stream #16(Kernel)   loop_transpose_fusion.kd  correlation_id 243, hlo_op, program_id 15, ...
+    /host:CPU       Host Threads/583     hipModuleLaunchKernel     correlation_id 243
+    /host:CPU       py_xla_execute/-147  jit_forward_3d_conv:XLA GPU module
+    /host:metadata                       jit_forward_3d_conv(15)   the program of XLA
+    Task Environment                     profile_start_time        Unix ns; all times count from there
+
+Kernels and copies are those of lines ``Stream #...``; lines that viewers derive from them are left out. The HIP call of
+a kernel is the host event of the same correlation id. Which HLO op a kernel is of, the kernel or its call says; so for
+each device and launching thread there are ranges of the programs, layers and ops whose kernels were launched, from the
+first launch to the last. A layer is the path in an op's name (`scopes`), its problem is that of the program's
+instruction (`hlo`). Steps are ranges with a ``step_num``, else executions of the program that takes most device time.
+Python calls come with ``--host-calls`` only. Times are whole ps and are rounded to ns. Not read: TPU lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from mio2trace.model.profile import (
+    Activity,
+    Call,
+    Clock,
+    Device,
+    Framework,
+    Inputs,
+    Process,
+    Profile,
+    Queue,
+    Range,
+    Resources,
+    Size3,
+    Thread,
+)
+from mio2trace.notes import InputError, Notes
+from mio2trace.patterns import late
+from mio2trace.readers.base import ReadOptions, Records, kernel_name
+from mio2trace.readers.tf.wire import WireError, varint
+from mio2trace.readers.xla.hlo import Instruction, instructions
+from mio2trace.readers.xla.messages import Event, Line, Plane, Reader, Value
+from mio2trace.readers.xla.scopes import layer_of
+from mio2trace.source import Source
+
+NAME = "XSpace of JAX or TensorFlow (.xplane.pb)"
+FRAMEWORK = "XLA"
+_PLANE = re.compile(rb"(?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?\x12.(?:/host:|/device:|Task Environment)", re.DOTALL)
+_GPU = late(r"/device:GPU:(\d{1,5})", re.ASCII)
+_STREAM = late(r"Stream #(\d{1,18})", re.ASCII)
+_SYSTEM_THREAD = late(r"Host Threads/(\d{1,18})", re.ASCII)
+_NUMBER_BEHIND = late(r"/-?\d{3,20}\Z", re.ASCII)
+_DETAIL = late(r"([a-z_]{1,20}):([0-9,]{1,40})(?!\S)", re.ASCII)
+_DERIVED = 0xDEADBEEF
+_UNIX_FROM_NS = 10**15
+_MOST_NS = (1 << 62) - 1
+_COPIES = {"H2D": "host to device", "D2H": "device to host", "D2D": "device to device", "P2P": "device to device"}
+_PYTHON = "$"
+_Key = tuple[int | None, str, str]
+"""(program, module, op)."""
+
+
+class _Details(NamedTuple):
+    grid: Size3 | None = None
+    workgroup: Size3 | None = None
+    resources: Resources | None = None
+    size_bytes: int = 0
+
+
+class _Op(NamedTuple):
+    """What a kernel is of. ``path``: the name that JAX or TensorFlow gave the op."""
+
+    key: _Key
+    path: str
+
+
+class _Ran(NamedTuple):
+    """A command of a device. Times in ns."""
+
+    name: str
+    start: int
+    end: int
+    queue: int
+    correlation: int | None
+    op: _Op | None
+    details: _Details
+
+
+class _Launched(NamedTuple):
+    """A command with an op, and when the host launched it; without a call, when it ran."""
+
+    start: int
+    end: int
+    position: int
+    op: _Op
+
+
+def sniff(head: bytes) -> bool:
+    """The first field is a plane, whose name is the first that it has but for its number."""
+    if head[:1] != b"\x0a":
+        return False
+    try:
+        _, at = varint(head, 1, len(head))
+    except WireError:
+        return False
+    return _PLANE.match(head, at) is not None
+
+
+def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
+    """The profile of the host. Raises `InputError` if nothing of a GPU or of its host is in it."""
+    return [_Assembly(source, Reader(source.read(), source.name, notes), notes, options.host_calls).profile()]
+
+
+class _Assembly:
+    def __init__(self, source: Source, reader: Reader, notes: Notes, every_call: bool) -> None:
+        self._source = source
+        self._reader = reader
+        self._notes = notes
+        self._every_call = every_call
+        self._planes = list(reader.planes())
+        begun = [self._stat(plane).get("profile_start_time") for plane in self._planes]
+        self._begun = next((one for one in begun if type(one) is int and 0 < one < _MOST_NS), None)
+        self._threads: list[Thread] = []
+        self._called: Counter[str] = Counter()
+        self._devices: list[Device] = []
+        self._queues: list[Queue] = []
+        self._ran: list[_Ran] = []
+        self._calls: dict[int, tuple[Call, _Op | None]] = {}
+        self._others: list[Call] = []
+        self._ranges: list[Range] = []
+        self._steps: list[Range] = []
+        self._records = 0
+        self._shared: dict[object, object] = {}
+        self._details: dict[str, _Details] = {}
+
+    def profile(self) -> Profile:
+        for plane in self._planes:
+            number = _GPU.fullmatch(plane.name)
+            if number is not None:
+                self._device(plane, int(number[1]))
+        for plane in self._planes:
+            if plane.name.startswith("/host:") and plane.lines:
+                self._host(plane)
+        if not self._ran and not self._calls and not self._ranges:
+            tpu = any(plane.name.startswith("/device:TPU") for plane in self._planes)
+            what = "the profile of a TPU" if tpu else "no event of a GPU or of its host"
+            raise InputError(f"{self._source.name}: {what}; expected an XSpace of a run on a GPU")
+        self._ran.sort(key=self._order)
+        range_of = self._program_ranges()
+        launches = {ran.correlation for ran in self._ran}
+        others = [call for key, (call, _) in self._calls.items() if key not in launches] + self._others
+        others.sort(key=lambda call: call.start_ns or 0)
+        return Profile(
+            source=self._source.index,
+            records=self._records,
+            activities=tuple(self._activity(place, ran, range_of.get(place)) for place, ran in enumerate(self._ran)),
+            other_calls=tuple(others),
+            ranges=tuple(self._ranges),
+            queues=tuple(self._queues),
+            devices=tuple(self._devices),
+            threads=tuple(self._threads),
+            processes=(Process(index=0),),
+            clocks=(Clock("opaque" if self._begun is None else "unix"),),
+            numbers="event_index",
+            framework=Framework(name=FRAMEWORK),
+            defects={"cut-off": 1} if self._reader.is_cut else {},
+        )
+
+    # -- times and stats ---------------------------------------------------------------------------------------------
+
+    def _stat(self, plane: Plane) -> dict[str, Value]:
+        return self._reader.stats(plane, plane.stats)
+
+    def _events(self, plane: Plane, line: Line) -> Iterator[tuple[Event, int, int]]:
+        """(event, start, end) in ns; what no clock shows is left out."""
+        base = line.timestamp_ns
+        if self._begun is not None and 0 <= base < _UNIX_FROM_NS:
+            base += self._begun
+        for event in self._reader.events(plane, line):
+            self._records += 1
+            start_ps = base * 1000 + event.offset_ps
+            start, end = (start_ps + 500) // 1000, (start_ps + event.duration_ps + 500) // 1000
+            if 0 <= start <= end <= _MOST_NS:
+                yield event, start, end
+            else:
+                self._notes.add("event whose times are no numbers in order: not drawn", self._source.name)
+
+    def _same(self, value: object) -> object:
+        return self._shared.setdefault(value, value)
+
+    def _op(self, stats: Mapping[str, Value]) -> _Op | None:
+        """Of XLA by its instruction, of TensorFlow by the op's own name."""
+        hlo, path = _text(stats.get("hlo_op")), _text(stats.get("name"))
+        of_tf = _text(stats.get("tf_op"))
+        scope, _, _ = of_tf.rpartition(":")
+        if scope == "XlaModule":
+            scope = ""
+        if not hlo and not scope:
+            return None
+        program = stats.get("program_id")
+        key = program if type(program) is int else None, _text(stats.get("hlo_module")), hlo or scope
+        made = self._same(_Op(key, path or scope))
+        assert isinstance(made, _Op)
+        return made
+
+    # -- devices -----------------------------------------------------------------------------------------------------
+
+    def _device(self, plane: Plane, number: int) -> None:
+        device = Device(index=len(self._devices), name=f"GPU {number}", clock=0, number=number)
+        begun = len(self._queues)
+        for line in self._reader.lines(plane):
+            stream = _STREAM.match(line.name)
+            if stream is None or line.id >= _DERIVED:
+                continue
+            queue = Queue(index=len(self._queues), device=device.index, kind="stream", number=int(stream[1]))
+            self._queues.append(queue)
+            for event, start, end in self._events(plane, line):
+                stats = self._reader.stats(plane, event.stats)
+                key = stats.get("correlation_id")
+                self._ran.append(
+                    _Ran(
+                        event.type.name,
+                        start,
+                        end,
+                        queue.index,
+                        key if type(key) is int and 0 <= key < 1 << 63 else None,
+                        self._op(stats),
+                        self._detail(_text(stats.get("kernel_details")) or _text(stats.get("memcpy_details"))),
+                    )
+                )
+        if len(self._queues) > begun:  # a GPU that did nothing has no lines
+            self._devices.append(device)
+
+    def _detail(self, text: str) -> _Details:
+        """``grid:16,1,1 block:512,1,1 private_mem:0 group_mem:0``: blocks, and their size."""
+        known = self._details.get(text)
+        if known is None:
+            values = dict(_DETAIL.findall(text[:400]))
+            blocks, group = _size3(values.get("grid", "")), _size3(values.get("block", ""))
+            grid = None
+            if blocks is not None and group is not None:
+                grid = (blocks[0] * group[0], blocks[1] * group[1], blocks[2] * group[2])
+            private, local, vgprs = (_integer(values.get(name)) for name in ("private_mem", "group_mem", "regs"))
+            has_resources = private is not None or local is not None or vgprs is not None
+            resources = Resources(vgprs=vgprs, lds_bytes=local, scratch_bytes=private) if has_resources else None
+            known = self._details[text] = _Details(grid, group, resources, _integer(values.get("size")) or 0)
+        return known
+
+    def _order(self, ran: _Ran) -> tuple[int, int]:
+        """As they were launched; without a launch, by the time at which they began."""
+        call = self._calls.get(ran.correlation) if ran.correlation is not None else None
+        return (ran.start if call is None else call[0].start_ns or 0), ran.start
+
+    def _activity(self, number: int, ran: _Ran, place: int | None) -> Activity:
+        is_copy = ran.name.startswith("Memcpy")
+        kind: Literal["kernel", "copy", "fill"] = "copy" if is_copy else "kernel"
+        if ran.name.startswith("Memset"):
+            kind = "fill"
+        route = next((route for word, route in _COPIES.items() if word in ran.name), "") if is_copy else ""
+        called = self._calls.get(ran.correlation) if ran.correlation is not None else None
+        grid, workgroup, resources, size_bytes = ran.details
+        return Activity(
+            number, kind, f"copy {route}".strip() if is_copy else kernel_name(ran.name), queue=ran.queue,
+            start_ns=ran.start, end_ns=ran.end, call=None if called is None else called[0], grid=grid,
+            workgroup=workgroup, size_bytes=size_bytes, route=route, correlation=ran.correlation, range=place,
+            resources=resources,
+        )  # fmt: skip
+
+    # -- the host ----------------------------------------------------------------------------------------------------
+
+    def _thread(self, name: str, tid: int | None = None) -> int:
+        self._called[name] += 1
+        number = self._called[name]
+        self._threads.append(
+            Thread(index=len(self._threads), tid=tid, name=name if number == 1 else f"{name} ({number})")
+        )
+        return self._threads[-1].index
+
+    def _host(self, plane: Plane) -> None:
+        for line in self._reader.lines(plane):
+            if line.id >= _DERIVED and line.name in ("Steps", "XLA Modules", "XLA Ops", "Framework Ops"):
+                continue
+            system = _SYSTEM_THREAD.fullmatch(line.name)
+            thread: int | None = None
+            for event, start, end in self._events(plane, line):
+                name = event.type.name
+                if name.startswith(_PYTHON) and not self._every_call:
+                    continue
+                if thread is None:
+                    shown = "Host thread" if system else _NUMBER_BEHIND.sub("", line.name)
+                    thread = self._thread(shown or "unnamed thread", int(system[1]) if system else None)
+                self._of_host(plane, event, (start, end), thread)
+
+    def _of_host(self, plane: Plane, event: Event, times: tuple[int, int], thread: int) -> None:
+        """A HIP call, a step, or anything else that the host did for some time."""
+        name = event.type.name
+        stats = self._reader.stats(plane, event.stats) if event.stats else {}
+        key, step = stats.get("correlation_id"), stats.get("step_num")
+        if type(key) is int and 0 <= key < 1 << 63:
+            call = Call(name, thread, *times, 0, None, key)
+            if key in self._calls:
+                self._others.append(call)
+            else:
+                self._calls[key] = call, self._op(stats)
+        elif type(step) is int and 0 <= step < 10**9:
+            self._steps.append(Range("annotation", f"step {step}", thread, *times))
+        elif times[0] < times[1]:
+            self._ranges.append(Range("frame", name.removeprefix(_PYTHON), thread, *times))
+
+    # -- programs ----------------------------------------------------------------------------------------------------
+
+    def _program_ranges(self) -> dict[int, int]:
+        """Ranges of the programs, layers and ops that the host launched; of each command the place of its op's."""
+        lanes: dict[tuple[int, int | None], list[_Launched]] = defaultdict(list)
+        for position, ran in enumerate(self._ran):
+            called = self._calls.get(ran.correlation) if ran.correlation is not None else None
+            op = ran.op or (None if called is None else called[1])
+            if op is None:
+                continue
+            device = self._queues[ran.queue].device
+            if called is None:
+                lanes[device, None].append(_Launched(ran.start, ran.end, position, op))
+            else:
+                call = called[0]
+                assert call.start_ns is not None
+                assert call.end_ns is not None
+                lanes[device, call.thread].append(_Launched(call.start_ns, call.end_ns, position, op))
+        told = self._instructions({launched.op.key for lane in lanes.values() for launched in lane})
+        executions: dict[int, list[list[_Launched]]] = defaultdict(list)
+        range_of: dict[int, int] = {}
+        for (device, _), lane in sorted(lanes.items(), key=lambda item: (item[0][0], item[1][0].start)):
+            lane.sort(key=lambda launched: (launched.start, launched.position))
+            thread = self._thread(f"{FRAMEWORK} programs, {self._devices[device].name}")
+            for execution in _executions(lane):
+                executions[device].append(execution)
+                self._execution(execution, thread, told, range_of)
+        self._ranges += self._steps or self._steps_of(executions)
+        return range_of
+
+    def _execution(
+        self, execution: Sequence[_Launched], thread: int, told: Mapping[_Key, Instruction], range_of: dict[int, int]
+    ) -> None:
+        """One run of a program: its range, around those of its layers, around those of its ops."""
+        module = execution[0].op.key[1]
+        if module:
+            self._ranges.append(Range("frame", module, thread, *_span(execution)))
+        paths = {one.op: one.op.path or _path(told.get(one.op.key)) for one in execution}
+        for in_layer in _unbroken(execution, [layer_of(paths[one.op]) for one in execution]):
+            layer, direction = layer_of(paths[in_layer[0].op])
+            if layer:
+                self._ranges.append(
+                    Range("annotation", f"{layer} {direction}" if direction else layer, thread, *_span(in_layer))
+                )
+            for of_op in _unbroken(in_layer, [one.op for one in in_layer]):
+                key = of_op[0].op.key
+                range_of |= dict.fromkeys((one.position for one in of_op), len(self._ranges))
+                text = f"{module}/{key[2]}" if module else key[2]
+                inputs = self._given(told.get(key))
+                self._ranges.append(Range("operator", text, thread, *_span(of_op), inputs=inputs))
+
+    def _given(self, instruction: Instruction | None) -> Inputs | None:
+        """What the table of operations reads of an instruction; its opcode if there is no more to say."""
+        if instruction is None:
+            return None
+        plain = Inputs(values=(instruction.opcode,)) if instruction.given is None else instruction.given
+        made = self._same(plain)
+        assert isinstance(made, Inputs)
+        return made
+
+    def _instructions(self, keys: set[_Key]) -> dict[_Key, Instruction]:
+        """Those of the programs that ran; a plane holds each program as a text of bytes."""
+        programs: dict[tuple[int, str], set[str]] = defaultdict(set)
+        for program, module, op in keys:
+            if program is not None:
+                programs[program, module].add(op)
+        found: dict[_Key, Instruction] = {}
+        for plane in self._planes:
+            if plane.name != "/host:metadata":
+                continue
+            by_name = {kind.name: kind for kind in plane.types.values()}
+            for (program, module), ops in programs.items():
+                kind = by_name.get(f"{module}({program})")
+                span = None if kind is None else self._reader.stats(plane, kind.stats).get("Hlo Proto")
+                if isinstance(span, tuple):
+                    made = instructions(self._reader.bytes_at(span), frozenset(ops))
+                    found |= {(program, module, op): one for op, one in made.items()}
+        return found
+
+    def _steps_of(self, executions: Mapping[int, Sequence[Sequence[_Launched]]]) -> list[Range]:
+        """Each run of the program that takes most device time, until the next one is launched. The devices run it
+        together; none where their launches of one step and the next one overlap."""
+        time: Counter[_Key] = Counter()
+        for of_device in executions.values():
+            for execution in of_device:
+                for one in execution:
+                    time[*one.op.key[:2], ""] += self._ran[one.position].end - self._ran[one.position].start
+        if not time:
+            return []
+        main = max(time, key=lambda key: (time[key], key[1]))
+        runs = [
+            sorted(_span(one) for one in of_device if (*one[0].op.key[:2], "") == main)
+            for of_device in executions.values()
+        ]
+        runs = [of_device for of_device in runs if of_device]
+        count = max(map(len, runs), default=0)
+        if not main[1] or count < 2 or any(len(of_device) != count for of_device in runs):
+            return []
+        begins = [min(of_device[number][0] for of_device in runs) for number in range(count)]
+        ends = [max(of_device[number][1] for of_device in runs) for number in range(count)]
+        if any(end > begin for end, begin in zip(ends, begins[1:], strict=False)):
+            return []
+        thread = self._thread(f"{FRAMEWORK} steps")
+        spans = [*pairwise(begins), (begins[-1], ends[-1])]
+        return [Range("annotation", f"step {number}", thread, *span) for number, span in enumerate(spans, 1)]
+
+
+def _executions(lane: Sequence[_Launched]) -> Iterator[list[_Launched]]:
+    """One begins with another program, or where the first op of the one before comes again."""
+    execution: list[_Launched] = []
+    for launched in lane:
+        if execution:
+            first, last = execution[0].op.key, execution[-1].op.key
+            is_other = launched.op.key[:2] != first[:2]
+            if is_other or (first[1] and launched.op.key == first and last != first):
+                yield execution
+                execution = []
+        execution.append(launched)
+    if execution:
+        yield execution
+
+
+def _unbroken(launched: Sequence[_Launched], keys: Sequence[object]) -> Iterator[list[_Launched]]:
+    """Neighbours with equal keys."""
+    group: list[_Launched] = []
+    for place, one in enumerate(launched):
+        if group and keys[place] != keys[place - 1]:
+            yield group
+            group = []
+        group.append(one)
+    if group:
+        yield group
+
+
+def _span(launched: Sequence[_Launched]) -> tuple[int, int]:
+    return launched[0].start, max(one.end for one in launched)
+
+
+def _path(instruction: Instruction | None) -> str:
+    return "" if instruction is None else instruction.path
+
+
+def _text(value: Value | None) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _integer(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() and len(text) < 19 else None
+
+
+def _size3(text: str) -> Size3 | None:
+    parts = [_integer(part) for part in text.split(",")]
+    if len(parts) != 3 or any(part is None or not 0 < part < 1 << 32 for part in parts):
+        return None
+    x, y, z = parts
+    assert x is not None
+    assert y is not None
+    assert z is not None
+    return x, y, z
