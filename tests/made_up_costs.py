@@ -15,6 +15,7 @@ from mio2trace.measures import Measures
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import Message
 from mio2trace.model.profile import Activity, Call, Clock, Counter, Device, Profile, Queue
+from mio2trace.ops.choices import Choices
 from mio2trace.ops.operation import Operation
 from tests.records import made_operation
 
@@ -123,9 +124,10 @@ def subject(
     *,
     gpu: Gpu | None = None,
     messages: Sequence[Message] = (),
+    choices: Choices | None = None,
     **more: Any,
 ) -> Subject:
-    return Subject(measures(iterations, operations, **more), gpu, messages)
+    return Subject(measures(iterations, operations, **more), gpu, messages, choices=choices)
 
 
 def gemm(m: int, n: int, k: int = 1) -> Gemm:

@@ -12,9 +12,12 @@ import pytest
 
 from mio2trace.findings import GPUS, RULES, Finding, Gpu, Subject, findings, gpu_of
 from mio2trace.findings.work import bound
+from mio2trace.model.choices import SolverRecord, SolverTable, SolverTime
 from mio2trace.model.miopen import Message
 from mio2trace.model.profile import Call
 from mio2trace.notes import InputError, OptionError
+from mio2trace.ops.choices import Choices
+from mio2trace.ops.families.conv import ConvProblem
 from tests.conftest import ROOT
 from tests.made_up_costs import MS, SETUP, US, Ran, gemm, operation, subject
 
@@ -159,6 +162,26 @@ def nameless(ns: int, name: str = "Task") -> Subject:
     return subject({0: [Ran(name, ns, graph=True)], 1: [Ran("work", 100 * MS - ns)]})
 
 
+KEY = "3-8-8-3x3-4-8-8-2-1x1-1x1-1x1-0-NCHW-FP32-F"
+
+
+def by_a_find_db(chosen_ms: float, best_ms: float, solver: str = "GemmFwdRest") -> Subject:
+    """Two iterations of 100 ms, in each two calls of a problem, of which a find-db has two solvers."""
+    problem = ConvProblem(
+        direction="forward", dtype="float", x=(2, 3, 8, 8), w=(4, 3, 3, 3), y=(2, 4, 8, 8), pads=(1, 1), strides=(1, 1),
+        dilations=(1, 1),
+    )  # fmt: skip
+    calls = [
+        operation(index, problem=problem, solver=solver, input=problem.x, weights=problem.w, output=problem.y,
+                  pad=(1, 1))
+        for index in range(4)
+    ]  # fmt: skip
+    each = [[Ran("work", 40 * MS, first), Ran("work", 40 * MS, first + 1), Ran("rest", 20 * MS)] for first in (0, 2)]
+    times = (SolverTime("GemmFwdRest", chosen_ms, 8), SolverTime("ConvAsm1x1U", best_ms, 0))
+    table = SolverTable(source=1, kind="find-db", records=(SolverRecord(1, KEY, times),))
+    return subject({1: each[0], 2: each[1]}, calls, choices=Choices([table]))
+
+
 NAME = "Conv fwd 1x{}x9x9"
 CASES = [
     # 4 ms of searches in the second of two iterations
@@ -251,6 +274,10 @@ CASES = [
          count=1, severity="medium"),
     Case(rule="graph", has=lambda: graphs(5 * MS), lacks=lambda: graphs(5 * MS - 1), ns=5 * MS, share=0.05, count=1,
          severity="medium"),
+    Case(rule="not-the-best-solver", has=lambda: by_a_find_db(1.0, 0.25), lacks=lambda: by_a_find_db(1.0, 0.96),
+         ns=1_500_000, share=0.015, count=1, severity="low", scope=("Conv fwd 2x3x8x8 -> 2x4x8x8 k3x3 p1",)),
+    Case(rule="not-the-best-solver", has=lambda: by_a_find_db(1.0, 0.25), lacks=lambda: by_a_find_db(1.0, 0.25, "X"),
+         ns=1_500_000, share=0.015, count=1, severity="low", scope=("Conv fwd 2x3x8x8 -> 2x4x8x8 k3x3 p1",)),
     Case(rule="counter-run", has=lambda: subject({1: [Ran("a", MS, counters=(3.0,)), Ran("b", MS)]}),
          lacks=lambda: subject({1: [Ran("a", MS), Ran("b", MS)]}), ns=None, share=None, count=1, severity="low",
          scope=("C0",)),

@@ -166,6 +166,11 @@ class Links:
 
     # -- links -------------------------------------------------------------------------------------------------------
 
+    def refine(self, operations: Sequence[Operation]) -> None:
+        """The same operations with more known of them, in the same order."""
+        assert len(operations) == len(self.operations)
+        self.operations = tuple(operations)
+
     def give_layer(
         self, positions: Iterable[int], run: int, by: Evidence, *, sure: bool = True, confidence: float = 1.0
     ) -> None:

@@ -22,11 +22,13 @@ from mio2trace.jobs import Share, in_order, is_named_for_another_rank, labelled,
 from mio2trace.kernels import KernelFact
 from mio2trace.measures import Measures
 from mio2trace.memory import keep_freed_blocks, without_garbage_collection
+from mio2trace.model.choices import SideFile
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
 from mio2trace.model.tf import TfProfile
 from mio2trace.notes import InputError, Notes, OptionError
+from mio2trace.ops.choices import Choices
 from mio2trace.ops.operation import Operation
 from mio2trace.outgoing import visible
 from mio2trace.privacy import Cleaner
@@ -110,6 +112,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     reference: Reference | None = None
 
     @property
+    def side_files(self) -> tuple[SideFile, ...]:
+        """Databases of MIOpen, logs of BLAS libraries."""
+        return tuple(record for file in self.inputs for record in file.records if isinstance(record, SideFile))
+
+    @property
     def operations(self) -> tuple[Operation, ...]:
         """Those of the MIOpen log that has most of them: one process writes one log."""
         return max(self.operations_by_log, key=len, default=())
@@ -134,7 +141,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a table could show any of it."""
         of_profiles = any(profile.activities or profile.other_calls for profile in self.profiles)
         return (
-            of_profiles or self.framework is not None or bool(self.logs or any(log.records for log in self.libraries))
+            of_profiles
+            or bool(self.side_files)
+            or self.framework is not None
+            or bool(self.logs or any(log.records for log in self.libraries))
         )
 
     @property
@@ -319,6 +329,9 @@ def _runs(
     unused = unused.difference(*(share.sources for share in own))
     alone = [file for file in part.inputs if file.source in unused]
     part = part.but(unused)
+    choices = Choices(record for file in part.inputs for record in file.records if isinstance(record, SideFile))
+    for alignment in alignments:
+        alignment.links.refine(choices.solved(alignment.links.operations))
     if is_job and alignments:
         clocks = (from_start if options.from_start else relate_processes)(profiles)
         alignments = [

@@ -19,6 +19,7 @@ from mio2trace.answer.logs import of_logs, printed_reference
 from mio2trace.findings import Gpu, Subject
 from mio2trace.measures import Measures
 from mio2trace.model.miopen import Message, MiopenLog
+from mio2trace.ops.choices import Choices
 from mio2trace.ranks import meetings, said, totals
 
 __all__ = ["Report", "Section", "report_of", "subjects"]
@@ -96,7 +97,9 @@ def subjects(run: Run, gpu: Gpu | None = None) -> Iterator[tuple[int, Sequence[M
     for number, place in enumerate(measured):
         measures = run.drawn[place]
         libraries = _libraries(run, measures, number)
-        yield place, libraries, Subject(measures, gpu, _messages(libraries), _reference(run, place))
+        messages = _messages(libraries)
+        choices = Choices(run.side_files, messages)
+        yield place, libraries, Subject(measures, gpu, messages, _reference(run, place), choices)
 
 
 def _reference(run: Run, place: int) -> Measures | None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mio2trace.notes import Notes
     from mio2trace.ops.operation import Operation
     from mio2trace.reports.numbers import Unit
-    from mio2trace.reports.tables import Table
+    from mio2trace.reports.tables import Cell, Row, Table
 
 
 @click.command(no_args_is_help=True)
@@ -172,7 +172,7 @@ def _operations(analysis: Analysis, phase: str, by: Sequence[str], seed_csv: boo
                 notes.add(doubt, f"{name}:{one.line}", problem=False)
         found.append((name, kept))
     if not seed_csv:
-        table = report.table(found)
+        table = _with_counts(report.table(found), analysis, [name for name, _ in found])
         return grouped(table, by) if by else table, said
     all_of_them = [one for _, operations in found for one in operations]
     table = report.seed_table(all_of_them)
@@ -180,6 +180,32 @@ def _operations(analysis: Analysis, phase: str, by: Sequence[str], seed_csv: boo
     if missing:
         notes.add("operation left out: the log does not tell its shapes", count=missing)
     return table, said
+
+
+def _with_counts(table: Table, analysis: Analysis, names: Sequence[str]) -> Table:
+    """How often a BLAS library's log states each GEMM, and its time when TunableOp chose it."""
+    import msgspec
+
+    from mio2trace.model.choices import GemmTable
+
+    gemms = {
+        (file.name, number): gemm
+        for file in analysis.inputs
+        for record in file.records
+        if isinstance(record, GemmTable)
+        for number, gemm in enumerate(record.gemms)
+    }
+    if not gemms:
+        return table
+    rows: list[Row] = []
+    for row in table.rows:
+        gemm = gemms.get((str(row.get("file", names[0])), int(str(row["operation"]))))
+        more: dict[str, Cell] = {} if gemm is None else {"calls": gemm.count}
+        if gemm is not None and gemm.time_ms is not None:
+            more["ms"] = gemm.time_ms
+        rows.append({**row, **more})
+    added = ("calls", "ms")
+    return msgspec.structs.replace(table, columns=(*table.columns, *added), brief=(*table.brief, *added), rows=rows)
 
 
 def _coverage(files: tuple[str, ...], reading: Reading, notes: Notes) -> tuple[Table, list[str]]:

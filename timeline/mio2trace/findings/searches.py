@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mio2trace.findings.rule import Found, Rule
-from mio2trace.findings.subject import Subject
+from mio2trace.findings.subject import Problem, Subject, drivers
 from mio2trace.findings.words import count, ms, percent
+from mio2trace.ops.choices import best
 from mio2trace.ops.naming import problem_name
 
 PART, LEAST_NS = 0.20, 100_000_000
+SLOWER = 1.05
+"""Times of the chosen solver and of the fastest one that differ by less are the same."""
 
 
 def _in_steady_state(subject: Subject) -> Iterator[Found]:
@@ -46,6 +49,45 @@ def _cost(subject: Subject) -> Iterator[Found]:
         )
 
 
+def _not_the_best(subject: Subject) -> Iterator[Found]:
+    """By the times of the find step, which may be of another machine: only their difference counts."""
+    lost: dict[str, float] = {}
+    worst: dict[str, tuple[float, str]] = {}
+    short_of_workspace: set[str] = set()
+    slower: list[Problem] = []
+    for problem in subject.problems:
+        for call in problem.calls:
+            record = subject.choices.of(call) if call.phase == "run" and call.solver else None
+            chosen = next((one for one in record.solvers if one.solver == call.solver), None) if record else None
+            if record is None or chosen is None or chosen.time_ms is None:
+                continue
+            fastest = best(record)
+            assert fastest.time_ms is not None
+            if chosen.time_ms <= SLOWER * fastest.time_ms:
+                continue
+            if problem.name not in lost:
+                slower.append(problem)
+            lost[problem.name] = lost.get(problem.name, 0) + chosen.time_ms - fastest.time_ms
+            said = f"{chosen.solver} {chosen.time_ms:.4g} ms, {fastest.solver} {fastest.time_ms:.4g} ms"
+            worst.setdefault(problem.name, (chosen.time_ms - fastest.time_ms, said))
+            if call.workspace_bytes is not None and call.workspace_bytes < fastest.workspace_bytes:
+                short_of_workspace.add(problem.name)
+    if not lost:
+        return
+    names = sorted(lost, key=lambda name: (-lost[name], name))
+    ns = round(sum(lost.values()) * 1e6)
+    workspace = f" {count(len(short_of_workspace), 'problem')} had too little workspace." if short_of_workspace else ""
+    yield Found(
+        ns=subject.each(ns),
+        share=subject.share(ns),
+        count=len(lost),
+        number=f"The find-db has a faster solver for {count(len(lost), 'problem')}: {ms(subject.each(ns))}"
+        f"{' per step' if subject.has_iterations else ''} by its times. {names[0]}: {worst[names[0]][1]}.{workspace}",
+        scope=tuple(names),
+        drivers=drivers(slower),
+    )
+
+
 RULES = (
     Rule(
         id="find-in-steady-state",
@@ -65,5 +107,16 @@ RULES = (
         advice="It is paid once a shape: keep the user find-db between runs (MIOPEN_USER_DB_PATH), or"
         " MIOPEN_FIND_MODE=HYBRID; no reason to act where the run is long.",
         find=_cost,
+    ),
+    Rule(
+        id="not-the-best-solver",
+        title="Problems run a solver that is not the fastest in the find-db.",
+        fires="a find-db (a file, or records in the log) has a solver for a problem of steady iterations that is more"
+        " than 5 % faster than the one that the log names; >= 0.5 % of T",
+        formula="difference of their times in the find-db, summed over the calls of steady iterations, per iteration;"
+        " share of T",
+        advice="Search again on this machine (MIOPEN_FIND_ENFORCE=3, or delete the user find-db), give the workspace"
+        " that the faster solver needs, or find out what excludes it: compare the two with the MIOpenDriver line.",
+        find=_not_the_best,
     ),
 )

@@ -22,6 +22,7 @@ from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import median
 from mio2trace.measures.step_time import StepTime
 from mio2trace.model.miopen import Message
+from mio2trace.ops.choices import Choices
 from mio2trace.ops.operation import Operation
 
 
@@ -32,6 +33,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     operation: Operation
     samples: tuple[int, ...]
     solver: str = ""
+    calls: tuple[Operation, ...] = ()
 
     @property
     def name(self) -> str:
@@ -59,7 +61,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 class Subject:
     """One profile with its logs, looked at by the rules. ``messages``: what its MIOpen logs say. ``reference``: the
-    same process of a run without MIOpen's log, which slows the host."""
+    same process of a run without MIOpen's log, which slows the host. ``choices``: of databases, logs of libraries."""
 
     def __init__(
         self,
@@ -67,6 +69,7 @@ class Subject:
         gpu: Gpu | None = None,
         messages: Sequence[Message] = (),
         reference: Measures | None = None,
+        choices: Choices | None = None,
     ) -> None:
         self.measures = measures
         self.alignment = measures.alignment
@@ -74,6 +77,7 @@ class Subject:
         self.gpu = gpu
         self.messages = messages
         self._reference = reference
+        self.choices = Choices() if choices is None else choices
 
     @cached_property
     def timed(self) -> Subject:
@@ -206,6 +210,7 @@ class Subject:
             operation=operations[0],
             samples=tuple(self.measures.operations.timed_ns[index] for index in indices),
             solver=", ".join(solvers),
+            calls=tuple(operations),
         )
 
     # -- the device --------------------------------------------------------------------------------------------------

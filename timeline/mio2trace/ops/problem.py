@@ -96,6 +96,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Whether it is a batch norm in training."""
         return False
 
+    def database_key(self) -> str | None:
+        """The key under which MIOpen's databases have it; None if they have none, or if its type is not known."""
+        return None
+
     def gemm(self) -> Gemm | None:
         """The GEMM it amounts to; None when there is no single one."""
         return None

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from mio2trace.model.choices import GemmChoice, GemmTable, SolverRecord, SolverTable, SolverTime
 from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent, NetLayer
 from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, MiopenLog
 from mio2trace.model.profile import (
@@ -38,6 +39,7 @@ SHOWN: dict[type[msgspec.Struct], dict[str, Sort]] = {
     Device: {"name": "text"},
     Thread: {"name": "text"},
     Counter: {"name": "name", "unit": "name"},
+    GemmChoice: {"function": "name", "solution": "name", "epilogue": "name", "types": "name"},
     Process: {"label": "text"},
     Queue: {"name": "text"},
     Node: {"name": "layer", "op": "layer", "layer": "layer", "place": "name"},
@@ -65,6 +67,7 @@ NEVER_SHOWN: dict[type[msgspec.Struct], frozenset[str]] = {
     LoggedCall: frozenset({"template"}),
     Entry: frozenset({"addresses"}),
     Execution: frozenset({"device", "label"}),
+    SolverTime: frozenset({"parameters"}),
 }
 A_WORD: dict[type[msgspec.Struct], frozenset[str]] = {
     LoggedCall: frozenset({"api"}),
@@ -77,5 +80,10 @@ A_WORD: dict[type[msgspec.Struct], frozenset[str]] = {
     TfNode: frozenset({"attributes"}),
     ViewRow: frozenset({"own", "total"}),
     Printed: frozenset({"unit"}),
+    SolverTime: frozenset({"solver", "algorithm"}),
+    SolverRecord: frozenset({"key"}),
+    SolverTable: frozenset({"kind"}),
+    GemmChoice: frozenset({"library"}),
+    GemmTable: frozenset({"kind", "made_for"}),
 }
 """Of a vocabulary that the reader knows, or letters and digits only."""

@@ -11,7 +11,9 @@ from typing import NamedTuple
 from mio2trace.notes import InputError
 from mio2trace.readers import bundled, known, run_log
 from mio2trace.readers.base import Reader
+from mio2trace.readers.blas import tunable
 from mio2trace.readers.ck import record as ck
+from mio2trace.readers.miopen import find_db
 from mio2trace.readers.opencl import dvdt_json
 from mio2trace.readers.rocm import rocpd, rpd, rpd_json, v1_csv, v1_db, v1_json, v3_csv, v3_json
 from mio2trace.readers.tf import forms, profile_proto, run_metadata, step_stats_text, timeline_json, views
@@ -37,6 +39,8 @@ READERS: tuple[Reader, ...] = (
     v1_db,
     v1_json,
     xplane,
+    find_db,
+    tunable,
     bundled,
     run_log,
 )
@@ -54,6 +58,8 @@ PROFILES: tuple[Reader, ...] = (
     v1_json,
     kineto,
     xplane,
+    find_db,
+    tunable,
     bundled,
 )
 """Those whose files a directory stands for."""

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import msgspec
 
+from mio2trace.model.choices import GemmTable, SolverTable
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
@@ -16,7 +17,7 @@ from mio2trace.source import Source
 
 _CLONE = late(r"(?:\.(?:kd|cold|(?:isra|constprop|part|clone|lto_priv|llvm)\.[0-9]+)| \[clone [^\]\[]{1,40}\])\Z")
 _LONGEST_CLONE, _CLONES = 60, 6
-Record = Profile | FrameworkLog | MiopenLog | TfProfile | TfView
+Record = Profile | FrameworkLog | MiopenLog | TfProfile | TfView | SolverTable | GemmTable
 Records = list[Record]
 
 

@@ -19,6 +19,7 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
+from mio2trace.model.choices import GemmChoice, GemmTable, SolverRecord, SolverTable
 from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent, NetLayer
 from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, MiopenLog
 from mio2trace.model.profile import (
@@ -49,6 +50,8 @@ ROWS: Mapping[type[msgspec.Struct], Mapping[str, tuple[type[msgspec.Struct], ...
     MiopenLog: {"records": (Entry, Command, Message)},
     TfProfile: {"nodes": (TfNode,)},
     TfView: {"rows": (ViewRow,)},
+    SolverTable: {"records": (SolverRecord,)},
+    GemmTable: {"gemms": (GemmChoice,)},
 }
 """Tuples whose members have lines of their own."""
 _KINDS = {kind.__name__: kind for kind in ROWS if kind is not Framework}

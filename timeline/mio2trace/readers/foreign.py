@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 
 from mio2trace.patterns import late
+from mio2trace.readers.blas.lines import WORDS as BLAS_WORDS
 from mio2trace.readers.caffe.log import GLOG_HEAD
 from mio2trace.readers.miopen.lines import BEGINNINGS, WORDS
 
 MARKER = b"[dv/dt]"
-_TEXTS = (MARKER, *WORDS)
+_TEXTS = (MARKER, *WORDS, *BLAS_WORDS)
 _PATTERNS = (GLOG_HEAD, late(rb"\n(?:" + b"|".join(map(re.escape, BEGINNINGS)) + rb")"))
 _FAR = 1 << 62
 

@@ -12,6 +12,8 @@ from itertools import pairwise
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.blas.lines import WORDS as BLAS_WORDS
+from mio2trace.readers.blas.lines import BlasDecoder
 from mio2trace.readers.caffe.log import GLOG_HEAD, CaffeDecoder
 from mio2trace.readers.collected import is_docker_file, plain_lines
 from mio2trace.readers.foreign import MARKER, OtherPrograms
@@ -49,6 +51,8 @@ def sniff(head: bytes) -> bool:
 
 def is_log(head: bytes) -> bool:
     """Whether lines of the beginning are Caffe's or MIOpen's; in a log they may come later."""
+    if any(word in head for word in BLAS_WORDS):
+        return True
     return GLOG_HEAD.search(head) is not None or _MIOPEN.search(head) is not None
 
 
@@ -75,6 +79,7 @@ class _Log:
         self._notes = notes
         self._caffe = CaffeDecoder(source.index, source.name, notes)
         self._miopen = MiopenDecoder(source.index, notes, everything=options.every_message)
+        self._blas = BlasDecoder(source.index)
         self._blocks = BlockDecoder(source.index, source.name, options, notes)
         self._other_programs = OtherPrograms()
         self._profiles: list[Profile] = []
@@ -89,7 +94,7 @@ class _Log:
     def known(self) -> object:
         """What changes with every line that is known."""
         arrays = len(self._profiles) + self._empty_arrays
-        return self._caffe.lines, self._miopen_lines, self._blocks.blocks, arrays, self._in_array()
+        return self._caffe.lines, self._miopen_lines, self._blocks.blocks, self._blas.lines, arrays, self._in_array()
 
     @property
     def is_between(self) -> bool:
@@ -187,7 +192,8 @@ class _Log:
             notes.add(f"line of the log longer than {LONGEST_LOG_LINE >> 10} KiB passed over", place, self._too_long)
         if self._empty_arrays:
             notes.remark("empty dv/dt block of a child process passed over", place, self._empty_arrays)
-        if not self._profiles and not found:
+        gemms = self._blas.finish()
+        if not self._profiles and not found and gemms is None:
             if self._empty_arrays:
                 raise InputError(
                     f"{place}: its {self._empty_arrays} [dv/dt] blocks are empty and none of its other lines is known; "
@@ -205,6 +211,10 @@ class _Log:
             library = self._miopen.finish(self._foreign)
             note_alarms(library, place, notes)
             records.append(library)
+        if gemms is not None:
+            if gemms.skipped:
+                notes.add("GEMM of a library's log that is cut off or of no known form: left out", place, gemms.skipped)
+            records.append(gemms)
         return records
 
     def _log_line(self, number: int, line: bytes) -> None:
@@ -227,7 +237,7 @@ class _Log:
             return True
         known = self._miopen.feed(number, line)
         self._miopen_lines += known
-        return known
+        return known or self._blas.feed(number, line)
 
     def _hold(self, number: int, part: bytes) -> None:
         """Standard output is written in blocks of some KB, which end anywhere: a log line may come between."""

@@ -13,6 +13,7 @@ from mio2trace.align.clocks.fit import SAME
 from mio2trace.evidence import EVIDENCE
 from mio2trace.measures import Measures
 from mio2trace.measures.completeness import CLASSES
+from mio2trace.model.choices import GemmTable, SolverTable
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
@@ -34,7 +35,9 @@ class InputFact(msgspec.Struct, frozen=True, kw_only=True):
     holds: str
 
 
-def describe(records: Sequence[Profile | FrameworkLog | MiopenLog | TfProfile | TfView]) -> str:
+def describe(
+    records: Sequence[Profile | FrameworkLog | MiopenLog | TfProfile | TfView | SolverTable | GemmTable],
+) -> str:
     """What a source holds, in a few words."""
     parts = []
     for record in records:
@@ -58,6 +61,12 @@ def describe(records: Sequence[Profile | FrameworkLog | MiopenLog | TfProfile | 
             parts.append(f"{nodes}, {steps}, {_count(ran, 'op execution')}")
         elif isinstance(record, TfView):
             parts.append(f"printed {record.view} view of {_count(len(record.rows), 'row')}, without times")
+        elif isinstance(record, SolverTable):
+            parts.append(f"{record.kind} of {_count(len(record.records), 'problem')}")
+        elif isinstance(record, GemmTable):
+            parts.append(
+                f"{_count(len(record.gemms), 'GEMM')} of {record.gemms[0].library if record.gemms else 'none'}"
+            )
         else:
             parts.append(f"MIOpen log of {_count(len(record.records), 'record')}")
     return "; ".join(parts)

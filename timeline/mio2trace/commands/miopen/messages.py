@@ -53,6 +53,7 @@ def messages(
       mio2trace messages run.log --about errors,warnings
       mio2trace messages run.log --about search --format markdown
       mio2trace messages run.log --about problems --columns problem,command
+      mio2trace messages gfx942130.HIP.fdb.txt --sort ms --columns problem,solver,ms,workspace_bytes
     """
     from mio2trace.analysis import analyse
     from mio2trace.readers import A_LOG
@@ -61,7 +62,7 @@ def messages(
     from mio2trace.reports.tables import Table
 
     analysis = analyse(files, reading.analysis(accepted=A_LOG, join=False, every_message=True))
-    found = list(logged(analysis))
+    found = list(logged(analysis, databases=True))
     whole = report.table(found, {kind.name: kind.subject for kind in KINDS}, SUBJECTS)
     counts = report.subject_counts(whole.rows)
     said = [f"{sum(counts.values())} records: " + ", ".join(f"{one} {counts[one]}" for one in SUBJECTS if counts[one])]

@@ -19,6 +19,9 @@ from mio2trace.ops.problem import CommandError, Form, Geometry, Problem, ShapedP
 from mio2trace.ops.values import ConvDescriptor, Shape, Tensor, product
 
 _DIRECTION_FLAG = {"forward": 1, "backward-data": 2, "backward-weights": 4}
+_KEY_LETTERS = {FORWARD: "F", DATA: "B", WEIGHTS: "W"}
+_KEY_TYPES = {word: name for name, word in reversed(values.KEY_DTYPES.items())} | {"bfloat16": "BF16"}
+_TRANSPOSED: dict[OperationDirection, OperationDirection] = {FORWARD: DATA, DATA: FORWARD, WEIGHTS: WEIGHTS}
 DEFAULT_LAYOUT = {2: "NCHW", 3: "NCDHW"}
 
 
@@ -85,6 +88,28 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     @property
     def solver_number(self) -> int | None:
         return self.solver_id
+
+    def database_key(self) -> str | None:
+        """As `mio2trace.ops.log.keys.find_db_key` reads it. A transposed convolution is the other gradient of the plain
+        one; for gradients the first sizes are those of dy."""
+        dtype = _KEY_TYPES.get(self.dtype or "")
+        x, y, rank = self.x, self.output, self.spatial
+        if dtype is None or not y or not self.well_formed() or self.direction is None:
+            return None
+        direction = self.direction
+        layouts = tuple(layout or DEFAULT_LAYOUT.get(rank, "") for layout in self.layouts)
+        if self.transpose:
+            direction = _TRANSPOSED[direction]
+            x, y, layouts = y, x, (layouts[2], layouts[1], layouts[0])
+        if direction != "forward":
+            x, y, layouts = y, x, (layouts[2], layouts[1], layouts[0])
+        if set(layouts) == {DEFAULT_LAYOUT.get(rank)}:
+            layouts = layouts[:1]
+        sizes = ("x".join(map(str, one)) for one in (self.pads, self.strides, self.dilations))
+        parts = (
+            *x[1:], "x".join(map(str, self.w[2:])), *y[1:], x[0], *sizes, 0, *layouts, dtype, _KEY_LETTERS[direction],
+        )  # fmt: skip
+        return "-".join(map(str, parts)) + (f"_g{self.groups}" if self.groups > 1 else "")
 
     @property
     def out_channels(self) -> int:

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
+from mio2trace.model.choices import SolverRecord, SolverTime, solver_record
 from mio2trace.model.miopen import Message, OperationDirection
 from mio2trace.ops.command import parse
 from mio2trace.ops.log.keys import find_db_key, network_config, perf_db_values
@@ -55,7 +56,8 @@ _FAILED = late(rf"^Search failed for: {_SOLVER}")
 _TUNED = late(rf"^{_SOLVER}: Searching the best solution among ([0-9]+)")
 _TUNING_DONE = late(r"^Done: ([0-9]+)/([0-9]+)/([0-9]+), best #[0-9]+ " + _NUMBER)
 _KEY = late(r"(?:[Kk]ey:? |Key match: |Read record )([^\s=]+)")
-_INSERTED = late(rf"^(\S*), content inserted: ([^:\s]+)(?::{_SOLVER}(?:,{_NUMBER},{_BYTES})?)?")
+_INSERTED = late(rf"^(\S*), content (?:inserted|overwritten): ([^:\s]+)(?::{_SOLVER}(?:,{_NUMBER},{_BYTES})?)?")
+_WRITTEN = late(", content (?:inserted|overwritten): ")
 _CONTENTS = late(rf"Contents found: {_SOLVER}")
 _KERNEL_KEY = late(r"key: miopenConvolution(\w+) \"([^\"]+)\"")
 _SOLUTION = late(rf"id: [0-9]+,? algo: ([0-9]+), time: {_NUMBER}(?: ms)?, ws: {_BYTES}, name: {_SOLVER}")
@@ -234,6 +236,10 @@ def _inserted(function: str, text: str) -> Statement | None:
     inserted = _INSERTED.search(text)
     if inserted is None:
         return None
+    record = solver_record(_WRITTEN.sub("=", text, 1))
+    if record is not None and record.solvers[0].time_ms is not None:
+        (one, *_) = record.solvers
+        return _of_record(record, one, "written")
     key, name, solver, time, workspace = inserted.groups()
     algorithm = name if solver is not None else None
     return Statement(
@@ -244,6 +250,26 @@ def _inserted(function: str, text: str) -> Statement | None:
         workspace_bytes=_bytes(workspace),
         problem=find_db_key(key) if key else None,
         key=key or None,
+    )
+
+
+def _database(function: str, text: str) -> Statement | None:
+    """A record of a database, alone or pasted into a log: it was written long before."""
+    record = solver_record(_WRITTEN.sub("=", text, 1))
+    if record is None:
+        return None
+    return _of_record(record, record.solvers[0], "tuned" if record.solvers[0].time_ms is None else "measured")
+
+
+def _of_record(record: SolverRecord, one: SolverTime, outcome: str) -> Statement:
+    return Statement(
+        solvers=(one.solver,),
+        algorithm=one.algorithm or None,
+        outcome=outcome,
+        time_ms=one.time_ms,
+        workspace_bytes=None if one.time_ms is None else one.workspace_bytes,
+        problem=find_db_key(record.key),
+        key=record.key,
     )
 
 
@@ -344,6 +370,7 @@ _READ: Mapping[str, Callable[[str, str], Statement | None]] = {
     "invoker": _invoker,
     "key": _key,
     "find-db insert": _inserted,
+    "find-db record": _database,
     "kernel key": _kernel_key,
     "key found": _key_found,
     "perf-db key": _perf_db_key,

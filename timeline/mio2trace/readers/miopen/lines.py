@@ -36,7 +36,7 @@ _DATE = late(rb"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})")
 WORDS = (
     b"MIOpen", b"miopen", b"l_name = ", b"s_api = ", b" Verif", b" descr", b" Failed: ", b"Memory access fault",
     b"(core dumped)", b"(): invalid ", b"HSA_STATUS_ERROR", b"HIP error: ", b"HIP out of memory", b": error: ",
-    b"fatal error: ", b" generated",
+    b"fatal error: ", b" generated", b"-F=", b"-B=", b"-W=", b"-F_", b"-B_", b"-W_",
 )  # fmt: skip
 BEGINNINGS = (
     *PERFORMANCE, b"rnn", b"stats: ", b"GPU Kernel", b"PRNG seed", b"Warm-up: ", b"- id: ",

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mio2trace.model.choices import solver_record
 from mio2trace.model.miopen import Command, Message, MiopenLog
 from mio2trace.notes import Notes
 from mio2trace.readers.miopen.entries import Entries
@@ -326,6 +327,9 @@ class MiopenDecoder:
             self._counted(number, text, "rnn command repeated on standard output")
         elif TENSOR_PRINT.match(text):
             self._counted(number, text, "line tensor print")
+        elif (record := solver_record(text.decode(errors="replace")) if b"=" in text else None) is not None:
+            for item in record.items():
+                self._add_message(number, "Database", "", item.encode(), "find-db record")
         else:
             failed = failure(text)
             if failed is None:
@@ -379,7 +383,7 @@ class MiopenDecoder:
             content = text.decode(errors="replace")
             if len(self._texts) < INTERN:
                 self._texts[text] = content
-        if level in ("Driver", "Performance", "Debug") or (level == "Error" and not tag):
+        if level in ("Driver", "Performance", "Debug", "Database") or (level == "Error" and not tag):
             self._out.counts["line " + kind] += 1
         message = Message(
             source=self._out.source,

@@ -169,6 +169,14 @@ KINDS: tuple[Kind, ...] = (
         kept=True,
     ),
     Kind(
+        name="find-db insert",
+        subject="problems",
+        documented="miopen-side-files.md 3",
+        tags=_tags("SetValues", holding="content overwritten: "),
+        kept=True,
+    ),
+    Kind(name="find-db record", subject="problems", documented="miopen-side-files.md 3", kept=True),
+    Kind(
         name="kernel key",
         subject="problems",
         documented="8.3, 8.5; sample 20",

@@ -1,0 +1,353 @@
+"""MIOpen's databases, logs of GEMM libraries, TunableOp: each line against its own text (miopen-side-files.md)."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mio2trace.analysis import analyse
+from mio2trace.cli import cli
+from mio2trace.model.choices import GemmChoice, GemmTable, SolverTable, solver_record
+from mio2trace.notes import InputError, Notes
+from mio2trace.ops.families.conv import ConvProblem
+from mio2trace.ops.log.keys import find_db_key
+from mio2trace.readers import detect
+from mio2trace.readers.base import Reader, ReadOptions
+from mio2trace.readers.blas import tunable
+from mio2trace.readers.miopen import find_db
+from mio2trace.source import Source
+from tests.conftest import shared_folder
+from tests.kineto_files import FIRST_US, row, trace
+
+DATABASES = (
+    "gfx942130.HIP.fdb.txt", "gfx1030_36.HIP.fdb.txt", "gfx803_64.OpenCL.fdb.txt", "gfx900_56.cd.pdb.txt",
+    "gfx1201_32.HIP.3_5_1_dabb6df2b9.ufdb.txt", "unknown.HIP.3_2_0.ufdb.txt",
+)  # fmt: skip
+MISFIT = "256-1-1-7x7-1024-1-1-32-0x0-1x1-1x1-0-NCHW-FP32-F"
+"""The one key of the samples whose sizes do not follow from each other."""
+
+
+def side(name: str) -> Path:
+    return shared_folder() / "samples" / "miopen-side-files" / name
+
+
+def table_of(path: Path, reader: Reader | None = None, notes: Notes | None = None) -> Any:
+    notes = Notes() if notes is None else notes
+    source = Source(str(path), 0, notes)
+    try:
+        found = detect(source)
+        assert reader is None or found is reader
+        (record,) = found.read(source, ReadOptions(), notes)
+    finally:
+        source.close()
+    return record
+
+
+def mio2trace(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, list(map(str, arguments)))
+
+
+# -- find-db and perf-db ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", DATABASES)
+def test_every_key_of_the_samples_is_printed_back(name: str) -> None:
+    """Through the problem that it was decoded into; sizes follow from each other but for one key that is known."""
+    keys = [line.partition("=")[0] for line in side(name).read_text().splitlines() if line]
+    assert keys
+    for key in keys:
+        problem = find_db_key(key)
+        assert problem is not None
+        assert problem.database_key() == key
+        assert (problem.expected_output() == problem.y) == (key != MISFIT)
+        if key.partition("_")[0].endswith(("-B", "-W")):  # the first field is dy's
+            assert problem.y[1] == int(key.partition("-")[0])
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", DATABASES)
+def test_every_solver_of_the_samples_has_its_numbers(name: str) -> None:
+    """Against a plain split of each line: solver, time, workspace of both forms; names only of a perf-db."""
+    table = table_of(side(name), find_db)
+    assert isinstance(table, SolverTable)
+    assert not table.skipped
+    expected = {}
+    for line in side(name).read_text().splitlines():
+        key, _, rest = line.partition("=")
+        items: list[tuple[str, float | None, int]] = []
+        for item in rest.split(";"):
+            first, _, values = item.partition(":")
+            parts = values.split(",")
+            if table.kind == "perf-db":
+                items.append((first, None, 0))
+            elif len(parts) == 5:
+                items.append((parts[0], float(parts[1]), int(parts[2])))
+            else:
+                items.append((first, float(parts[0]), int(parts[1])))
+        expected[key] = items
+    ours = {
+        record.key: [(one.solver, one.time_ms, one.workspace_bytes) for one in record.solvers]
+        for record in table.records
+    }
+    assert ours == expected
+
+
+KEYS = (
+    "3-224-224-7x7-64-112-112-32-3x3-2x2-1x1-0-NCHW-FP32-F",
+    "64-112-112-7x7-3-224-224-32-3x3-2x2-1x1-0-NCHW-FP32-B",
+    "64-56-56-3x3-64-56-56-8-1x1-1x1-1x1-0-NHWC-NHWC-NHWC-FP16-W",
+    "64-56-56-3x3-64-56-56-8-1x1-1x1-1x1-0-NCHW-BF16-F_g4",
+    "96-5-48-83-3x3x3-96-3-46-81-1-0x0x0-1x1x1-1x1x1-0-NCDHW-FP32-F",
+)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_is_printed_back(key: str) -> None:
+    problem = find_db_key(key)
+    assert problem is not None
+    assert problem.database_key() == key
+
+
+def test_a_transposed_convolution_has_the_key_of_the_other_gradient() -> None:
+    """Its forward call is the gradient of data: dy is what it is given."""
+    problem = ConvProblem(
+        direction="forward", dtype="float", x=(2, 64, 28, 28), w=(64, 3, 4, 4), pads=(1, 1), strides=(2, 2),
+        dilations=(1, 1), transpose=True,
+    )  # fmt: skip
+    assert problem.database_key() == "64-28-28-4x4-3-56-56-2-1x1-2x2-1x1-0-NCHW-FP32-B"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "", "=", KEYS[0], f"{KEYS[0]}=", f"{KEYS[0]}=;;;", f"{KEYS[0]}=A",
+        f"{KEYS[0]}=A:x,1,miopenConvolutionFwdAlgoGEMM", f"{KEYS[0]}=A:1",
+        f"{KEYS[0][:-1]}X=A:1,0,miopenConvolutionFwdAlgoGEMM", "9" * 5000 + "=A:1,2,3",
+    ],
+)  # fmt: skip
+def test_what_is_no_record_is_none(line: str) -> None:
+    found = solver_record(line)
+    assert found is None or all(one.time_ms is None for one in found.solvers)
+
+
+def test_of_a_key_twice_the_last_line_counts(tmp_path: Path) -> None:
+    """Lines that are none are counted, a cut last one, too."""
+    algorithm = "miopenConvolutionFwdAlgoGEMM"
+    path = tmp_path / "a.ufdb.txt"
+    path.write_text(
+        f"{KEYS[0]}=GemmFwdRest:1.5,8,{algorithm}\n{KEYS[0]}=GemmFwdRest:2.5,8,{algorithm}\n?\n{KEYS[3]}=GemmFw"
+    )
+    notes = Notes()
+    table = table_of(path, find_db, notes)
+    assert [(one.line, one.solvers[0].time_ms) for one in table.records] == [(2, 2.5)]
+    assert table.skipped == 2
+    assert [note.count for note in notes] == [2]
+
+
+def test_messages_show_a_database_alone(tmp_path: Path) -> None:
+    """A row for each solver: problem, time, workspace, driver line; the same pasted in a log."""
+    record = f"{KEYS[0]}=ConvDirectNaiveConvFwd:9.25,0,miopenConvolutionFwdAlgoDirect"
+    record += ";GemmFwdRest:1.5,4096,miopenConvolutionFwdAlgoGEMM"
+    (tmp_path / "a.fdb.txt").write_text(f"{record}\n")
+    (tmp_path / "run.log").write_text(f"a line of a program\n$ cat db: {record}\nanother one\n")
+    expected = [("ConvDirectNaiveConvFwd", 9.25, 0), ("GemmFwdRest", 1.5, 4096)]
+    for name in ("a.fdb.txt", "run.log"):
+        result = mio2trace("messages", tmp_path / name, "--format", "json")
+        assert result.exit_code == 0
+        rows = json.loads(result.stdout)
+        assert [(row["solver"], row["ms"], row["workspace_bytes"]) for row in rows] == expected
+        assert {row["key"] for row in rows} == {KEYS[0]}
+        assert {row["problem"] for row in rows} == {"Conv fwd 32x3x224x224 -> 32x64x112x112 k7x7 s2 p3"}
+        assert all("-F 1" in row["command"] for row in rows)
+
+
+def test_a_database_beside_a_log_is_of_its_run(tmp_path: Path) -> None:
+    algorithm = "miopenConvolutionFwdAlgoGEMM"
+    (tmp_path / "a.fdb.txt").write_text(f"{KEYS[0]}=GemmFwdRest:1.5,8,{algorithm}\n")
+    call = "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 1 -c 3 -H 8 -W 8 -k 4 -y 3 -x 3 -F 1\n"
+    (tmp_path / "run.log").write_text(call)
+    run = analyse([tmp_path / "run.log", tmp_path / "a.fdb.txt"]).run
+    assert [type(one) for one in run.side_files] == [SolverTable]
+    assert mio2trace("ops", tmp_path / "run.log", tmp_path / "a.fdb.txt").exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["ops", "report", "kernels", "layers"])
+def test_error_a_database_alone_has_no_times_of_a_run(command: str, tmp_path: Path) -> None:
+    (tmp_path / "a.fdb.txt").write_text(f"{KEYS[0]}=GemmFwdRest:1.5,8,miopenConvolutionFwdAlgoGEMM\n")
+    result = mio2trace(command, tmp_path / "a.fdb.txt")
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+
+
+# -- GEMM libraries --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.shared
+def test_bench_lines_of_the_samples_are_their_options() -> None:
+    """Each command against a plain search for its options; two on a line, one cut off."""
+    text = side("hipblaslt_bench_mask32.log").read_text()
+    commands = re.split(r"hipblaslt-bench ", text)[1:]
+    assert len(commands) == 6
+
+    def option(command: str, name: str) -> str:
+        found = re.search(rf"--?{name} +(\S+)", command)
+        return found[1] if found else ""
+
+    whole = [one for one in commands if option(one, "a_type")]
+    assert len(whole) == 5
+    table = table_of(side("hipblaslt_bench_mask32.log"))
+    assert table.skipped == 1
+    ours = [
+        (gemm.m, gemm.n, gemm.k, gemm.batch, gemm.trans_a, gemm.trans_b, gemm.types[:4], gemm.leading, gemm.solution)
+        for gemm in table.gemms
+        for _ in range(gemm.count)
+    ]
+    expected = [
+        (
+            int(option(one, "m")), int(option(one, "n")), int(option(one, "k")), int(option(one, "batch_count")),
+            option(one, "transA") == "T", option(one, "transB") == "T",
+            tuple(option(one, f"{name}_type") for name in "abcd"),
+            tuple(int(option(one, f"ld{name}")) for name in "abcd"), option(one, "solution_index"),
+        )
+        for one in whole
+    ]  # fmt: skip
+    assert sorted(ours) == sorted(expected)
+
+
+@pytest.mark.shared
+def test_other_logs_of_the_samples() -> None:
+    """By hand, from the files: sizes before the transpose, calls that are printed twice, calls of a profile."""
+    (traced,) = table_of(side("hipblaslt_trace_level5.log")).gemms
+    assert (traced.m, traced.n, traced.k, traced.trans_a, traced.trans_b) == (128, 2048, 2400, True, False)
+    assert (traced.types[0], traced.epilogue, traced.leading[1]) == ("R_32F", "bias", 25272)
+    (profiled,) = table_of(side("hipblaslt_profile_mask64.yaml")).gemms
+    assert (profiled.m, profiled.n, profiled.k, profiled.types[4]) == (128, 128, 128, "f32_r")
+    both = table_of(side("rocblas_layer3.log")).gemms
+    assert [(gemm.m, gemm.n, gemm.k, gemm.batch, gemm.count) for gemm in both] == [
+        (256, 64, 128, 96, 1), (128, 64, 256, 96, 1),
+    ]  # fmt: skip
+    counted = table_of(side("rocblas_layer4.yaml")).gemms
+    assert [(gemm.m, gemm.trans_b, gemm.types[0], gemm.count) for gemm in counted] == [
+        (108, False, "f16_r", 1), (256, True, "f32_r", 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["gfx1100_pt251", "gfx1100_pt260", "gfx950_pt290"])
+def test_rows_of_tunableop_are_those_of_the_file(name: str) -> None:
+    """Against the csv module: sizes, transposes, solution, time; five validators."""
+    path = side(f"tunableop_results0.{name}.csv")
+    with path.open(newline="") as file:
+        rows = [row for row in csv.reader(file) if row]
+    table = table_of(path, tunable)
+    assert isinstance(table, GemmTable)
+    assert table.made_for == tuple((row[1], row[2]) for row in rows if row[0] == "Validator")
+    assert len(table.made_for) == 5
+    expected = {}
+    for op, params, solution, *time in (fields for fields in rows if fields[0] != "Validator"):
+        sizes = [int(word) for word in params.split("_")[1:] if word.isdigit()]
+        ms = float(time[0]) if time and time[0] != "inf" else None
+        expected[op, params] = (sizes[0], sizes[1], sizes[2], params[0] == "t", params[1] == "t", solution, ms)
+    ours = [(g.m, g.n, g.k, g.trans_a, g.trans_b, g.solution, g.time_ms) for g in table.gemms]
+    assert sorted(map(str, ours)) == sorted(map(str, expected.values()))
+    assert not table.skipped
+
+
+BENCH = (
+    "hipblaslt-bench -m 64 -n 32 -k 16 --lda 64 --ldb 16 --ldc 64 --ldd 64 --alpha -1 --beta 0 --transA N --transB N"
+    " --batch_count 2 --a_type f16_r --b_type f16_r --c_type f16_r --d_type f16_r --compute_type f32_r"
+    " --solution_index {}"
+)
+TRACE = "rocblas_gemm_strided_batched_ex,N,T,64,32,16,1,0x1,f16_r,64,1024,0x2,f16_r,32,512,0,0x3,f16_r,64,2048,0x3,f16_r,64,2048,2,f32_r,0,7,none,atomics_allowed"  # noqa: E501
+
+
+def gemms_of(text: str, folder: Path) -> tuple[GemmChoice, ...]:
+    (folder / "a.log").write_text(text)
+    found: tuple[GemmChoice, ...] = table_of(folder / "a.log").gemms
+    return found
+
+
+def test_equal_calls_are_one_with_their_number(tmp_path: Path) -> None:
+    """A negative value is no option; a number in front is how often it came."""
+    text = f"{BENCH.format(5)}\n" * 3 + f"      7 ./{BENCH.format(5).replace('hipblaslt', 'hipblaslt')}\n"
+    (gemm,) = gemms_of(text, tmp_path)
+    assert (gemm.m, gemm.n, gemm.k, gemm.batch, gemm.solution, gemm.count) == (64, 32, 16, 2, "5", 10)
+
+
+def test_a_strided_trace_line_has_a_stride_behind_each_leading_size(tmp_path: Path) -> None:
+    (gemm,) = gemms_of(f"{TRACE}\n", tmp_path)
+    assert (gemm.m, gemm.n, gemm.k, gemm.batch, gemm.leading) == (64, 32, 16, 2, (64, 32, 64, 64))
+    assert (gemm.trans_a, gemm.trans_b, gemm.types, gemm.solution) == (
+        False, True, ("f16_r", "f16_r", "f16_r", "f16_r", "f32_r"), "7",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("cut", range(20, len(BENCH), 23))
+def test_a_line_that_is_cut_off_is_none(cut: int, tmp_path: Path) -> None:
+    """What is left of it would be another GEMM."""
+    whole = BENCH.format(5)
+    found = gemms_of(f"{whole}\n{whole[:cut]}\n", tmp_path)
+    assert {(gemm.m, gemm.n, gemm.k, gemm.trans_a) for gemm in found} == {(64, 32, 16, False)}
+
+
+def test_lines_of_a_library_lie_between_those_of_a_run(tmp_path: Path) -> None:
+    """MIOpen's log stays what it is."""
+    call = "MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n 1 -c 3 -H 8 -W 8 -k 4 -y 3 -x 3 -F 1\n"
+    (tmp_path / "a.log").write_text(f"{call}some words\n{BENCH.format(5)}\n{call}{TRACE}\n")
+    run = analyse([tmp_path / "a.log"]).run
+    (table,) = run.side_files
+    assert isinstance(table, GemmTable)
+    assert [gemm.library for gemm in table.gemms] == ["hipBLASLt", "rocBLAS"]
+    assert sum(map(len, run.operations_by_log)) == 2
+
+
+def test_a_log_alone_is_a_table_of_operations(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(f"{BENCH.format(5)}\n" * 4)
+    result = mio2trace("ops", tmp_path / "a.log", "--format", "json")
+    (row,) = json.loads(result.stdout)
+    assert (row["gemm"], row["calls"], row["solver"]) == ({"M": 64, "N": 32, "K": 16, "batch": 2}, 4, "hipBLASLt 5")
+    assert row["flop"] == 2 * 64 * 32 * 16 * 2
+
+
+PRODUCT = [
+    row("cpu_op", "aten::mm", 542, 542, FIRST_US, 100, External_id=1, Input_Dims=[[128, 256], [256, 64]],
+        Input_type=["c10::Half", "c10::Half"], Input_Strides=[[256, 1], [64, 1]], Concrete_Inputs=["", ""]),
+    row("cuda_runtime", "hipExtModuleLaunchKernel", 542, 542, FIRST_US + 5, 5, External_id=1, correlation=7),
+    row("kernel", "Cijk_Ailk_Bljk_HHS_BH_MT64x64x32", 2, 0, FIRST_US + 20, 30, device=2, stream=0, correlation=7),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "solver"),
+    [
+        (["GemmTunableOp_Half_NN,nn_64_128_256,Gemm_Hipblaslt_5,0.1"], "TunableOp Gemm_Hipblaslt_5"),
+        (["GemmTunableOp_Half_NN,nn_64_128_256,Gemm_Hipblaslt_5,0.1",
+          "GemmTunableOp_Half_TN,tn_64_128_256,Gemm_Rocblas_6,0.1"], None),
+        (["GemmTunableOp_float_NN,nn_64_128_256,Gemm_Hipblaslt_5,0.1"], None),
+        (["GemmTunableOp_Half_NN,nn_128_64_256,Gemm_Hipblaslt_5,0.1"], None),
+    ],
+)  # fmt: skip
+def test_a_gemm_of_pytorch_has_the_solution_of_its_problem(rows: list[str], solver: str | None, tmp_path: Path) -> None:
+    """Column-major, so PyTorch's N is m; of two solutions, of another type or of other sizes none is it."""
+    (tmp_path / "a.pt.trace.json").write_bytes(trace(PRODUCT))
+    (tmp_path / "tunableop_results0.csv").write_text("Validator,PT_VERSION,2.5.1\n" + "\n".join(rows) + "\n")
+    (measures,) = analyse([tmp_path / "a.pt.trace.json", tmp_path / "tunableop_results0.csv"]).run.measures
+    (operation,) = measures.operation_at.values()
+    assert (operation.primitive, operation.solver) == ("gemm", solver)
+
+
+@pytest.mark.parametrize(
+    "text", ["Validator,PT_VERSION,2.5.1\n", "Validator,PT_VERSION,2.5.1\nnothing\n", "Validator,X\n\x00\n"]
+)
+def test_error_a_file_without_a_gemm_is_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(InputError) as error:
+        table_of(tmp_path / "a.csv")
+    assert "\n" not in str(error.value)

@@ -1,0 +1,139 @@
+"""Which solver or kernel a library chose, and what it measured: MIOpen's databases, GEMM libraries, TunableOp.
+
+The text forms of a record are read here, because they come in files of their own and pasted in logs
+(miopen-side-files.md 3).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+_LONGEST_KEY, _MOST_ITEMS = 300, 256
+_KEY = (
+    r"[0-9][0-9x-]{10,200}-(?:[A-Z]{3}[A-Z0-9a-z]{0,12}-){1,3}[A-Z0-9a-z]{2,30}-[FBW]"
+    r"(?:_[a-z]{1,2}[A-Z0-9a-z]{1,8}){0,4}"
+)
+_RECORD = re.compile(rf"(?<![\w-])({_KEY})=(\S.*)", re.DOTALL)
+_SOLVER = re.compile(r"[A-Za-z][\w<>-]{0,120}")
+_ALGORITHM = re.compile(r"miopen(?:Convolution(?:Fwd|BwdData|BwdWeights)Algo|TransposeBwdDataAlgo)\w{2,20}")
+_MS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{0,12})?(?:e[-+]?[0-9]{1,2})?")
+_BYTES = re.compile(r"[0-9]{1,18}")
+
+
+class SolverTime(msgspec.Struct, frozen=True, gc=False):
+    """A solver of a problem: the time of the find step, on the machine that ran it; the workspace that it needs.
+    ``time_ms`` is None in a perf-db, which has ``parameters``: text that only the solver understands."""
+
+    solver: str
+    time_ms: float | None = None
+    workspace_bytes: int = 0
+    algorithm: str = ""
+    parameters: str = ""
+
+    @property
+    def text(self) -> str:
+        """As the file has it since 2021."""
+        if self.time_ms is None:
+            return f"{self.solver}:{self.parameters}"
+        return f"{self.solver}:{self.time_ms:.9g},{self.workspace_bytes},{self.algorithm}"
+
+
+class SolverRecord(msgspec.Struct, frozen=True, gc=False):
+    """A line of a database: the key of a problem, and the solvers that were tried. Not in order of time."""
+
+    line: int
+    key: str
+    solvers: tuple[SolverTime, ...] = ()
+
+    def items(self) -> tuple[str, ...]:
+        """Each solver as MIOpen's log prints it when it writes the record."""
+        return tuple(f"{self.key}, content inserted: {solver.text}" for solver in self.solvers)
+
+
+class SolverTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A find-db or perf-db of MIOpen. ``skipped``: lines that are no records."""
+
+    source: int
+    kind: Literal["find-db", "perf-db"]
+    records: tuple[SolverRecord, ...] = ()
+    skipped: int = 0
+
+
+class GemmChoice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A GEMM as a BLAS library is asked for it, column-major: m, n, k, batch; which of its kernels computed it.
+
+    ``function`` is the library's, or TunableOp's name of the op. ``types``: of A, B, C, D, then of the computation, as
+    the source spells them. ``leading``: of A, B, C, D. ``solution``: as the source names it, empty if it does not.
+    ``time_ms``: measured when it was chosen. ``count``: how often the source states that it was called.
+    """
+
+    line: int
+    library: str
+    function: str
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+    trans_a: bool = False
+    trans_b: bool = False
+    types: tuple[str, ...] = ()
+    leading: tuple[int, ...] = ()
+    epilogue: str = ""
+    solution: str = ""
+    time_ms: float | None = None
+    count: int = 1
+
+
+class GemmTable(msgspec.Struct, frozen=True, kw_only=True):
+    """GEMMs of a library's log (``log``), in order, or of a file of TunableOp (``tuned``), each problem once.
+
+    ``made_for``: what a file of TunableOp is valid for, by name. ``skipped``: lines that are no GEMM of a known form.
+    """
+
+    source: int
+    kind: Literal["log", "tuned"]
+    gemms: tuple[GemmChoice, ...] = ()
+    made_for: tuple[tuple[str, str], ...] = ()
+    skipped: int = 0
+
+
+SideFile = SolverTable | GemmTable
+
+
+def solver_record(text: str, line: int = 0) -> SolverRecord | None:
+    """The record in a line, whatever stands before it; None if there is none.
+
+    ``key=item;item``: an item is ``solver:time,workspace,algorithm``, in files of up to 2020
+    ``algorithm:solver,time,workspace,algorithm,kernel key``, in a perf-db ``solver:parameters``.
+    """
+    found = _RECORD.search(text)
+    if found is None or len(found[1]) > _LONGEST_KEY:
+        return None
+    solvers: dict[str, SolverTime] = {}
+    for item in found[2].strip().split(";", _MOST_ITEMS)[:_MOST_ITEMS]:
+        made = _item(item)
+        if made is not None:
+            solvers.setdefault(made.solver, made)
+    return SolverRecord(line, found[1], tuple(solvers.values())) if solvers else None
+
+
+def _item(text: str) -> SolverTime | None:
+    name, _, rest = text.strip().partition(":")
+    if not rest or _SOLVER.fullmatch(name) is None:
+        return None
+    values = rest.split(",")
+    algorithm = ""
+    if _ALGORITHM.fullmatch(name) is not None and len(values) > 3:  # of up to 2020
+        algorithm, name = name, values.pop(0)
+        if _SOLVER.fullmatch(name) is None:
+            return None
+    elif len(values) > 2 and _ALGORITHM.fullmatch(values[2]) is not None:
+        algorithm = values[2]
+    if not algorithm:
+        return SolverTime(name, parameters=rest[:400])
+    if _MS.fullmatch(values[0]) is None or _BYTES.fullmatch(values[1]) is None:
+        return None
+    return SolverTime(name, float(values[0]), int(values[1]), algorithm)

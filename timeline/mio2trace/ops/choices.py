@@ -1,0 +1,138 @@
+"""What databases and logs of libraries say of a run's operations: solvers by problem, kernels of GEMMs by size.
+
+A find-db is joined by the problem's key (`Problem.database_key`). A GEMM is joined by its sizes and type: BLAS
+libraries are column-major, so PyTorch's row-major M, N, K is their n, m, k (miopen-side-files.md 8). If a library used
+several solutions for one problem, none is said to be that of a call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+import msgspec
+
+from mio2trace.model.choices import (
+    GemmChoice,
+    GemmTable,
+    SideFile,
+    SolverRecord,
+    SolverTable,
+    SolverTime,
+    solver_record,
+)
+from mio2trace.model.gemm import Gemm
+from mio2trace.model.miopen import Message
+from mio2trace.ops.families.gemm import GemmProblem
+from mio2trace.ops.operation import Operation, OperationFacts
+from mio2trace.ops.problem import cost
+
+DATABASE_KINDS = frozenset(("find-db record", "find-db insert"))
+"""Messages of a log that hold a record, or one item of it."""
+BLAS_TYPES: Mapping[str, str] = {
+    "f32_r": "float", "f64_r": "double", "f16_r": "half", "bf16_r": "bfloat16", "i8_r": "int8", "i32_r": "int32",
+    "f8_r": "float8", "bf8_r": "bfloat8", "float": "float", "double": "double", "Half": "half", "BFloat16": "bfloat16",
+    "R_32F": "float", "R_64F": "double", "R_16F": "half", "R_16BF": "bfloat16", "R_8I": "int8",
+}  # fmt: skip
+"""Our word for a data type by the library's, the bench tools' or PyTorch's."""
+_WRITTEN = re.compile(", content (?:inserted|overwritten): ")
+_Gemm = tuple[int, int, int, int, str | None]
+
+
+class Choices:
+    """The side files of a run, and the records that its logs hold."""
+
+    def __init__(self, files: Iterable[SideFile] = (), messages: Iterable[Message] = ()) -> None:
+        self._files = tuple(files)
+        self._messages = [message for message in messages if message.kind in DATABASE_KINDS]
+
+    @cached_property
+    def solvers(self) -> Mapping[str, SolverRecord]:
+        """By key; what a log says later, and what a user's file says, adds to a system's file."""
+        found: dict[str, dict[str, SolverTime]] = {}
+        lines: dict[str, int] = {}
+        for record in self._records():
+            lines.setdefault(record.key, record.line)
+            found.setdefault(record.key, {}).update(
+                (solver.solver, solver) for solver in record.solvers if solver.time_ms is not None
+            )
+        return {
+            key: SolverRecord(lines[key], key, tuple(solvers.values())) for key, solvers in found.items() if solvers
+        }
+
+    def _records(self) -> Iterable[SolverRecord]:
+        for file in self._files:
+            if isinstance(file, SolverTable):
+                yield from file.records
+        for message in self._messages:
+            record = solver_record(_WRITTEN.sub("=", message.text, 1), message.line)
+            if record is not None:
+                yield record
+
+    def of(self, operation: Operation) -> SolverRecord | None:
+        """The solvers that were measured for an operation's problem."""
+        key = operation.problem.database_key() if operation.problem is not None and self.solvers else None
+        return None if key is None else self.solvers.get(key)
+
+    @cached_property
+    def _gemms(self) -> Mapping[_Gemm, GemmChoice | None]:
+        """By sizes and type; None where solutions differ."""
+        found: dict[_Gemm, GemmChoice | None] = {}
+        for file in self._files:
+            if not isinstance(file, GemmTable):
+                continue
+            for gemm in file.gemms:
+                if not gemm.solution:
+                    continue
+                dtype = BLAS_TYPES.get(gemm.types[0]) if gemm.types else None
+                key = gemm.m, gemm.n, gemm.k, gemm.batch, dtype
+                before = found.setdefault(key, gemm)
+                if before is not None and (before.solution, before.library) != (gemm.solution, gemm.library):
+                    found[key] = None
+        return found
+
+    def solved(self, operations: Sequence[Operation]) -> tuple[Operation, ...]:
+        """The operations with the solution of each GEMM that has none yet."""
+        if not self._gemms:
+            return tuple(operations)
+        return tuple(self._solved(operation) for operation in operations)
+
+    def _solved(self, operation: Operation) -> Operation:
+        if operation.solver is not None or operation.primitive != "gemm" or operation.gemm is None:
+            return operation
+        size = operation.gemm
+        choice = self._gemms.get((size.n, size.m, size.k, size.batch, operation.dtype))
+        if choice is None:
+            return operation
+        facts = msgspec.structs.replace(operation.facts, solver=f"{choice.library} {choice.solution}")
+        return msgspec.structs.replace(operation, facts=facts)
+
+
+def operations_of(table: GemmTable) -> tuple[Operation, ...]:
+    """The GEMMs of a log or of TunableOp as operations: each problem once, column-major as the library has it."""
+    return tuple(_operation(table.source, number, gemm) for number, gemm in enumerate(table.gemms))
+
+
+def _operation(source: int, number: int, gemm: GemmChoice) -> Operation:
+    lead = (gemm.batch,) if gemm.batch > 1 else ()
+    m, n, k = gemm.m, gemm.n, gemm.k
+    problem = GemmProblem(
+        direction=None, x=(*lead, m, k), w=(*lead, k, n), y=(*lead, m, n), product=Gemm(m, n, k, gemm.batch),
+        dtype=BLAS_TYPES.get(gemm.types[0]) if gemm.types else None,
+    )  # fmt: skip
+    of_sizes = cost(problem)
+    layout = "".join("T" if transposed else "N" for transposed in (gemm.trans_a, gemm.trans_b))
+    facts = OperationFacts(
+        source=source, api=gemm.function, primitive="gemm", input=problem.input, weights=problem.weights,
+        output=problem.output, mode=" ".join(filter(None, (layout, gemm.epilogue))), dtype=problem.dtype,
+        dtype_by="log" if problem.dtype else None, gemm=of_sizes.gemm, flop=of_sizes.flop, bytes_min=of_sizes.bytes_min,
+        solver=f"{gemm.library} {gemm.solution}" if gemm.solution else None,
+        command_reason="a BLAS library computes it, not MIOpen", problem=problem,
+    )  # fmt: skip
+    return Operation(index=number, line=gemm.line, end_line=gemm.line, facts=facts)
+
+
+def best(record: SolverRecord) -> SolverTime:
+    """The fastest solver of a record with times."""
+    return min((one for one in record.solvers if one.time_ms is not None), key=lambda one: one.time_ms or 0)

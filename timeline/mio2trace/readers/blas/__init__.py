@@ -1,0 +1,1 @@
+"""GEMM libraries: what hipBLASLt, rocBLAS and PyTorch's TunableOp write."""

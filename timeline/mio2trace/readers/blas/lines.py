@@ -1,0 +1,231 @@
+"""Lines of hipBLASLt's and rocBLAS's logs, alone or between others (miopen-side-files.md 6, 7).
+
+    [2023-06-12 21:16:46][HIPBLASLT][690719][Trace][rocblaslt_matmul] A=0x.. Adesc=[type=R_32F rows=2400 cols=128 ..
+    hipblaslt-bench --api_method c -m 1024 -n 512 -k 1024 ... --transA N --transB N ... --solution_index 56073
+    - { function: matmul, M: 128, N: 128, K: 128, ..., transA: N, a_type: f16_r, compute_type: c_f32_r, ...
+    rocblas_gemm_ex,T,N,256,64,128,1,0x..,f16_r,1024,0x..,f16_r,128,0,0x..,f32_r,256,0x..,f32_r,256,f32_r,0,0,none,...
+    ./rocblas-bench -f gemm_batched_ex --transposeA T --transposeB N -m 256 -n 64 -k 128 ... --batch_count 96
+    - { rocblas_function: "rocblas_gemm_ex", a_type: "f16_r", ..., transA: 'N', M: 108, ..., call_count: 1 }
+
+A library may print a call in all three forms at once: of each library the bench lines count, else the trace, else the
+profile at the program's end. Calls that are equal are one, with their number. What is cut off is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from mio2trace.model.choices import GemmChoice, GemmTable
+from mio2trace.patterns import late
+
+WORDS = (b"hipblaslt-bench ", b"rocblas-bench ", b"[HIPBLASLT][", b"rocblas_gemm", b"{ function: matmul",
+         b"{ rocblas_function:")  # fmt: skip
+_LT, _ROC = "hipBLASLt", "rocBLAS"
+_BENCH = late(r"(?:(?<!\S)(\d{1,9})\s+)?(?:\./|/\S{0,200}/)?(?<![\w-])(hipblaslt|rocblas)-bench (?=\s*-)")
+_OPTION = late(r"--?[A-Za-z]\w{0,40}")
+_DESCRIPTOR = late(r"(?<!\w)([ABCD])desc=\[([^\]\[]{0,400})\]")
+_COMPUTE = late(r"computeDesc=\[([^\]\[]{0,600})\]")
+_FIELD = late(r"(\w{1,40})=(\S{1,80})")
+_TRACE = late(r"(?<![\w.])(rocblas_gemm(?:_strided)?(?:_batched)?_ex),([NTC]),([NTC]),(\d.*)")
+_ENTRY = late(r"- \{ (rocblas_)?function: (.*)")
+_TYPE = late(r"[A-Za-z][A-Za-z0-9_]{1,30}")
+_NAME = late(r"[A-Za-z_][\w<>:-]{0,80}")
+_MOST_FIELDS = 64
+_MOST_SIZE = 1 << 40
+_MOST_DISTINCT = 1 << 20
+Form = Literal["bench", "trace", "profile"]
+_FORMS: tuple[Form, ...] = ("bench", "trace", "profile")
+
+
+class BlasDecoder:
+    """Takes lines one by one."""
+
+    def __init__(self, source: int) -> None:
+        self._source = source
+        self._found: dict[tuple[str, Form], dict[GemmChoice, tuple[int, int]]] = {}
+        """By library and form: of each distinct call the first line and the number."""
+        self._skipped = 0
+        self.lines = 0
+
+    def feed(self, number: int, line: bytes) -> bool:
+        """Whether the line is of one of the libraries."""
+        if not any(word in line for word in WORDS):
+            return False
+        text = line.decode(errors="replace").strip()
+        known = self._bench(number, text)
+        if not known and "][HIPBLASLT][" in f"]{text}":
+            known = True
+            if "rocblaslt_matmul]" in text or ("Adesc=[" in text and "Bdesc=[" in text):
+                self._add(number, (_LT, "trace"), _hipblaslt_trace(text))
+        if not known and (traced := _TRACE.search(text)) is not None:
+            known = True
+            self._add(number, (_ROC, "trace"), _rocblas_trace(traced[1], [traced[2], traced[3], *traced[4].split(",")]))
+        if not known and (entry := _ENTRY.search(text)) is not None:
+            known = True
+            made, count = _profile_entry(_LT if entry[1] is None else _ROC, entry[2])
+            self._add(number, (_LT if entry[1] is None else _ROC, "profile"), made, count)
+        self.lines += known
+        return known
+
+    def finish(self) -> GemmTable | None:
+        """The calls; None if no line was of these libraries."""
+        if not self.lines:
+            return None
+        gemms: list[GemmChoice] = []
+        for library in (_LT, _ROC):
+            form = next((form for form in _FORMS if self._found.get((library, form))), None)
+            if form is not None:
+                gemms += [
+                    msgspec.structs.replace(gemm, line=line, count=count)
+                    for gemm, (line, count) in self._found[library, form].items()
+                ]
+        gemms.sort(key=lambda gemm: gemm.line)
+        return GemmTable(source=self._source, kind="log", gemms=tuple(gemms), skipped=self._skipped)
+
+    def _add(self, number: int, of: tuple[str, Form], gemm: GemmChoice | None, count: int = 1) -> None:
+        found = self._found.setdefault(of, {})
+        if gemm is None or (gemm not in found and len(found) >= _MOST_DISTINCT):
+            self._skipped += 1
+            return
+        line, before = found.get(gemm, (number, 0))
+        found[gemm] = line, min(before + count, _MOST_SIZE)
+
+    def _bench(self, number: int, text: str) -> bool:
+        """Commands of the bench tools; several may be on a line, the last one cut off."""
+        found = list(_BENCH.finditer(text))
+        for place, command in enumerate(found):
+            end = found[place + 1].start() if place + 1 < len(found) else len(text)
+            options = _options(text[command.end() : end])
+            library = _LT if command[2] == "hipblaslt" else _ROC
+            self._add(number, (library, "bench"), _of_options(library, options), int(command[1] or "1"))
+        return bool(found)
+
+
+def _options(text: str) -> dict[str, str]:
+    """Options and values; one without a value is empty, a value may be a negative number."""
+    options: dict[str, str] = {}
+    name = ""
+    for word in text.split()[: 2 * _MOST_FIELDS]:
+        if _OPTION.fullmatch(word) is not None:
+            name = word.lstrip("-")
+            options.setdefault(name, "")
+        elif name:
+            options[name] = word
+            name = ""
+    return options
+
+
+def _of_options(library: str, options: Mapping[str, str]) -> GemmChoice | None:
+    function = options.get("f", "gemm") if library == _ROC else "matmul"
+    if library == _ROC and "gemm" not in function:
+        return None
+    plain = options.get("r", "")
+    types = tuple(options.get(f"{name}_type", plain) for name in ("a", "b", "c", "d", "compute"))
+    names = ("transA", "transB") if library == _LT else ("transposeA", "transposeB")
+    trans = options.get(names[0], ""), options.get(names[1], "")
+    if not types[0]:
+        return None  # the tools print all of them: the line is cut off
+    solution = options.get("solution_index", "")
+    return _made(
+        library, function, [options.get(name) for name in ("m", "n", "k")], options.get("batch_count", "1"), trans,
+        types, [options.get(f"ld{name}") for name in "abcd"], _epilogue(options),
+        "" if library == _ROC and solution == "0" else solution,
+    )  # fmt: skip
+
+
+def _epilogue(options: Mapping[str, str]) -> str:
+    words = ["bias"] if options.get("bias_vector") not in (None, "false", "0") else []
+    activation = options.get("activation_type", "none")
+    words += [activation] if activation not in ("none", "") and _NAME.fullmatch(activation) is not None else []
+    return "+".join(words)
+
+
+def _hipblaslt_trace(text: str) -> GemmChoice | None:
+    """Sizes are those of the stored matrices, before the transpose."""
+    descriptors = {name: dict(_FIELD.findall(body)) for name, body in _DESCRIPTOR.findall(text)}
+    compute = _COMPUTE.search(text)
+    if not descriptors.keys() >= {"A", "B"} or compute is None:
+        return None
+    told = dict(_FIELD.findall(compute[1]))
+    trans = told.get("transA", "OP_N").removeprefix("OP_"), told.get("transB", "OP_N").removeprefix("OP_")
+    a, b = descriptors["A"], descriptors["B"]
+    m, k = (a.get("rows"), a.get("cols")) if trans[0] == "N" else (a.get("cols"), a.get("rows"))
+    n = b.get("cols") if trans[1] == "N" else b.get("rows")
+    types = tuple(descriptors.get(name, {}).get("type", "") for name in "ABCD")
+    epilogue = told.get("epilogue", "").removeprefix("EPILOGUE_").lower()
+    return _made(
+        _LT, "matmul", [m, n, k], a.get("batch_count", "1"), trans, (*types, told.get("computeType", "")),
+        [descriptors.get(name, {}).get("ld") for name in "ABCD"],
+        epilogue if epilogue != "default" and _NAME.fullmatch(epilogue) is not None else "", "",
+    )  # fmt: skip
+
+
+def _rocblas_trace(function: str, fields: list[str]) -> GemmChoice | None:
+    """``tA,tB,m,n,k,alpha,A,type,ld[,stride],B,type,ld[,stride],beta,C,...,D,...[,batch],compute,algo,solution,...``"""
+    step = 4 if "_strided" in function else 3
+    places = [6, 6 + step, 7 + 2 * step, 7 + 3 * step]
+    end = 7 + 4 * step
+    has_batch = "_batched" in function
+    if len(fields) < end + has_batch + 3 or len(fields) > _MOST_FIELDS:
+        return None
+    batch = fields[end] if has_batch else "1"
+    compute, _, solution = fields[end + has_batch : end + has_batch + 3]
+    types = (*(fields[place + 1] for place in places), compute)
+    return _made(
+        _ROC, function.removeprefix("rocblas_"), list(fields[2:5]), batch, (fields[0], fields[1]), types,
+        [fields[place + 2] for place in places], "", "" if solution == "0" else solution,
+    )  # fmt: skip
+
+
+def _profile_entry(library: str, text: str) -> tuple[GemmChoice | None, int]:
+    """The fields of an entry, which some versions do not quote or end as YAML wants it; how often it was called."""
+    first, *others = text.rstrip(" }").split(", ")[:_MOST_FIELDS]
+    fields = {"function": first.strip("\"' ")}
+    for field in others:
+        name, _, value = field.partition(": ")
+        fields[name.strip()] = value.strip("\"' ")
+    function = fields["function"].removeprefix("rocblas_")
+    if library == _ROC and "gemm" not in function:
+        return None, 1
+    solution = fields.get("solution_index", "")
+    made = _made(
+        library, function, [fields.get(name) for name in "MNK"], fields.get("batch_count", "1"),
+        (fields.get("transA", ""), fields.get("transB", "")),
+        tuple(fields.get(f"{name}_type", "") for name in ("a", "b", "c", "d", "compute")),
+        [fields.get(f"ld{name}") for name in "abcd"], _epilogue(fields),
+        "" if library == _ROC and solution == "0" else solution,
+    )  # fmt: skip
+    return made, _whole(fields.get("call_count", "1")) or 1
+
+
+def _made(  # noqa: PLR0913 - one call a form
+    library: str,
+    function: str,
+    sizes: list[str | None],
+    batch: str,
+    trans: tuple[str, str],
+    types: tuple[str, ...],
+    leading: list[str | None],
+    epilogue: str,
+    solution: str,
+) -> GemmChoice | None:
+    """None of what was cut off, or is no GEMM."""
+    m, n, k = map(_whole, sizes)
+    count = _whole(batch)
+    if not m or not n or not k or not count or not set(trans) <= {"N", "T", "C"} or _NAME.fullmatch(function) is None:
+        return None
+    plain = tuple(one.removeprefix("c_") for one in types)
+    return GemmChoice(
+        line=0, library=library, function=function, m=m, n=n, k=k, batch=count, trans_a=trans[0] != "N",
+        trans_b=trans[1] != "N", types=tuple(one if _TYPE.fullmatch(one) else "" for one in plain),
+        leading=tuple(_whole(one) or 0 for one in leading), epilogue=epilogue,
+        solution=solution if solution.lstrip("-").isdigit() and len(solution) < 20 else "",
+    )  # fmt: skip
+
+
+def _whole(text: str | None) -> int | None:
+    number = int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 14 else None
+    return number if number is not None and number < _MOST_SIZE else None

@@ -1,0 +1,88 @@
+"""TunableOp's results: which solution of a GEMM library PyTorch chose, and its time (miopen-side-files.md 9).
+
+    Validator,GCN_ARCH_NAME,gfx1100
+    GemmTunableOp_float_TN,tn_384_12_384,Gemm_Rocblas_1140853253,0.0118368
+    GemmTunableOp_BFloat16_NN,nn_8192_8192_8192_ld_8192_8192_8192,Gemm_Hipblaslt_617849,0.618229
+
+``tunableop_results<device>.csv`` of PyTorch 2.2 and later. ``Default`` is the library's own choice. The time is in ms,
+and missing if nothing was timed (``inf``). Of a problem that comes twice the last row counts.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mio2trace.model.choices import GemmChoice, GemmTable
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.source import Source
+
+NAME = "TunableOp results (PyTorch)"
+_VALIDATOR = re.compile(r"Validator,([A-Z_]{3,40}),([\w.+:-]{1,80})")
+_ROW = re.compile(
+    r"(\w{0,40}?Gemm\w{0,40}?)_((?:float|double|Half|BFloat16|Float8\w{1,20}|c10\w{1,40}|\w{1,20}?)(?:_Float8\w{1,20}){0,2})_([NT])([NT])"
+    r",([nt])([nt])_(\d{1,12})_(\d{1,12})_(\d{1,12})(?:_B_(\d{1,9}))?(?:_ld_(\d{1,12})_(\d{1,12})_(\d{1,12}))?(?:_\w{0,80})?"
+    r",([\w.-]{1,80})(?:,([^,]{0,40}))?"
+)
+_LONGEST = 400
+_MOST_SIZE = 1 << 40
+
+
+def sniff(head: bytes) -> bool:
+    """The first line is a validator or a GEMM."""
+    first = next((line for line in head[:4000].split(b"\n") if line.strip()), b"").strip()
+    text = first[:_LONGEST].decode(errors="replace")
+    return _VALIDATOR.fullmatch(text) is not None or ("_" in text and _ROW.fullmatch(text) is not None)
+
+
+def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
+    """Raises `InputError` if no row is a GEMM."""
+    gemms: dict[tuple[object, ...], GemmChoice] = {}
+    made_for: dict[str, str] = {}
+    skipped = 0
+    for number, line in enumerate(source.lines(), 1):
+        text = line[: _LONGEST + 1].decode(errors="replace").strip()
+        validator = _VALIDATOR.fullmatch(text)
+        if validator is not None and len(made_for) < 20:
+            made_for[validator[1]] = validator[2]
+            continue
+        gemm = _gemm(number, text)
+        if gemm is not None:
+            gemms[gemm.function, gemm.types, gemm.m, gemm.n, gemm.k, gemm.batch, gemm.trans_a, gemm.trans_b,
+                  gemm.leading] = gemm  # fmt: skip
+        elif text:
+            skipped += 1
+            notes.add("row of TunableOp that cannot be read passed over", f"{source.name}:{number}")
+    if not gemms:
+        raise InputError(f"{source.name}: no row of a GEMM; expected TunableOp's results")
+    found = sorted(gemms.values(), key=lambda gemm: gemm.line)
+    return [
+        GemmTable(
+            source=source.index, kind="tuned", gemms=tuple(found), made_for=tuple(made_for.items()), skipped=skipped
+        )
+    ]
+
+
+def _gemm(number: int, text: str) -> GemmChoice | None:
+    row = _ROW.fullmatch(text) if len(text) <= _LONGEST else None
+    if row is None:
+        return None
+    function, dtype, a, b, small_a, small_b, *numbers, solution, time = row.groups()
+    if (a + b).lower() != small_a + small_b:
+        return None
+    m, n, k, batch, *leading = (None if one is None else int(one) for one in numbers)
+    if not m or not n or not k or max(m, n, k) >= _MOST_SIZE or batch == 0:
+        return None
+    return GemmChoice(
+        line=number, library="TunableOp", function=function, m=m, n=n, k=k, batch=batch or 1, trans_a=a == "T",
+        trans_b=b == "T", types=(dtype,), leading=tuple(one for one in leading if one is not None), solution=solution,
+        time_ms=_ms(time),
+    )  # fmt: skip
+
+
+def _ms(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if 0 < value < 1e9 else None
