@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from mio2trace.analysis import analyse
 from mio2trace.cli import cli
 from mio2trace.model.choices import GemmChoice, GemmTable, SolverTable, solver_record
 from mio2trace.notes import InputError, Notes
+from mio2trace.ops.choices import Choices
 from mio2trace.ops.families.conv import ConvProblem
 from mio2trace.ops.log.keys import find_db_key
 from mio2trace.readers import detect
@@ -184,6 +186,45 @@ def test_error_a_database_alone_has_no_times_of_a_run(command: str, tmp_path: Pa
     result = mio2trace(command, tmp_path / "a.fdb.txt")
     assert result.exit_code == 1
     assert len(result.stderr.splitlines()) == 1
+
+
+COMMAND = "./bin/MIOpenDriver conv -n 32 -c 3 -H 224 -W 224 -k 64 -y 7 -x 7 -p 3 -q 3 -u 2 -v 2 -l 1 -j 1 -F 1 -t 1"
+
+
+def record(solver: str, ms: Sequence[float], phase: str = "find", executions: int = 1, kernels: object = None) -> str:
+    """A line as MIOPEN_PERFORMANCE_LOGS has it; keys that we do not know are in it."""
+    configs = [
+        {"config_name": solver, "exec_number": executions, "time_executions_ms": [one], "time_ms": one, "new": 1,
+         "kernels": kernels}
+        for one in ms
+    ]  # fmt: skip
+    return json.dumps({"solution": solver, "solver_id": 1, "workspace_bytes": 16, "phase": phase, "more": None,
+                       "performance_configs": configs}, separators=(",", ":"))  # fmt: skip
+
+
+def test_performance_records_are_of_the_command_before_them(tmp_path: Path) -> None:
+    """The fastest configuration counts; what was not timed has no time; kernels are named."""
+    kernels = [{"kernel_name": "transpose", "is_transformation": True}, {"kernel_name": "igemm"}]
+    lines = [
+        f"MIOpen(HIP): Command [LogCmdConvolution] {COMMAND}", record("GemmFwdRest", [2.5, 1.5, 3.0]),
+        record("ConvAsm1x1U", [0.0], executions=(1 << 64) - 1),
+        record("ConvDirectNaiveConvFwd", [9.0], "execution", 4, kernels),
+        '{"solution":"ConvOclDirectFwd","performance_configs":[{"config_name":"\\uffffffe9","exec_number":1,"time_ms":4}]}',
+        '{"solution":"Conv',
+    ]  # fmt: skip
+    (tmp_path / "run.log").write_text("\n".join(lines) + "\n")
+    result = mio2trace("messages", tmp_path / "run.log", "--about", "calls", "--format", "json")
+    rows = {found["solver"]: found for found in json.loads(result.stdout) if "solver" in found}
+    assert {name: found.get("ms") for name, found in rows.items()} == {
+        "GemmFwdRest": 1.5, "ConvAsm1x1U": None, "ConvDirectNaiveConvFwd": 9.0, "ConvOclDirectFwd": 4,
+    }  # fmt: skip
+    assert rows["ConvDirectNaiveConvFwd"]["kernels"] == "transpose, igemm"
+    run = analyse([tmp_path / "run.log"]).run
+    (of_key,) = Choices((), run.libraries).solvers.values()
+    assert of_key.key == KEYS[0]
+    assert {one.solver: one.time_ms for one in of_key.solvers} == {
+        "GemmFwdRest": 1.5, "ConvDirectNaiveConvFwd": 9.0, "ConvOclDirectFwd": 4,
+    }  # fmt: skip
 
 
 # -- GEMM libraries --------------------------------------------------------------------------------------------------

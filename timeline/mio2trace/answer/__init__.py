@@ -98,7 +98,7 @@ def subjects(run: Run, gpu: Gpu | None = None) -> Iterator[tuple[int, Sequence[M
         measures = run.drawn[place]
         libraries = _libraries(run, measures, number)
         messages = _messages(libraries)
-        choices = Choices(run.side_files, messages)
+        choices = Choices(run.side_files, libraries)
         yield place, libraries, Subject(measures, gpu, messages, _reference(run, place), choices)
 
 

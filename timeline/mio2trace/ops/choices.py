@@ -8,7 +8,7 @@ several solutions for one problem, none is said to be that of a call.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -20,10 +20,12 @@ from mio2trace.model.choices import (
     SolverRecord,
     SolverTable,
     SolverTime,
+    performance,
     solver_record,
 )
 from mio2trace.model.gemm import Gemm
-from mio2trace.model.miopen import Message
+from mio2trace.model.miopen import Command, Message, MiopenLog
+from mio2trace.ops.command import parse
 from mio2trace.ops.families.gemm import GemmProblem
 from mio2trace.ops.operation import Operation, OperationFacts
 from mio2trace.ops.problem import cost
@@ -40,12 +42,22 @@ _WRITTEN = re.compile(", content (?:inserted|overwritten): ")
 _Gemm = tuple[int, int, int, int, str | None]
 
 
+def _measured(message: Message, command: Command) -> Iterator[SolverRecord]:
+    """What a record of MIOPEN_PERFORMANCE_LOGS says, which is of the last driver command before it."""
+    told = performance(message.text)
+    problem = parse(command.text, command.tag)
+    key = None if problem is None else problem.database_key()
+    if told is not None and told.time_ms is not None and key is not None:
+        time = SolverTime(told.solver, told.time_ms, told.workspace_bytes or 0)
+        yield SolverRecord(message.line, key, (time,))
+
+
 class Choices:
     """The side files of a run, and the records that its logs hold."""
 
-    def __init__(self, files: Iterable[SideFile] = (), messages: Iterable[Message] = ()) -> None:
+    def __init__(self, files: Iterable[SideFile] = (), logs: Iterable[MiopenLog] = ()) -> None:
         self._files = tuple(files)
-        self._messages = [message for message in messages if message.kind in DATABASE_KINDS]
+        self._logs = tuple(logs)
 
     @cached_property
     def solvers(self) -> Mapping[str, SolverRecord]:
@@ -65,10 +77,17 @@ class Choices:
         for file in self._files:
             if isinstance(file, SolverTable):
                 yield from file.records
-        for message in self._messages:
-            record = solver_record(_WRITTEN.sub("=", message.text, 1), message.line)
-            if record is not None:
-                yield record
+        for log in self._logs:
+            command: Command | None = None
+            for one in log.records:
+                if isinstance(one, Command):
+                    command = one
+                elif isinstance(one, Message) and one.kind in DATABASE_KINDS:
+                    record = solver_record(_WRITTEN.sub("=", one.text, 1), one.line)
+                    if record is not None:
+                        yield record
+                elif isinstance(one, Message) and one.kind == "performance" and command is not None:
+                    yield from _measured(one, command)
 
     def of(self, operation: Operation) -> SolverRecord | None:
         """The solvers that were measured for an operation's problem."""

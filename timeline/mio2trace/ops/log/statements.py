@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import msgspec
 
-from mio2trace.model.choices import SolverRecord, SolverTime, solver_record
+from mio2trace.model.choices import SolverRecord, SolverTime, performance, solver_record
 from mio2trace.model.miopen import Message, OperationDirection
 from mio2trace.ops.command import parse
 from mio2trace.ops.log.keys import find_db_key, network_config, perf_db_values
@@ -346,6 +346,15 @@ def _driver(function: str, text: str) -> Statement | None:
 
 
 def _performance(function: str, text: str) -> Statement | None:
+    told = performance(text)
+    if told is not None:
+        return Statement(
+            solvers=(told.solver,),
+            outcome=told.phase.replace("_", " ") or None,
+            time_ms=told.time_ms,
+            workspace_bytes=told.workspace_bytes,
+            kernels=", ".join(told.kernels) or None,
+        )
     solution, time = _JSON_SOLUTION.search(text), _JSON_TIME.search(text)
     workspace = _JSON_WORKSPACE.search(text)
     return Statement(
