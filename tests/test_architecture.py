@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "align": {"model", "ops", "kernels", "evidence", "notes", "patterns"},
     "measures": {"model", "ops", "kernels", "align"},
     "draw": {"model", "ops", "kernels", "align", "measures", "trace", "notes", "patterns"},
-    "writers": {"trace", "forked"},
+    "writers": {"trace", "forked", "notes", "source"},
     "viewer": {"trace", "writers", "notes"},
     "queries": {"trace", "notes", "snapshot"},
     "summary": {"model", "align", "measures", "evidence", "trace", "notes", "ops", "kernels"},

@@ -306,8 +306,9 @@ def test_a_child_does_not_outlive_what_went_wrong_here(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(os, "fork", fork)
 
-    def forever(_: BinaryIO) -> None:
+    def forever(_: BinaryIO) -> int:
         signal.pause()
+        return 0
 
     with pytest.raises(BrokenPipeError), beside(forever):
         raise BrokenPipeError
@@ -340,6 +341,6 @@ def test_an_interrupt_after_the_child_was_waited_for_is_no_error(monkeypatch: py
         return found
 
     monkeypatch.setattr(os, "waitpid", waitpid)
-    with pytest.raises(KeyboardInterrupt), beside(lambda file: None) as append:
+    with pytest.raises(KeyboardInterrupt), beside(lambda file: 0) as append:
         append(io.BytesIO())
     assert not interrupts

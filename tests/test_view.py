@@ -25,6 +25,7 @@ from click.testing import CliRunner
 import mio2trace
 from mio2trace import viewer
 from mio2trace.cli import cli
+from mio2trace.notes import Notes
 from mio2trace.trace import Event, Process, Slice, Trace, Track
 from mio2trace.viewer import UI, ViewError, bound, find_trace, slowest_layer
 from mio2trace.writers import WRITERS
@@ -102,10 +103,16 @@ def test_what_is_not_ours_has_no_place(tmp_path: Path, data: bytes) -> None:
 
 @pytest.mark.parametrize("cut", [1, 100, 5000, 40_000])
 def test_a_cut_native_trace_is_read_as_far_as_it_goes(folder: Path, tmp_path: Path, cut: int) -> None:
-    """Without an error."""
+    """If that is wanted; else it is refused, but for what is too short to be one of ours."""
     path = tmp_path / "cut.pftrace"
     path.write_bytes((folder / "out.pftrace").read_bytes()[:cut])
-    slowest_layer(path)
+    notes = Notes()
+    slowest_layer(path, notes, damaged=True)
+    assert ("not as mio2trace wrote it" in str(notes)) == (cut > 100)
+    done = CliRunner().invoke(cli, ["view", str(path), "--no-browser", "--port", "0", "--offline"])
+    if cut > 100:
+        assert done.exit_code == 1
+        assert "--damaged" in done.stderr
 
 
 def test_layers_of_the_host_and_the_warm_up_come_last(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from mio2trace.commands.options import (
     Printing,
     Reading,
     complete_files,
+    damaged_option,
     printing_options,
     quiet_option,
     reading_options,
@@ -68,6 +69,7 @@ class _Limit(click.ParamType):  # type: ignore[type-arg]
     help="Both runs in one trace, iterations beginning together: .pftrace, .json, .gz after either. -o takes them, too,"
     " but for .json.",
 )
+@damaged_option
 @printing_options
 @reading_options
 @quiet_option
@@ -76,6 +78,7 @@ def compare(
     limits: tuple[tuple[str, float], ...],
     save: str | None,
     picture: str | None,
+    damaged: bool,
     printing: Printing,
     reading: Reading,
     quiet: bool,
@@ -116,7 +119,7 @@ def compare(
         raise click.UsageError(f"--picture draws two sides, not {len(sides)}")
     notes = Notes()
     options = reading.analysis(repetition="every" if reading.repetition is None else reading.repetition)
-    read = [source(files.split(","), options, notes, keep=picture is not None) for files in sides]
+    read = [source(files.split(","), options, notes, keep=picture is not None, damaged=damaged) for files in sides]
     if save is not None:
         _save(read[0].side, save)
         say(notes, [f"{read[0].side.name}: {len(read[0].side.runs)} run(s) kept in {save}"], quiet)

@@ -117,6 +117,11 @@ def complete_columns(ctx: click.Context, param: click.Parameter, incomplete: str
     return [f"{before}{comma}{name}" for name in COLUMNS if name.startswith(last)]
 
 
+damaged_option = click.option(
+    "--damaged",
+    is_flag=True,
+    help="Read a trace that was changed or cut off since mio2trace wrote it, as far as it goes.",
+)
 columns_option = click.option(
     "--columns", metavar="COLUMN,...", help="Only these columns, in this order.", shell_complete=complete_columns
 )

@@ -5,17 +5,19 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands.options import Printing, complete_files, printing_options
+from mio2trace.commands.options import Printing, complete_files, damaged_option, printing_options
 from mio2trace.commands.printing import show, write
 from mio2trace.notes import InputError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from mio2trace.notes import Notes
     from mio2trace.queries.answer import Answer
     from mio2trace.trace import Slice
 
@@ -36,6 +38,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 @click.option("--list", "list_", is_flag=True, help="The queries that come with the program.")
 @click.option("--sql", "show", metavar="NAME", help="Print the SQL of a query, with what it needs, for the viewer.")
 @printing_options
+@damaged_option
 @click.option("--perfetto", is_flag=True, help="Ask Perfetto's own engine: any trace, all of its tables.")
 @click.option("--engine", metavar="PATH", help="The trace_processor_shell to use; means --perfetto.")
 @click.option("--download", is_flag=True, help="As --perfetto; let its package fetch an engine, where none is here.")
@@ -44,6 +47,7 @@ def query(
     list_: bool,
     show: str | None,
     printing: Printing,
+    damaged: bool,
     perfetto: bool,
     engine: str | None,
     download: bool,
@@ -70,7 +74,9 @@ def query(
       mio2trace query --list
     """
     from mio2trace.commands.datasets.asking import ask_dataset, is_asked_of_dataset
+    from mio2trace.notes import Notes
     from mio2trace.queries import DATASET, shipped
+    from mio2trace.writers import read_back
 
     of_traces = shipped()
     queries = {**of_traces, **shipped(DATASET)}
@@ -94,16 +100,19 @@ def query(
     for file in files:
         if not os.path.exists(file) and file != "-":
             raise InputError(f"{file}: no such file")
+    notes = Notes()
     if is_asked_of_dataset(files, name, of_run=name in of_traces):
         _print(*ask_dataset(files, sql), printing)
         return
     if perfetto or engine or download:
         if len(files) > 1:
             raise click.UsageError("--perfetto asks one trace; the files of a run are asked without it")
+        if _is_trace(files):
+            read_back.check(Path(files[0]), notes, damaged=damaged)
         answer = _ask_perfetto(files[0], sql, engine, download)
     else:
-        answer = _ask(files, sql)
-    _print(*answer, printing)
+        answer = _ask(files, sql, notes, damaged=damaged)
+    _print(*answer, printing, notes)
 
 
 def _is_sql(question: str) -> bool:
@@ -129,17 +138,21 @@ def _named(name: str, queries: Iterable[str]) -> str:
     return meant[0]
 
 
-def _ask(files: Sequence[str], sql: str) -> Answer:
-    """In the engine that comes with Python: over a trace of ours, or the picture of a run."""
-    from pathlib import Path
+def _is_trace(files: Sequence[str]) -> bool:
+    from mio2trace.writers import read_back
 
+    return len(files) == 1 and files[0] != "-" and os.path.isfile(files[0]) and read_back.is_ours(Path(files[0]))
+
+
+def _ask(files: Sequence[str], sql: str, notes: Notes, *, damaged: bool) -> Answer:
+    """In the engine that comes with Python: over a trace of ours, or the picture of a run."""
     from mio2trace.memory import without_garbage_collection
     from mio2trace.queries import embedded
     from mio2trace.writers import read_back
 
     with without_garbage_collection():
-        if len(files) == 1 and files[0] != "-" and os.path.isfile(files[0]) and read_back.is_ours(Path(files[0])):
-            return embedded.answer(read_back.slices(Path(files[0])), sql)
+        if _is_trace(files):
+            return embedded.answer(read_back.slices(Path(files[0]), notes=notes, damaged=damaged), sql)
         return embedded.answer(_drawn(files), sql)
 
 
@@ -161,14 +174,16 @@ def _ask_perfetto(trace: str, sql: str, engine: str | None, download: bool) -> A
     return perfetto.answer(trace, sql, perfetto.engine(engine, download))
 
 
-def _print(columns: Sequence[str], rows: Iterable[Sequence[Any]], printing: Printing) -> None:
+def _print(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], printing: Printing, notes: Notes | None = None
+) -> None:
     from mio2trace.notes import Notes
     from mio2trace.reports.tables import Table
 
     cells = [
         {name: _cell(value) for name, value in zip(columns, row, strict=True) if value is not None} for row in rows
     ]
-    show(lambda: Table(columns=tuple(columns), rows=cells), printing, Notes(), [], False)
+    show(lambda: Table(columns=tuple(columns), rows=cells), printing, notes or Notes(), [], False)
 
 
 def _cell(value: Any) -> str | int | float:

@@ -6,7 +6,8 @@ import sys
 
 import click
 
-from mio2trace.commands.printing import tell
+from mio2trace.commands.options import damaged_option
+from mio2trace.commands.printing import say, tell
 
 
 @click.command(no_args_is_help=True)
@@ -23,8 +24,9 @@ from mio2trace.commands.printing import tell
     metavar="N",
     help="With --offline: the port to serve from, 0 for any free one. The site takes 9001 only.",
 )
+@damaged_option
 @click.option("--no-browser", is_flag=True, help="Print the link, but do not open it.")
-def view(trace: str, offline: bool, keep: bool, port: int | None, no_browser: bool) -> None:
+def view(trace: str, offline: bool, keep: bool, port: int | None, damaged: bool, no_browser: bool) -> None:
     """Open a trace in the Perfetto UI, its kernels pinned and its slowest layer in view.
 
     The file stays on this machine: it is served from 127.0.0.1, to that page only, once. With --offline the page
@@ -36,13 +38,16 @@ def view(trace: str, offline: bool, keep: bool, port: int | None, no_browser: bo
       mio2trace view out.pftrace.gz --offline
       mio2trace view out.json --no-browser --keep
     """
+    from mio2trace.notes import Notes
     from mio2trace.viewer import PORT, UI, bound, find_trace, find_ui, slowest_layer
 
     if not offline and port not in (None, PORT):
         raise click.UsageError(f"{UI} takes a file from port {PORT} only; --port goes with --offline")
     path = find_trace(trace)
     bundle = find_ui() if offline else None
-    found = slowest_layer(path)
+    notes = Notes()
+    found = slowest_layer(path, notes, damaged=damaged)
+    say(notes, [], quiet=False)
     with bound(path, bundle, keep, (0 if offline else PORT) if port is None else port) as server:
         link = server.link(found)
         click.echo(link)

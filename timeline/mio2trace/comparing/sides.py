@@ -40,15 +40,21 @@ def side(files: Sequence[str], options: AnalysisOptions, notes: Notes) -> Side:
     return source(files, options, notes, keep=False).side
 
 
-def source(files: Sequence[str], options: AnalysisOptions, notes: Notes, *, keep: bool) -> Source:
-    """The same, with ``keep`` beside the analysed runs, which take much more memory. Raises as `side`."""
+def source(
+    files: Sequence[str], options: AnalysisOptions, notes: Notes, *, keep: bool, damaged: bool = False
+) -> Source:
+    """The same, with ``keep`` beside the analysed runs, which take much more memory. ``damaged``: of a trace that was
+    changed or cut, too.
+
+    Raises as `side`.
+    """
     cleaner = Cleaner(options.keep)
     name = cleaner.text(",".join(os.path.basename(os.path.normpath(file)) for file in files))
     if len(files) == 1 and os.path.isfile(files[0]) and base.is_base(Path(files[0])):
         kept = base.read(Path(files[0]))
         return Source(msgspec.structs.replace(kept, name=cleaner.text(kept.name)))
     if len(files) == 1 and os.path.isfile(files[0]) and is_ours(Path(files[0])):
-        return Source(Side(name=name, runs=(of_trace(Path(files[0])),)))
+        return Source(Side(name=name, runs=(of_trace(Path(files[0]), notes, damaged=damaged),)))
     records: list[RunRecord] = []
     runs: list[Run] = []
     for record, run in _runs(files, options, notes, _DEEPEST):

@@ -22,7 +22,7 @@ from mio2trace.measures.executions import LayerKey, in_net_order
 from mio2trace.measures.kinds import kind_of
 from mio2trace.measures.statistics import mean
 from mio2trace.model.log import Direction
-from mio2trace.notes import InputError
+from mio2trace.notes import InputError, Notes
 from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.values import Shape
@@ -69,7 +69,7 @@ class _Row(NamedTuple):
         return self.start_ns - self.less_ns
 
 
-def of_trace(path: Path) -> RunRecord:
+def of_trace(path: Path, notes: Notes, *, damaged: bool = False) -> RunRecord:
     """The run that a trace of ours shows. Raises `InputError` where it does not tell enough of it, or is damaged."""
     try:
         with opened(path) as file:
@@ -78,14 +78,14 @@ def of_trace(path: Path) -> RunRecord:
             raise InputError(
                 f"{path.name}: a trace of several processes or runs; expected the files that it was made of"
             )
-        return kept(_read(path))
-    except (EOFError, zlib.error, gzip.BadGzipFile, KeyError, TypeError, ValueError) as error:
+        return kept(_read(path, notes, damaged=damaged))
+    except (EOFError, zlib.error, gzip.BadGzipFile, ArithmeticError, LookupError, TypeError, ValueError) as error:
         what = visible(shortened(str(error), 200))
         raise InputError(f"{path.name}: a trace of ours that was changed or is damaged: {what}") from None
 
 
-def _read(path: Path) -> RunRecord:
-    tracks, builds = _tracks(path)
+def _read(path: Path, notes: Notes, *, damaged: bool) -> RunRecord:
+    tracks, builds = _tracks(path, notes, damaged=damaged)
     operations = _operations(tracks)
     kernels = [kernel for track, rows in tracks.items() for kernel in _kernels(track, rows)]
     steady, others = _iterations(path, tracks)
@@ -98,11 +98,11 @@ def _read(path: Path) -> RunRecord:
     return _record(kernels, operations, steady, others, builds)
 
 
-def _tracks(path: Path) -> tuple[dict[int, list[_Row]], int]:
+def _tracks(path: Path, notes: Notes, *, damaged: bool) -> tuple[dict[int, list[_Row]], int]:
     """What stands on the tracks of devices, in order; and how long building programs took on the host."""
     tracks: dict[int, list[_Row]] = defaultdict(list)
     builds = 0
-    for one in slices(path):
+    for one in slices(path, notes=notes, damaged=damaged):
         rank = _RANK.get(one.category)
         if rank is not None:
             tracks[one.track].append(_Row(one.start_ns, -one.dur_ns, rank, _full_name(one), _wanted(one, rank)))

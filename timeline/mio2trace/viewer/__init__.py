@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mio2trace.notes import InputError
+from mio2trace.notes import InputError, Notes
 from mio2trace.trace import Slice
 from mio2trace.writers.read_back import opened, slices
 
@@ -76,18 +76,19 @@ def find_ui() -> Path:
     return folder
 
 
-def slowest_layer(path: Path) -> Slice | None:
+def slowest_layer(path: Path, notes: Notes | None = None, *, damaged: bool = False) -> Slice | None:
     """The layer with most kernel time in the steady iterations, searches left out: its run with most in one.
 
     Of several processes or runs it is the first one's. Without kernels the one with the longest time, in the
-    iterations where there are any. None for a trace that is not ours, or has no layers.
+    iterations where there are any. None for a trace that is not ours, or has no layers. Raises `InputError` for
+    one that is not as it was written, which is a note if ``damaged``.
     """
     passes: list[Slice] = []
     layers: list[Slice] = []
     searches: set[tuple[object, object]] = set()
     took: Counter[tuple[_LayerKey, object, object]] = Counter()
     with contextlib.suppress(OSError):
-        for slice_ in slices(path):
+        for slice_ in slices(path, notes=notes, damaged=damaged):
             args = slice_.args
             if slice_.category == "kernel" and "layer" in args and "phase" not in args:
                 took[_key(args), args.get("iteration"), args.get("operation")] += slice_.dur_ns

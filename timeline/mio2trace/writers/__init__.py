@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import BinaryIO, Protocol
 
 from mio2trace.trace import Slice, Trace
 from mio2trace.writers import chrome_json, native
+from mio2trace.writers.ending import Found
 from mio2trace.writers.packed import Packed
 from mio2trace.writers.size import Counted, Written
 
@@ -23,8 +25,8 @@ class Writer(Protocol):
         """How the names of its files end, without ``.gz``."""
 
     @property
-    def BEGINS(self) -> bytes:
-        """How what `write` wrote begins."""
+    def LOOKS(self) -> re.Pattern[bytes]:
+        """How what `write` wrote begins, also where another program has laid it out again."""
 
     @property
     def SLICE_BYTES(self) -> int:
@@ -37,8 +39,8 @@ class Writer(Protocol):
     def write(self, trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
         """Write ``trace`` to ``file``, front to back; ``to_pack``: in an order that compresses well, where it may."""
 
-    def slices(self, file: BinaryIO, category: str | None = None) -> Iterator[Slice]:
-        """The slices of a category, or all, read back from what `write` wrote."""
+    def slices(self, file: BinaryIO, category: str | None = None, found: Found | None = None) -> Iterator[Slice]:
+        """The slices of a category, or all, read back from what `write` wrote; what else is met goes into ``found``."""
 
 
 WRITERS: tuple[Writer, ...] = (chrome_json, native)

@@ -7,12 +7,14 @@ event to event stands at the end of its line: half of a compressed file is what 
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Literal
 
+import msgspec
 import orjson
 
 from mio2trace.trace import (
@@ -31,6 +33,7 @@ from mio2trace.trace import (
     StretchesPart,
     Trace,
 )
+from mio2trace.writers.ending import End, Found, Summed
 from mio2trace.writers.text import cleaned, slice_name
 from mio2trace.writers.two_halves import beside
 
@@ -38,12 +41,24 @@ NAME = "Chrome JSON"
 SUFFIXES = (".json",)
 SLICE_BYTES = 300
 BEGINS = b'{"displayTimeUnit":"ns","metadata":'
+LOOKS = re.compile(rb'\s*\{\s*"displayTimeUnit"\s*:\s*"ns"\s*,\s*"metadata"\s*:')
 GZIP_STRATEGY = zlib.Z_FILTERED
+_EVENTS = b'"traceEvents":[\n'
+_END = re.compile(rb'\],"mio2trace_end":\{"slices":(\d{1,18}),"crc32":"([0-9a-f]{8})"\}\}\n')
+_CRC_TAIL = 12
+_SLICE = b'{"ph":"X",'
+_KINDS = tuple(f'{{"ph":"{kind}"'.encode() for kind in "XsfCM")
+_LINE_ENDS = b"}\n", b"},\n"
+_LATEST = 2.0**63 / 1000
+_Whole = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+_Scalar = bool | _Whole | float | str | None
+_OLD_END = b"]}\n"
+"""Of versions that wrote neither counts nor a CRC."""
 
 _BATCH = 512
 _STRETCH = 8192
 """Events that are sorted at once: a few megabytes of text."""
-_LONGEST_LINE = 1 << 20
+_LONGEST_LINE = 1 << 26
 _Part = Part | StretchesPart | CountersPart
 _Row = Stretch | Slices | CounterValues
 """What is printed as a whole."""
@@ -59,44 +74,124 @@ def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
     for number, part in enumerate(trace.parts):
         parts += trace.in_stretches.get(number, (part,))
     first, others = parts[:1], [*parts[1:], *trace.counters.values()]
-    write_events: Callable[[Trace, Sequence[Any], BinaryIO], None] = _write_in_order
+    write_events: Callable[[Trace, Sequence[Any], BinaryIO], int] = _write_in_order
     if to_pack:
         whole = trace.whole_parts()
         write_events, first, others = _write_alike_together, [*whole[:1]], [*whole[1:]]
     headings = ",\n".join(_headings(trace))
-    file.write(BEGINS + f'{_json(trace.metadata)},"traceEvents":[\n{headings}'.encode())
+    summed: BinaryIO = Summed(file)  # type: ignore[assignment]
+    summed.write(BEGINS + f'{_json(trace.metadata)},"traceEvents":[\n{headings}'.encode())
     # Most of the first part, kernels under layers, is about half of the work.
     with beside(lambda own: write_events(trace, others, own)) as rest:
-        write_events(trace, first, file)
-        rest(file)
-    file.write(b"\n]}\n")
+        count = write_events(trace, first, summed)
+        count += rest(summed)
+    summed.write(f'\n],"mio2trace_end":{{"slices":{count},"crc32":"'.encode())
+    file.write(f'{summed.crc:08x}"}}}}\n'.encode())  # type: ignore[attr-defined]
 
 
-def slices(file: BinaryIO, category: str | None = None) -> Iterator[Slice]:
-    """The slices of a category, or all, of a trace that `write` wrote; none of JSON that is laid out in another way."""
-    mark = b'"ph":"X"' if category is None else f'"cat":{_json(category)}'.encode()
+class _Line(msgspec.Struct):
+    """An event that is a slice, as far as it is read back."""
+
+    ph: Literal["X"]
+    tid: _Whole
+    ts: Annotated[float, msgspec.Meta(ge=-_LATEST, le=_LATEST)]
+    dur: Annotated[float, msgspec.Meta(ge=0, le=_LATEST)]
+    name: str
+    cat: str
+    args: dict[str, _Scalar | dict[str, _Scalar]]
+
+    def slice(self) -> Slice:
+        return Slice(self.tid, round(self.ts * 1000), round(self.dur * 1000), self.name, self.cat, self.args)
+
+
+class _Kind(msgspec.Struct):
+    ph: str = ""
+
+
+class _Counted(msgspec.Struct):
+    slices: int
+
+
+class _File(msgspec.Struct):
+    """A trace of ours that another program has laid out in its own way."""
+
+    traceEvents: list[msgspec.Raw]
+    mio2trace_end: _Counted | None = None
+
+
+_FAULTS = msgspec.MsgspecError, UnicodeDecodeError, RecursionError
+_line = msgspec.json.Decoder(_Line).decode
+_kind = msgspec.json.Decoder(_Kind).decode
+_file = msgspec.json.Decoder(_File).decode
+
+
+def slices(file: BinaryIO, category: str | None = None, found: Found | None = None) -> Iterator[Slice]:
+    """The slices of a category, or all, of a trace that `write` wrote; what else is met goes into ``found``."""
+    found = Found() if found is None else found
+    first = file.readline(_LONGEST_LINE)
+    if not (first.startswith(BEGINS) and first.endswith(_EVENTS)):
+        yield from _laid_out_otherwise(first + file.read(), category, found)
+        return
+    wanted = None if category is None else f'"cat":{_json(category)}'.encode()
     while line := file.readline(_LONGEST_LINE):
-        if mark in line and line.endswith(b"\n"):
-            try:
-                event = orjson.loads(line.rstrip(b",\n"))
-                span = round(event["ts"] * 1000), round(event["dur"] * 1000)
-                yield Slice(event["tid"], *span, event["name"], event["cat"], event["args"])
-            except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
-                continue  # text that only looks like one
+        if line.startswith(b"]"):
+            if (end := _END.fullmatch(line)) is not None:
+                found.end = End(int(end[1]), int(end[2], 16), _CRC_TAIL)
+            elif line != _OLD_END:
+                break
+            found.goes_on = bool(file.read(1))
+            return
+        if not line.startswith(_KINDS) or not line.endswith(_LINE_ENDS):
+            found.unread += 1
+        elif line.startswith(_SLICE):
+            found.slices += 1
+            if wanted is None or wanted in line:
+                try:
+                    yield _line(line.rstrip(b",\n")).slice()
+                except _FAULTS:
+                    found.unread += 1
+    found.is_cut = True
 
 
-def _write_in_order(trace: Trace, parts: Iterable[_Part], file: BinaryIO) -> None:
+def _laid_out_otherwise(data: bytes, category: str | None, found: Found) -> Iterator[Slice]:
+    """Of JSON that another program has written again."""
+    found.is_rewritten = True
+    try:
+        whole = _file(data)
+    except _FAULTS:
+        found.unread += 1
+        return
+    if whole.mio2trace_end is not None:
+        found.end = End(whole.mio2trace_end.slices, 0, _CRC_TAIL)
+    for event in whole.traceEvents:
+        try:
+            if _kind(event).ph == "X":
+                found.slices += 1
+                one = _line(event)
+                if category in (None, one.cat):
+                    yield one.slice()
+        except _FAULTS:
+            found.unread += 1
+
+
+def _write_in_order(trace: Trace, parts: Iterable[_Part], file: BinaryIO) -> int:
+    """Returns how many slices there were, as its like."""
     printed = _Events(trace)
+    count = 0
     for part in parts:
         for batch in _batches(part()):
             if isinstance(batch, Stretch):
+                count += len(batch.form.slices)
                 file.write(printed.stretch(batch).encode())
             elif isinstance(batch, Slices):
+                count += len(batch.starts)
                 file.write(printed.slices(batch).encode())
             elif isinstance(batch, CounterValues):
                 file.write(printed.counter_values(batch).encode())
             else:
+                count += list(map(type, batch)).count(Slice)
                 file.write("".join(printed.texts(batch)).encode())
+    return count
 
 
 def _batches(events: Iterable[Event | _Row]) -> Iterator[list[Event] | _Row]:
@@ -115,16 +210,18 @@ def _batches(events: Iterable[Event | _Row]) -> Iterator[list[Event] | _Row]:
     yield batch
 
 
-def _write_alike_together(trace: Trace, parts: Iterable[Part], file: BinaryIO) -> None:
+def _write_alike_together(trace: Trace, parts: Iterable[Part], file: BinaryIO) -> int:
     """Sort each stretch of events by what they have in common.
 
     A compressor looks back 32 KiB, often less than an iteration: in order of time it meets the same names and shapes
     as new ones every time.
     """
     texts = _Events(trace).texts
+    count = 0
     for part in parts:
         events = part()
         while stretch := list(islice(events, _STRETCH)):
+            count += list(map(type, stretch)).count(Slice)
             rows: dict[tuple[Any, ...], list[str]] = {}
             key: tuple[Any, ...] = (0,)
             span = None
@@ -146,6 +243,7 @@ def _write_alike_together(trace: Trace, parts: Iterable[Part], file: BinaryIO) -
                 row.append(text)
             for key in sorted(rows, key=itemgetter(0)):
                 file.write("".join(rows[key]).encode())
+    return count
 
 
 class _Events:

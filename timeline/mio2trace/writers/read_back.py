@@ -1,45 +1,119 @@
-"""Traces of ours, read again: their slices, whatever the form and whether compressed."""
+"""Traces of ours, read again: their slices, whatever the form and whether compressed.
+
+A file is a stranger's, whoever wrote what it was: what was changed, cut off or is none of ours is said.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import gzip
+import io
+import os
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
+from mio2trace.notes import InputError, Notes
+from mio2trace.source import FREE_EXPANSION, MAX_EXPANSION
 from mio2trace.trace import Slice
-from mio2trace.writers import WRITERS
+from mio2trace.writers import WRITERS, Writer
+from mio2trace.writers.ending import Checked, Found
 
 _GZIP = b"\x1f\x8b"
 _HEAD = 4096
 """Bytes within which each form says who wrote it."""
+_PIECE = 16
+"""Bytes: of a piece in which damage lies zlib gives nothing."""
 _GENERATOR = b"mio2trace "
+_FAULTS = EOFError, zlib.error, gzip.BadGzipFile
+NO_SUM = "trace without a checksum, of mio2trace 0.2 or changed by a program or a person: damage would not show"
+REWRITTEN = "trace that another program has laid out again: its checksum tells nothing, its number of slices is right"
 
 
 def is_ours(path: Path) -> bool:
     """Whether the file is a trace that this program wrote. Raises OSError where it cannot be read."""
-    try:
-        with opened(path) as file:
-            head = file.read(_HEAD)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        return False
-    return any(head.startswith(writer.BEGINS) for writer in WRITERS) and _GENERATOR in head
+    return _writer(path) is not None
 
 
-def slices(path: Path, category: str | None = None) -> Iterator[Slice]:
-    """The slices of a category, all without one; none of a file that is not ours.
+def _writer(path: Path) -> Writer | None:
+    head = _head(path)
+    return next((writer for writer in WRITERS if writer.LOOKS.match(head) and _GENERATOR in head), None)
 
-    What is damaged ends the reading. Raises OSError where the file cannot be read.
+
+def _head(path: Path) -> bytes:
+    """The first bytes, decompressed, as far as they can be."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    if not head.startswith(_GZIP):
+        return head
+    unpacker, out = zlib.decompressobj(31), b""
+    with contextlib.suppress(zlib.error):
+        for at in range(0, len(head), _PIECE):
+            out += unpacker.decompress(head[at : at + _PIECE], _HEAD)
+    return out[:_HEAD]
+
+
+def slices(
+    path: Path, category: str | None = None, notes: Notes | None = None, *, damaged: bool = False
+) -> Iterator[Slice]:
+    """The slices of a category, or all; none of a file that is not ours.
+
+    Raises `InputError` behind the last of them where the file is not as it was written: changed, cut off. With
+    ``damaged`` that is a note, and so is what cannot be known. Raises OSError where the file cannot be read.
     """
-    with contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile):
-        with opened(path) as file:
-            head = file.read(_HEAD)
-        for writer in WRITERS:
-            if head.startswith(writer.BEGINS):
-                with opened(path) as file:
-                    yield from writer.slices(file, category)
+    writer = _writer(path)
+    if writer is None:
+        return
+    notes = Notes() if notes is None else notes
+    found = Found()
+    faults: list[str] = []
+    with path.open("rb") as file:
+        packed = file.read(len(_GZIP)) == _GZIP
+        file.seek(0)
+        most = max(FREE_EXPANSION, MAX_EXPANSION * os.fstat(file.fileno()).st_size) if packed else None
+        checked = Checked(cast(BinaryIO, gzip.GzipFile(fileobj=file)) if packed else file, most)
+        reader = io.BufferedReader(checked, 1 << 18)
+        try:
+            yield from writer.slices(cast(BinaryIO, reader), category, found)
+        except _FAULTS as error:
+            faults.append(f"gzip data damaged: {error}")
+    if checked.too_large and most is not None:
+        raise InputError(
+            f"{path}: once decompressed, more than {most // 1_000_000} MB and {MAX_EXPANSION} times its size"
+        )
+    faults += _faults(found, checked)
+    if faults:
+        said = f"{path.name}: not as mio2trace wrote it: {', '.join(faults)}"
+        if not damaged:
+            raise InputError(f"{said}; --damaged reads what is left of it")
+        notes.add(said)
+    elif found.end is None:
+        notes.remark(NO_SUM, path.name)
+    elif found.is_rewritten:
+        notes.remark(REWRITTEN, path.name)
+
+
+def check(path: Path, notes: Notes, *, damaged: bool) -> None:
+    """Read a trace of ours for what is wrong with it alone. Raises as `slices`."""
+    deque(slices(path, "", notes, damaged=damaged), 0)
+
+
+def _faults(found: Found, checked: Checked) -> Iterator[str]:
+    end = found.end
+    if found.is_cut:
+        yield "its end is missing"
+    if found.goes_on:
+        yield "something follows its end"
+    if found.unread:
+        yield f"{found.unread} of its {'parts' if found.is_rewritten else 'lines or packets'} cannot be read"
+    if found.unended:
+        yield f"{found.unended} slices do not end"
+    if end is not None and end.slices != found.slices:
+        yield f"{found.slices} of {end.slices} slices"
+    if end is not None and not found.is_rewritten and not checked.agrees(end):
+        yield "its checksum differs"
 
 
 @contextlib.contextmanager

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import shutil
+import struct
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from mio2trace import forked as process
 
-Write = Callable[[BinaryIO], None]
+Write = Callable[[BinaryIO], int]
+"""Writes to a file; how many slices."""
+_COUNT = struct.Struct("<Q")
 
 
 @contextlib.contextmanager
@@ -19,13 +23,22 @@ def beside(write: Write) -> Iterator[Write]:
     Where there is no such process, or it fails, the yielded function writes itself: the output is the same, only later.
     It is written to memory: to a disk once, not twice.
     """
-    with process.beside(write) as result:
 
-        def append(target: BinaryIO) -> None:
+    def counted(own: BinaryIO) -> None:
+        own.write(bytes(_COUNT.size))
+        count = write(own)
+        own.seek(0)
+        own.write(_COUNT.pack(count))
+        own.seek(0, io.SEEK_END)
+
+    with process.beside(counted) as result:
+
+        def append(target: BinaryIO) -> int:
             written = result()
             if written is None:
-                write(target)
-            else:
-                shutil.copyfileobj(written, target, 1 << 18)
+                return write(target)
+            count: int = _COUNT.unpack(written.read(_COUNT.size))[0]
+            shutil.copyfileobj(written, target, 1 << 18)
+            return count
 
         yield append

@@ -5,9 +5,12 @@ Its tables take time and memory to make: they are loaded when the form is used.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
+
+from mio2trace.writers.ending import Found
 
 if TYPE_CHECKING:
     from mio2trace.trace import Slice, Trace
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 NAME = "Perfetto, native"
 SUFFIXES = (".pftrace",)
 SLICE_BYTES = 120
-BEGINS = b"\x0a"
+LOOKS = re.compile(rb"\x0a")
 GZIP_STRATEGY = zlib.Z_DEFAULT_STRATEGY
 
 
@@ -29,8 +32,8 @@ def write(trace: Trace, file: BinaryIO, *, to_pack: bool = False) -> None:
     write(trace, file)
 
 
-def slices(file: BinaryIO, category: str | None = None) -> Iterator[Slice]:
-    """The slices of a category, or all, each when it ends. What is no packet ends the reading without a word."""
+def slices(file: BinaryIO, category: str | None = None, found: Found | None = None) -> Iterator[Slice]:
+    """The slices of a category, or all, each when it ends; what else is met goes into ``found``."""
     from mio2trace.writers.native.reader import slices
 
-    return slices(file, category)
+    return slices(file, category, Found() if found is None else found)

@@ -16,6 +16,7 @@ from typing import BinaryIO
 import msgspec
 
 from mio2trace.trace import CounterValue, Flow, Part, Slice, Trace
+from mio2trace.writers.ending import Summed
 from mio2trace.writers.native import packets as tp
 from mio2trace.writers.native import protobuf as pb
 from mio2trace.writers.native.arrows import Arrows, ends_of
@@ -39,9 +40,14 @@ def write(trace: Trace, file: BinaryIO) -> None:
         trace = msgspec.structs.replace(trace, parts=trace.without_arrows)
     parts = trace.whole_parts()
     with beside(lambda own: _Writer(trace, arrows).events(parts[-1:], own)) as rest:
-        file.write(b"".join(headings(trace)))
-        _Writer(trace, arrows).events(parts[:-1], file)
-        rest(file)
+        summed = Summed(file)
+        out: BinaryIO = summed  # type: ignore[assignment]
+        out.write(b"".join(headings(trace)))
+        count = _Writer(trace, arrows).events(parts[:-1], out)
+        count += rest(out)
+        end = tp.marked(f"{tp.END_MARK} slices={count} crc32={0:08x}")[: -tp.CRC_TAIL]
+        out.write(end)
+        file.write(f"{summed.crc:08x}".encode())
 
 
 class _Writer:
@@ -63,7 +69,9 @@ class _Writer:
         }
         self._counters: dict[tuple[int, str, str], bytes] = {}
 
-    def events(self, parts: Iterable[Part], file: BinaryIO) -> None:
+    def events(self, parts: Iterable[Part], file: BinaryIO) -> int:
+        """Write them; returns how many slices there were."""
+        count = 0
         out: list[bytes] = []
         track = row = None
         for part in parts:
@@ -78,6 +86,7 @@ class _Writer:
                     track, row = place, None if place is None else self._rows[place]
                 if type(event) is Slice:
                     assert row is not None
+                    count += 1
                     row.slice(event, out)
                 elif type(event) is CounterValue:
                     sample = self._sample(event, out)
@@ -92,6 +101,7 @@ class _Writer:
         if row is not None:
             row.finish(out)
         file.write(b"".join(out))
+        return count
 
     def _sample(self, event: CounterValue, out: list[bytes]) -> bytes:
         """The event that sets a counter, whose descriptor is written before its first."""

@@ -23,6 +23,7 @@ def headings(trace: Trace) -> Iterator[bytes]:
         clocks.append(pb.integer(1, tp.REALTIME) + pb.integer(2, origin))
     snapshot = b"".join(pb.message(1, clock) for clock in clocks) + pb.integer(2, tp.BOOTTIME)
     yield tp.packet(pb.message(tp.CLOCK_SNAPSHOT, snapshot), pb.integer(tp.SEQUENCE, tp.NOBODYS + 1))
+    yield tp.marked(tp.BEGIN_MARK)
     attributes = b"".join(pb.message(1, one) for one in _attributes(trace.metadata))
     if attributes:
         yield tp.stateless(pb.message(tp.ATTRIBUTES, attributes))

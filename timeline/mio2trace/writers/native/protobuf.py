@@ -5,6 +5,7 @@ Messages are put together from the inside out; what repeats is encoded once by t
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator
 
@@ -16,8 +17,8 @@ _TWO_CHUNKS = 1 << 28
 _THREE_CHUNKS = 1 << 42
 
 _DOUBLE = struct.Struct("<d")
-double, from_double = _DOUBLE.pack, _DOUBLE.unpack
-"""A fixed64 that holds a double, and back: (value,)."""
+double = _DOUBLE.pack
+"""A fixed64 that holds a double."""
 fixed64 = struct.Struct("<Q").pack
 
 
@@ -65,7 +66,10 @@ def text(field: int, value: str) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The varint at ``at``, and where the next field begins. Raises IndexError where the data ends."""
+    """The varint at ``at``, and where the next field begins.
+
+    Raises IndexError where the data ends, ValueError where it has more than 64 bits.
+    """
     byte = data[at]
     if byte < 128:
         return byte, at + 1
@@ -75,7 +79,21 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
         byte = data[at]
         number |= (byte & 127) << shift
         shift += 7
+        if shift > 70:
+            break
+    if number >> 64:
+        raise ValueError("more than 64 bits")
     return number, at + 1
+
+
+def real_of(data: bytes) -> float:
+    """The double in a fixed64. Raises ValueError where it is none, or no number."""
+    if len(data) != _DOUBLE.size:
+        raise ValueError("no double")
+    (value,) = _DOUBLE.unpack(data)
+    if not math.isfinite(value):
+        raise ValueError("no number")
+    return float(value)
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
