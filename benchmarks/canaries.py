@@ -47,7 +47,7 @@ from mio2trace.conversion import convert  # noqa: E402
 from mio2trace.dataset import tables_of  # noqa: E402
 from mio2trace.notes import Notes  # noqa: E402
 from mio2trace.readers.base import kernel_name  # noqa: E402
-from mio2trace.snapshot.objects import to_columns  # noqa: E402
+from mio2trace.snapshot.objects import to_tables  # noqa: E402
 from mio2trace.writers import WRITERS  # noqa: E402
 from tests.canaries import CANARIES, LAYERS, NAMES, leaks  # noqa: E402
 from tests.planted import FORMATS, miopen, opencl, tensorflow  # noqa: E402
@@ -135,7 +135,7 @@ def _converted(name: str, paths: list[Path]) -> Iterator[tuple[str, str | bytes]
             "\n".join(word for columns in tables.values() for data in columns.values() for word in data.words),
         )
     kept = snapshot_of(result.runs, result.notes, result.analysis.cleaner, "mio2trace")
-    yield "snapshot", msgspec.msgpack.encode([column.node for column in to_columns(kept)])
+    yield "snapshot", b"".join(table.data for table in to_tables(kept))
 
 
 def _compared(run: Run) -> Iterator[str | bytes]:

@@ -89,7 +89,7 @@ def test_a_small_trace_is_written_exactly_so() -> None:
         '{"ph":"f","bp":"e","pid":10,"tid":11,"ts":1.500,"name":"enqueue","cat":"flow","id":7},\n'
         '{"ph":"C","pid":10,"name":"GEMM","cat":"counter","args":{"GFLOP/s":2.5},"ts":1.500},\n'
         '{"ph":"C","pid":10,"name":"GEMM","cat":"counter","args":{"GFLOP/s":0},"ts":3.501}\n'
-        "]}\n"
+        '],"mio2trace_end":{"slices":2,"crc32":"3dd4b09b"}}\n'
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,25 @@ from hypothesis import strategies as st
 
 import mio2trace
 from mio2trace.analysis.kept import snapshot_of
-from mio2trace.model.profile import Activity, BufferCreated, Call, OpenCl, OpenClLaunch, Profile, Program
+from mio2trace.model.profile import (
+    Activity,
+    BufferCreated,
+    Call,
+    Inputs,
+    OpenCl,
+    OpenClLaunch,
+    Profile,
+    Program,
+    Range,
+)
 from mio2trace.notes import InputError, Notes
 from mio2trace.privacy.fields import NEVER_SHOWN
 from mio2trace.queries.dataset import opened
 from mio2trace.snapshot.database import connection, sql_text
 from mio2trace.snapshot.files import read, write
-from mio2trace.snapshot.objects import Column, classes_in, from_columns, name_of, to_columns
+from mio2trace.snapshot.objects import Damaged, Table, classes_in, from_tables, name_of, to_tables
 from mio2trace.snapshot.places import RUNS, is_dataset, snapshots_of
 from mio2trace.snapshot.records import Snapshot
-from mio2trace.snapshot.values import Damaged, Packer, Unpacker, pack_ints, unpack_ints
 from tests.conftest import ROOT
 
 SQUEEZENET = [ROOT / "traces" / "squeezenet11-b1-libdnn-fwd" / name for name in ("run.log", "prof.json.gz")]
@@ -34,55 +44,47 @@ def snapshot() -> Snapshot:
     return snapshot_of([analysis.run], analysis.notes, analysis.cleaner, "mio2trace")
 
 
-@given(st.lists(st.integers(-(1 << 70), 1 << 70)) | st.lists(st.integers(0, 300)) | st.lists(st.integers(0).map(hash)))
-def test_numbers_come_back(values: list[int]) -> None:
-    """Of any size, in any order."""
-    node = msgspec.msgpack.decode(msgspec.msgpack.encode(pack_ints(values)))
-    assert unpack_ints(node, len(values)) == values
-
-
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
-VALUES = st.recursive(
-    SCALARS,
-    lambda inside: (
-        st.lists(inside).map(tuple)
-        | st.dictionaries(st.text(), inside)
-        | st.frozensets(st.integers(-5, 5))
-        | st.tuples(st.integers(0, 2), st.integers(0, 2))
-    ),
-    max_leaves=20,
+SHAPE = st.lists(st.integers(0, 1 << 40), max_size=4).map(tuple)
+INPUTS = st.builds(
+    Inputs,
+    shapes=st.lists(st.none() | SHAPE | st.lists(SHAPE, min_size=1, max_size=3).map(tuple), max_size=4).map(tuple),
+    dtypes=st.lists(st.text(), max_size=3).map(tuple),
+)
+TIME = st.none() | st.integers(-(1 << 63), (1 << 63) - 1)
+CALLS = st.builds(Call, st.text(), start_ns=TIME, end_ns=TIME)
+ACTIVITIES = st.builds(
+    Activity,
+    st.integers(0, 1 << 63),
+    st.sampled_from(["kernel", "copy", "fill"]),
+    st.text(),
+    start_ns=TIME,
+    call=st.none() | CALLS,
+    grid=st.none() | st.tuples(*[st.integers(0, 9)] * 3),
+)
+RANGES = st.builds(
+    Range,
+    kind=st.sampled_from(["range", "operator"]),
+    text=st.text(),
+    thread=st.just(0),
+    start_ns=st.integers(-5, 5),
+    end_ns=st.integers(0, (1 << 64) - 1),
+    inputs=st.none() | INPUTS,
 )
 
 
-def typed(value: Any) -> Any:
-    """With what `==` does not tell: types, and the order of a mapping."""
-    if isinstance(value, dict):
-        return [(key, typed(member)) for key, member in value.items()]
-    return type(value), sorted(value) if isinstance(value, frozenset) else (
-        tuple(map(typed, value)) if isinstance(value, tuple) else repr(value)
-    )
-
-
-@given(st.lists(VALUES, max_size=40))
-def test_values_of_any_kind_come_back(values: list[Any]) -> None:
-    """With their types: 1 is not True, a tuple no list."""
-
-    def no_record(*_: Any) -> Any:
-        raise AssertionError("there is none")
-
-    node = msgspec.msgpack.decode(msgspec.msgpack.encode(Packer(no_record).pack(values)))
-    back = Unpacker(no_record).unpack(node, len(values))
-    assert back == values
-    assert list(map(typed, back)) == list(map(typed, values))
-    packed = Packer(no_record).pack(values * 20)  # equal ones are kept once
-    assert list(map(typed, Unpacker(no_record).unpack(packed, 20 * len(values)))) == list(map(typed, values * 20))
+@given(st.lists(ACTIVITIES, max_size=20), st.lists(RANGES, max_size=5), st.dictionaries(st.text(), st.integers(0, 9)))
+def test_records_come_back(activities: list[Activity], ranges: list[Range], defects: dict[str, int]) -> None:
+    """Of any values, in any order."""
+    profile = Profile(source=0, records=1, activities=tuple(activities), ranges=tuple(ranges), defects=defects)
+    back = from_tables(Profile, to_tables(profile))
+    assert repr(back) == repr(profile)  # which tells 1 from True, a tuple from a list
 
 
 def test_what_was_one_object_is_one_again() -> None:
     """A graph's launch started several kernels."""
     call = Call("hipGraphLaunch", start_ns=5, end_ns=9)
     activities = tuple(Activity(number, "kernel", "k", call=call, grid=(64, 1, 1)) for number in range(40))
-    back = from_columns(Profile, to_columns(Profile(source=0, records=40, activities=activities)))
+    back = from_tables(Profile, to_tables(Profile(source=0, records=40, activities=activities)))
     assert back.activities == activities
     assert len({id(activity.call) for activity in back.activities}) == 1
     assert len({id(activity.grid) for activity in back.activities}) == 1, "sizes are told apart by identity"
@@ -103,9 +105,9 @@ def test_what_is_never_shown_is_left_out() -> None:
             ),
         ),
     )
-    columns = to_columns(profile)
-    assert b"dead" not in msgspec.msgpack.encode([column.node for column in columns])
-    back = from_columns(Profile, columns)
+    tables = to_tables(profile)
+    assert not any(b"dead" in table.data for table in tables)
+    back = from_tables(Profile, tables)
     assert back.activities[0].opencl == OpenClLaunch("", (), 0, (1, 0, 0))
     first, second, third = (buffer.handle for buffer in back.opencl.buffers)
     assert first == third != second
@@ -116,12 +118,15 @@ def test_nothing_of_a_real_run_that_is_never_shown_is_kept(snapshot: Snapshot, t
     write(snapshot, tmp_path, "x.parquet")
     back = read(tmp_path / "snapshot" / "x.parquet")
     looked = 0
-    for column in to_columns(back):
+    for table in to_tables(back):
+        columns = msgspec.msgpack.decode(table.data)
         for kind, fields in NEVER_SHOWN.items():
-            if column.part == name_of(kind) and column.name in fields and kind is not BufferCreated:
-                shown = Unpacker(lambda name: ()).unpack(column.node, column.count)
-                assert not any(shown), (column.part, column.name)
-                looked += 1
+            if table.part == name_of(kind) and kind is not BufferCreated:
+                for field in fields:
+                    column = columns[field]
+                    shown = column["words"] if isinstance(column, dict) else column
+                    assert not any(shown), (table.part, field)
+                    looked += 1
     assert looked > 4
 
 
@@ -132,27 +137,96 @@ def test_every_record_that_a_run_may_hold_has_a_name() -> None:
     assert len(names) == len(set(names.values())) > 50
 
 
+Columns = dict[str, Any]
+
+
 @pytest.mark.parametrize(
-    "change",
+    ("change", "said"),
     [
-        lambda column: Column("Nothing", column.name, column.count, column.node),
-        lambda column: Column(column.part, "nothing", column.count, column.node),
-        lambda column: Column(column.part, column.name, column.count + 1, column.node),
-        lambda column: Column(column.part, column.name, 1 << 40, column.node),
-        lambda column: Column(column.part, column.name, column.count, ["record", column.part, ["same", 0]]),
-        lambda column: Column(column.part, column.name, column.count, ["str", ["x"], ["same", 0]]),
-        lambda column: Column(column.part, column.name, column.count, ["none"]),
-        lambda column: Column(column.part, column.name, column.count, ["above", 0, 3, b"xy"]),
-        lambda column: Column(column.part, column.name, column.count, [["deep"]]),
+        (lambda columns: columns | {"nothing": [0, 0, 0]}, "unknown field"),
+        (lambda columns: columns | {"queue": columns["queue"] | {"values": [0, 0]}}, "different lengths"),
+        (lambda columns: columns | {"queue": columns["queue"] | {"values": [0, 0, "x"]}}, "Expected"),
+        (lambda columns: columns | {"queue": columns["queue"] | {"values": [0, 0, None]}}, "no number"),
+        (lambda columns: columns | {"queue": {"steps": True, "values": [1 << 63] * 3}}, "64 bits"),
+        (lambda columns: columns | {"kind": {"words": ["thing"], "codes": [0, 0, 0]}}, "Invalid enum value"),
+        (lambda columns: columns | {"name": {"words": ["a"], "codes": [0, 0, 1]}}, "out of range"),
+        (lambda columns: columns | {"name": {"words": ["a"], "codes": [0, 0, -1]}}, ">= 0"),
+        (lambda columns: columns | {"call": [None, None, 7]}, "no record of its kind"),
+        (lambda columns: columns | {"call": [None, None, 0]}, "no record of its kind"),
+        (lambda columns: columns | {"grid": {"words": [[1, 2]], "codes": [0, 0, 0]}}, "length 3"),
+        (lambda columns: columns | {"number": None}, "number"),
+        (lambda columns: [columns], "Expected `object`"),
     ],
 )
-def test_what_is_damaged_is_refused(change: Any) -> None:
-    """Unknown classes and fields, counts without end, values of another type, cycles."""
-    activities = tuple(Activity(number, "kernel", "k") for number in range(3))
-    columns = to_columns(Profile(source=0, records=3, activities=activities))
-    at = next(at for at, column in enumerate(columns) if (column.part, column.name) == ("Activity", "queue"))
-    with pytest.raises((Damaged, LookupError, TypeError, ValueError)):
-        from_columns(Profile, [*columns[:at], change(columns[at]), *columns[at + 1 :]])
+def test_what_is_damaged_is_refused(change: Callable[[Columns], Any], said: str) -> None:
+    """Unknown fields, other lengths and types, numbers of records that are none, or of another class."""
+    tables = to_tables(PROFILE)
+    at = next(at for at, table in enumerate(tables) if table.part == "Activity")
+    changed = msgspec.msgpack.encode(change(msgspec.msgpack.decode(tables[at].data)))
+    with pytest.raises((Damaged, LookupError, TypeError, ValueError, msgspec.MsgspecError), match=said):
+        from_tables(Profile, [*tables[:at], Table("Activity", changed), *tables[at + 1 :]])
+
+
+PROFILE = Profile(source=0, records=3, activities=tuple(Activity(number, "kernel", "k") for number in range(3)))
+
+
+def test_tables_that_do_not_belong_are_refused() -> None:
+    """Of unknown classes, twice, in another order, without the last."""
+    tables = to_tables(PROFILE)
+    for wrong in ([*tables, Table("Nothing", b"")], tables[::-1], [tables[0], *tables], tables[:-1], []):
+        with pytest.raises(Damaged):
+            from_tables(Profile, wrong)
+
+
+def test_what_is_shared_again_and_again_is_refused() -> None:
+    """An activity that a profile names 400,000 times; a thousand times is no fault."""
+    tables = to_tables(PROFILE)
+    columns = msgspec.msgpack.decode(tables[-1].data)
+    (first, *_), *_ = columns["activities"]
+    for times, is_refused in ((300, False), (400_000, True)):
+        changed = msgspec.msgpack.encode(columns | {"activities": [[first] * times]})
+        with pytest.raises(Damaged, match="that stand for") if is_refused else contextlib.nullcontext():
+            from_tables(Profile, [*tables[:-1], Table(tables[-1].part, changed)])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda data: data[:-1] + bytes([data[-1] ^ 1]), "its checksum differs"),
+        (lambda data: data + bytes(1 << 25), "no snapshot of a run"),
+    ],
+)
+def test_a_snapshot_with_other_bytes_is_one_line(
+    snapshot: Snapshot, tmp_path: Path, change: Callable[[bytes], bytes], said: str
+) -> None:
+    """Whatever Parquet says: one bit, or much more than the file can hold."""
+    write(snapshot, tmp_path, "x.parquet")
+    place = tmp_path / "snapshot" / "x.parquet"
+    with contextlib.closing(connection()) as database:
+        rows = database.execute(f"SELECT part, data FROM read_parquet({sql_text(place)})").fetchall()
+        pairs = database.execute(f"SELECT key, value FROM parquet_kv_metadata({sql_text(place)})").fetchall()
+        said_of = ", ".join(f"{key.decode()}: {sql_text(value.decode())}" for key, value in pairs)
+        rows[-1] = rows[-1][0], change(rows[-1][1])
+        database.execute(
+            "COPY (SELECT unnest($parts::VARCHAR[]) AS part, unnest($data::BLOB[]) AS data)"
+            f" TO {sql_text(place)} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{said_of}}})",
+            {"parts": [part for part, _ in rows], "data": [data for _, data in rows]},
+        )
+    with pytest.raises(InputError, match=said) as told:
+        read(place)
+    assert "\n" not in str(told.value)
+
+
+def test_a_snapshot_of_an_older_version_says_what_to_do(tmp_path: Path) -> None:
+    """As 0.2 wrote them: nothing of it is decoded; the tables beside it can be asked."""
+    place = tmp_path / "x.parquet"
+    with contextlib.closing(connection()) as database:
+        database.execute(
+            f"COPY (SELECT 'Run' AS part, 'name' AS name, 1 AS count, '\\x91'::BLOB AS data) TO {sql_text(place)}"
+            " (FORMAT parquet, KV_METADATA {snapshot: '2', generator: 'mio2trace 0.2.0'})"
+        )
+    with pytest.raises(InputError, match=r"version 2, this reads 3: its tables can be asked .*write the dataset again"):
+        read(place)
 
 
 def test_names_in_a_table_that_are_no_utf8_are_one_line(tmp_path: Path) -> None:

@@ -1,19 +1,25 @@
-"""Records of the program as columns, class by class, and back; what is one object stays one.
+"""Records of the program as typed tables, class by class, and back; what is one object stays one.
 
-Which classes there may be follows from the types of their fields, so a file cannot name any other; a value that its
-field's type does not allow is damage. Text that no output may show (`mio2trace.privacy.fields`) is left empty.
+A table has a list for each field. Its type is that of the field, and the decoder checks it; where the field holds
+records there are their numbers, counted over all tables in the file's order. Tables come in an order in which each
+refers to earlier ones alone, so that there are no cycles. Every value takes at least one byte: what a file holds is no
+more than its bytes, but for what is shared, and `MOST_SHARED` limits that.
+
+Which classes there may be follows from the types of their fields, so a file cannot name any other. Text that no output
+may show (`mio2trace.privacy.fields`) is left empty.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cache
-from itertools import count
-from operator import attrgetter
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from functools import cache, reduce
+from itertools import accumulate, chain
+from operator import attrgetter, or_, sub
+from types import GenericAlias, NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -23,8 +29,9 @@ from mio2trace.model.profile import BufferCreated
 from mio2trace.ops.log.alarms import alarm_level
 from mio2trace.ops.operation import Operation, OperationFacts
 from mio2trace.privacy.fields import NEVER_SHOWN
-from mio2trace.snapshot.values import MOST, Damaged, Node, Packer, Unpacker
 
+MOST_SHARED = 100
+"""How often records may stand in all, each as often as others refer to it, for each that the file has."""
 _LEFT_OUT: Mapping[type, frozenset[str]] = {
     **NEVER_SHOWN,
     OperationFacts: frozenset({"parameters"}),
@@ -35,56 +42,59 @@ _OTHER_NAMES: Mapping[type, str] = {tf.Execution: "TfExecution"}
 """Of classes that share theirs with another."""
 _NUMBERED: Mapping[type, str] = {BufferCreated: "handle"}
 """Fields of which only matters which are equal."""
+_WHOLE = int, int | None
+_Number = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Column(msgspec.Struct, frozen=True):
-    """A field of ``count`` records of a class, in the order in which they were met."""
+class Damaged(Exception):
+    """What is read is no table that was written here."""
+
+
+class Table(msgspec.Struct, frozen=True, array_like=True):
+    """All records of a class, encoded."""
 
     part: str
-    name: str
-    count: int
-    node: Node
+    data: bytes
 
 
 # -- out -------------------------------------------------------------------------------------------------------------
 
 
-def to_columns(root: msgspec.Struct) -> list[Column]:
-    """``root`` and all records in it."""
-    met: dict[type, list[Any]] = {}
-    place: dict[int, int] = {}
-    waiting: list[type] = []
+def to_tables(root: msgspec.Struct) -> list[Table]:
+    """``root`` and all records in it. Raises OverflowError for a number of more than 64 bits."""
+    order = _in_order(type(root))
+    met: dict[type, dict[int, Any]] = {type(root): {id(root): root}}
+    columns: dict[tuple[type, str], list[Any]] = {}
+    for kind in reversed(order):  # whoever refers to a class comes before it
+        records = list(met.get(kind, {}).values())
+        for field in _fields(kind):
+            # Read once: what a sequence holds may be made when it is asked for.
+            values = columns[kind, field.name] = field.values(records)
+            if field.holds is not None:
+                for record in field.holds.members(values):
+                    met.setdefault(type(record), {}).setdefault(id(record), record)
+    number: dict[int, int] = {}
+    tables = []
+    for kind in order:
+        records = list(met.get(kind, {}).values())
+        if not records:
+            continue
+        packed = {field.name: field.packed(columns[kind, field.name], number) for field in _fields(kind)}
+        tables.append(Table(name_of(kind), _encode(packed)))
+        number.update(zip(map(id, records), range(len(number), len(number) + len(records)), strict=True))
+    return tables
 
-    def refer(kind: type, records: Sequence[Any]) -> tuple[str, list[int]]:
-        all_of = met.setdefault(kind, [])
-        ids = list(map(id, records))
-        new = {of: record for of, record in zip(ids, records, strict=True) if of not in place}
-        if new:
-            place.update(zip(new, count(len(all_of))))
-            all_of += new.values()
-            if kind not in waiting:
-                waiting.append(kind)
-        return name_of(kind), list(map(place.__getitem__, ids))
 
-    refer(type(root), [root])
-    packer = Packer(refer)
-    packed: dict[type, int] = {}
-    columns: list[Column] = []
-    while waiting:
-        kind = waiting.pop(0)
-        records = met[kind][packed.get(kind, 0) :]
-        packed[kind] = len(met[kind])
-        for name in kind.__struct_fields__:  # type: ignore[attr-defined]
-            values = list(map(attrgetter(name), records))
-            if name == _NUMBERED.get(kind):
-                number: dict[str, int] = {}
-                values = [str(number.setdefault(value, len(number))) for value in values]
-            elif kind is Message and name == "text":
-                values = [message.text if _is_shown(message) else "" for message in records]
-            elif name in _LEFT_OUT.get(kind, ()):
-                values = list(map(_empty, values))
-            columns.append(Column(name_of(kind), name, len(records), packer.pack(values)))
-    return columns
+def _hooked(value: Any) -> Any:
+    """What msgspec does not know."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence | AbstractSet | array):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} cannot be kept")
+
+
+_encode = msgspec.msgpack.Encoder(enc_hook=_hooked).encode
 
 
 def _is_shown(message: Message) -> bool:
@@ -99,47 +109,53 @@ def _empty(value: object) -> object:
 # -- back ------------------------------------------------------------------------------------------------------------
 
 
-def from_columns(root: type[msgspec.Struct], columns: Sequence[Column]) -> Any:
-    """The one record of the class ``root``. Raises `Damaged`."""
+def from_tables(root: type[msgspec.Struct], tables: Iterable[Table]) -> Any:
+    """The one record of the class ``root``. Raises `Damaged`, or what the decoder or a class raises."""
     classes = classes_in(root)
-    parts: dict[str, dict[str, list[Column]]] = {}
-    for column in columns:
-        if column.part not in classes:
-            raise Damaged(f"records of {column.part!r}, of which there are none")
-        parts.setdefault(column.part, {}).setdefault(column.name, []).append(column)
-    made: dict[str, list[Any]] = {}
-    begun: set[str] = set()
+    order = {kind: at for at, kind in enumerate(_in_order(root))}
+    last = -1
+    records: list[Any] = []
+    weights: list[int] = []
+    for table in tables:
+        kind = classes.get(table.part)
+        if kind is None:
+            raise Damaged(f"records of {table.part!r}, of which there are none")
+        if order[kind] <= last:
+            raise Damaged(f"a table of {table.part!r} out of order")
+        last = order[kind]
+        made, sizes = _records(kind, table.data, records, weights)
+        records += made
+        weights += sizes
+    if not records or type(records[-1]) is not root or (len(records) > 1 and type(records[-2]) is root):
+        raise Damaged(f"not one record of {name_of(root)!r}")
+    if weights[-1] > MOST_SHARED * len(records) + 1000:
+        raise Damaged(f"{len(records)} records that stand for {weights[-1]}")
+    return records[-1]
 
-    def records(name: str) -> Sequence[Any]:
-        if name not in made:
-            if name in begun or name not in parts:
-                raise Damaged(f"records of {name!r}, of which there are none")
-            begun.add(name)
-            made[name] = _records(classes[name], parts[name], unpacker)
-        return made[name]
 
-    unpacker = Unpacker(records)
-    (only,) = records(name_of(root))
-    return only
-
-
-def _records(kind: type[msgspec.Struct], fields: Mapping[str, Sequence[Column]], unpacker: Unpacker) -> list[Any]:
-    """All records of a class. A field that the file does not have is as its class leaves it."""
-    unknown = set(fields) - set(kind.__struct_fields__)
-    if unknown:
-        raise Damaged(f"a field {kind.__name__}.{min(unknown)} of another version")
-    hints = get_type_hints(kind)
+def _records(
+    kind: type[msgspec.Struct], data: bytes, earlier: Sequence[Any], weights: Sequence[int]
+) -> tuple[list[Any], list[int]]:
+    """All records of a class, and how many each stands for. A field that the file does not have is as its class leaves
+    it.
+    """
+    columns = msgspec.msgpack.decode(data, type=_wire(kind))
     values: dict[str, list[Any]] = {}
-    for name, segments in fields.items():
-        if sum(segment.count for segment in segments) > MOST:
-            raise Damaged("a column without end")
-        column: list[Any] = []
-        for segment in segments:
-            column += unpacker.unpack(segment.node, segment.count)
-        _check(column, hints[name], f"{kind.__name__}.{name}")
-        values[name] = column
-    if len(set(map(len, values.values()))) > 1:
+    held: list[Sequence[Sequence[int]]] = []
+    for field in _fields(kind):
+        column = getattr(columns, field.name)
+        if column is None:
+            continue
+        where = f"{kind.__name__}.{field.name}"
+        if field.holds is not None:
+            held.append(field.holds.numbers(column))
+            values[field.name] = field.holds.restored(column, earlier, where)
+        else:
+            values[field.name] = field.unpacked(column, where)
+    lengths = set(map(len, values.values()))
+    if len(lengths) != 1:
         raise Damaged(f"columns of {kind.__name__} of different lengths")
+    sizes = [1 + sum(weights[at] for numbers in row for at in numbers) for row in zip(*held, strict=True)]
     names = list(values)
     positional = [
         name
@@ -147,25 +163,272 @@ def _records(kind: type[msgspec.Struct], fields: Mapping[str, Sequence[Column]],
         if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
     ]
     if positional[: len(names)] == names:
-        return list(map(kind, *values.values()))
-    return [kind(**dict(zip(names, row, strict=True))) for row in zip(*values.values(), strict=True)]
+        made = list(map(kind, *values.values()))
+    else:
+        made = [kind(**dict(zip(names, row, strict=True))) for row in zip(*values.values(), strict=True)]
+    return made, sizes or [1] * len(made)
 
 
-# -- types -----------------------------------------------------------------------------------------------------------
+# -- fields ----------------------------------------------------------------------------------------------------------
+
+
+class _Coded(msgspec.Struct, frozen=True):
+    """Values of which many are equal: each once, and of each row which."""
+
+    words: list[Any]
+    codes: list[_Number]
+
+
+class _Whole(msgspec.Struct, frozen=True):
+    """Whole numbers; with ``steps`` each but the first as what it is more than the one before: times come in order."""
+
+    steps: bool
+    values: list[int | None]
+
+    def unpacked(self) -> Sequence[int | None]:
+        """Raises `Damaged` for numbers of more than 64 bits."""
+        if not self.steps:
+            return self.values
+        values = list(accumulate(cast(list[int], self.values)))
+        if values and not -(1 << 63) <= min(values) <= max(values) < 1 << 64:
+            raise Damaged("a number of more than 64 bits")
+        return values
+
+
+def _whole(values: Sequence[Any]) -> _Whole:
+    if len(values) > 1 and None not in values:
+        steps = [values[0], *map(sub, values[1:], values)]
+        if max(map(abs, steps[1:])) < min(max(map(abs, values)), 1 << 62):
+            return _Whole(True, steps)
+    return _Whole(False, list(values))
+
+
+class _Holds(NamedTuple):
+    """How a field holds records: ``shape`` is "one", "row" (a tuple of them), "rows" or "mapping"; of ``kinds``."""
+
+    shape: str
+    kinds: tuple[type, ...]
+
+    def members(self, values: Iterable[Any]) -> Iterator[Any]:
+        """All records in the values of the field."""
+        if self.shape == "one":
+            return (value for value in values if value is not None)
+        if self.shape == "row":
+            return chain.from_iterable(values)
+        if self.shape == "rows":
+            return chain.from_iterable(chain.from_iterable(values))
+        return chain.from_iterable(value.values() for value in values)
+
+    def swapped(self, values: Iterable[Any], get: Callable[[Any], Any]) -> list[Any]:
+        """The values with what ``get`` gives in place of what they hold."""
+        if self.shape == "one":
+            return [None if value is None else get(value) for value in values]
+        if self.shape == "row":
+            return [tuple(map(get, value)) for value in values]
+        if self.shape == "rows":
+            return [tuple(tuple(map(get, row)) for row in value) for value in values]
+        return [{key: get(one) for key, one in value.items()} for value in values]
+
+    def numbers(self, column: Sequence[Any]) -> list[Sequence[int]]:
+        """Of each row the records that it holds."""
+        if self.shape == "one":
+            return [() if value is None else (value,) for value in column]
+        if self.shape == "row":
+            return list(column)
+        if self.shape == "rows":
+            return [tuple(chain.from_iterable(value)) for value in column]
+        return [tuple(value.values()) for value in column]
+
+    def restored(self, column: Sequence[Any], earlier: Sequence[Any], where: str) -> list[Any]:
+        """Raises `Damaged` for a number of no earlier record, or one of another class."""
+        for number in set(self.members(column)):
+            if number >= len(earlier) or not isinstance(earlier[number], self.kinds):
+                raise Damaged(f"{where} holds {number}, which is no record of its kind")
+        return self.swapped(column, earlier.__getitem__)
+
+
+class _Field(NamedTuple):
+    kind: type
+    name: str
+    hint: Any
+    holds: _Holds | None
+    is_coded: bool
+    left_out: bool
+
+    @property
+    def wire(self) -> Any:
+        """The type of its column."""
+        if self.holds is None:
+            if self.hint in _WHOLE:
+                return _Whole
+            inside = _of_decoder(self.hint)
+            return _coded(inside) if self.is_coded else GenericAlias(list, (inside,))
+        if self.holds.shape == "one":
+            return list[_Number | None] if NoneType in get_args(self.hint) else list[_Number]
+        if self.holds.shape == "row":
+            return list[tuple[_Number, ...]]
+        if self.holds.shape == "rows":
+            return list[tuple[tuple[_Number, ...], ...]]
+        return GenericAlias(list, (GenericAlias(dict, (get_args(self.hint)[0], _Number)),))
+
+    def values(self, records: Sequence[Any]) -> list[Any]:
+        """As they are kept, records among them as they are."""
+        values = list(map(attrgetter(self.name), records))
+        if self.name == _NUMBERED.get(self.kind):
+            known: dict[str, int] = {}
+            values = [str(known.setdefault(value, len(known))) for value in values]
+        elif self.kind is Message and self.name == "text":
+            values = [message.text if _is_shown(message) else "" for message in records]
+        elif self.left_out:
+            values = list(map(_empty, values))
+        elif self.holds is not None and self.holds.shape == "row":
+            values = list(map(tuple, values))
+        return values
+
+    def packed(self, values: Sequence[Any], number: Mapping[int, int]) -> Any:
+        """The column of them."""
+        if self.holds is not None:
+            return self.holds.swapped(values, lambda record: number[id(record)])
+        if self.is_coded:
+            words = {word: at for at, word in enumerate(dict.fromkeys(values))}
+            return _Coded(list(words), list(map(words.__getitem__, values)))
+        return _whole(values) if self.hint in _WHOLE else values
+
+    def unpacked(self, column: Any, where: str) -> list[Any]:
+        if isinstance(column, _Whole):
+            numbers = column.unpacked()
+            if self.hint is int and None in numbers:
+                raise Damaged(f"{where} is no number")
+            return list(numbers)
+        if not self.is_coded:
+            return list(column)
+        words = column.words
+        if any(_is_mixed(word) for word in words):
+            raise Damaged(f"{where} is of several types")
+        return [words[code] for code in column.codes]
+
+
+def _is_mixed(value: object) -> bool:
+    """Whether a tuple is one of tuples and of numbers, which the decoder cannot tell from either."""
+    return isinstance(value, tuple) and any(
+        isinstance(one, tuple) and len(set(map(type, one))) > 1 and tuple in map(type, one) for one in value
+    )
+
+
+@cache
+def _coded(inside: Any) -> Any:
+    return msgspec.defstruct("Coded", [("words", list[inside]), ("codes", list[_Number])], frozen=True)
+
+
+@cache
+def _wire(kind: type[msgspec.Struct]) -> Any:
+    """The type of a table."""
+    columns = [(field.name, field.wire | None, None) for field in _fields(kind)]
+    return msgspec.defstruct(name_of(kind), columns, forbid_unknown_fields=True, kw_only=True)
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
+    hints = get_type_hints(kind)
+    return tuple(
+        _Field(kind, name, hints[name], _holds(hints[name]), _is_coded(hints[name]), name in _LEFT_OUT.get(kind, ()))
+        for name in kind.__struct_fields__
+    )
+
+
+def _holds(hint: Any) -> _Holds | None:
+    kinds = tuple(_records_in(hint))
+    if not kinds:
+        return None
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (tuple, Sequence):
+        return _Holds("rows" if get_origin(arguments[0]) in (tuple, Sequence) else "row", kinds)
+    return _Holds("mapping" if origin is Mapping else "one", kinds)
+
+
+def _is_coded(hint: Any) -> bool:
+    """Texts and tuples, of which few are different; floats that are equal may differ."""
+    scalars = set(_scalars_in(hint))
+    return (
+        get_origin(hint) is not Mapping
+        and bool(scalars)
+        and scalars <= {str, bytes, tuple, NoneType, int, bool}
+        and (str in scalars or bytes in scalars or tuple in scalars)
+    )
+
+
+def _scalars_in(hint: Any) -> Iterator[type]:
+    origin = get_origin(hint)
+    if origin is Literal:
+        yield from map(type, get_args(hint))
+    elif origin in (Union, UnionType):
+        yield from chain.from_iterable(map(_scalars_in, get_args(hint)))
+    elif origin in (tuple, Sequence):
+        yield tuple
+        yield from chain.from_iterable(_scalars_in(one) for one in get_args(hint) if one is not Ellipsis)
+    elif origin is None:
+        yield NoneType if hint is None else hint
+    else:
+        yield origin
+
+
+def _of_decoder(hint: Any) -> Any:
+    """``hint`` as the decoder takes it: it cannot tell two kinds of tuples apart (`_is_mixed`), nor abstract ones."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        tuples = [one for one in arguments if get_origin(one) is tuple]
+        others = [_of_decoder(one) for one in arguments if one not in tuples]
+        if len(tuples) > 1:
+            inside = reduce(or_, [_of_decoder(get_args(one)[0]) for one in tuples])
+            return reduce(or_, [GenericAlias(tuple, (inside, Ellipsis)), *others])
+        return reduce(or_, map(_of_decoder, arguments))
+    if origin is Mapping:
+        return GenericAlias(dict, tuple(map(_of_decoder, arguments)))
+    if origin in (tuple, Sequence):
+        members = tuple(one if one is Ellipsis else _of_decoder(one) for one in arguments)
+        return GenericAlias(tuple, (*members, Ellipsis) if origin is Sequence else members)
+    if origin is AbstractSet:
+        return GenericAlias(frozenset, (_of_decoder(arguments[0]),))
+    return hint
+
+
+# -- classes ---------------------------------------------------------------------------------------------------------
 
 
 @cache
 def classes_in(root: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct]]:
     """The classes of all records that one of ``root`` may hold, by name."""
-    classes: dict[str, type[msgspec.Struct]] = {}
-    waiting: list[type[msgspec.Struct]] = [root]
-    while waiting:
-        kind = waiting.pop()
-        if classes.setdefault(name_of(kind), kind) is not kind:
+    return {name_of(kind): kind for kind in _in_order(root)}
+
+
+@cache
+def _in_order(root: type[msgspec.Struct]) -> list[type[msgspec.Struct]]:
+    """The same, each behind all that its records may refer to. Raises TypeError where that cannot be."""
+    order: dict[type[msgspec.Struct], bool] = {}
+    names: dict[str, type] = {}
+
+    def add(kind: type[msgspec.Struct]) -> None:
+        if kind in order:
+            if not order[kind]:
+                raise TypeError(f"{kind} refers to itself")
+            return
+        if names.setdefault(name_of(kind), kind) is not kind:
             raise TypeError(f"two classes are called {name_of(kind)}: {kind} needs another name")
-        inside = [inner for hint in get_type_hints(kind).values() for inner in _records_in(hint)]
-        waiting += [inner for inner in {*inside, *kind.__subclasses__()} if classes.get(name_of(inner)) is not inner]
-    return classes
+        order[kind] = False
+        for hint in get_type_hints(kind).values():
+            for inner in _records_in(hint):
+                add(inner)
+                _add_subclasses(inner)
+        del order[kind]
+        order[kind] = True
+
+    def _add_subclasses(kind: type[msgspec.Struct]) -> None:
+        for inner in kind.__subclasses__():
+            add(inner)
+            _add_subclasses(inner)
+
+    add(root)
+    return list(order)
 
 
 def name_of(kind: type) -> str:
@@ -174,60 +437,8 @@ def name_of(kind: type) -> str:
 
 
 def _records_in(hint: Any) -> list[type[msgspec.Struct]]:
+    if get_origin(hint) is ClassVar:
+        return []
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return [hint]
     return [kind for argument in get_args(hint) for kind in _records_in(argument)]
-
-
-def _choices(hint: Any) -> list[Any]:
-    if get_origin(hint) in (Union, UnionType):
-        return [choice for argument in get_args(hint) for choice in _choices(argument)]
-    return [hint]
-
-
-def _check(values: Sequence[Any], hint: Any, where: str) -> None:
-    """Raises `Damaged` for a value that the type ``hint`` does not allow."""
-    choices = _choices(hint)
-    for kind in set(map(type, values)):
-        fitting = [choice for choice in choices if _fits(kind, choice)]
-        if not fitting:
-            raise Damaged(f"{where} is of the type {kind.__name__}")
-        arguments = [
-            _members_of(choice) for choice in fitting if get_args(choice) and get_origin(choice) is not Literal
-        ]
-        if len(arguments) == 1 and kind in (tuple, dict, frozenset):
-            _check_inside([value for value in values if type(value) is kind], kind, arguments[0], where)
-
-
-def _members_of(hint: Any) -> Sequence[Any]:
-    """The types of what is inside; a sequence is a tuple of any length."""
-    return (*get_args(hint), Ellipsis) if get_origin(hint) is Sequence else get_args(hint)
-
-
-def _check_inside(values: Sequence[Any], kind: type, arguments: Sequence[Any], where: str) -> None:
-    if kind is dict:
-        _check([key for value in values for key in value], arguments[0], where)
-        _check([member for value in values for member in value.values()], arguments[1], where)
-    elif kind is frozenset or (len(arguments) == 2 and arguments[1] is Ellipsis):
-        _check([member for value in values for member in value], arguments[0], where)
-    else:
-        if set(map(len, values)) - {len(arguments)}:
-            raise Damaged(f"{where} has not {len(arguments)} members")
-        for at, argument in enumerate(arguments):
-            _check([value[at] for value in values], argument, where)
-
-
-def _fits(kind: type, hint: Any) -> bool:
-    origin = get_origin(hint)
-    if hint is Any:
-        return True
-    if origin is Literal:
-        return any(type(value) is kind for value in get_args(hint))
-    if hint is None or hint is NoneType:
-        return kind is NoneType
-    if origin is not None:
-        bases = {tuple: tuple, Sequence: tuple, dict: dict, Mapping: dict, frozenset: frozenset}
-        return kind is (frozenset if origin is AbstractSet else bases.get(origin))
-    if hint is float:
-        return kind in (float, int)
-    return isinstance(hint, type) and issubclass(kind, hint) and (kind is not bool or hint is bool)
