@@ -1,7 +1,8 @@
 """The end of a written trace: how many slices it has, and a CRC-32 of all bytes before the CRC itself.
 
-A CRC finds every change of up to 32 bits that stand together, and every one or two bits anywhere; it costs a third of
-a per mille of a conversion. Whoever changes a trace with intent can change its end, too: it is no signature.
+A CRC-32 finds every change of up to 32 bits that stand together, and every change of one or two bits anywhere. A
+cryptographic hash takes two to eight times as long. Whoever changes a trace with intent can change its end, too: it is
+no signature.
 """
 
 from __future__ import annotations
