@@ -34,7 +34,7 @@ from mio2trace.cli import cli
 from mio2trace.comparing import base
 from mio2trace.comparing.sides import OPTIONS, side
 from mio2trace.dataset import write_run
-from mio2trace.notes import InputError, Notes
+from mio2trace.notes import Notes
 from mio2trace.snapshot.database import connection, sql_text
 from tests import rocm_made
 from tests.fuzz import damage, hostile, kineto, law, looks, mutations, own_traces, rocm, structures
@@ -173,7 +173,9 @@ def _resealed_snapshot(rows: Sequence[tuple[str, bytes]], path: Path) -> None:
     crc = 0
     for part, data in rows:
         crc = zlib.crc32(data, zlib.crc32(part.encode(), crc))
-    said = ", ".join(f"{key}: {sql_text(value)}" for key, value in {**_snapshot_rows()[1], "crc32": f"{crc:08x}"}.items())
+    said = ", ".join(
+        f"{key}: {sql_text(value)}" for key, value in {**_snapshot_rows()[1], "crc32": f"{crc:08x}"}.items()
+    )
     with contextlib.closing(connection()) as database:
         database.execute(
             "COPY (SELECT unnest($parts::VARCHAR[]) AS part, unnest($data::BLOB[]) AS data)"
@@ -457,7 +459,7 @@ def _dvdt_sum(data: bytes) -> int | None:
         times = [one["profiling"] for one in kernels if "profiling" in one]
         if not all(type(at[key]) is int for at in times for key in ("start", "end")):
             return None
-        return sum(at["end"] - at["start"] for at in times)
+        return int(sum(at["end"] - at["start"] for at in times))
     except (ValueError, RecursionError, TypeError, AttributeError, KeyError):
         return None
 
@@ -473,7 +475,7 @@ def _kineto_sum(data: bytes) -> int | None:
         spans = [one["dur"] for one in events if one.get("cat") == "kernel" and one.get("ph") == "X"]
         if not all(type(span) in (int, float) for span in spans):
             return None
-        return sum(round(span * 1000) for span in spans)
+        return int(sum(round(span * 1000) for span in spans))
     except (ValueError, RecursionError, TypeError, AttributeError, KeyError, OverflowError):
         return None
 
@@ -493,7 +495,7 @@ def _rocpd_sum(data: bytes) -> int | None:
         return None
     if not all(type(at) is int for row in rows for at in row):
         return None
-    return sum(end - start for start, end in rows)
+    return int(sum(end - start for start, end in rows))
 
 
 KINDS: Mapping[str, Judge] = {
