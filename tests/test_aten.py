@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -16,7 +17,7 @@ from mio2trace.align.gradients import split
 from mio2trace.cli import cli
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Inputs
-from mio2trace.ops.aten import ROWS, operations_of
+from mio2trace.ops.aten import ROWS, operations_of, plain
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
 from tests.conftest import shared_folder
@@ -177,6 +178,128 @@ def test_kernels_of_a_twin_are_in_their_true_operation(name: str) -> None:
     assert all(len(indexes) == 1 for indexes in together.values())
 
 
+EVERY = (*PEERS, "kineto_mi300_bert_small.json.gz", "kineto_mi300_vit_nsfw.json.gz", "kineto_mi210_gpu_only.json.gz",
+         "graphs/sglang_prefilldecode.json.gz", "graphs/vllm_decode_full.capture.json.gz",
+         "graphs/vllm_decode_full.replay.json.gz")  # fmt: skip
+
+
+def launched_by_ops(path: Path) -> tuple[float, float]:
+    """Kernel time that an op launched, and that of all but replayed kernels: by the raw rows alone.
+
+    An op launched what its id names, on the kernel or its call, and what was called within it on its thread.
+    """
+    data = path.read_bytes()
+    events = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)["traceEvents"]
+    done = [event for event in events if event.get("ph") == "X"]
+    ids, spans, calls = set(), defaultdict(list), {}
+    for event in done:
+        stated = event.get("args") or {}
+        if event["cat"] == "cpu_op":
+            ids.add(stated.get("External id"))
+            spans[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+        elif event["cat"] in ("cuda_runtime", "cuda_driver"):
+            calls[stated.get("correlation")] = event
+    ids.discard(None)
+    ours = whole = 0.0
+    for event in done:
+        if event["cat"] != "kernel":
+            continue
+        call = calls.get(event["args"].get("correlation"))
+        if call is not None and "GraphLaunch" in call["name"]:
+            continue
+        whole += event["dur"]
+        named = {event["args"].get("External id"), call and call["args"].get("External id")}
+        if named & ids or (
+            call is not None and any(start <= call["ts"] < end for start, end in spans[call["pid"], call["tid"]])
+        ):
+            ours += event["dur"]
+    return ours, whole
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", EVERY)
+def test_every_kernel_that_an_op_launched_is_in_an_operation(name: str) -> None:
+    """The share of the kernel time, replays of graphs left out, equals a count of the raw rows within 0.1 points."""
+    path = shared_folder() / "samples" / "rocm" / name
+    ours, whole = launched_by_ops(path)
+    alignment = aligned(path)
+    held = total = 0
+    for position, activity in enumerate(alignment.profile.activities):
+        if activity.kind == "kernel" and not activity.is_replayed:
+            assert activity.start_ns is not None
+            assert activity.end_ns is not None
+            total += activity.end_ns - activity.start_ns
+            if alignment.links.operation_of[position] >= 0:
+                held += activity.end_ns - activity.start_ns
+    assert total / 1000 == pytest.approx(whole)
+    assert 100 * held / total == pytest.approx(100 * ours / whole, abs=0.1)
+    assert ours or "gpu_only" in name
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "x", "y", "traffic", "flop"),
+    [
+        ("aten::add_", Inputs(((4, 8), (4, 8), ()), ("half", "half", "")), (4, 8), (4, 8), 3 * 32 * 2, 32),
+        ("aten::add", Inputs(((4, 8), (8,), ()), ("half", "half", "")), (4, 8), (4, 8), (32 + 8 + 32) * 2, 32),
+        ("aten::add", Inputs(((4, 8), (4, 8)), ("half", "half"), ((8, 1), (0, 1))), (4, 8), (4, 8), (64 + 8) * 2, 32),
+        ("aten::mul", Inputs(((4, 8), (), (4, 8)), ("float", "double", "float")), (4, 8), (4, 8), 2 * 32 * 4, 32),
+        ("aten::add", Inputs(((4,), (4,)), ("int64", "int64")), (4,), (4,), 3 * 4 * 8, None),
+        ("aten::eq", Inputs(((4, 8), ()), ("int64", "")), (4, 8), (4, 8), 32 * 8 + 32, None),
+        ("aten::copy_", Inputs(((4, 8), (4, 8)), ("float", "bfloat16")), (4, 8), (4, 8), 32 * 4 + 32 * 2, 0),
+        ("aten::fill_", Inputs(((4, 8), ()), ("float", "")), (4, 8), (4, 8), 32 * 4, 0),
+        ("aten::rsqrt", Inputs(((4, 8),), ("float",)), (4, 8), (4, 8), 2 * 32 * 4, None),
+        ("aten::add", Inputs(((4,), (3,)), ("float", "float")), (4,), (), None, None),
+        ("aten::index_select", Inputs(((9, 4), (), (3,)), ("half", "", "int64")), (9, 4), (), None, None),
+        ("vllm::add", Inputs(((4, 8), (4, 8)), ("half", "half")), (4, 8), (), None, None),
+        ("aten::_foreach_add_", Inputs((((3, 2), (5,)), ((3, 2), (5,)), ()), ("", "", "")), (11,), (), None, None),
+    ],
+)  # fmt: skip
+def test_traffic_of_what_goes_element_by_element(
+    name: str, inputs: Inputs, x: tuple[int, ...], y: tuple[int, ...], traffic: int | None, flop: int | None
+) -> None:
+    """Each tensor read once as far as it is in memory, the result written once; FLOPs of single operations alone."""
+    made = plain(name, inputs)
+    assert (made.api, made.input, made.output) == (name, x, y)
+    assert (made.bytes_min, made.flop) == (traffic, flop)
+    assert operation_name(made).startswith(name)
+
+
+@pytest.mark.parametrize("number", range(9))
+def test_an_op_without_a_row_is_an_operation_whatever_it_was_given(number: int) -> None:
+    """Never a traceback; sizes that no device has are not known."""
+    for name in ("aten::add", "aten::copy_", "aten::_foreach_mul_", "mine::op"):
+        made = plain(name, HOSTILE[number])
+        assert made.is_plain
+        assert made.bytes_min is None or made.bytes_min < 1 << 53
+
+
+def test_an_inner_op_launches_for_itself(tmp_path: Path) -> None:
+    """An addition beside the convolution that ``aten::convolution`` dispatches to is an operation of its own; what a
+    modelled op has launched by another stays the modelled one's."""
+    events = [event for event in rows() if event["cat"] in ("cpu_op", "cuda_runtime", "kernel")]
+    conv = events[0]
+    outer = row("cpu_op", "aten::convolution", 542, 542, FIRST_US + 5, 140, External_id=44)
+    inner = row("cpu_op", "aten::zero_", 542, 542, FIRST_US + 15, 20, External_id=46, Input_Dims=[[3]],
+                Input_type=["float"])  # fmt: skip
+    added = row("cpu_op", "aten::add_", 542, 542, FIRST_US + 120, 20, External_id=47, Input_Dims=[[3], [3]],
+                Input_type=["float", "float"])  # fmt: skip
+    launched = [
+        row("cuda_runtime", "hipLaunchKernel", 542, 542, FIRST_US + 121, 2, External_id=47, correlation=90),
+        row("kernel", "elementwise", 2, 0, FIRST_US + 200, 2, device=2, stream=0, correlation=90),
+        row("cuda_runtime", "hipLaunchKernel", 542, 542, FIRST_US + 16, 2, External_id=46, correlation=91),
+        row("kernel", "fill", 2, 0, FIRST_US + 29, 1, device=2, stream=0, correlation=91),
+    ]
+    path = tmp_path / "made.json"
+    path.write_bytes(trace([outer, conv, inner, added, *events[1:], *launched]))
+    alignment = aligned(path)
+    of = {
+        activity.name: alignment.links.operations[index].api if index >= 0 else None
+        for activity, index in zip(alignment.profile.activities, alignment.links.operation_of, strict=True)
+    }
+    assert [one.api for one in alignment.links.operations] == ["aten::miopen_convolution", "aten::add_"]
+    assert (of["elementwise"], of["fill"]) == ("aten::add_", "aten::miopen_convolution")
+
+
 def only(name: str, inputs: Inputs) -> Operation:
     (operation,) = operations_of(name, inputs)
     return operation
@@ -241,9 +364,11 @@ def test_a_gradient_is_of_what_the_mask_asks_for() -> None:
     ],
 )
 def test_products(name: str, shapes: list[Any], gemm: Gemm, flop: int) -> None:
-    """m, n, k; what is added counts; no command of MIOpen's."""
+    """m, n, k; what is added counts; the command is no MIOpenDriver's."""
     operation = only(name, given(shapes))
-    assert (operation.gemm, operation.flop, operation.command) == (gemm, flop, None)
+    assert (operation.gemm, operation.flop) == (gemm, flop)
+    assert operation.command is not None
+    assert operation.command.startswith("hipblaslt-bench ")
 
 
 @pytest.mark.parametrize(

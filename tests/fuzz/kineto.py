@@ -17,9 +17,15 @@ _OPS = (
     "aten::max_pool2d_with_indices", "aten::scaled_dot_product_attention", "aten::miopen_rnn", "aten::item",
     "autograd::engine::evaluate_function: ConvolutionBackward0", "ConvolutionBackward0",
 )  # fmt: skip
-_CALLS = ("hipLaunchKernel", "hipExtModuleLaunchKernel", "hipGraphLaunch", "hipMemcpyAsync", "hipDeviceSynchronize")
+_CALLS = (
+    "hipLaunchKernel", "hipExtModuleLaunchKernel", "hipGraphLaunch", "hipMemcpyAsync", "hipDeviceSynchronize",
+    "hipLaunchKernel", "hipStreamBeginCapture", "hipStreamEndCapture",
+)  # fmt: skip
 _KERNELS = ("igemm_bwd_gtcx3_nhwc_bf16", "igemm_wrw_gtcx3_nhwc_bf16", "Cijk_Ailk_Bljk_MT64x64x8.kd", "ncclDevKernel")
-_STEPS = ("ProfilerStep#3", "ProfilerStep#", "conv1 forward", "step 4", "")
+_STEPS = (
+    "ProfilerStep#3", "ProfilerStep#", "conv1 forward", "step 4", "", "step[DECODE bs=32]", "step[EXTEND bs=2 toks=9]",
+    "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk9sqsq32sqsk9)", "execute_context_1(x)_generation_0()",
+)  # fmt: skip
 _MODULES = ("nn.Module: Conv2d_0", "nn.Module: ", "train.py(184): <module>")
 _SHAPES: tuple[Any, ...] = ([10, 64, 56, 56], [64, 64, 3, 3], [], [[2, 3], [4]], [0, 1], [1 << 50], [-1], None, "x")
 
@@ -48,13 +54,14 @@ def _row(chance: Chance, names: Sequence[str], first: float, odd: bool) -> Row:
         lambda: row("cpu_op", chance.choice((*_OPS, *_OPS, *names)), *host, at, dur, External_id=op,
                     Sequence_number=chance.randint(0, 3), **_inputs(chance)),
         lambda: row("cuda_runtime", chance.choice(_CALLS), *host, at, dur, External_id=op, correlation=key,
-                    grid=[4, 1, 1], block=[64, 1, 1]),
+                    grid=[4, 1, 1], block=[64, 1, 1], kernel=chance.choice((*_KERNELS, *names))),
         lambda: row("kernel", chance.choice((*_KERNELS, *names)), 2, chance.choice((0, 1)), at, dur, correlation=key,
-                    External_id=op, grid=[4, 1, 1], block=[64, 1, 1]),
+                    External_id=op, grid=[4, 1, 1], block=[64, 1, 1], graph_id=1, graph_node_id=chance.randint(0, 9)),
         lambda: row("gpu_memcpy", "Memcpy", 2, 0, at, dur, correlation=key, bytes=616, kind="HtoD"),
         lambda: row("gpu_memset", "Memset", 2, 0, at, dur, correlation=key),
         lambda: row("user_annotation", chance.choice((*_STEPS, *names)), *host, at, dur, External_id=op),
-        lambda: row("python_function", chance.choice((*_MODULES, *names)), *host, at, dur, Python_id=op),
+        lambda: row("python_function", chance.choice((*_MODULES, *names)), *host, at, dur, Python_id=op,
+                    Python_parent_id=chance.choice((None, op - 1, op, chance.randint(-2, 9), 1 << 40))),
         lambda: {"ph": chance.choice("sf"), "cat": "ac2g", "name": "ac2g", "id": key, "pid": 2, "tid": 0, "ts": at},
         lambda: row("overhead", "Activity Buffer Request", *host, at, dur),
     ]  # fmt: skip

@@ -9,6 +9,8 @@ from typing import Final, Literal, get_args
 Evidence = Literal[
     "range",
     "correlation",
+    "graph node",
+    "capture",
     "timer marks",
     "position",
     "buffers",
@@ -25,6 +27,8 @@ EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)
 
 RANGE: Final = "range"
 CORRELATION: Final = "correlation"
+GRAPH_NODE: Final = "graph node"
+CAPTURE: Final = "capture"
 TIMER_MARKS: Final = "timer marks"
 POSITION: Final = "position"
 BUFFERS: Final = "buffers"
@@ -38,5 +42,7 @@ ORDER: Final = "order"
 STRENGTH: Mapping[Evidence, int] = MappingProxyType({word: -place for place, word in enumerate(EVIDENCE)})
 """More is stronger: what has less never overrides it."""
 
-EXACT: frozenset[Evidence] = frozenset((RANGE, CORRELATION, TIMER_MARKS, POSITION, BUFFERS, LAUNCH_LINE))
+EXACT: frozenset[Evidence] = frozenset(
+    (RANGE, CORRELATION, GRAPH_NODE, CAPTURE, TIMER_MARKS, POSITION, BUFFERS, LAUNCH_LINE)
+)
 """Where nothing else fits as well, these state what belongs together; the others infer it."""

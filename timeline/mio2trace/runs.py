@@ -29,6 +29,7 @@ class Gathered:
     def __init__(self, inputs: Sequence[Input], profiles: Sequence[Profile]) -> None:
         self.inputs = list(inputs)
         self.profiles = sorted(profiles, key=_fullest)
+        self.captures: list[Profile] = []
         self._operations_of: dict[int, tuple[Operation, ...]] = {}
 
     @property
@@ -150,6 +151,7 @@ class Gathered:
         self.inputs += other.inputs
         self.__dict__.pop("folders_of_ranks", None)
         self.profiles = sorted([*self.profiles, *other.profiles], key=_fullest)
+        self.captures += other.captures
         self._operations_of |= other._operations_of
 
 
@@ -181,7 +183,7 @@ def gather(
     any profile (unless ``by_order_alone``) and where nothing tells which of several logs does; not ``strict``: these
     logs are left by themselves. Files of a run that hold the same count once, but for ``copies``.
     """
-    parts = _sharing_jobs(_sharing_profiles(inputs, notes), notes)
+    parts = _sharing_jobs(_with_captures(_sharing_profiles(inputs, notes)), notes)
     with_profile = sorted((part for part in parts if part.has_profile), key=lambda part: _fullest(part.profiles[0]))
     logs = [part for part in parts if not part.has_profile and part.has_log]
     rest = [part for part in parts if not part.has_profile and not part.has_log]
@@ -239,6 +241,30 @@ def _sharing_profiles(inputs: Sequence[Input], notes: Notes) -> list[Gathered]:
         if part not in parts:
             parts.append(part)
     return parts
+
+
+def _with_captures(parts: Sequence[Gathered]) -> list[Gathered]:
+    """Profiles of graphs being captured with those of their replays: of the same process or rank, else of any."""
+    replaying = [part for part in parts if any(map(_replays, part.held))] if len(parts) > 1 else []
+    capturing = [
+        part for part in parts if part.held and all(one.captured and not _replays(one) for one in part.held)
+    ]  # fmt: skip
+    if not replaying:
+        return list(parts)
+    for part in capturing:
+        of_part = {(one.process.pid, one.process.rank) for one in part.held}
+        ranks = {one.process.rank for one in part.held}
+        same = [one for one in replaying if of_part & {(it.process.pid, it.process.rank) for it in one.held}]
+        alike = [one for one in replaying if ranks & {it.process.rank for it in one.held}]
+        captures, part.profiles = part.profiles, []
+        home = (same or alike or replaying)[0]
+        home.captures += captures
+        home.take(part)
+    return [part for part in parts if not any(part is one for one in capturing)]
+
+
+def _replays(profile: Profile) -> bool:
+    return any(activity.is_replayed for activity in profile.activities)
 
 
 def _sharing_jobs(parts: Sequence[Gathered], notes: Notes) -> list[Gathered]:

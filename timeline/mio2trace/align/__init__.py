@@ -12,6 +12,7 @@ from mio2trace.align.clocks.log_runs import of_profile, operations_of
 from mio2trace.align.clocks.reach import within_reach
 from mio2trace.align.clocks.sharpen import sharpened
 from mio2trace.align.exact import Calls, calls_of
+from mio2trace.align.graphs import join_replays
 from mio2trace.align.ladder import climb
 from mio2trace.align.layers.marked_steps import MarkedStep, step_at
 from mio2trace.align.layers.net import Net, by_place, read_net
@@ -20,6 +21,7 @@ from mio2trace.align.operations.queues import of_its_threads, same_process
 from mio2trace.align.operations.rates import MISSTATED
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.processes import ProcessClock
+from mio2trace.align.replayed import Replays
 from mio2trace.align.same_run import (
     OTHER_PROCESS,
     OTHER_SIZES,
@@ -32,7 +34,15 @@ from mio2trace.align.same_run import (
 )
 from mio2trace.align.several_runs import run_of_profile
 from mio2trace.align.unused import unused_logs
-from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, CORRELATION, DURATIONS, RANGE
+from mio2trace.evidence import (
+    BOUNDARY_STAMPS,
+    BUFFERS,
+    CAPTURE,
+    CORRELATION,
+    DURATIONS,
+    GRAPH_NODE,
+    RANGE,
+)
 from mio2trace.kernels import KernelFact, find_gemms
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile
@@ -46,6 +56,7 @@ __all__ = [
     "LayerRun",
     "Links",
     "LogClock",
+    "MarkedStep",
     "Net",
     "Pass",
     "ProcessClock",
@@ -55,7 +66,7 @@ __all__ = [
 ]
 
 
-_STATED = (RANGE, CORRELATION)
+_STATED = (RANGE, CORRELATION, GRAPH_NODE, CAPTURE)
 
 
 class Alignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,12 +117,14 @@ def align(  # noqa: PLR0913 - keyword-only options
     by_order_alone: bool = False,
     keep_reasons: bool = False,
     beside: Sequence[Profile] = (),
+    captures: Sequence[Profile] = (),
     named_for_another: bool = False,
 ) -> Alignment:
     """Relate ``profile`` to the logs of its run, and to the ``operations`` of one of them.
 
     ``without`` are kinds of evidence to leave out; ``keep_reasons`` holds on to what told the links. Where no log names
     layers, those are what the profile itself states, or the ops of ``beside``, a framework's profiles of the same run.
+    ``captures``: profiles of the process from when it captured its graphs.
     ``named_for_another``: the log's name says that it is of another process; no link is believed then.
     Raises `InputError` when they cannot be of one run, unless ``by_order_alone``.
     """
@@ -137,6 +150,9 @@ def align(  # noqa: PLR0913 - keyword-only options
     logs = [by_place(log) for log in of_run]
     by_ranges = not without >= {RANGE, CORRELATION}
     calls = calls_of(profile, operations, behind, notes) if by_ranges else Calls(tuple(operations), ())
+    replays = Replays()
+    if not without >= {CAPTURE, GRAPH_NODE}:
+        replays = join_replays(profile, captures, max((one.index for one in calls.operations), default=NONE) + 1, notes)
     sharp, error_ns, step_ns = sharpened(profile, notes)
     attribution = Attribution(
         sharp,
@@ -144,8 +160,10 @@ def align(  # noqa: PLR0913 - keyword-only options
         host_error_ns=error_ns,
         host_step_ns=step_ns,
         logs=logs,
-        operations=calls.operations,
+        operations=(*calls.operations, *replays.operations),
         operation_of_range=calls.of_range,
+        opened=calls.opened if sharp is profile else None,
+        replays=replays,
         beside=beside,
         weights_of=calls.weights_of,
         net=read_net(logs, notes),

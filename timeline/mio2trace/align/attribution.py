@@ -14,8 +14,10 @@ from mio2trace.align.layers.caffe.marks import Marked
 from mio2trace.align.layers.marked_steps import MarkedStep, marked_steps
 from mio2trace.align.layers.net import LayerKey, Net
 from mio2trace.align.links import NONE, LayerRun, Links
+from mio2trace.align.open_ranges import OpenRanges
 from mio2trace.align.operations.stream import Stream
 from mio2trace.align.operations.windows import Late
+from mio2trace.align.replayed import Replays
 from mio2trace.evidence import ORDER, RANGE, Evidence
 from mio2trace.kernels import KernelFact
 from mio2trace.model.log import Direction, FrameworkLog, LayerTime
@@ -32,7 +34,8 @@ class Attribution:
     """One run while its activities are given to layers and operations.
 
     ``operation_of_range`` has the operation that each range of the profile is, ``weights_of`` of one that is two, the
-    gradients of data and of weights, the second by the first; ``beside`` is what others profiled of the same run;
+    gradients of data and of weights, the second by the first; ``opened`` is which range was open at each launch;
+    ``beside`` is what others profiled of the same run;
     ``facts`` are by position; ``without`` are the kinds of evidence to leave out. ``same_process``: whether the buffers
     of log and profile say so; None where they do not tell. ``marked`` is None until the timer marks are read; ``late``
     is what links to operations show to have come into the log late. What the steps find is in ``links``; ``streams`` is
@@ -48,6 +51,8 @@ class Attribution:
         logs: Sequence[FrameworkLog] = (),
         operations: Sequence[Operation] = (),
         operation_of_range: Sequence[int] = (),
+        opened: OpenRanges | None = None,
+        replays: Replays | None = None,
         beside: Sequence[Profile] = (),
         weights_of: Mapping[int, int] = {},
         net: Net | None = None,
@@ -66,6 +71,8 @@ class Attribution:
         self.logs = logs
         self.operations = operations
         self.operation_of_range = operation_of_range
+        self.opened = opened
+        self.replays = Replays() if replays is None else replays
         self.beside = beside
         self.weights_of = weights_of
         self.net = Net() if net is None else net

@@ -17,7 +17,7 @@ import msgspec
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.backward import ForwardOps
 from mio2trace.align.gradients import split
-from mio2trace.align.layers.marked_steps import is_step, step_at
+from mio2trace.align.layers.marked_steps import before_recording, is_step, step_at
 from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.links import NONE, LayerRun, Links
 from mio2trace.align.logged_ops import is_op, logged_ops
@@ -34,6 +34,7 @@ _DIRECTIONS: dict[str, Direction] = {
     "forward": "forward", "fwd": "forward", "backward": "backward", "bwd": "backward",
 }  # fmt: skip
 _MODULE = "nn.Module: "
+_COMPILED, _COMPILING = "## Call CompiledFxGraph ", "(dynamo_timed)"
 
 
 class Calls(NamedTuple):
@@ -45,6 +46,7 @@ class Calls(NamedTuple):
     operations: tuple[Operation, ...]
     of_range: tuple[int, ...]
     weights_of: Mapping[int, int] = {}
+    opened: OpenRanges | None = None
 
 
 def calls_of(profile: Profile, logged: Sequence[Operation], behind: int, notes: Notes) -> Calls:
@@ -53,7 +55,9 @@ def calls_of(profile: Profile, logged: Sequence[Operation], behind: int, notes: 
     Both are in order and say the same of a call: what corresponds is the longest common sequence. What only a range
     tells has the indexes from ``behind`` on: no operation of the log has these, of another run or thread neither.
     """
-    ranged, places = operations_of_ranges(profile)
+    opened = OpenRanges(profile)
+    _leave_out_early(opened, profile)
+    ranged, places = operations_of_ranges(profile, opened.launching(profile))
     of_range = [NONE] * len(profile.ranges)
     operations = list(logged)
     logged_as = _logged_as(ranged, logged, notes) if ranged and logged else {}
@@ -68,7 +72,13 @@ def calls_of(profile: Profile, logged: Sequence[Operation], behind: int, notes: 
             of_range[place] = index
         else:
             weights_of[of_range[place]] = index
-    return Calls(tuple(operations), tuple(of_range), weights_of)
+    return Calls(tuple(operations), tuple(of_range), weights_of, opened)
+
+
+def _leave_out_early(opened: OpenRanges, profile: Profile) -> None:
+    """What ran before the recording is in no range, whatever it states."""
+    for position in before_recording(profile.activities):
+        opened.range_of[position] = NONE
 
 
 def _logged_as(ranged: Sequence[Operation], logged: Sequence[Operation], notes: Notes) -> dict[int, int]:
@@ -93,10 +103,10 @@ def link_by_ranges(attribution: Attribution) -> None:
     if not profile.ranges or profile.framework.nodes:  # which says itself what each op is of: `framework_ops`
         return
     without = attribution.without
-    opened = OpenRanges(profile)
-    for position, pass_ in enumerate(links.pass_of):
-        if pass_ != NONE and links.passes[pass_].phase == "before":
-            opened.range_of[position] = NONE
+    opened = attribution.opened
+    if opened is None:
+        opened = OpenRanges(profile)
+        _leave_out_early(opened, profile)
     operation_of = opened.nearest(attribution.operation_of_range or [NONE] * len(profile.ranges))
     groups: dict[tuple[int, bool], list[int]] = {}
     for position, place in enumerate(opened.range_of):
@@ -306,7 +316,11 @@ class _Gradient:
 
 
 def _is_user_range(made: Range) -> bool:
-    return made.kind in ("range", "annotation") and not is_library_call(made) and bool(made.text.strip())
+    """Whether it may be a layer; what PyTorch's compiler marks by a hash or for its own timing is none."""
+    text = made.text.strip()
+    if made.kind not in ("range", "annotation") or is_library_call(made) or not text:
+        return False
+    return not text.startswith(_COMPILED) and not text.endswith(_COMPILING)
 
 
 def _is_module(made: Range) -> bool:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.exact import link_by_ranges, number_steps_as_the_log
 from mio2trace.align.framework_ops import place_by_ops
+from mio2trace.align.graphs import link_replays
 from mio2trace.align.layers.between import place_between
 from mio2trace.align.layers.caffe import marks
 from mio2trace.align.layers.caffe.calls import place_by_calls
@@ -37,8 +38,10 @@ from mio2trace.align.operations.steps import (
 from mio2trace.evidence import (
     BOUNDARY_STAMPS,
     BUFFERS,
+    CAPTURE,
     CORRELATION,
     DURATIONS,
+    GRAPH_NODE,
     LAUNCH_LINE,
     NAME_AND_SIZES,
     ORDER,
@@ -75,6 +78,8 @@ STEPS: tuple[Step, ...] = (
     # Where launches are recorded, nothing else decides in which marked step a command is.
     Step((), place_marked_steps),
     Step((RANGE, CORRELATION), link_by_ranges),
+    # The capture tells of what is within the range around a graph's launch.
+    Step((GRAPH_NODE, CAPTURE), link_replays),
     # Marks bound layers without any clock, and relate the log's clock to the host's best: everything else asks it.
     Step((TIMER_MARKS,), place_by_marks),
     Step(

@@ -251,6 +251,14 @@ class Links:
             self._pass_of[position] = pass_
         layer.doubt(positions)
 
+    def refine_layer(self, positions: Sequence[int], run: int, by: Evidence) -> None:
+        """Take activities to a layer within the one that they are in, or to one where they are in none."""
+        layer, pass_ = self._layer, self._runs[run].pass_
+        for position in positions:
+            layer.target[position], layer.by[position] = run, by
+            layer.settle(position)
+            self._pass_of[position] = pass_
+
     def move_operation(self, positions: Iterable[int], index: int) -> None:
         """Take activities to another operation for which the same speaks: their evidence and doubts stay."""
         for position in positions:

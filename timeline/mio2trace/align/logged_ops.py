@@ -26,7 +26,7 @@ class LoggedOps(NamedTuple):
 
 def is_op(operation: Operation) -> bool:
     """Whether it was made of an op, not of a call of the library's."""
-    return operation.api in ROWS
+    return operation.api in ROWS or operation.is_plain
 
 
 def logged_ops(ops: Sequence[Operation], logged: Sequence[Operation]) -> LoggedOps:

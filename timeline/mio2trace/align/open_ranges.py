@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mio2trace.align.links import NONE
 from mio2trace.model.profile import Profile
@@ -62,6 +62,21 @@ class OpenRanges:
                 is_open.pop()
             if position != NONE:
                 self.range_of[position] = is_open[-1] if is_open else NONE
+
+    def launching(self, profile: Profile) -> Iterator[list[int]]:
+        """Of each range that launched something its place, then those around it; a graph's launch is none of them."""
+        parent_of = self.parent_of
+        met = {
+            place
+            for place, activity in zip(self.range_of, profile.activities, strict=True)
+            if place != NONE and not activity.is_replayed
+        }
+        for place in met:
+            around = []
+            while place != NONE:
+                around.append(place)
+                place = parent_of[place]
+            yield around
 
     def nearest(self, wanted: Sequence[int]) -> list[int]:
         """Of each range the value that ``wanted`` has for it or, where that is `NONE`, for the nearest around it."""

@@ -318,6 +318,7 @@ def _runs(
             by_order_alone=options.by_order_alone,
             keep_reasons=options.keep_reasons,
             beside=beside if not number else (),
+            captures=_of_process(part.captures, profile),
             named_for_another=number == 0 and bool(strange),
         )
         for number, (profile, share) in enumerate(zip(profiles, own, strict=bool(profiles)) if joined else ())
@@ -354,6 +355,13 @@ def _runs(
     )
     for file in alone:
         yield from _runs(Gathered([file], ()), visible(cleaner.text(file.name)), False, options, notes, cleaner)
+
+
+def _of_process(captures: Sequence[Profile], profile: Profile) -> list[Profile]:
+    """Those of the same process or rank, where there are any."""
+    process = profile.process
+    same = [one for one in captures if (one.process.pid, one.process.rank) == (process.pid, process.rank)]
+    return same or [one for one in captures if one.process.rank == process.rank] or list(captures)
 
 
 def _with_clocks(file: Input, notes: Notes) -> Input:

@@ -15,6 +15,7 @@ from mio2trace.findings.words import WHOLE, of_one
 from mio2trace.measures.completeness import Completeness
 from mio2trace.measures.device_time import Busy
 from mio2trace.measures.device_time.gaps import Cause
+from mio2trace.measures.step_kinds import StepKind
 from mio2trace.measures.step_time import StepTime
 
 ROWS = 50
@@ -160,6 +161,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     gpu: Gpu | None = None
     dtypes: tuple[str, ...] = ()
     log: tuple[tuple[str, int, str], ...] = ()
+    steps: tuple[StepKind, ...] = ()
+    """Those of a serving engine, by kind."""
     waiting: str = ""
     """Of a job, in the first of its processes: who waits for whom at the collectives."""
     ranks: tuple[RankRow, ...] = ()

@@ -29,6 +29,7 @@ from mio2trace.measures import LayerKey, Steady
 from mio2trace.measures.device_time import Busy
 from mio2trace.measures.makeup import Part as PartKey
 from mio2trace.measures.ranking import SteadyCost
+from mio2trace.measures.step_kinds import step_kinds
 from mio2trace.measures.step_time import StepTime
 from mio2trace.model.miopen import MiopenLog
 
@@ -60,6 +61,7 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (),
         reference=_reference(subject) if step is not None else "",
         timed_by_reference=step is not None and timed is not subject,
         waits=subject.alignment.profile.calls_wait,
+        steps=tuple(step_kinds(subject.measures)),
         copy_ns=each(steady.copies.copy_timed_ns),
         first=_first(subject),
         searches=_searches(subject),

@@ -94,6 +94,7 @@ def _parts(section: Section, room: Room) -> list[dict[str, Any] | None]:
     return [
         _iteration(section),
         _findings(section, room),
+        tables.steps(section, room),
         tables.ranks(section, room),
         _log(section, room),
         _run(section, room),

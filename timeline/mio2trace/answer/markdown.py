@@ -64,6 +64,7 @@ def _section(section: Section, several: bool, room: Room) -> Iterator[str]:
         ]
         yield f"\nKernel time: {_cell(', '.join(parts))}."
     yield from _findings(section.findings, room)
+    yield from _steps(section, room)
     yield from _ranks(section, room)
     if section.log:
         log = [(level, f"{number:,}", shortened(text, 2 * room.name)) for level, number, text in section.log]
@@ -92,6 +93,23 @@ def _findings(findings: Sequence[Finding], room: Room) -> Iterator[str]:
         )
     if len(findings) > room.findings:
         yield f"* {len(findings) - room.findings} more"
+
+
+def _steps(section: Section, room: Room) -> Iterator[str]:
+    rows = [
+        (
+            kind.phase,
+            "" if kind.batch is None else f"{kind.batch:,}",
+            "" if kind.tokens is None else f"{kind.tokens / kind.steps:,.0f}",
+            f"{kind.steps:,}",
+            "" if kind.step_ns is None else f"{kind.step_ns / 1e6:,.3f}",
+            f"{kind.kernel_ns / 1e6:,.3f}",
+            f"{kind.kernels:,.0f}",
+        )
+        for kind in section.steps[: room.rows]
+    ]
+    heads = ("phase", "batch", "tokens", "steps", "ms per step", "ms of kernels", "kernels")
+    yield from _table(_of("Steps, by kind", section.steps, room), heads, rows)
 
 
 def _ranks(section: Section, room: Room) -> Iterator[str]:

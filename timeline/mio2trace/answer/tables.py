@@ -106,6 +106,35 @@ def ranks(section: Section, room: Room) -> dict[str, Any] | None:
     return part("Ranks at the collectives", texts=[f"{said}."], table=table, caption="Ranks, in order", id="ranks")
 
 
+def steps(section: Section, room: Room) -> dict[str, Any] | None:
+    """Of a serving engine: phase, batch and tokens of its steps, and the mean of each kind."""
+    shown = section.steps[: room.rows]
+    if not shown:
+        return None
+    rows = [
+        {
+            "cells": (
+                kind.phase,
+                "" if kind.batch is None else f"{kind.batch:,}",
+                "" if kind.tokens is None else f"{kind.tokens / kind.steps:,.0f}",
+                f"{kind.steps:,}",
+                "" if kind.step_ns is None else f"{kind.step_ns / 1e6:,.3f}",
+                f"{kind.kernel_ns / 1e6:,.3f}",
+                f"{kind.kernels:,.0f}",
+            ),
+            "details": (),
+        }
+        for kind in shown
+    ]
+    heads = [
+        ("phase", "text"), ("batch", "number"), ("tokens", "number"), ("steps", "number"), ("ms per step", "number"),
+        ("ms of kernels", "number"), ("kernels", "number"),
+    ]  # fmt: skip
+    left = len(section.steps) - len(shown)
+    table = grid(heads, rows, f"{count(left, 'kind')} more." if left else "")
+    return part("Steps", note="means per step", table=table, caption="Steps by kind, most time first", id="steps")
+
+
 def layers(section: Section, room: Room) -> dict[str, Any] | None:
     shown = section.layers[: room.rows]
     if not shown:

@@ -18,6 +18,7 @@ from mio2trace.commands.printing import say, write
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mio2trace.ops.blas import Library
     from mio2trace.ops.operation import Operation
     from mio2trace.ops.problem import Form
 
@@ -31,10 +32,17 @@ if TYPE_CHECKING:
     show_default=True,
     help="For a MIOpenDriver of today, or as the log's own version prints it.",
 )
+@click.option(
+    "--gemm",
+    type=click.Choice(["hipblaslt", "rocblas"]),
+    default="hipblaslt",
+    show_default=True,
+    help="Whose bench runs PyTorch's matrix products: hipblaslt-bench or rocblas-bench.",
+)
 @reading_options
 @quiet_option
-def driver(files: tuple[str, ...], form: str, reading: Reading, quiet: bool) -> None:
-    """MIOpenDriver lines that run the operations of MIOpen logs again.
+def driver(files: tuple[str, ...], form: str, gemm: Library, reading: Reading, quiet: bool) -> None:
+    """Lines that run operations again: MIOpenDriver's, and of PyTorch's matrix products a BLAS bench's.
 
     Each command once, most frequent first; with the profile of the run the one first that takes most kernel time. The
     comment at its end tells how many calls ran it, and their kernels' time in a steady iteration. Searches are not
@@ -75,6 +83,7 @@ def driver(files: tuple[str, ...], form: str, reading: Reading, quiet: bool) -> 
         (one for found in operations for one in found),
         (version or "newest") if form == "log" else "newest",
         kernel_ns if len(operations) == 1 else None,
+        gemm,
     )
     texts = sum(bool(one.logged_command and refusal(one.logged_command)) for found in operations for one in found)
     if texts:

@@ -21,6 +21,7 @@ from mio2trace.findings import findings
 from mio2trace.measures import Measures
 from mio2trace.measures.executions import printed_times
 from mio2trace.measures.statistics import mean, median
+from mio2trace.measures.step_kinds import marked_of
 from mio2trace.measures.step_time import PARTS
 from mio2trace.model.log import FrameworkLog
 from mio2trace.notes import Notes
@@ -170,9 +171,11 @@ def _iterations(process: Process) -> Iterator[Row]:
     steady = process.measures.steady
     device = steady.device
     windows = {window.place: window for window in device.windows} if device is not None else {}
+    marked = marked_of(process.measures)
     for place, iteration in enumerate(steady.told.all):
         window = windows.get(place)
         busy = window.busy if window is not None and not process.measures.alignment.profile.calls_wait else None
+        step = marked.get(iteration.number)
         cells: dict[str, Any] = {
             "iteration": iteration.number,
             "steady": steady.has(iteration.number),
@@ -185,6 +188,8 @@ def _iterations(process: Process) -> Iterator[Row]:
         }
         if busy is not None:
             cells |= {f"{part}_ns": getattr(busy, f"{part}_ns") for part in PARTS}
+        if step is not None and step.phase:
+            cells |= {"phase": step.phase, "batch": step.batch, "tokens": step.tokens}
         yield cells
 
 

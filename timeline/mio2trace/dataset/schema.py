@@ -130,6 +130,9 @@ ITERATIONS = TableSchema(
         *_SPENT,
         _ns("host_ns", "how long the host was in it"),
         Column("find_kernels", "int", "kernels of searches that ran in it"),
+        Column("phase", "text", "of a serving engine's step: prefill, decode, mixed, ..."),
+        Column("batch", "int", "requests in it"),
+        Column("tokens", "int", "tokens in it"),
     ),
 )
 KERNELS = TableSchema(

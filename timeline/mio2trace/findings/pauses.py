@@ -102,9 +102,14 @@ def _first_calls_by_problem(subject: Subject) -> dict[str, float]:
 
 
 def _calls(subject: Subject) -> list[tuple[int, int]]:
-    """Of each operation that ran with kernels, in order: index and time, on the host where all have that."""
+    """Of each operation that ran with kernels, in order: index and time, on the host where all have that. What is
+    known of an op that no family models does not tell how long it takes."""
     measures = subject.measures
-    ran = [i for i, one in measures.operation_at.items() if one.phase == "run" and measures.first_of[i] != NONE]
+    ran = [
+        index
+        for index, one in measures.operation_at.items()
+        if one.phase == "run" and measures.first_of[index] != NONE and not one.is_plain
+    ]
     on_host = [host_ns for index in ran if (host_ns := measures.host_ns_of[index]) is not None]
     if len(on_host) == len(ran):
         return [*zip(ran, on_host, strict=True)]
@@ -115,7 +120,7 @@ def _unsteady(subject: Subject) -> Iterator[Found]:
     found: list[tuple[float, Problem, str]] = []
     for problem in subject.problems:
         times = problem.samples
-        if len(times) < SAMPLES or subject.share(problem.ns) < OF_T:
+        if len(times) < SAMPLES or subject.share(problem.ns) < OF_T or problem.operation.is_plain:
             continue
         spread = (deviation(times) or 0.0) / (mean(times) or 1)
         if spread > SPREAD:

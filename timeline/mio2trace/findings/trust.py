@@ -102,8 +102,8 @@ def _graph(subject: Subject) -> Iterator[Found]:
             ns=subject.each(ns),
             share=subject.share(ns),
             count=subject.each(number),
-            number=f"Graphs launched {percent(subject.share(ns))} of the kernel time; what is in them is in no"
-            " operation.",
+            number=f"{percent(subject.share(ns))} of the kernel time: graphs launched them, no capture tells of"
+            " these kernels, and they are in no operation.",
         )
 
 
@@ -163,11 +163,13 @@ RULES = (
     ),
     Rule(
         id="graph",
-        title="Graphs launch kernels.",
-        fires="kernels launched by a graph are >= 5 % of T, and `nameless` does not fire",
+        title="Graphs launch kernels that are in no operation.",
+        fires="kernels that a graph launched and that no capture tells of are >= 5 % of T, and `nameless` does not"
+        " fire",
         formula="their time per steady iteration; share of T",
-        advice="Profile an iteration without graph capture to see layers and operations; the times of the kernels"
-        " hold.",
+        advice="Record the capture, too: run torch.profiler (record_shapes=True, with_stack=True) while the graphs are"
+        " captured (the server's warm-up, the first call of a compiled model), then `mio2trace replay.json.gz"
+        " capture.json.gz`. The times of the kernels hold without it.",
         find=_graph,
     ),
     Rule(

@@ -67,7 +67,7 @@ def _slow(subject: Subject) -> Iterator[Found]:
     slow: dict[str, tuple[float, Problem, str]] = {}
     for problem in subject.problems:
         own = problem.gflops
-        if not own or subject.share(problem.ns) < OF_T:
+        if not own or subject.share(problem.ns) < OF_T or problem.operation.is_plain:
             continue
         others = [other.gflops or 0.0 for other in peers(problem, subject.problems)]
         if len(others) >= PEERS and own * FASTER < median(others):

@@ -38,8 +38,8 @@ from mio2trace.ops.operation import Operation
 
 __all__ = ["Cost", "Execution", "LayerKey", "Measures", "Steady", "Sums", "duration", "total"]
 
-_SEARCHES, _TOLD, _NOT_TOLD = range(3)
-"""What an operation's work is: none, in the log, not in the log."""
+_SEARCHES, _TOLD, _NOT_TOLD, _OF_KERNELS = range(4)
+"""What an operation's work is: none, in the log, not in the log, that of its kernels."""
 
 
 class _Summed(NamedTuple):
@@ -101,7 +101,7 @@ class Measures:
             if operation.phase != "run":
                 kinds[index] = _SEARCHES
             elif operation.flop is None:
-                kinds[index] = _NOT_TOLD
+                kinds[index] = _OF_KERNELS if operation.is_plain else _NOT_TOLD
         return kinds
 
     @cached_property
@@ -117,7 +117,9 @@ class Measures:
             kind = self._work_of[index]
             if kind == _TOLD and self.first_of[index] == position:
                 return self.operation_at[index].flop, "operation"
-            if kind != _NOT_TOLD:
+            if kind == _OF_KERNELS:
+                index = NONE
+            elif kind != _NOT_TOLD:
                 return 0, ""
         fact = self._facts.get(position)
         if fact is not None and fact.gemm is not None:
@@ -228,7 +230,7 @@ class Measures:
         operation_of, kinds, facts = self._links.operation_of, self._work_of, self._facts
         for position, fact in facts.items():
             index = operation_of[position]
-            if index == NONE:
+            if index == NONE or kinds[index] == _OF_KERNELS:
                 if fact.gemm is not None or fact.role == "main":
                     yield position
             elif kinds[index] == _NOT_TOLD:
@@ -241,6 +243,9 @@ class Measures:
     def _add_parts(self, summed: _Summed, numbers: tuple[int, int, int], ns: int, kind: Kind) -> None:
         """Add the time of a kernel that helps or is naive to that part of what it belongs to."""
         index = numbers[0]
+        if index != NONE and self.operation_at[index].is_plain:
+            # a copy is what such an op does, and helps in nothing
+            index, numbers = NONE, (NONE, *numbers[1:])
         naive = kind.naive or index in self.naive_operations
         if kind.helps and index != NONE and self._work_of[index] != _SEARCHES:
             summed.helpers[self.operation_at[index].primitive, kind.role] += ns

@@ -27,7 +27,8 @@ Part = tuple[str, str, bool]
 class Makeup(msgspec.Struct, frozen=True, kw_only=True):
     """Kernels with times, counted and summed once. ``parts``: time by `Part`; ``layers``: time by layer and part.
     ``by_log2``: count and time by the bits of the duration in ns. ``naive``: by operation, ``NONE`` for those of no
-    operation. ``outside``: by name, of no operation and no graph. ``unsure``, ``graph``, ``short``, ``all``: sums.
+    operation. ``outside``: by name, of no operation and no graph.
+    ``unsure``, ``graph`` (of no operation), ``short``, ``all``: sums.
     ``elsewhere_ns``: what of the unsure ones is of another layer or operation, by the less likely of their links.
     """
 
@@ -85,6 +86,7 @@ def makeup(measures: Measures) -> Makeup:
     unsure = set(of_steady.unsure)
     in_doubt = [(position, ns) for position, ns in zip(kernels, times, strict=True) if position in unsure]
     likely, likely_layer = links.operation_confidence, links.layer_confidence
+    untold = {position for position in replayed if links.operation_of[position] == NONE}
     return Makeup(
         parts=parts,
         layers=in_layers,
@@ -95,7 +97,7 @@ def makeup(measures: Measures) -> Makeup:
         elsewhere_ns=round(
             sum(ns * (1 - min(likely.get(place, 1.0), likely_layer.get(place, 1.0))) for place, ns in in_doubt)
         ),
-        graph=_counted([*compress(times, map(replayed.__contains__, kernels))] if replayed else ()),
+        graph=_counted([*compress(times, map(untold.__contains__, kernels))] if replayed else ()),
         short=_counted([ns for ns in times if ns < SHORT_NS]),
         all=_counted(times),
     )
@@ -106,7 +108,8 @@ def _primitives(measures: Measures) -> tuple[list[str], list[int]]:
     places: dict[str, int] = {}
     place_of = [NONE] * (len(measures.first_of) + 1)
     for index, operation in measures.operation_at.items():
-        place_of[index] = places.setdefault(operation.primitive, len(places))
+        # of an op that no family models its kernels tell the primitive
+        place_of[index] = places.setdefault("" if operation.is_plain else operation.primitive, len(places))
     return list(places), place_of
 
 

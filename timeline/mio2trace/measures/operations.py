@@ -27,6 +27,8 @@ def host_spans(alignment: Alignment, count: int) -> Iterator[tuple[int, int, int
     for index in range(count):
         if last_at[index] == NONE:
             continue
+        if activities[first_at[index]].is_replayed:
+            continue  # its host's time was when the graph was captured
         first, last = activities[first_at[index]].call, activities[last_at[index]].call
         if first is None or last is None or first.start_ns is None or last.end_ns is None:
             continue

@@ -236,6 +236,29 @@ class Range(msgspec.Struct, frozen=True, gc=False):
     sequence: int | None = None
 
 
+class Captured(msgspec.Struct, frozen=True, gc=False):
+    """The launch of a kernel into a graph: it ran nothing itself. ``capture`` counts the profile's captures from 0.
+
+    ``name`` is the kernel's, ``range`` the place of the range that launched it, if the source states that.
+    """
+
+    name: str
+    capture: int
+    thread: int
+    start_ns: int
+    range: int | None = None
+
+
+class SourceLine(msgspec.Struct, frozen=True, gc=False):
+    """A line of the program's text: the base name of its file, and the line that its function begins in."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
 class Program(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A program object and the build it last got.
 
@@ -351,7 +374,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     ``numbers`` says what an activity's number is, by the key that outputs show it under.
     ``defects``: what the reader met that makes a profile incomplete, by id (`mio2trace.measures.completeness`).
     ``counters`` are those that activities have values of. ``other_calls`` are those that launched none of the
-    activities. ``interleaved``: ``line`` places activities and log lines in one order of execution.
+    activities. ``interleaved``: ``line`` places activities and log lines in one order of execution. ``captured``: what
+    was launched into graphs, in order. ``line_of``: by the number of an activity, places in ``lines``: of the innermost
+    line that launched it outside of the framework, and of the innermost one outside of the libraries that build on it,
+    -1 if there is none.
     """
 
     source: int
@@ -371,6 +397,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     interleaved: bool = False
     defects: Mapping[str, int] = {}
     counters: tuple[Counter, ...] = ()
+    captured: tuple[Captured, ...] = ()
+    lines: tuple[SourceLine, ...] = ()
+    line_of: Mapping[int, tuple[int, int]] = {}
+
+    def source_lines(self, activity: Activity) -> tuple[SourceLine | None, SourceLine | None]:
+        """The lines of ``line_of``."""
+        line, own = self.line_of.get(activity.number, (-1, -1))
+        return self.lines[line] if line >= 0 else None, self.lines[own] if own >= 0 else None
 
     @property
     def process(self) -> Process:

@@ -1,7 +1,7 @@
 """PyTorch's ops to operations: one row an ``aten::`` name (rocm-profiles.md 8, docs/kineto.md).
 
-Rows are of the ops that launch: ``aten::conv2d`` only calls ``aten::miopen_convolution``. Where a row's op calls
-another row's, the inner one counts.
+Rows are of the ops that launch: ``aten::conv2d`` only calls ``aten::miopen_convolution``. If a row's op calls another
+row's, the inner one counts. An op without a row that launches something is an operation by its own name (`plain`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ import msgspec
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import Inputs
+from mio2trace.ops.blas import Blas, View, flattened, view
 from mio2trace.ops.driver_options import driver_line
 from mio2trace.ops.families.activation import ActivProblem
 from mio2trace.ops.families.batch_norm import BnormProblem
 from mio2trace.ops.families.conv import from_tensors
+from mio2trace.ops.families.framework import NOT_MIOPEN, framework_problem
 from mio2trace.ops.families.gemm import AttentionProblem, GemmProblem
+from mio2trace.ops.families.layer_norm import NormProblem
 from mio2trace.ops.families.pool import PoolProblem
 from mio2trace.ops.families.rnn import MODES, RnnProblem
 from mio2trace.ops.families.softmax import SoftmaxProblem
@@ -145,6 +148,21 @@ def _bnorm(direction: OperationDirection, place: int, training: int | None) -> _
     return make
 
 
+def _norm(kind: str, direction: OperationDirection) -> _Maker:
+    """[dy,] x, ..., the scale: behind the normalised shape, which a group norm has none of."""
+
+    def make(given: Given) -> Made:
+        x = given.tensor(0 if direction == "forward" else 1)
+        place = {"layernorm": 2, "groupnorm": 1}[kind] if direction == "forward" else 5 if kind == "layernorm" else 4
+        try:
+            scale = given.shape(place)
+        except ValueError:
+            scale = ()
+        return (NormProblem(direction=direction, kind=kind, x=x.lengths, scale=scale),)
+
+    return make
+
+
 def _pool(mode: str, direction: OperationDirection) -> _Maker:
     """[dy,] x, window, stride, pad; then dilation for max; whether sizes are rounded up; for average whether padding
     counts.
@@ -219,8 +237,25 @@ def _rnn_flags(given: Given, sizes: Shape, cell: Shape) -> tuple[tuple[str, str]
 # Matrix products
 
 
-def _gemm(a: int, b: int, added: bool = False, transposed: bool = False) -> _Maker:
+class _Scales(NamedTuple):
+    """Places of beta and alpha, of the tensor that is added, of an activation's flag, of the result's type."""
+
+    beta: int | None = None
+    alpha: int | None = None
+    added: int | None = None
+    gelu: int | None = None
+    result: int | None = None
+
+
+_PLAIN = _Scales()
+_ADDED = _Scales(beta=3, alpha=4, added=0)
+_RESULTS = {"5": "half", "6": "float", "7": "double", "15": "bfloat16"}
+"""PyTorch's numbers of types."""
+
+
+def _gemm(a: int, b: int, scales: _Scales = _PLAIN, transposed: bool = False) -> _Maker:
     """Inputs ``a`` <..., m, k> and ``b`` <..., k, n>, or <n, k> where ``transposed``."""
+    added = scales.added is not None
 
     def make(given: Given) -> Made:
         left, right = given.shape(a), given.shape(b)
@@ -230,14 +265,47 @@ def _gemm(a: int, b: int, added: bool = False, transposed: bool = False) -> _Mak
         if left[-1] != k:
             raise ValueError("sizes that do not belong together")
         if len(right) == 2:  # one matrix for all rows
-            rows = product(left[:-1])
-            return (GemmProblem(x=left, w=right, y=(*left[:-1], n), product=Gemm(rows, n, k), added=added),)
+            size = Gemm(product(left[:-1]), n, k)
+            x, w = view(flattened(given.tensor(a))), view(given.tensor(b), turned=transposed)
+            asked = _blas(given, (a, b), size, (x, w), scales)
+            return (GemmProblem(x=left, w=right, y=(*left[:-1], n), product=size, added=added, blas=asked),)
         batches = _broadcast(left[:-2], right[:-2])
         m = left[-2] if len(left) > 1 else 1
         size = Gemm(m, n, k, product(batches))
-        return (GemmProblem(x=left, w=right, y=(*batches, m, n), product=size, added=added),)
+        blas = None
+        if len(left) > 1:
+            x, w = view(given.tensor(a), batches), view(given.tensor(b), batches, turned=transposed)
+            blas = _blas(given, (a, b), size, (x, w), scales)
+        return (GemmProblem(x=left, w=right, y=(*batches, m, n), product=size, added=added, blas=blas),)
 
     return make
+
+
+def _blas(given: Given, places: tuple[int, int], size: Gemm, views: tuple[View, View], scales: _Scales) -> Blas:
+    """Row-major X and Y as column-major B and A."""
+    x, w = views
+    x_type, w_type = (given.dtype(place) or "" for place in places)
+    alpha = _number(given, scales.alpha, 1.0)
+    beta = _number(given, scales.beta, 1.0) if scales.added is not None else 0.0
+    bias = False
+    if scales.added is not None:
+        shapes = given.inputs.shapes
+        bias = beta == 1 and scales.added < len(shapes) and len(shapes[scales.added] or ()) == 1
+    result = x_type if scales.result is None else _RESULTS.get(given.text(scales.result), x_type)
+    activation = "" if scales.gelu is None else "gelu" if given.is_true(scales.gelu) else "relu"
+    return Blas(
+        m=size.n, n=size.m, k=size.k, batch=size.batch, a=w.operand, b=x.operand, a_type=w_type, b_type=x_type,
+        d_type=result, alpha=alpha, beta=0.0 if bias else beta, bias=bias, activation=activation,
+        scaled=scales.result is not None, copied=x.copied or w.copied,
+    )  # fmt: skip
+
+
+def _number(given: Given, place: int | None, usual: float) -> float:
+    try:
+        value = usual if place is None else float(given.text(place)[:40])
+    except ValueError:
+        return usual
+    return value if abs(value) < 1e30 else usual
 
 
 def _broadcast(one: Shape, other: Shape) -> Shape:
@@ -278,6 +346,10 @@ ROWS: dict[str, _Row] = {
     "aten::native_batch_norm_backward": _Row("bnorm", DATA, _bnorm(DATA, 1, 7)),
     "aten::miopen_rnn": _Row("rnn", FORWARD, _rnn, miopen=True),
     "aten::miopen_rnn_backward": _Row("rnn", None, lambda _: (), miopen=True),
+    "aten::native_layer_norm": _Row("layernorm", FORWARD, _norm("layernorm", FORWARD)),
+    "aten::native_layer_norm_backward": _Row("layernorm", DATA, _norm("layernorm", DATA)),
+    "aten::native_group_norm": _Row("groupnorm", FORWARD, _norm("groupnorm", FORWARD)),
+    "aten::native_group_norm_backward": _Row("groupnorm", DATA, _norm("groupnorm", DATA)),
     "aten::max_pool2d_with_indices": _Row("pool", FORWARD, _pool("max", FORWARD)),
     "aten::max_pool3d_with_indices": _Row("pool", FORWARD, _pool("max", FORWARD)),
     "aten::max_pool2d_with_indices_backward": _Row("pool", DATA, _pool("max", DATA)),
@@ -315,13 +387,13 @@ ROWS: dict[str, _Row] = {
     "aten::mm": _Row("gemm", None, _gemm(0, 1)),
     "aten::bmm": _Row("gemm", None, _gemm(0, 1)),
     "aten::matmul": _Row("gemm", None, _gemm(0, 1)),
-    "aten::addmm": _Row("gemm", None, _gemm(1, 2, added=True)),
-    "aten::addmm_": _Row("gemm", None, _gemm(1, 2, added=True)),
-    "aten::_addmm_activation": _Row("gemm", None, _gemm(1, 2, added=True)),
-    "aten::baddbmm": _Row("gemm", None, _gemm(1, 2, added=True)),
-    "aten::baddbmm_": _Row("gemm", None, _gemm(1, 2, added=True)),
+    "aten::addmm": _Row("gemm", None, _gemm(1, 2, _ADDED)),
+    "aten::addmm_": _Row("gemm", None, _gemm(1, 2, _ADDED)),
+    "aten::_addmm_activation": _Row("gemm", None, _gemm(1, 2, _ADDED._replace(gelu=5))),
+    "aten::baddbmm": _Row("gemm", None, _gemm(1, 2, _ADDED)),
+    "aten::baddbmm_": _Row("gemm", None, _gemm(1, 2, _ADDED)),
     "aten::linear": _Row("gemm", None, _gemm(0, 1, transposed=True)),
-    "aten::_scaled_mm": _Row("gemm", None, _gemm(0, 1)),
+    "aten::_scaled_mm": _Row("gemm", None, _gemm(0, 1, _Scales(result=6))),
     "aten::scaled_dot_product_attention": _Row("mha", FORWARD, _attention(0, 5, True)),
     "aten::_scaled_dot_product_flash_attention": _Row("mha", FORWARD, _attention(0, 4, True)),
     "aten::_scaled_dot_product_efficient_attention": _Row("mha", FORWARD, _attention(0, 6, True)),
@@ -369,15 +441,36 @@ def operations_of(name: str, inputs: Inputs | None) -> tuple[Operation, ...]:
     return tuple(_operation(name, row, problem.typed(dtype)) for problem in problems)
 
 
+@lru_cache(maxsize=1 << 13)
+def plain(name: str, inputs: Inputs | None) -> Operation:
+    """An op that launched something and is in no row: its name, its inputs, its traffic if that is defined."""
+    problem = None if inputs is None else framework_problem(name, inputs)
+    if problem is None:
+        doubts = ("the profiler did not record the inputs",) if inputs is None else ()
+        return _unplaced(
+            OperationFacts(source=0, api=name, primitive=name, command_reason=NOT_MIOPEN, doubts=doubts)
+        )  # fmt: skip
+    of_sizes = cost(problem)
+    return _unplaced(
+        OperationFacts(
+            source=0, api=name, primitive=name, input=problem.x, weights=problem.w, output=problem.y,
+            mode=problem.variant, dtype=problem.dtype, flop=of_sizes.flop, bytes_min=of_sizes.bytes_min,
+            command_reason=NOT_MIOPEN, problem=problem,
+        )
+    )  # fmt: skip
+
+
 def _operation(name: str, row: _Row, problem: Problem) -> Operation:
     try:
-        if not row.miopen:
+        if not row.miopen and not problem.has_bench:
             raise CommandError(f"{name} is PyTorch's own or a BLAS library's, not MIOpen's")
-        command, reason = driver_line(problem), ""
+        command, reason = problem.bench("hipblaslt") if problem.has_bench else driver_line(problem), ""
     except CommandError as error:
         command, reason = None, str(error)
     geometry, of_sizes = problem.geometry, cost(problem)
     doubt = problem.check()
+    if command is not None and problem.is_copied:
+        doubt = doubt or "the command assumes row-major operands: the library gets copies, or no strides were recorded"
     return _unplaced(
         OperationFacts(
             source=0, api=name, primitive=row.primitive, direction=problem.direction,
@@ -394,7 +487,6 @@ def _unplaced(facts: OperationFacts) -> Operation:
     return Operation(index=0, line=0, end_line=0, facts=facts)
 
 
-def placed(operation: Operation, source: int, thread: int | None) -> Operation:
-    """One execution of it."""
-    facts = msgspec.structs.replace(operation.facts, source=source, thread=thread)
-    return msgspec.structs.replace(operation, facts=facts)
+def placed(facts: OperationFacts, source: int, thread: int | None) -> OperationFacts:
+    """What executions of it in a file and on a thread share."""
+    return msgspec.structs.replace(facts, source=source, thread=thread)

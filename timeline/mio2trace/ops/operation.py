@@ -170,6 +170,11 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         own = () if self.parameters is None else self.parameters.numbers(self.addresses)[: len(self.parameters.names)]
         return own + tuple([address for _, address in self.arguments]) if self.arguments else own
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a framework's op that no family models: its kernels' work is their own."""
+        return self.facts.api == self.facts.primitive
+
     # What its facts are.
 
     @property

@@ -122,6 +122,20 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The MIOpenDriver command, from the base word on, in ``form``. Raises `CommandError`."""
         raise CommandError(f"the driver's options for {self.primitive} are not covered")
 
+    @property
+    def has_bench(self) -> bool:
+        """Whether a BLAS library computes it, as its bench can."""
+        return False
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether the bench's line is for copies of the operands, or for a layout that is assumed."""
+        return False
+
+    def bench(self, library: Literal["hipblaslt", "rocblas"]) -> str:
+        """The line of a library's bench. Raises `CommandError`."""
+        raise CommandError("no BLAS library computes it")
+
     def check(self) -> str:
         """What does not fit together in the shapes; empty when all is well or nothing can be said."""
         return ""

@@ -6,7 +6,7 @@ log's own decoder. PyTorch's ops are in a table, with what they were given.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -14,12 +14,13 @@ import msgspec
 from mio2trace.model.miopen import Entry, LoggedCall, MiopenLog, cut_addresses
 from mio2trace.model.profile import Profile, Range
 from mio2trace.ops import xla
-from mio2trace.ops.aten import ROWS, operations_of, placed
+from mio2trace.ops.aten import ROWS, operations_of, placed, plain
 from mio2trace.ops.log.assemble import operations
-from mio2trace.ops.operation import Operation
+from mio2trace.ops.operation import Operation, OperationFacts
 
 _API = "s_api = "
 _FIELD = " | "
+_NO_OP = -1
 
 
 def is_library_call(made: Range) -> bool:
@@ -33,12 +34,15 @@ def shown_text(made: Range) -> str:
     return text.removeprefix(_API).partition(_FIELD)[0].strip() if is_library_call(made) else text
 
 
-def operations_of_ranges(profile: Profile) -> tuple[tuple[Operation, ...], tuple[int, ...]]:
+def operations_of_ranges(
+    profile: Profile, launching: Iterable[Iterable[int]] = ()
+) -> tuple[tuple[Operation, ...], tuple[int, ...]]:
     """(operations, the place of each one's range in the profile's), in order of time; lines are 0: there is no log.
 
     A range of two operations, the gradients of data and of weights, stands there twice, one behind the other.
+    ``launching``: of each range that launched something its own place, then those of the ranges around it.
     """
-    library, framework = _of_library(profile), _of_framework(profile)
+    library, framework = _of_library(profile), _of_framework(profile, launching)
     if not library or not framework:
         both = library or framework
     else:
@@ -57,12 +61,13 @@ def _of_library(profile: Profile) -> list[tuple[Operation, int]]:
     ]  # fmt: skip
 
 
-def _of_framework(profile: Profile) -> list[tuple[Operation, int]]:
-    """Those of PyTorch's ops; of one that only calls another the inner one. XLA's ops are told apart by its name."""
+def _of_framework(profile: Profile, launching: Iterable[Iterable[int]]) -> list[tuple[Operation, int]]:
+    """Those of PyTorch's ops: of one that only calls another the inner one; of all others that launched something the
+    innermost around the launch. XLA's ops are told apart by its name."""
     ranges = profile.ranges
     if profile.framework.name == xla.FRAMEWORK:
         return [
-            (placed(xla.operation_of(made.text, made.inputs), profile.source, None), place)
+            (_one(placed(xla.operation_of(made.text, made.inputs).facts, profile.source, None)), place)
             for place, made in enumerate(ranges)
             if made.kind == "operator"
         ]
@@ -78,14 +83,45 @@ def _of_framework(profile: Profile) -> list[tuple[Operation, int]]:
             or ranges[following].start_ns >= ranges[place].end_ns
         )
     ]
-    innermost.sort(key=lambda place: ranges[place].start_ns)
     threads = [thread.tid for thread in profile.threads]
     several = len(threads) > 1
-    return [
-        (placed(operation, profile.source, threads[ranges[place].thread] if several else None), place)
-        for place in innermost
-        for operation in operations_of(ranges[place].text, ranges[place].inputs)
-    ]
+    alike: dict[tuple[int, int], OperationFacts] = {}
+    found: list[tuple[Operation, int]] = []
+
+    def add(operation: Operation, place: int) -> None:
+        thread = ranges[place].thread if several else 0
+        key = id(operation.facts), thread
+        facts = alike.get(key)
+        if facts is None:
+            facts = alike[key] = placed(operation.facts, profile.source, threads[thread] if several else None)
+            kept.append(operation)  # an id is of one object only as long as that is there
+        found.append((_one(facts), place))
+
+    kept: list[Operation] = []
+    modelled = set()
+    for place in innermost:
+        for operation in operations_of(ranges[place].text, ranges[place].inputs):
+            add(operation, place)
+            modelled.add(place)
+    others = set()
+    for around in launching:
+        op = _NO_OP
+        for place in around:
+            if place in modelled:
+                break
+            if op == _NO_OP and ranges[place].kind == "operator" and ranges[place].text.strip():
+                op = place
+        else:
+            if op != _NO_OP:
+                others.add(op)
+    for place in others:
+        add(plain(ranges[place].text, ranges[place].inputs), place)
+    found.sort(key=lambda pair: (ranges[pair[1]].start_ns, pair[1]))
+    return found
+
+
+def _one(facts: OperationFacts) -> Operation:
+    return Operation(index=0, line=0, end_line=0, facts=facts)
 
 
 def _records(profile: Profile, calls: Sequence[int]) -> tuple[Entry, ...]:

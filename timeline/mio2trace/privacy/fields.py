@@ -16,6 +16,7 @@ from mio2trace.model.profile import (
     Activity,
     BufferCreated,
     Call,
+    Captured,
     Clock,
     Counter,
     Device,
@@ -27,6 +28,7 @@ from mio2trace.model.profile import (
     Program,
     Queue,
     Range,
+    SourceLine,
     Thread,
 )
 from mio2trace.model.tf import Execution, Printed, TfNode, ViewRow
@@ -35,6 +37,8 @@ Sort = Literal["layer", "name", "text"]
 SHOWN: dict[type[msgspec.Struct], dict[str, Sort]] = {
     Activity: {"name": "name"},
     Call: {"name": "name"},
+    Captured: {"name": "name"},
+    SourceLine: {"file": "name"},
     Range: {"text": "text"},
     Device: {"name": "text"},
     Thread: {"name": "text"},

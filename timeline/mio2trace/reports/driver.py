@@ -9,9 +9,10 @@ from typing import Literal
 import msgspec
 
 from mio2trace.ops import driver_command
+from mio2trace.ops.blas import Library
 from mio2trace.ops.command import refusal
 from mio2trace.ops.operation import Operation
-from mio2trace.ops.problem import CommandError, Form
+from mio2trace.ops.problem import CommandError, Form, Problem
 from mio2trace.outgoing import shortened, visible
 
 DriverForm = Literal["today", "log"]
@@ -57,11 +58,15 @@ def _times(number: int) -> str:
 
 
 def lines(
-    operations: Iterable[Operation], form: Form = "newest", kernel_ns: Mapping[int, float] | None = None
+    operations: Iterable[Operation],
+    form: Form = "newest",
+    kernel_ns: Mapping[int, float] | None = None,
+    library: Library = "hipblaslt",
 ) -> tuple[list[Line], list[Refused]]:
     """The commands in a version's form, slowest first, then most frequent, then in log order; and what has none.
 
-    ``kernel_ns`` is what each operation adds to the time of a steady iteration, by its index, where a profile tells.
+    ``library``: whose bench runs matrix products. ``kernel_ns`` is what each operation adds to the time of a steady
+    iteration, by its index, where a profile tells.
     """
     time: dict[str, float] = {}
     calls: Counter[str] = Counter()
@@ -71,7 +76,9 @@ def lines(
     made: dict[object, tuple[str | None, str]] = {}
     order: dict[str, None] = {}
     for operation in operations:
-        if form == "newest" or operation.problem is None:
+        if operation.problem is not None and operation.problem.has_bench:
+            command, reason = _bench(operation.problem, library)
+        elif form == "newest" or operation.problem is None:
             command, reason = operation.command, operation.command_reason
         else:
             key = (operation.problem, operation.dtype)
@@ -79,7 +86,8 @@ def lines(
                 made[key] = _command(operation, form)
             command, reason = made[key]
         if command is None:
-            what = operation.primitive, reason or "the log does not tell the shapes"
+            primitive = "ops of the framework" if operation.is_plain else operation.primitive
+            what = primitive, reason or "the log does not tell the shapes"
             refused[what] += 1
             if what not in texts:
                 text = operation.logged_command
@@ -103,6 +111,13 @@ def lines(
         Refused(primitive=what[0], reason=what[1], count=count, text=texts[what])
         for what, count in refused.most_common()
     ]
+
+
+def _bench(problem: Problem, library: Library) -> tuple[str | None, str]:
+    try:
+        return problem.bench(library), ""
+    except CommandError as error:
+        return None, str(error)
 
 
 def _command(operation: Operation, form: Form) -> tuple[str | None, str]:

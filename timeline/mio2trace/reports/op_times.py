@@ -14,8 +14,9 @@ from mio2trace.reports.numbers import Unit
 from mio2trace.reports.steady import cost_columns, ends, ranked_rows
 from mio2trace.reports.tables import Cell, Row, Table, cell_text, grouped
 
-PLACE = ("layer", "layer_direction", "iteration")
-"""Columns of where an operation ran: the layer, whether in its forward or backward pass, in which iteration."""
+PLACE = ("layer", "layer_direction", "iteration", "source")
+"""Columns of where an operation ran: the layer, whether in its forward or backward pass, in which iteration, and the
+line of the program that launched it."""
 EACH = ("kernel", "percent_of_kernel_time", "kernels", "gflops", "helpers", "transposes", "sure")
 """Columns of an operation: ``helpers`` is part of ``kernel`` (im2col, fills, transposes, ...), ``transposes`` part of
 that; ``percent_of_kernel_time`` is of the kernel time of the whole recording; ``sure`` is false when a link is not."""
@@ -121,11 +122,16 @@ def steady_table(operations: Sequence[Operation], measures: Measures, by: Sequen
 
 def _place(measures: Measures, index: int) -> dict[str, Cell]:
     """The layer that it ran in, with direction and iteration where that is one."""
-    links = measures.alignment.links
+    links, profile = measures.alignment.links, measures.alignment.profile
     runs = [links.runs[number] for number in measures.runs_of_operation.get(index, ())]
-    if not runs:
-        return {}
     cells: dict[str, Cell] = {}
+    first = measures.first_of[index] if profile.line_of and index < len(measures.first_of) else NONE
+    if first != NONE:
+        line, own = profile.source_lines(profile.activities[first])
+        if line is not None:
+            cells["source"] = str(own or line)
+    if not runs:
+        return cells
     for name, values in (
         ("layer", tuple(dict.fromkeys(run.layer for run in runs))),
         ("layer_direction", tuple(dict.fromkeys(run.direction for run in runs if run.direction is not None))),

@@ -7,7 +7,17 @@ from typing import Any
 
 import msgspec
 
-from mio2trace.align import Alignment, DeviceClock, LayerRun, Links, LogClock, Net, Pass, ProcessClock
+from mio2trace.align import (
+    Alignment,
+    DeviceClock,
+    LayerRun,
+    Links,
+    LogClock,
+    MarkedStep,
+    Net,
+    Pass,
+    ProcessClock,
+)
 from mio2trace.files import Input
 from mio2trace.kernels import KernelFact
 from mio2trace.model.log import FrameworkLog
@@ -46,6 +56,7 @@ class KeptAlignment(msgspec.Struct, frozen=True, kw_only=True):
     facts: Mapping[int, KernelFact]
     logs: tuple[FrameworkLog, ...]
     process_clock: ProcessClock | None
+    steps: tuple[MarkedStep, ...] = ()
 
 
 class KeptShare(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +125,7 @@ def kept_alignment(alignment: Alignment) -> KeptAlignment:
         facts=alignment.facts,
         logs=alignment.logs,
         process_clock=alignment.process_clock,
+        steps=alignment.steps,
     )
 
 
@@ -133,4 +145,5 @@ def restored_alignment(kept: KeptAlignment) -> Alignment:
         facts=kept.facts,
         logs=kept.logs,
         process_clock=kept.process_clock,
+        steps=kept.steps,
     )

@@ -106,6 +106,9 @@ def _on_one_clock(profile: Profile, notes: Notes) -> Profile:
         activities=tuple(kept),
         other_calls=tuple(unknown.get(id(call), call) for call in profile.other_calls),
         ranges=tuple(ranges[place] for place in stays),
+        captured=tuple(
+            one if one.range is None else replace(one, range=new_place.get(one.range)) for one in profile.captured
+        ),
     )
 
 

@@ -42,17 +42,24 @@ _ENGINE = late(
 )
 _CAPTURE = late(r"capture_\d+_\w+", re.ASCII)
 _BATCH = late(r"\bbs=(\d+)", re.ASCII)
+_TOKENS = late(r"\btok(?:en)?s?=(\d+)", re.ASCII)
+_EXECUTED = late(r"execute_(\d+)_context_", re.ASCII)
+_IN_BRACKETS = late(r"\(([^()]*)\)", re.ASCII)
+_QUERIES = late(r"^sq(\d+)", re.ASCII)
 _PHASES = {"extend": "prefill", "prefill": "prefill", "decode": "decode", "mixed": "mixed"}
 
 
 class MarkedStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A step that a range marks: its number, its kind (``decode bs=32``, empty where the text names none), and when
-    the host was in it, in ns on the host's clock."""
+    the host was in it, in ns on the host's clock. ``phase``, ``batch`` (requests), ``tokens``: as the text has them."""
 
     number: int
     start_ns: int
     end_ns: int
     kind: str = ""
+    phase: str = ""
+    batch: int | None = None
+    tokens: int | None = None
 
 
 def is_step(made: Range) -> bool:
@@ -103,28 +110,54 @@ def _numbered(ranges: Sequence[Range], *, own: bool) -> tuple[MarkedStep, ...]:
     numbers = [int(_NUMBERED.fullmatch(made.text.strip())[2]) for made in ranges] if own else []  # type: ignore[index]
     if not own or any(one >= other for one, other in pairwise(numbers)):
         numbers = [*range(1, len(ranges) + 1)]
-    return tuple(
-        MarkedStep(number=number, start_ns=made.start_ns, end_ns=made.end_ns, kind="" if own else _kind(made.text))
-        for number, made in zip(numbers, ranges, strict=True)
-    )
+    steps = []
+    for number, made in zip(numbers, ranges, strict=True):
+        phase, batch, tokens = ("", None, None) if own else _engine_step(made.text)
+        kind = f"{phase} bs={batch}" if batch is not None else phase
+        steps.append(
+            MarkedStep(
+                number=number, start_ns=made.start_ns, end_ns=made.end_ns, kind=kind, phase=phase.partition(" ")[0],
+                batch=batch, tokens=tokens,
+            )
+        )  # fmt: skip
+    return tuple(steps)
 
 
-def _kind(text: str) -> str:
-    """``prefill bs=1``: phase and batch of a serving engine's step."""
-    found = _ENGINE.fullmatch(text.strip())
+def _engine_step(text: str) -> tuple[str, int | None, int | None]:
+    """(phase, batch, tokens) of a serving engine's step; ``("", None, None)`` of any other."""
+    text = text.strip()
+    found = _ENGINE.fullmatch(text)
     if found is None:
-        return ""
+        return "", None, None
     if found["c"] is not None:
         context, generation = int(found["c"]), int(found["g"])
         phase = "mixed" if context and generation else "prefill" if context else "decode"
-        return f"{phase} bs={context + generation}"
+        return phase, context + generation, _tokens_of(text)
     if found["diffusion"] is not None:
-        return f"diffusion {found['diffusion']}"
+        return f"diffusion {found['diffusion']}", None, None
     word = found["phase"] or found["word"]
     if word is None:
-        return ""
-    batch = _BATCH.search(found["fields"] or found["parts"] or "")
-    return _PHASES.get(word.lower(), word.lower()) + (f" bs={batch[1]}" if batch is not None else "")
+        return "", None, None
+    fields = found["fields"] or found["parts"] or ""
+    batch, tokens = _BATCH.search(fields), _TOKENS.search(fields)
+    phase = _PHASES.get(word.lower(), word.lower())
+    return phase, _number(batch[1]) if batch else None, _number(tokens[1]) if tokens else None
+
+
+def _tokens_of(text: str) -> int | None:
+    """Of vLLM's: stated, else the query tokens of both parts, else the two numbers in brackets."""
+    stated = _EXECUTED.match(text)
+    if stated is not None:
+        return _number(stated[1])
+    parts = _IN_BRACKETS.findall(text)
+    queries = [_QUERIES.search(part) for part in parts]
+    numbers = [query[1] if query is not None else part for query, part in zip(queries, parts, strict=True)]
+    known = [_number(number) for number in numbers]
+    return sum(number or 0 for number in known) if known and None not in known else None
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 16 else None
 
 
 def _of_equal_text(profile: Profile, by_text: dict[str, list[Range]]) -> tuple[MarkedStep, ...]:

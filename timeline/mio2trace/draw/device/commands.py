@@ -56,6 +56,7 @@ class Commands:
         self._tids = (
             [thread.index if thread.tid is None else thread.tid for thread in profile.threads] if several else []
         )
+        self._has_lines = bool(profile.line_of)
         self._streams = {q.index: q.number for q in profile.queues if q.kind == "stream" and q.number is not None}
         self._executions = executions_of(alignment.profile)
         self._nodes = Nodes(alignment.profile, with_layers=False)  # links tell those
@@ -263,6 +264,12 @@ class Commands:
             args["tid"] = self._tids[activity.call.thread]
         if activity.counters:
             args |= _counter_args(activity, self._counters)
+        if self._has_lines:
+            line, own = self._alignment.profile.source_lines(activity)
+            if line is not None:
+                args["source"] = str(own or line)
+                if own is not None and own is not line:
+                    args["library_source"] = str(line)
         return args
 
     def _queue_time(self, activity: Activity) -> int | None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from mio2trace.model.gemm import Gemm
+from mio2trace.ops.blas import Blas, Library
 from mio2trace.ops.family import Family
 from mio2trace.ops.problem import CommandError, Form, Problem, ShapedProblem
 from mio2trace.ops.values import Shape, product
 
 
 class GemmProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
-    """x <[batch,] m, k> times w <[batch,] k, n> is y <[batch,] m, n>; ``added``: a tensor is added to the product."""
+    """x <[batch,] m, k> times w <[batch,] k, n> is y <[batch,] m, n>; ``added``: a tensor is added to the product.
+    ``blas``: as a BLAS library is asked for it."""
 
     product: Gemm
     added: bool = False
+    blas: Blas | None = None
 
     @property
     def primitive(self) -> str:
@@ -31,7 +34,22 @@ class GemmProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return (size.m * size.k + size.k * size.n + size.m * size.n) * size.batch
 
     def command(self, form: Form = "newest") -> str:
-        raise CommandError("a BLAS library computes it, not MIOpen")
+        """Of hipBLASLt's bench."""
+        return self.bench("hipblaslt")
+
+    @property
+    def has_bench(self) -> bool:
+        return self.blas is not None
+
+    @property
+    def is_copied(self) -> bool:
+        return self.blas is not None and self.blas.copied
+
+    def bench(self, library: Library) -> str:
+        """The line of a library's bench. Raises `CommandError`."""
+        if self.blas is None:
+            raise CommandError("a BLAS library computes it, not MIOpen")
+        return self.blas.command(library)
 
 
 class AttentionProblem(Problem, frozen=True, kw_only=True, gc=False):

@@ -17,6 +17,7 @@ import msgspec
 from mio2trace.model.profile import (
     Activity,
     Call,
+    Captured,
     Clock,
     Device,
     NumberKind,
@@ -30,6 +31,7 @@ from mio2trace.model.profile import (
 )
 from mio2trace.notes import Notes
 from mio2trace.readers import base
+from mio2trace.readers.rocm.captures import captured_launches
 from mio2trace.readers.rocm.counters import COUNTER_RUN, Values
 
 Kind = Literal["kernel", "copy", "fill"]
@@ -100,6 +102,7 @@ class Assembly:
         self._others: list[Call] = []
         self._parent_of_call: dict[int, int] = {}
         self._ranges: list[Range] = []
+        self._launched: dict[int, str] = {}
         self._shared: dict[Any, Any] = {}
         self.defects: Counter[str] = Counter()
         self.counts: Values[int] = Values(notes, place)
@@ -238,6 +241,10 @@ class Assembly:
             if type(parent) is int and parent:
                 self._parent_of_call[key] = parent
 
+    def launches_kernel(self, correlation: int, kernel: str) -> None:
+        """The call of this id launches a kernel of this name, at once or into a graph."""
+        self._launched[correlation] = self._named(kernel)
+
     def has_call(self, correlation: int | None) -> bool:
         """Whether the call of this id was made in this process."""
         return correlation in self._calls
@@ -300,12 +307,18 @@ class Assembly:
         activities = _as_launched(activities)
         if without and self._calls:
             self._notes.remark("kernel whose launch was not recorded: no arrow leads to it", self._place, without)
+        captured = captured_launches(self._calls, self._others, self._launched.items(), launches)
+        captured_in = tuple(
+            Captured(self._launched[key], capture, call.thread, call.start_ns or 0,
+                     place_of.get(self._parent_of_call.get(key, -1)))
+            for capture, key, call in captured
+        )  # fmt: skip
         others = [call for key, call in self._calls.items() if key not in launches] + self._others
         if not every_call:
             is_kept = {name: _KEPT.search(name) is not None for name in {call.name for call in others}}
             others = [call for call in others if is_kept[call.name]]
         others.sort(key=lambda call: call.start_ns or 0)
-        self._calls, self._parent_of_call, self._others = {}, {}, []
+        self._calls, self._parent_of_call, self._others, self._launched = {}, {}, [], {}
         return Profile(
             source=self._source,
             records=self._records,
@@ -320,6 +333,7 @@ class Assembly:
             numbers=self._numbers,
             defects={name: number for name, number in sorted(self.defects.items()) if number},
             counters=self.counts.counters,
+            captured=captured_in,
         )
 
     def _places_of_parents(self) -> dict[int, int]:

@@ -55,6 +55,11 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     size: Id | None = msgspec.field(name="bytes", default=None)
     kind: Any = None
     device: Any = None
+    python: Any = msgspec.field(name="Python id", default=None)
+    parent: Any = msgspec.field(name="Python parent id", default=None)
+    kernel: Any = None
+    graph: Any = msgspec.field(name="graph id", default=None)
+    node: Any = msgspec.field(name="graph node id", default=None)
 
 
 class Event(msgspec.Struct, gc=False):

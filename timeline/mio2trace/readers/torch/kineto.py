@@ -15,7 +15,7 @@ correlation), memory events, whatever stands beside the events: a harness may pu
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from itertools import repeat
@@ -23,12 +23,13 @@ from typing import Any
 
 import msgspec
 
-from mio2trace.model.profile import Clock, Process, Profile, Range, Size3
+from mio2trace.model.profile import Call, Clock, Process, Profile, Range, Size3, SourceLine
 from mio2trace.notes import InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, sizes
 from mio2trace.readers.torch.event_array import EXACT_BELOW, Event, EventArray, nanoseconds
+from mio2trace.readers.torch.frames import Frames
 from mio2trace.readers.torch.inputs import InputsCache
 from mio2trace.readers.torch.placing import MOST_ALIKE, DeviceRow, Launch, processes_of
 from mio2trace.source import Source
@@ -87,6 +88,7 @@ class _Gpu(msgspec.Struct, gc=False):
     block: Size3 | None
     size: int | None
     route: str
+    node: tuple[int | None, int | None] | None = None
 
 
 def sniff(head: bytes) -> bool:
@@ -117,6 +119,7 @@ class _Reading:
         """None since a kernel has a correlation of its own: then all have."""
         self._inputs = InputsCache(notes, source.name)
         self._frames = 0
+        self._stacks = Frames()
         self._unknown: Counter[str] = Counter()
         self._same: dict[Any, Any] = {}
         self._base = 0
@@ -157,16 +160,44 @@ class _Reading:
             assembly.process = Process(index=0, pid=assembly.process.pid, rank=_rank(around))
             if not assembly.latest_ns >= _UNIX_FROM_NS:
                 assembly.clock = Clock("opaque", scope=f"file {self._source.index}")
-        return [assembly.finish(self._everything) for assembly in assemblies]
+        if early is not None:
+            base = early
+        return [self._with_lines(assembly, assembly.finish(self._everything), base) for assembly in assemblies]
+
+    def _with_lines(self, assembly: Assembly, profile: Profile, base: int) -> Profile:
+        """With the line of Python of each launch."""
+        thread_of = {index: key for key, (of, index) in self._threads.items() if of is assembly}
+        calls: dict[Any, dict[Call, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for activity in profile.activities if self._stacks else ():
+            call = activity.call
+            if call is not None and call.thread in thread_of and not activity.is_replayed:
+                calls[thread_of[call.thread]][call].append(activity.number)
+        spans = {
+            thread: [(((call.start_ns or 0) - base) / 1000, ((call.end_ns or 0) - base) / 1000) for call in made]
+            for thread, made in calls.items()
+        }
+        lines: dict[SourceLine | None, int] = {None: -1}
+        line_of: dict[int, tuple[int, int]] = {}
+        for thread, found in self._stacks.lines(spans).items():
+            for (line, own), numbers in zip(found, calls[thread].values(), strict=True):
+                if line is not None:
+                    places = lines.setdefault(line, len(lines) - 1), lines.setdefault(own, len(lines) - 1)
+                    line_of.update(dict.fromkeys(numbers, places))
+        if not line_of:
+            return profile
+        return msgspec.structs.replace(profile, lines=tuple(filter(None, lines)), line_of=line_of)
 
     def _take(self, events: Sequence[Event]) -> None:
         handlers = self._handlers
-        frames = 0
+        functions = []
+        modules = 0
         for event in events:
             category = event.cat
-            if category == "python_function" and not self._everything and not event.name.startswith(_MODULE):
-                frames += 1
-                continue
+            if category == "python_function":
+                functions.append(event)
+                if not self._everything and not event.name.startswith(_MODULE):
+                    continue
+                modules += 1
             try:
                 handler = handlers[category]
             except KeyError:
@@ -174,7 +205,9 @@ class _Reading:
                 continue
             if handler is not None:
                 handler(event)
-        self._frames += frames
+        if functions:
+            self._frames += len(functions) - modules
+            self._stacks.take(functions)
 
     # Rows of the host
 
@@ -250,6 +283,8 @@ class _Reading:
         if correlation is not None and (event.name in _IN_BLOCKS or event.name in _IN_ITEMS):
             launch = self._once(event.name), args.grid, args.block
             self._launches.setdefault(id(assembly), {})[correlation] = self._once(launch)
+            if type(args.kernel) is str:
+                assembly.launches_kernel(correlation, kernel_name(args.kernel))
         assembly.call(event.name, thread, times, correlation, parent=args.external)
 
     # Rows of devices
@@ -275,6 +310,7 @@ class _Reading:
                 what, self._once(event.name), event.pid, device or 0, _integer(event.tid), (start, start + length),
                 place, args.correlation, args.external, self._once(args.grid), self._once(args.block), args.size,
                 _ROUTES.get(args.kind, "") if isinstance(args.kind, str) else "",
+                None if args.node is None else (_integer(args.graph), _integer(args.node)),
             )
         )  # fmt: skip
 
@@ -298,7 +334,7 @@ class _Reading:
             queue = queue_of(assembly, row.device, row.stream)
             assembly.activity(
                 row.kind, name, queue, row.times, correlation=correlation, grid=grid, workgroup=block,
-                size_bytes=row.size, route=row.route, range_id=row.external,
+                size_bytes=row.size, route=row.route, range_id=row.external, graph_node=row.node,
             )  # fmt: skip
         self._launches.clear()
 

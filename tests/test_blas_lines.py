@@ -1,0 +1,244 @@
+"""Lines for hipblaslt-bench and rocblas-bench: parsed back, they address the elements of the op's own tensors."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import mio2trace
+from mio2trace.cli import cli
+from mio2trace.model.profile import Inputs
+from mio2trace.ops.aten import operations_of
+from mio2trace.ops.blas import LIBRARIES
+from mio2trace.ops.families.gemm import GemmProblem
+from mio2trace.ops.problem import CommandError
+from tests.conftest import shared_folder
+
+OPERANDS = {"aten::mm": (0, 1), "aten::bmm": (0, 1), "aten::addmm": (1, 2), "aten::baddbmm": (1, 2),
+            "aten::_addmm_activation": (1, 2), "aten::_scaled_mm": (0, 1), "aten::matmul": (0, 1),
+            "aten::linear": (0, 1)}  # fmt: skip
+SAMPLES = (
+    "kineto_mi250_minitoy_train.json", "kineto_mi300_bert_small.json.gz", "kineto_mi300_resnet50_ddp4_rank0.json.gz",
+    "kineto_mi300x_flux_graph_capture.json.gz", "kineto_mi300x_resnet_train_ddp.json.gz",
+    "kineto_mi300x_vit_infer.json.gz", "graphs/sglang_prefilldecode.json.gz", "graphs/vllm_decode_full.capture.json.gz",
+)  # fmt: skip
+TYPES = {"float": "f32_r", "c10::Half": "f16_r", "c10::BFloat16": "bf16_r", "double": "f64_r",
+         "c10::Float8_e4m3fnuz": "f8_r", "c10::Float8_e4m3fn": "f8_r"}  # fmt: skip
+OURS = {"float": "float", "c10::Half": "half", "c10::BFloat16": "bfloat16", "double": "double"}
+
+
+def parsed(line: str) -> dict[str, str]:
+    """Options with their values; one without is followed by another."""
+    words = line.split(" #")[0].split()
+    found = {"": words[0]}
+    for at, word in enumerate(words):
+        if word.startswith("-") and not word.lstrip("-").isdigit():
+            after = words[at + 1] if at + 1 < len(words) else "-"
+            is_option = after.startswith("-") and not after[1:2].isdigit()
+            found[word.lstrip("-")] = "" if is_option else after
+    return found
+
+
+def element(options: dict[str, str], letter: str, batch: int, row: int, column: int) -> int:
+    """Where BLAS reads op(A)[row, column], in elements: column-major, batches one stride apart."""
+    transposed = options.get(f"trans{letter.upper()}") or options[f"transpose{letter.upper()}"]
+    if transposed == "T":
+        row, column = column, row
+    return batch * int(options.get(f"stride_{letter}", 0)) + row + column * int(options[f"ld{letter}"])
+
+
+def places(tensor: tuple[Sequence[int], Sequence[int]], batches: Sequence[int], linear: bool) -> Any:
+    """A function of (batch, row, column) of the operand: where that element of the tensor is, in elements."""
+    shape, strides = tensor
+    counts = [*product(*map(range, batches))]
+
+    def place(batch: int, row: int, column: int) -> int:
+        if linear:
+            row, column = column, row
+        outer = counts[batch] if counts else ()
+        own = outer[len(outer) - (len(shape) - 2) :] if len(shape) > 2 else ()
+        index = [0 if length == 1 else at for at, length in zip((*own, row, column), shape, strict=True)]
+        return sum(at * step for at, step in zip(index, strides, strict=True))
+
+    return place
+
+
+def contiguous(shape: Sequence[int]) -> list[int]:
+    return [prod(shape[at + 1 :]) for at in range(len(shape))]
+
+
+def held(name: str, dims: list[Any], strides: list[Any], options: dict[str, str], chance: random.Random) -> bool:
+    """Sizes, and elements at random; whether the operands are addressed as they are, not as copies of them."""
+    a, b = OPERANDS[name]
+    x, w = dims[a], dims[b]
+    linear = name == "aten::linear"
+    n, k = (w[-2], w[-1]) if linear else (w[-1], w[-2])
+    if len(w) == 2:
+        batches: list[int] = []
+        m = prod(x[:-1])
+    else:
+        rank = max(len(x), len(w)) - 2
+        pairs = zip([1] * (rank + 2 - len(x)) + x[:-2], [1] * (rank + 2 - len(w)) + w[:-2], strict=True)
+        batches, m = [max(pair) for pair in pairs], x[-2]
+    count = prod(batches)
+    assert (int(options["m"]), int(options["n"]), int(options["k"])) == (n, m, k)
+    assert int(options.get("batch_count", 1)) == count
+    as_it_is = True
+    for letter, shape, steps, flip, sizes in (
+        ("a", w, strides[b], linear, (k, n)), ("b", x, strides[a], False, (m, k))
+    ):  # fmt: skip
+        flat = len(shape) > 2 and len(w) == 2
+        fits = False
+        for stored in (steps, contiguous(shape)):
+            place = places((shape, stored), batches, flip)
+            fits = True
+            for _ in range(30):
+                batch, row, column = chance.randrange(count), chance.randrange(sizes[0]), chance.randrange(sizes[1])
+                if flat:
+                    index: list[int] = []
+                    left = row
+                    for length in reversed(shape[:-1]):
+                        index.insert(0, left % length)
+                        left //= length
+                    true = sum(at * step for at, step in zip((*index, column), stored, strict=True))
+                else:
+                    true = place(batch, row, column)
+                # row-major Y[row, column] is column-major op(A)[column, row]
+                fits &= element(options, letter, batch, column, row) == true
+            if fits:
+                as_it_is &= stored is steps
+                break
+        assert fits, (letter, shape, steps, options)
+    return as_it_is
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", SAMPLES)
+def test_each_product_of_a_sample_is_the_same_when_parsed_back(name: str) -> None:
+    """M, N, K, batch, transposes, distances, types of every GEMM op, from the raw rows, for both benches."""
+    path = shared_folder() / "samples" / "rocm" / name
+    data = path.read_bytes()
+    events = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)["traceEvents"]
+    chance = random.Random(1)
+    products = {
+        json.dumps([one["name"], one["args"]])
+        for one in events
+        if one.get("cat") == "cpu_op" and one["name"] in OPERANDS and one["args"].get("Input Dims")
+    }
+    assert products or "vllm" in name
+    for text in sorted(products):
+        op, stated = json.loads(text)
+        dims, types, strides = stated["Input Dims"], stated["Input type"], stated["Input Strides"]
+        inputs = Inputs(
+            tuple(tuple(one) if not one or isinstance(one[0], int) else () for one in dims),
+            tuple(OURS.get(one, "") for one in types),
+            tuple(tuple(one) if not one or isinstance(one[0], int) else () for one in strides),
+            tuple(stated.get("Concrete Inputs", ())),
+        )
+        (operation,) = operations_of(op, inputs)
+        problem = operation.problem
+        assert isinstance(problem, GemmProblem)
+        assert problem.blas is not None
+        for library in LIBRARIES:
+            options = parsed(problem.bench(library))
+            as_it_is = held(op, dims, strides, options, chance)
+            assert as_it_is or problem.blas.copied
+            a, b = OPERANDS[op]
+            assert (options["a_type"], options["b_type"]) == (TYPES[types[b]], TYPES[types[a]])
+        options = parsed(operation.command or "")
+        if op == "aten::addmm":
+            is_vector = len(dims[0]) == 1
+            assert ("bias_vector" in options) == is_vector
+            assert options["beta"] == ("0" if is_vector else "1")
+        assert operation.doubts or not problem.blas.copied
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_any_strides_are_addressed_or_copied(seed: int) -> None:
+    """Transposed, cut out, expanded, of one row or column, batches shared or turned."""
+    chance = random.Random(seed)
+    name = chance.choice(["aten::mm", "aten::bmm", "aten::linear", "aten::matmul", "aten::addmm", "aten::baddbmm"])
+    m, n, k = (chance.choice([1, 1, 2, 3, 8]) for _ in range(3))
+    batch = [chance.choice([1, 2, 3])] if name in ("aten::bmm", "aten::baddbmm") else []
+    if name == "aten::matmul" and chance.random() < 0.7:
+        batch = [chance.choice([1, 2]), chance.choice([1, 3])]
+    lead = [2, 3] if name == "aten::linear" and chance.random() < 0.5 else []
+    x, w = [*batch, *lead, m, k], [*batch, *((n, k) if name == "aten::linear" else (k, n))]
+
+    def strides(shape: list[int]) -> list[int]:
+        order = [*range(len(shape))]
+        if chance.random() < 0.6:
+            chance.shuffle(order)
+        steps, step = [0] * len(shape), 1
+        for at in reversed(order):
+            steps[at] = step
+            step *= shape[at] + (chance.choice([0, 0, 3]) if chance.random() < 0.3 else 0)
+        return [0 if chance.random() < 0.05 else one for one in steps]
+
+    dims, steps = [x, w], [strides(x), strides(w)]
+    if name in ("aten::addmm", "aten::baddbmm"):
+        added = [n] if name == "aten::addmm" and chance.random() < 0.5 else [*batch, m, n]
+        dims, steps = [added, *dims], [contiguous(added), *steps]
+    values = ("", "", "", "1", "1")
+    inputs = Inputs(tuple(map(tuple, dims)), ("half",) * len(dims), tuple(map(tuple, steps)), values)
+    (operation,) = operations_of(name, inputs)
+    problem = operation.problem
+    assert isinstance(problem, GemmProblem)
+    assert problem.blas is not None
+    for library in LIBRARIES:
+        options = parsed(problem.bench(library))
+        as_it_is = held(name, dims, steps, options, chance)
+        assert as_it_is or problem.blas.copied
+        m_, n_, k_ = int(options["m"]), int(options["n"]), int(options["k"])
+        for letter, rows, columns in (("a", m_, k_), ("b", k_, n_)):
+            turned = (options.get(f"trans{letter.upper()}") or options[f"transpose{letter.upper()}"]) == "T"
+            assert int(options[f"ld{letter}"]) >= max(1, columns if turned else rows)
+
+
+def test_types_and_scales() -> None:
+    """float8 with scales is hipBLASLt's alone; a type that no bench has is a reason."""
+    inputs = Inputs(((4, 8), (8, 2), (1,), (1,)), ("float8", "bfloat8"), ((8, 1), (1, 8)), ("",) * 6 + ("15", "True"))
+    (scaled,) = operations_of("aten::_scaled_mm", inputs)
+    options = parsed(scaled.command or "")
+    assert (options["a_type"], options["b_type"], options["d_type"]) == ("bf8_r", "f8_r", "bf16_r")
+    assert (options["scaleA"], options["scaleB"], options["transA"]) == ("1", "1", "T")
+    assert isinstance(scaled.problem, GemmProblem)
+    with pytest.raises(CommandError):
+        scaled.problem.bench("rocblas")
+    (unknown,) = operations_of("aten::mm", Inputs(((4, 8), (8, 2)), ("bool", "bool"), ((8, 1), (2, 1))))
+    assert unknown.command is None
+    assert "bool" in unknown.command_reason
+    (bare,) = operations_of("aten::mm", Inputs(((4, 8), (8, 2)), ("half", "half")))
+    assert bare.command is not None
+    assert any("row-major" in doubt for doubt in bare.doubts)
+
+
+def test_alpha_and_beta_are_numbers(tmp_path: Path) -> None:
+    """Whatever text stands there, the line holds numbers alone: a shell runs it."""
+    shapes = ((4, 2), (4, 8), (8, 2))
+    for text, shown in (("0.5", "0.5"), ("$(reboot)", "1"), ("1e99", "1"), ("nan", "1"), ("-2", "-2")):
+        inputs = Inputs(shapes, ("float",) * 3, (), ("", "", "", text, text))
+        (operation,) = operations_of("aten::addmm", inputs)
+        options = parsed(operation.command or "")
+        assert (options["alpha"], options["beta"]) == (shown, shown)
+
+
+@pytest.mark.shared
+def test_the_command_lists_them_by_time() -> None:
+    """``mio2trace driver trace.json --gemm rocblas``: with calls and time, as MIOpenDriver's."""
+    path = shared_folder() / "samples" / "rocm" / "kineto_mi300x_vit_infer.json.gz"
+    for library in LIBRARIES:
+        result = CliRunner().invoke(cli, ["driver", str(path), "--gemm", library, "-q"])
+        first = result.stdout.splitlines()[0]
+        assert first.startswith(f"{library}-bench ")
+        assert first.endswith("# 48 calls, 0.409 ms in a steady iteration")
+    assert mio2trace.analyse([path]).run.alignment is not None

@@ -1,0 +1,291 @@
+"""Graphs: replayed kernels have the op and the module of their captured launch, and no wrong link is sure."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mio2trace
+from mio2trace.align import NONE, Alignment
+from mio2trace.align.replayed import Matcher
+from mio2trace.ops.operation import Operation
+from tests.conftest import shared_folder
+from tests.kineto_files import FIRST_US, Row, row, trace
+
+PAIRS = {
+    "vllm_decode_full": (["graphs/vllm_decode_full.replay.json.gz", "graphs/vllm_decode_full.capture.json.gz"], 421),
+    "flux_graph_capture": (["kineto_mi300x_flux_graph_capture.json.gz"], 993),
+}
+
+
+def aligned(*paths: Path) -> Alignment:
+    analysis = mio2trace.analyse(paths)
+    assert len(analysis.runs) == 1
+    assert len(analysis.run.alignments) == 1
+    return analysis.run.alignments[0]
+
+
+def replayed(alignment: Alignment) -> list[int]:
+    """Positions of replayed kernels by device time."""
+    activities = alignment.profile.activities
+    found = [at for at, one in enumerate(activities) if one.is_replayed and one.kind == "kernel"]
+    return sorted(found, key=lambda at: activities[at].start_ns or 0)
+
+
+def operation_at(alignment: Alignment, position: int) -> Operation | None:
+    index = alignment.links.operation_of[position]
+    return None if index == NONE else {one.index: one for one in alignment.links.operations}[index]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("turned", [False, True])
+def test_every_kernel_of_the_truth_is_right_and_sure(name: str, turned: bool) -> None:
+    """The op that an independent matcher finds, or for a modelled op one around it; its module; files in any order."""
+    rocm = shared_folder() / "samples" / "rocm"
+    files, count = PAIRS[name]
+    truth = json.loads(gzip.decompress((rocm / "graphs" / f"{name}.truth.json.gz").read_bytes()))
+    alignment = aligned(*[rocm / file for file in (files[::-1] if turned else files)])
+    links, activities = alignment.links, alignment.profile.activities
+    at = replayed(alignment)
+    (replay,) = truth["replays"]
+    assert len(at) == count == replay["matched"]
+    assert replay["map"] == "identity"
+    nodes = truth["captures"][replay["capture"]]["nodes"]
+    operation_of = {one.index: one for one in links.operations}
+    in_one: dict[int, set[int]] = {}
+    for position, node in zip(at, nodes, strict=False):
+        assert activities[position].name == node["kernel"].removesuffix(".kd")
+        operation = operation_of[links.operation_of[position]]
+        assert operation.api == node["op"] or operation.api in node["ops"]
+        if operation.api == node["op"] and operation.input and node["dims"] and not operation.mode:
+            assert list(operation.input) in node["dims"]
+        assert links.operation_by[position] == "capture"
+        assert position not in links.operation_unsure
+        in_one.setdefault(node["external_id"], set()).add(operation.index)
+        run = links.runs[links.run_of[position]]
+        assert run.layer == node["modules"][-1]
+    assert all(len(indexes) == 1 for indexes in in_one.values())
+
+
+@pytest.mark.shared
+def test_the_matcher_by_itself_agrees_with_the_independent_one() -> None:
+    """On captures and replays with names changed, launches removed, captures exchanged: what is sure is the same."""
+    path = shared_folder() / "tools" / "graph_truth.py"
+    spec = importlib.util.spec_from_file_location("graph_truth", path)
+    assert spec is not None
+    assert spec.loader is not None
+    judge = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(judge)
+
+    class Captured:
+        def __init__(self, names: Sequence[str]) -> None:
+            self.names, self.nodes = tuple(names), list(names)
+
+    one = [f"k{number % 7}" for number in range(40)]
+    two = [f"k{number % 5}" for number in range(40)]
+    changed = [*one[:20], "other", *one[21:]]
+    for captures, replays in (
+        ([one, two], [one, two, one]), ([two, one], [one]), ([one, one], [one, one]), ([changed], [one]),
+        ([one], [one[:10] + one[11:]]), ([one[:10] + one[11:]], [one]), ([one], [one[:-1]]), ([two], [one]),
+    ):  # fmt: skip
+        theirs: list[dict[str, Any]] = [{"rows": [{"name": name} for name in names]} for names in replays]
+        judge.match(theirs, [Captured(names) for names in captures])
+        matcher = Matcher([tuple(names) for names in captures])
+        for names, stated in zip(replays, theirs, strict=True):
+            fit = matcher.fit(tuple(names))
+            if stated["method"] in ("sequence", "order", "rank"):
+                assert fit is not None
+                assert (fit.capture, list(fit.places)) == (stated["capture"], stated["map"])
+            if fit is not None and fit.sure:
+                assert stated["method"] == "sequence" or (stated["method"], stated["stray"]) == ("part", [39])
+                assert stated["unique"]
+                assert all(fit.places[at] == stated["map"][at] for at in fit.sure)
+
+
+# Made-up files: a capture of ops, and replays of it
+
+OPS = (
+    ("aten::mm", [[8, 16], [16, 4]], "gemm"), ("aten::add", [[8, 4], [8, 4]], "elementwise"),
+    ("aten::relu", [[8, 4]], "relu"), ("aten::mm", [[8, 4], [4, 32]], "gemm"), ("mine::act", [[8, 32]], "act"),
+    ("aten::mm", [[8, 32], [32, 2]], "gemm"), ("aten::add", [[8, 2], [8, 2]], "elementwise"),
+    ("aten::mul", [[8, 2], [8, 2]], "scale"), ("aten::_softmax", [[8, 2]], "softmax"),
+    ("aten::copy_", [[8, 2], [8, 2]], "copy"),
+)  # fmt: skip
+
+
+def captured(ops: Sequence[tuple[str, Any, str]], first: float = FIRST_US, key: int = 1000) -> list[Row]:
+    made = [row("cuda_runtime", "hipStreamBeginCapture", 7, 7, first, 1, correlation=key)]
+    for number, (name, dims, kernel) in enumerate(ops, 1):
+        at = first + 10 * number
+        made += [
+            row("python_function", f"nn.Module: Block_{number // 4}", 7, 7, at - 1, 9, Python_id=number),
+            row("cpu_op", name, 7, 7, at, 6, External_id=key + number, Input_Dims=dims,
+                Input_type=["float"] * len(dims)),
+            row("cuda_runtime", "hipLaunchKernel", 7, 7, at + 1, 2, External_id=key + number, correlation=key + number,
+                kernel=kernel, grid=[1, 1, 1], block=[64, 1, 1]),
+        ]  # fmt: skip
+    return [
+        *made,
+        row("cuda_runtime", "hipStreamEndCapture", 7, 7, first + 10 * len(ops) + 20, 1, correlation=key + 99),
+    ]
+
+
+def replay(kernels: Sequence[str], first: float, key: int, nodes: Sequence[int] | None = None) -> list[Row]:
+    made = [
+        row("user_annotation", f"ProfilerStep#{key}", 7, 7, first, 400, External_id=key + 500_000),
+        row("cuda_runtime", "hipGraphLaunch", 7, 7, first + 1, 5, correlation=key),
+    ]
+    for number, name in enumerate(kernels):
+        ids = {} if nodes is None else {"graph_id": 5, "graph_node_id": nodes[number]}
+        made.append(
+            row("kernel", name, 2, 0, first + 10 + 5 * number, 4, device=2, stream=0, correlation=key,
+                kind="Dispatch Task", **ids)
+        )  # fmt: skip
+    return made
+
+
+NAMES = [kernel for _, _, kernel in OPS]
+LATER = FIRST_US + 100_000
+
+
+def written(folder: Path, *files: list[Row]) -> list[Path]:
+    paths = []
+    for number, events in enumerate(files):
+        path = folder / f"made{number}.json"
+        path.write_bytes(trace(events))
+        paths.append(path)
+    return paths
+
+
+def told(alignment: Alignment) -> list[tuple[str | None, bool]]:
+    """Of each replayed kernel, in order of time: its op, and whether that is sure."""
+    return [
+        (None if (one := operation_at(alignment, at)) is None else one.api, at not in alignment.links.operation_unsure)
+        for at in replayed(alignment)
+    ]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_each_replay_executes_the_ops_of_its_capture(tmp_path: Path, apart: bool) -> None:
+    """Once per replay: FLOPs, layers by module, the step of the replay; in one file or two."""
+    replays = [*replay(NAMES, LATER, 1), *replay(NAMES, LATER + 1000, 2)]
+    files = [replays, captured(OPS)] if apart else [[*captured(OPS), *replays]]
+    alignment = aligned(*written(tmp_path, *files))
+    links = alignment.links
+    assert told(alignment) == [(name, True) for name, _, _ in OPS] * 2
+    at = replayed(alignment)
+    assert len({links.operation_of[position] for position in at}) == 20
+    first = operation_at(alignment, at[0])
+    assert first is not None
+    assert first.flop == 2 * 8 * 16 * 4
+    assert [links.runs[links.run_of[position]].layer for position in at[:5]] == ["Block_0"] * 3 + ["Block_1"] * 2
+    assert [links.iteration_of(position) for position in at] == [1] * 10 + [2] * 10
+    host = mio2trace.analyse(written(tmp_path, *files)).run.measures[0].host_ns_of
+    assert all(host[links.operation_of[position]] is None for position in at)
+
+
+def right(alignment: Alignment, true: Sequence[str | None]) -> None:
+    """No wrong link is sure."""
+    for (name, sure), expected in zip(told(alignment), true, strict=True):
+        assert not sure or name in (None, expected)
+
+
+@pytest.mark.parametrize("place", range(len(OPS)))
+def test_one_name_changed(tmp_path: Path, place: int) -> None:
+    """In the capture, so that it is another graph's: nothing is sure."""
+    ops = [*OPS]
+    ops[place] = (ops[place][0], ops[place][1], "changed")
+    alignment = aligned(*written(tmp_path, replay(NAMES, LATER, 1), captured(ops)))
+    assert not any(sure and name for name, sure in told(alignment))
+
+
+@pytest.mark.parametrize("place", range(len(OPS)))
+def test_one_launch_removed(tmp_path: Path, place: int) -> None:
+    """From the replay or from the capture: links are right, or not sure."""
+    rest = [*OPS[:place], *OPS[place + 1 :]]
+    less = [*NAMES[:place], *NAMES[place + 1 :]]
+    lost = aligned(*written(tmp_path, replay(less, LATER, 1), captured(OPS)))
+    right(lost, [name for name, _, _ in rest])
+    if place == len(OPS) - 1:
+        assert told(lost) == [(name, True) for name, _, _ in rest]
+    else:
+        assert not any(sure and name for name, sure in told(lost))
+    unknown = aligned(*written(tmp_path, replay(NAMES, LATER, 1), captured(rest)))
+    right(unknown, [name for name, _, _ in OPS])
+
+
+def test_two_captures_exchanged(tmp_path: Path) -> None:
+    """Of other sizes and equal names: which is replayed nothing tells; of other names each is found by these."""
+    wider = [(name, [[2 * one for one in shape] for shape in dims], kernel) for name, dims, kernel in OPS]
+    for pair in ((OPS, wider), (wider, OPS)):
+        captures = [*captured(pair[0]), *captured(pair[1], FIRST_US + 1000, 5000)]
+        alignment = aligned(*written(tmp_path, [*captures, *replay(NAMES, LATER, 1)]))
+        assert told(alignment) == [(name, False) for name, _, _ in OPS]
+    other = [*OPS[::-1]]
+    for first, second in ((OPS, other), (other, OPS)):
+        captures = [*captured(first), *captured(second, FIRST_US + 1000, 5000)]
+        replays = [*replay(NAMES[::-1], LATER, 1), *replay(NAMES, LATER + 1000, 2)]
+        alignment = aligned(*written(tmp_path, [*captures, *replays]))
+        assert told(alignment) == [(name, True) for name, _, _ in (*other, *OPS)]
+
+
+def test_an_end_of_equal_names_leaves_open_which_is_missing(tmp_path: Path) -> None:
+    """Two equal launches at the end of a capture, one kernel: which of them ran is not sure, what is before them is."""
+    ops = [*OPS, OPS[-1]]
+    alignment = aligned(*written(tmp_path, replay(NAMES, LATER, 1), captured(ops)))
+    assert [sure for _, sure in told(alignment)] == [True] * 9 + [False]
+
+
+def test_nodes_tell_the_order_that_times_do_not(tmp_path: Path) -> None:
+    """Kernels of two streams, out of order by time: by the numbers of their nodes each has its op."""
+    order = [1, 0, *range(2, 10)]
+    events = [*captured(OPS), *replay([NAMES[at] for at in order], LATER, 1, order)]
+    alignment = aligned(*written(tmp_path, events))
+    assert told(alignment) == [(OPS[at][0], True) for at in order]
+    assert {alignment.links.operation_by[at] for at in replayed(alignment)} == {"graph node"}
+    by_time = aligned(*written(tmp_path, [*captured(OPS), *replay([NAMES[at] for at in order], LATER, 1)]))
+    right(by_time, [OPS[at][0] for at in order])
+    assert not any(sure for _, sure in told(by_time))
+
+
+def test_copies_of_the_runtime_are_no_launches_of_the_capture(tmp_path: Path) -> None:
+    """They run as kernels in a replay, and are in no operation."""
+    names = ["__amd_rocclr_copyBuffer", *NAMES[:4], "__amd_rocclr_fillBufferAligned", *NAMES[4:]]
+    alignment = aligned(*written(tmp_path, [*captured(OPS), *replay(names, LATER, 1)]))
+    apis = iter(OPS)
+    assert told(alignment) == [
+        (None, True) if name.startswith("__amd") else (next(apis)[0], True) for name in names
+    ]  # fmt: skip
+
+
+def test_without_the_evidence_there_is_no_link(tmp_path: Path) -> None:
+    """``--without capture --without 'graph node'``; without any capture, neither."""
+    (path,) = written(tmp_path, [*captured(OPS), *replay(NAMES, LATER, 1)])
+    options = mio2trace.AnalysisOptions(without=frozenset(("capture", "graph node")))
+    alignment = mio2trace.analyse([path], options).run.alignments[0]
+    assert {name for name, _ in told(alignment)} == {None}
+    assert {name for name, _ in told(aligned(*written(tmp_path, replay(NAMES, LATER, 1))))} == {None}
+
+
+def test_launches_before_a_capture_are_not_of_it(tmp_path: Path) -> None:
+    """Nor those after it, whose kernels were lost."""
+    lost = row("cuda_runtime", "hipLaunchKernel", 7, 7, FIRST_US - 5, 2, correlation=77, kernel="lost")
+    late = row("cuda_runtime", "hipLaunchKernel", 7, 7, FIRST_US + 5000, 2, correlation=78, kernel="late")
+    (path,) = written(tmp_path, [lost, *captured(OPS), late, *replay(NAMES, LATER, 1)])
+    alignment = aligned(path)
+    assert [one.name for one in alignment.profile.captured] == NAMES
+    assert told(alignment) == [(name, True) for name, _, _ in OPS]
+
+
+def test_without_marks_what_ran_nothing_is_one_capture(tmp_path: Path) -> None:
+    """The calls that begin and end a capture may be filtered out."""
+    launches = [one for one in captured(OPS) if "Capture" not in one["name"]]
+    alignment = aligned(*written(tmp_path, [*launches, *replay(NAMES, LATER, 1)]))
+    assert told(alignment) == [(name, True) for name, _, _ in OPS]

@@ -1,0 +1,176 @@
+"""The line of Python that made each launch, against a reading of the test's own; base name and line alone."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import mio2trace
+from mio2trace.cli import cli
+from mio2trace.model.profile import Profile
+from mio2trace.trace import Slice
+from tests.conftest import shared_folder
+from tests.kineto_files import FIRST_US, Row, row, trace
+
+SAMPLES = (
+    "kineto_mi300x_flux_graph_capture.json.gz", "kineto_mi300x_resnet_train_ddp.json.gz",
+    "kineto_mi300x_vit_infer.json.gz", "kineto_mi300_bert_small.json.gz", "graphs/sglang_prefilldecode.json.gz",
+    "graphs/vllm_decode_full.capture.json.gz", "graphs/vllm_decode_full.replay.json.gz",
+)  # fmt: skip
+FRAMEWORK = ("torch/", "triton/", "importlib/")
+
+
+def is_framework(name: str) -> bool:
+    return (
+        name.startswith(("<", "nn.Module: "))
+        or any(name.startswith(one) or f"/{one}" in name for one in FRAMEWORK)
+        or re.search(r"(^|/)torch_guard\.py\(", name) is not None
+        or "torchinductor_" in name
+    )
+
+
+def independently(path: Path) -> dict[int, str | None]:
+    """By correlation: ``file.py:line`` of the innermost frame outside of torch. Innermost by time on the thread, its
+    ancestors by id; a row that ends behind its parent lacks its own end and holds nothing."""
+    data = path.read_bytes()
+    events = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)["traceEvents"]
+
+    def span(event: dict[str, Any]) -> tuple[int, int]:
+        start = round(event["ts"] * 1000)
+        return start, start + round(event["dur"] * 1000)
+
+    frames = {one["args"]["Python id"]: one for one in events if one.get("cat") == "python_function"}
+    device = {
+        one["args"].get("correlation") for one in events if one.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")
+    }
+    by_thread: dict[Any, list[Any]] = defaultdict(list)
+    for one in frames.values():
+        parent = frames.get(one["args"].get("Python parent id"))
+        if parent is None or parent["tid"] != one["tid"] or span(one)[1] <= span(parent)[1] + 2:
+            by_thread[one["pid"], one["tid"]].append((*span(one), one))
+    for rows in by_thread.values():
+        rows.sort(key=lambda made: (made[0], -made[1]))
+    found: dict[int, str | None] = {}
+    calls = [one for one in events if one.get("cat") in ("cuda_runtime", "cuda_driver") and "args" in one]
+    for thread, rows in by_thread.items():
+        own = sorted((span(one), one["args"]["correlation"]) for one in calls if (one["pid"], one["tid"]) == thread)
+        is_open: list[Any] = []
+        at = 0
+        for (start, end), key in own:
+            while at < len(rows) and rows[at][0] <= start:
+                is_open = [made for made in is_open if made[1] > rows[at][0]]
+                is_open.append(rows[at])
+                at += 1
+            held = [made for made in is_open if made[1] >= end]
+            step = held[-1][2] if held else None
+            while step is not None and is_framework(step["name"]):
+                step = frames.get(step["args"].get("Python parent id"))
+            if key in device:
+                found[key] = None if step is None else re.sub(r".*?([^/]+)\((\d+)\).*", r"\1:\2", step["name"])
+    return found
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_line_of_every_launch_of_a_sample(name: str) -> None:
+    """The innermost outside of torch, or none."""
+    path = shared_folder() / "samples" / "rocm" / name
+    true = independently(path)
+    alignment = mio2trace.analyse([path]).run.alignment
+    assert alignment is not None
+    profile = alignment.profile
+    told = 0
+    for activity in profile.activities:
+        if activity.call is None or activity.is_replayed or activity.correlation is None:
+            continue
+        line, own = profile.source_lines(activity)
+        assert (None if line is None else str(line)) == true.get(activity.correlation), activity.correlation
+        assert own is None or line is not None
+        told += line is not None
+    assert told
+    assert not any("/" in one.file for one in profile.lines)
+
+
+def made(*frames: Row, thread: int = 7) -> list[Row]:
+    return [
+        *frames,
+        row("cpu_op", "aten::mm", 7, thread, FIRST_US + 40, 9, External_id=5),
+        row("cuda_runtime", "hipLaunchKernel", 7, thread, FIRST_US + 42, 2, External_id=5, correlation=71),
+        row("kernel", "gemm", 2, 0, FIRST_US + 60, 8, device=2, stream=0, correlation=71),
+    ]
+
+
+def frame(name: str, begin: float, length: float, own: int, parent: int | None, thread: int = 7) -> Row:
+    return row(
+        "python_function", name, 7, thread, FIRST_US + begin, length, Python_id=own, Python_parent_id=parent
+    )  # fmt: skip
+
+
+def read(folder: Path, events: list[Row]) -> Profile:
+    path = folder / "made.json"
+    path.write_bytes(trace(events))
+    alignment = mio2trace.analyse([path]).run.alignment
+    assert alignment is not None
+    return alignment.profile
+
+
+MAIN = frame("/home/someone/run/train.py(12): step", 0, 900, 1, None)
+
+
+@pytest.mark.parametrize(
+    ("frames", "line", "own"),
+    [
+        ([MAIN], "train.py:12", "train.py:12"),
+        ([MAIN, frame("torch/nn/modules/module.py(1500): _call_impl", 10, 100, 2, 1)], "train.py:12", "train.py:12"),
+        ([MAIN, frame("aiter/jit/core.py(804): wrapper", 10, 100, 2, 1)], "core.py:804", "train.py:12"),
+        ([MAIN, frame("model.py(3): f", 10, 100, 2, 1), frame("<built-in method mm>", 30, 50, 3, 2)], "model.py:3",
+         "model.py:3"),
+        ([MAIN, frame("model.py(3): f", 10, 20, 2, 1)], "train.py:12", "train.py:12"),
+        ([frame("model.py(3): f", 41.999, 100, 2, None)], "model.py:3", "model.py:3"),
+        ([frame("model.py(3): f", 42.001, 100, 2, None)], None, None),
+        ([frame("vllm/worker.py(9): run", 0, 100, 2, 77)], "worker.py:9", None),
+        ([frame("model.py(3): f", 0, 100, 2, 2)], "model.py:3", "model.py:3"),
+        ([frame("torch/a.py(3): f", 0, 100, 2, 3), frame("torch/b.py(3): f", 0, 100, 3, 2)], None, None),
+        ([frame("model.py: f", 0, 100, 2, None)], None, None),
+        ([], None, None),
+    ],
+)  # fmt: skip
+def test_chains(frames: list[Row], line: str | None, own: str | None, tmp_path: Path) -> None:
+    """Of frameworks, libraries, functions that have ended, rows that are their own parent or whose parent is lost."""
+    profile = read(tmp_path, made(*frames))
+    told = profile.source_lines(profile.activities[0])
+    assert tuple(None if one is None else str(one) for one in told) == (line, own)
+
+
+def test_the_backward_pass_begins_in_the_call_of_backward(tmp_path: Path) -> None:
+    """On a thread of its own: by the ids of parents, not by time."""
+    frames = [MAIN, frame("torch/autograd/function.py(300): apply", 20, 50, 2, 1, thread=8)]
+    profile = read(tmp_path, made(*frames, thread=8))
+    assert str(profile.source_lines(profile.activities[0])[0]) == "train.py:12"
+
+
+def test_order_in_the_file_does_not_matter(tmp_path: Path) -> None:
+    """Nor whether ids are dense."""
+    inner = frame("model.py(3): f", 10, 100, 1 << 40, 1)
+    for frames in ([MAIN, inner], [inner, MAIN]):
+        profile = read(tmp_path, made(*frames))
+        assert str(profile.source_lines(profile.activities[0])[0]) == "model.py:3"
+
+
+def test_it_is_in_the_trace_and_in_the_table(tmp_path: Path) -> None:
+    """``source`` of the kernel's slice, and a column of operations: no path, no function."""
+    path = tmp_path / "made.json"
+    path.write_bytes(trace(made(MAIN, frame("aiter/jit/core.py(804): wrapper", 10, 100, 2, 1))))
+    result = mio2trace.convert(path, output=tmp_path / "out.json")
+    (kernel,) = [one for one in result.trace.events() if isinstance(one, Slice) and one.category == "kernel"]
+    assert (kernel.args["source"], kernel.args["library_source"]) == ("train.py:12", "core.py:804")
+    table = CliRunner().invoke(cli, ["ops", str(path), "--group-by", "source", "--format", "json", "-q"])
+    assert json.loads(table.stdout)[0]["source"] == "train.py:12"
+    assert b"someone" not in (tmp_path / "out.json").read_bytes()

@@ -1,0 +1,189 @@
+"""Kernels that a graph launched, joined with the launches that were captured into it: by their names, in order.
+
+A capture has the op, its inputs and the modules around each launch; a replay has the kernels (torch-graphs.md 3). The
+link is sure if the whole sequence of names is that of one capture alone, or lacks only the last launch of that, as
+replays of HIP graphs may. Whatever else fits is a guess: one of several equal captures, another order, a part. Where
+the profiler numbers a graph's nodes, a replay's kernels are in the order of these, whatever stream they ran on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import msgspec
+
+from mio2trace.align.attribution import Attribution
+from mio2trace.align.exact import calls_of, link_by_ranges
+from mio2trace.align.layers.net import Net, NetLayerSpec
+from mio2trace.align.links import DOUBTED, NONE, LayerRun
+from mio2trace.align.replayed import Fit, Layer, Matcher, Replay, Replays
+from mio2trace.evidence import CAPTURE, GRAPH_NODE, Evidence
+from mio2trace.model.profile import Activity, Call, Profile
+from mio2trace.notes import Notes
+from mio2trace.ops.operation import Operation
+
+_RUNTIME = "__amd_rocclr_"
+"""Copies and fills of a graph run as kernels of this name; their launches have none."""
+
+
+class _Capture(msgspec.Struct, frozen=True):
+    """Launch by launch: the kernel's name, the operation, the layer; ``unsure``: launches whose operation is."""
+
+    names: tuple[str, ...]
+    operations: tuple[Operation | None, ...]
+    layers: tuple[Layer | None, ...]
+    unsure: frozenset[int]
+
+
+def join_replays(profile: Profile, captures: Sequence[Profile], behind: int, notes: Notes) -> Replays:
+    """The graph launches of ``profile`` with what its own captures, and those of other ``captures``, say of them.
+
+    Operations have the indexes from ``behind`` on.
+    """
+    launches: dict[int, list[int]] = defaultdict(list)
+    of_any = [one for one in (profile, *captures) if one.captured]
+    if not of_any:
+        return Replays()
+    for position, activity in enumerate(profile.activities):
+        if activity.kind == "kernel" and activity.is_replayed and not activity.name.startswith(_RUNTIME):
+            launches[id(activity.call)].append(position)
+    if not launches:
+        return Replays()
+    captured = [capture for one in of_any for capture in _captures(one)]
+    matcher = Matcher([capture.names for capture in captured])
+    found: list[Replay] = []
+    operations: list[Operation] = []
+    joined = unsure = 0
+    for positions in launches.values():
+        by = _in_order(profile, positions)
+        fit = matcher.fit(tuple(profile.activities[position].name for position in positions))
+        if fit is None:
+            continue
+        replay = _replay(positions, fit, captured[fit.capture], by, operations, behind)
+        joined += sum(map(len, replay.operations.values()))
+        unsure += len(replay.unsure)
+        found.append(replay)
+    kernels = sum(map(len, launches.values()))
+    if joined < kernels:
+        notes.remark("kernel of a graph that no capture tells of: in no operation", count=kernels - joined)
+    if unsure:
+        notes.remark("kernel of a graph that may be of another captured launch: its links are in doubt", count=unsure)
+    if matcher.tails:
+        notes.remark("launch at the end of a capture that has no kernel in a replay", count=matcher.tails)
+    return Replays(tuple(found), tuple(operations))
+
+
+def _in_order(profile: Profile, positions: list[int]) -> Evidence:
+    """Sort a replay's kernels: by the graph's nodes where all are numbered, else by time; what that rests on."""
+    activities = profile.activities
+    nodes = {position: node for position in positions if (node := activities[position].graph_node) is not None}
+    if len(set(nodes.values())) == len(positions):
+        positions.sort(key=nodes.__getitem__)
+        return GRAPH_NODE
+    positions.sort(key=lambda position: (activities[position].start_ns or 0, position))
+    return CAPTURE
+
+
+def _replay(
+    positions: Sequence[int], fit: Fit, capture: _Capture, by: Evidence, operations: list[Operation], behind: int
+) -> Replay:
+    own: dict[int, int] = {}
+    of_operation: dict[int, list[int]] = defaultdict(list)
+    layers: dict[Layer, list[int]] = defaultdict(list)
+    unsure = set()
+    for number, (position, place) in enumerate(zip(positions, fit.places, strict=True)):
+        operation = capture.operations[place] if place != NONE else None
+        if operation is None:
+            continue
+        index = own.get(operation.index)
+        if index is None:
+            index = own[operation.index] = behind + len(operations)
+            operations.append(msgspec.structs.replace(operation, index=index))
+        of_operation[index].append(position)
+        layer = capture.layers[place]
+        if number not in fit.sure or place in capture.unsure:
+            unsure.add(position)
+        elif layer is not None:
+            layers[layer].append(position)
+    return Replay(by, of_operation, layers, frozenset(unsure))
+
+
+# -- captures --------------------------------------------------------------------------------------------------------
+
+
+def _captures(profile: Profile) -> list[_Capture]:
+    """What was captured, joined with ops and modules as if it had run at its launch."""
+    launches = profile.captured
+    calls = [Call("", one.thread, one.start_ns, one.start_ns) for one in launches]
+    ran = msgspec.structs.replace(
+        profile,
+        activities=tuple(
+            Activity(number, "kernel", one.name, call=call, range=one.range)
+            for number, (one, call) in enumerate(zip(launches, calls, strict=True))
+        ),
+        captured=(),
+    )
+    notes = Notes()  # the profile itself is joined apart
+    told = calls_of(ran, (), 0, notes)
+    attribution = Attribution(
+        ran, notes, operations=told.operations, operation_of_range=told.of_range, opened=told.opened,
+        weights_of=told.weights_of,
+    )  # fmt: skip
+    link_by_ranges(attribution)
+    links = attribution.links
+    of_capture: dict[int, list[int]] = defaultdict(list)
+    for place, one in enumerate(launches):
+        if not one.name.startswith(_RUNTIME):
+            of_capture[one.capture].append(place)
+    found = []
+    for places in of_capture.values():
+        runs = [links.run_of[place] for place in places]
+        indexes = [links.operation_of[place] for place in places]
+        found.append(
+            _Capture(
+                tuple(launches[place].name for place in places),
+                tuple(None if index == NONE else told.operations[index] for index in indexes),
+                tuple(None if run == NONE else Layer(links.runs[run].layer, links.runs[run].direction) for run in runs),
+                frozenset(at for at, place in enumerate(places) if place in links.operation_unsure),
+            )
+        )
+    return found
+
+
+# -- links -----------------------------------------------------------------------------------------------------------
+
+
+def link_replays(attribution: Attribution) -> None:
+    """Operations of replayed kernels, and the layers of those that are sure: finer than what is around the launch."""
+    links, net = attribution.links, attribution.net
+    index_of = {one.layer: one.index for one in net.layers}
+    known = len(index_of)
+    for replay in attribution.replays.replays:
+        for index, positions in replay.operations.items():
+            unsure = [position for position in positions if position in replay.unsure]
+            sure = [position for position in positions if position not in replay.unsure]
+            links.give_operation(sure, index, replay.by)
+            links.give_operation(unsure, index, replay.by, confidence=DOUBTED)
+        for layer, positions in replay.layers.items():
+            index = index_of.setdefault(layer.name, max(index_of.values(), default=-1) + 1)
+            _give_layer(attribution, layer, index, positions, replay.by)
+    if len(index_of) > known:
+        backward = any(layer.direction == "backward" for one in attribution.replays.replays for layer in one.layers)
+        specs = tuple(NetLayerSpec(index=index, layer=name) for name, index in [*index_of.items()][known:])
+        attribution.net = Net(layers=(*net.layers, *specs), backward=net.backward or backward)
+
+
+def _give_layer(attribution: Attribution, layer: Layer, index: int, positions: Sequence[int], by: Evidence) -> None:
+    links = attribution.links
+    of_pass: dict[int, list[int]] = defaultdict(list)
+    for position in positions:
+        run = links.run_of[position]
+        if links.pass_of[position] != NONE and (run == NONE or links.runs[run].layer != layer.name):
+            of_pass[links.pass_of[position]].append(position)
+    for pass_, members in of_pass.items():
+        made = links.passes[pass_]
+        if made.phase == "iteration":
+            pass_ = links.pass_id("iteration", made.iteration, layer.direction, repeated=made.repeated)
+        made_run = LayerRun(layer=layer.name, layer_index=index, direction=layer.direction, pass_=pass_)
+        links.refine_layer(members, links.add_run(made_run), by)
