@@ -31,11 +31,18 @@ Golden = Callable[[Path, bytes], None]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
+    parser.addoption("--cpu-times", metavar="FILE", help="add a line for each module of tests: its CPU seconds")
 
 
 def shared_folder() -> Path:
-    """Where the real samples are looked for; for parametrising, before any fixture runs."""
-    return Path(os.environ.get("MIO2TRACE_SHARED") or ROOT.parent / "shared")
+    """Where the real samples are. The only way to them: a test that asks for them skips if they are not there.
+
+    While tests are collected, to be parametrised, the folder need not be there.
+    """
+    folder = Path(os.environ.get("MIO2TRACE_SHARED") or ROOT.parent / "shared")
+    if "PYTEST_CURRENT_TEST" in os.environ and not (folder / "samples").is_dir():
+        missing("shared", f"no real samples in {folder} (MIO2TRACE_SHARED names another folder)")
+    return folder
 
 
 def missing(what: str, reason: str) -> NoReturn:
@@ -53,11 +60,27 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 
-def _real_samples() -> Path:
-    folder = shared_folder()
-    if not (folder / "samples").is_dir():
-        missing("shared", f"no real samples in {folder} (MIO2TRACE_SHARED names another folder)")
-    return folder
+_CPU_S = pytest.StashKey[dict[str, float]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Count the processor time of each module, its children's included."""
+    before = os.times()
+    try:
+        return (yield)
+    finally:
+        spent = item.config.stash.setdefault(_CPU_S, {})
+        name = item.path.name
+        spent[name] = spent.get(name, 0.0) + sum(os.times()[:4]) - sum(before[:4])
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    path = session.config.getoption("--cpu-times")
+    if path:
+        with open(path, "a") as file:
+            for name, seconds in session.config.stash.get(_CPU_S, {}).items():
+                file.write(f"{seconds:.1f} {name}\n")
 
 
 LONGEST = ("test_wheel.py", "test_patterns.py", "test_perfetto.py")
@@ -72,13 +95,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Tests that are marked as over the real samples, before their fixtures look for these."""
     if item.get_closest_marker("shared") is not None:
-        _real_samples()
+        shared_folder()
 
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of real samples."""
-    return _real_samples()
+    return shared_folder()
 
 
 @pytest.fixture(scope="session")

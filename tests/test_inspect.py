@@ -151,9 +151,6 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
     assert run("-", "-").exit_code == 2
 
 
-SAMPLES = ROOT.parent / "shared" / "samples"
-
-
 @pytest.mark.parametrize(
     "path",
     [*sorted((ROOT / "traces").glob("*/prof.json.gz")), *sorted((ROOT / "traces").glob("*/run.log"))],
