@@ -22,14 +22,17 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-import mio2trace
-from benchmarks import damages
-from benchmarks.attribution_score import Score, consistency, score
-from benchmarks.damages.run import CannotError, Run, masked
-from benchmarks.damages.threads import another_profile, two_threads
-from benchmarks.score import ROOT, add, emit, load
-from mio2trace.evidence import CORRELATION, EVIDENCE, RANGE, TIMER_MARKS
-from mio2trace.notes import InputError, OptionError
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "timeline")]
+
+import mio2trace  # noqa: E402
+from benchmarks import damages  # noqa: E402
+from benchmarks.attribution_score import Score, consistency, score  # noqa: E402
+from benchmarks.damages.run import CannotError, Run, masked  # noqa: E402
+from benchmarks.damages.threads import another_profile, two_threads  # noqa: E402
+from benchmarks.samples import SHARED, require  # noqa: E402
+from benchmarks.score import add, emit, load  # noqa: E402
+from mio2trace.evidence import CORRELATION, EVIDENCE, RANGE, TIMER_MARKS  # noqa: E402
+from mio2trace.notes import InputError, OptionError  # noqa: E402
 
 KINDS = tuple(word for word in EVIDENCE if word not in (RANGE, CORRELATION, TIMER_MARKS))
 """The kinds of evidence that these runs can have."""
@@ -207,7 +210,7 @@ def _kind(run: Run) -> tuple[bool, bool]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Score the attribution of kernels to MIOpen's calls and to layers.")
     parser.add_argument("--set", action="append", default=[], metavar="NAME", help="only this set (repeatable)")
-    parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared", help="the folder of the real samples")
+    parser.add_argument("--shared", type=Path, default=SHARED, help="the folder of the real samples")
     parser.add_argument("--without", action="append", default=[], metavar="EVIDENCE", help="as the program's option")
     parser.add_argument("--masked", action="store_true", help="pointers of the log masked, and --without buffers")
     parser.add_argument("--robust", action="store_true", help="damaged logs and profiles")
@@ -217,9 +220,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--require", action="store_true", help="exit 1 if a score is below what is promised")
     args = parser.parse_args(argv)
     folder = samples(args.shared)
+    require("--shared", folder)
     known = names(folder)
-    if not known:
-        parser.error(f"no samples in {folder}")
     if unknown := set(args.set) - set(known):
         parser.error(f"no such set: {', '.join(sorted(unknown))}; expected {', '.join(known)}")
     plan = partial(ways, tuple(args.without), seeds=args.seeds)

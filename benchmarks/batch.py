@@ -29,15 +29,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import mio2trace
-from mio2trace.batch import engines
-from mio2trace.batch.finding import FoundRun, find_runs
-from mio2trace.batch.forking import Limits
-from mio2trace.batch.journal import Entry, read_journals
-from mio2trace.batch.running import BatchOptions, run_batch
-from mio2trace.dataset import file_name, write_run
-from mio2trace.notes import Notes
-from tests.batch_work import made_up, poison
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "timeline")]
+
+import mio2trace  # noqa: E402
+from mio2trace.batch import engines  # noqa: E402
+from mio2trace.batch.finding import FoundRun, find_runs  # noqa: E402
+from mio2trace.batch.forking import Limits  # noqa: E402
+from mio2trace.batch.journal import Entry, read_journals  # noqa: E402
+from mio2trace.batch.running import BatchOptions, run_batch  # noqa: E402
+from mio2trace.dataset import file_name, write_run  # noqa: E402
+from mio2trace.notes import Notes  # noqa: E402
+from tests.batch_work import made_up, poison  # noqa: E402
 
 TRACES = Path(__file__).resolve().parent.parent / "traces"
 LEAST_KERNELS = 10

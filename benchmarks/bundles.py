@@ -24,17 +24,16 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
 from benchmarks.canaries import cases  # noqa: E402
+from benchmarks.samples import SHARED, require  # noqa: E402
 from mio2trace.analysis import Analysis, AnalysisOptions, analyse  # noqa: E402
 from mio2trace.bundles.making import make  # noqa: E402
 from mio2trace.notes import InputError  # noqa: E402
 from tests.canaries import CANARIES, leaks  # noqa: E402
-from tests.conftest import shared_folder  # noqa: E402
 from tests.planted import FORMATS  # noqa: E402
 
 
-def sets() -> Iterator[tuple[str, list[Path]]]:
+def sets(samples: Path) -> Iterator[tuple[str, list[Path]]]:
     """(name, files) of all sample sets."""
-    samples = shared_folder() / "samples"
     for folder in sorted((samples / "miopen-opencl").iterdir()):
         if folder.is_dir():
             yield f"miopen-opencl/{folder.name}", [*folder.glob("run.log*"), *folder.glob("prof.json*")]
@@ -142,15 +141,17 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="TEXT")
     parser.add_argument("--canaries", action="store_true")
     parser.add_argument("--part", default="1/1", metavar="N/OF")
+    parser.add_argument("--shared", type=Path, default=SHARED, help="the folder of the real samples")
     options = parser.parse_args()
     if options.canaries:
         part, of = map(int, options.part.split("/"))
         return canaries(part, of, options.only)
+    require("--shared", options.shared / "samples")
     wanted = options.only
     different = 0
     print("| set | kernels, copies | files, kB | bundle, kB | seconds | links |\n| --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as folder:
-        for name, paths in sets():
+        for name, paths in sets(options.shared / "samples"):
             if wanted not in name:
                 continue
             files = [str(path) for path in paths]

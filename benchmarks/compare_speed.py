@@ -19,6 +19,7 @@ import orjson
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
+from benchmarks.samples import SHARED, require  # noqa: E402
 from benchmarks.speed import run  # noqa: E402
 
 LIMIT = 1.2
@@ -26,13 +27,14 @@ _ANALYSE = "import sys; from mio2trace import analyse; analyse(sys.argv[1:])"
 
 
 def main() -> int:
-    samples = Path(os.environ.get("MIO2TRACE_SHARED") or ROOT.parent / "shared") / "samples" / "rocm"
+    samples = SHARED / "samples" / "rocm"
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--schema", type=Path, default=samples / "rocpd_ck_batched_gemm.db.gz")
     parser.add_argument("--kernels", type=int, default=1_000_000)
     parser.add_argument("--repeat", type=int, default=1, help="best of so many (default 1)")
     parser.add_argument("--folder", type=Path, help="keep the databases here, and use them if they are there")
     args = parser.parse_args()
+    require("--schema", args.schema)
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)

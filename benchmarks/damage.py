@@ -23,13 +23,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from benchmarks.damage_score import SAID_TRUE, TENTHS, Tally, tallies
-from benchmarks.damages.rows import ROWS, Row
-from benchmarks.damages.run import CannotError, Run
-from benchmarks.damages.sets import VARIANTS, every_set, variants
-from benchmarks.score import ROOT, emit
-from mio2trace import analyse
-from mio2trace.notes import InputError
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "timeline")]
+
+from benchmarks.damage_score import SAID_TRUE, TENTHS, Tally, tallies  # noqa: E402
+from benchmarks.damages.rows import ROWS, Row  # noqa: E402
+from benchmarks.damages.run import CannotError, Run  # noqa: E402
+from benchmarks.damages.sets import VARIANTS, every_set, variants  # noqa: E402
+from benchmarks.samples import SHARED, require  # noqa: E402
+from benchmarks.score import emit  # noqa: E402
+from mio2trace import analyse  # noqa: E402
+from mio2trace.notes import InputError  # noqa: E402
 
 WRONG_AND_SURE = 0.001
 APART = 0.05
@@ -206,11 +209,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--variant", action="append", default=[], choices=VARIANTS)
     parser.add_argument("--seeds", type=int, default=1, help="draws of each damage (default 1)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
-    parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared", help="the folder of the real samples")
+    parser.add_argument("--shared", type=Path, default=SHARED, help="the folder of the real samples")
     parser.add_argument("--json", action="store_true", help="JSON lines")
     parser.add_argument("--worst", action="store_true", help="also links that are wrong and sure, and why refused")
     parser.add_argument("--require", action="store_true", help="exit 1 if a row is below what is promised")
     args = parser.parse_args(argv)
+    require("--shared", args.shared / "samples")
     rows = [row for row in ROWS if not args.rows or any(text in row.name for text in args.rows)]
     todo = [
         case for case in cases(rows, args.sets, args.seeds, args.shared) if not args.variant or case[2] in args.variant

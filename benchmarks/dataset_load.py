@@ -32,6 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
 import mio2trace  # noqa: E402
+from benchmarks.samples import SHARED, require  # noqa: E402
 from mio2trace.dataset import tables_of  # noqa: E402
 from mio2trace.dataset.columns import Data, constant  # noqa: E402
 from mio2trace.dataset.parquet import write  # noqa: E402
@@ -39,7 +40,6 @@ from mio2trace.dataset.schema import SQL_COLUMNS  # noqa: E402
 from mio2trace.fleet import gather  # noqa: E402
 from mio2trace.queries import DATASET, shipped  # noqa: E402
 from mio2trace.queries.dataset import opened  # noqa: E402
-from tests.conftest import shared_folder  # noqa: E402
 
 LIMITS = {"bytes_a_kernel": 16.0, "seconds": 2.0}
 SCAN = "select count(name), sum(kernel_ns) from kernels"
@@ -93,9 +93,8 @@ def of_run(tables: Mapping[str, Columns], name: str, version: str, slower: float
     return made
 
 
-def make(folder: Path, runs: int, kernels: int) -> dict[str, float]:
+def make(sample: Path, folder: Path, runs: int, kernels: int) -> dict[str, float]:
     """Write the dataset; what the writing took."""
-    sample = shared_folder() / "samples" / "rocm-twins" / SAMPLE
     analysis = mio2trace.analyse([sample / "rocpd", sample / "run.hip.log"])
     tables = dict(tables_of(analysis.run))
     begun = time.process_time()
@@ -170,12 +169,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("-o", "--output", type=Path, help="where the dataset is made; kept with --keep")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--shared", type=Path, default=SHARED, help="the folder of the real samples")
     options = parser.parse_args(argv)
+    sample = options.shared / "samples" / "rocm-twins" / SAMPLE
+    require("--shared", sample)
     folder = options.output or Path(tempfile.mkdtemp(prefix="mio2trace-dataset-"))
     try:
         there = (folder / "made.json").is_file()
         written = (
-            orjson.loads((folder / "made.json").read_bytes()) if there else make(folder, options.runs, options.kernels)
+            orjson.loads((folder / "made.json").read_bytes())
+            if there
+            else make(sample, folder, options.runs, options.kernels)
         )
         (folder / "made.json").write_bytes(orjson.dumps(written))
         print(orjson.dumps({**written, **measure(folder, options.runs * options.kernels, options.repeat)}).decode())

@@ -12,10 +12,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import mio2trace
-from mio2trace.answer import report_of
-from mio2trace.findings import Gpu, gpu_of
-from mio2trace.notes import InputError
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "timeline")]
+
+import mio2trace  # noqa: E402
+from benchmarks.samples import require  # noqa: E402
+from mio2trace.answer import report_of  # noqa: E402
+from mio2trace.findings import Gpu, gpu_of  # noqa: E402
+from mio2trace.notes import InputError  # noqa: E402
 
 FORMS = ("rocpd", "rocprofv3-csv", "rocprofv3-json", "rpd", "rocprof-v1", "kineto")
 
@@ -71,6 +74,7 @@ def main() -> None:
     parser.add_argument("--gpu")
     parser.add_argument("--only", default="")
     options = parser.parse_args()
+    require("SAMPLES", options.samples)
     gpu = gpu_of(options.gpu) if options.gpu else None
     for name, files in sets(options.samples):
         if options.only in name:

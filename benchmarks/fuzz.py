@@ -20,7 +20,6 @@ import argparse
 import contextlib
 import datetime
 import gc
-import os
 import random
 import re
 import resource
@@ -41,6 +40,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
 from benchmarks import fuzz_outside  # noqa: E402
+from benchmarks.samples import SHARED  # noqa: E402
 from mio2trace.readers import READERS  # noqa: E402
 from mio2trace.source import HEAD  # noqa: E402
 from tests.fuzz import damage, law, looks  # noqa: E402
@@ -245,10 +245,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--case", metavar="SEED/NUMBER", help="this case alone")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     parser.add_argument("--failing", default="failing", help="folder for the files of cases that break the law")
-    parser.add_argument("--shared", default=os.environ.get("MIO2TRACE_SHARED") or str(ROOT.parent / "shared"))
+    parser.add_argument("--shared", type=Path, default=SHARED, help="the folder of the real samples")
     args = parser.parse_args(argv)
     if args.part or args.case:
-        real = real_files(Path(args.shared), args.kinds)
+        real = real_files(args.shared, args.kinds)
         if args.case:
             return show(args.case, Path(args.failing), real, args.kinds)
         limit_memory()
@@ -263,10 +263,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     results = all_parts(args, chosen)
     violations = [*(one for result in results for one in result.violations), *too_slow(results)]
     if args.cli or args.engine:
-        real = real_files(Path(args.shared))
+        real = real_files(args.shared)
         violations += [Violation(*found) for found in fuzz_outside.command_line(chosen[0], args.cli, real)]
         violations += [Violation(*found) for found in fuzz_outside.engine(chosen[0], args.engine, real)]
-    real = real_files(Path(args.shared), args.kinds) if violations else []
+    real = real_files(args.shared, args.kinds) if violations else []
     for number, one in by_fault(violations):
         kept = keep(Path(args.failing), one, real, args.kinds)
         print(f"{number} x {one.signature}: {one.place}, {one.size} bytes: {one.text} ({kept})", file=sys.stderr)

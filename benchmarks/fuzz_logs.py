@@ -22,6 +22,7 @@ import orjson
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
+from benchmarks.samples import SHARED, require  # noqa: E402
 from mio2trace.model.miopen import MiopenLog  # noqa: E402
 from mio2trace.notes import Notes  # noqa: E402
 from mio2trace.ops import operations  # noqa: E402
@@ -99,12 +100,14 @@ def check(data: bytes) -> tuple[int, int]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    samples = ROOT.parent / "shared" / "samples"
+    samples = SHARED / "samples"
     parser = argparse.ArgumentParser(description="Mutated MIOpen logs: nothing may raise.")
     parser.add_argument("logs", nargs="*", type=Path)
     parser.add_argument("--count", type=int, default=20000)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args(argv)
+    if not args.logs:
+        require("LOGS", samples)
     paths = args.logs or [*samples.glob("miopen-logs/*.txt"), *samples.glob("miopen-opencl/*/run.log")]
     texts = [path.read_bytes() for path in sorted(paths)]
     texts += [re.sub(rb"(MIOpen\((?:HIP|OpenCL)\)): ", rb"\1   0.125: ", text) for text in texts[::3]]

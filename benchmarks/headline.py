@@ -10,7 +10,6 @@ what differs by more than 0.1 % of a time, or a point of a share. Exits with 1 i
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
+from benchmarks.samples import SHARED, require  # noqa: E402
 from tests.headlines import Device, Row, rows, samples  # noqa: E402
 
 COLUMNS = "steps", "kernel ms", "step ms", "idle %", "copies", "before"
@@ -51,11 +51,10 @@ def line(row: Row) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--shared", type=Path, default=Path(os.environ.get("MIO2TRACE_SHARED") or ROOT.parent / "shared")
-    )
+    parser.add_argument("--shared", type=Path, default=SHARED)
     parser.add_argument("--only", default="", help="of the samples whose path holds this")
     options = parser.parse_args()
+    require("--shared", options.shared / "samples")
     paths = [path for path in samples(options.shared) if options.only in str(path)]
     if not paths:
         print(f"no samples in {options.shared}: name their folder with --shared", file=sys.stderr)

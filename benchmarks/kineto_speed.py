@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
 from benchmarks.grow import parse_size  # noqa: E402
+from benchmarks.samples import SHARED, require  # noqa: E402
 from benchmarks.speed import LOADS, run  # noqa: E402
 
 LIMITS = {"time_ratio": 1.3, "memory_ratio": 1.2}
@@ -93,7 +94,7 @@ def measure(trace: Path, out: Path, repeat: int) -> dict[str, float]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    samples = ROOT.parent / "shared" / "samples" / "rocm"
+    samples = SHARED / "samples" / "rocm"
     parser = argparse.ArgumentParser(description="Measure Kineto traces against orjson.loads.")
     parser.add_argument("--trace", type=Path, default=samples / "kineto_mi300x_resnet_train_ddp.json.gz")
     parser.add_argument("--size", default="500MB")
@@ -101,6 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, help="keep the grown trace here, and use it if it is there")
     parser.add_argument("--grow", type=Path, metavar="FILE", help="write the grown trace there and do no more")
     args = parser.parse_args(argv)
+    require("--trace", args.trace)
     if args.grow is not None:
         data = args.trace.read_bytes()
         grow(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data, parse_size(args.size), args.grow)

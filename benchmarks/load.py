@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import resource
 import subprocess
 import sys
@@ -36,6 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
 from benchmarks.grow import grow, parse_size  # noqa: E402
+from benchmarks.samples import SHARED, require  # noqa: E402
 
 BASE = 64 << 20
 """Bytes: Python, the libraries, the blocks on their way, for two processes."""
@@ -175,7 +175,7 @@ def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    shared = Path(os.environ.get("MIO2TRACE_SHARED") or ROOT.parent / "shared") / "samples" / "dvdt"
+    shared = SHARED / "samples" / "dvdt"
     parser = argparse.ArgumentParser(description="Time, memory and proportion of large inputs.")
     parser.add_argument("--profile", type=Path, default=shared / "alexnet-b1-train.prof.json")
     parser.add_argument("--log", type=Path, default=shared / "alexnet-b1-train.run.log")
@@ -184,6 +184,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--big", default="4GB", help="measured, too, but not for the exponent; empty: none")
     parser.add_argument("--folder", type=Path, help="where the inputs are made (default: the system's folder)")
     args = parser.parse_args(argv)
+    require("--profile", args.profile)
+    require("--log", args.log)
     broken = False
     for what in args.what.split(","):
         found = []

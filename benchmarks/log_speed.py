@@ -29,6 +29,10 @@ from pathlib import Path
 import orjson
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
+
+from benchmarks.samples import SHARED, require  # noqa: E402
+
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 LIMITS = {"operations_ratio": 6.0, "beside_operations_bytes": 300e6}
 SETS = ("m290-resnet-train-entries-cmd", "m121-resnet-train-entries-cmd", "m290-alexnet-infer-level6-cmd")
@@ -134,13 +138,14 @@ def measure(path: Path, repeat: int) -> dict[str, float]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    samples = ROOT.parent / "shared" / "samples" / "miopen-opencl"
+    samples = SHARED / "samples" / "miopen-opencl"
     parser = argparse.ArgumentParser(description="Measure the reading of a MIOpen log against a loop over its lines.")
     parser.add_argument("--log", type=Path, nargs="+", default=[samples / name / "run.log" for name in SETS])
     parser.add_argument("--size", default="1GB")
     parser.add_argument("--mixed", action="store_true", help="with Caffe's lines")
     parser.add_argument("--repeat", type=int, default=3, help="best of so many (default 3)")
     args = parser.parse_args(argv)
+    require("--log", *args.log)
     number, unit = re.fullmatch(r"(\d+)([KMG]?)B?", args.size.upper()).groups()  # type: ignore[union-attr]
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
         path = Path(folder) / "run.log"

@@ -39,10 +39,13 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from benchmarks.attribution_score import score
-from benchmarks.damages.run import ENQUEUE, ITERATION, POINTER, SETTERS, Call, Run, pointer
-from benchmarks.grow import EPOCH, LOG_STAMP, iso_formatter, log_stamp_us, microseconds
-from benchmarks.score import ROOT, load
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "timeline")]
+
+from benchmarks.attribution_score import score  # noqa: E402
+from benchmarks.damages.run import ENQUEUE, ITERATION, POINTER, SETTERS, Call, Run, pointer  # noqa: E402
+from benchmarks.grow import EPOCH, LOG_STAMP, iso_formatter, log_stamp_us, microseconds  # noqa: E402
+from benchmarks.samples import SHARED, require  # noqa: E402
+from benchmarks.score import ROOT, load  # noqa: E402
 
 LIMITS = {"exponent": 1.1, "log_ratio": 3.0, "unlike_ratio": 3.0, "summary_ratio": 1.1, "peak_bytes": 3e9}
 BUILDS = ("clCreateProgramWithSource", "clBuildProgram")
@@ -328,13 +331,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Measure the conversion of a long run of MIOpen, and of a tenth.")
     parser.add_argument("--kernels", type=int, default=1_000_000)
     parser.add_argument("--set", default="m121-lenet-train-ownkernels", metavar="NAME", help="the run to be made long")
-    parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared", help="the folder of the real samples")
+    parser.add_argument("--shared", type=Path, default=SHARED, help="the folder of the real samples")
     parser.add_argument("-o", "--output", type=Path, help="folder for the files (default: a temporary one)")
     parser.add_argument("--repeat", type=int, default=1, help="best of so many (default 1)")
     parser.add_argument("--keep", action="store_true", help="leave the files; take those that are there")
     args = parser.parse_args(argv)
     folder = args.output or Path(tempfile.mkdtemp(dir=os.environ.get("TMPDIR")))
     sample = args.shared / "samples" / "miopen-opencl" / args.set
+    require("--shared", sample)
     wanted = 8000 * args.kernels  # profile, log and trace, all of them
     folder.mkdir(parents=True, exist_ok=True)
     if (free := shutil.disk_usage(folder).free) < wanted:

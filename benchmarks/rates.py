@@ -8,22 +8,26 @@ docs/alignment.md has them beside the rates that are set (`mio2trace.align.opera
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.attribution import names, samples
-from benchmarks.attribution_score import key_of, line_of
-from benchmarks.damages.run import Run
-from benchmarks.score import ROOT, emit
-from mio2trace import analyse
-from mio2trace.align import NONE
-from mio2trace.align.operations.chances import kinds_of
-from mio2trace.align.operations.rows.kinds import KernelKind
-from mio2trace.align.operations.sizes import items_fit
-from mio2trace.align.operations.stream import Stream
-from mio2trace.analysis import AnalysisOptions
-from mio2trace.kernels.names import kernel_name
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "timeline")]
+
+from benchmarks.attribution import names, samples  # noqa: E402
+from benchmarks.attribution_score import key_of, line_of  # noqa: E402
+from benchmarks.damages.run import Run  # noqa: E402
+from benchmarks.samples import SHARED, require  # noqa: E402
+from benchmarks.score import emit  # noqa: E402
+from mio2trace import analyse  # noqa: E402
+from mio2trace.align import NONE  # noqa: E402
+from mio2trace.align.operations.chances import kinds_of  # noqa: E402
+from mio2trace.align.operations.rows.kinds import KernelKind  # noqa: E402
+from mio2trace.align.operations.sizes import items_fit  # noqa: E402
+from mio2trace.align.operations.stream import Stream  # noqa: E402
+from mio2trace.analysis import AnalysisOptions  # noqa: E402
+from mio2trace.kernels.names import kernel_name  # noqa: E402
 
 Event = tuple[str, bool]
 """What is asked, and whether it is so."""
@@ -104,11 +108,10 @@ def _gemms(true: Sequence[int], stream: Stream) -> Iterator[Event]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared", help="the folder of the real samples")
+    parser.add_argument("--shared", type=Path, default=SHARED, help="the folder of the real samples")
     args = parser.parse_args(argv)
     folder = samples(args.shared)
-    if not names(folder):
-        parser.error(f"no samples in {folder}")
+    require("--shared", folder)
     counts: dict[str, list[int]] = {}
     for name in names(folder):
         run = Run.load(folder / name)

@@ -33,6 +33,7 @@ import orjson
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
+from benchmarks.samples import SHARED, require  # noqa: E402
 from benchmarks.speed import run  # noqa: E402
 from tests.rocm_files import plain  # noqa: E402
 
@@ -179,7 +180,7 @@ def measure(database: Path, out: Path, repeat: int) -> dict[str, float]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    samples = Path(os.environ.get("MIO2TRACE_SHARED") or ROOT.parent / "shared") / "samples" / "rocm"
+    samples = SHARED / "samples" / "rocm"
     parser = argparse.ArgumentParser(description="Measure rocpd databases against sqlite3 alone.")
     parser.add_argument("--schema", type=Path, default=samples / "rocpd_ck_batched_gemm.db.gz")
     parser.add_argument("--kernels", type=int, default=1_000_000)
@@ -188,6 +189,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, help="keep the databases here, and use them if they are there")
     parser.add_argument("--make", type=Path, metavar="FILE", help="write the database there and do no more")
     args = parser.parse_args(argv)
+    require("--schema", args.schema)
     with tempfile.TemporaryDirectory() as temporary:
         if args.make is not None:
             make(plain(args.schema, Path(temporary)), args.kernels, args.make)

@@ -24,6 +24,10 @@ from typing import Any, NamedTuple
 import orjson
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
+
+from benchmarks.samples import SHARED, require  # noqa: E402
+
 GROUPS = ("iterations", "warmup", "outside", "gemm", "no_gemm")
 COUNTS = ("missing", "extra", "unattributed", "wrong_and_sure", "warmup_by_stamps")
 SUFFIXES = ("prof.json", "run.log", "interleaved.log", "interleaved-nomarks.log", "boundary.per_layer_info.json")
@@ -251,14 +255,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--name", help="the set's name in the line (default: the truth file's)")
     parser.add_argument("--all", action="store_true", help="convert and score every set of the real samples")
     parser.add_argument("--only", default="", metavar="REGEX", help="of these sets, those whose name matches")
-    parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared", help="the folder of the real samples")
+    parser.add_argument("--shared", type=Path, default=SHARED, help="the folder of the real samples")
     parser.add_argument("--without", action="append", default=[], metavar="EVIDENCE", help="as the program's option")
     parser.add_argument("--require", action="store_true", help="exit 1 if a score is below what is promised")
     args = parser.parse_args(argv)
     if args.all:
         samples = args.shared / "samples" / "dvdt"
-        if not samples.is_dir():
-            parser.error(f"no samples in {samples}")
+        require("--shared", samples)
         short = score_all(samples, args.without, args.only)
         for text in short:
             print(f"below: {text}", file=sys.stderr)

@@ -18,7 +18,9 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.fuzz.crossed_loops import ALL
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "timeline")]
+
+from tests.fuzz.crossed_loops import ALL  # noqa: E402
 
 _USAGE = 2
 _NEXT_TO_NOTHING = 600

@@ -31,6 +31,10 @@ from typing import NamedTuple
 import orjson
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
+
+from benchmarks.samples import SHARED, require  # noqa: E402
+
 LIMITS = {"time_ratio": 0.6, "memory_ratio": 1.5, "help_ratio": 1.3}
 
 # Reading the file is not counted, nor is freeing the objects: `orjson.loads` alone, as a script would call it. On a
@@ -159,7 +163,7 @@ def linearity(profile: Path, log: Path, folder: Path, repeat: int) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    shared = ROOT.parent / "shared" / "samples" / "dvdt"
+    shared = SHARED / "samples" / "dvdt"
     parser = argparse.ArgumentParser(description="Measure the program against orjson.loads and a bare click script.")
     parser.add_argument("--profile", type=Path, default=shared / "alexnet-b1-train.prof.json")
     parser.add_argument("--log", type=Path, default=shared / "alexnet-b1-train.run.log")
@@ -169,6 +173,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--linearity", action="store_true", help="also the exponent of time over size")
     parser.add_argument("--only-help", action="store_true", help="the start of the program alone")
     args = parser.parse_args(argv)
+    if not args.only_help:
+        require("--profile", args.profile)
+        require("--log", args.log)
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     result: dict[str, object] = {"processors": processors, "load": round(os.getloadavg()[0], 2)}
     with tempfile.TemporaryDirectory() as temporary:

@@ -26,6 +26,10 @@ from pathlib import Path
 import orjson
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
+
+from benchmarks.samples import SHARED, require  # noqa: E402
+
 LIMIT_SECONDS_FOR_6_MB = 1.0
 
 SCRIPT = """
@@ -83,11 +87,12 @@ def measure(path: Path, repeat: int) -> dict[str, float]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    sample = ROOT.parent / "shared" / "samples" / "tfprof" / "tf18_bench_resnet50_v2" / "profile.tfprof.gz"
+    sample = SHARED / "samples" / "tfprof" / "tf18_bench_resnet50_v2" / "profile.tfprof.gz"
     parser = argparse.ArgumentParser(description="Measure the reading of a TFProf profile.")
     parser.add_argument("--profile", type=Path, default=sample)
     parser.add_argument("--repeat", type=int, default=3, help="best of so many (default 3)")
     args = parser.parse_args(argv)
+    require("--profile", args.profile)
     data = args.profile.read_bytes()
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
         path = Path(folder) / "profile.tfprof"

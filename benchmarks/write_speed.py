@@ -30,11 +30,13 @@ from typing import Any
 
 import orjson
 
-import mio2trace
-from benchmarks.grow import grow, parse_size
-from mio2trace.draw.base import three_digits
-from mio2trace.trace import CounterValue, Event, Slice, Trace
-from mio2trace.writers import WRITERS, Writer, write
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "timeline")]
+
+import mio2trace  # noqa: E402
+from benchmarks.grow import grow, parse_size  # noqa: E402
+from mio2trace.draw.base import three_digits  # noqa: E402
+from mio2trace.trace import CounterValue, Event, Slice, Trace  # noqa: E402
+from mio2trace.writers import WRITERS, Writer, write  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = ("kernel", "copy")

@@ -30,7 +30,7 @@ from mio2trace.readers import bundled
 from mio2trace.readers.base import ReadOptions
 from mio2trace.source import Source
 from tests.canaries import BY_NAME, CANARIES, PROMPT, leaks
-from tests.conftest import ROOT
+from tests.conftest import ROOT, shared_folder
 from tests.planted import FORMATS
 from tests.small_runs import benchmark
 
@@ -64,7 +64,7 @@ def member(path: Path, name: str) -> str:
 @pytest.mark.parametrize("name", QUICK)
 def test_a_bundle_gives_the_links_of_its_sources(name: str, tmp_path: Path) -> None:
     """Layers, operations, evidence and confidence of each kernel; and none of the samples' host names."""
-    files = [str(path) for path in dict(sets())[name]]
+    files = [str(path) for path in dict(sets(shared_folder() / "samples"))[name]]
     out = tmp_path / "bundle.zip"
     make(files, str(out), OPTIONS)
     own = links(analysed(files))
