@@ -44,7 +44,7 @@ def test_every_benchmark_that_needs_samples_is_tried() -> None:
     reached = [
         path.name
         for path in (*(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "tests").rglob("*.py"))
-        if re.search(r'parent / .shared.|environ\.get\("MIO2TRACE_SHARED', path.read_text("utf-8"))
+        if re.search(r'parent / ["]shared|environ\.get\("MIO2TRACE_SHARED', path.read_text("utf-8"))
     ]
     assert sorted(reached) == ["conftest.py", "samples.py"]
 
