@@ -7,7 +7,7 @@ them off into datasets, which are compared byte for byte. Prints one JSON line, 
     python -m benchmarks.batch --runs 1000 --most 100000 --small 3     # 4 million kernels
 
 Besides the seconds that one and two workers take, it says how much processor time one run takes (``run_ms``), how much
-of what leads the batch (``lead_ms``: scheduler, journal, which no worker shares), and the ratio that follows of these
+of what leads the batch (``lead_ms``: threads, journal, which no worker shares), and the ratio that follows of these
 on two processors that do nothing else: 2 * run / (run + lead).
 """
 
@@ -39,7 +39,7 @@ from mio2trace.batch.journal import Entry, read_journals  # noqa: E402
 from mio2trace.batch.running import BatchOptions, run_batch  # noqa: E402
 from mio2trace.dataset import file_name, write_run  # noqa: E402
 from mio2trace.notes import Notes  # noqa: E402
-from tests.batch_work import made_up, poison  # noqa: E402
+from tests.batch_work import made_up, poison, worker_pids  # noqa: E402
 
 TRACES = Path(__file__).resolve().parent.parent / "traces"
 LEAST_KERNELS = 10
@@ -110,12 +110,14 @@ def timed(found: list[FoundRun], folder: Path) -> Timed:
     """Of workers who stand ready; in turns, so that what else runs on the machine hinders both alike."""
     spent = [0.0, 0.0]
     lead = 0.0
-    with engines.local_cluster(1) as one, engines.local_cluster(2) as two:
+    with engines.processes(1) as one, engines.processes(2) as two:
         clusters = ((folder / "one", one), (folder / "two", two))
+        of_one: set[int] = set()
         for _, cluster in clusters:
             warm = BatchOptions(function="tests.batch_work:slowly")
             run_batch(found[:8], str(folder / "warm"), lambda of=cluster: contextlib.nullcontext(of), warm)  # type: ignore[misc]
             shutil.rmtree(folder / "warm")
+            of_one = of_one or worker_pids()
         for at in range(0, len(found), TURN):
             for number, (dataset, cluster) in enumerate(clusters):
                 begun, used = time.monotonic(), time.process_time()
@@ -129,42 +131,29 @@ def timed(found: list[FoundRun], folder: Path) -> Timed:
                 lead += (time.process_time() - used) / 2
                 assert not made.failed, [entry.error for entry in made.failed[:3]]
             say(f"{min(at + TURN, len(found))} runs: {spent[0]:.1f} s, {spent[1]:.1f} s")
-        used_by_runs = sum(one.executor._client.run(of_children).values())  # type: ignore[attr-defined]
+        used_by_runs = sum(map(of_worker, of_one))
     return Timed(spent[0], spent[1], used_by_runs, lead)
 
 
-def of_children() -> float:
-    """Processor seconds of this worker and of all that it started, ended or not."""
-    own = os.times()
-    ended = 0.0
-    for task in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            fields = task.read_text().rpartition(")")[2].split()
-            if int(fields[1]) == os.getpid():  # the warm process, which has waited for its children
-                ended += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    return own.user + own.system + ended
+def of_worker(pid: int) -> float:
+    """Processor seconds of a warm process and of the runs that it has waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def with_kills(found: list[FoundRun], dataset: Path, every: int) -> int:
     """How many workers were killed."""
     kills = ends = 0
-    clients = []
-
-    @contextlib.contextmanager
-    def engine() -> Iterator[engines.Engine]:
-        with engines.local_cluster(2) as opened:
-            clients.append(opened.executor._client)  # type: ignore[attr-defined]
-            yield opened
 
     def told(entry: Entry) -> None:
         nonlocal kills, ends
         ends += 1
         if ends % every == 0:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(random.choice(list(clients[-1].run(os.getpid).values())), signal.SIGKILL)
+                os.kill(random.choice(sorted(worker_pids())), signal.SIGKILL)
                 kills += 1
 
-    run_batch(found, str(dataset), engine, BatchOptions(), told=told)
+    run_batch(found, str(dataset), lambda: engines.processes(2), BatchOptions(), told=told)
     return kills
 
 
@@ -225,7 +214,7 @@ def main() -> None:
         limits = Limits(seconds=asked.timeout, memory=2_000_000_000)
         dangerous = BatchOptions(limits=limits, function="tests.batch_work:dangerous")
         found_too = find_runs([str(runs)], Notes())
-        made = run_batch(found_too, str(folder / "poisoned"), lambda: engines.local_cluster(2), dangerous)
+        made = run_batch(found_too, str(folder / "poisoned"), lambda: engines.processes(2), dangerous)
         failed = {entry.run.rpartition("/")[2] for entry in made.failed}
         rows = {f"runs/{file_name(entry.run)}" for entry in made.failed}
         rest = {name: data for name, data in files(folder / "poisoned").items() if name not in rows}

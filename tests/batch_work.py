@@ -95,6 +95,14 @@ def dangerous(work: Work, staging: str, *, tell: Tell) -> Made:
     return analysed(work, staging, tell=tell)
 
 
+def deadly(work: Work, staging: str, *, tell: Tell) -> Made:
+    """An analysis; a run of that name kills the process that it was forked from."""
+    if work.run.name.endswith("kills-its-worker"):
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(1000)
+    return slowly(work, staging, tell=tell)
+
+
 DANGERS: dict[str, Callable[..., object]] = {
     "hang": wait_for_ever,
     "hang-in-c": never_come_back_to_python,
@@ -143,3 +151,9 @@ def content(dataset: Path) -> dict[str, list[Any]]:
         for _, entry in sorted(read_journals(dataset).items())
     ]
     return held
+
+
+def worker_pids() -> set[int]:
+    """The warm processes of this one."""
+    pids = {int(pid) for file in Path("/proc/self/task").glob("*/children") for pid in file.read_text().split()}
+    return {pid for pid in pids if b"forking import serve" in Path(f"/proc/{pid}/cmdline").read_bytes()}

@@ -8,26 +8,29 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner, Result
 
 import mio2trace
-from mio2trace.batch import engines, running
-from mio2trace.batch.finding import find_runs
+from mio2trace.batch import engines
+from mio2trace.batch.finding import FoundRun, find_runs
 from mio2trace.batch.forking import Limits
 from mio2trace.batch.journal import Entry, Journal, read_journals
 from mio2trace.batch.running import Batch, BatchOptions, run_batch
 from mio2trace.cli import cli
 from mio2trace.dataset import FOLDERS, write_run
 from mio2trace.notes import InputError, Notes
-from tests.batch_work import DANGERS, content, made_up, poison
+from tests.batch_work import DANGERS, content, made_up, poison, worker_pids
 from tests.conftest import ROOT
 
 pytest.importorskip("duckdb")
@@ -285,14 +288,13 @@ def test_several_runs_in_one_archive_are_several_rows(tmp_path: Path) -> None:
     assert entry.state == "converted", entry.error
 
 
-# -- workers ---------------------------------------------------------------------------------------------------------
+# -- workers of this machine ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Any:
-    """Two processes of Dask."""
-    pytest.importorskip("distributed")
-    with engines.local_cluster(2) as engine:
+def workers() -> Iterator[engines.Engine]:
+    """Two processes."""
+    with engines.processes(2) as engine:
         yield engine
 
 
@@ -313,160 +315,322 @@ class _Opened:
 
 
 def test_workers_make_the_same_dataset(
-    cluster: engines.Engine, runs: Path, whole: dict[str, list[Any]], tmp_path: Path
+    workers: engines.Engine, runs: Path, whole: dict[str, list[Any]], tmp_path: Path
 ) -> None:
-    made = led(runs, tmp_path / "ds", _Opened(cluster))
+    made = led(runs, tmp_path / "ds", _Opened(workers))
     assert not made.failed
     assert content(tmp_path / "ds") == whole
 
 
-def test_any_cluster_is_found_by_its_schedulers_file(
-    cluster: engines.Engine, runs: Path, whole: dict[str, list[Any]], tmp_path: Path
-) -> None:
-    """From another process, as in a job: the file is all that it has."""
-    address = cluster.executor._client.scheduler.address  # type: ignore[attr-defined]
-    (tmp_path / "s.json").write_text(json.dumps({"address": address}))
-    command = [sys.executable, "-m", "mio2trace", "batch", str(runs), "-o", str(tmp_path / "ds")]
-    done = subprocess.run(
-        [*command, "--scheduler-file", str(tmp_path / "s.json")], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    assert "6 runs: 6 converted, 0 failed, " in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert content(tmp_path / "ds") == whole
-
-
-def _worker_pids(cluster: engines.Engine) -> set[int]:
-    return set(cluster.executor._client.run(os.getpid).values())  # type: ignore[attr-defined]
-
-
-def test_a_worker_that_is_killed_loses_no_run(cluster: engines.Engine, tmp_path: Path) -> None:
-    """Its run is done again by another; runs that are dangerous themselves kill no worker."""
-    folder = tmp_path / "runs"
-    for number in range(40):
+def many(folder: Path, count: int) -> list[FoundRun]:
+    for number in range(count):
         (folder / f"{number:04}").mkdir(parents=True)
         (folder / f"{number:04}" / "prof.json").write_bytes(b"\0%d" % number)
-    killed: list[int] = []
+    return find_runs([str(folder)], Notes())
+
+
+def test_a_worker_that_is_killed_loses_no_run(workers: engines.Engine, tmp_path: Path) -> None:
+    """Its run is done again by the process that takes its place."""
+    killed: set[int] = set()
     ends = 0
 
     def told(entry: Entry) -> None:
         nonlocal ends
         ends += 1
         if ends in (5, 20):
-            pids = _worker_pids(cluster) - set(killed)
-            killed.append(min(pids))
-            os.kill(killed[-1], signal.SIGKILL)
+            killed.add(min(worker_pids() - killed))
+            os.kill(max(killed, key=list(killed).index), signal.SIGKILL)
 
-    found = find_runs([str(folder)], Notes())
+    found = many(tmp_path / "runs", 40)
     options = BatchOptions(function="tests.batch_work:slowly")
-    made = run_batch(found, str(tmp_path / "ds"), _Opened(cluster), options, told=told)
+    made = run_batch(found, str(tmp_path / "ds"), _Opened(workers), options, told=told)
     assert len(killed) == 2
     assert [entry.state for entry in made.done] == ["converted"] * 40
     assert len(list((tmp_path / "ds" / "made").iterdir())) == 40
     assert sorted(read_journals(tmp_path / "ds")) == [run.name for run in found]
 
 
-def test_where_no_worker_is_left_others_are_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a machine that is so busy that Dask gives up to start them again."""
-    pytest.importorskip("distributed")
-    monkeypatch.setattr(running, "LOST_S", 0.5)
-    monkeypatch.setattr(running, "LOOK_S", 0.2)
-    begun: list[Any] = []
-
-    @contextlib.contextmanager
-    def engine() -> Iterator[engines.Engine]:
-        with engines.local_cluster(1) as opened:
-            begun.append(opened.executor._client.cluster)  # type: ignore[attr-defined]
-            yield opened
-
-    def told(entry: Entry) -> None:
-        if len(begun) == 1:
-            (nanny,) = begun[0].workers.values()
-            begun[0].sync(nanny.close)
-
-    folder = tmp_path / "runs"
-    for number in range(12):
-        (folder / f"{number:04}").mkdir(parents=True)
-        (folder / f"{number:04}" / "prof.json").write_bytes(b"\0%d" % number)
-    found = find_runs([str(folder)], Notes())
-    options = BatchOptions(function="tests.batch_work:slowly")
-    made = run_batch(found, str(tmp_path / "ds"), engine, options, told=told)
-    assert len(begun) == 2
-    assert sorted(entry.run for entry in made.done if entry.state == "converted") == [run.name for run in found]
+def test_a_run_whose_workers_are_killed_each_time_fails_alone(workers: engines.Engine, tmp_path: Path) -> None:
+    many(tmp_path / "runs", 6)
+    made_up(tmp_path / "runs" / "kills-its-worker")
+    made = led(tmp_path / "runs", tmp_path / "ds", _Opened(workers), function="tests.batch_work:deadly")
+    assert [(entry.run, entry.error) for entry in made.failed] == [
+        ("runs/kills-its-worker", "the program was killed: the system's memory may be full")
+    ]
+    assert len(made.done) == 7
 
 
-def test_dangerous_runs_kill_no_worker(cluster: engines.Engine, tmp_path: Path) -> None:
+def test_dangerous_runs_kill_no_worker(workers: engines.Engine, tmp_path: Path) -> None:
     for name in DANGERS:
         made_up(tmp_path / "runs" / name)
     made_up(tmp_path / "runs" / "good")
-    before = _worker_pids(cluster)
+    led(tmp_path / "runs", tmp_path / "warm", _Opened(workers), function="tests.batch_work:slowly")
+    before = worker_pids()
     limits = Limits(seconds=2, memory=1_500_000_000)
     made = led(
-        tmp_path / "runs", tmp_path / "ds", _Opened(cluster), limits=limits, function="tests.batch_work:dangerous"
+        tmp_path / "runs", tmp_path / "ds", _Opened(workers), limits=limits, function="tests.batch_work:dangerous"
     )
     assert {entry.run.removeprefix("runs/") for entry in made.failed} == set(DANGERS)
     assert all(entry.inputs for entry in made.failed), "what was told before the end is kept"
-    assert _worker_pids(cluster) == before
+    assert len(before) == 2
+    assert worker_pids() == before
 
 
-def test_workers_that_do_not_start_are_one_line(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dask's own reason, not its traceback; the dataset is there for the next attempt."""
-    distributed = pytest.importorskip("distributed")
+def test_workers_that_do_not_start_are_said_for_each_run(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **options: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    def refuse(**options: object) -> None:
-        raise RuntimeError("Nanny failed to start.\nTraceback")
-
-    monkeypatch.setattr(distributed, "LocalCluster", refuse)
+    monkeypatch.setattr("subprocess.Popen", refuse)
     done = batch(runs, tmp_path / "ds", "--workers=3")
-    assert (done.exit_code, done.stderr) == (1, "mio2trace: the 3 workers do not start: Nanny failed to start.\n")
-    assert not list((tmp_path / "ds").glob(".*"))
+    assert "6 runs: 0 converted, 6 failed" in done.stderr
+    assert "runs/0000: no process can be started for it: Resource temporarily unavailable" in done.stderr
+    monkeypatch.undo()
+    assert "6 runs: 6 converted, 0 failed, " in batch(runs, tmp_path / "ds", "--workers=2").stderr
 
 
-def test_a_scheduler_that_is_lost_is_one_line(runs: Path, tmp_path: Path) -> None:
-    """Of a cluster without workers: what was given to it never began."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_the_program(number: signal.Signals, tmp_path: Path) -> None:
+    """As a terminal does it: all of the group get the signal, this program's line is all there is."""
+    for name in ("one", "two", "three"):
+        made_up(tmp_path / "runs" / name, iterations=60, kernels=40)
+    command = [sys.executable, "-m", "mio2trace", "batch", str(tmp_path / "runs"), "-o", str(tmp_path / "ds")]
+    process = subprocess.Popen([*command, "--workers=2"], stderr=subprocess.PIPE, text=True, start_new_session=True)
+    until = time.monotonic() + 60
+    family: set[int] = set()
+    while len(family) < 4 and process.poll() is None and time.monotonic() < until:  # two workers, a run of each
+        family = descendants(process.pid)
+        time.sleep(0.01)
+    assert len(family) >= 4
+    os.killpg(process.pid, number)
+    said = process.communicate(timeout=60)[1]
+    assert (process.returncode, said) == {
+        signal.SIGINT: (130, "\nmio2trace: interrupted\n"),
+        signal.SIGTERM: (143, ""),
+        signal.SIGKILL: (-9, ""),
+    }[number]
+    while any(Path(f"/proc/{pid}").exists() for pid in family) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not [pid for pid in family if Path(f"/proc/{pid}").exists()]
+
+
+def descendants(parent: int) -> set[int]:
+    """All that it started, and what that started."""
+    found: set[int] = set()
+    for file in Path(f"/proc/{parent}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for pid in map(int, file.read_text().split()):
+                found |= {pid, *descendants(pid)}
+    return found
+
+
+# -- no ports ---------------------------------------------------------------------------------------------------------
+
+
+def findable_sockets(pids: set[int]) -> tuple[list[str], int]:
+    """(the sockets of these processes that another process can find, how many they have in all), of the system's lists.
+
+    Of the internet every one counts; of Unix those that listen or have a name.
+    """
+    inodes = set()
+    for pid in pids:
+        for link in Path(f"/proc/{pid}/fd").glob("*"):
+            with contextlib.suppress(OSError):
+                if (target := os.readlink(link)).startswith("socket:["):
+                    inodes.add(target[8:-1])
+    found = []
+    for kind in ("tcp", "tcp6", "udp", "udp6", "raw", "raw6"):
+        with contextlib.suppress(OSError):
+            rows = [line.split() for line in Path(f"/proc/net/{kind}").read_text().splitlines()[1:]]
+            found += [f"{kind} {row[1]}" for row in rows if row[9] in inodes]
+    for line in Path("/proc/net/unix").read_text().splitlines()[1:]:
+        _, _, _, flags, _, _, inode, *name = line.split(maxsplit=7)
+        if inode in inodes and (name or int(flags, 16) & 1 << 16):  # __SO_ACCEPTCON
+            found.append(f"unix {' '.join(name)}")
+    return found, len(inodes)
+
+
+@pytest.mark.parametrize("kind", ["tcp", "udp", "listening", "named"])
+def test_sockets_that_others_can_find_are_seen(kind: str, tmp_path: Path) -> None:
+    with socket.socket(
+        socket.AF_INET if kind in ("tcp", "udp") else socket.AF_UNIX,
+        socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM,
+    ) as one:
+        one.bind(("127.0.0.1", 0) if kind in ("tcp", "udp") else "" if kind == "listening" else str(tmp_path / "s"))
+        if kind in ("tcp", "listening"):
+            one.listen()
+        assert findable_sockets({os.getpid()})[0]
+
+
+def test_nothing_listens_while_workers_run(tmp_path: Path) -> None:
+    """No socket of the program and of all that it starts can be found by another: neither by a port nor by a name."""
+    for number in range(8):
+        made_up(tmp_path / "runs" / f"{number}", iterations=10, kernels=20)
+    command = [sys.executable, "-m", "mio2trace", "batch", str(tmp_path / "runs"), "-o", str(tmp_path / "ds")]
+    with subprocess.Popen([*command, "--workers=2"], stderr=subprocess.PIPE, text=True) as process:
+        looks = most = 0
+        while process.poll() is None:
+            family = {process.pid, *descendants(process.pid)}
+            found, sockets = findable_sockets(family)
+            assert not found
+            looks, most = looks + (len(family) >= 5), max(most, sockets)
+            time.sleep(0.01)
+        assert process.stderr is not None
+        assert "8 runs: 8 converted, 0 failed, " in process.stderr.read()
+    assert looks > 3, "two workers with a run of each"
+    assert most >= 4, "the pairs that lead the two"
+
+
+# -- a cluster --------------------------------------------------------------------------------------------------------
+
+STRANGER = """
+import sys
+from distributed import Client
+from distributed.security import Security
+
+def touch(path):
+    open(path, "w").close()
+
+address, place, *certificate = sys.argv[1:]
+keys = dict(zip(("tls_ca_file", "tls_client_cert", "tls_client_key"), certificate))
+with Client(address, timeout=5, security=Security(require_encryption=bool(keys), **keys)) as client:
+    client.submit(touch, place).result(timeout=20)
+"""
+
+
+class Cluster(NamedTuple):
+    """A scheduler and a worker as examples/batch.sbatch starts them, with the certificate in ``folder``."""
+
+    folder: Path
+    address: str
+    environment: dict[str, str]
+    processes: list[subprocess.Popen[bytes]]
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "s.json"
+
+
+def certificate(folder: Path) -> dict[str, str]:
+    """Make one with the lines of examples/batch.sbatch; the environment that tells Dask of it."""
+    shutil.which("openssl") or pytest.skip("no openssl command")
+    lines = (ROOT / "examples" / "batch.sbatch").read_text().splitlines()
+    script = lines[next(n for n, line in enumerate(lines) if line.startswith("openssl")) :]
+    script = script[: next(n for n, line in enumerate(script) if line == "done") + 1]
+    told = subprocess.run(
+        ["sh", "-euc", "\n".join((*script, "env"))],
+        env={**os.environ, "job": str(folder)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return dict(line.split("=", 1) for line in told.stdout.splitlines() if line.startswith("DASK_"))
+
+
+@contextlib.contextmanager
+def cluster_in(folder: Path, variables: dict[str, str], *options: str, workers: int = 1) -> Iterator[Cluster]:
     dask = shutil.which("dask", path=str(Path(sys.executable).parent)) or pytest.skip("no dask command")
-    where = tmp_path / "s.json"
-    scheduler = subprocess.Popen(
-        [dask, "scheduler", "--scheduler-file", str(where), "--port", "0", "--no-dashboard"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables}
+    where = folder / "s.json"
+    quiet = {"env": environment, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    scheduler = [dask, "scheduler", "--scheduler-file", str(where), "--port", "0", "--no-dashboard", *options]
+    worker = [dask, "worker", "--scheduler-file", str(where), "--nthreads", "1", "--memory-limit", "0"]
+    processes = [subprocess.Popen(scheduler, **quiet)]  # type: ignore[call-overload]
     try:
         until = time.monotonic() + 60
         while time.monotonic() < until and not (where.exists() and where.stat().st_size):
             time.sleep(0.05)
-        command = [sys.executable, "-m", "mio2trace", "batch", str(runs), "-o", str(tmp_path / "ds")]
-        process = subprocess.Popen([*command, "--scheduler-file", str(where)], stderr=subprocess.PIPE, text=True)
-        while time.monotonic() < until and not list((tmp_path / "ds").glob("_runs*")):
+        processes += [subprocess.Popen([*worker, "--no-dashboard"], **quiet) for _ in range(workers)]  # type: ignore[call-overload]
+        yield Cluster(folder, json.loads(where.read_text())["address"], environment, processes)
+    finally:
+        for process in reversed(processes):
+            process.terminate()
+        for process in processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def on(cluster: Cluster, runs: Path, dataset: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mio2trace", "batch", str(runs), "-o", str(dataset)]
+    return subprocess.run(
+        [*command, "--scheduler-file", str(cluster.file)],
+        env={**cluster.environment, **variables}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+
+def test_a_cluster_with_certificates_does_the_runs_and_no_strangers_code(
+    runs: Path, whole: dict[str, list[Any]], tmp_path: Path
+) -> None:
+    """From another process, as in a job. A client without the certificate, and one with its own, runs nothing."""
+    pytest.importorskip("distributed")
+    own, others = tmp_path / "own", tmp_path / "others"
+    own.mkdir()
+    others.mkdir()
+    variables = certificate(own)
+    certificate(others)
+    assert (own / "key.pem").stat().st_mode & 0o077 == 0
+    bare = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+    def stranger(name: str, address: str, *keys: Path) -> int:
+        call = [sys.executable, "-c", STRANGER, address, str(tmp_path / name), *map(str, keys)]
+        return subprocess.run(call, env=bare, capture_output=True, timeout=120).returncode
+
+    with cluster_in(own, variables, "--protocol", "tls") as cluster:
+        assert cluster.address.startswith("tls://")
+        done = on(cluster, runs, tmp_path / "ds")
+        assert (done.returncode, done.stderr.count("\n")) == (0, 1), done.stderr
+        assert "6 runs: 6 converted, 0 failed, " in done.stderr
+        assert content(tmp_path / "ds") == whole
+        port = json.loads(cluster.file.read_text())["services"]["dashboard"]
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/info/main/workers.html", timeout=20)
+        plain = cluster.address.replace("tls://", "tcp://")
+        keys = [folder / name for folder in (own, others) for name in ("cert.pem", "cert.pem", "key.pem")]
+        assert stranger("of-the-owner", cluster.address, *keys[:3]) == 0
+        assert stranger("without", plain) != 0
+        assert stranger("unencrypted", cluster.address) != 0
+        assert stranger("with-its-own", cluster.address, *keys[3:]) != 0
+        assert stranger("with-the-certificate-alone", cluster.address, keys[0], keys[4], keys[5]) != 0
+        refused = on(cluster, runs, tmp_path / "ds2", **dict.fromkeys(variables, ""))
+        assert refused.returncode == 1
+        assert "cannot reach the scheduler: " in refused.stderr
+        assert refused.stderr.count("\n") == 1, refused.stderr
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["of-the-owner"]
+
+
+def test_a_cluster_without_certificates_is_said_to_be_open_and_one_that_is_lost_is_one_line(
+    runs: Path, whole: dict[str, list[Any]], tmp_path: Path
+) -> None:
+    pytest.importorskip("distributed")
+    with cluster_in(tmp_path, {}) as cluster:
+        done = on(cluster, runs, tmp_path / "ds")
+        assert done.returncode == 0, done.stderr
+        first, last = done.stderr.splitlines()
+        assert first.startswith("problem: the cluster asks for no certificates: ")
+        assert last.startswith("6 runs: 6 converted, 0 failed, ")
+        assert content(tmp_path / "ds") == whole
+    with cluster_in(tmp_path, {}, workers=0) as cluster:
+        command = [sys.executable, "-m", "mio2trace", "batch", str(runs), "-o", str(tmp_path / "ds2")]
+        process = subprocess.Popen([*command, "--scheduler-file", str(cluster.file)], stderr=subprocess.PIPE, text=True)
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not list((tmp_path / "ds2").glob("_runs*")):
             time.sleep(0.05)
         time.sleep(3)  # it is connected, or finds nobody: that is one line, too
-    finally:
-        scheduler.kill()
-        scheduler.wait()
+        cluster.processes[0].kill()
     said = process.communicate(timeout=120)[1]
     assert process.returncode == 1
-    assert said.count("\n") == 1, said
+    assert said.count("\n") == 2, said
     assert "the cluster of Dask has gone" in said or "cannot reach the scheduler" in said
 
 
-def test_workers_that_are_interrupted_as_they_start_say_nothing(runs: Path, tmp_path: Path) -> None:
-    """As a terminal does it: all processes get the signal, this program's line is all there is."""
+@pytest.mark.parametrize("text", ["", "[]", '{"address": 7}', '{"address": "\\ud800"}', "\udcff", "[" * 10_000])
+def test_a_file_that_names_no_scheduler_is_one_line(text: str, runs: Path, tmp_path: Path) -> None:
     pytest.importorskip("distributed")
-    command = [sys.executable, "-m", "mio2trace", "batch", str(runs), "-o", str(tmp_path / "ds"), "--workers=2"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    until = time.monotonic() + 60
-    while time.monotonic() < until and process.poll() is None and not _spawned(process.pid):
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGINT)
-    said = process.communicate(timeout=60)[1]
-    assert (process.returncode, said) == (130, "\nmio2trace: interrupted\n")
-
-
-def _spawned(parent: int) -> bool:
-    """Whether it has started a worker."""
-    children = Path(f"/proc/{parent}/task").glob("*/children")
-    pids = [pid for file in children for pid in file.read_text().split()]
-    return any(b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids)
+    (tmp_path / "s.json").write_bytes(text.encode(errors="surrogateescape"))
+    done = batch(runs, tmp_path / "ds", f"--scheduler-file={tmp_path / 's.json'}")
+    assert (done.exit_code, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert "holds no address; expected what `dask scheduler --scheduler-file` wrote" in done.stderr
 
 
 def test_a_cluster_that_is_not_there_is_refused(runs: Path, tmp_path: Path) -> None:
@@ -544,4 +708,4 @@ def test_the_job_of_several_nodes_does_all_runs(
         log.seek(0)
         assert status == 0, log.read()
     assert content(tmp_path / "ds") == whole
-    assert not (tmp_path / "scheduler-7.json").exists()
+    assert not list(tmp_path.glob("batch-*"))

@@ -37,9 +37,11 @@ UNLIMITED = Limits()
 
 
 class Ended(NamedTuple):
-    """How a call ended, with what it told and gave; ``said``: of a failure what it was."""
+    """How a call ended, with what it told and gave; ``said``: of a failure what it was. ``lost``: the warm process
+    ended, or could not be started, which says nothing of the call.
+    """
 
-    how: Literal["done", "raised", "time", "memory", "died"]
+    how: Literal["done", "raised", "time", "memory", "died", "lost"]
     value: Any = None
     told: Any = None
     said: str = ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, closing
@@ -26,10 +25,7 @@ from mio2trace.snapshot.places import FOLDER as SNAPSHOT
 
 HASHED_AT_ONCE = 4
 ATTEMPTS = 5
-"""Times that a run is given to workers that are then lost, and that an engine is begun without one run that is done."""
-LOST_S = 60.0
-"""So long without any worker, and Dask, which starts one anew for each that ends, has given that up."""
-LOOK_S = 5.0
+"""Times that a run is given to workers of a cluster that are then lost."""
 
 
 class BatchOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,17 +87,10 @@ def run_batch(
             done.append(entry)
             told(entry)
 
-        left, attempts = list(plan.to_do), 0
         try:
-            while left:
-                before = len(left)
+            if plan.to_do:
                 with engine() as opened:
-                    _work_off(opened, _works(left, folder, staging, entries, options, opened), ended)
-                names = {entry.run for entry in done}
-                left = [run for run in left if run.name not in names]
-                attempts = attempts + 1 if len(left) == before else 0
-                if attempts == ATTEMPTS:
-                    raise InputError("the workers do not stay alive; what is done is kept: the same command goes on")
+                    _work_off(opened, _works(plan.to_do, folder, staging, entries, options, opened), ended)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
         return Batch(done=tuple(done), before=plan.before, journal=journal.name)
@@ -185,10 +174,7 @@ def _works(
 
 
 def _work_off(engine: Engine, works: Iterable[Work], ended: Callable[[Entry], None]) -> None:
-    """Give the engine all works, no more ahead than it asks for; of a worker that was lost its run again. Ends before
-    all are done where no worker is left.
-    """
-    seen = time.monotonic()
+    """Give the engine all works, no more ahead than it asks for; of a worker that was lost its run again."""
     pending: dict[Future[Entry], tuple[Work, int]] = {}
     waiting = iter(works)
     more = True
@@ -199,11 +185,7 @@ def _work_off(engine: Engine, works: Iterable[Work], ended: Callable[[Entry], No
                 more = False
                 break
             pending[engine.executor.submit(do, work)] = (work, 1)
-        finished, _ = wait(pending, None if engine.workers is None else LOOK_S, return_when=FIRST_COMPLETED)
-        if finished or engine.workers is None or engine.workers():
-            seen = time.monotonic()
-        elif time.monotonic() - seen > LOST_S:
-            return
+        finished, _ = wait(pending, return_when=FIRST_COMPLETED)
         for future in finished:
             work, attempts = pending.pop(future)
             if future.cancelled():

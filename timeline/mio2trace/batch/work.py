@@ -22,6 +22,8 @@ from mio2trace.batch.journal import Entry, Maker, hashes
 ANALYSE = "mio2trace.batch.work:analysed"
 MODULES = ("mio2trace.batch.work", "mio2trace.dataset", "duckdb", "nanoarrow")
 """What the warm process imports: more than the first run's own imports would be paid by each."""
+ATTEMPTS = 3
+"""Times that a run is given to a warm process that is then killed."""
 
 
 class Work(NamedTuple):
@@ -64,7 +66,10 @@ def do(work: Work) -> Entry:
     try:
         os.makedirs(work.staging, exist_ok=True)
         staging = tempfile.mkdtemp(dir=work.staging)
-        ended = of_this_thread(MODULES).call(work.function, work, staging, limits=work.limits)
+        for _ in range(ATTEMPTS):
+            ended = of_this_thread(MODULES).call(work.function, work, staging, limits=work.limits)
+            if ended.how != "lost":
+                break
     except OSError as error:
         ended = Ended("raised", said=f"cannot write to the dataset: {error.strerror or type(error).__name__}")
     made: Made = ended.value if ended.how == "done" else Made(error=ended.said)

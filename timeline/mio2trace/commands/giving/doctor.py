@@ -23,6 +23,7 @@ EXTRAS = {
     "view": "view --offline",
     "query": "query --perfetto",
     "batch": "batch, tables as Parquet and data frames",
+    "cluster": "batch --scheduler-file",
 }
 """What each extra is for; those of developers are left out."""
 _LIBRARY = re.compile(r"[\w.-]+")

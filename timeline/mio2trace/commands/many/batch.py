@@ -49,9 +49,9 @@ class Shard(click.ParamType):  # type: ignore[type-arg]
 @click.command(no_args_is_help=True)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=complete_files)
 @click.option("-o", "--output", required=True, metavar="FOLDER", help="The dataset: one that is there is gone on with.")
-@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="So many processes of this machine (Dask).")
-@click.option("--scheduler-file", metavar="FILE", help="Any cluster: what `dask scheduler --scheduler-file` wrote.")
-@click.option("--shard", type=Shard(), metavar="I/N", help="Only this part of the runs: for job arrays, without Dask.")
+@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="So many processes of this machine.")
+@click.option("--scheduler-file", metavar="FILE", help="A cluster of Dask, by its scheduler's file.")
+@click.option("--shard", type=Shard(), metavar="I/N", help="Only this part of the runs: for job arrays.")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, max=1e7),
@@ -131,6 +131,8 @@ def batch(  # noqa: PLR0913 - click gives each option by keyword
         analysis=reading._asdict(),
         tables_only=tables_only,
     )
+    if scheduler_file is not None and not quiet:
+        _warn_of_an_open_cluster(scheduler_file)
     try:
         made = run_batch(runs, output, _engine(workers, scheduler_file), options, planned, ended)
     finally:
@@ -169,7 +171,15 @@ def _engine(workers: int | None, scheduler_file: str | None) -> Callable[[], Abs
 
     if scheduler_file is not None:
         return functools.partial(engines.cluster_of, scheduler_file)
-    return engines.here if workers is None else functools.partial(engines.local_cluster, workers)
+    return engines.here if workers is None else functools.partial(engines.processes, workers)
+
+
+def _warn_of_an_open_cluster(scheduler_file: str) -> None:
+    """Of a cluster that runs anybody's code: it is the user's own, and may be on a network of its own."""
+    from mio2trace.batch.engines import ENCRYPTED, address_in
+
+    if not address_in(scheduler_file).startswith(ENCRYPTED):
+        tell("problem: the cluster asks for no certificates: who reaches its ports runs code in it (docs/many-runs.md)")
 
 
 def _said(made: Batch, output: str, seconds: float) -> list[str]:
