@@ -59,12 +59,12 @@ def queries() -> tuple[str, ...]:
     """The rows that the program reads of such a database."""
     return (
         "SELECT guid, id, string FROM rocpd_string",
-        "SELECT r.guid, r.pid, r.tid, r.start, r.end, r.name_id, e.stack_id, e.parent_stack_id, e.category_id,"
-        " e.extdata FROM rocpd_region r LEFT JOIN rocpd_event e ON e.id = r.event_id AND e.guid = r.guid",
-        "SELECT k.guid, k.pid, k.tid, k.agent_id, k.kernel_id, k.dispatch_id, k.queue_id, k.stream_id, k.start, k.end,"
-        " k.workgroup_size_x, k.workgroup_size_y, k.workgroup_size_z, k.grid_size_x, k.grid_size_y, k.grid_size_z,"
-        " k.group_segment_size, k.private_segment_size, e.stack_id FROM rocpd_kernel_dispatch k"
-        " LEFT JOIN rocpd_event e ON e.id = k.event_id AND e.guid = k.guid",
+        "SELECT guid, id, stack_id, parent_stack_id, category_id FROM rocpd_event",
+        "SELECT guid, id, extdata FROM rocpd_event WHERE extdata <> '{}'",
+        "SELECT guid, pid, tid, start, end, name_id, event_id FROM rocpd_region",
+        "SELECT guid, pid, tid, agent_id, kernel_id, dispatch_id, queue_id, stream_id, start, end, workgroup_size_x,"
+        " workgroup_size_y, workgroup_size_z, grid_size_x, grid_size_y, grid_size_z, group_segment_size,"
+        " private_segment_size, event_id FROM rocpd_kernel_dispatch",
     )
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import os
 import shutil
 import sqlite3
 import struct
-from collections.abc import Iterator
+import time
+import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -212,7 +215,7 @@ def test_a_view_that_shows_tables_as_they_are_is_read(tmp_path: Path) -> None:
 
 
 def test_events_of_one_id_do_not_meet_all_calls(tmp_path: Path) -> None:
-    """A join of everything with everything gives more rows than the file can hold."""
+    """Each call is there once, however many events have the id of its own."""
     path = tmp_path / "run.db"
     path.write_bytes(rocm_made.rocpd(rocm_made.run()))
     with contextlib.closing(sqlite3.connect(path)) as connection:
@@ -222,8 +225,159 @@ def test_events_of_one_id_do_not_meet_all_calls(tmp_path: Path) -> None:
             for _ in range(8):
                 connection.execute(f"INSERT INTO {table} SELECT * FROM {table}")
         connection.commit()
-    with pytest.raises(InputError, match="more rows than a file of its size can hold; expected a whole database"):
-        convert(path)
+        (calls,) = connection.execute("SELECT count(*) FROM rocpd_region").fetchone()
+        (kernels,) = connection.execute("SELECT count(*) FROM rocpd_kernel_dispatch").fetchone()
+    profile = convert(path, host_calls="all").runs[0].profiles[0]
+    assert calls > 1000
+    assert len(profile.other_calls) + len(profile.ranges) == calls
+    assert sum(one.kind == "kernel" for one in profile.activities) == kernels
+
+
+@pytest.mark.parametrize("length", [500, 3000, 1 << 20])
+def test_bytes_that_many_rows_name_are_not_copied_for_each(length: int, tmp_path: Path) -> None:
+    """A blob where a number should be, in a row that thousands of rows name."""
+    path = tmp_path / "run.db"
+    path.write_bytes(rocm_made.rocpd(rocm_made.run()))
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE rocpd_region SET event_id = 1")
+        connection.execute("UPDATE rocpd_event SET id = 1")
+        for column in ("category_id", "stack_id", "parent_stack_id"):
+            connection.execute(f"UPDATE rocpd_event SET {column} = zeroblob({length})")
+        for _ in range(10):
+            connection.execute("INSERT INTO rocpd_region SELECT * FROM rocpd_region")
+        connection.commit()
+    begun = time.process_time()
+    made = in_one_line(path)
+    assert (made is None) == (length > database_module.LONG_TEXT)
+    assert time.process_time() - begun < 5, "64 times its size are 0.1 s"
+
+
+# -- what lies beside a database --------------------------------------------------------------------------------------
+
+PAGES = 1 << 28
+
+
+def journal_of(database: bytes, pages: int) -> bytes:
+    """A rollback journal of nothing but a header: the database had so many pages."""
+    page = int.from_bytes(database[16:18], "big")
+    return struct.pack(">8s5I", bytes.fromhex("d9d505f920a163d7"), 0, 1, pages, 512, page).ljust(512, b"\0")
+
+
+def log_of(database: bytes, pages: int) -> bytes:
+    """A write-ahead log of two pages, the first and the last, after whose commit the database has so many."""
+    page = int.from_bytes(database[16:18], "big")
+    first, last = bytearray(database[:page]), database[(pages - 1) * page :][:page].ljust(page, b"\0")
+    first[18:20], first[28:32] = b"\2\2", pages.to_bytes(4, "big")
+    log = struct.pack(">6I", 0x377F0683, 3007000, page, 0, 1, 2)
+    sums = checksum(log, (0, 0))
+    log += struct.pack(">2I", *sums)
+    for number, commit, content in ((1, 0, bytes(first)), (pages, pages, last)):
+        frame = struct.pack(">2I", number, commit)
+        sums = checksum(frame + content, sums)
+        log += frame + log[16:24] + struct.pack(">2I", *sums) + content
+    return log
+
+
+def checksum(data: bytes, sums: tuple[int, int]) -> tuple[int, int]:
+    """SQLite's of a log."""
+    first, second = sums
+    words = struct.unpack(f">{len(data) // 4}I", data)
+    for even, odd in zip(words[::2], words[1::2], strict=True):
+        first = (first + even + second) & 0xFFFFFFFF
+        second = (second + odd + first) & 0xFFFFFFFF
+    return first, second
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["beside", "in an archive"])
+@pytest.mark.parametrize(("end", "made"), [("-journal", journal_of), ("-wal", log_of)])
+def test_a_journal_that_claims_more_than_was_given_lifts_no_limit(
+    end: str, made: Callable[[bytes, int], bytes], packed: bool, database: Path, tmp_path: Path
+) -> None:
+    whole, data = drawn(database), database.read_bytes()
+    page = int.from_bytes(data[16:18], "big")
+    if end == "-wal":
+        data = data[:18] + b"\2\2" + data[20:]
+        database.write_bytes(data)
+    own = len(data) // page
+    for pages, is_refused in ((own, False), (own + 4, True), (PAGES, True)):
+        beside = made(data, pages)
+        (tmp_path / f"run.db{end}").write_bytes(beside)
+        given = database
+        if packed:
+            given = tmp_path / "run.zip"
+            with zipfile.ZipFile(given, "w") as archive:
+                archive.write(database, "run.db")
+                archive.write(tmp_path / f"run.db{end}", f"run.db{end}")
+        before = state(tmp_path)
+        if is_refused:
+            with pytest.raises(InputError, match="its journal claims more than both hold; expected a whole database"):
+                convert(given)
+        else:
+            assert drawn(given) == whole
+        assert state(tmp_path) == before
+
+
+def test_a_log_that_was_written_counts_its_own_bytes(database: Path, tmp_path: Path) -> None:
+    """Rows that are in it alone are read, and are no more than it holds."""
+    whole = drawn(database)
+    live = tmp_path / "live"
+    live.mkdir()
+    with contextlib.closing(sqlite3.connect(database)) as writer:
+        writer.execute("PRAGMA journal_mode=WAL")
+        writer.execute("PRAGMA wal_autocheckpoint=0")
+        writer.execute("CREATE TABLE more(text)")
+        writer.executemany("INSERT INTO more VALUES (?)", [("x" * 3000,)] * 200)
+        writer.commit()
+        for end in ("", "-wal"):
+            shutil.copyfile(f"{database}{end}", live / f"run.db{end}")
+    assert (live / "run.db-wal").stat().st_size > 4 * (live / "run.db").stat().st_size
+    assert drawn(live / "run.db") == whole
+
+
+@pytest.mark.parametrize("end", ["-wal", "-journal"])
+def test_max_input_counts_what_lies_beside_a_database(end: str, database: Path, tmp_path: Path) -> None:
+    size = database.stat().st_size
+    with open(f"{database}{end}", "wb") as file:
+        file.truncate(3 << 30)  # of holes
+    with pytest.raises(
+        InputError, match=r"^run\.db: with its journal, more than 10 MB; --max-input sets another limit$"
+    ):
+        convert(database, max_input=10_000_000)
+    os.truncate(f"{database}{end}", 1000)
+    assert drawn(database)
+    with pytest.raises(InputError, match="with its journal, more than"):
+        convert(database, max_input=size + 999)
+    convert(database, max_input=size + 1000)
+
+
+def test_a_journal_that_cannot_be_read_is_one_line(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it the database would be something half done."""
+    journal = f"{database}-wal"
+    Path(journal).write_bytes(bytes(1000))
+    opened = open
+
+    def refuse(path: Any, *args: Any, **options: Any) -> Any:
+        if path == journal:
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *args, **options)
+
+    monkeypatch.setattr("builtins.open", refuse)
+    with pytest.raises(InputError, match=r"^run\.db-wal: Permission denied; expected to read it with its database$"):
+        convert(database)
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["compressed", "with a journal"])
+def test_no_room_for_a_copy_is_one_line(packed: bool, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder for temporary files is full, or not there."""
+    if packed:
+        database.write_bytes(gzip.compress(database.read_bytes()))
+    else:
+        Path(f"{database}-wal").write_bytes(bytes(1000))
+    monkeypatch.setattr("tempfile.tempdir", str(database.parent / "gone"))
+    with pytest.raises(
+        InputError, match=r"^run\.db: cannot be copied into the folder for temporary files: No such file"
+    ):
+        convert(database)
 
 
 def test_texts_that_pages_repeat_are_counted(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ Whatever happens, the old output survives or the new one is whole, and nothing h
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 import random
@@ -21,6 +22,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import rocm_made
 from tests.conftest import missing
 from tests.small_runs import as_json, benchmark
 
@@ -42,7 +44,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*args: str, **options: object) -> subprocess.CompletedProcess[bytes]:
-    result = subprocess.run([*PROGRAM, *args], capture_output=True, env=ENVIRONMENT, timeout=120, **options)  # type: ignore[call-overload]
+    result = subprocess.run(
+        [*PROGRAM, *args], **{"capture_output": True, "env": ENVIRONMENT, "timeout": 120, **options}
+    )  # type: ignore[call-overload]
     assert b"Traceback" not in result.stderr
     return result  # type: ignore[no-any-return]
 
@@ -97,6 +101,20 @@ def test_a_full_disk_leaves_the_old_output(small_disk: Path, name: str) -> None:
     assert (result.returncode, result.stderr.decode()) == (1, expected)
     assert (small_disk / name).read_text() == "old"
     assert names(small_disk) == before
+
+
+def test_a_folder_for_temporary_files_that_is_full_is_one_line(folder: Path) -> None:
+    """A compressed database is laid there to be asked."""
+    database = rocm_made.rocpd(rocm_made.run())
+    (folder / "run.db.gz").write_bytes(gzip.compress(database))
+    disk = folder / "disk"
+    disk.mkdir()
+    assert len(database) > 30 << 10
+    with mounted(disk, "size=30k"):
+        result = run("run.db.gz", "-o", "out.json", env={**ENVIRONMENT, "TMPDIR": str(disk)})
+        assert names(disk) == []
+    said = "mio2trace: run.db.gz: cannot be copied into the folder for temporary files: No space left on device\n"
+    assert (result.returncode, result.stderr.decode()) == (1, said)
 
 
 def test_a_disk_too_full_for_the_summary_keeps_the_old_summary(small_disk: Path) -> None:

@@ -152,6 +152,13 @@ class Source:
         """Where the file lies; empty for standard input."""
         return self._path if self._own else ""
 
+    def require_room(self, more: int) -> None:
+        """Raises `InputError` where this file and so many bytes beside it are more than ``max_input``."""
+        most = self._max_input
+        if most is not None and self._total + more > most:
+            size = f"more than {most // 1_000_000} MB"
+            raise InputError(f"{self.name}: with its journal, {size}; --max-input sets another limit")
+
     def companion(self, path: str) -> Source | None:
         """A file that belongs to this one, under the same limits; None where there is none. It is closed with this one.
 

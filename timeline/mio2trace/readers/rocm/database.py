@@ -1,8 +1,9 @@
 """SQLite databases, read as they lie there: never changed, and trusted with nothing (rocm-profiles.md 7, 11).
 
-What is read was stored: of views only those that show tables as they are, no table that computes its columns. So there
-are no more rows, and no longer texts, than the file has room for; pages that lead in circles and joins that meet
-everything with everything are ended by that.
+What is read was stored: of views only those that show tables as they are, no table that computes its columns. Queries
+join nothing: readers look ids up themselves. So there are no more rows, and no longer values, than the file has room
+for; pages that lead in circles are ended by that. All limits follow from the bytes that were given: of the database and
+of the journals beside it, before SQLite makes anything of them.
 """
 
 from __future__ import annotations
@@ -10,15 +11,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from mio2trace.notes import InputError
-from mio2trace.source import Source
+from mio2trace.source import BLOCK, Source
 
 if TYPE_CHECKING:
     import sqlite3
@@ -33,7 +33,7 @@ LEAST_STEPS, STEPS_PER_BYTE = 5_000_000, 100
 """Of SQLite's machine, by the size of the file. Profilers' files take 0.01 to 0.3 a byte."""
 FEWEST_ROWS, BYTES_OF_A_ROW = 1000, 8
 LONG_TEXT, TEXT_PER_BYTE = 1000, 64
-"""Texts beyond that length are counted: they are so many times the file at most, as often as they are read."""
+"""Values beyond that length are counted: they are so many times the file at most, as often as they are read."""
 _FIRST_PAGE = 100
 """Where the header of its tree begins, behind the file's own."""
 _INNER, _LEAF = b"\x05", b"\x0d"
@@ -53,7 +53,9 @@ def tables(head: bytes) -> bytes:
 
 
 class _Letters:
-    """How much text may still be read of a file. By itself: a connection that held its database would be a circle."""
+    """How many bytes of long values may still be read of a file. By itself: a connection that held its database would
+    be a circle.
+    """
 
     def __init__(self, name: str, size: int) -> None:
         self._name = name
@@ -65,18 +67,28 @@ class _Letters:
         if self._left < 0:
             raise InputError(f"{self._name}: more text than a file of its size can hold; {_WHOLE}")
 
+    def text(self, data: bytes) -> str:
+        """What SQLite hands over as text, which need not be UTF-8."""
+        if len(data) > LONG_TEXT:
+            self.take(len(data))
+        return data.decode(errors="replace")
+
 
 class Database:
     """One that is open. ``names``: of its tables and views. ``reads``: those that are going to be asked, where they are
     there; raises `InputError` for one that computes what it shows.
     """
 
-    def __init__(self, connection: sqlite3.Connection, source: Source, size: int, reads: Iterable[str]) -> None:
-        self._connection = connection
+    def __init__(
+        self, connect: Callable[[], sqlite3.Connection], source: Source, size: int, reads: Iterable[str]
+    ) -> None:
+        """``size``: the bytes that were given."""
         self._source = source
         self._most_rows = max(FEWEST_ROWS, size // BYTES_OF_A_ROW)
         self._letters = _Letters(source.name, size)
-        self._limit(size)
+        steps = _Steps(size)
+        connection = self._connection = connect()
+        _limit(connection, steps, min(_LONGEST_VALUE, max(1 << 16, size)), self._letters.text)
         schema = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view')")
         self._texts = {name: (kind, " ".join(str(sql).split())) for kind, name, sql in schema}
         self.names = frozenset(self._texts)
@@ -85,6 +97,10 @@ class Database:
         }
         self.require_stored(reads)
         connection.set_authorizer(_authorize)
+        self._of_numbers = connect()
+        self._of_numbers.execute("SELECT 1 FROM sqlite_master").fetchall()  # the schema has longer texts
+        _limit(self._of_numbers, steps, LONG_TEXT, bytes)
+        self._of_numbers.set_authorizer(_authorize)
 
     def is_stored(self, name: str) -> bool:
         """Whether a table or view shows what was stored; true for a name that is not there."""
@@ -100,7 +116,20 @@ class Database:
 
     def rows(self, query: str) -> Iterator[tuple[Any, ...]]:
         """What a query of ours gives. Raises `InputError` when that is more than the file can hold."""
-        cursor = self._connection.execute(query)
+        take = self._letters.take
+        for row in self._within(self._connection.execute(query)):
+            for cell in row:
+                if type(cell) is bytes:
+                    take(len(cell))
+            yield row
+
+    def numbers(self, query: str) -> Iterator[tuple[Any, ...]]:
+        """As `rows`, and quicker, of columns that hold numbers: a value that is longer than `LONG_TEXT` is an error of
+        SQLite's, texts come as bytes.
+        """
+        return self._within(self._of_numbers.execute(query))
+
+    def _within(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
         return chain(islice(cursor, self._most_rows), self._too_many(cursor))
 
     def columns(self, table: str) -> set[str]:
@@ -111,8 +140,6 @@ class Database:
 
     def text_of(self, cell: object) -> str:
         """What a column of texts holds, whatever a stranger stored there; asked once a row, not where it is used."""
-        if isinstance(cell, bytes):
-            self._letters.take(len(cell))
         return cell if isinstance(cell, str) else "" if cell is None else str(cell)
 
     def _too_many(self, cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
@@ -122,28 +149,27 @@ class Database:
             )
         yield from ()
 
-    def _limit(self, size: int) -> None:
-        """Steps, lengths; text need not be UTF-8."""
-        import sqlite3
 
-        connection, letters = self._connection, self._letters
-        steps = max(LEAST_STEPS, STEPS_PER_BYTE * size) // STEPS_AT_ONCE
+class _Steps:
+    """How many steps SQLite may still take, of all connections to a file together."""
 
-        def text(data: bytes) -> str:
-            if len(data) > LONG_TEXT:
-                letters.take(len(data))
-            return data.decode(errors="replace")
+    def __init__(self, size: int) -> None:
+        self._left = max(LEAST_STEPS, STEPS_PER_BYTE * size) // STEPS_AT_ONCE
 
-        def count() -> int:
-            nonlocal steps
-            steps -= 1
-            return int(steps < 0)
+    def take(self) -> int:
+        self._left -= 1
+        return int(self._left < 0)
 
-        connection.text_factory = text
-        connection.execute("PRAGMA query_only = 1")
-        connection.execute("PRAGMA trusted_schema = 0")
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(_LONGEST_VALUE, max(1 << 16, size)))
-        connection.set_progress_handler(count, STEPS_AT_ONCE)
+
+def _limit(connection: sqlite3.Connection, steps: _Steps, longest: int, text: Callable[[bytes], str | bytes]) -> None:
+    """Steps, and bytes of a value; how texts are decoded."""
+    import sqlite3
+
+    connection.text_factory = text
+    connection.execute("PRAGMA query_only = 1")
+    connection.execute("PRAGMA trusted_schema = 0")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
+    connection.set_progress_handler(steps.take, STEPS_AT_ONCE)
 
 
 def _authorize(action: int, *_: str | None) -> int:
@@ -174,33 +200,26 @@ def opened(source: Source, reads: Iterable[str]) -> Iterator[Database]:
 
     with contextlib.ExitStack() as stack:
         path = source.plain_path
-        journals = [end for end in _JOURNALS if path and _holds_anything(f"{path}{end}")]
-        if path and not journals:
-            lies = path
-        else:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mio2trace-"))
-            copy = os.path.join(folder, "copy.db")
-            with open(copy, "wb") as file:
-                for block in source.blocks():
-                    file.write(block)
-            for end in journals:
-                with contextlib.suppress(OSError):
-                    shutil.copyfile(f"{path}{end}", f"{copy}{end}")
-                _refuse_a_name(f"{copy}{end}", f"{source.name}{end}")
-            lies = copy
+        beside = {end: os.path.getsize(f"{path}{end}") for end in _JOURNALS if path and _holds_anything(f"{path}{end}")}
+        source.require_room(sum(beside.values()))
+        lies = path if path and not beside else _copied(source, beside, stack)
         uri = f"file:{quote(os.fsencode(os.path.abspath(lies)))}"
+        given = sum(os.path.getsize(f"{lies}{end}") for end in ("", *beside))
         try:
-            if journals:
+            if beside:
                 with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
                     connection.execute("BEGIN IMMEDIATE")  # who closes it moves what is in the journals
             size = os.path.getsize(lies)
+            if size > given or _holds_anything(f"{lies}-wal"):  # it stays where SQLite cannot move all of it
+                raise InputError(f"{source.name}: its journal claims more than both hold; {_WHOLE}")
             if size < _stated_size(lies):
                 source.notes.add("database cut off: read up to there", source.name)
             _require_a_tree(lies, size, source.name)
-            connection = stack.enter_context(
-                contextlib.closing(sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True))
-            )
-            yield Database(connection, source, size, reads)
+
+            def connect() -> sqlite3.Connection:
+                return stack.enter_context(contextlib.closing(sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True)))
+
+            yield Database(connect, source, size, reads)
         except sqlite3.OperationalError as error:
             if "interrupted" in str(error):
                 raise InputError(f"{source.name}: a query on it never ends; expected a profiler's tables") from None
@@ -219,9 +238,40 @@ def _stated_size(path: str) -> int:
     return pages * (1 << 16 if page_size == 1 else page_size) if changed == written else 0
 
 
+def _copied(source: Source, beside: dict[str, int], stack: contextlib.ExitStack) -> str:
+    """Where a copy of the database lies, until ``stack`` is closed; of the journals ``beside`` it as many bytes as they
+    had. Raises `InputError` where there is no room for it, or a journal cannot be read.
+    """
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="mio2trace-", ignore_cleanup_errors=True)
+        copy = os.path.join(stack.enter_context(folder), "copy.db")
+        with open(copy, "wb") as file:
+            for block in source.blocks():
+                file.write(block)
+        for end, size in beside.items():
+            _copy(f"{source.plain_path}{end}", f"{copy}{end}", size, f"{source.name}{end}")
+            _refuse_a_name(f"{copy}{end}", f"{source.name}{end}")
+    except OSError as error:
+        where = "the folder for temporary files"
+        raise InputError(f"{source.name}: cannot be copied into {where}: {error.strerror or error}") from None
+    return copy
+
+
+def _copy(path: str, copy: str, size: int, name: str) -> None:
+    """Raises `InputError` for a journal that cannot be read: without it the copy would be something half done."""
+    try:
+        file = open(path, "rb")  # noqa: SIM115 - what cannot be read is another fault than what cannot be written
+    except OSError as error:
+        raise InputError(f"{name}: {error.strerror or error}; expected to read it with its database") from None
+    with file, open(copy, "wb") as target:
+        while size and (block := file.read(min(BLOCK, size))):
+            target.write(block)
+            size -= len(block)
+
+
 def _refuse_a_name(journal: str, name: str) -> None:
     """Raises `InputError` for a transaction of several databases: its journal names the file that ends it."""
-    with contextlib.suppress(OSError), open(journal, "rb") as file:
+    with open(journal, "rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - len(_ENDS_A_NAME)))
         if file.read() == _ENDS_A_NAME:
             raise InputError(f"{name}: names another file; expected the journal of this database alone")

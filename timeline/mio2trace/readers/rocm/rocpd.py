@@ -3,7 +3,8 @@
 The plain-named views are read, not the tables behind them, which carry a run's id in their names. If the views are
 missing, or compute (the lz4 variant), the tables themselves are read. Several processes may share a file
 (``rocpd merge``): ids hold within a guid, each process becomes a profile. The clock is CLOCK_BOOTTIME in ns. A kernel's
-launch is the region with its ``stack_id``; a ROCTx range's text is in its event's ``extdata``.
+launch is the region with its ``stack_id``; a ROCTx range's text is in its event's ``extdata``. Ids are looked up here,
+not joined by SQLite: who writes them may write one a thousand times.
 
 Schemas 3.0.0 to 3.0.5, 4.0.0 and 4.1.0 are read (rocpd-versions.md). The columns decide, because the tag in
 ``rocpd_metadata`` is wrong in some builds. In schema 4 a row refers to ``rocpd_track`` for its process, thread, agent,
@@ -47,13 +48,14 @@ _A_VERSION = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){0,2}")
 _PLACE = ("pid", "tid", "agent_id", "queue_id", "stream_id")
 _TIMES = (("start", "end"), ("start_id", "end_id"), ("timestamp", "timestamp"), ("timestamp_id", "timestamp_id"))
 _Key = tuple[Hashable, Hashable]
-"""(guid, id)."""
+"""(guid, id). The guid as bytes: so it comes beside numbers (`Database.numbers`)."""
 _Registers = tuple[int | None, int | None, int | None]
 _Value = TypeVar("_Value")
 _MOST_OF_A_GRAPH = 1 << 32
 _LONGEST_NAME = 200
 """Of a counter."""
 _NO_REGISTERS: _Registers = (None, None, None)
+_NO_STACKS: dict[Hashable, object] = {}
 
 
 def sniff(head: bytes) -> bool:
@@ -97,6 +99,11 @@ class _Reading:
         self._tracks = self._read_tracks()
         self._timestamps = self._by_id("rocpd_timestamp", "value", _id)
         self._machines = self._scopes()
+        self._stacks: dict[Hashable, dict[Hashable, object]] = {}
+        """Of each guid the ``stack_id`` of each event."""
+        self._parents: dict[_Key, object] = {}
+        self._messages: dict[_Key, str] = {}
+        """Of the events that are of ROCTx the text, or none."""
         self._of: dict[_Key, Assembly] = {}
 
     def _require_schema(self) -> None:
@@ -144,7 +151,7 @@ class _Reading:
         process_of = {(guid, pid): key for (guid, key), pid in self._processes.items() if pid is not None}
         thread_of = {(guid, tid): key for (guid, key), tid in self._threads.items() if tid is not None}
         found: dict[_Key, tuple[Any, ...]] = {}
-        rows = self._rows(f"SELECT guid, id, {listed} FROM {self._quoted('rocpd_track')}")  # noqa: S608
+        rows = self._database.numbers(f"SELECT guid, id, {listed} FROM {self._quoted('rocpd_track')}")  # noqa: S608
         for guid, key, process, thread, *rest in rows:
             if (guid, process) not in self._processes:
                 process = process_of.get((guid, process), process)
@@ -154,20 +161,16 @@ class _Reading:
         return found
 
     def _records(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
-        """(guid, process, thread, agent, queue, stream, start, end, ...) of each row; ``columns`` are of the table
-        (``r.``) and of its event (``e.``), None where the schema has not got them."""
+        """(guid, process, thread, agent, queue, stream, start, end, ...) of each row; ``columns``: more of the table,
+        None where the schema has not got them."""
         if table not in self._names:
             return iter(())
-        there = {f"r.{name}" for name in self._columns(table)} | {f"e.{name}" for name in self._columns("rocpd_event")}
-        on_a_track = "r.pid" not in there and "r.track_id" in there
-        times = next((pair for pair in _TIMES if f"r.{pair[0]}" in there), _TIMES[0])
-        wanted = ["r.track_id", *["r.none"] * 4] if on_a_track else [f"r.{name}" for name in _PLACE]
-        wanted += [*(f"r.{name}" for name in times), *columns]
-        listed = ", ".join(f'{name[:2]}"{name[2:]}"' if name in there else "NULL" for name in wanted)
-        rows = self._rows(
-            f"SELECT r.guid, {listed} FROM {self._quoted(table)} r LEFT JOIN {self._quoted('rocpd_event')} e"  # noqa: S608
-            " ON e.id = r.event_id AND e.guid = r.guid"
-        )
+        there = self._columns(table)
+        on_a_track = "pid" not in there and "track_id" in there
+        times = next((pair for pair in _TIMES if pair[0] in there), _TIMES[0])
+        place = ["track_id", *[""] * 4] if on_a_track else _PLACE
+        listed = ", ".join(f'"{name}"' if name in there else "NULL" for name in (*place, *times, *columns))
+        rows = self._database.numbers(f"SELECT guid, {listed} FROM {self._quoted(table)}")  # noqa: S608 - names of ours
         is_id = times[0].endswith("_id")
         return self._resolved(rows, on_a_track, is_id) if on_a_track or is_id else rows
 
@@ -180,11 +183,13 @@ class _Reading:
             yield guid, *place, *times, *rest[7:]
 
     def profiles(self, every_call: bool) -> Iterator[Profile]:
+        self._events()
         self._regions()
         self._marks()
         self._kernels()
         self._copies()
         self._graph_launches()
+        self._stacks, self._parents, self._messages = {}, {}, {}
         for assembly in self._of.values():
             if not assembly.empty:
                 yield assembly.finish(every_call)
@@ -193,7 +198,8 @@ class _Reading:
         """Of each guid its machine, as a hash; none where a guid tells of several."""
         machines: dict[Hashable, set[str]] = {}
         if "rocpd_info_node" in self._names:
-            for guid, name in self._rows(f"SELECT guid, machine_id FROM {self._quoted('rocpd_info_node')}"):  # noqa: S608
+            table = self._quoted("rocpd_info_node")
+            for guid, name in self._rows(f"SELECT CAST(guid AS BLOB), machine_id FROM {table}"):  # noqa: S608
                 machines.setdefault(guid, set()).add(scope_of(name))
         return {guid: found.pop() for guid, found in machines.items() if len(found) == 1}
 
@@ -209,7 +215,7 @@ class _Reading:
         """What ``of`` makes of each cell: none of a stranger's is kept as it is."""
         if not {"guid", "id", value} <= self._columns(table):
             return {}
-        rows = self._rows(f"SELECT guid, id, {value} FROM {self._quoted(table)}")  # noqa: S608 - names of ours
+        rows = self._rows(f"SELECT CAST(guid AS BLOB), id, {value} FROM {self._quoted(table)}")  # noqa: S608
         return {(guid, key): of(cell) for guid, key, cell in rows}
 
     def _assembly(self, guid: Hashable, process: Hashable) -> Assembly:
@@ -226,11 +232,43 @@ class _Reading:
     def _thread(self, assembly: Assembly, guid: Hashable, thread: Hashable) -> int:
         return assembly.thread(self._threads.get((guid, thread)))
 
+    def _events(self) -> None:
+        markers: dict[Hashable, set[Hashable]] = {}
+        for (guid, key), text in self._categories.items():
+            if "MARKER" in text:
+                markers.setdefault(guid, set()).add(key)
+        columns, table = self._columns("rocpd_event"), self._quoted("rocpd_event")
+        listed = ", ".join(name if name in columns else "NULL" for name in ("parent_stack_id", "category_id"))
+        parents, messages = self._parents, self._messages
+        last: Hashable = None
+        stacks = self._stacks[last] = {}
+        categories = markers.get(last, set())
+        for guid, key, stack, parent, category in self._database.numbers(
+            f"SELECT guid, id, stack_id, {listed} FROM {table}"  # noqa: S608 - names of ours
+        ):
+            if guid != last:
+                last, stacks = guid, self._stacks.setdefault(guid, {})
+                categories = markers.get(guid, set())
+            stacks[key] = stack
+            if parent:
+                parents[guid, key] = parent
+            if category in categories:
+                messages[guid, key] = ""
+        if messages and "extdata" in columns:
+            for guid, key, extra in self._rows(
+                f"SELECT CAST(guid AS BLOB), id, extdata FROM {table} WHERE extdata <> '{{}}'"  # noqa: S608
+            ):
+                if (guid, key) in messages:
+                    messages[guid, key] = _message(extra)
+
+    def _stack(self, guid: Hashable, event: Hashable) -> object:
+        return self._stacks.get(guid, _NO_STACKS).get(event)
+
     def _regions(self) -> None:
-        assembly_of, thread_of, is_marker = cache(self._assembly), cache(self._thread), cache(self._is_marker)
-        strings = self._strings
-        for guid, process, thread, _, _, _, start, end, name, stack, parent, category, extra in self._records(
-            "rocpd_region", "r.name_id", "e.stack_id", "e.parent_stack_id", "e.category_id", "e.extdata"
+        assembly_of, thread_of = cache(self._assembly), cache(self._thread)
+        strings, stacks, parents, messages = self._strings, self._stacks, self._parents, self._messages
+        for guid, process, thread, _, _, _, start, end, name, event in self._records(
+            "rocpd_region", "name_id", "event_id"
         ):
             assembly = assembly_of(guid, process)
             times = assembly.times(start, end, "API call or range")
@@ -238,33 +276,30 @@ class _Reading:
                 continue
             where = thread_of(assembly, guid, thread)
             said = strings.get((guid, name), "")
-            if is_marker(guid, category):
+            stack = stacks.get(guid, _NO_STACKS).get(event)
+            message = messages.get((guid, event))
+            if message is not None:
                 kind = "mark" if times[0] == times[1] else "range"
-                text = _message(extra) or said
-                made = Range(kind, text, where, *times, stack if type(stack) is int else None)  # type: ignore[arg-type]
+                made = Range(kind, message or said, where, *times, stack if type(stack) is int else None)  # type: ignore[arg-type]
                 assembly.range(made)
             else:
-                assembly.call(said, where, times, stack, parent=parent)
+                assembly.call(said, where, times, stack, parent=parents.get((guid, event)) if parents else None)
 
     def _marks(self) -> None:
-        is_marker = cache(self._is_marker)
-        for guid, process, thread, _, _, _, at, _, category, extra in self._records(
-            "rocpd_sample", "e.category_id", "e.extdata"
-        ):
-            text = _message(extra)
-            if text and process is not None and is_marker(guid, category):
+        if not self._messages:
+            return
+        for guid, process, thread, _, _, _, at, _, event in self._records("rocpd_sample", "event_id"):
+            text = self._messages.get((guid, event))
+            if text and process is not None:
                 assembly = self._assembly(guid, process)
                 times = assembly.times(at, at, "mark")
                 if times is not None:
                     assembly.range(Range("mark", text, self._thread(assembly, guid, thread), *times))
 
-    def _is_marker(self, guid: Hashable, category: Hashable) -> bool:
-        return "MARKER" in self._categories.get((guid, category), "")
-
     def _kernels(self) -> None:
         agents = self._agents()
         symbols = self._symbols()
-        assembly_of, thread_of = cache(self._assembly), cache(self._thread)
+        assembly_of, thread_of, stacks = cache(self._assembly), cache(self._thread), self._stacks
         kernels: dict[_Key, tuple[Assembly, int]] = {}
         is_counted = self._has_rows("rocpd_pmc_event")
         # 1 and 1.0 are equal, and only one of them is a size
@@ -277,11 +312,11 @@ class _Reading:
 
         for (
             guid, process, thread, agent, queue, stream, start, end, kernel, dispatch, wx, wy, wz, gx, gy, gz, lds,
-            scratch, stack, graph, node, event,
+            scratch, graph, node, event,
         ) in self._records(
-            "rocpd_kernel_dispatch", "r.kernel_id", "r.dispatch_id", "r.workgroup_size_x", "r.workgroup_size_y",
-            "r.workgroup_size_z", "r.grid_size_x", "r.grid_size_y", "r.grid_size_z", "r.group_segment_size",
-            "r.private_segment_size", "e.stack_id", "r.graph_exec_id", "r.graph_node_id", "r.event_id",
+            "rocpd_kernel_dispatch", "kernel_id", "dispatch_id", "workgroup_size_x", "workgroup_size_y",
+            "workgroup_size_z", "grid_size_x", "grid_size_y", "grid_size_z", "group_segment_size",
+            "private_segment_size", "graph_exec_id", "graph_node_id", "event_id",
         ):  # fmt: skip
             assembly = assembly_of(guid, process)
             times = assembly.times(start, end, "kernel")
@@ -290,7 +325,7 @@ class _Reading:
             name, registers = symbols.get((guid, kernel), ("", _NO_REGISTERS))
             place = assembly.activity(
                 "kernel", name, lane_of(assembly, guid, agent, queue, stream), times, number=dispatch,
-                correlation=stack, grid=size(gx, gy, gz), workgroup=size(wx, wy, wz),
+                correlation=stacks.get(guid, _NO_STACKS).get(event), grid=size(gx, gy, gz), workgroup=size(wx, wy, wz),
                 resources=resources_of(registers, lds, scratch),
                 thread=None if thread is None else thread_of(assembly, guid, thread),
                 graph_node=(graph, node) if graph else None,
@@ -310,14 +345,14 @@ class _Reading:
         listed = ", ".join(name if name in of_info else "NULL" for name in ("units", "is_derived", "is_constant"))
         info: dict[_Key, tuple[str, str, Sort]] = {}
         for guid, key, cell, units, is_derived, is_constant in self._rows(
-            f"SELECT guid, id, name, {listed} FROM {self._quoted('rocpd_info_pmc')}"  # noqa: S608 - names of ours
+            f"SELECT CAST(guid AS BLOB), id, name, {listed} FROM {self._quoted('rocpd_info_pmc')}"  # noqa: S608 - names of ours
         ):
             name = self._database.text_of(cell)[:_LONGEST_NAME]
             unit = self._database.text_of(units)[:_LONGEST_NAME]
             info[guid, key] = name, unit, sort_of(name, is_derived, is_constant)
         unknown: tuple[str, str, Sort] = ("", "", "base")
         sample = "sample_id" if "sample_id" in columns else "NULL"
-        for guid, event, key, value, of_a_stream in self._rows(
+        for guid, event, key, value, of_a_stream in self._database.numbers(
             f"SELECT guid, event_id, pmc_id, value, {sample} FROM {self._quoted('rocpd_pmc_event')}"  # noqa: S608
         ):
             if of_a_stream is None and (guid, event) in kernels:
@@ -328,7 +363,7 @@ class _Reading:
     def _symbols(self) -> dict[_Key, tuple[str, _Registers]]:
         if "rocpd_info_kernel_symbol" not in self._names:
             return {}
-        columns = "guid, id, display_name, kernel_name, arch_vgpr_count, accum_vgpr_count, sgpr_count"
+        columns = "CAST(guid AS BLOB), id, display_name, kernel_name, arch_vgpr_count, accum_vgpr_count, sgpr_count"
         rows = self._rows(f"SELECT {columns} FROM {self._quoted('rocpd_info_kernel_symbol')}")  # noqa: S608
         return {
             (guid, key): (kernel_name(shown or mangled), (_size(vgprs), _size(accum), _size(sgprs)))
@@ -338,17 +373,18 @@ class _Reading:
     def _agents(self) -> dict[_Key, str]:
         if "rocpd_info_agent" not in self._names:
             return {}
-        rows = self._rows(f"SELECT guid, id, product_name, name FROM {self._quoted('rocpd_info_agent')}")  # noqa: S608
+        listed = "CAST(guid AS BLOB), id, product_name, name"
+        rows = self._rows(f"SELECT {listed} FROM {self._quoted('rocpd_info_agent')}")  # noqa: S608 - names of ours
         return {(guid, key): str(product or name or "") for guid, key, product, name in rows}
 
     def _copies(self) -> None:
         agents = self._agents()
         route_told = cache(lambda guid, name: route_of(self._strings.get((guid, name))))
         for (
-            guid, process, thread, _, _, stream, start, end, name, target, origin, size, stack, graph, node,
+            guid, process, thread, _, _, stream, start, end, name, target, origin, size, graph, node, event,
         ) in self._records(
-            "rocpd_memory_copy", "r.name_id", "r.dst_agent_id", "r.src_agent_id", "r.size", "e.stack_id",
-            "r.graph_exec_id", "r.graph_node_id",
+            "rocpd_memory_copy", "name_id", "dst_agent_id", "src_agent_id", "size", "graph_exec_id", "graph_node_id",
+            "event_id",
         ):  # fmt: skip
             assembly = self._assembly(guid, process)
             times = assembly.times(start, end, "copy")
@@ -358,8 +394,9 @@ class _Reading:
             agent = origin if route == "device to host" else target
             device = assembly.device(agent, agents.get((guid, agent), ""))
             assembly.activity(
-                "copy", f"copy {route}".strip(), assembly.queue(device, stream), times, correlation=stack,
-                size_bytes=size, route=route, thread=None if thread is None else self._thread(assembly, guid, thread),
+                "copy", f"copy {route}".strip(), assembly.queue(device, stream), times,
+                correlation=self._stack(guid, event), size_bytes=size, route=route,
+                thread=None if thread is None else self._thread(assembly, guid, thread),
                 graph_node=(graph, node) if graph else None,
             )  # fmt: skip
 
@@ -367,9 +404,8 @@ class _Reading:
         """Kernels of graph launches that were not recorded: the launch has their number. One that has none at all is
         counted as a launch without kernels."""
         recorded: dict[_Key, Counter[int | None]] = {}
-        for guid, process, *_, count, stack in self._records(
-            "rocpd_graph_launch", "r.kernel_dispatch_count", "e.stack_id"
-        ):
+        for guid, process, *_, count, event in self._records("rocpd_graph_launch", "kernel_dispatch_count", "event_id"):
+            stack = self._stack(guid, event)
             if not recorded:
                 recorded = {owner: assembly.kernels_by_correlation() for owner, assembly in self._of.items()}
             there = recorded.get((guid, process), Counter[int | None]())[stack] if type(stack) is int else 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mio2trace.model.profile import Clock, Profile, Range, Resources, Size3
 from mio2trace.notes import InputError, Notes
@@ -81,11 +81,8 @@ class _Reading:
             if not assembly.empty:
                 yield assembly.finish(every_call)
 
-    def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:
-        return self._database.rows(query)
-
     def _texts_by_id(self, query: str) -> dict[object, str]:
-        return {key: self._database.text_of(text) for key, text in self._rows(query)}
+        return {key: self._database.text_of(text) for key, text in self._database.rows(query)}
 
     def _assembly(self, pid: object) -> Assembly:
         assembly = self._of.get(pid)
@@ -103,11 +100,11 @@ class _Reading:
     def _calls(self) -> dict[object, str]:
         """Calls and ranges into their processes; the names of the calls by id."""
         there = self._database.columns("rocpd_api")
-        domain = "a.domain_id" if "domain_id" in there else "NULL"
+        domain = "domain_id" if "domain_id" in there else "NULL"
         names: dict[object, str] = {}
         is_of_hip = cache(lambda where: self._strings.get(where, "").lower() in _OF_HIP)
-        for key, pid, tid, start, end, name, args, where in self._rows(
-            f"SELECT a.id, a.pid, a.tid, a.start, a.end, a.apiName_id, a.args_id, {domain} FROM rocpd_api a"  # noqa: S608
+        for key, pid, tid, start, end, name, args, where in self._database.numbers(
+            f"SELECT id, pid, tid, start, end, apiName_id, args_id, {domain} FROM rocpd_api"  # noqa: S608
         ):
             assembly = self._assembly(pid)
             self._process_of_call[key] = pid
@@ -128,10 +125,12 @@ class _Reading:
         launches = self._launches(names)
         copies: dict[object, object] = {}
         if "rocpd_copyapi" in self._names:
-            copies = dict(self._rows("SELECT api_ptr_id, size FROM rocpd_copyapi"))
-        call_of = dict(self._rows("SELECT op_id, api_id FROM rocpd_api_ops"))
+            copies = dict(self._database.numbers("SELECT api_ptr_id, size FROM rocpd_copyapi"))
+        call_of = dict(self._database.numbers("SELECT op_id, api_id FROM rocpd_api_ops"))
         ops = list(
-            self._rows('SELECT id, gpuId, queueId, start, "end", description_id, opType_id FROM rocpd_op ORDER BY id')
+            self._database.numbers(
+                'SELECT id, gpuId, queueId, start, "end", description_id, opType_id FROM rocpd_op ORDER BY id'
+            )
         )
         for key, gpu, *_ in ops:
             pid = self._process_of_call.get(call_of.get(key))
@@ -180,7 +179,7 @@ class _Reading:
         launches: dict[object, _Launch] = {}
         if "rocpd_kernelapi" not in self._names:
             return launches
-        for key, gx, gy, gz, wx, wy, wz, lds, scratch, name in self._rows(
+        for key, gx, gy, gz, wx, wy, wz, lds, scratch, name in self._database.numbers(
             "SELECT api_ptr_id, gridX, gridY, gridZ, workgroupX, workgroupY, workgroupZ, groupSegmentSize,"
             " privateSegmentSize, kernelName_id FROM rocpd_kernelapi"
         ):
