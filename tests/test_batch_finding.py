@@ -171,6 +171,27 @@ def test_folders_that_go_round_in_circles_and_pipes_are_not_followed(tmp_path: P
     assert found(tmp_path, {}) == {"runs/a": ["a/prof.json", "a/run.log"], "runs/pipe": ["pipe/prof.json"]}
 
 
+def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
+    """Who wrote the folder could name any file of the one who reads it; links within it, and the folder itself, may be
+    links.
+    """
+    made_up(tmp_path / "private" / "secret")
+    made_up(tmp_path / "given" / "own")
+    (tmp_path / "given" / "folder").symlink_to(tmp_path / "private" / "secret")
+    (tmp_path / "given" / "file").mkdir()
+    (tmp_path / "given" / "file" / "run.log").symlink_to(tmp_path / "private" / "secret" / "run.log")
+    (tmp_path / "given" / "up").symlink_to("..")
+    (tmp_path / "given" / "within").symlink_to("own")
+    (tmp_path / "runs").symlink_to("given")
+    notes = Notes()
+    found = find_runs([str(tmp_path / "runs")], notes)
+    assert [run.name for run in found] == ["runs/own"]
+    assert not [file for run in found for file in run.files if "private" in os.path.realpath(file)]
+    assert [(note.kind, note.count, note.problem) for note in notes] == [
+        ("link out of the folder passed over; expected what it leads to as a path of its own", 3, True)
+    ]
+
+
 def test_a_link_to_itself_hides_no_run(tmp_path: Path) -> None:
     """It is no folder; those beside it are found."""
     made_up(tmp_path / "runs" / "a")

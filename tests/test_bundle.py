@@ -29,6 +29,7 @@ from mio2trace.privacy.pseudonyms import Pseudonyms, Scrubber
 from mio2trace.readers import bundled
 from mio2trace.readers.base import ReadOptions
 from mio2trace.source import Source
+from tests import rocm_made
 from tests.canaries import BY_NAME, CANARIES, PROMPT, leaks
 from tests.conftest import ROOT, shared_folder
 from tests.planted import FORMATS
@@ -346,3 +347,26 @@ def test_every_class_of_the_model_that_holds_a_tuple_of_many_is_written_line_by_
     for kind, fields in bundled.ROWS.items():
         assert set(fields) <= set(kind.__struct_fields__)
         assert issubclass(kind, msgspec.Struct)
+
+
+@pytest.mark.parametrize("form", ["rocpd", "rpd", "table"])
+def test_files_without_any_record_are_no_bundle_and_spoil_none(form: str, tmp_path: Path) -> None:
+    """An archive that no command takes is not written; beside others such a file is left out, and said."""
+    if form == "table":
+        empty = tmp_path / "7_kernel_trace.csv"
+        empty.write_text('"Kind","Agent_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"\n')
+    else:
+        empty = tmp_path / "empty.db"
+        made, tables = rocm_made.rpd, ["rocpd_op", "rocpd_api"]
+        if form == "rocpd":
+            made, tables = rocm_made.rocpd, ["rocpd_kernel_dispatch", "rocpd_region", "rocpd_memory_copy"]
+        empty.write_bytes(made(rocm_made.run(), "; ".join(f"DELETE FROM {table}" for table in tables)))
+    out = tmp_path / "out.zip"
+    alone = CliRunner().invoke(cli, ["bundle", str(empty), "-o", str(out)])
+    said = f"mio2trace: {empty.name}: no record in it; expected kernels, calls or lines of a log\n"
+    assert (alone.exit_code, alone.stderr, out.exists()) == (1, said, False)
+    (tmp_path / "whole.db").write_bytes(rocm_made.rocpd(rocm_made.run()))
+    both = CliRunner().invoke(cli, ["bundle", str(empty), str(tmp_path / "whole.db"), "-o", str(out)])
+    assert both.exit_code == 0, both.stderr
+    assert f"problem: file without any record left out of the bundle ({empty.name})" in both.stderr
+    assert CliRunner().invoke(cli, ["kernels", str(out)]).exit_code == 0

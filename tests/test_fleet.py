@@ -262,3 +262,18 @@ def test_a_fleet_is_said_in_lines(dataset: Path) -> None:
     assert "failed      2.9.0/bad: prof.db: cut off" in result.stdout
     refused = call("report", dataset, "--format", "json")
     assert (refused.exit_code, "of one run" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["version=evil", "a[b]", "a[b", "x*", "what?", "it's", "run=1/state=2", "{a,b}", "**"])
+def test_the_name_of_a_datasets_folder_means_nothing(name: str, tmp_path: Path) -> None:
+    """Neither a pattern nor a column; also of one file in it, and of the journal."""
+    place = tmp_path / name / "ds[1]"
+    run = {"run": "a[b]*", "version": "1.0", "state": "converted", "kernels": 3}
+    write({"runs": of_rows(TABLES["runs"], [run])}, place, "a[b]*")
+    write({"runs": of_rows(TABLES["runs"], [{**run, "run": "ab"}])}, tmp_path / name / "ds1", "ab")
+    (place / "_runs.jsonl").write_text('{"run": "a[b]*", "state": "converted", "version": "1.0"}\n')
+    for given in (place, next((place / "runs").iterdir())):
+        with opened(str(given), SQL_COLUMNS) as dataset:
+            assert dataset.ask("select run, version, state from runs").rows == [("a[b]*", "1.0", "converted")]
+            assert len(dataset.ask("select * from runs").columns) == len(SQL_COLUMNS["runs"])
+            assert dataset.ask("select run from journal").rows == ([("a[b]*",)] if given == place else [])

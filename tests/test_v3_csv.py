@@ -243,6 +243,39 @@ def test_each_row_that_is_lost_is_counted(tmp_path: Path) -> None:
     assert sum(note.count for note in notes if note.problem) == 2
 
 
+@pytest.mark.parametrize("name", ["f", "f(int)", "f(int, int)", "f<a, b>(int, int, c)", 'f<"x", "y">(int, int)'])
+@pytest.mark.parametrize("style", ["the writer's", "all quoted", "no quotes"])
+def test_a_row_that_lacks_a_cell_is_lost_and_counted(style: str, name: str, tmp_path: Path) -> None:
+    """Whichever cell it is, however many commas the name has: never a kernel of another time, nor another name."""
+    columns = ["Kind", "Agent_Id", "Queue_Id", "Kernel_Name", "Correlation_Id", "Start_Timestamp", "End_Timestamp"]
+    start = 1_271_000_000_000_000
+    rows = [
+        ["K", "Agent 1", "7", name if at == 2 else "other", f"{at}", f"{start + at * 100}", f"{start + at * 100 + 50}"]
+        for at in range(5)
+    ]
+
+    def line(row: list[str], header: list[str]) -> str:
+        texts = {"Kind", "Agent_Id", "Kernel_Name"} if style == "the writer's" else set(columns)
+        texts = set() if style == "no quotes" else texts
+        return ",".join(f'"{cell}"' if of in texts else cell for cell, of in zip(row, header, strict=True))
+
+    whole = [line(row, columns) for row in rows]
+    head = line(columns, columns if style != "the writer's" else ["Kind"] * len(columns))
+    sound = of(written(tmp_path, "k.csv", "\n".join((head, *whole))))
+    expected = [(row[3], int(row[5]), int(row[6])) for row in rows]
+    assert [(one.name, one.start_ns, one.end_ns) for one in sound.activities] == expected
+    for gone in range(len(columns)):
+        cut = line([cell for at, cell in enumerate(rows[2]) if at != gone], columns[:gone] + columns[gone + 1 :])
+        notes = Notes()
+        text = "\n".join((head, *whole[:2], cut, *whole[3:]))
+        drawn = [(one.name, one.start_ns, one.end_ns) for one in of(written(tmp_path, "k.csv", text), notes).activities]
+        if style == "no quotes" and name.count(",") and gone < 5:
+            drawn = [one for one in drawn if one[1:] != expected[2][1:]]  # nobody can tell; its times are its own
+        else:
+            assert sum(note.count for note in notes if note.problem) == 1, (gone, cut)
+        assert drawn == expected[:2] + expected[3:], (gone, cut)
+
+
 def test_marks_are_instants_and_control_calls_are_calls(tmp_path: Path) -> None:
     rows = '"MARKER_CORE_API","here",7,7,1,10,10\n"MARKER_CONTROL_API","roctxProfilerPause",7,7,2,20,30\n'
     path = written(tmp_path, "m.csv", MARKERS + rows)

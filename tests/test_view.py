@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -276,6 +277,27 @@ def test_a_page_that_was_closed_half_way_may_come_again(tmp_path: Path) -> None:
         time.sleep(0.3)
         assert thread.is_alive()
         assert ask(server)[0] == 200
+
+
+def test_a_fetch_that_is_broken_off_is_not_the_one_and_says_nothing(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A small trace lies in the system's buffers as a whole when the page goes away without having read it."""
+    reset = struct.pack("ii", 1, 0)
+    with serving(folder / "out.json") as (server, thread):
+        request = f"GET {server.place} HTTP/1.0\r\nHost: 127.0.0.1:{server.server_port}\r\nOrigin: {UI}\r\n\r\n"
+        for sent in ("", "GET ", request, request):
+            with socket.create_connection(("127.0.0.1", server.server_port), 20) as raw:
+                raw.sendall(sent.encode())
+                if sent == request:
+                    assert raw.recv(10) == b"HTTP/1.0 2"
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+        time.sleep(0.8)
+        assert thread.is_alive()
+        assert ask(server)[0] == 200
+        thread.join(10)
+        assert not thread.is_alive()
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.fixture

@@ -103,7 +103,7 @@ def find_runs(paths: Sequence[str], notes: Notes, leave_out: str = "") -> list[F
     alone: list[_File] = []
     for path in paths:
         if os.path.isdir(path):
-            folder = _scanned(path, _first_name(path), visited, notes)
+            folder = _scanned(path, _first_name(path), visited, notes, os.path.realpath(path))
             found += [] if folder is None else _runs_of(folder, notes)
         elif os.path.lexists(path):
             alone.append(_file(path, _size(path)))
@@ -129,30 +129,42 @@ def _size(path: str) -> int:
     return -1
 
 
-def _scanned(path: str, name: str, visited: set[str], notes: Notes) -> _Folder | None:
-    """A folder and those in it; None for one that was visited already or is a dataset."""
+def _scanned(path: str, name: str, visited: set[str], notes: Notes, root: str) -> _Folder | None:
+    """A folder and those in it; None for one that was visited already or is a dataset. ``root``: where the folder that
+    was given lies; a link in it that leads elsewhere is somebody's who wrote the folder, not of the one who gives it.
+    """
     real = os.path.realpath(path)
     if real in visited:
         return None
     visited.add(real)
     try:
         with os.scandir(path) as entries:
-            inside = sorted((entry.name, _is_folder(entry)) for entry in entries if not entry.name.startswith("."))
+            shown = [entry for entry in entries if not entry.name.startswith(".")]
+            own = [entry for entry in shown if not entry.is_symlink() or _lies_in(entry.path, root)]
+            inside = sorted((entry.name, _is_folder(entry)) for entry in own)
     except OSError as error:
         notes.add(f"folder that cannot be read: {error.strerror}", name or "the folder given")
         return None
+    if len(own) < len(shown):
+        what = "link out of the folder passed over; expected what it leads to as a path of its own"
+        notes.add(what, name or "the folder given", len(shown) - len(own))
     if any(entry.startswith(JOURNAL) and entry.endswith(".jsonl") for entry, _ in inside):
         return None
     files, folders = [], []
     for entry, is_folder in inside:
         below = os.path.join(path, entry)
         if is_folder:
-            folder = _scanned(below, f"{name}/{entry}" if name else entry, visited, notes)
+            folder = _scanned(below, f"{name}/{entry}" if name else entry, visited, notes, root)
             if folder is not None and (folder.files or folder.folders):
                 folders.append(folder)
         elif (size := _size(below)) >= 0 or _DATA_SUFFIX.search(entry):
             files.append(_file(below, size))
     return _Folder(path, name, files, folders)
+
+
+def _lies_in(link: str, root: str) -> bool:
+    """Whether a link leads to ``root`` or a place below it."""
+    return os.path.join(os.path.realpath(link), "").startswith(os.path.join(root, ""))
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

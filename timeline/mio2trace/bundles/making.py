@@ -45,7 +45,7 @@ def make(files: Sequence[str], output: str, options: AnalysisOptions, *, raw: bo
         laid = _Laid(files, folder, options.max_input)
         analysis = analyse(laid.files, options, notes)
         scrubber = _scrubber(analysis)
-        members = _members(analysis, scrubber, folder)
+        members = _members(analysis, scrubber, folder, notes)
         no_trace = _draw(laid.files, os.path.join(folder, TRACE))
         if not no_trace:
             members.append(Member(TRACE, os.path.join(folder, TRACE)))
@@ -97,12 +97,20 @@ class _Laid:
             raise InputError(f"{os.path.basename(path)}: holds the archive {name}; expected the archive's own path")
 
 
-def _members(analysis: Analysis, scrubber: Scrubber, folder: str) -> list[Member]:
-    """The members that are made of inputs, those of several runs in folders of their own."""
+def _members(analysis: Analysis, scrubber: Scrubber, folder: str, notes: Notes) -> list[Member]:
+    """The members that are made of inputs, those of several runs in folders of their own.
+
+    Raises `InputError` where none holds a record: no command would take the archive.
+    """
+    if not any(file.records for file in analysis.inputs):
+        raise InputError(f"{analysis.names}: no record in it; expected kernels, calls or lines of a log")
     members: list[Member] = []
     taken: list[str] = []
     inputs = [(number, file) for number, run in enumerate(analysis.runs, 1) for file in run.inputs]
     for number, file in inputs:
+        if not file.records:
+            notes.add("file without any record left out of the bundle", file.name)
+            continue
         within = f"run{number}/" if len(analysis.runs) > 1 else ""
         members += of_input(file, scrubber, folder, taken, within)
     if len(analysis.runs) == 1:  # which of several runs it is of, a bundle could not say

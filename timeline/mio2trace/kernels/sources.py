@@ -22,12 +22,12 @@ def plain_text(source: bytes) -> str:
         try:
             parts = msgspec.json.decode(source, type=dict[str, str])
             return "".join(parts[key] for key in sorted(parts, key=lambda key: (len(key), key)))
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
     elif b"\n" not in source and b"\\n" in source:
         try:
             return msgspec.json.decode(b'"' + source + b'"', type=str)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
     text = source.decode("latin-1")
     if "\n" not in text or text.lstrip()[:1] == "{":

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 JOURNAL = "_runs*.jsonl"
+_ALL = "*.parquet"
+_AS_IT_IS = "hive_partitioning=false"
+"""A folder that is called ``version=2`` is no column."""
 _JOURNAL_COLUMNS = (
     "{run: 'VARCHAR', state: 'VARCHAR', error: 'VARCHAR', version: 'VARCHAR', seconds: 'DOUBLE', ended: 'DOUBLE',"
     " kernels: 'BIGINT', bytes: 'BIGINT'}"
@@ -62,15 +65,18 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
     Raises `InputError` where there is none.
     """
     place = Path(path)
-    folder, pattern = (place, "*.parquet") if place.is_dir() else (place.resolve().parent.parent, place.name)
+    folder, pattern = (place, _ALL) if place.is_dir() else (place.resolve().parent.parent, place.name)
+    own = _literal(str(folder))
     with contextlib.closing(connection(threads)) as database:
         with asked(path):
             if not _has(folder / RUNS, pattern):
                 raise InputError(f"{path}: no table {RUNS!r}; expected a dataset")
             for table, columns in tables.items():
-                files = sql_text(folder / table / _literal(pattern))
+                files = sql_text(f"{own}/{table}/{pattern if pattern == _ALL else _literal(pattern)}")
                 nothing = ", ".join(f'NULL::{kind} AS "{column}"' for column, kind in columns.items())
-                rows = f"read_parquet({files})" if _has(folder / table, pattern) else f"(SELECT {nothing}) WHERE false"
+                rows = f"(SELECT {nothing}) WHERE false"
+                if _has(folder / table, pattern):
+                    rows = f"read_parquet({files}, {_AS_IT_IS})"
                 cursor = database.execute(f"SELECT * FROM {rows} LIMIT 0")  # noqa: S608
                 there = {column[0] for column in cursor.description or ()}
                 missing = [
@@ -84,10 +90,11 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
             journals = sorted(folder.glob(JOURNAL)) if place.is_dir() else []
             journal = _NO_JOURNAL
             if journals:
-                names = ", ".join(sql_text(file) for file in journals)
-                journal = f"SELECT * FROM read_ndjson([{names}], columns={_JOURNAL_COLUMNS}, ignore_errors=true)"  # noqa: S608
+                names = ", ".join(sql_text(_literal(str(file))) for file in journals)
+                options = f"columns={_JOURNAL_COLUMNS}, ignore_errors=true, {_AS_IT_IS}"
+                journal = f"SELECT * FROM read_ndjson([{names}], {options})"  # noqa: S608
             database.execute(f"CREATE VIEW journal AS {journal}")
-            database.execute(f"SET allowed_directories = [{sql_text(f'{folder}/')}]")
+            database.execute(f"SET allowed_directories = [{sql_text(f'{folder}/')}, {sql_text(f'{own}/')}]")
             database.execute("SET enable_external_access = false")
             database.execute("SET lock_configuration = true")
         yield Dataset(database, path)
@@ -96,7 +103,7 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
 def _has(folder: Path, pattern: str) -> bool:
     """Whether a table has files, or the one."""
     try:
-        if pattern != "*.parquet":
+        if pattern != _ALL:
             return (folder / pattern).is_file()
         with os.scandir(folder) as entries:
             return any(entry.name.endswith(".parquet") for entry in entries)
@@ -104,8 +111,6 @@ def _has(folder: Path, pattern: str) -> bool:
         return False
 
 
-def _literal(pattern: str) -> str:
-    """A file's name that means itself where names may have wildcards."""
-    if pattern == "*.parquet":
-        return pattern
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in pattern)
+def _literal(path: str) -> str:
+    """A path that means itself where names may have wildcards."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in path)

@@ -108,7 +108,7 @@ def _numbers(form: re.Pattern[bytes], head: bytes) -> dict[bytes, int]:
         return {}
     named = dict.fromkeys(match["who"] for match in form.finditer(head))
     last = [_DIGITS.findall(name)[-1:] for name in named]
-    own = {name: int(digits[0]) for name, digits in zip(named, last, strict=True) if digits}
+    own = {name: int(digits[0]) for name, digits in zip(named, last, strict=True) if digits and len(digits[0]) < 19}
     if len(set(own.values())) < len(named):
         own = {name: number for number, name in enumerate(named)}
     return own if len(named) > 1 else {}

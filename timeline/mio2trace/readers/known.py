@@ -27,6 +27,8 @@ _PACKET_FIELDS = frozenset({1, 3, 6, 8, 10, 11, 12, 13, 33, 35, 36, 41, 42, 43, 
 """Of TracePacket: those that stand in the first packet of a trace."""
 
 
+_JOURNAL = bytes.fromhex("d9d505f920a163d7"), b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"
+"""How SQLite's rollback journal begins, and its write-ahead log."""
 _WHOLE_HEAD = 60_000
 """Bytes: of less there is no more."""
 
@@ -86,6 +88,7 @@ _SOURCE = "what it was made from"
 KNOWN: tuple[Known, ...] = (
     Known(lambda head: _OWN_JSON.match(head) is not None, "a trace that mio2trace wrote", _SOURCE),
     Known(_is_own_perfetto, "a trace that mio2trace wrote", _SOURCE),
+    Known(lambda head: head.startswith(_JOURNAL), "a journal of an SQLite database", "the database beside it"),
     Known(_table("name", "calls", "totaldurationns"), "a summary of calls or kernels without their times", _TRACE),
     Known(_table("counter_name", "counter_value"), "a table of counters", _TRACE),
     Known(_table("kernelname", "grd", "wgr", without="beginns"), "a table of counters without times", _TIMES),

@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import shutil
+import socket
 import threading
 import time
 import urllib.parse
@@ -184,6 +185,9 @@ class Server(http.server.ThreadingHTTPServer):
         with contextlib.suppress(ValueError, OSError):
             self.serve_forever(poll_interval=0.1)
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A connection that breaks is the page's own matter."""
+
     def serve_until_done(self) -> None:
         """Until the trace was given once, or for ever; the bundle until the page is quiet."""
         thread = threading.Thread(target=self._serve, daemon=True)
@@ -284,16 +288,24 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
             self.send_error(404)
             return
         with file:
-            self.send_response(200)
-            self.send_header("Content-Type", "application/octet-stream")
-            self.send_header("Content-Length", str(os.fstat(file.fileno()).st_size))
-            self.end_headers()
             try:
+                self.send_response(200)
+                self.send_header("Content-Type", "application/octet-stream")
+                self.send_header("Content-Length", str(os.fstat(file.fileno()).st_size))
+                self.end_headers()
                 shutil.copyfileobj(file, self.wfile, 1 << 20)
                 self.wfile.flush()
+                self._wait_until_it_is_taken()
             except OSError:
                 return  # the page was closed half-way: it may come again
         server.given.set()
+
+    def _wait_until_it_is_taken(self) -> None:
+        """What was sent may lie in the system's buffers. Raises OSError where the page goes away without it."""
+        self.connection.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(TimeoutError):
+            while self.connection.recv(1 << 10):
+                pass
 
     def end_headers(self) -> None:
         self.send_header("Cache-Control", "no-cache")

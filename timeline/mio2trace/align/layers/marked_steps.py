@@ -33,7 +33,7 @@ LEAST_LAUNCHES = 0.9
 _LONGEST = 400
 _NUMBERED = late(r"(ProfilerStep|iteration|iter|step|batch)[ _#:=-]{0,3}(\d{1,9})", re.ASCII | re.IGNORECASE)
 _ENGINE = late(
-    r"execute_(?:\d+_)?context_(?P<c>\d+)\([^)]*\)_generation_(?P<g>\d+)\([^)]*\)"
+    r"execute_(?:\d+_)?context_(?P<c>\d{1,18})\([^)]*\)_generation_(?P<g>\d{1,18})\([^)]*\)"
     r"|step\[(?P<phase>\w+)(?P<fields>(?: \w+=\S+)*)\]"
     r"|(?P<word>prefill|decode|mixed)\[(?P<parts>[^\n]*)\]"
     r"|execute_diffusion_(?P<diffusion>\w+)"

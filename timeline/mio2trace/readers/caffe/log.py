@@ -58,7 +58,7 @@ _BEGINNINGS = tuple(phrase for phrase, _ in _PHRASES)
 _SETTING_UP = re.compile(r"Setting up (.+)")
 _CREATING = re.compile(r"Creating [Ll]ayer (.+)")
 _BACKWARD = re.compile(r"(.+) (?:needs|does not need) backward computation\.")
-_TOP_SHAPE = re.compile(r"Top shape: ((?:[0-9]+ )+)\(")
+_TOP_SHAPE = re.compile(r"Top shape: ((?:[0-9]{1,18} ){1,32})\(")
 _NET_TEXT = "Initializing net from parameters:"
 _NET_FIELD = re.compile(rb'(?:^|(?<="))  (name|type): "([^"]*)"(?=\s*$|  )')  # two where a line lost its end
 _NET_LINE = re.compile(rb"\s*(?:\w+\s*[:{]|\}|$)")

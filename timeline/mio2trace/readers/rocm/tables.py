@@ -1,11 +1,14 @@
 """CSV tables of ROCm's profilers, whose writers escape no quotes (rocm-profiles.md 5, 11.5).
 
-One column is free text, all others hold neither commas nor quotes of their own: what is left when the others have been
-taken from both ends is the text, whatever stands in it. Columns are found by name, in any order and capitals.
+One column is free text, all others hold neither commas nor quotes of their own. Where cells are quoted, the quotes say
+where a cell ends. Where they cannot - the text has quotes or commas of its own - it is guessed: what is left when the
+others have been taken from both ends is the text. A guess may be wrong by a cell that is missing: then its times are no
+times, and the row is lost. Columns are found by name, in any order and capitals.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from mio2trace.notes import Notes
@@ -14,6 +17,9 @@ _MOST_LINES = 64
 """Of one row: a text may have line breaks in it."""
 _LONGEST_HEADER = 60_000
 MOST_DIGITS = 19
+MOST_TIME = (1 << 63) - 1
+_CELL = re.compile(r'(?:"((?:[^"]|"")*)"|([^",]*))(,|\Z)')
+_SECOND = 1_000_000_000
 
 
 def header(head: bytes) -> tuple[str, ...]:
@@ -44,6 +50,8 @@ class Table:
         self._numbers = tuple(self._place_of[name] for name in numbers if name in self._place_of)
         self._notes = notes
         self._place = place
+        self._is_guess = False
+        """Of the row that was taken apart last."""
 
     def __contains__(self, column: str) -> bool:
         return column in self._place_of
@@ -53,7 +61,36 @@ class Table:
         return tuple(self._place_of.get(column, len(self.columns)) for column in columns)
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """(line, fields without their quotes and one empty text more)."""
+        """(line, fields without their quotes and one empty text more); last those that are guessed."""
+        guessed: list[tuple[int, list[str]]] = []
+        low, high = MOST_TIME, 0
+        for number, fields in self._rows():
+            if self._is_guess:
+                guessed.append((number, fields))
+                continue
+            if self._numbers:
+                at = integer(fields[self._numbers[0]])
+                if at is not None:
+                    low, high = min(low, at), max(high, at)
+            yield number, fields
+        if guessed:
+            yield from self._possible(guessed, low, high)
+
+    def _possible(self, guessed: list[tuple[int, list[str]]], low: int, high: int) -> Iterator[tuple[int, list[str]]]:
+        """Those whose times lie near those of the others, which are ``low`` to ``high``; where there are no others,
+        near those of most."""
+        times = [[integer(fields[place]) for place in self._numbers] for _, fields in guessed]
+        if low > high:
+            starts = sorted(row[0] for row in times if row and row[0] is not None) or [0]
+            low, high = starts[len(starts) // 10], starts[len(starts) * 9 // 10]
+        slack = 10 * (high - low) + _SECOND
+        for row, found in zip(guessed, times, strict=True):
+            if all(at is not None and low - slack <= at <= high + slack for at in found):
+                yield row
+            else:
+                self._lost(1)
+
+    def _rows(self) -> Iterator[tuple[int, list[str]]]:
         pending, begun, whole = "", 0, 0
         least = len(self.columns) - 1
         for number, line in enumerate(self._lines, 2):
@@ -85,21 +122,60 @@ class Table:
     def _fields(self, line: str) -> list[str] | None:
         """None where it is no whole row."""
         count = len(self.columns)
-        fields = line.split(",")
-        if len(fields) != count:
-            if len(fields) < count or self._text < 0:
-                return None
-            fields = line.split(",", self._text)
-            fields += fields.pop().rsplit(",", count - 1 - self._text)
+        fields: list[str] | None = line.split(",")
+        assert fields is not None
+        self._is_guess = False
         if '"' in line:
-            fields = [field[1:-1] if field[:1] == '"' == field[-1:] and len(field) > 1 else field for field in fields]
-            if self._text >= 0 and '""' in fields[self._text]:
-                fields[self._text] = _unescaped(fields[self._text])
+            plain = _without_quotes(fields)
+            if len(plain) == count and '"' not in "".join(plain):
+                fields = plain
+            else:
+                fields = _cells(line)
+                if fields is None:
+                    fields = self._guessed(line)
+        elif len(fields) != count or ", " in line:  # no writer puts a space before a cell
+            fields = self._guessed(line)
+        if fields is None or len(fields) != count:
+            return None
         for place in self._numbers:
             if not fields[place].isdigit():
                 return None
         fields.append("")
         return fields
+
+    def _guessed(self, line: str) -> list[str] | None:
+        """A row whose quotes do not divide it: the text is what the other columns leave."""
+        count = len(self.columns)
+        if self._text < 0:
+            return None
+        fields = line.split(",", self._text)
+        fields += fields.pop().rsplit(",", count - 1 - self._text)
+        if len(fields) != count:
+            return None
+        text = fields[self._text]
+        if '"' in line and (text[:1] == '"') != (text[-1:] == '"'):
+            return None
+        self._is_guess = True
+        fields = _without_quotes(fields)
+        fields[self._text] = _unescaped(fields[self._text])
+        return fields
+
+
+def _without_quotes(fields: list[str]) -> list[str]:
+    return [field[1:-1] if field[:1] == '"' == field[-1:] and len(field) > 1 else field for field in fields]
+
+
+def _cells(line: str) -> list[str] | None:
+    """A row's cells as its quotes divide them; None where they do not: a text has quotes of its own."""
+    cells: list[str] = []
+    at = 0
+    while (found := _CELL.match(line, at)) is not None:
+        quoted, plain, comma = found.groups()
+        cells.append(plain if quoted is None else _unescaped(quoted) if '""' in quoted else quoted)
+        at = found.end()
+        if not comma:
+            return cells
+    return None
 
 
 def _unescaped(text: str) -> str:

@@ -33,6 +33,8 @@ _TOKEN = late(
 )
 _ESCAPE = late(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
+_INTEGER = late(rb"[-+]?[0-9]+")
+_LONGEST_INTEGER = 21
 _DEEPEST = 100
 Message = dict[str, list[Any]]
 
@@ -85,7 +87,7 @@ def parse(data: bytes, place: str, notes: Notes) -> Message:
         elif not name:
             return _damaged(root, stack, data, found.start(), place, notes)
         else:
-            stack[-1].setdefault(name, []).append(_value(found))
+            stack[-1].setdefault(name, []).append(_value(found, place, notes))
             name = ""
     if len(stack) > 1 or name:
         _damaged(root, stack, data, size, place, notes)
@@ -103,15 +105,18 @@ def _damaged(root: Message, stack: list[Message], data: bytes, at: int, place: s
     return root
 
 
-def _value(found: re.Match[bytes]) -> int | str:
+def _value(found: re.Match[bytes], place: str, notes: Notes) -> int | str:
+    """A text, a word, or a number, which has 64 bits as in the message itself."""
     quoted = found["text"]
     if quoted is not None:
         return _ESCAPE.sub(_unescaped, quoted[1:-1]).decode("utf-8", "replace")
-    raw = found["number"] or found["name"]
-    try:
-        return int(raw)
-    except ValueError:
-        return raw.decode()
+    raw: bytes = found["number"] or found["name"]
+    if _INTEGER.fullmatch(raw) is None:
+        return raw.decode(errors="replace")
+    if len(raw) > _LONGEST_INTEGER or not -(1 << 63) <= int(raw) < 1 << 64:
+        notes.add("number of more than 64 bits passed over", place)
+        return ""
+    return int(raw)
 
 
 def _unescaped(found: re.Match[bytes]) -> bytes:
