@@ -49,6 +49,8 @@ class Command:
     start: int
     end: int
     call: Call | None = None
+    on_queue: bool = False
+    """``stream`` is a queue of the hardware, which runs several streams at once."""
 
     @property
     def family(self) -> str:

@@ -37,5 +37,5 @@ def recorded(base: sqlite3.Connection) -> Recording:
         process = call.process if call is not None else alone
         name = row["name"] or row["type"]
         place = process, row["gpuId"], row["queueId"]
-        made.commands.append(Command(*place, kind, name, row["start"], row["end"], call))
+        made.commands.append(Command(*place, kind, name, row["start"], row["end"], call, on_queue=True))
     return made

@@ -347,7 +347,7 @@ def missing(devices: Sequence[Sequence[Command]], calls: Sequence[Call]) -> dict
         found["blocked"] += sum(bool(not_recorded(gap, commands, calls, lost)) for gap in gaps) + bool(lag(commands))
         until: dict[int, int] = {}
         for command in commands:
-            if command.kind == "kernel":
+            if command.kind == "kernel" and not command.on_queue:
                 last = until.get(command.stream, 0)
                 found["overlap-on-stream"] += last - command.start > MICROSECOND
                 until[command.stream] = max(last, command.end)

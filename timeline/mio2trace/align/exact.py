@@ -8,8 +8,10 @@ What ran before the recording is in no operation and no layer, whatever it state
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +19,7 @@ import msgspec
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.backward import ForwardOps
 from mio2trace.align.gradients import split
-from mio2trace.align.layers.marked_steps import before_recording, is_step, step_at
+from mio2trace.align.layers.marked_steps import LEAST_LAUNCHES, before_recording, is_step, step_at
 from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.links import NONE, LayerRun, Links
 from mio2trace.align.logged_ops import is_op, logged_ops
@@ -139,7 +141,7 @@ def number_steps_as_the_log(attribution: Attribution) -> None:
     What lies in no layer in a step is in the iteration that most of the step's kernels are in by the log.
     """
     profile, links, steps = attribution.profile, attribution.links, attribution.steps
-    if not steps or all(word in ("", RANGE, CORRELATION) for word in links.layer_by):
+    if not steps or all(word in ("", RANGE) for word in links.layer_by):
         return
     logged: dict[int, Counter[int]] = {}
     unplaced: dict[int, list[int]] = {}
@@ -150,7 +152,7 @@ def number_steps_as_the_log(attribution: Attribution) -> None:
         iteration = links.iteration_of(position)
         if run == NONE:
             unplaced.setdefault(step.number, []).append(position)
-        elif iteration is not None and links.layer_by[position] not in (RANGE, CORRELATION):
+        elif iteration is not None and links.layer_by[position] != RANGE:
             logged.setdefault(step.number, Counter())[iteration] += 1
     before = _pass_of_nearest(links, range(len(links.run_of)))
     after = _pass_of_nearest(links, range(len(links.run_of) - 1, NONE, -1))
@@ -274,14 +276,33 @@ class _Layers:
         """The iteration of each execution: of the step around it, None outside of the marked ones; where none is
         marked, a new one begins where the first layer comes again."""
         steps, ranges = self._attribution.steps, self._attribution.profile.ranges
-        iteration = 0
-        for place in in_order:
-            if steps:
+        if steps:
+            for place in in_order:
                 step = step_at(steps, ranges[place].start_ns)
                 yield None if step is None else step.number
-                continue
-            iteration += not iteration or self._layers[place] == self._layers[in_order[0]]
-            yield iteration
+            return
+        numbers = [*accumulate(self._layers[place] == self._layers[in_order[0]] for place in in_order)]
+        are_steps = any(self._layers[place][1] for place in in_order) or self._hold_launches(in_order, numbers)
+        yield from numbers if are_steps else [None] * len(numbers)
+
+    def _hold_launches(self, in_order: Sequence[int], numbers: Sequence[int]) -> bool:
+        """Whether the executions of equal number, from the first one's begin to the last one's end, hold nearly all
+        launches from the first on: a range that comes again here and there is no step."""
+        ranges = self._attribution.profile.ranges
+        begins: dict[int, int] = {}
+        ends: dict[int, int] = {}
+        for place, number in zip(in_order, numbers, strict=True):
+            begins.setdefault(number, ranges[place].start_ns)
+            ends[number] = max(ends.get(number, 0), ranges[place].end_ns)
+        starts = sorted(
+            start for one in self._attribution.profile.activities if (start := one.host_start_ns) is not None
+        )
+        if not starts or not begins:
+            return True
+        held = sum(
+            bisect_right(starts, ends[number]) - bisect_left(starts, begin) for number, begin in begins.items()
+        )
+        return held >= LEAST_LAUNCHES * (len(starts) - bisect_left(starts, min(begins.values())))
 
     def _place_between(self, in_order: Sequence[int]) -> None:
         """Passes of what lies in no layer: its neighbours', where both are of one; set-up before the first layer."""

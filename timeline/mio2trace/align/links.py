@@ -18,7 +18,7 @@ from mio2trace.ops.operation import Operation
 Phase = Literal["before", "setup", "warm-up", "iteration", "between"]
 """``before``: launched before the recording began; ``between``: launched behind a marked step and before the next."""
 
-_NAMES = {"before": "before the recording", "setup": "set-up", "between": "between iterations"}
+_NAMES = {"before": "before the recording", "setup": "set-up", "between": "outside of steps"}
 
 NONE = -1
 """No layer, no pass, no operation."""

@@ -83,7 +83,7 @@ def completeness(alignment: Alignment, launches: Launches, devices: tuple[Device
             continue
         if activity.grid is not None or not activity.is_replayed:  # RPD neither names nor sizes the kernels of a graph
             durations[activity.name, activity.grid].append(end - start)
-        if queue < len(is_stream) and is_stream[queue] and not activity.is_replayed:
+        if queue < len(is_stream) and is_stream[queue]:
             spans[queue].append((start, end))
     counts["before-recording"] += before
     counts["kernel-without-launch"] += without

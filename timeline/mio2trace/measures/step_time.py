@@ -67,7 +67,7 @@ class StepTime(msgspec.Struct, frozen=True, kw_only=True):
 def step_time(device: int, windows: Sequence[Window]) -> StepTime | None:
     """The mean of ``windows``, steady steps of one device whose ends are known; None for no windows."""
     busy = [window.busy for window in windows if window.busy is not None]
-    if not busy:
+    if not any(one.length_ns for one in busy):
         return None
     parts = {f"{name}_ns": round(sum(getattr(one, f"{name}_ns") for one in busy) / len(busy)) for name in PARTS}
     return StepTime(

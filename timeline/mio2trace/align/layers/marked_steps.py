@@ -81,8 +81,8 @@ def marked_steps(profile: Profile) -> tuple[MarkedStep, ...]:
         text = made.text.strip()
         if (found := _NUMBERED.fullmatch(text)) is not None:
             numbered[found[1].lower()].append(made)
-        elif _ENGINE.fullmatch(text) is not None:
-            engine[text.partition("[")[0].partition("_")[0]].append(made)
+        elif (found := _ENGINE.fullmatch(text)) is not None:
+            engine["phase" if found["word"] else text.partition("[")[0].partition("_")[0]].append(made)
         elif text and _CAPTURE.fullmatch(text) is None:
             others[text].append(made)
     for families in (engine, numbered):
