@@ -299,9 +299,7 @@ class _Layers:
         )
         if not starts or not begins:
             return True
-        held = sum(
-            bisect_right(starts, ends[number]) - bisect_left(starts, begin) for number, begin in begins.items()
-        )
+        held = sum(bisect_right(starts, ends[number]) - bisect_left(starts, begin) for number, begin in begins.items())
         return held >= LEAST_LAUNCHES * (len(starts) - bisect_left(starts, min(begins.values())))
 
     def _place_between(self, in_order: Sequence[int]) -> None:
