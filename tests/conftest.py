@@ -87,7 +87,15 @@ LONGEST = ("test_wheel.py", "test_patterns.py", "test_perfetto.py")
 """Where a test takes a minute: begun last they would leave all processors but one without work."""
 
 
+FAST = frozenset((ROOT / "tests" / "fast_modules.txt").read_text("utf-8").split())
+"""Modules whose tests together take less than a minute of a processor without the real samples. They are the cheapest
+by `for file in tests/test_*.py; do pytest --cpu-times times.txt $file; done`."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.name in FAST:
+            item.add_marker("fast")
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 

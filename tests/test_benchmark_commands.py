@@ -21,6 +21,8 @@ SAMPLES = {
 }  # fmt: skip
 """Those that need samples by default, and the option that names other ones."""
 MORE = {"score": ["--all"]}
+BY_PATH = {f"benchmarks/{name}.py" for name in SAMPLES}
+"""They are run as they are written where their samples are missing."""
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -49,7 +51,7 @@ def test_every_benchmark_that_needs_samples_is_tried() -> None:
     assert sorted(reached) == ["conftest.py", "samples.py"]
 
 
-@pytest.mark.parametrize("command", WRITTEN)
+@pytest.mark.parametrize("command", [one for one in WRITTEN if one not in BY_PATH])
 def test_a_benchmark_runs_as_it_is_written(command: str) -> None:
     """From the root of the repository, with nothing set."""
     done = run(*command.split(), "--help")

@@ -153,3 +153,17 @@ def test_a_job_has_the_copies_of_each_process(tmp_path: Path) -> None:
         for profile in run.profiles
     }
     assert copies == {"pid 542": 5, "pid 777": 5}
+
+
+def test_equal_processes_of_two_files_have_names_of_their_own(tmp_path: Path) -> None:
+    """Two recordings of processes with the same ids, side by side in one picture."""
+    files = []
+    for at_us in (0, 50_000_000):
+        made = Made()
+        for number in range(8):
+            made.launch(PIDS[number % 2], number // 2, 100 + number, at_us + 20 * number, 2)
+        files.append(tmp_path / f"{at_us}.json")
+        longer = 0.5 if at_us else 0  # else it would be one process that two profilers recorded
+        files[-1].write_bytes(trace([{**event, "dur": event["dur"] + longer} for event in made.events]))
+    names = [process.name for process in mio2trace.convert(*files).trace.processes]
+    assert len(set(names)) == len(names) == 8

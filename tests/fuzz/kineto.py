@@ -35,7 +35,8 @@ def files(chance: Chance, names: Sequence[str]) -> tuple[list[bytes], int]:
     odd = chance.random() < 0.5
     first = chance.choice((FIRST_US, FIRST_US, 0, 1_767_189_312_000_047, 1.5, -5))
     count = chance.choice((1, 5, 30, 30))
-    events = [_row(chance, names, first, odd) for _ in range(count)]
+    pids = chance.choice(((542,), (542,), (542, 777)))
+    events = [_row(chance, names, first, odd, pids) for _ in range(count)]
     more: dict[str, Any] = {}
     if odd and chance.random() < 0.3:
         key = chance.choice(("deviceProperties", "distributedInfo", "schemaVersion", "baseTimeNanoseconds"))
@@ -45,20 +46,22 @@ def files(chance: Chance, names: Sequence[str]) -> tuple[list[bytes], int]:
     return [data], sum(event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset") for event in events)
 
 
-def _row(chance: Chance, names: Sequence[str], first: float, odd: bool) -> Row:
+def _row(chance: Chance, names: Sequence[str], first: float, odd: bool, pids: Sequence[int]) -> Row:
     at = first + chance.choice((0, 1, 1, 7.25, 40.001)) * chance.randint(0, 30)
     dur: Any = chance.choice((0, 0.001, 1, 5.25, 900, 40_000))
     key, op = chance.randint(0, 9), chance.randint(0, 6)
-    host = 542, chance.choice((542, 542, 543))
+    host = chance.choice(pids), chance.choice((542, 542, 543))
+    device = chance.choice((2, 2, 3, "GPU 2 of rank 1")) if len(pids) > 1 else 2
     made: list[Callable[[], Row]] = [
         lambda: row("cpu_op", chance.choice((*_OPS, *_OPS, *names)), *host, at, dur, External_id=op,
                     Sequence_number=chance.randint(0, 3), **_inputs(chance)),
         lambda: row("cuda_runtime", chance.choice(_CALLS), *host, at, dur, External_id=op, correlation=key,
                     grid=[4, 1, 1], block=[64, 1, 1], kernel=chance.choice((*_KERNELS, *names))),
-        lambda: row("kernel", chance.choice((*_KERNELS, *names)), 2, chance.choice((0, 1)), at, dur, correlation=key,
-                    External_id=op, grid=[4, 1, 1], block=[64, 1, 1], graph_id=1, graph_node_id=chance.randint(0, 9)),
-        lambda: row("gpu_memcpy", "Memcpy", 2, 0, at, dur, correlation=key, bytes=616, kind="HtoD"),
-        lambda: row("gpu_memset", "Memset", 2, 0, at, dur, correlation=key),
+        lambda: row("kernel", chance.choice((*_KERNELS, *names)), device, chance.choice((0, 1)), at, dur,
+                    correlation=key, External_id=op, grid=[4, 1, 1], block=[64, 1, 1], graph_id=1,
+                    graph_node_id=chance.randint(0, 9)),
+        lambda: row("gpu_memcpy", "Memcpy", device, 0, at, dur, correlation=key, bytes=616, kind="HtoD"),
+        lambda: row("gpu_memset", "Memset", device, 0, at, dur, correlation=key),
         lambda: row("user_annotation", chance.choice((*_STEPS, *names)), *host, at, dur, External_id=op),
         lambda: row("python_function", chance.choice((*_MODULES, *names)), *host, at, dur, Python_id=op,
                     Python_parent_id=chance.choice((None, op - 1, op, chance.randint(-2, 9), 1 << 40))),

@@ -98,11 +98,14 @@ class _Run:
         self._notes = notes
         self.left_out: list[Alignment] = []
         reach: tuple[int, int] | None = None
+        labels: set[str] = set()
         for number, measures in enumerate(run.measures):
             alignment = measures.alignment
             process = alignment.profile.process.label
             of_framework = bool(alignment.profile.framework.nodes)
-            other = f"profile {number + 1}" if number and not process else ""
+            named = process and process not in labels
+            labels.add(process)
+            other = f"profile {number + 1}" if number and not named else ""
             suffix = (f" of {other}" if other and not of_framework else "") + of
             if number and of_framework:
                 beside = framework.beside(alignment, self.profiles[0].base, reach, notes)
@@ -113,10 +116,11 @@ class _Run:
                 base = time_base(alignment, notes)
             else:
                 base = _beside(reach, alignment, time_base(alignment, notes), notes)
+            whose = " of ".join(filter(None, (process, other)))
             side = device.DeviceSide(
                 measures, base, numbers.device, _device_name(run.logs), suffix, numbers.ids,
                 frozenset[Fold](options.fold),
-                process=", ".join(filter(None, (run.name if several else "", process or other))),
+                process=", ".join(filter(None, (run.name if several else "", whose))),
             )  # fmt: skip
             seen = host.HostSide(
                 alignment, base, side, numbers.host, options.host_calls, suffix, notes, numbers.ids,
