@@ -30,8 +30,10 @@ def small() -> Run:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_calls_line_is_its_own_under_every_damage(row: Row, small: Run) -> None:
     """Where the truth says that an entry of a call is, the damaged log has that entry."""
-    others = list(loaded(shared_folder())[HANDLES].values())
-    runs = [small, loaded(shared_folder())[HANDLES]["m290-lenet-train-cmdonly"], others[0], others[6]]
+    by_name = loaded(shared_folder())[HANDLES]
+    others = list(by_name.values())
+    names = ("m290-lenet-train-cmdonly", "m121-alexnet-infer-interleaved", "m290-alexnet-infer-10it")
+    runs = [small, *(by_name[name] for name in names)]
     runs += loaded(shared_folder())[TWIN].values()
     seen = 0
     for run in runs:
