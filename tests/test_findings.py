@@ -41,6 +41,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     scope: tuple[str, ...] = ()
 
 
+def talking(ns: int) -> Subject:
+    """An iteration of 100 ms with a collective that nothing runs beside."""
+    return subject({1: [Ran("work", 100 * MS - ns), Ran("ncclDevKernel_AllReduce_Sum_f32_RING_LL", ns)]})
+
+
 def searching(ns: int) -> Subject:
     """Two iterations of 100 ms, the second with a search."""
     find = operation(1, phase="find")
@@ -238,6 +243,8 @@ CASES = [
          ns=15 * MS + 1, share=0.15 + 1e-8, count=2, severity="high"),
     Case(rule="idle", has=lambda: pausing(20 * MS, 0), lacks=lambda: pausing(20 * MS, 0, calls_wait=True), ns=20 * MS,
          share=0.2, count=1, severity="high"),
+    Case(rule="communication", has=lambda: talking(10 * MS + 1), lacks=lambda: talking(10 * MS), ns=10 * MS + 1,
+         share=0.1 + 1e-8, count=1, severity="medium"),
     # 30 ms where 10 are usual: 20 of 30 + 2 x 10
     Case(rule="first-iteration", has=lambda: cold(30), lacks=lambda: cold(20), ns=20 * MS, share=0.4, count=1,
          severity="high"),

@@ -66,6 +66,10 @@ def _row(chance: Chance, names: Sequence[str], first: float, odd: bool, pids: Se
         lambda: row("python_function", chance.choice((*_MODULES, *names)), *host, at, dur, Python_id=op,
                     Python_parent_id=chance.choice((None, op - 1, op, chance.randint(-2, 9), 1 << 40))),
         lambda: {"ph": chance.choice("sf"), "cat": "ac2g", "name": "ac2g", "id": key, "pid": 2, "tid": 0, "ts": at},
+        lambda: row("cpu_op", "record_param_comms", *host, at, dur, External_id=op,
+                    dtype=chance.choice(("Float", "", 7)),
+                    Collective_name=chance.choice(("allreduce", "_allgather_base", "", *names)),
+                    In_msg_nelems=chance.choice((0, 1, 1 << 60, -1, None)), Group_size=chance.choice((0, 1, 8, "x"))),
         lambda: row("overhead", "Activity Buffer Request", *host, at, dur),
     ]  # fmt: skip
     event = chance.choice((*made[:3], *made))()

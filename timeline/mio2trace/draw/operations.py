@@ -51,6 +51,9 @@ def operation_args(operation: Operation) -> dict[str, Any]:
     ):
         if value is not None and value != "":
             args[key] = value
+    message = None if operation.problem is None else operation.problem.message_bytes()
+    if message is not None:
+        args["message_bytes"] = message
     if operation.gemm is not None:
         args["gemm"] = gemm_args(operation.gemm)
     if operation.api:

@@ -8,10 +8,13 @@ from mio2trace.align import NONE
 from mio2trace.findings.rule import Found, Rule
 from mio2trace.findings.subject import Problem, Subject, drivers
 from mio2trace.findings.words import count, ms, percent
+from mio2trace.measures.bandwidth import bandwidth
 from mio2trace.measures.device_time.gaps import Cause
 from mio2trace.measures.statistics import deviation, mean, median
+from mio2trace.ops.operation import Operation
 
 IDLE = 0.15
+COMMUNICATION = 0.10
 RUNS, SLOWER = 3, 2.0
 WORTH_NAMING = 0.01
 MOST_CAUSES = 3
@@ -108,7 +111,7 @@ def _calls(subject: Subject) -> list[tuple[int, int]]:
     ran = [
         index
         for index, one in measures.operation_at.items()
-        if one.phase == "run" and measures.first_of[index] != NONE and not one.is_plain
+        if one.phase == "run" and measures.first_of[index] != NONE and _takes_its_own_time(one)
     ]
     on_host = [host_ns for index in ran if (host_ns := measures.host_ns_of[index]) is not None]
     if len(on_host) == len(ran):
@@ -116,11 +119,38 @@ def _calls(subject: Subject) -> list[tuple[int, int]]:
     return [(index, measures.operations.timed_ns[index]) for index in ran]
 
 
+def _takes_its_own_time(operation: Operation) -> bool:
+    """Whether what is known of it tells how long it takes: a collective waits for other ranks."""
+    problem = operation.problem
+    return not operation.is_plain and (problem is None or problem.message_bytes() is None)
+
+
+def _communication(subject: Subject) -> Iterator[Found]:
+    step = subject.timed.step_time
+    if step is None or step.communication_ns <= COMMUNICATION * step.step_ns:
+        return
+    named = []
+    for problem in subject.problems:
+        rate = bandwidth(problem.operation, problem.row.calls, problem.ns)
+        if rate is not None:
+            bus = f", {rate.bus:.3g} GB/s on the bus" if rate.bus is not None else ""
+            named.append((problem.name, f"{problem.name} ({subject.time(problem.ns)}{bus})"))
+    most = f"; most in {named[0][1]}" if named else ""
+    yield Found(
+        ns=step.communication_ns,
+        share=step.communication_ns / step.step_ns,
+        count=len(named) or 1,
+        number=f"{percent(step.communication_ns / step.step_ns)} of {subject.timed.noun}"
+        f" ({ms(step.communication_ns)} of {ms(step.step_ns)}) runs collectives and nothing beside them{most}.",
+        scope=tuple(name for name, _ in named),
+    )
+
+
 def _unsteady(subject: Subject) -> Iterator[Found]:
     found: list[tuple[float, Problem, str]] = []
     for problem in subject.problems:
         times = problem.samples
-        if len(times) < SAMPLES or subject.share(problem.ns) < OF_T or problem.operation.is_plain:
+        if len(times) < SAMPLES or subject.share(problem.ns) < OF_T or not _takes_its_own_time(problem.operation):
             continue
         spread = (deviation(times) or 0.0) / (mean(times) or 1)
         if spread > SPREAD:
@@ -160,6 +190,15 @@ RULES = (
         " iteration; compare with a run without the profiler's host options, which slow the host. Queue: look"
         " for dependencies between streams and for copies.",
         find=_idle,
+    ),
+    Rule(
+        id="communication",
+        title="Collectives run alone.",
+        fires="exposed communication is > 10 % of a steady iteration of the slowest device",
+        formula="time in which a collective runs and no other kernel, per iteration; share of the iteration",
+        advice="Overlap them with computation (DDP's buckets, FSDP's prefetch, more streams), send less (a smaller"
+        " type, gradient accumulation), or let fewer ranks wait: `mio2trace ranks` says who comes last.",
+        find=_communication,
     ),
     Rule(
         id="first-iteration",

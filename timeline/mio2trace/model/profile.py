@@ -209,6 +209,20 @@ class Activity(msgspec.Struct, frozen=True, gc=False):
         return 0 if self.call is None else self.call.thread
 
 
+class Collective(msgspec.Struct, frozen=True, gc=False):
+    """What a rank gave to a collective, in elements: sent and received; the size of its group, and its number.
+
+    ``name`` and ``dtype`` are words of the framework's.
+    """
+
+    name: str
+    dtype: str = ""
+    sent: int = 0
+    received: int = 0
+    ranks: int | None = None
+    group: int | None = None
+
+
 class Inputs(msgspec.Struct, frozen=True, gc=False):
     """What an operator was given, input by input: shapes, types, strides in elements, other values as text."""
 
@@ -216,6 +230,7 @@ class Inputs(msgspec.Struct, frozen=True, gc=False):
     dtypes: tuple[str, ...] = ()
     strides: tuple[Sizes | tuple[Sizes, ...] | None, ...] = ()
     values: tuple[str, ...] = ()
+    collective: Collective | None = None
 
 
 class Range(msgspec.Struct, frozen=True, gc=False):

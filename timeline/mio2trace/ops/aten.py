@@ -15,11 +15,13 @@ import msgspec
 
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
-from mio2trace.model.profile import Inputs
+from mio2trace.model.profile import Collective, Inputs
 from mio2trace.ops.blas import Blas, View, flattened, view
 from mio2trace.ops.driver_options import driver_line
 from mio2trace.ops.families.activation import ActivProblem
 from mio2trace.ops.families.batch_norm import BnormProblem
+from mio2trace.ops.families.collective import CollectiveProblem
+from mio2trace.ops.families.collective import kind_of as collective_kind
 from mio2trace.ops.families.conv import from_tensors
 from mio2trace.ops.families.framework import NOT_MIOPEN, framework_problem
 from mio2trace.ops.families.gemm import AttentionProblem, GemmProblem
@@ -444,6 +446,8 @@ def operations_of(name: str, inputs: Inputs | None) -> tuple[Operation, ...]:
 @lru_cache(maxsize=1 << 13)
 def plain(name: str, inputs: Inputs | None) -> Operation:
     """An op that launched something and is in no row: its name, its inputs, its traffic if that is defined."""
+    if inputs is not None and inputs.collective is not None:
+        return _collective(name, inputs.collective)
     problem = None if inputs is None else framework_problem(name, inputs)
     if problem is None:
         doubts = ("the profiler did not record the inputs",) if inputs is None else ()
@@ -456,6 +460,21 @@ def plain(name: str, inputs: Inputs | None) -> Operation:
             source=0, api=name, primitive=name, input=problem.x, weights=problem.w, output=problem.y,
             mode=problem.variant, dtype=problem.dtype, flop=of_sizes.flop, bytes_min=of_sizes.bytes_min,
             command_reason=NOT_MIOPEN, problem=problem,
+        )
+    )  # fmt: skip
+
+
+def _collective(name: str, made: Collective) -> Operation:
+    kind = collective_kind(made.name)
+    if not kind:
+        return _unplaced(OperationFacts(source=0, api=name, primitive=name, command_reason=NOT_MIOPEN))
+    problem = CollectiveProblem(
+        kind=kind, sent=made.sent, received=made.received, ranks=made.ranks, group=made.group, dtype=made.dtype or None
+    )
+    return _unplaced(
+        OperationFacts(
+            source=0, api=name, primitive=kind, input=problem.input, output=problem.output, mode=problem.variant,
+            dtype=problem.dtype, flop=0, bytes_min=cost(problem).bytes_min, command_reason=NOT_MIOPEN, problem=problem,
         )
     )  # fmt: skip
 

@@ -122,6 +122,14 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The MIOpenDriver command, from the base word on, in ``form``. Raises `CommandError`."""
         raise CommandError(f"the driver's options for {self.primitive} are not covered")
 
+    def message_bytes(self) -> int | None:
+        """The message of a collective; None for any other problem."""
+        return None
+
+    def bus_factor(self) -> float | None:
+        """A collective's bus bandwidth over its algorithm bandwidth."""
+        return None
+
     @property
     def has_bench(self) -> bool:
         """Whether a BLAS library computes it, as its bench can."""

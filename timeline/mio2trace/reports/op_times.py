@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from mio2trace.align import NONE
 from mio2trace.measures import Cost, Measures
+from mio2trace.measures.bandwidth import bandwidth
 from mio2trace.ops.operation import Operation
 from mio2trace.reports import ops as report
 from mio2trace.reports.numbers import Unit
@@ -20,6 +21,8 @@ line of the program that launched it."""
 EACH = ("kernel", "percent_of_kernel_time", "kernels", "gflops", "helpers", "transposes", "sure")
 """Columns of an operation: ``helpers`` is part of ``kernel`` (im2col, fills, transposes, ...), ``transposes`` part of
 that; ``percent_of_kernel_time`` is of the kernel time of the whole recording; ``sure`` is false when a link is not."""
+BANDWIDTH = ("message_bytes", "algorithm_gb_per_s", "bus_gb_per_s")
+"""Columns of collectives (`mio2trace.measures.bandwidth`)."""
 _TIMES = ("kernel", "helpers", "transposes", "mean", "min", "max")
 SUMMED = (
     "kernels", "kernel", "mean", "min", "max", "percent_of_kernel_time", "gflops",
@@ -95,19 +98,29 @@ def steady_table(operations: Sequence[Operation], measures: Measures, by: Sequen
             if before is not cells:
                 shared[key(one.index)] = {name: cell for name, cell in before.items() if cells.get(name) == cell}
     ranking = steady.by_operation(key)
+    collectives = _collectives(operations, key)
     first = tuple(by) or ("layer", "name")
     names: dict[tuple[str, ...], Row] = {}
     for cost in ranking:
         texts = {name: text for name, text in zip(first, cost.key, strict=True) if text}
-        names[cost.key] = {**texts, **shared.get(cost.key, {})} if cost.key in shared else texts
+        one_of = collectives.get(cost.key)
+        made = None if one_of is None else bandwidth(one_of, cost.calls, cost.total_ns)
+        rates = {} if made is None else {name: rate for name, rate in zip(BANDWIDTH, made, strict=True) if rate}
+        names[cost.key] = {**texts, **shared.get(cost.key, {}), **rates} if cost.key in shared else texts
     rows = [row for row in ranked_rows(ranking, names, unit) if "phase" not in by or row.get("phase") != "find"]
     costs = cost_columns(unit)
-    columns = (*first, *costs, *(name for name in (*plain.columns, *PLACE) if name not in (*first, *costs)))
+    bandwidths = BANDWIDTH if collectives else ()
+    columns = (
+        *first,
+        *costs,
+        *bandwidths,
+        *(name for name in (*plain.columns, *PLACE) if name not in (*first, *costs)),
+    )
     brief = (
         *first, *costs[:3], "calls", "gflops",
         *(name for name in ("solver", "algorithm", "dtype") if name not in first),
         *costs[3:7], unit.column("find"), unit.column("host"), unit.column("helpers"), unit.column("transposes"),
-        "kernels", "unsure",
+        "kernels", "unsure", *bandwidths,
     )  # fmt: skip
     return msgspec.structs.replace(
         plain,
@@ -118,6 +131,20 @@ def steady_table(operations: Sequence[Operation], measures: Measures, by: Sequen
         empty="no operation has kernels",
         keys=first,
     )
+
+
+def _collectives(
+    operations: Sequence[Operation], key: Callable[[int], tuple[str, ...]]
+) -> Mapping[tuple[str, ...], Operation | None]:
+    """By key a collective that stands for all of the same message; None where messages differ."""
+    found: dict[tuple[str, ...], Operation | None] = {}
+    for one in operations:
+        if one.problem is None or one.problem.message_bytes() is None:
+            continue
+        other = found.setdefault(key(one.index), one)
+        if other is not None and (other.facts.problem != one.problem):
+            found[key(one.index)] = None
+    return found
 
 
 def _place(measures: Measures, index: int) -> dict[str, Cell]:

@@ -11,6 +11,7 @@ from mio2trace.align import NONE
 from mio2trace.draw.base import TimeBase, three_digits
 from mio2trace.draw.operations import operation_args, source_args
 from mio2trace.measures import Measures, Sums
+from mio2trace.measures.bandwidth import bandwidth
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
 from mio2trace.trace import Slice
@@ -146,6 +147,11 @@ class Containers:
             shared = {key: value for key, value in shared.items() if key not in _OF_THE_WHOLE}
         elif operation.phase == "run" and operation.flop and whole_ns and not sums.untimed.get(index):
             args["gflops"] = three_digits(operation.flop / whole_ns)
+        rate = None if cut or goes_on else bandwidth(operation, 1, whole_ns)
+        if rate is not None:
+            args["algorithm_gb_per_s"] = three_digits(rate.algorithm)
+            if rate.bus is not None:
+                args["bus_gb_per_s"] = three_digits(rate.bus)
         args |= {"kernel_ns": kernel_ns, "kernels": kernels, "operation": index, **source_args(operation)}
         return Slice(track, start, duration, name, "operation", args, shared)
 

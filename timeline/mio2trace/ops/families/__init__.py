@@ -5,6 +5,7 @@ from __future__ import annotations
 from mio2trace.ops.families import (
     activation,
     batch_norm,
+    collective,
     conv,
     fusion,
     gemm,
@@ -32,5 +33,6 @@ FAMILIES: tuple[Family, ...] = (
     reduction.FAMILY,
     rnn.FAMILY,
     gemm.FAMILY,
+    collective.FAMILY,
     other.FAMILY,
 )

@@ -55,6 +55,12 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     size: Id | None = msgspec.field(name="bytes", default=None)
     kind: Any = None
     device: Any = None
+    collective: msgspec.Raw = msgspec.field(name="Collective name", default=NOTHING)
+    sent: Any = msgspec.field(name="In msg nelems", default=None)
+    received: Any = msgspec.field(name="Out msg nelems", default=None)
+    ranks: Any = msgspec.field(name="Group size", default=None)
+    group: msgspec.Raw = msgspec.field(name="Process Group Name", default=NOTHING)
+    dtype: msgspec.Raw = msgspec.field(default=NOTHING)
     python: Any = msgspec.field(name="Python id", default=None)
     parent: Any = msgspec.field(name="Python parent id", default=None)
     kernel: Any = None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from mio2trace.model.profile import Inputs
+from mio2trace.model.profile import Collective, Inputs
 from mio2trace.notes import Notes
+from mio2trace.patterns import late
 from mio2trace.readers.torch.event_array import NOTHING, Args
 
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -16,6 +17,25 @@ DTYPES = {
     "c10::Float8_e5m2fnuz": "bfloat8", "c10::complex<float>": "complex64", "c10::complex<double>": "complex128",
 }  # fmt: skip
 """PyTorch's names in the words of the driver. Of a list of tensors and of what is no tensor none is told."""
+
+
+_COMM_DTYPES = {
+    "Float": "float", "Half": "half", "BFloat16": "bfloat16", "Double": "double", "Int": "int32", "Long": "int64",
+    "Byte": "uint8", "Char": "int8", "Bool": "bool", "Short": "int16", "Float8_e4m3fn": "float8",
+    "Float8_e4m3fnuz": "float8", "Float8_e5m2": "bfloat8", "Float8_e5m2fnuz": "bfloat8",
+}  # fmt: skip
+_MOST = 1 << 48
+_NAME = late(rb'"([A-Za-z0-9_]{1,40})"')
+
+
+def _word(text: msgspec.Raw) -> str:
+    """A short plain word; empty for any other value."""
+    found = _NAME.fullmatch(bytes(text).strip())
+    return found[1].decode() if found is not None else ""
+
+
+def _count(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < _MOST else None
 
 
 _Lengths = tuple[int | tuple[int, ...], ...]
@@ -33,6 +53,8 @@ class InputsCache:
 
     def of(self, args: Args) -> Inputs | None:
         """None where none were recorded."""
+        if args.collective is not NOTHING:
+            return self._of_collective(args)
         if args.dims is NOTHING:
             return None
         key = b"|".join((args.dims, args.types, args.strides, args.values))
@@ -41,6 +63,22 @@ class InputsCache:
         except KeyError:
             made = self._made[key] = self._inputs(args)
             return made
+
+    def _of_collective(self, args: Args) -> Inputs:
+        """Of a collective the message alone: what else it was given is its tensors, again."""
+        numbers = tuple(_count(one) for one in (args.sent, args.received, args.ranks))
+        key = b"|".join((args.collective, args.dtype, args.group, repr(numbers).encode()))
+        made = self._made.get(key)
+        if made is None:
+            name, dtype, group = (_word(text) for text in (args.collective, args.dtype, args.group))
+            sent, received, ranks = numbers
+            made = self._made[key] = Inputs(
+                collective=Collective(
+                    name, _COMM_DTYPES.get(dtype, ""), sent or 0, received or 0, ranks,
+                    int(group) if group.isdecimal() and len(group) < 10 else None,
+                )
+            )  # fmt: skip
+        return made
 
     def _inputs(self, args: Args) -> Inputs | None:
         try:

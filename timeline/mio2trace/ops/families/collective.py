@@ -1,0 +1,82 @@
+"""Collectives of a process group: how much is sent, by how many ranks, and what that is on the wire (docs/kineto.md).
+
+As NCCL's tests define it: the *algorithm* bandwidth is the message over the time, the *bus* bandwidth that times what
+each rank sends and receives of it, so that it compares with the link whatever the number of ranks.
+"""
+
+from __future__ import annotations
+
+from mio2trace.ops.family import Family
+from mio2trace.ops.problem import CommandError, Form, Problem
+from mio2trace.ops.values import DTYPE_BYTES, Shape
+
+NAMES = {
+    "reduce_scatter": "ReduceScatter", "allreduce": "AllReduce", "allgather": "AllGather", "alltoall": "AllToAll",
+    "broadcast": "Broadcast", "gather": "Gather", "scatter": "Scatter", "reduce": "Reduce", "send": "Send",
+    "recv": "Recv", "barrier": "Barrier",
+}  # fmt: skip
+"""Kinds, the longer name before one that it holds."""
+_BYTES = DTYPE_BYTES | {"bool": 1, "uint8": 1, "int16": 2}
+
+
+def kind_of(name: str) -> str:
+    """``allreduce`` for ``all_reduce``, ``_allgather_base``, ``allreduce_coalesced``; empty for what is none."""
+    plain = name.lower().replace("_", "")
+    return next((kind for kind in NAMES if kind.replace("_", "") in plain), "")
+
+
+class CollectiveProblem(Problem, frozen=True, kw_only=True, gc=False):
+    """``sent``, ``received``: elements on this rank; ``ranks``: of the group, None where that is not recorded."""
+
+    kind: str
+    sent: int
+    received: int
+    ranks: int | None = None
+    group: int | None = None
+
+    @property
+    def primitive(self) -> str:
+        return self.kind
+
+    @property
+    def input(self) -> Shape:
+        return (self.sent,) if self.sent else ()
+
+    @property
+    def output(self) -> Shape:
+        return (self.received,) if self.received else ()
+
+    @property
+    def variant(self) -> str | None:
+        group = f", group {self.group}" if self.group is not None else ""
+        return None if self.ranks is None else f"{self.ranks} ranks{group}"
+
+    def flop(self) -> int:
+        """None of the device's own are counted."""
+        return 0
+
+    def message_bytes(self) -> int | None:
+        """The message: what all ranks have of it together, where that differs from a rank's part."""
+        size = _BYTES.get(self.dtype or "")
+        elements = max(self.sent, self.received)
+        return None if size is None or not elements else elements * size
+
+    def bus_factor(self) -> float | None:
+        """Bus bandwidth over algorithm bandwidth."""
+        ranks = self.ranks
+        if self.kind in ("broadcast", "reduce", "send", "recv"):
+            return 1.0
+        if ranks is None or ranks < 1 or self.kind == "barrier":
+            return None
+        return 2 * (ranks - 1) / ranks if self.kind == "allreduce" else (ranks - 1) / ranks
+
+    def bytes_min(self) -> int | None:
+        """Read and written on this rank, each tensor once."""
+        size = _BYTES.get(self.dtype or "")
+        return None if size is None else (self.sent + self.received) * size
+
+    def command(self, form: Form = "newest") -> str:
+        raise CommandError("a communication library computes it, not MIOpen")
+
+
+FAMILY = Family(names=NAMES)
