@@ -108,7 +108,7 @@ class Tables:
         return self.add(table, **row)
 
 
-def tables(version: str, counters: Iterable[Counted] = (), lost: int = 0, pid: int = PID) -> Tables:
+def tables(version: str, counters: Iterable[Counted] = (), lost: int = 0, pid: int = PID, private: str = "") -> Tables:
     """``lost``: how many kernels of the second graph launch were not recorded."""
     made = Tables(version)
     number = made.number
@@ -120,23 +120,32 @@ def tables(version: str, counters: Iterable[Counted] = (), lost: int = 0, pid: i
         tags["schema_version"] = "3"
     for tag, value in tags.items():
         made.add("rocpd_metadata", tag=tag, value=value)
-    made.add("rocpd_info_node", id=1, hash=1, machine_id="0123456789abcdef", hostname="host")
-    made.add("rocpd_info_process", id=ROW_OF_PID, nid=1, pid=pid, environment='{"RANK": "1"}', command="x")
-    made.add("rocpd_info_thread", id=ROW_OF_TID, nid=1, pid=ROW_OF_PID, tid=TID, name="main")
-    made.add("rocpd_info_agent", id=AGENT, nid=1, type="GPU", absolute_index=1, name="gfx942",
+    made.add("rocpd_info_node", id=1, hash=1, machine_id="0123456789abcdef", hostname=private or "host")
+    made.add(
+        "rocpd_info_process",
+        id=ROW_OF_PID,
+        nid=1,
+        pid=pid,
+        environment=json.dumps({"RANK": "1", "X": private}),
+        command=private or "x",
+    )
+    made.add("rocpd_info_thread", id=ROW_OF_TID, nid=1, pid=ROW_OF_PID, tid=TID, name=private or "main")
+    made.add("rocpd_info_agent", id=AGENT, nid=1, type="GPU", absolute_index=1, name=private or "gfx942",
              product_name="AMD Instinct MI300X")  # fmt: skip
-    made.add("rocpd_info_queue", id=1, name="Queue 1")
+    made.add("rocpd_info_queue", id=1, name=private or "Queue 1")
     made.add("rocpd_info_stream", id=0, name="Stream 0")
     host = {"pid": ROW_OF_PID, "tid": ROW_OF_TID}
     device = {**host, "agent_id": AGENT, "queue_id": 1, "stream_id": 0}
     none = made.string("")
     for text, start, end, key in RANGES:
-        event = made.event("MARKER_CORE_RANGE_API", key, 0, json.dumps({"message": text}))
+        event = made.event(
+            "MARKER_CORE_RANGE_API", key, 0, json.dumps({"message": f"{text} {private}" if private else text})
+        )
         made.placed("rocpd_region", start, end, host, name_id=made.string("roctxThreadRangeA"), event_id=event)
     for name, start, end, key in CALLS:
         event = made.event("HIP_RUNTIME_API_EXT", key, 1 if key == 3 else 0)
-        made.placed("rocpd_region", start, end, host, name_id=made.string(name), event_id=event)
-    event = made.event("MARKER_CORE_API", 60, 0, json.dumps({"message": MARK[0]}))
+        made.placed("rocpd_region", start, end, host, name_id=made.string(f"{name} {private}".strip()), event_id=event)
+    event = made.event("MARKER_CORE_API", 60, 0, json.dumps({"message": f"{MARK[0]} {private}".strip()}))
     more = {"name_id": none} if number >= (4,) else {}
     made.placed("rocpd_sample", MARK[1], None, host, event_id=event, **more)
     # Schema 4 has no graphs at all, 3.0.0 and 3.0.1 have not got them yet.
@@ -151,8 +160,11 @@ def tables(version: str, counters: Iterable[Counted] = (), lost: int = 0, pid: i
     ]  # fmt: skip
     for place, kernel in enumerate(KERNELS[: len(KERNELS) - lost]):
         event = made.event("KERNEL_DISPATCH", kernel.stack, kernel.stack)
-        symbol = made.add("rocpd_info_kernel_symbol", display_name=kernel.name, kernel_name=f"{kernel.name}.kd",
-                          arch_vgpr_count=8, accum_vgpr_count=0, sgpr_count=16)  # fmt: skip
+        shown = f"{kernel.name} {private}".strip()
+        symbol = made.add(
+            "rocpd_info_kernel_symbol", display_name=shown, kernel_name=f"{kernel.name}.kd", arch_vgpr_count=8,
+            accum_vgpr_count=0, sgpr_count=16,
+        )  # fmt: skip
         graph = {"graph_exec_id": GRAPH if kernel.node else 0, "graph_node_id": kernel.node} if has_graphs else {}
         made.placed(
             "rocpd_kernel_dispatch", kernel.start, kernel.end, device, kernel_id=symbol, dispatch_id=place + 1,

@@ -165,7 +165,7 @@ def test_every_format(shared: Path, tmp_path: Path) -> None:
     """One file of each reader at least, and many of MIOpen's; of a bundle's records those of a bundle made here."""
     formats: Counter[str] = Counter()
     taken: Counter[tuple[str, str]] = Counter()
-    for folder in ("dvdt", "miopen-logs", "miopen-opencl", "ck", "tfprof", "rocm"):
+    for folder in ("dvdt", "miopen-logs", "miopen-opencl", "ck", "tfprof", "rocm", "miopen-side-files"):
         for path in sorted((shared / "samples" / folder).rglob("*")):
             kind = (folder, path.name if folder in ("tfprof", "rocm") else path.name.partition(".")[2])
             largest = 300_000 if folder == "rocm" else 3_000_000

@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.conversion import HostCalls, convert
-from mio2trace.model import log, miopen, profile, tf
+from mio2trace.model import choices, log, miopen, profile, tf
 from mio2trace.notes import OptionError
 from mio2trace.privacy import KINDS, Cleaner
 from mio2trace.privacy.fields import A_WORD, NEVER_SHOWN, SHOWN, Sort
@@ -303,7 +303,7 @@ def test_every_text_field_of_every_record_is_in_one_table() -> None:
     tables: tuple[Mapping[type[msgspec.Struct], Any], ...] = (SHOWN, NEVER_SHOWN, A_WORD)
     kinds = [
         kind
-        for module in (profile, log, miopen, tf)
+        for module in (profile, log, miopen, tf, choices)
         for _, kind in inspect.getmembers(module, inspect.isclass)
         if issubclass(kind, msgspec.Struct) and kind.__module__ == module.__name__
     ]

@@ -179,8 +179,8 @@ def jax_run(devices: int = 2, steps: int = 3, *, events_first: bool = True, priv
     marks = [
         Event("train", 1_000_000_000 * step, 999_000_000, {"step_num": 7 + step, "_r": 1}) for step in range(steps)
     ]
-    python = [Event("$model.py:12 train", 5, 10**9), Event(f"TfrtCpuExecutable{private}", 7, 3_000_000)]
-    host.append(Line(f"python{private}", [*(marks if marked else ()), *python], 1 << 63 | 5, 5))
+    python = [Event("$model.py:12 train", 5, 10**9), Event(f"TfrtCpuExecutable {private}".strip(), 7, 3_000_000)]
+    host.append(Line(f"python {private}".strip(), [*(marks if marked else ()), *python], 1 << 63 | 5, 5))
     out += plane("/host:CPU", host, events_first=events_first)
     out += plane("/device:GPU:9")
     if environment:

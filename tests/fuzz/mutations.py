@@ -29,7 +29,7 @@ def mutated(data: bytes, chance: Chance) -> bytes:
     """``data`` with a few parts of its structure changed; by what it is: JSON, text, or fields."""
     if len(data) <= _LARGEST:
         if data.startswith(_DATABASE):
-            with contextlib.suppress(sqlite3.Error, OverflowError):
+            with contextlib.suppress(sqlite3.Error, OverflowError, UnicodeDecodeError):
                 return _tables(data, chance)
         if data.lstrip()[:1] in (b"[", b"{"):
             try:

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.fuzz import kineto, rocm, tensorflow
+from tests.fuzz import kineto, rocm, side_files, tensorflow
 from tests.small_runs import SECOND, Program, as_json, as_text
 
 Chance = random.Random
@@ -349,8 +349,24 @@ def _kineto(chance: Chance) -> Case:
     return Case("Kineto", *kineto.files(chance, NAMES))
 
 
+def _side_files(chance: Chance) -> Case:
+    return Case("XSpace and side files", *side_files.files(chance, NAMES))
+
+
+def _log_with_side_lines(chance: Chance) -> Case:
+    """MIOpen's log with records of its databases and calls of GEMM libraries between its lines."""
+    lines = [*miopen_log(chance), *side_files.database_lines(chance), *side_files.blas_lines(chance)]
+    if chance.random() < 0.5:
+        chance.shuffle(lines)
+    return Case("log with records of libraries", ["".join(lines).encode("utf-8", "replace")], 0)
+
+
 GENERATORS: tuple[Callable[[Chance], Case], ...] = (
     _profile, _log_and_profile, _text_blocks, _array_in_log, _miopen, _caffe, _ck, _tensorflow, _rocm, _kineto,
+    _side_files, _log_with_side_lines,
 )  # fmt: skip
-KINDS: dict[str, Callable[[Chance], Case]] = {"rocm": _rocm, "kineto": _kineto, "tensorflow": _tensorflow, "ck": _ck}
+KINDS: dict[str, Callable[[Chance], Case]] = {
+    "rocm": _rocm, "kineto": _kineto, "tensorflow": _tensorflow, "ck": _ck, "side": _side_files,
+    "side-log": _log_with_side_lines,
+}  # fmt: skip
 """Of `benchmarks/fuzz.py --kinds`."""

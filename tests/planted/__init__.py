@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.planted import kineto, miopen, opencl, rocm, tensorflow
+from tests.planted import kineto, miopen, opencl, rocm, side_files, tensorflow
 
-FORMATS = opencl.FORMATS | miopen.FORMATS | tensorflow.FORMATS | rocm.FORMATS | kineto.FORMATS
+FORMATS = opencl.FORMATS | miopen.FORMATS | tensorflow.FORMATS | rocm.FORMATS | kineto.FORMATS | side_files.FORMATS

@@ -32,9 +32,14 @@ def operation_of(text: str, inputs: Inputs | None) -> Operation:
     except (ValueError, IndexError):
         problem = None
     module, _, name = text.rpartition("/")
+    api = text if module else f"hlo {text}"
     if problem is None:
         facts = OperationFacts(
-            source=0, api=text, primitive=name, mode=module or None, command_reason="XLA compiled it, no library has it"
+            source=0,
+            api=api,
+            primitive=f"hlo {name}",
+            mode=module or None,
+            command_reason="XLA compiled it, no library has it",
         )
         return Operation(index=0, line=0, end_line=0, facts=facts)
     try:
@@ -44,7 +49,7 @@ def operation_of(text: str, inputs: Inputs | None) -> Operation:
     geometry, of_sizes = problem.geometry, cost(problem)
     doubt = problem.check()
     facts = OperationFacts(
-        source=0, api=text, primitive=problem.primitive, direction=problem.direction, input=problem.input,
+        source=0, api=api, primitive=problem.primitive, direction=problem.direction, input=problem.input,
         weights=problem.weights, output=problem.output, pad=geometry.pad, stride=geometry.stride,
         dilation=geometry.dilation, groups=geometry.groups, mode=problem.variant, layout=problem.memory_layout,
         dtype=problem.dtype, dtype_by="program" if problem.dtype else None, gemm=of_sizes.gemm, flop=of_sizes.flop,

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from mio2trace.model.choices import GemmChoice, GemmTable, SolverRecord, SolverTable, SolverTime
+from mio2trace.model.choices import GemmChoice, GemmTable, SolverRecord, SolverTime
 from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent, NetLayer
 from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, MiopenLog
 from mio2trace.model.profile import (
@@ -26,6 +26,7 @@ from mio2trace.model.profile import (
     Node,
     OpenClLaunch,
     Process,
+    Profile,
     Program,
     Queue,
     Range,
@@ -88,8 +89,8 @@ A_WORD: dict[type[msgspec.Struct], frozenset[str]] = {
     Printed: frozenset({"unit"}),
     SolverTime: frozenset({"solver", "algorithm"}),
     SolverRecord: frozenset({"key"}),
-    SolverTable: frozenset({"kind"}),
     GemmChoice: frozenset({"library"}),
-    GemmTable: frozenset({"kind", "made_for"}),
+    GemmTable: frozenset({"made_for"}),
+    Profile: frozenset({"defects"}),
 }
 """Of a vocabulary that the reader knows, or letters and digits only."""

@@ -376,13 +376,11 @@ def _work_args(fact: KernelFact | None, whole: Operation | None, *, is_gemm: boo
 
 
 def _counter_args(activity: Activity, counters: Sequence[Counter]) -> dict[str, Any]:
-    """The values of hardware counters, and what they measured."""
+    """The values of hardware counters, and what they measured. A counter is a fraction even if it is whole here."""
     known = measured(activity, counters).shown
-    values = {
-        name: int(value) if value.is_integer() else value for name, value in values_of(activity, counters).items()
-    }
     shown = {name: three_digits(value) if isinstance(value, float) else value for name, value in known.items()}
-    return {"counters": values, **({"measured": shown} if shown else {})}
+    parts = {"counters": values_of(activity, counters), "measured": shown}
+    return {name: part for name, part in parts.items() if part}
 
 
 def _resource_args(resources: Resources) -> dict[str, int]:

@@ -8,11 +8,12 @@ from functools import lru_cache
 
 import msgspec
 
-from mio2trace.model.choices import SolverRecord, SolverTime, performance, solver_record
+from mio2trace.model.choices import SolverRecord, SolverTime, solver_record
 from mio2trace.model.miopen import Message, OperationDirection
 from mio2trace.ops.command import parse
 from mio2trace.ops.log.keys import find_db_key, network_config, perf_db_values
 from mio2trace.ops.log.level_lines import CHOSEN, INVOKER, INVOKER_REGISTERED, REGISTERED, SEARCHED
+from mio2trace.ops.log.performance import performance
 from mio2trace.ops.problem import Problem
 from mio2trace.patterns import late
 

@@ -127,6 +127,7 @@ class _Assembly:
         self._called: Counter[str] = Counter()
         self._devices: list[Device] = []
         self._queues: list[Queue] = []
+        self._queue_of: dict[tuple[int, int], Queue] = {}
         self._ran: list[_Ran] = []
         self._calls: dict[int, tuple[Call, _Op | None]] = {}
         self._others: list[Call] = []
@@ -209,14 +210,14 @@ class _Assembly:
     # -- devices -----------------------------------------------------------------------------------------------------
 
     def _device(self, plane: Plane, number: int) -> None:
-        device = Device(index=len(self._devices), name=f"GPU {number}", clock=0, number=number)
+        known = next((one for one in self._devices if one.number == number), None)
+        device = known or Device(index=len(self._devices), name=f"GPU {number}", clock=0, number=number)
         begun = len(self._queues)
         for line in self._reader.lines(plane):
             stream = _STREAM.match(line.name)
             if stream is None or line.id >= _DERIVED:
                 continue
-            queue = Queue(index=len(self._queues), device=device.index, kind="stream", number=int(stream[1]))
-            self._queues.append(queue)
+            queue = self._queue(device.index, int(stream[1]))
             for event, start, end in self._events(plane, line):
                 stats = self._reader.stats(plane, event.stats)
                 key = stats.get("correlation_id")
@@ -231,8 +232,17 @@ class _Assembly:
                         self._detail(_text(stats.get("kernel_details")) or _text(stats.get("memcpy_details"))),
                     )
                 )
-        if len(self._queues) > begun:  # a GPU that did nothing has no lines
+        if known is None and len(self._queues) > begun:  # a GPU that did nothing has no lines
             self._devices.append(device)
+
+    def _queue(self, device: int, number: int) -> Queue:
+        """Two lines of one stream are one queue."""
+        queue = self._queue_of.get((device, number))
+        if queue is None:
+            queue = Queue(index=len(self._queues), device=device, kind="stream", number=number)
+            self._queue_of[device, number] = queue
+            self._queues.append(queue)
+        return queue
 
     def _detail(self, text: str) -> _Details:
         """``grid:16,1,1 block:512,1,1 private_mem:0 group_mem:0``: blocks, and their size."""
