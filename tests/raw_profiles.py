@@ -45,7 +45,11 @@ class Raw(ABC):
 
     @abstractmethod
     def add_copy(self, launch: Row, call: tuple[int, int], copy: tuple[int, int]) -> bool:
-        """Add a small copy and the blocking call that makes it, where ``launch`` is; False: not in this format."""
+        """Add a copy of few bytes and the blocking call that makes it, at ``launch``; False: there is none alike."""
+
+    def add_range(self, like: Row, text: str, start: int, end: int) -> None:
+        """Add a named range to the thread of ``like``, a range that there is."""
+        raise NotImplementedError
 
     def call_of(self) -> dict[tuple[Any, ...], Row]:
         return {row.link: row for row in self.rows if row.kind == "call" and not row.gone}
@@ -79,12 +83,12 @@ class Kineto(Raw):
             kind = "range" if cat == "user_annotation" else self.KINDS.get(cat, "other")
             args = event.get("args", {})
             link = (args["correlation"],) if "correlation" in args else (id(event),)
-            size = args.get("grid"), args.get("block")
+            size = (args["grid"], args["block"]) if "grid" in args and "block" in args else None
             stream = event.get("pid"), event.get("tid")
             self.rows.append(Row(kind, event.get("name", ""), start, end, link, event, size, stream))
         grids = {row.link: row.size for row in self.rows if row.kind == "call"}
         for row in self.rows:  # the size of a launch stands in one of its two rows
-            if row.kind == "kernel" and row.size == (None, None):
+            if row.kind == "kernel" and row.size is None:
                 row.size = grids.get(row.link)
         if self.rows:
             self.last = max(row.link[0] for row in self.rows if row.kind in ("kernel", "call", "copy"))
@@ -100,6 +104,9 @@ class Kineto(Raw):
         self.rows.append(Row("call", "hipMemcpyWithStream", *call, (self.last,), made))
         self.rows.append(Row("copy", "copy", *copy, (self.last,), moved))
         return True
+
+    def add_range(self, like: Row, text: str, start: int, end: int) -> None:
+        self.rows.append(Row("range", text, start, end, (), {**like.source, "name": text}))
 
     def save(self, folder: Path) -> list[Path]:
         events = [event for event in self.text["traceEvents"] if "ts" not in event]
@@ -208,6 +215,13 @@ class Rocpd(Base):
             self.rows.append(Row(of.kind, of.name, *span, (tail, stack), (table, number)))
         return True
 
+    def add_range(self, like: Row, text: str, start: int, end: int) -> None:
+        table, number = like.source
+        (tail, _), message = like.link, json.dumps({"message": text})
+        (event,) = self.base.execute(f'SELECT event_id FROM "{table}" WHERE id = ?', (number,)).fetchone()
+        event = self._again(f"rocpd_event{tail}", event, extdata=message, stack_id=0, parent_stack_id=0)
+        self.rows.append(Row("range", text, start, end, (), (table, self._again(table, number, event_id=event))))
+
 
 class Rpd(Base):
     suffix = ".rpd"
@@ -251,6 +265,11 @@ class Rpd(Base):
         self.rows.append(Row("copy", row.name, *copy, (api,), ("rocpd_op", op)))
         return True
 
+    def add_range(self, like: Row, text: str, start: int, end: int) -> None:
+        string = self.base.execute("INSERT INTO rocpd_string (string) VALUES (?)", (text,)).lastrowid
+        number = self._again("rocpd_api", like.source[1], args_id=string)
+        self.rows.append(Row("range", text, start, end, (number,), ("rocpd_api", number)))
+
 
 # ---- rocprofv3's text
 
@@ -290,6 +309,13 @@ class V3Json(Raw):
                 source["bytes"] = 4
             self.rows.append(Row(of.kind, of.name, *span, (process, number), source))
         return True
+
+    def add_range(self, like: Row, text: str, start: int, end: int) -> None:
+        process = like.link[0]
+        number = 10_000_000 + len(self.rows)
+        self.text["rocprofiler-sdk-tool"][process]["strings"]["marker_api"].append({"key": number, "value": text})
+        ids = {**like.source["correlation_id"], "internal": number}
+        self.rows.append(Row("range", text, start, end, (process, number), {**like.source, "correlation_id": ids}))
 
     def save(self, folder: Path) -> list[Path]:
         for process, one in enumerate(self.text["rocprofiler-sdk-tool"]):
@@ -346,6 +372,11 @@ class V3Csv(Raw):
                 source["Thread_Id"] = launch.source["Thread_Id"]
             self.rows.append(Row(of.kind, of.name, *span, (number,), source))
         return True
+
+    def add_range(self, like: Row, text: str, start: int, end: int) -> None:
+        _, *places = like.source.rsplit(",", 3)
+        source = ",".join([f'"MARKER_CORE_RANGE_API","{text}"', *places])
+        self.rows.append(Row("range", text, start, end, (), source))
 
     def save(self, folder: Path) -> list[Path]:
         paths = []

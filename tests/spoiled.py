@@ -18,14 +18,16 @@ Window = tuple[int, int]
 
 @dataclass(frozen=True)
 class Expected:
-    """``verdict``: how many more of each class of `mio2trace.measures.completeness` there are; others stay.
+    """``verdict``: how many more of each class of what is missing there are; of others there are as many.
 
-    ``beside``: classes of which there may be more than that. ``moves_ns``: the most that a step's times move by.
-    ``doubled``: the place of the step that is twice as long, where one is. ``loses_last``: step, not the first ones.
+    ``beside``: classes of which there may be more, ``hidden``: those whose signs may be lost. ``moves_ns``: no step's
+    kernel time or length moves by more. ``doubled``: the place of the step that is twice as long, where one is.
+    ``loses_last``: step, not the first ones.
     """
 
     verdict: dict[str, int] = field(default_factory=dict)
     beside: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
     moves_ns: int = 0
     doubled: int | None = None
     loses_last: bool = False
@@ -59,14 +61,24 @@ def without_first_launches(raw: Raw, windows: Sequence[Window]) -> Expected | No
     early = sum(row.stream in left for row in gone)
     verdict = {"before-recording": early, "kernel-without-launch": len(gone) - early}
     begun = min(row.start for row in raw.rows)
-    return Expected(verdict, moves_ns=max(until - begun, sum(row.end - row.start for row in gone)))
+    moves = max(until - begun, sum(row.end - row.start for row in gone))
+    return Expected(verdict, hidden=("blocked",), moves_ns=moves)
 
 
 def stretched(raw: Raw, windows: Sequence[Window]) -> Expected | None:
-    """One kernel takes more than 100 times as long as any of its name and size; it may overlap what follows it."""
+    """One kernel takes more than 100 times as long as any of its name and size; it may overlap what follows it.
+
+    Of kernels of a graph some profiles do not tell the size.
+    """
     groups: dict[tuple[str, object], list[Row]] = defaultdict(list)
     for row in commands(raw):
-        if row.kind == "kernel" and row.name and not COMMUNICATION.search(row.name) and not COPY_KERNEL.match(row.name):
+        if (
+            row.kind == "kernel"
+            and row.size
+            and row.name
+            and not COMMUNICATION.search(row.name)
+            and not COPY_KERNEL.match(row.name)
+        ):
             groups[row.name, repr(row.size)].append(row)
     group = max(groups.values(), key=len, default=[])
     durations = [row.end - row.start for row in group]
@@ -75,7 +87,7 @@ def stretched(raw: Raw, windows: Sequence[Window]) -> Expected | None:
     row = group[len(group) // 2]
     added = 100 * max(durations) + 1 - (row.end - row.start)
     row.end += added
-    return Expected({"outlier": 1}, ("overlap-on-stream",), added)
+    return Expected({"outlier": 1}, ("overlap-on-stream",), moves_ns=added)
 
 
 def without_kernels_of_a_graph(raw: Raw, windows: Sequence[Window]) -> Expected | None:
@@ -89,7 +101,7 @@ def without_kernels_of_a_graph(raw: Raw, windows: Sequence[Window]) -> Expected 
         row.gone = True
     span = max(row.end for row in of) - min(row.start for row in of)
     moves = max(span, sum(row.end - row.start for row in of))
-    return Expected({"graph-without-kernels": 1}, ("blocked",), moves, loses_last=True)
+    return Expected({"graph-without-kernels": 1}, ("blocked",), moves_ns=moves, loses_last=True)
 
 
 BLOCKED_NS = 300_000_000
@@ -128,7 +140,7 @@ def with_a_blocking_copy(raw: Raw, windows: Sequence[Window]) -> Expected | None
         if is_later:
             row.start += BLOCKED_NS
             row.end += BLOCKED_NS
-    return Expected({"blocked": 1}, ("blocked",), BLOCKED_NS)
+    return Expected({"blocked": 1}, ("blocked",), moves_ns=BLOCKED_NS)
 
 
 def doubled(raw: Raw, windows: Sequence[Window]) -> Expected | None:

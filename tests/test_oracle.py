@@ -308,16 +308,21 @@ def test_ranges_of_any_name() -> None:
     """They come again, do not overlap, and hold nearly all launches: of two levels the one with more of them."""
     trace = Trace().step("epoch 0", 0, 300)
     for at in range(3):
-        trace.step(f"batch {at}", at * 100, at * 100 + 90).step("loss", at * 100 + 50, at * 100 + 60)
+        trace.step(f"my batch {at}", at * 100, at * 100 + 90).step("loss", at * 100 + 50, at * 100 + 60)
         trace.run("a", at * 100 + 5, at * 100 + 10, at * 100 + 40).run("b", at * 100 + 55, at * 100 + 60, at * 100 + 65)
-    assert marked(trace) == ["batch 0", "batch 1", "batch 2"]
+    assert marked(trace) == ["my batch 0", "my batch 1", "my batch 2"]
+
+
+def test_a_point_in_time_is_no_step() -> None:
+    trace = Trace().step("iteration 1", 5, 5).run("a", 10, 20, 30).run("b", 20, 30, 40)
+    assert marked(trace) == []
 
 
 def test_ranges_that_hold_too_little() -> None:
     trace = Trace()
     for at in range(2):
-        trace.step(f"batch {at}", at * 100, at * 100 + 90).run(f"k{at}", at * 100 + 5, at * 100 + 10, at * 100 + 40)
-    assert marked(trace) == ["batch 0", "batch 1"]
+        trace.step(f"part {at}", at * 100, at * 100 + 90).run(f"k{at}", at * 100 + 5, at * 100 + 10, at * 100 + 40)
+    assert marked(trace) == ["part 0", "part 1"]
     assert marked(trace.run("c", 205, 210, 240)) == []
 
 
@@ -363,7 +368,7 @@ def test_longest_repetition(names: str, found: tuple[int, int, int]) -> None:
 def test_no_repetition_begins_within_a_graph() -> None:
     """Kernels without names in two graphs of three are two steps of three; behind the rest of another one, too."""
     assert longest_repetition("tttttt", [True, False, False] * 2) == (0, 3, 2)
-    assert longest_repetition("bcabcabcabc", [True, True, *[True, False, False] * 3]) == (2, 3, 3)
+    assert longest_repetition("bc" + "abc" * 7, [True, True, *[True, False, False] * 7]) == (2, 3, 7)
 
 
 def test_union_and_what_is_left() -> None:

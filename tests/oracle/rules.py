@@ -19,7 +19,7 @@ ENGINE = re.compile(
     r"execute_model\b|execute_(\d+_)?context_\d+\(|execute_diffusion_|step\[\w+|(prefill|decode|extend|mixed)\[\w+",
     re.IGNORECASE,
 )
-PROFILER = re.compile(r"ProfilerStep#\d+$")
+NUMBERED = re.compile(r"(ProfilerStep|iteration|iter|step|batch)[ _#:=-]{0,3}\d+$", re.IGNORECASE)
 NO_STEP = re.compile(r"s_api = |aten::|[\w:]+::\w+$|## Call |nn\.Module")
 ENOUGH = 0.9
 
@@ -35,14 +35,15 @@ def outermost(marks: Iterable[Mark]) -> list[Mark]:
 
 def marked_steps(marks: Sequence[Mark], launches: Sequence[int]) -> list[Mark]:
     """The steps of one process that somebody marked; none where nobody did. ``launches``: when, in any order."""
-    for known in (ENGINE, PROFILER):
+    marks = [mark for mark in marks if mark.end > mark.start]  # a point in time is no range
+    for known in (ENGINE, NUMBERED):
         found = outermost(mark for mark in marks if known.match(mark.name))
         threads = Counter(mark.thread for mark in found)
         if found:
             return [mark for mark in found if mark.thread == threads.most_common(1)[0][0]]
     groups: dict[tuple[int, str], list[Mark]] = defaultdict(list)
     for mark in marks:
-        if not NO_STEP.match(mark.name) and mark.end > mark.start:
+        if not NO_STEP.match(mark.name):
             groups[mark.thread, re.sub(r"\d+", "#", mark.name)].append(mark)
     best: list[Mark] = []
     for group in groups.values():
