@@ -71,7 +71,7 @@ def test_each_queue_tells_of_its_own() -> None:
 @pytest.mark.shared
 @pytest.mark.parametrize("form", ["rocprofv3-csv/*_kernel_trace.csv", "rocpd/*.db.gz"])
 def test_kernels_of_no_layer_do_not_cut_an_iteration_in_pieces(tmp_path: Path, form: str) -> None:
-    """Each pass is one bar of all that truly ran in it up to its last known layer; sums are of as many kernels."""
+    """Each pass is one bar of all that truly ran in it, the update too; sums are of as many kernels."""
     twin = "lenet-cmdonly-kernel-trace"
     folder = samples() / "rocm-twins" / twin
     analysis = analyse([folder / "run.log", *folder.glob(form)])
@@ -80,15 +80,15 @@ def test_kernels_of_no_layer_do_not_cut_an_iteration_in_pieces(tmp_path: Path, f
     layers = orjson.loads((folder / "truth.json").read_bytes())["layers"]
     phase_of = {row["dispatch_id"]: layers[row["layer"]]["phase"] for row in truth(twin)}
     found = Counter(
-        (phase_of[activity.number], None if number == NONE else links.passes[number].direction or "setup")
+        (phase_of[activity.number], links.passes[number].direction or links.passes[number].phase)
         for activity, number in zip(alignment.profile.activities, links.pass_of, strict=True)
     )
     assert found == {
-        ("setup", "setup"): 86, ("forward", "forward"): 12, ("backward", "backward"): 18, ("update", None): 8,
+        ("setup", "setup"): 86, ("forward", "forward"): 12, ("backward", "backward"): 18, ("update", "iteration"): 8,
     }  # fmt: skip
     convert(folder / "run.log", *folder.glob(form), output=tmp_path / "out.json")
     events = orjson.loads((tmp_path / "out.json").read_bytes())["traceEvents"]
     bars = [(event["name"], event["args"]["kernels"]) for event in events if event.get("cat") == "pass"]
-    assert bars == [("set-up", 86), ("iteration 1 · forward", 12), ("iteration 1 · backward", 18)]
+    assert bars == [("set-up", 86), ("iteration 1 · forward", 12), ("iteration 1 · backward", 18), ("iteration 1", 8)]
     (measures,) = analysis.runs[0].measures
-    assert [one.kernels for one in measures.steady.told.all] == [30]
+    assert [one.kernels for one in measures.steady.told.all] == [38]

@@ -16,6 +16,7 @@ from mio2trace.align.layers.caffe.iterations import place_by_durations, place_la
 from mio2trace.align.layers.caffe.layer_lines import place_by_layer_lines, place_by_lines_of_operations
 from mio2trace.align.layers.caffe.unclocked import place_by_device_times
 from mio2trace.align.layers.caffe.unlogged import place_behind_the_log, place_unlogged_iterations
+from mio2trace.align.layers.caffe.updates import place_updates
 from mio2trace.align.layers.caffe.warm_up import place_before_iterations
 from mio2trace.align.layers.host_ops import place_by_host_ops
 from mio2trace.align.layers.late_lines import doubt_by_kernels
@@ -109,6 +110,7 @@ STEPS: tuple[Step, ...] = (
     Step((RANGE,), place_by_ops),
     Step((BOUNDARY_STAMPS,), place_by_host_ops),
     Step((RANGE,), number_steps_as_the_log),
+    Step((), place_updates),
     Step((), place_between),
     Step((ORDER,), place_nameless_replays),
     Step((), place_repetitions),
