@@ -9,7 +9,7 @@ import msgspec
 
 from mio2trace.align import Alignment, LayerRun, Links, Net
 from mio2trace.align.clocks.fit import SAME, DeviceClock, Piece
-from mio2trace.evidence import ORDER
+from mio2trace.evidence import ORDER, Evidence
 from mio2trace.findings import Gpu, Subject
 from mio2trace.measures import Measures
 from mio2trace.model.gemm import Gemm
@@ -32,6 +32,7 @@ class Ran(msgspec.Struct, frozen=True):
     ns: int
     operation: int | None = None
     layer: str = ""
+    layer_by: Evidence = ORDER
     after_ns: int = 0
     queued: bool = False
     graph: bool = False
@@ -110,7 +111,7 @@ def measures(
             if (number, one.layer) not in runs:
                 run = LayerRun(layer=one.layer, layer_index=len(runs), direction=None, pass_=pass_)
                 runs[number, one.layer] = links.add_run(run)
-            links.give_layer([position], runs[number, one.layer], ORDER, sure=not one.unsure)
+            links.give_layer([position], runs[number, one.layer], one.layer_by, sure=not one.unsure)
         links.give_pass([position], pass_)
         if one.operation is not None:
             links.give_operation([position], one.operation, ORDER, sure=not one.unsure, confidence=one.confidence)

@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viewer": {"trace", "writers", "notes"},
     "queries": {"trace", "notes", "snapshot"},
     "summary": {"model", "align", "measures", "evidence", "trace", "notes", "ops", "kernels"},
-    "findings": {"model", "ops", "kernels", "align", "measures", "notes"},
+    "findings": {"evidence", "model", "ops", "kernels", "align", "measures", "notes"},
     "answer": {
         "outgoing",
         "model",

@@ -10,6 +10,7 @@ import msgspec
 import orjson
 import pytest
 
+from mio2trace.evidence import SEQUENCE
 from mio2trace.findings import GPUS, RULES, Finding, Gpu, Subject, findings, gpu_of
 from mio2trace.findings.work import bound
 from mio2trace.model.choices import SolverRecord, SolverTable, SolverTime
@@ -39,6 +40,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     severity: str
     scope: tuple[str, ...] = ()
+
+
+def by_position(ns: int) -> Subject:
+    """An iteration of 100 ms with a layer that its position names."""
+    return subject({1: [Ran("work", 100 * MS - ns), Ran("gemm", ns, layer="linear 1", layer_by=SEQUENCE)]})
 
 
 def talking(ns: int) -> Subject:
@@ -279,6 +285,8 @@ CASES = [
          count=1, severity="medium"),
     Case(rule="nameless", has=lambda: nameless(40 * MS), lacks=lambda: nameless(40 * MS, "conv"), ns=40 * MS, share=0.4,
          count=1, severity="medium"),
+    Case(rule="modules", has=lambda: by_position(5 * MS), lacks=lambda: by_position(5 * MS - 1), ns=5 * MS, share=0.05,
+         count=1, severity="info"),
     Case(rule="graph", has=lambda: graphs(5 * MS), lacks=lambda: graphs(5 * MS - 1), ns=5 * MS, share=0.05, count=1,
          severity="medium"),
     Case(rule="not-the-best-solver", has=lambda: by_a_find_db(1.0, 0.25), lacks=lambda: by_a_find_db(1.0, 0.96),

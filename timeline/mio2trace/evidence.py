@@ -11,6 +11,7 @@ Evidence = Literal[
     "correlation",
     "graph node",
     "capture",
+    "sequence",
     "timer marks",
     "position",
     "buffers",
@@ -29,6 +30,7 @@ RANGE: Final = "range"
 CORRELATION: Final = "correlation"
 GRAPH_NODE: Final = "graph node"
 CAPTURE: Final = "capture"
+SEQUENCE: Final = "sequence"
 TIMER_MARKS: Final = "timer marks"
 POSITION: Final = "position"
 BUFFERS: Final = "buffers"
@@ -43,6 +45,6 @@ STRENGTH: Mapping[Evidence, int] = MappingProxyType({word: -place for place, wor
 """More is stronger: what has less never overrides it."""
 
 EXACT: frozenset[Evidence] = frozenset(
-    (RANGE, CORRELATION, GRAPH_NODE, CAPTURE, TIMER_MARKS, POSITION, BUFFERS, LAUNCH_LINE)
+    (RANGE, CORRELATION, GRAPH_NODE, CAPTURE, SEQUENCE, TIMER_MARKS, POSITION, BUFFERS, LAUNCH_LINE)
 )
 """Where nothing else fits as well, these state what belongs together; the others infer it."""

@@ -42,6 +42,7 @@ from mio2trace.evidence import (
     DURATIONS,
     GRAPH_NODE,
     RANGE,
+    SEQUENCE,
 )
 from mio2trace.kernels import KernelFact, find_gemms
 from mio2trace.model.log import FrameworkLog
@@ -66,7 +67,7 @@ __all__ = [
 ]
 
 
-_STATED = (RANGE, CORRELATION, GRAPH_NODE, CAPTURE)
+_STATED = (RANGE, CORRELATION, GRAPH_NODE, CAPTURE, SEQUENCE)
 
 
 class Alignment(msgspec.Struct, frozen=True, kw_only=True):

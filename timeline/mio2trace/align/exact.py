@@ -19,13 +19,14 @@ import msgspec
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.backward import ForwardOps
 from mio2trace.align.gradients import split
+from mio2trace.align.layers.by_sequence import Sequenced, layers_by_sequence
 from mio2trace.align.layers.marked_steps import LEAST_LAUNCHES, before_recording, is_step, step_at
 from mio2trace.align.layers.net import Net, NetLayerSpec
 from mio2trace.align.links import NONE, LayerRun, Links
 from mio2trace.align.logged_ops import is_op, logged_ops
 from mio2trace.align.open_ranges import OpenRanges
 from mio2trace.align.sequences import matches
-from mio2trace.evidence import CORRELATION, RANGE, Evidence
+from mio2trace.evidence import CORRELATION, RANGE, SEQUENCE, Evidence
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import Profile, Range
 from mio2trace.notes import Notes
@@ -197,6 +198,10 @@ class _Layers:
             if (ranges[place].start_ns, ranges[place].end_ns) not in marks
         }
         self._layers = inner or self._layers
+        self._sequenced = Sequenced({}, frozenset())
+        if SEQUENCE not in attribution.without:
+            self._sequenced = layers_by_sequence(attribution.profile, opened.parent_of, attribution.steps)
+            self._layers |= {place: (name, "forward") for place, name in self._sequenced.names.items()}
 
     def place(self) -> None:
         """Each activity in the innermost layer; what an op of the backward pass launched in its forward op's."""
@@ -231,14 +236,20 @@ class _Layers:
             name, direction = self._layers[place]
             times = ranges[place].start_ns, ranges[place].end_ns
             run = self._run(name, index_of[name], direction, self._pass(pass_, iteration_of[place], direction), times)
-            links.give_layer(used[place, pass_], links.add_run(run), RANGE)
+            self._give(used[place, pass_], run, place)
         for (place, sure, pass_), gradient in sorted(backward.items(), key=lambda item: item[1].start_ns):
             name, _ = self._layers[place]
             times = gradient.start_ns, gradient.end_ns
             run = self._run(name, index_of[name], "backward", self._pass(pass_, iteration_of[place], "backward"), times)
-            links.give_layer(gradient.positions, links.add_run(run), RANGE, sure=sure)
+            self._give(gradient.positions, run, place, sure=sure)
         if not self._attribution.steps:
             self._place_between(in_order)
+
+    def _give(self, positions: Sequence[int], run: LayerRun, place: int, *, sure: bool = True) -> None:
+        links = self._attribution.links
+        by: Evidence = SEQUENCE if place in self._sequenced.names else RANGE
+        sure = sure and place not in self._sequenced.unsure
+        links.give_layer(positions, links.add_run(run), by, sure=sure)
 
     def _pass(self, of_launch: int, iteration: int | None, direction: Direction | None) -> int:
         """The pass of a layer's execution: its direction of the step that its commands were launched in, else of the

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 
+from mio2trace.evidence import SEQUENCE
 from mio2trace.findings.rule import Found, Rule, severity_of
 from mio2trace.findings.subject import Subject
 from mio2trace.findings.words import count, ms, percent
@@ -13,7 +14,7 @@ from mio2trace.kernels.names import kernel_name, normalise
 from mio2trace.model.profile import NAMELESS
 from mio2trace.ops.naming import problem_name
 
-OUTSIDE, DOUBT, GRAPH = 0.05, 0.01, 0.05
+OUTSIDE, DOUBT, GRAPH, MODULES = 0.05, 0.01, 0.05, 0.05
 
 
 def _workspace(subject: Subject) -> Iterator[Found]:
@@ -121,6 +122,23 @@ def _counter_run(subject: Subject) -> Iterator[Found]:
         )
 
 
+def _modules(subject: Subject) -> Iterator[Found]:
+    links, of_steady = subject.alignment.links, subject.steady.counted
+    times = [
+        ns for position, ns in zip(of_steady.kernels, of_steady.ns, strict=True) if links.layer_by[position] == SEQUENCE
+    ]
+    ns = sum(times)
+    if ns and subject.share(ns) >= MODULES:
+        yield Found(
+            ns=subject.each(ns),
+            share=subject.share(ns),
+            count=subject.each(len(times)),
+            number=f"{percent(subject.share(ns))} of the kernel time is in layers that are named by kind and position"
+            " (conv 1, linear 2), and what is between them is in none.",
+            severity="info",
+        )
+
+
 RULES = (
     Rule(
         id="workspace",
@@ -160,6 +178,15 @@ RULES = (
         advice="Record with rocprofv3, which names each kernel of a replay, so that its layer can be told; or profile"
         " iterations without graph capture.",
         find=_nameless,
+    ),
+    Rule(
+        id="modules",
+        title="The profile has no modules.",
+        fires="kernels in layers that are told by the sequence of ops alone are >= 5 % of T",
+        formula="their time per steady iteration; share of T; always info",
+        advice="Record modules: torch.profiler.profile(..., with_modules=True), or with_stack=True, and"
+        " record_shapes=True.",
+        find=_modules,
     ),
     Rule(
         id="graph",

@@ -9,9 +9,20 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.caffe.names import contradicts, tells_type, types_of
 from mio2trace.align.links import DOUBTED
 from mio2trace.align.operations.rates import HARDLY_ANY, MISSTATED, ONE_THREAD, WHOLE
-from mio2trace.evidence import BOUNDARY_STAMPS, CORRELATION, DURATIONS, RANGE, RECURRENCE, TIMER_MARKS, Evidence
+from mio2trace.evidence import (
+    BOUNDARY_STAMPS,
+    CAPTURE,
+    CORRELATION,
+    DURATIONS,
+    GRAPH_NODE,
+    RANGE,
+    RECURRENCE,
+    SEQUENCE,
+    TIMER_MARKS,
+    Evidence,
+)
 
-OF_ITS_OWN = frozenset((RANGE, CORRELATION, TIMER_MARKS, ""))
+OF_ITS_OWN = frozenset((RANGE, CORRELATION, GRAPH_NODE, CAPTURE, SEQUENCE, TIMER_MARKS, ""))
 """What tells of a kernel itself, whatever its queue; or nothing."""
 
 
