@@ -85,7 +85,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "snapshot",
         "writers",
     },
-    "snapshot": {"align", "files", "kernels", "model", "notes", "ops", "privacy"},
+    "snapshot": {"align", "evidence", "files", "kernels", "model", "notes", "ops", "privacy"},
     "dataset": {
         "analysis",
         "privacy",

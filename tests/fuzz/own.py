@@ -3,6 +3,7 @@
 * trace: changed since it was written: read back equal, or said (`own_traces`). hostile trace: its checksum is right.
 * base, snapshot, dataset, journal, bundle: any command on it gives a result, or is refused in one line.
 * beside: a database with a write-ahead log or a rollback journal of any bytes; folder: names that mean something else.
+* XSpace, databases: formats that `structures` does not make.
 * sums: the time of all kernels of a profile is that of an independent sum over its bytes, or a problem is noted.
 """
 
@@ -36,7 +37,7 @@ from mio2trace.comparing.sides import OPTIONS, side
 from mio2trace.dataset import write_run
 from mio2trace.notes import Notes
 from mio2trace.snapshot.database import connection, sql_text
-from tests import rocm_made
+from tests import rocm_made, xspace_made
 from tests.fuzz import damage, hostile, kineto, law, looks, mutations, own_traces, rocm, structures
 from tests.small_runs import as_json, benchmark
 
@@ -498,6 +499,40 @@ def _rocpd_sum(data: bytes) -> int | None:
     return int(sum(end - start for start, end in rows))
 
 
+def xspace(chance: Chance) -> str:
+    """XSpaces of JAX and TensorFlow: their time of kernels stays what it is, whatever else of a file is cut."""
+    made = chance.choice((_jax, xspace_made.tf_run))()
+    data = _changed(made, chance) if chance.random() < 0.9 else made
+    if chance.random() < 0.3:
+        with folder() as place:
+            (path,) = _put(place, {"x.xplane.pb": data})
+            return as_run(path, chance, len(data))
+    return law.judge([data], 0)
+
+
+@cache
+def _jax() -> bytes:
+    return xspace_made.jax_run()
+
+
+_DATABASES = (
+    b"96-5-48-83-3x3x3-96-3-48-83-1-0x0x0-1x1x1-1x1x1-0-NCDHW-FP32-F=GemmFwdRest:219.499,12421693440,miopenConvolution"
+    b"FwdAlgoGEMM;ConvDirectNaiveConvFwd:3.5,0,miopenConvolutionFwdAlgoDirect\n"
+    b"64-56-56-1x1-64-56-56-1-0x0-1x1-1x1-0-NCHW-FP32-F=ConvAsm1x1U:0.05,0,miopenConvolutionFwdAlgoDirect\n",
+    b"64-56-56-1x1-64-56-56-1-0x0-1x1-1x1-0-NCHW-FP32-F=ConvAsm1x1U:1,8,2,64,2,2,1,8\n",
+    b"Validator,GCN_ARCH_NAME,gfx1100\nGemmTunableOp_float_TN,tn_384_12_384,Gemm_Rocblas_1140853253,0.0118368\n"
+    b"GemmTunableOp_BFloat16_NN,nn_8192_8192_8192_ld_8192_8192_8192,Gemm_Hipblaslt_617849,0.618229\n",
+)
+
+
+def databases(chance: Chance) -> str:
+    """MIOpen's databases and TunableOp's results, alone and beside the log of a run."""
+    with folder() as place:
+        data = _changed(chance.choice(_DATABASES), chance)
+        table, *_ = _put(place, {"x.txt": data, **_run_files()})
+        return as_run(chance.choice((table, place)), chance, len(data) + 100_000)
+
+
 KINDS: Mapping[str, Judge] = {
     "trace": trace,
     "hostile trace": hostile_trace,
@@ -509,6 +544,8 @@ KINDS: Mapping[str, Judge] = {
     "beside": beside,
     "folder": folders,
     "sums": sums,
+    "XSpace": xspace,
+    "databases": databases,
 }
 
 

@@ -13,7 +13,7 @@ read up to its last whole line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
@@ -22,10 +22,10 @@ import msgspec
 from mio2trace.model.choices import GemmChoice, GemmTable, SolverRecord, SolverTable
 from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent, NetLayer
 from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, MiopenLog
+from mio2trace.model.places import misplaced
 from mio2trace.model.profile import (
     Activity,
     Call,
-    Execution,
     Framework,
     Inputs,
     Node,
@@ -163,7 +163,9 @@ class _Draft:
                 fields["framework"] = Framework(**_as_dict(fields["framework"]))
         record = self._kind(**fields)
         if isinstance(record, Profile):
-            _check(record)
+            wrong = misplaced(record)
+            if wrong:
+                raise _Damaged(wrong)
         return _of_source(record, source)  # type: ignore[return-value]
 
 
@@ -243,39 +245,6 @@ def _restored(kind: type[msgspec.Struct], value: Any) -> Any:
                 tuple(_restored(inner, one) for one in fields[name]) if several else _restored(inner, fields[name])
             )
     return kind(**fields)
-
-
-# -- what a type does not say ----------------------------------------------------------------------------------------
-
-
-def _check(profile: Profile) -> None:
-    """Raises `_Damaged` for a place in a tuple where nothing is."""
-    places: list[tuple[str, Iterable[int | None], int]] = [
-        ("queue", (one.queue for one in profile.activities), len(profile.queues)),
-        ("thread", (one.thread for one in _calls(profile)), len(profile.threads)),
-        ("thread", (one.thread for one in profile.ranges), len(profile.threads)),
-        ("device", (one.device for one in profile.queues), len(profile.devices)),
-        ("clock", (one.clock for one in profile.devices), len(profile.clocks)),
-        ("program", (one.opencl.program for one in profile.activities), len(profile.opencl.programs)),
-        ("range", (one.range for one in profile.activities), len(profile.ranges)),
-        ("range", profile.framework.ranges, len(profile.ranges)),
-        ("activity", profile.framework.activities, len(profile.activities)),
-        ("node", (one.node for one in _executions(profile)), len(profile.framework.nodes)),
-    ]
-    for what, numbers, count in places:
-        wrong = next((one for one in numbers if one is not None and not 0 <= one < max(count, 1)), None)
-        if wrong is not None:
-            raise _Damaged(f"{what} {wrong} of {count}")
-
-
-def _calls(profile: Profile) -> Iterator[Call]:
-    yield from profile.other_calls
-    yield from (one.call for one in profile.activities if one.call is not None)
-
-
-def _executions(profile: Profile) -> Iterator[Execution]:
-    yield from profile.framework.ranges.values()
-    yield from profile.framework.activities.values()
 
 
 def _of_source(record: msgspec.Struct, source: int) -> msgspec.Struct:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from mio2trace.notes import InputError
+from mio2trace.snapshot.checks import wrong_in
 from mio2trace.snapshot.database import asked, beside, connection, for_writing, sql_text
 from mio2trace.snapshot.objects import Damaged, Table, from_tables, to_tables
 from mio2trace.snapshot.places import FOLDER
@@ -63,13 +64,15 @@ def read(path: Path) -> Snapshot:
         tables = [msgspec.convert((part, data), Table, strict=True) for part, data in found]
         if f"{_sum(tables):08x}" != said[b"crc32"]:
             raise Damaged("its checksum differs")
-        snapshot = from_tables(Snapshot, tables)
+        snapshot: Snapshot = from_tables(Snapshot, tables)
+        wrong = wrong_in(snapshot)
+        if wrong:
+            raise Damaged(wrong)
     except _FAULTS as error:
         by = said[b"generator"] or "another program"
         raise InputError(
             f"{path}: damaged, or unlike what this version keeps of a run; written by {by}: {error}"
         ) from None
-    assert isinstance(snapshot, Snapshot)
     return snapshot
 
 

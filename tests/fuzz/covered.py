@@ -1,0 +1,135 @@
+"""Every reader in the package, and what feeds it: `tests/test_fuzz_own.py` holds the table to the code.
+
+A reader is a module that makes something of bytes which a file may hold: `reading` finds it by the calls in it. What it
+is fed with is a kind of `structures.GENERATORS` (well formed, mutated, crossed, damaged: `benchmarks/fuzz.py`), or of
+`own.KINDS` (`benchmarks/fuzz_own.py`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from mio2trace.readers import READERS as READERS_OF_RUNS
+
+PACKAGE = Path(__file__).resolve().parents[2] / "timeline" / "mio2trace"
+_CALLS = frozenset({
+    "loads", "read_bytes", "read_text", "deserialize", "decompressobj", "decompress", "GzipFile", "ZipFile", "TarFile",
+    "readline", "executemany", "connect", "fromhex", "literal_eval", "fromstring", "frombytes", "unpack_from",
+    "iter_unpack", "open",
+})  # fmt: skip
+_WHOLE_CALLS = frozenset({
+    "open", "file.read", "csv.reader", "csv.DictReader", "msgspec.convert", "msgspec.json.decode",
+    "msgspec.json.Decoder", "msgspec.msgpack.decode", "msgspec.msgpack.Decoder", "struct.unpack",
+    "marshal.load", "pickle.load",
+})  # fmt: skip
+
+_OF_SQL = "read_parquet(", "read_ndjson(", "parquet_kv_metadata("
+
+
+class Fed(NamedTuple):
+    """``by``: kinds of cases; ``no_file``: why nothing feeds it, where what it opens is no file of a stranger."""
+
+    by: tuple[str, ...] = ()
+    no_file: str = ""
+
+
+def reading() -> Iterator[str]:
+    """The modules of the package that read bytes, by their paths in it."""
+    known = {reader.__name__ for reader in READERS_OF_RUNS}  # type: ignore[attr-defined]
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = ".".join(("mio2trace", *path.relative_to(PACKAGE).with_suffix("").parts))
+        if name in known or any(_reads(node) for node in ast.walk(ast.parse(path.read_text("utf-8")))):
+            yield str(path.relative_to(PACKAGE))
+
+
+def _reads(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and any(function in node.value for function in _OF_SQL)
+    if not isinstance(node, ast.Call):
+        return False
+    if ast.unparse(node.func) in _WHOLE_CALLS:
+        return True
+    return isinstance(node.func, ast.Attribute) and node.func.attr in _CALLS
+
+
+_LOGS = ("log with dv/dt text", "MIOpen log", "Caffe log")
+_PROFILES = ("dv/dt JSON", "ROCm", "Kineto")
+_OURS = "a file of the program's own"
+_WRITES = "it writes only"
+_HERE = "this machine's own files"
+
+READERS: Mapping[str, Fed] = {
+    "answer/frame.py": Fed(no_file=_OURS),
+    "batch/forking.py": Fed(no_file="pipes between its own processes"),
+    "batch/journal.py": Fed(("journal",)),
+    "bundles/listing.py": Fed(no_file="the archive that was just written"),
+    "bundles/making.py": Fed(no_file=_WRITES),
+    "bundles/members.py": Fed(no_file=_WRITES),
+    "cli.py": Fed(no_file="/dev/null"),
+    "commands/giving/doctor.py": Fed(no_file=_HERE),
+    "commands/view.py": Fed(no_file="the browser"),
+    "comparing/base.py": Fed(("base",)),
+    "comparing/written.py": Fed(("trace", "hostile trace")),
+    "files/outputs.py": Fed(no_file=_WRITES),
+    "findings/gpus.py": Fed(no_file="a file that the person wrote for --gpu"),
+    "forked.py": Fed(no_file="pipes between its own processes"),
+    "kernels/facts.py": Fed(("dv/dt JSON", "log with dv/dt text")),
+    "kernels/sources.py": Fed(("dv/dt JSON",)),
+    "model/choices.py": Fed(("databases", "MIOpen log")),
+    "privacy/pseudonyms.py": Fed(_PROFILES),
+    "queries/__init__.py": Fed(no_file=_OURS),
+    "queries/dataset.py": Fed(("dataset", "journal", "folder")),
+    "queries/embedded.py": Fed(("trace", "hostile trace")),
+    "queries/perfetto.py": Fed(no_file="Perfetto's engine reads it, in a process of its own"),
+    "readers/blas/tunable.py": Fed(("databases",)),
+    "readers/bundled.py": Fed(("bundle",)),
+    "readers/ck/record.py": Fed(("CK record",)),
+    "readers/ck/times.py": Fed(("CK record",)),
+    "readers/collected.py": Fed(_LOGS),
+    "readers/miopen/find_db.py": Fed(("databases",)),
+    "readers/opencl/dvdt_json.py": Fed(("dv/dt JSON", "log and dv/dt JSON", "log with a dv/dt array", "sums")),
+    "readers/opencl/halves.py": Fed(no_file="pipes between its own processes"),
+    "readers/rocm/database.py": Fed(("ROCm", "beside", "sums")),
+    "readers/rocm/events.py": Fed(("ROCm",)),
+    "readers/rocm/job.py": Fed(("ROCm",)),
+    "readers/rocm/rocpd.py": Fed(("ROCm", "beside", "sums")),
+    "readers/rocm/rpd.py": Fed(("ROCm", "beside")),
+    "readers/rocm/rpd_json.py": Fed(("ROCm",)),
+    "readers/rocm/v1_csv.py": Fed(("ROCm",)),
+    "readers/rocm/v1_db.py": Fed(("ROCm",)),
+    "readers/rocm/v1_json.py": Fed(("ROCm",)),
+    "readers/rocm/v3_csv.py": Fed(("ROCm",)),
+    "readers/rocm/v3_json.py": Fed(("ROCm",)),
+    "readers/run_log.py": Fed((*_LOGS, "log with a dv/dt array")),
+    "readers/tf/profile_proto.py": Fed(("TensorFlow",)),
+    "readers/tf/run_metadata.py": Fed(("TensorFlow",)),
+    "readers/tf/step_stats_text.py": Fed(("TensorFlow",)),
+    "readers/tf/timeline_json.py": Fed(("TensorFlow",)),
+    "readers/tf/views.py": Fed(("TensorFlow",)),
+    "readers/torch/event_array.py": Fed(("Kineto", "sums")),
+    "readers/torch/inputs.py": Fed(("Kineto",)),
+    "readers/torch/kineto.py": Fed(("Kineto", "sums")),
+    "readers/xla/hlo.py": Fed(("XSpace",)),
+    "readers/xla/messages.py": Fed(("XSpace",)),
+    "readers/xla/xplane.py": Fed(("XSpace",)),
+    "recording/contents.py": Fed(no_file="outputs of the profiler that it has just run"),
+    "recording/machine.py": Fed(no_file=_HERE),
+    "recording/packing.py": Fed(no_file=_WRITES),
+    "recording/running.py": Fed(no_file=_HERE),
+    "snapshot/database.py": Fed(("dataset", "snapshot")),
+    "snapshot/files.py": Fed(("snapshot",)),
+    "snapshot/objects.py": Fed(("snapshot",)),
+    "snapshot/places.py": Fed(("dataset", "snapshot", "folder")),
+    "source/__init__.py": Fed((*_LOGS, *_PROFILES)),
+    "source/archive.py": Fed(("bundle",)),
+    "source/decoding.py": Fed((*_LOGS, *_PROFILES)),
+    "source/opening.py": Fed((*_LOGS, *_PROFILES)),
+    "viewer/__init__.py": Fed(("hostile trace",)),
+    "writers/archive.py": Fed(no_file=_WRITES),
+    "writers/chrome_json.py": Fed(("trace", "hostile trace")),
+    "writers/native/reader.py": Fed(("trace", "hostile trace")),
+    "writers/read_back.py": Fed(("trace", "hostile trace")),
+}
