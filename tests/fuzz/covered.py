@@ -63,6 +63,7 @@ _HERE = "this machine's own files"
 
 READERS: Mapping[str, Fed] = {
     "answer/frame.py": Fed(no_file=_OURS),
+    "batch/engines.py": Fed(no_file="the file of the scheduler that the person names"),
     "batch/forking.py": Fed(no_file="pipes between its own processes"),
     "batch/journal.py": Fed(("journal",)),
     "bundles/listing.py": Fed(no_file="the archive that was just written"),
@@ -89,6 +90,7 @@ READERS: Mapping[str, Fed] = {
     "readers/ck/record.py": Fed(("CK record",)),
     "readers/ck/times.py": Fed(("CK record",)),
     "readers/collected.py": Fed(_LOGS),
+    "readers/known.py": Fed((*_LOGS, *_PROFILES)),
     "readers/miopen/find_db.py": Fed(("databases",)),
     "readers/opencl/dvdt_json.py": Fed(("dv/dt JSON", "log and dv/dt JSON", "log with a dv/dt array", "sums")),
     "readers/opencl/halves.py": Fed(no_file="pipes between its own processes"),

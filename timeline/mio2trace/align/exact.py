@@ -292,7 +292,7 @@ class _Layers:
                 step = step_at(steps, ranges[place].start_ns)
                 yield None if step is None else step.number
             return
-        numbers = [*accumulate(self._layers[place] == self._layers[in_order[0]] for place in in_order)]
+        numbers = [*accumulate(int(self._layers[place] == self._layers[in_order[0]]) for place in in_order)]
         are_steps = any(self._layers[place][1] for place in in_order) or self._hold_launches(in_order, numbers)
         yield from numbers if are_steps else [None] * len(numbers)
 
