@@ -167,11 +167,14 @@ def test_a_record_of_nothing(tmp_path: Path) -> None:
 
 
 def test_a_program_without_marks_and_log(tmp_path: Path) -> None:
-    """Layers of a record beside a profile of another program: both are read, nothing is attributed by force."""
+    """Layers of a record beside a profile of another program: nothing is attributed by force, and the line says why."""
     program = Program()
     program.enqueue("k", "0x60")
     (tmp_path / "prof.json").write_bytes(as_json(program.calls))
     entry = [{"direction": "forward", "index": 0, "label": "00: conv1", "time_ms": 1.0, "timestamp": ""}]
     (tmp_path / "layers.json").write_text(json.dumps(entry))
-    (row,) = rows(run(tmp_path / "layers.json", tmp_path / "prof.json"))
+    done = run(tmp_path / "layers.json", tmp_path / "prof.json")
+    assert done.exit_code == 1
+    assert "log not used: nothing in it fits this profile (layers.json)" in done.stderr
+    (row,) = rows(run(tmp_path / "layers.json"))
     assert (row["printed_ns"], row["kernels"]) == ("1000000", "")

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from benchmarks.damage import loaded, measured
 from benchmarks.damage_score import tallies
@@ -21,11 +22,12 @@ from mio2trace.align.operations.other_sizes import are_sizes_others
 from mio2trace.align.operations.rates import EXPLAINED
 from mio2trace.align.same_run import is_explained
 from mio2trace.analysis import joining
+from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.evidence import BUFFERS, NAME_AND_SIZES, Evidence
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile
-from mio2trace.notes import InputError, Notes
+from mio2trace.notes import NOT_JOINED, NOT_USED, InputError, Notes
 from tests.conftest import ROOT, shared_folder
 from tests.kineto_files import trace
 from tests.records import enqueued, made_operation
@@ -77,9 +79,6 @@ def test_nothing_of_another_programs_log_is_believed(tmp_path: Path) -> None:
     assert operations.believed == 0
 
 
-NOT_USED = "log not used: nothing in it fits this profile"
-
-
 def kernel_trace(folder: Path) -> Path:
     path = folder / "1_kernel_trace.csv"
     path.write_text(
@@ -129,6 +128,20 @@ def test_a_log_of_which_nothing_fits_is_not_used(made: Callable[[Path], Path], l
     assert [run.inputs[0].name for run in analysis.runs[1:]] == [OF_OTHERS[log].name]
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["convert -o OUT", "report", "layers", "ops", "driver", "kernels", "inspect", "bundle -o OUT", "ranks", "query"],
+)
+def test_every_command_that_joins_says_that_a_log_is_not_used(words: str, tmp_path: Path) -> None:
+    """Whether it goes on without the log or refuses the files."""
+    profile, log = rocpd(tmp_path), OF_OTHERS["a net's log with MIOpen's calls"]
+    command, *options = words.replace("OUT", str(tmp_path / ("out.zip" if "bundle" in words else "out.json"))).split()
+    options += ["slowest kernels"] if command == "query" else []
+    done = CliRunner().invoke(cli, [command, str(log), str(profile), *options])
+    assert done.exit_code in (0, 1)
+    assert (f"{NOT_USED} (run.log.gz)" in done.stderr) is (command != "inspect")  # which joins nothing
+
+
 def test_each_profiles_own_log_is_used() -> None:
     """The same check over runs whose log is theirs."""
     for folder in sorted(path for path in TRACES.iterdir() if path.is_dir()):
@@ -156,7 +169,7 @@ def test_a_join_that_fails_leaves_both_files_side_by_side(
     result = convert(profile, log)
     told = [str(note) for note in result.notes.problems if "not used" in note.kind or "before" in note.kind]
     assert len(told) == 1
-    assert told[0].startswith(f"{joining.FAILED} (run.log.gz: IndexError at tests/test_not_this_log.py:")
+    assert told[0].startswith(f"{NOT_JOINED} (run.log.gz: IndexError at tests/test_not_this_log.py:")
     assert result.metadata["attribution"] == alone.metadata["attribution"]
 
 

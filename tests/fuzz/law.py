@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.fuzz_logs import check as check_log
-from mio2trace.analysis.joining import FAILED
 from mio2trace.conversion import Conversion, HostCalls, convert
-from mio2trace.notes import InputError, OptionError
+from mio2trace.notes import NOT_JOINED, InputError, OptionError
 from mio2trace.trace import Trace
 from mio2trace.writers import WRITERS, chrome_json, native
 from tests.fuzz.rules import broken_rules
@@ -135,7 +134,7 @@ def converted(paths: Sequence[Path], out: io.BytesIO | Path, **options: Any) -> 
     except (Exception, MemoryError) as error:
         raise ViolationError(f"{type(error).__name__}: {error}") from error
     for note in result.notes:
-        if note.kind == FAILED:
+        if note.kind == NOT_JOINED:
             raise ViolationError(str(note))
     return result
 

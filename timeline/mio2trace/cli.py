@@ -53,17 +53,17 @@ class _DefaultToConvert(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Where errors become exit codes: 1 for an input that cannot be used, 2 for an option that is none."""
-        from mio2trace.notes import InputError, OptionError, watched_for_cuts, with_cuts
+        from mio2trace.notes import InputError, OptionError, watched_for_losses, with_losses
 
         try:
-            with watched_for_cuts() as cuts:
+            with watched_for_losses() as losses:
                 result = super().invoke(ctx)
-                say(cuts.values(), [], quiet=False)
+                say(losses.values(), [], quiet=False)
                 return result
         except OptionError as error:
             raise click.UsageError(str(error)) from None
         except InputError as error:
-            raise Refused(with_cuts(str(error), cuts.values())) from None
+            raise Refused(with_losses(str(error), losses.values())) from None
         except MemoryError:
             least = "; --host-calls none needs least" if ctx.invoked_subcommand == "convert" else ""
             raise Refused(f"out of memory{least}") from None

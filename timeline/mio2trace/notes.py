@@ -15,6 +15,8 @@ NO_DATABASE = "warning in MIOpen's log that a database is not there"
 """Kinds of what the library itself complains of; the last is usual."""
 _INCOMPLETE = re.compile(r"(?:cut off|damaged)\b.*: read up to ")
 """How the kind of a note begins or goes on that says of a file that its end is missing."""
+NOT_USED = "log not used: nothing in it fits this profile"
+NOT_JOINED = "logs not used: joining them with the profile failed, please report this"
 LOGGED = (LOGGED_ERROR, LOGGED_WARNING, NO_DATABASE)
 
 
@@ -46,6 +48,11 @@ class Note:
         """Whether it says that a file is cut off, or damaged from somewhere on."""
         return _INCOMPLETE.search(self.kind) is not None
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it says that an input, or the end of one, is not used: every command says so."""
+        return self.is_cut or self.kind in (NOT_USED, NOT_JOINED)
+
     def __repr__(self) -> str:
         return f"<Note: {self}>"
 
@@ -70,7 +77,7 @@ class Notes:
         if place and len(note.places) < EXAMPLES and place not in note.places:
             note.places.append(place)
         watched = _watched.get()
-        if place and watched is not None and note.is_cut:
+        if place and watched is not None and note.is_lost:
             watched.setdefault((kind, place), Note(kind, 1, [place]))
 
     def remark(self, kind: str, place: str = "", count: int = 1) -> None:
@@ -111,29 +118,30 @@ class Notes:
         return [note for note in self._notes.values() if note.problem]
 
 
-_Cuts = dict[tuple[str, str], Note]
-_watched: ContextVar[_Cuts | None] = ContextVar("watched", default=None)
+_Losses = dict[tuple[str, str], Note]
+_watched: ContextVar[_Losses | None] = ContextVar("watched", default=None)
 
 
 @contextmanager
-def watched_for_cuts() -> Iterator[_Cuts]:
-    """By kind and place, what is met of files that are cut off while this context lasts, whoever's notes say it."""
-    cuts: _Cuts = {}
-    before = _watched.set(cuts)
+def watched_for_losses() -> Iterator[_Losses]:
+    """By kind and place, what is met of inputs that are not used, or cut off, while this context lasts, whoever's notes
+    say it."""
+    losses: _Losses = {}
+    before = _watched.set(losses)
     try:
-        yield cuts
+        yield losses
     finally:
         _watched.reset(before)
 
 
 def said(line: str) -> None:
-    """What ``line`` says of a file that is cut off need not be said again."""
-    cuts = _watched.get() or {}
-    for kind, place in list(cuts):
+    """What ``line`` says of inputs that are not used or cut off need not be said again."""
+    losses = _watched.get() or {}
+    for kind, place in list(losses):
         if kind in line:
-            del cuts[kind, place]
+            del losses[kind, place]
 
 
-def with_cuts(message: str, notes: Iterable[Note]) -> str:
-    """``message``, and what ``notes`` say of files that are cut off, if it does not say so itself."""
-    return "; ".join([message, *(str(note) for note in notes if note.is_cut and note.kind not in message)])
+def with_losses(message: str, notes: Iterable[Note]) -> str:
+    """``message``, and what ``notes`` say of inputs that are not used or cut off, if it does not say so itself."""
+    return "; ".join([message, *(str(note) for note in notes if note.is_lost and note.kind not in message)])

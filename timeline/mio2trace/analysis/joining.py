@@ -10,10 +10,8 @@ from typing import Any, NamedTuple
 from mio2trace.align import Alignment, align
 from mio2trace.jobs import Share
 from mio2trace.model.profile import Profile
-from mio2trace.notes import Notes
+from mio2trace.notes import NOT_JOINED, NOT_USED, Notes
 
-NOT_USED = "log not used: nothing in it fits this profile"
-FAILED = "logs not used: joining them with the profile failed, please report this"
 FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors of the program itself. Two files that can be read are both shown then, side by side."""
 
@@ -38,7 +36,7 @@ def join(profile: Profile, share: Share, name_of: Mapping[int, str], notes: Note
         if not given:
             raise
         notes.go_back_to(before)
-        notes.add(FAILED, f"{_names(given, name_of)}: {_place(error)}")
+        notes.add(NOT_JOINED, f"{_names(given, name_of)}: {_place(error)}")
         return Joined(_aligned(profile, share.but(given), notes, **options), given)
     if not alignment.unused:
         return Joined(alignment)

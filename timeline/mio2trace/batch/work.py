@@ -193,7 +193,7 @@ def analysed(work: Work, staging: str, *, tell: Tell) -> Made:
             raise MemoryError from None
         raise
     kernels = sum(one.kind == "kernel" for run in runs for profile in run.profiles for one in profile.activities)
-    cut = tuple(note.kind for note in analysis.notes if note.is_cut)
+    cut = tuple(note.kind for note in analysis.notes if note.is_lost)
     return Made(rows=tuple(names), kernels=kernels, bytes=written, cut=cut)
 
 

@@ -19,7 +19,7 @@ import msgspec
 from mio2trace.files.outputs import replacing, standard_output
 from mio2trace.model.anchors import Anchors, anchors_of
 from mio2trace.model.profile import Profile
-from mio2trace.notes import InputError, Notes, OptionError, with_cuts
+from mio2trace.notes import InputError, Notes, OptionError, with_losses
 from mio2trace.privacy import Cleaner
 from mio2trace.readers import ANY, PROFILES, READERS, Accepted, GoesWithATrace, detect, known, run_log
 from mio2trace.readers.base import Reader, ReadOptions, Record
@@ -170,7 +170,7 @@ def _read_all(
             tables.append((path, error))
         except InputError as error:
             if path not in spare:
-                raise InputError(with_cuts(str(error), own)) from None
+                raise InputError(with_losses(str(error), own)) from None
             spare[path].add(f"run without MIOpen's log that cannot be read: {error}")
         finally:
             source.close()

@@ -29,7 +29,6 @@ def logged(analysis: Analysis, *, databases: bool = False) -> Iterator[tuple[str
     ``databases``: also find-db and perf-db, a message for each solver of a problem, as a log has them. Raises
     `InputError` for a file without a line of MIOpen, where that is not the profile.
     """
-    from mio2trace.analysis.joining import NOT_USED
     from mio2trace.model.choices import GemmTable, SolverTable
     from mio2trace.model.miopen import MiopenLog
     from mio2trace.ops.choices import operations_of
@@ -40,8 +39,6 @@ def logged(analysis: Analysis, *, databases: bool = False) -> Iterator[tuple[str
         id(log): of_log for run in runs for log, of_log in zip(run.libraries, run.operations_by_log, strict=True)
     }
     tables = [record for run in runs for record in run.side_files]
-    if with_profile and not operations and any(run.libraries for run in analysis.runs):
-        raise InputError(f"{analysis.names}: {NOT_USED}; expected the log of the profile's run")
     if with_profile and not operations and not tables:
         raise InputError(f"{analysis.names}: holds no line of MIOpen; expected its log")
     for file in sorted(analysis.inputs, key=lambda file: file.source):
