@@ -134,7 +134,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "reports",
         "source",
     },
+    "serving": {"forked", "notes", "privacy", "queries", "snapshot"},
     "commands": {
+        "serving",
         "evidence",
         "bundles",
         "recording",

@@ -68,8 +68,8 @@ COMMANDS: dict[str, list[str]] = {
     "ranks": ["ranks", "FILE"],
     "query": ["query", "FILE", "slowest kernels"],
 }
-NO_RUN = {"record", "doctor", "completion"}
-"""They read no file of a run."""
+NO_RUN = {"record", "doctor", "completion", "mcp"}
+"""They read no file of a run, or only for those who ask them."""
 OWN = {"tfprof", "view"}
 """They read files of their own kinds."""
 

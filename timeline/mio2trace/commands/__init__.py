@@ -51,6 +51,11 @@ LATER = (
     Later("merge", "The ranks of a job in one picture.", "commands.many"),
     Later("ranks", "Who waits at the collectives of a job, who comes last, and what made it late.", "commands.many"),
     Later("query", "Ask a trace, or a run: a query by its name, or any SQL."),
+    Later(
+        "mcp",
+        "A server of the Model Context Protocol (MCP) on standard input and output, for agents.",
+        "commands.giving",
+    ),
     Later("doctor", "What is installed on this machine, and what is missing for what.", "commands.giving"),
     Later("completion", "Lines for a shell that complete commands, options, columns and queries.", "commands.giving"),
 )

@@ -27,8 +27,8 @@ _SORTED = """
 insert into slice (track_id, ts, dur, category, name, args)
 select track_id, ts, dur, category, name, args from read order by ts, dur desc, track_id, rowid
 """
-_OPENS_FILES = (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH)
-
+_READS = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
+_READING_PRAGMAS = ("table_info", "table_xinfo", "table_list")
 
 _LONGEST = 1 << 27
 """Bytes of one value: no step of a statement takes long."""
@@ -55,8 +55,7 @@ def answer(slices: Iterable[Slice], sql: str) -> Answer:
         for statement in prelude():
             if _VIEW.search(statement):
                 database.execute(translated(statement))
-        # No statement reads or writes another file.
-        database.set_authorizer(lambda action, *_: sqlite3.SQLITE_DENY if action in _OPENS_FILES else sqlite3.SQLITE_OK)
+        database.set_authorizer(_only_reading)
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
         # A statement that never ends keeps its thread from hearing a signal, so it has one of its own.
         with ThreadPoolExecutor(1) as aside:
@@ -67,9 +66,16 @@ def answer(slices: Iterable[Slice], sql: str) -> Answer:
                 raise
     except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
         more = " (--perfetto asks Perfetto's own engine)" if str(error).startswith(_UNKNOWN) else ""
-        raise InputError(f"SQL: {error}{more}") from None
+        said = "expected one SELECT; nothing can be written" if str(error) == "not authorized" else error
+        raise InputError(f"SQL: {said}{more}") from None
     finally:
         database.close()
+
+
+def _only_reading(action: int, name: str | None, *_: str | None) -> int:
+    """No statement writes, and none opens another file."""
+    reads = action in _READS or (action == sqlite3.SQLITE_PRAGMA and name in _READING_PRAGMAS)
+    return sqlite3.SQLITE_OK if reads else sqlite3.SQLITE_DENY
 
 
 def _asked(database: sqlite3.Connection, sql: str) -> Answer:

@@ -24,6 +24,7 @@ EXTRAS = {
     "query": "query --perfetto",
     "batch": "batch, tables as Parquet and data frames",
     "cluster": "batch --scheduler-file",
+    "mcp": "mcp",
 }
 """What each extra is for; those of developers are left out."""
 _LIBRARY = re.compile(r"[\w.-]+")
