@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from msgspec.structs import replace
 
 import mio2trace
 from mio2trace.align import NONE, Alignment, align
+from mio2trace.cli import cli
 from mio2trace.notes import Notes
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, Row, row, trace
@@ -137,3 +141,31 @@ def test_modules_are_better(tmp_path: Path) -> None:
         found = mio2trace.analyse([path], options).run.alignment
         assert found is not None
         assert "sequence" not in found.links.layer_by
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ["kineto_mi300x_vit_infer.json.gz", "kineto_mi300_resnet50_ddp4_rank0.json.gz"])
+def test_classes_are_the_sums_of_their_layers(name: str) -> None:
+    """By the layer's name without its number, and the direction: time, kernels, number of layers."""
+    path = str(shared_folder() / "samples" / "rocm" / name)
+    tables = []
+    for by in ("layer", "class"):
+        result = CliRunner().invoke(cli, ["layers", path, "--by", by, "--format", "json", "-q"])
+        tables.append([one for one in json.loads(result.stdout) if "kernels" in one])
+    layers, classes = tables
+    sums: dict[tuple[str, str | None], list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    for one in layers:
+        if one["layer"] in ("in no layer", "total"):
+            continue
+        key = re.sub(r"[_ ][0-9]+$", "", one["layer"]), one.get("direction")
+        if one["kernels"]:
+            sums[key] = [a + b for a, b in zip(sums[key], (one["kernel_ns"], one["kernels"], 1), strict=True)]
+    found = {
+        (one["class"], one.get("direction")): [one["kernel_ns"], one["kernels"], one["layers"]]
+        for one in classes
+        if one["class"] not in ("in no layer", "total") and one["kernels"]
+    }
+    assert set(found) == set(sums)
+    for key, cells in found.items():
+        assert cells[:2] == pytest.approx(sums[key][:2])
+        assert cells[2] >= sums[key][2]

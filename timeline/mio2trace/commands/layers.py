@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 @click.option(
     "--each", is_flag=True, help="One row for each time that a layer ran, the warm-up (iteration 0) included."
 )
+@click.option(
+    "--by",
+    type=click.Choice(["layer", "class"]),
+    default="layer",
+    show_default=True,
+    help="One row a layer, or a class of modules: Conv2d_3 and Conv2d_7 are of one.",
+)
 @click.option("--times", is_flag=True, help="The whole run instead: forward, backward, total, with mean and deviation.")
 @table_options
 @reading_options
@@ -36,6 +43,7 @@ if TYPE_CHECKING:
 def layers(
     files: tuple[str, ...],
     each: bool,
+    by: str,
     times: bool,
     printing: Printing,
     reading: Reading,
@@ -52,6 +60,7 @@ def layers(
       mio2trace layers run.log prof.json
       mio2trace layers run.log prof.json --sort layer_index --where "kernel_ms>0.1"
       mio2trace layers run.log prof.json --each --format csv
+      mio2trace layers trace.json.gz --by class
       mio2trace layers ckp-041dbee61c949c9a.0001.json --times
       mio2trace layers experiment/my-entry --tags alexnet
     """
@@ -61,6 +70,8 @@ def layers(
     from mio2trace.reports import layers as report
     from mio2trace.reports.tables import stacked
 
+    if by == "class" and (each or times):
+        raise click.UsageError("--by class does not go with --each and --times")
     if each and times:
         raise click.UsageError("--each does not go with --times")
     every = "every" if len(files) == 1 and reading.repetition is None else reading.repetition
@@ -91,7 +102,7 @@ def layers(
         for one in repetitions:
             if one.measures is not None:
                 said.append(f"steady: {one.measures.steady.rule}")
-    make = report.execution_table if each else report.layer_table
+    make = report.execution_table if each else report.class_table if by == "class" else report.layer_table
 
     def table() -> Table:
         if not processes:

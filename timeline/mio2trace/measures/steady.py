@@ -6,6 +6,7 @@ searches, set-up and warm-up are in none of the sums, but beside them (``find_ns
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -110,8 +111,18 @@ class Steady:
     @cached_property
     def layers(self) -> Ranking[LayerKey]:
         """By position in the net, name, direction."""
+        return self._by_layer(*self.layer_rows)
+
+    @cached_property
+    def classes(self) -> Ranking[LayerKey]:
+        """By class and direction: ``Conv2d_3`` and ``Conv2d_7`` are two modules of one class, ``conv 3`` and ``conv 7``
+        two layers of one kind."""
         runs = self._alignment.links.runs
-        keys, row_of = self.layer_rows
+        keys, row_of = _keyed((0, class_of(run.layer), run.direction) for run in runs)
+        return self._by_layer(keys, row_of)
+
+    def _by_layer(self, keys: Sequence[LayerKey], row_of: Sequence[int]) -> Ranking[LayerKey]:
+        runs = self._alignment.links.runs
         rows = self._summed(keys, self._alignment.links.run_of, row_of)
         place_of_pass = self._place_of_pass
         for number, run in enumerate(runs):
@@ -407,6 +418,15 @@ class Steady:
         """What every sum goes over."""
         counts = self._counts
         return counted(self._measures, [NONE if place == NONE else counts[place] for place in self.told.place_of])
+
+
+_NUMBERED = re.compile(r"(.*[A-Za-z0-9)])[_ ]\d+", re.DOTALL)
+
+
+def class_of(layer: str) -> str:
+    """``Conv2d`` of ``Conv2d_3``; a name without a number at its end is its own class."""
+    found = _NUMBERED.fullmatch(layer)
+    return layer if found is None else found[1]
 
 
 def _keyed(keys: Iterator[Key]) -> tuple[list[Key], list[int]]:

@@ -13,6 +13,7 @@ from mio2trace.measures import Cost, Execution, LayerKey, Measures, Steady, tota
 from mio2trace.measures.executions import in_net_order, printed_times
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import deviation, mean, percent
+from mio2trace.measures.steady import class_of
 from mio2trace.model.log import FrameworkLog, NetLayer
 from mio2trace.reports.numbers import Unit
 from mio2trace.reports.steady import cost_cells
@@ -87,6 +88,40 @@ def layer_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
     )  # fmt: skip
     below = tuple(_ends(steady, "layer", iterations, unit)) if whole_ns else ()
     return Table(columns=columns, rows=rows, brief=brief, ends=below)
+
+
+def class_table(repetitions: Sequence[Repetition], unit: Unit) -> Table:
+    """One row a class of modules and direction, most kernel time first, over the steady iterations."""
+    steady = [repetition.measures.steady for repetition in repetitions if repetition.measures is not None]
+    costs: dict[LayerKey, list[SteadyCost[LayerKey]]] = {}
+    members: dict[LayerKey, set[str]] = {}
+    for of in steady:
+        for cost in of.classes:
+            costs.setdefault(cost.key, []).append(cost)
+        for one in of.layers:
+            _, layer, direction = one.key
+            members.setdefault((0, class_of(layer), direction), set()).add(layer)
+    iterations = sum(len(of.iterations) for of in steady)
+    whole_ns = sum(of.total.total_ns for of in steady)
+    rows: list[Row] = []
+    before = 0
+    for key in sorted(costs, key=lambda key: -sum(cost.total_ns for cost in costs[key])):
+        ns = sum(cost.total_ns for cost in costs[key])
+        before += ns
+        cells: dict[str, Cell] = {"class": key[1], "layers": len(members.get(key, ()))}
+        if key[2] is not None:
+            cells["direction"] = key[2]
+        cells |= cost_cells(costs[key], iterations, unit)
+        if whole_ns:
+            cells |= {"percent_of_kernel_time": 100 * ns / whole_ns, "cumulative_percent": 100 * before / whole_ns}
+        rows.append(cells)
+    kernel, *others = map(unit.column, _TIMES)
+    columns = (
+        "class", "direction", "layers", kernel, "percent_of_kernel_time", "cumulative_percent", *others, "calls",
+        "kernels", "gflops", unit.column("host"), "flop", "bytes_min", "iterations", "unsure",
+    )  # fmt: skip
+    below = tuple(_ends(steady, "class", iterations, unit)) if whole_ns else ()
+    return Table(columns=columns, rows=rows, brief=(*columns[:6], "calls", "kernels", "gflops"), ends=below)
 
 
 def _ends(steady: Sequence[Steady], name: str, iterations: int, unit: Unit) -> Iterator[Row]:
