@@ -86,6 +86,7 @@ def findings(environment: Mapping[str, str]) -> Iterator[Finding]:
     browser = next((name for name in BROWSERS if shutil.which(name)), "")
     yield Finding("browser", browser, "view", "" if browser else "a browser; `view --no-browser` prints the link")
     yield from _profilers(environment)
+    yield from _side_files(environment)
     yield from _machine(environment)
 
 
@@ -145,6 +146,25 @@ def _profilers(environment: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(
             "ROCPROFILER_REGISTER_LIBRARY", "set", "", "unset it: rocprofv3 gets no kernels (`record` leaves it out)"
         )
+
+
+def _side_files(environment: Mapping[str, str]) -> Iterator[Finding]:
+    """What else can be recorded, how, and which of it is here or switched on (docs/capture.md). No path is named."""
+    folders = (environment.get("MIOPEN_USER_DB_PATH"), os.path.join(environment.get("HOME", ""), ".config", "miopen"))
+    databases = {path for folder in folders if folder for path in Path(folder).expanduser().glob("*.ufdb.txt")}
+    yield Finding(
+        "user find-db", f"{len(databases)} *.ufdb.txt" if databases else "",
+        "messages, finding not-the-best-solver: MIOpen writes it to MIOPEN_USER_DB_PATH or ~/.config/miopen",
+    )  # fmt: skip
+    switches = ("MIOPEN_PERFORMANCE_LOGS", "HIPBLASLT_LOG_MASK", "ROCBLAS_LAYER", "PYTORCH_TUNABLEOP_ENABLED")
+    yield Finding(
+        "logs of libraries", ", ".join(name for name in switches if environment.get(name)),
+        "solvers and solutions: MIOPEN_PERFORMANCE_LOGS=4, HIPBLASLT_LOG_MASK=32, ROCBLAS_LAYER=2,"
+        " PYTORCH_TUNABLEOP_ENABLED=1",
+    )  # fmt: skip
+    jax = _version("jax")
+    yield Finding("JAX", f"jax {jax}" if jax else "", "XSpace: jax.profiler.trace(folder), then mio2trace folder")
+    yield Finding("hardware counters", "", "kernels: rocprofv3 --pmc FETCH_SIZE WRITE_SIZE, in a run of its own")
 
 
 def _machine(environment: Mapping[str, str]) -> Iterator[Finding]:
