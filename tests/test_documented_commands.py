@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import documented
+from tests import documented, rocpd_made, xspace_made
 from tests.conftest import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "traces" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -78,6 +78,18 @@ def desk(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
         if example.is_dir():
             shutil.copytree(example, folder / "opencl" / example.name)
     shutil.copytree(traces, folder / "rocm" / "traces")
+    side_files = samples / "miopen-side-files"
+    record = (side_files / "gfx942130.HIP.fdb.txt").read_text().splitlines()[0]
+    for name, data in {
+        "rocm/counters/run_results.db": rocpd_made.database(rocpd_made.tables("3.0.5")),
+        "rocm/gfx942130.HIP.ufdb.txt": f"{record}\n".encode(),
+        "opencl/gfx942130.HIP.fdb.txt": f"{record}\n".encode(),
+        "opencl/gemm.log": (side_files / "hipblaslt_bench_mask32.log").read_bytes(),
+        "opencl/tunableop_results0.csv": (side_files / "tunableop_results0.gfx1100_pt260.csv").read_bytes(),
+        "opencl/logs/plugins/profile/2026_11_24/host.xplane.pb": xspace_made.jax_run(),
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
     program = folder / "bin" / "mio2trace"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mio2trace "$@"\n')
