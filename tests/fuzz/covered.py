@@ -79,7 +79,7 @@ READERS: Mapping[str, Fed] = {
     "forked.py": Fed(no_file="pipes between its own processes"),
     "kernels/facts.py": Fed(("dv/dt JSON", "log with dv/dt text")),
     "kernels/sources.py": Fed(("dv/dt JSON",)),
-    "model/choices.py": Fed(("databases", "MIOpen log")),
+    "ops/log/performance.py": Fed(("MIOpen log",)),
     "privacy/pseudonyms.py": Fed(_PROFILES),
     "queries/__init__.py": Fed(no_file=_OURS),
     "queries/dataset.py": Fed(("dataset", "journal", "folder")),
