@@ -78,7 +78,7 @@ def with_role(name: str, ns: int, primitive: str = "conv", *, of: int = 10 * MS,
 
 def short(count: int, us: int, others: int) -> Subject:
     """So many kernels of ``us`` and others of 100 us in each of two iterations."""
-    each = [Ran("short", us * US)] * count + [Ran("long", 100 * US)] * others
+    each = [Ran("short", us * US, after_ns=10 * US)] * count + [Ran("long", 100 * US)] * others
     return subject({1: each, 2: each})
 
 
@@ -340,10 +340,10 @@ def test_the_worst_stands_first() -> None:
 def test_a_pause_says_what_it_waits_for() -> None:
     """Late launches are the host's, launched ones the queue's, without calls nothing tells."""
     (told,) = fired(pausing(10 * MS, 6 * MS), "idle")
-    assert "10.00 ms in 1 gap: the host had launched nothing;" in told.found.number
-    assert "6.000 ms in 1 gap: the next command was launched and waited" in told.found.number
+    assert "10.00 ms host-bound in 1 gap;" in told.found.number
+    assert "6.000 ms queued in 1 gap" in told.found.number
     (untold,) = fired(pausing(10 * MS, 6 * MS, calls=False), "idle")
-    assert "16.00 ms in 2 gaps: no calls are recorded" in untold.found.number
+    assert "16.00 ms of unknown cause (no calls recorded) in 2 gaps" in untold.found.number
 
 
 def test_a_cold_iteration_says_what_the_host_did_in_it() -> None:

@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
+TASKS = (
+    ("Answer", ("report", "compare", "ranks")),
+    ("Look", ("convert", "view", "merge")),
+    ("Share", ("record", "bundle", "driver")),
+    ("Tables", ("layers", "ops", "kernels", "messages", "query")),
+    ("Many runs", ("batch",)),
+)
+"""Commands by what a person wants to do; the others come last."""
 _WHOLE = 500
 """Letters: more than any command's line has."""
 
@@ -35,12 +43,19 @@ class _DefaultToConvert(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, none of them loaded; what each does is wrapped, not cut."""
-        rows = [(name, self.commands[name].get_short_help_str(_WHOLE)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        """The commands by task, none of them loaded; what each does is wrapped, not cut."""
+        grouped = {name for _, names in TASKS for name in names}
+        others = [name for name in self.list_commands(ctx) if name not in grouped]
+        for task, names in (*TASKS, ("Other", others)):
+            rows = [(name, self.commands[name].get_short_help_str(_WHOLE)) for name in names if name in self.commands]
+            if rows:
+                with formatter.section(task):
+                    formatter.write_dl(rows)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), color=ctx.color)
+            ctx.exit()
         if args and args[0] not in self.commands and args[0] not in ("--help", "-h", "--version"):
             if not ctx.resilient_parsing:
                 _refuse_a_mistyped_command(args[0], self.commands)
@@ -76,28 +91,22 @@ class _DefaultToConvert(click.Group):
 )
 @click.version_option(__version__, prog_name="mio2trace", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Tell which layer, which operation and which kernel the GPU time went into.
+    """Show which layer, operation and kernel your GPU time goes to.
 
-    Joins what a run printed with a GPU profile of the same run, and writes a trace for ui.perfetto.dev.
+    Reads traces of the PyTorch profiler (Kineto), databases of rocprofv3 (rocpd), RPD, rocprof and dv/dt profiles,
+    and logs of MIOpen and Caffe. Nothing is uploaded.
 
     \b
     Examples:
-      mio2trace run.log run_results.db -o out.json      a log and what rocprofv3 recorded
-      mio2trace run.log prof.json -o out.json           ... and a dv/dt profile
-      mio2trace run.log -o out.json.gz                  a log that holds the [dv/dt] blocks itself
-      mio2trace tmp-ck-timer.json prof.json -o out.json CK's digest instead of the log
-      mio2trace experiment/my-entry --tags alexnet -o out.json
-      gunzip -c run.log.gz | mio2trace - prof.json -o out.json
-      mio2trace report run.log prof.json -o run.html    where the time went, what is odd, what to try
-      mio2trace compare before/ after/                  what became slower, and why
-      mio2trace record -o run.zip -- python train.py    both files, in the first place
-      mio2trace ops run.log --group-by problem          what MIOpen computed, by frequency
-      mio2trace messages run.log                        errors, searches, workspaces, problems behind keys
-      mio2trace driver run.log                          MIOpenDriver lines that run it again
-      mio2trace kernels prof.json --by name             where the kernel time went
-      mio2trace layers run.log prof.json                each layer: printed, host and kernel time, FLOPs
+      mio2trace trace.json.gz                          a PyTorch trace: the answer in the terminal
+      mio2trace trace.json.gz -o out.pftrace           ... as a trace for https://ui.perfetto.dev
+      mio2trace run_results.db                         what rocprofv3 recorded
+      mio2trace run.log run_results.db -o out.pftrace  with MIOpen's log: layers, shapes, solvers
+      mio2trace messages run.log                       a log alone: errors, warnings, searches
+      mio2trace compare before/ after/                 what became slower, and why
+      mio2trace record -o run.zip -- python train.py   record profile and log in the first place
 
-    "mio2trace FILE..." is short for "mio2trace convert FILE...".
+    "mio2trace FILE..." is short for "mio2trace convert FILE...". "mio2trace COMMAND --help" explains a command.
     """
 
 

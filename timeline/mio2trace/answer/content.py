@@ -137,7 +137,12 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     """What is said of a process's several devices."""
     causes: tuple[Cause, ...] = ()
     """Why it idles, in all steady iterations."""
-    completeness: Completeness = Completeness(counts={})
+    completeness: Completeness | None = None
+    """Whether the profile holds all work; None without a profile."""
+    machine: str = ""
+    """GPU and versions, as far as the files state them."""
+    idle_because: str = ""
+    """In two words, the cause of most idle time."""
     reference: str = ""
     """What the run without MIOpen's log says of the two."""
     timed_by_reference: bool = False

@@ -21,6 +21,7 @@ from mio2trace.answer.content import (
     Thumbnail,
 )
 from mio2trace.answer.logs import complaints_of
+from mio2trace.answer.machine import machine
 from mio2trace.evidence import EVIDENCE
 from mio2trace.findings import Finding, Problem, Subject, findings
 from mio2trace.findings.words import count, ms, percent
@@ -48,7 +49,7 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (),
     step = timed.step_time
     return Section(
         name=name,
-        verdict=_verdict(subject, fired),
+        verdict=_verdict(subject),
         evidence=_evidence(subject.alignment) if depth != "lines" else "",
         iterations=len(steady.iterations) if subject.has_iterations else 0,
         noun=subject.noun,
@@ -58,6 +59,8 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (),
         device=_devices(timed),
         causes=timed.causes if step is not None else (),
         completeness=subject.measures.completeness,
+        machine=machine(subject.alignment.profile, libraries),
+        idle_because=_BECAUSE[timed.causes[0].why] if step is not None and timed.causes else "",
         reference=_reference(subject) if step is not None else "",
         timed_by_reference=step is not None and timed is not subject,
         waits=subject.alignment.profile.calls_wait,
@@ -142,26 +145,28 @@ GUARD = 1.5
 """What did not choose the iterations may differ from their time by so much."""
 
 
-def _verdict(subject: Subject, fired: Sequence[Finding]) -> str:
+_BECAUSE = {
+    "host": "mostly host-bound", "builds": "mostly program builds", "queued": "mostly queued",
+    "unknown": "cause not recorded", "short": "short gaps",
+}  # fmt: skip
+
+
+def _verdict(subject: Subject) -> str:
     told = subject.steady.told
     number, recorded = subject.count, len(told.all)
     if not subject.measures.whole.kernels:
         return "No kernel in the profile."
     if told.part:
-        said = f"{ms(subject.total_ns)} of kernels in what there is of iteration {told.steady[0]} ({told.part})"
-    elif told.is_warm_up:
-        said = f"{ms(subject.total_ns)} of kernels in the warm-up, searches apart; no iteration is known"
-    elif subject.has_iterations:
-        of = f"{number} steady of {recorded}" if number != recorded else ""
-        iterations = of or count(number, "iteration")
-        kind = f", {told.kinds[told.kind]}" if told.kinds[told.kind] else ""
-        cold = ", may be cold" if told.may_be_cold else ""
-        kernels = ms(subject.each(subject.total_ns))
-        said = f"{_step(subject)}{kernels} of kernels an iteration ({iterations}{kind}{cold})"
-        said += _guarded(subject)
-    else:
-        said = f"{ms(subject.total_ns)} of kernels, searches apart; no iterations are known"
-    return f"{said}; {_count_findings(fired)}."
+        return f"{ms(subject.total_ns)} of kernels in what there is of iteration {told.steady[0]} ({told.part})."
+    if told.is_warm_up:
+        return f"{ms(subject.total_ns)} of kernels in the warm-up, without MIOpen Find; no iteration is known."
+    if not subject.has_iterations:
+        return f"{ms(subject.total_ns)} of kernels, without MIOpen Find; no iterations are known."
+    of = f"{number} steady of {recorded}" if number != recorded else count(number, "iteration")
+    kind = f", {told.kinds[told.kind]}" if told.kinds[told.kind] else ""
+    cold = ", may be cold" if told.may_be_cold else ""
+    kernels = ms(subject.each(subject.total_ns))
+    return f"{_step(subject)}{kernels} of kernels per iteration ({of}{kind}{cold}){_guarded(subject)}."
 
 
 def _step(subject: Subject) -> str:
@@ -175,23 +180,25 @@ def _step(subject: Subject) -> str:
 
 
 def _guarded(subject: Subject) -> str:
-    """What says another time than the iterations do: the distance from one to the next, what the log prints."""
+    """What states another time than the iterations do: the distance from one to the next, what the log prints."""
     step = subject.step_time
-    if step is None or not step.step_ns or len(step.windows) < 2:
+    if step is None:
         return ""
-    last, first = step.windows[-1], step.windows[0]
-    apart = (last.begin_ns - first.begin_ns) / (last.place - first.place)
-    if apart > GUARD * step.step_ns and subject.steady.told.told_by != "repetition":
-        return f", but one begins only every {ms(apart)}"
+    if len(step.windows) > 1 and subject.steady.told.told_by != "repetition":
+        last, first = step.windows[-1], step.windows[0]
+        apart = (last.begin_ns - first.begin_ns) / (last.place - first.place)
+        if apart > GUARD * step.step_ns:
+            return f", but one begins only every {ms(apart)}"
+    printed = [
+        event.duration_ns
+        for log in subject.alignment.logs
+        for event in log.events
+        if event.kind == "iteration" and event.duration_ns and event.number in subject.steady.told.steady
+    ]
+    usual = sum(printed) / len(printed) if printed else step.step_ns
+    if not step.step_ns / GUARD <= usual <= GUARD * step.step_ns:
+        return f", but the log prints {ms(usual)} per iteration"
     return ""
-
-
-def _count_findings(fired: Sequence[Finding]) -> str:
-    real = [one for one in fired if one.severity != "info"]
-    if not real:
-        return "nothing odd found"
-    of = [f"{number} {word}" for word in SEVERE if (number := sum(one.severity == word for one in real))]
-    return f"{count(len(real), 'finding')} ({', '.join(of)})"
 
 
 def _evidence(alignment: Alignment) -> str:

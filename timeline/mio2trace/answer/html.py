@@ -77,7 +77,7 @@ def _tiles(section: Section) -> list[dict[str, str]]:
         busy = 1 - section.idle_ns / section.step_ns
         of = f"of {ms(section.step_ns)} {section.each}" + ", without MIOpen's log" * section.timed_by_reference
         tiles.append({"label": "Device busy", "value": percent(busy), "more": of})
-    if section.completeness.counts:
+    if section.completeness is not None and section.completeness.counts:
         first, *others = section.completeness.said.split(", ")
         tiles.append({"label": "The profile lacks", "value": first, "more": ", ".join(others)})
     if section.first:
@@ -158,7 +158,7 @@ def _finding(finding: Finding, room: Room) -> dict[str, Any]:
         "title": finding.rule.title,
         "number": shortened(found.number, 5 * room.name),
         "scope": shown if len(names) > 1 else "",
-        "advice": finding.rule.advice,
+        "advice": finding.advice,
         "rule": finding.rule.id,
         "drivers": [shortened(driver, 4 * room.name) for driver in found.drivers[:DRIVERS]],
     }

@@ -26,7 +26,7 @@ def of_logs(run: Run) -> list[Section]:
     total = sum(layer.ns for layer in layers)
     said = []
     if layers:
-        said.append(f"{ms(total)} an iteration by the times that the log prints of {count(len(layers), 'layer')}")
+        said.append(f"{ms(total)} per iteration by the times that the log prints of {count(len(layers), 'layer')}")
     if operations:
         ran = [one for one in operations if one.phase == "run"]
         problems = len(set(map(problem_name, ran)))

@@ -89,7 +89,7 @@ def _findings(findings: Sequence[Finding], room: Room) -> Iterator[str]:
         rule = finding.rule
         yield (
             f"* **{finding.severity}: {_cell(rule.title)}** {_cell(shortened(finding.found.number, 5 * room.name))}"
-            f" *Try:* {_cell(rule.advice)} (`{rule.id}`)"
+            f" *Try:* {_cell(finding.advice)} (`{rule.id}`)"
         )
     if len(findings) > room.findings:
         yield f"* {len(findings) - room.findings} more"

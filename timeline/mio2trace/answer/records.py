@@ -1,18 +1,175 @@
-"""The findings as JSON, for programs: an array of records (docs/findings.md)."""
+"""The report as one JSON document for programs: the same numbers as the answer block, with units in their names.
+
+docs/report.schema.json is its schema (`SCHEMA`). Unknown numbers are null. Versions: a key that is added changes
+nothing; one that goes, or changes its meaning, raises `VERSION`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import orjson
 
-from mio2trace.answer.content import Report
+from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, ProblemRow, Report, Rest, Section
+from mio2trace.measures.completeness import CLASSES
+from mio2trace.measures.step_time import PARTS
 from mio2trace.outgoing import json_text
+
+VERSION = 1
 
 
 def records(report: Report) -> str:
-    """``run`` says whose a finding is where there are several."""
-    found = [
-        {**({"run": section.name} if report.several else {}), **finding.record()}
-        for section in report.sections
-        for finding in section.findings
-    ]
-    return json_text(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()) + "\n"
+    """The document, indented."""
+    document = {
+        "schema": VERSION,
+        "generator": report.generator,
+        "title": report.title,
+        "inputs": list(report.inputs),
+        "notes": list(report.notes),
+        "left_out_runs": report.left_out,
+        "runs": [_run(section) for section in report.sections],
+    }
+    return json_text(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()) + "\n"
+
+
+def _run(section: Section) -> dict[str, Any]:
+    step = section.step
+    complete = section.completeness
+    return {
+        "name": section.name,
+        "machine": section.machine or None,
+        "verdict": section.verdict,
+        "completeness": None if complete is None else {"complete": complete.complete, "counts": dict(complete.counts)},
+        "steady_iterations": section.iterations,
+        "kernel_ns": section.kernel_ns,
+        "copy_ns": section.copy_ns,
+        "step": None if step is None else {**step.record(), "length_of_each_ns": list(step.steps_ns)},
+        "recording": None
+        if section.recording is None
+        else {"length_ns": section.recording.length_ns}
+        | {f"{name}_ns": getattr(section.recording, f"{name}_ns") for name in PARTS},
+        "idle": [
+            {"why": one.why, "gaps": one.count, "ns": one.ns, "during": [{"name": n, "ns": ns} for n, ns in one.during]}
+            for one in section.causes
+        ],
+        "layers": _listed(section, section.layers, section.no_layer),
+        "operations": _listed(section, section.operations, None),
+        "problems": _listed(section, section.problems, section.no_operation),
+        "kernels": _listed(section, section.kernels, None),
+        "findings": [finding.record() for finding in section.findings],
+        "log": [{"level": level, "count": number, "text": text} for level, number, text in section.log],
+    }
+
+
+def _listed(
+    section: Section, rows: Sequence[LayerRow | OperationRow | ProblemRow | KernelRow], rest: Rest | None
+) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for row in rows:
+        cells: dict[str, Any] = {"name": row.name, "ns": row.ns, **_shares(section, row.ns)}
+        if isinstance(row, LayerRow):
+            cells["direction"] = row.direction or None
+        else:
+            cells["calls"] = row.calls
+        if isinstance(row, OperationRow):
+            cells["layer"] = row.layer or None
+        if isinstance(row, ProblemRow):
+            cells |= {
+                "primitive": row.primitive, "solver": row.solver or None, "gflops": row.gflops,
+                "command": row.driver or None,
+            }  # fmt: skip
+        found.append(cells)
+    if rest is not None:
+        found.append({"name": None, "outside": rest.name, "ns": rest.ns, **_shares(section, rest.ns)})
+    return found
+
+
+def _shares(section: Section, ns: int | None) -> dict[str, float | None]:
+    def percent(whole: int | None) -> float | None:
+        return None if ns is None or not whole else round(100 * ns / whole, 3)
+
+    return {"percent_of_kernel_time": percent(section.kernel_ns), "percent_of_step": percent(section.step_ns)}
+
+
+def _object(properties: dict[str, Any], *, more: bool = False) -> dict[str, Any]:
+    return {
+        "type": "object", "properties": properties, "required": list(properties), "additionalProperties": more,
+    }  # fmt: skip
+
+
+def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+_TEXT, _COUNT, _NUMBER = {"type": "string"}, {"type": "integer", "minimum": 0}, {"type": "number"}
+_ROW = {
+    "name": _or_null(_TEXT), "ns": _or_null(_NUMBER), "percent_of_kernel_time": _or_null(_NUMBER),
+    "percent_of_step": _or_null(_NUMBER),
+}  # fmt: skip
+_ROWS = {
+    "type": "array",
+    "items": {"type": "object", "properties": _ROW, "required": list(_ROW), "additionalProperties": True},
+}
+_PARTS = {f"{name}_ns": _COUNT for name in PARTS}
+SCHEMA: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "mio2trace report",
+    **_object({
+        "schema": {"const": VERSION},
+        "generator": _TEXT,
+        "title": _TEXT,
+        "inputs": {"type": "array", "items": _TEXT},
+        "notes": {"type": "array", "items": _TEXT},
+        "left_out_runs": _COUNT,
+        "runs": {
+            "type": "array",
+            "items": _object({
+                "name": _TEXT,
+                "machine": _or_null(_TEXT),
+                "verdict": _TEXT,
+                "completeness": _or_null(_object({
+                    "complete": {"type": "boolean"},
+                    "counts": {
+                        "type": "object",
+                        "properties": dict.fromkeys(CLASSES, _COUNT),
+                        "additionalProperties": False,
+                    },
+                })),
+                "steady_iterations": _COUNT,
+                "kernel_ns": _COUNT,
+                "copy_ns": _COUNT,
+                "step": _or_null(_object({
+                    "device": _COUNT, "steps": _COUNT, "step_ns": _COUNT, "step_min_ns": _COUNT, "step_max_ns": _COUNT,
+                    **_PARTS, **{f"{name}_percent_of_step": _NUMBER for name in PARTS},
+                    "length_of_each_ns": {"type": "array", "items": _COUNT},
+                })),
+                "recording": _or_null(_object({"length_ns": _COUNT, **_PARTS})),
+                "idle": {
+                    "type": "array",
+                    "items": _object({
+                        "why": {"enum": ["host", "builds", "queued", "unknown", "short"]}, "gaps": _COUNT, "ns": _COUNT,
+                        "during": {"type": "array", "items": _object({"name": _TEXT, "ns": _COUNT})},
+                    }),
+                },
+                "layers": _ROWS, "operations": _ROWS, "problems": _ROWS, "kernels": _ROWS,
+                "findings": {
+                    "type": "array",
+                    "items": _object({
+                        "id": _TEXT, "severity": {"enum": ["high", "medium", "low", "info"]}, "ns": _or_null(_COUNT),
+                        "share": _or_null(_NUMBER), "count": _COUNT, "scope": {"type": "array", "items": _TEXT},
+                        "rule": _TEXT, "try": _TEXT, "number": _TEXT,
+                    }),
+                },
+                "log": {
+                    "type": "array", "items": _object({"level": _TEXT, "count": _COUNT, "text": _TEXT}),
+                },
+            }),
+        },
+    }),
+}  # fmt: skip
+"""As JSON Schema; `python -m mio2trace.answer.records` prints it."""
+
+
+if __name__ == "__main__":
+    print(orjson.dumps(SCHEMA, option=orjson.OPT_INDENT_2).decode())  # noqa: T201 - what it is for

@@ -1,121 +1,240 @@
-"""The report in ten lines, for a terminal and the end of each conversion."""
+"""The answer block: where the time of a run went, in at most `MOST_LINES` lines of `WIDTH` columns.
+
+Lines are plain text; the command line colours those that begin with a severity.
+"""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
-from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, ProblemRow, Report, Section
+from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, ProblemRow, Report, Rest, Section
+from mio2trace.answer.names import distinct, short_kernel
+from mio2trace.findings import Finding
 from mio2trace.findings.words import count, ms, percent
-from mio2trace.kernels.names import normalise
 from mio2trace.measures.step_kinds import StepKind
 from mio2trace.outgoing import visible
 
-FULL = 2
-"""Sections that have all their lines; of others there is the first."""
+WIDTH = 78
+MOST_LINES = 20
+FULL = 1
+"""Sections (processes, runs) that have all their lines; of others there is the first."""
 SHOWN = 3
-NAME = 44
-"""Characters of a name: three stand in a line."""
-LABEL = 11
-LEAST = 0.01
-"""Share of the kernel time in no layer, or no operation, that is worth a word."""
+LEAST_FOR_FINDING = 4
+"""Lines that the worst finding and its advice may take; lists give way to it."""
+LABEL = 12
+TIME, SHARE = 11, 9
+NAME = WIDTH - LABEL - TIME - SHARE
+BAR = 16
+LEAST_PART = 0.0005
+"""Share of the step below which a part is not shown: less than 0.1 %."""
+LEAST_REST = 0.2
+"""Share of the kernel time in no layer, or no operation, that takes the place of the third row."""
+_LABELS = {
+    "compute": "compute", "communication": "communication", "copy": "copies", "unrecorded": "not recorded",
+    "idle": "idle",
+}  # fmt: skip
+_HINTS = {
+    "communication": "exposed", "copy": "exposed", "unrecorded": "the device worked, but the profile lacks it",
+}  # fmt: skip
 
 
 def lines(report: Report) -> Iterator[str]:
-    """About ten for a section."""
+    """The block of the first section, the first line of others."""
     for number, section in enumerate(report.sections):
         if number < FULL:
-            yield from _section(section, report.several)
+            yield from block(section, report.several)
         else:
-            yield visible(f"{section.name}: {section.verdict}")
+            yield from _wrapped("", f"{section.name}: {section.verdict}")
     if report.left_out:
         yield f"and {report.left_out} more"
 
 
-def _section(section: Section, several: bool) -> Iterator[str]:
-    yield visible(f"{section.name}: {section.verdict}" if several else section.verdict)
-    if section.step is not None or section.recording is not None:
-        yield _line("device", spent(section))
-    if not section.completeness.complete:
-        yield _line("incomplete", section.completeness.said)
-    if section.steps:
-        yield _line("steps", _steps(section.steps))
-    if section.first:
-        yield _line("first", section.first.removeprefix("first "))
-    if section.reference:
-        yield _line("reference", f"without MIOpen's log {section.reference}")
-    if section.searches:
-        yield _line("searches", section.searches)
-    if section.waiting:
-        yield _line("ranks", section.waiting.removeprefix("ranks "))
-    for label, rows, without in (
+def block(section: Section, several: bool = False) -> list[str]:
+    """All that is said of one section."""
+    found = [*_head(section, several), *_spent(section)]
+    needs = LEAST_FOR_FINDING if _real(section.findings) else 1
+    rows = SHOWN
+    while rows > 1 and MOST_LINES - len(found) - len([*_lists(section, rows)]) < needs:
+        rows -= 1
+    found += _lists(section, rows)
+    found += _beside(section, MOST_LINES - len(found) - needs)
+    return found + _findings(section.findings, MOST_LINES - len(found))
+
+
+# -- what it is of -----------------------------------------------------------------------------------------------------
+
+
+def _head(section: Section, several: bool) -> Iterator[str]:
+    machine = visible(" · ".join(filter(None, (section.name if several else "", section.machine))))
+    if section.completeness is None:
+        if machine:
+            yield machine[:WIDTH]
+    elif section.completeness.complete:
+        yield _ends(machine, "profile complete")
+    else:
+        lacks = f"PROFILE INCOMPLETE: {section.completeness.said}"
+        if len(machine) + len(lacks) + 2 <= WIDTH:
+            yield _ends(machine, lacks)
+        else:
+            if machine:
+                yield machine[:WIDTH]
+            yield from _wrapped("", lacks, most=2)
+    yield from _wrapped("", section.verdict, most=3)
+
+
+def _ends(left: str, right: str) -> str:
+    """Two texts at the two ends of a line; the right one is whole."""
+    room = WIDTH - len(right) - 2
+    return f"{left if len(left) <= room else left[: room - 3] + '...':<{room}}  {right}"
+
+
+def _wrapped(label: str, text: str, *, most: int = 2, at: int = LABEL) -> Iterator[str]:
+    """A label and, in column ``at``, a text in at most so many lines; without a label the text begins the line."""
+    indent = " " * (at if label else 2)
+    first = f"{label:<{at}}" if label else ""
+    yield from textwrap.wrap(
+        visible(text), WIDTH, initial_indent=first, subsequent_indent=indent, max_lines=most, placeholder=" ..."
+    )
+
+
+# -- the step and its parts --------------------------------------------------------------------------------------------
+
+
+def _spent(section: Section) -> Iterator[str]:
+    """A line for each part of the step that is not 0, with a bar; their percentages add up to 100."""
+    of = section.step or section.recording
+    if of is None:
+        return
+    parts = {name: getattr(of, f"{name}_ns") for name in _LABELS}
+    whole = sum(parts.values())
+    if not whole:
+        return
+    for name, ns in parts.items():
+        if ns < LEAST_PART * whole and name not in ("compute", "idle"):
+            continue
+        bar = "█" * round(BAR * ns / whole) or "▏"
+        hint = _HINTS.get(name, "")
+        if name == "compute":
+            hint = "% of the step" if section.step is not None else f"% of the recording ({ms(whole)})"
+        if name == "idle" and section.idle_because:
+            hint = section.idle_because
+        line = f"  {_LABELS[name]:<{LABEL + 1}}{ms(ns):>{TIME}}{percent(ns / whole):>{SHARE + 3}}  {bar:<{BAR}}"
+        room = WIDTH - len(line) - 2
+        yield f"{line}  {hint if len(hint) <= room else hint[: room - 3] + '...'}".rstrip() if hint else line.rstrip()
+
+
+# -- layers, operations, kernels ---------------------------------------------------------------------------------------
+
+
+def _lists(section: Section, most: int) -> Iterator[str]:
+    listed = [
         ("layers", section.layers, section.no_layer),
         ("operations", section.operations or section.problems, section.no_operation),
         ("kernels", section.kernels, None),
-    ):
-        if rows:
-            names = [row.name for row in rows[:SHOWN]]
-            said = [", ".join(_row(row, names.count(row.name) > 1) for row in rows[:SHOWN])]
-            said += [f"{len(rows) - SHOWN:,} more"] if len(rows) > SHOWN else []
-            said += (
-                [f"{percent(without.share)} {without.name}"] if without is not None and without.share > LEAST else []
-            )
-            yield _line(label, "; ".join(said))
-    for finding in section.findings[:SHOWN]:
-        yield _line(finding.severity, f"{finding.rule.title} {finding.found.number} [{finding.rule.id}]")
-    if len(section.findings) > SHOWN:
-        rest = dict.fromkeys(finding.rule.id for finding in section.findings[SHOWN:])
-        yield _line("also", ", ".join(rest))
-    if section.log:
-        yield _line("log", _complaints(section.log))
-    advice = next((finding.rule.advice for finding in section.findings if finding.severity != "info"), "")
-    if advice:
-        yield _line("try", advice)
-
-
-def spent(section: Section) -> str:
-    """``compute 92.1 %, exposed communication 5.1 %, exposed copies 0.4 %, idle 2.4 % of the iteration``."""
-    of = section.step or section.recording
-    length = section.step_ns or (section.recording.length_ns if section.recording is not None else 0)
-    if of is None or not length:
-        return ""
-    parts = [
-        ("compute", of.compute_ns, True),
-        ("exposed communication", of.communication_ns, False),
-        ("exposed copies", of.copy_ns, False),
-        ("not recorded", of.unrecorded_ns, False),
-        ("idle", of.idle_ns, True),
     ]
-    said = ", ".join(f"{name} {percent(ns / length)}" for name, ns, always in parts if ns or always)
-    what = "iteration" if section.step is not None else f"recording ({ms(length)})"
-    return f"{said} of the {what}" + (f"; {section.device}" if section.device else "")
+    if not any(rows for _, rows, _ in listed):
+        return
+    if section.step is None and section.kernel_ns:
+        yield f"{'% of kernel time':>{WIDTH}}"
+    for label, rows, rest in listed:
+        yield from _rows(section, label, rows[:most], rest, most)
 
 
-def _line(label: str, text: str) -> str:
-    return visible(f"{label:<{LABEL}} {text}")
+def _rows(
+    section: Section,
+    label: str,
+    rows: Sequence[LayerRow | OperationRow | ProblemRow | KernelRow],
+    rest: Rest | None,
+    most: int,
+) -> Iterator[str]:
+    """The first rows of a list; the rest that is in none of them takes the last place if it is large."""
+    with_rest = rest is not None and rest.share >= LEAST_REST and bool(rows) and most > 1
+    shown = rows[: most - with_rest]
+    names = [_name(row) for row in shown]
+    texts = distinct(names, [short_kernel(n) if label == "kernels" else n for n in names], NAME - 1)
+    entries: list[tuple[str, int | None]] = [(text, row.ns) for text, row in zip(texts, shown, strict=True)]
+    if rest is not None and with_rest:
+        entries.append((f"({rest.name})", rest.ns))
+    for at, (text, ns) in enumerate(entries):
+        head = f"{label if not at else '':<{LABEL}}{visible(text):<{NAME}}"
+        yield (head if ns is None else f"{head}{_ms(ns):>{TIME}}{_share(section, ns):>{SHARE}}").rstrip()
 
 
-def _row(row: LayerRow | OperationRow | ProblemRow | KernelRow, is_one_of_several: bool) -> str:
-    """``is_one_of_several``: others of this name stand beside it; operations are told apart by their layers."""
-    name = row.name
-    if isinstance(row, KernelRow):
-        name = normalise(name)
-    elif isinstance(row, LayerRow) and row.direction:
-        name = f"{name} {row.direction}"
-    cut = name if len(name) <= NAME else f"{name[: NAME - 3]}..."
-    if row.ns is None or row.share is None:
-        return f"{cut} x {row.calls:,.0f}" if not isinstance(row, LayerRow) else cut
-    place = f" in {row.layer}" if is_one_of_several and isinstance(row, OperationRow) and row.layer else ""
-    return f"{cut}{place} {percent(row.share)} ({ms(row.ns)})"
+def _name(row: LayerRow | OperationRow | ProblemRow | KernelRow) -> str:
+    if isinstance(row, LayerRow):
+        return f"{row.name} {row.direction}" if row.direction else row.name
+    if isinstance(row, OperationRow) and row.layer:
+        return f"{row.name} in {row.layer}" if len(row.name) + len(row.layer) < NAME - 5 else row.name
+    if isinstance(row, ProblemRow) and row.ns is None:
+        return f"{row.name} x {row.calls:,.0f}"
+    return row.name
+
+
+def _ms(ns: int) -> str:
+    """One unit for all rows."""
+    return f"{ns / 1e6:,.3f} ms" if ns < 100_000_000 else f"{ns / 1e6:,.1f} ms"
+
+
+def _share(section: Section, ns: int) -> str:
+    whole = section.step_ns or section.kernel_ns
+    return f"{100 * ns / whole:.1f} %" if whole else ""
+
+
+# -- what else there is to say -----------------------------------------------------------------------------------------
+
+
+def _beside(section: Section, room: int) -> list[str]:
+    """Steps of several kinds, the first iteration, searches, ranks, what the log complains of: as many as fit."""
+    said = []
+    if section.steps:
+        said.append(("steps", _steps(section.steps)))
+    if section.waiting:
+        said.append(("ranks", section.waiting.removeprefix("ranks ")))
+    if section.reference:
+        said.append(("reference", f"without MIOpen's log {section.reference}"))
+    if section.first:
+        said.append(("first", section.first.removeprefix("first ")))
+    if section.searches:
+        said.append(("MIOpen Find", section.searches))
+    if section.log:
+        said.append(("log", _complaints(section.log)))
+    return [line for label, text in said for line in _wrapped(label, text, most=1)][: max(0, room)]
+
+
+def _real(findings: Sequence[Finding]) -> list[Finding]:
+    return [one for one in findings if one.severity != "info"]
+
+
+def _findings(findings: Sequence[Finding], room: int) -> list[str]:
+    """As many findings as fit, worst first: what and how much, and what to do."""
+    found: list[str] = []
+    shown = 0
+    for one in findings:
+        label = one.severity.upper() if one.severity != "info" else "info"
+        text = f"{one.rule.title.rstrip('.')}: {one.found.number}"
+        own = list(_wrapped(label, text, most=2, at=8))
+        if one.severity != "info" and one.advice:
+            own += _wrapped("     ->", one.advice, most=2, at=8)
+        left = len(findings) - shown - 1
+        if len(found) + len(own) + bool(left) > room and found:
+            break
+        found += own
+        shown += 1
+    rest = list(dict.fromkeys(one.rule.id for one in findings[shown:]))
+    if rest:
+        found += list(_wrapped("also", ", ".join(rest), most=1, at=8))
+    return found[: max(room, 0)]
 
 
 def _steps(steps: Sequence[StepKind]) -> str:
     """``decode, batch 32: 5.7 ms per step, 20 steps; prefill, batch 4: ...``"""
     said = []
     for kind in steps[:SHOWN]:
-        length = f"{ms(kind.step_ns)}" if kind.step_ns is not None else f"{ms(kind.kernel_ns)} of kernels"
+        length = ms(kind.step_ns if kind.step_ns is not None else kind.kernel_ns)
         said.append(f"{kind.name}: {length} per step, {count(kind.steps, 'step')}")
     if len(steps) > SHOWN:
-        said.append(f"{count(len(steps) - SHOWN, 'kind')} more")
+        said.append(f"{len(steps) - SHOWN} more kinds")
     return "; ".join(said)
 
 

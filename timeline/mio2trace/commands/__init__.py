@@ -23,10 +23,10 @@ class Later(click.Command):
 
 
 LATER = (
-    Later("convert", "Join the files of one run into a trace.", "commands.traces"),
+    Later("convert", "Write a trace for the Perfetto UI; without -o, print the answer.", "commands.traces"),
     Later("record", "Run a program under a profiler, with MIOpen's log on, into one archive.", "commands.giving"),
     Later("bundle", "One archive of a run to give away, without what is private.", "commands.giving"),
-    Later("report", "Where the time of a run went, what is odd about it, what to try."),
+    Later("report", "Show where the time of a run went and what to do: text, HTML, Markdown, JSON."),
     Later("ops", "The operations of MIOpen logs, one row each; with the profile of the run slowest first, by layer."),
     Later("driver", "MIOpenDriver lines that run the operations of MIOpen logs again."),
     Later("kernels", "The kernels of a profile, one row each, or summed."),
@@ -39,7 +39,7 @@ LATER = (
         "What MIOpen's logs say: errors, warnings, searches, workspaces, problems behind database keys, all the rest.",
         "commands.miopen",
     ),
-    Later("compare", "Which part of an iteration became slower, whether that is real, and why."),
+    Later("compare", "Show what became slower between runs, whether that is real, and why."),
     Later("inspect", "The records of FILEs as JSON lines: what the readers understood."),
     Later("tfprof", "Memory and times of TensorFlow 1's ops, as mean and variation over the steps."),
     Later("view", "Open a trace in the Perfetto UI, its kernels pinned and its slowest layer in view."),

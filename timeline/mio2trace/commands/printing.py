@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from mio2trace.reports.tables import Table
 
 
+INCOMPLETE = 4
+"""Exit code of ``--strict`` if a profile does not hold all work."""
+
+
+_COLOURS = {"problem": "yellow", "HIGH": "red", "MEDIUM": "yellow", "LOW": "cyan", "PROFILE INCOMPLETE": "yellow"}
+
+
 class Refused(click.ClickException):
     """An input that cannot be used: one line on stderr, exit code 1."""
 
@@ -129,10 +136,11 @@ def is_terminal() -> bool:
 
 
 def styled(line: str) -> str:
-    """Problems in yellow, where colour is wanted and the terminal has it."""
-    if os.environ.get("NO_COLOR") or not is_terminal() or not line.startswith("problem"):
+    """Problems and severities in colour, if colour is wanted and the terminal has it."""
+    if os.environ.get("NO_COLOR") or not is_terminal():
         return line
-    return click.style(line, fg="yellow")
+    colour = next((colour for begin, colour in _COLOURS.items() if line.startswith(begin)), None)
+    return line if colour is None else click.style(line, fg=colour)
 
 
 class Progress:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mio2trace.commands.options import Reading, files_argument, quiet_option, reading_options
-from mio2trace.commands.printing import say, tell, write
+from mio2trace.commands.printing import INCOMPLETE, say, styled, tell, write
 
 if TYPE_CHECKING:
     from mio2trace.answer import Report
@@ -28,23 +29,34 @@ SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", 
     metavar="NAME|FILE",
     help="Peaks for the roofline: a device such as MI300X, or a JSON file with mem_bw_gbps and max_achievable_tflops.",
 )
+@click.option("--strict", is_flag=True, help="Exit with 4 if the profile does not hold all work.")
 @reading_options
 @quiet_option
-def report(files: tuple[str, ...], output: str, form: Any, gpu: str | None, reading: Reading, quiet: bool) -> None:
-    """Where the time of a run went, what is odd about it, what to try.
+def report(  # noqa: PLR0913 - click gives each option by keyword
+    files: tuple[str, ...], output: str, form: Any, gpu: str | None, strict: bool, reading: Reading, quiet: bool
+) -> None:
+    """Show where the time of a run went and what to do about it.
 
-    Takes what `mio2trace convert` takes. HTML is one file without script that fetches nothing; Markdown fits into an
-    issue's comment; text is ten lines; JSON is the findings. Findings and their thresholds: docs/findings.md. Of a
-    dataset of many runs ("mio2trace batch") it is one page over all of them.
+    FILEs are those of one run, as for `mio2trace convert`. Text is the answer block of `mio2trace FILE`. HTML is one
+    page without script that fetches nothing. Markdown fits into a comment on an issue. JSON is one document for
+    programs (docs/report.md has its schema). For a dataset ("mio2trace batch") it is one page over all runs.
+    Findings and their thresholds: docs/findings.md.
 
     \b
     Examples:
-      mio2trace report run.log run_results.db
+      mio2trace report trace.json.gz
       mio2trace report run.log run_results.db -o report.html --gpu MI300X
       mio2trace report run.log prof.json --format markdown | gh issue comment 123 -F -
-      mio2trace report trace.json.gz --format json | jq '.[].id'
+      mio2trace report trace.json.gz --format json | jq '.runs[].findings[].id'
       mio2trace report ds/ -o fleet.html          a dataset: problems over versions, outliers, failures
     """
+    make(files, output, form, gpu, reading, strict=strict, quiet=quiet)
+
+
+def make(  # noqa: PLR0913 - the options of `report`
+    files: tuple[str, ...], output: str, form: Any, gpu: str | None, reading: Reading, *, strict: bool, quiet: bool
+) -> None:
+    """What ``report`` does. Exits with `INCOMPLETE` if ``strict`` and a profile does not hold all work."""
     from mio2trace.analysis import analyse, as_given
     from mio2trace.answer import report_of
     from mio2trace.answer.text import FULL
@@ -56,6 +68,7 @@ def report(files: tuple[str, ...], output: str, form: Any, gpu: str | None, read
     if form is None:
         raise OptionError(f"{output}: expected a name that ends in {', '.join(SUFFIXES)}, or --format")
     peaks = None if gpu is None else gpu_of(gpu)
+    incomplete = False
     if is_fleet(files):
         text, verdicts, notes = fleet_report(files[0], form), [], None
     else:
@@ -66,9 +79,10 @@ def report(files: tuple[str, ...], output: str, form: Any, gpu: str | None, read
         if not made.sections:
             raise InputError(f"{analysis.names}: nothing to report: no kernel, layer time, operation or message")
         text, notes = written(made, form), analysis.notes
+        incomplete = any(one.completeness is not None and not one.completeness.complete for one in made.sections)
         verdicts = [section.verdict for section in made.sections[:FULL] if form != "text"]
     if output == "-":
-        write([text])
+        write([_coloured(text) if form == "text" else text])
     else:
         from mio2trace.files import replacing
 
@@ -81,7 +95,16 @@ def report(files: tuple[str, ...], output: str, form: Any, gpu: str | None, read
         # The report has what the library complains of.
         say((note for note in notes if form == "json" or note.kind not in LOGGED), [], quiet)
     if output != "-" and not quiet:
-        tell(f"wrote {output} ({len(text.encode('utf-8', 'replace')) / 1000:.0f} KB)")
+        tell(f"wrote {output} ({len(text.encode('utf-8', 'replace')) / 1000:.0f} kB)")
+    if strict and incomplete:
+        click.get_current_context().exit(INCOMPLETE)
+
+
+def _coloured(text: str) -> str:
+    """The lines coloured by severity, if standard output is a terminal."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return text
+    return "".join(styled(line) for line in text.splitlines(keepends=True))
 
 
 def written(made: Report, form: str) -> str:

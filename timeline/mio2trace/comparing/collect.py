@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from mio2trace.analysis import Run
+from mio2trace.answer.machine import stated_values
 from mio2trace.comparing.job import mean_of
 from mio2trace.comparing.record import Facts, Inside, Part, RunRecord, condensed, kept
 from mio2trace.measures import Measures
@@ -15,17 +16,12 @@ from mio2trace.measures.executions import LayerKey, in_net_order, printed_times
 from mio2trace.measures.inside import InsideIterations, KernelsInside, inside_iterations
 from mio2trace.measures.statistics import mean
 from mio2trace.model.log import FrameworkLog
-from mio2trace.model.miopen import Message
 from mio2trace.model.profile import Call
 from mio2trace.notes import Notes
 from mio2trace.ops.operation import Operation
 
 _SHAPE = re.compile(r"(?<![\w.])\d+((?:x\d+)+)(?![\w.])")
 BUILDS = ("clBuildProgram", "clCompileProgram", "clLinkProgram", "hipModuleLoad", "hiprtcCompileProgram")
-_VALUE = re.compile(
-    r"(?P<name>\bHIP|\bMIOpen|\bMIOPEN_[A-Z0-9_]{1,60})(?: version | ?= ?)(?P<value>[\w.()+-]{1,60})", re.ASCII
-)
-"""``MIOpen version 3.5.1.5b515cf1bc``, ``MIOPEN_FIND_MODE = DYNAMIC_HYBRID(5)``."""
 MOST_INSIDE = 8
 """Kernel names of a problem that are kept, the longest: they are its cause, not its sum."""
 
@@ -237,13 +233,7 @@ def facts(run: Run) -> Facts:
     """What a run was made with."""
     devices = [device.name for profile in run.profiles for device in profile.devices if device.name]
     devices += [log.device_name for log in run.logs if log.device_name]
-    told = [
-        (record.kind, record.text)
-        for log in run.libraries
-        for record in log.records
-        if isinstance(record, Message) and record.kind in ("version", "environment")
-    ]
-    values = [(one["name"], one["value"]) for _, text in told for one in _VALUE.finditer(text)]
+    values = [*stated_values(run.libraries)]
     return Facts(
         device=devices[0] if devices else "",
         miopen=next((value for name, value in values if name == "MIOpen"), ""),

@@ -14,6 +14,8 @@ from mio2trace.ops.naming import problem_name
 OF_CONVOLUTIONS, MANY_OF_CONVOLUTIONS = 0.10, 0.20
 CASTS, HELPERS = 0.02, 0.10
 MANY_SHORT, SHORT_BY_COUNT, SHORT_BY_TIME = 20, 0.50, 0.05
+HOST_BOUND = 0.05
+"""Part of the step in which the GPU waits for the host, from which on launches limit short kernels."""
 _NO_HELPERS = frozenset(("transpose", "cast", "statistics"))
 """Roles with a rule of their own, and the means and variances of a normalisation, which are half of its work."""
 
@@ -96,12 +98,17 @@ def _short(subject: Subject) -> Iterator[Found]:
     (short, ns), (everything, _) = subject.makeup.short, subject.makeup.all
     enough = short >= MANY_SHORT * subject.count
     if enough and short >= SHORT_BY_COUNT * everything and subject.share(ns) >= SHORT_BY_TIME:
+        step = subject.step_time
+        waits = sum(one.ns for one in subject.causes if one.why == "host")
+        back_to_back = step is not None and waits < HOST_BOUND * sum(step.steps_ns)
         yield Found(
             ns=subject.each(ns),
             share=subject.share(ns),
             count=subject.each(short),
             number=f"{subject.each(short):,} of {count(subject.each(everything), 'kernel')}{subject.per} are shorter"
-            f" than 10 us; they take {percent(subject.share(ns))} of the kernel time.",
+            f" than 10 us; they take {percent(subject.share(ns))} of the kernel time"
+            + (", and run back to back: launches do not limit them." if back_to_back else "."),
+            severity="info" if back_to_back else None,
         )
 
 
@@ -147,7 +154,8 @@ RULES = (
     Rule(
         id="short-kernels",
         title="Many kernels are very short.",
-        fires="kernels shorter than 10 us are >= 20 an iteration, >= 50 % of the kernels and >= 5 % of T",
+        fires="kernels shorter than 10 us are >= 20 per iteration, >= 50 % of the kernels and >= 5 % of T; only info if"
+        " less than 5 % of the step is host-bound idle time",
         formula="their time per steady iteration; share of T",
         advice="Fuse (fusion plans, torch.compile), capture the iteration in a graph, or use larger batches: a"
         " launch costs about as much as these kernels.",

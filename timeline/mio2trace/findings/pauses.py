@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from mio2trace.align import NONE
@@ -20,20 +21,65 @@ WORTH_NAMING = 0.01
 MOST_CAUSES = 3
 SAMPLES, SPREAD, OF_T = 10, 0.3, 0.05
 _WHY = {
-    "host": "the host had launched nothing",
-    "builds": "the host built or loaded programs",
-    "queued": "the next command was launched and waited",
-    "unknown": "no calls are recorded",
+    "host": "host-bound",
+    "builds": "program builds",
+    "queued": "queued",
+    "unknown": "of unknown cause (no calls recorded)",
     "short": "gaps of up to 1 us",
 }
 
 
 def cause(one: Cause, count: int) -> str:
-    """``0.42 ms in 12 gaps: the host had launched nothing (most in aten::mm, 0.31 ms)``; ``count``: of iterations."""
+    """``0.42 ms host-bound in 12 gaps (most in aten::mm, 0.31 ms)``; ``count``: of iterations."""
     gaps = max(1, round(one.count / count))
     name, ns = one.during[0] if one.during else ("", 0)
-    most = f" (most in {name[:60]}, {ms(ns / count)})" if name else ""
-    return f"{ms(one.ns / count)} in {gaps:,} gap{'s' * (gaps != 1)}: {_WHY[one.why]}{most}"
+    most = f" (most in {name[:40]}, {ms(ns / count)})" if name else ""
+    if one.why == "short":
+        return f"{ms(one.ns / count)} in {_WHY[one.why]}"
+    return f"{ms(one.ns / count)} {_WHY[one.why]} in {gaps:,} gap{'s' * (gaps != 1)}{most}"
+
+
+_ADVICE: tuple[tuple[str, str], ...] = (
+    (r"aten::(?:item|_local_scalar_dense|is_nonzero)", "The host waits for a value of the GPU: take .item(), bool() and"
+     " print of a tensor out of the step, or do them every 100 steps."),
+    (r"(?:hip|cuda)(?:Device|Stream|Event)Synchronize|clFinish", "The host waits for the GPU: remove this"
+     " synchronisation from the step."),
+    (r"(?:hip|cuda)Memcpy(?!.*Async)", "A blocking copy: use pinned memory and an asynchronous copy"
+     " (non_blocking=True)."),
+    (r"(?:hip|cuda)(?:Ext)?(?:Host)?(?:Malloc|Free|Alloc)", "The host allocates memory in the step: allocate once"
+     " before it, or use a caching allocator."),
+    (r"(?i).*dataloader", "The step waits for data: use more loader workers, prefetching, pinned memory."),
+)  # fmt: skip
+_BUILDS = (
+    "Programs are built or loaded in the step: warm up before measuring, and keep MIOpen's kernel cache"
+    " (MIOPEN_CUSTOM_CACHE_DIR)."
+)
+_QUEUED = "The work was launched in time: look for what it waits for (events between streams, copies, other processes)."
+_NO_CALLS = "Record the host's calls, too, to see why: rocprofv3 --hip-trace, or the PyTorch profiler's CPU activity."
+_GRAPHS = "The step is launched by graphs already: look at what the host does between two graph launches."
+_LAUNCH_LESS = "The host launches too slowly: launch less (fusion, torch.compile, graph capture) or use larger batches."
+MOST_REPLAYED = 0.5
+"""Part of the kernel time that graphs launch, from which on "use graphs" is no advice."""
+
+
+def _advice(subject: Subject) -> str:
+    """What helps against the largest cause of idle time in this run."""
+    (largest, *_) = subject.causes
+    if largest.why == "builds":
+        return _BUILDS
+    if largest.why == "queued":
+        return _QUEUED
+    if largest.why == "unknown":
+        return _NO_CALLS
+    name = largest.during[0][0] if largest.during else ""
+    of_call = next((text for form, text in _ADVICE if re.match(form, name)), "")
+    if of_call:
+        return of_call
+    replayed = sum(
+        (one.end_ns or 0) - (one.start_ns or 0) for one in subject.alignment.profile.activities if one.is_replayed
+    )
+    whole = subject.measures.whole.timed_ns
+    return _GRAPHS if replayed > MOST_REPLAYED * whole else _LAUNCH_LESS
 
 
 def _idle(subject: Subject) -> Iterator[Found]:
@@ -52,6 +98,7 @@ def _idle(subject: Subject) -> Iterator[Found]:
         count=round(sum(one.count for one in timed.causes) / number),
         number=f"{percent(step.idle_ns / step.step_ns)} of {timed.noun} ({ms(step.idle_ns)} of"
         f" {ms(step.step_ns)}{without}): {causes}.{alone}",
+        advice=_advice(timed) if timed.causes else "",
     )
 
 
@@ -186,9 +233,9 @@ RULES = (
         " launched yet (the finding names the call, op or range that the host was in for most of the gap); *builds* -"
         " the same, and that call builds or loads programs; *queued* - the launch had returned and the command waited;"
         " *unknown* - no calls are recorded; *short* - gaps of up to 1 us",
-        advice="Host: launch less (fusion, graphs), move work off the launching thread, no synchronisation within an"
-        " iteration; compare with a run without the profiler's host options, which slow the host. Queue: look"
-        " for dependencies between streams and for copies.",
+        advice="by the largest cause of this run: remove the call that waits (synchronisation, .item(), blocking copy,"
+        " allocation, data loading), warm up before programs are built, look for what queued work waits for, or launch"
+        " less (fusion, graph capture, larger batches).",
         find=_idle,
     ),
     Rule(

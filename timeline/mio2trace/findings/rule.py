@@ -33,6 +33,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     scope: tuple[str, ...] = ()
     drivers: tuple[str, ...] = ()
     severity: Severity | None = None
+    advice: str = ""
+    """What to do about this very case, in place of the rule's advice."""
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +56,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity
     found: Found
 
+    @property
+    def advice(self) -> str:
+        """What to do: about this case if that is known, else what the rule says."""
+        return self.found.advice or self.rule.advice
+
     def record(self) -> dict[str, object]:
         """As `report --format json` writes it."""
         found = self.found
@@ -65,7 +72,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
             "count": found.count,
             "scope": list(found.scope),
             "rule": self.rule.fires,
-            "try": self.rule.advice,
+            "try": self.advice,
             "number": found.number,
         }
 

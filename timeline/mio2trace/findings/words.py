@@ -11,6 +11,8 @@ def ms(ns: float) -> str:
     if abs(ns) < 1000:
         return f"{ns:.0f} ns"
     value = ns / 1e6
+    if value >= 100_000:
+        return f"{value / 1000:,.0f} s"
     for least, digits in ((1000, 0), (100, 1), (10, 2), (0.01, 3)):
         if value >= least:
             return f"{value:,.{digits}f} ms"
@@ -40,5 +42,5 @@ def rate(gflops: float) -> str:
 
 
 def of_one(noun: str) -> str:
-    """Behind a number that is of an iteration, or of a part: ``an iteration``, ``in this part of an iteration``."""
-    return noun if noun == WHOLE else f"in {noun}"
+    """Behind a number that is of an iteration, or of a part: ``per iteration``, ``in this part of an iteration``."""
+    return "per iteration" if noun == WHOLE else f"in {noun}"

@@ -12,12 +12,15 @@ import click
 from click.core import ParameterSource
 
 from mio2trace.commands.options import Reading, Words, files_argument, reading_options
-from mio2trace.commands.printing import Progress, is_terminal, tell
+from mio2trace.commands.printing import INCOMPLETE, Progress, is_terminal, tell
 from mio2trace.evidence import EVIDENCE
 
 if TYPE_CHECKING:
     from mio2trace import conversion
 
+NO_OUTPUT = ""
+"""In place of a name: nothing is written."""
+_OF_ANSWER = ("files", "repetition", "tags", "align", "max_input", "strict", "quiet", "verbose")
 SMALLER = ("--host-calls none", "--iterations", "--from", "--to", "--top", "--min-duration", "--no-args")
 """Options of `convert` that make a trace smaller, the most useful first."""
 TRACK_WORDS = ("kernels", "operations")
@@ -30,10 +33,10 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
 @click.option(
     "-o",
     "--output",
-    required=True,
+    default=None,
     metavar="OUT",
-    help="Where to write: .json, .pftrace (Perfetto's native form), either with .gz; .parquet: a folder of tables;"
-    " - for stdout.",
+    help="Where to write: .pftrace (Perfetto's native form, the default choice), .json for other viewers, either with"
+    " .gz; .parquet: a folder of tables; - for stdout. Without it the answer is printed.",
 )
 @click.option(
     "--host-calls",
@@ -97,12 +100,16 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
     help=f"Leave in the trace what is taken out of it by default: {', '.join(KEEP_WORDS)}.",
 )
 @click.option("--check", is_flag=True, help="Verify the invariants of this very trace while writing it.")
-@click.option("--strict", is_flag=True, help="Problems are errors: nothing is written.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Problems are errors: nothing is written. Exit with 4 if the profile does not hold all work.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Say what the links rest on, too: evidence, clocks, sums.")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors and problems.")
 def convert(  # noqa: PLR0913 - click gives each option by keyword
     files: tuple[str, ...],
-    output: str,
+    output: str | None,
     host_calls: Any,
     tracks: tuple[str, ...],
     fold: tuple[str, ...],
@@ -138,6 +145,11 @@ def convert(  # noqa: PLR0913 - click gives each option by keyword
     """
     from mio2trace import conversion
 
+    if output is None and not (explain or check or summary_file):
+        _answer(files, reading, strict, quiet)
+        return None
+    if output is None:
+        output = NO_OUTPUT
     if output.lower().endswith(conversion.TABLES_SUFFIX):
         _to_tables(files, output, locals())
         return None
@@ -146,7 +158,7 @@ def convert(  # noqa: PLR0913 - click gives each option by keyword
     try:
         result = conversion.convert(
             *files,
-            output=output,
+            output=output or None,
             host_calls=host_calls,
             tracks=tracks,
             fold=fold,
@@ -171,10 +183,25 @@ def convert(  # noqa: PLR0913 - click gives each option by keyword
             progress.done()
     for line in result.problems if quiet else result.said(verbose):
         tell(line, coloured=True)
-    if not quiet and output != "-":
+    if not quiet and output not in ("-", NO_OUTPUT):
         for line in _wrote(output, result, host_calls):
             tell(line, coloured=True)
+    if strict and not result.metadata["completeness"]["complete"]:
+        click.get_current_context().exit(INCOMPLETE)
     return result
+
+
+def _answer(files: tuple[str, ...], reading: Reading, strict: bool, quiet: bool) -> None:
+    """Print the answer alone. Raises `click.UsageError` for an option that only a trace has."""
+    from mio2trace.commands.report import make
+
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if given and name not in _OF_ANSWER:
+            raise click.UsageError(f"{parameter.opts[0]} goes with a trace: name one with -o OUT.pftrace")
+    make(files, "-", "text", None, reading, strict=strict, quiet=quiet)
 
 
 def _to_tables(files: tuple[str, ...], output: str, options: dict[str, Any]) -> None:

@@ -29,6 +29,7 @@ from mio2trace.align import Alignment
 from mio2trace.measures.device_time import DeviceTime, has_common_clock
 from mio2trace.measures.device_time.busy import Covered, Span
 from mio2trace.model.profile import Activity, Call, Range
+from mio2trace.ops.ranges import shown_text
 
 Why = Literal["host", "builds", "queued", "unknown", "short"]
 WHY: tuple[Why, ...] = ("host", "builds", "queued", "unknown", "short")
@@ -164,7 +165,7 @@ class _Gaps:
         while at >= 0:
             made = ranges[at]
             if made.end_ns > middle and 2 * (min(made.end_ns, end) - max(made.start_ns, start)) > end - start:
-                return made.text.strip()
+                return shown_text(made)
             at = parents[at]
         return ""
 

@@ -1,0 +1,63 @@
+"""Names of kernels, layers and operations that fit into a column, and differ from each other where the full names do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mio2trace.kernels.names import normalise
+
+_TENSILE = re.compile(r"Cijk_(?P<layout>[A-Z][a-z]{3}_[A-Z][a-z]{3})_(?P<rest>.*)", re.ASCII)
+_TYPES = re.compile(r"[A-Z0-9]{1,6}(?:_[BH]+)*(?=_|$)", re.ASCII)
+_TILE = re.compile(r"MT\d+x\d+x\d+", re.ASCII)
+_FUNCTOR = re.compile(r"(\w*(?:[Ff]unctor\w*|Op|Ops)\b(?:<\w+)?)", re.ASCII)
+_WRAPPERS = ("elementwise_kernel", "reduce_kernel", "multi_tensor_apply_kernel", "index_elementwise_kernel")
+_COMMON = 14
+"""Characters of the beginning that stay if the middle of a name is left out."""
+
+
+def short_kernel(name: str) -> str:
+    """What tells a kernel from others of its library: of Tensile type and macro tile, of PyTorch the functor."""
+    plain = normalise(name)
+    found = _TENSILE.match(plain)
+    if found is not None:
+        types, tile = _TYPES.match(found["rest"]), _TILE.search(found["rest"])
+        parts = ["Cijk", found["layout"], types[0] if types else "", tile[0] if tile else ""]
+        return " ".join(filter(None, parts))
+    if any(plain.endswith(wrapper) for wrapper in _WRAPPERS):
+        _, _, arguments = name.partition("<")
+        functor = next((one[1] for one in _FUNCTOR.finditer(arguments) if one[1] not in ("Op", "Ops")), "")
+        return f"{functor.removeprefix('CUDAFunctor_')} ({plain})" if functor else plain
+    return plain
+
+
+def distinct(names: Sequence[str], shown: Sequence[str], width: int) -> list[str]:
+    """``shown``, the short forms of ``names``, cut to ``width``; those that would read the same show where they differ."""
+    cut = [_end_cut(text, width) for text in shown]
+    for text in dict.fromkeys(cut):
+        alike = [at for at, other in enumerate(cut) if other == text]
+        if len(alike) > 1:
+            for at in alike:
+                others = [names[other] for other in alike if other != at and names[other] != names[at]]
+                cut[at] = _middle_cut(names[at], others, width) if others else cut[at]
+    return cut
+
+
+def _end_cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def _middle_cut(name: str, others: Sequence[str], width: int) -> str:
+    """The beginning, and the part in which the name differs from one that reads the same."""
+    at = min(_first_difference(name, other) for other in others)
+    word = max(name.rfind(mark, 0, at) for mark in "_ <,:(") + 1
+    begin = max(word, 0)
+    room = width - _COMMON - 3
+    if begin <= _COMMON:
+        return _end_cut(name, width)
+    rest = name[begin:]
+    return f"{name[:_COMMON]}...{rest if len(rest) <= room else rest[: room - 3] + '...'}"
+
+
+def _first_difference(one: str, other: str) -> int:
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
