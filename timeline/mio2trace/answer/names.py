@@ -1,4 +1,4 @@
-"""Names of kernels, layers and operations that fit into a column, and differ from each other where the full names do."""
+"""Names that fit into a column, and differ from each other where the full names do."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def short_kernel(name: str) -> str:
 
 
 def distinct(names: Sequence[str], shown: Sequence[str], width: int) -> list[str]:
-    """``shown``, the short forms of ``names``, cut to ``width``; those that would read the same show where they differ."""
+    """``shown``, short forms of ``names``, cut to ``width``; those that read the same show where they differ."""
     cut = [_end_cut(text, width) for text in shown]
     for text in dict.fromkeys(cut):
         alike = [at for at, other in enumerate(cut) if other == text]

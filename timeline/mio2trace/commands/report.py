@@ -32,7 +32,7 @@ SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", 
 @click.option("--strict", is_flag=True, help="Exit with 4 if the profile does not hold all work.")
 @reading_options
 @quiet_option
-def report(  # noqa: PLR0913 - click gives each option by keyword
+def report(
     files: tuple[str, ...], output: str, form: Any, gpu: str | None, strict: bool, reading: Reading, quiet: bool
 ) -> None:
     """Show where the time of a run went and what to do about it.
@@ -53,7 +53,7 @@ def report(  # noqa: PLR0913 - click gives each option by keyword
     make(files, output, form, gpu, reading, strict=strict, quiet=quiet)
 
 
-def make(  # noqa: PLR0913 - the options of `report`
+def make(
     files: tuple[str, ...], output: str, form: Any, gpu: str | None, reading: Reading, *, strict: bool, quiet: bool
 ) -> None:
     """What ``report`` does. Exits with `INCOMPLETE` if ``strict`` and a profile does not hold all work."""
