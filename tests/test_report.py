@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from pathlib import Path
 from unittest.mock import Mock
@@ -13,6 +14,8 @@ from click.testing import CliRunner
 from mio2trace import answer
 from mio2trace.analysis import analyse
 from mio2trace.answer import gather
+from mio2trace.answer.records import SCHEMA, VERSION
+from mio2trace.answer.text import MOST_LINES, WIDTH
 from mio2trace.cli import cli
 from tests.conftest import ROOT, shared_folder
 from tests.fuzz.many_rows import processes_of_a_table
@@ -29,18 +32,44 @@ def run(*words: str | Path) -> str:
     return done.stdout
 
 
-def test_ten_lines_say_what_is_slowest() -> None:
-    """Verdict, searches, the three slowest of each with share and time, in order of time."""
+def test_the_block_says_what_is_slowest() -> None:
+    """Verdict, MIOpen Find, the three slowest of each with time and share, in order of time."""
     lines = run(*ALEXNET, "-q").splitlines()
-    assert lines[0].startswith("18.02 ms of kernels an iteration (1 iteration)")
-    assert len(lines) <= 10
-    words = {line.split()[0]: line for line in lines[1:]}
-    assert {"searches", "layers", "operations", "kernels"} <= set(words)
+    assert lines[0].endswith("profile complete")
+    assert lines[1].startswith("18.02 ms of kernels per iteration (1 iteration")
+    assert len(lines) <= MOST_LINES
+    assert any(line.startswith("MIOpen Find") for line in lines)
     for name in ("layers", "operations", "kernels"):
-        times = [float(ms) for ms in re.findall(r"\(([\d.]+) ms\)", words[name])]
-        assert len(times) == 3
+        at = next(at for at, line in enumerate(lines) if line.startswith(name))
+        times = [float(re.findall(r"([\d.]+) ms", line)[0]) for line in lines[at : at + 3]]
         assert times == sorted(times, reverse=True)
-    assert words["layers"].split()[1:3] == ["conv1", "forward"]
+    assert next(line for line in lines if line.startswith("layers")).split()[1:3] == ["conv1", "forward"]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rocm/kineto_mi300x_resnet_train_ddp.json.gz", "rocm/kineto_mi300_resnet50_ddp4_rank1.json.gz",
+        "rocm/kineto_mi300_bert_small.json.gz", "rocm/graphs/vllm_decode_full.replay.json.gz",
+        "rocm/graphs/sglang_prefilldecode.json.gz", "rocm/rocpd_ck_batched_gemm.db.gz", "rocm/rpd_torch_matmul.rpd.gz",
+        "rocm/rocprofv3_csv_decode_kernel_trace.csv", "rocm/kineto_mi210_gpu_only.json.gz",
+        "miopen-opencl/m121-rnn-infer-first", "dvdt/alexnet-b1-train.prof.json",
+    ],
+)  # fmt: skip
+def test_every_block_fits(name: str) -> None:
+    """At most so many lines of so many columns; the names of a list differ; the parts of the step add up to 100 %."""
+    lines = run(shared_folder() / "samples" / name, "-q").splitlines()
+    assert len(lines) <= MOST_LINES
+    assert max(map(len, lines)) <= WIDTH
+    shares = [share for line in lines if "█" in line or "▏" in line for share in re.findall(r"([\d.]+) %", line)[:1]]
+    assert not shares or sum(map(float, shares)) == pytest.approx(100, abs=0.4)
+    kernels = [at for at, line in enumerate(lines) if line.startswith("kernels")]
+    if kernels:
+        rows = [
+            line[12:56].strip() for line in lines[kernels[0] : kernels[0] + 3] if re.match(r"kernels| {12}\S", line)
+        ]
+        assert len(set(rows)) == len(rows)
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "html", "json"])
@@ -49,10 +78,45 @@ def test_the_same_files_give_the_same_bytes(form: str) -> None:
     assert run(*LENET, "--format", form, "-q") == run(*reversed(LENET), "--format", form, "-q")
 
 
-def test_json_is_an_array_of_records() -> None:
-    found = orjson.loads(run(*LENET, "--format", "json", "-q"))
-    assert {one["id"] for one in found} >= {"small-gemm", "idle"}
-    assert all(set(one) >= {"id", "severity", "ns", "share", "count", "scope", "rule", "try"} for one in found)
+@pytest.mark.parametrize("files", [LENET, ALEXNET, LENET[:1], ALEXNET[1:]])
+def test_json_is_as_its_schema_says(files: list[str]) -> None:
+    """One document; the schema in the docs is the one that the program has."""
+    import jsonschema
+
+    assert orjson.loads((ROOT / "docs" / "report.schema.json").read_bytes()) == SCHEMA
+    document = orjson.loads(run(*files, "--format", "json", "-q"))
+    jsonschema.validate(document, SCHEMA)
+    assert document["schema"] == VERSION
+
+
+def test_block_and_document_have_the_same_numbers() -> None:
+    """First names, step, idle time, findings; the parts add up to the step."""
+    lines = run(*LENET, "-q").splitlines()
+    (one,) = orjson.loads(run(*LENET, "--format", "json", "-q"))["runs"]
+    step = one["step"]
+    parts = ("compute", "communication", "copy", "unrecorded", "idle")
+    assert sum(step[f"{part}_ns"] for part in parts) == step["step_ns"]
+    assert sum(step[f"{part}_percent_of_step"] for part in parts) == pytest.approx(100, abs=0.01)
+    assert f"{step['step_ns'] / 1e6:.1f} ms per iteration" in lines[1]
+    assert any(f"{step['idle_ns'] / 1e6:.1f} ms" in line for line in lines if line.startswith("  idle"))
+    for name in ("layers", "operations", "kernels"):
+        shown = next(line for line in lines if line.startswith(name))
+        assert one[name][0]["name"] in shown
+        assert f"{one[name][0]['ns'] / 1e6:,.3f} ms" in shown
+        assert f"{one[name][0]['percent_of_step']:.1f} %" in shown
+    assert {finding["id"] for finding in one["findings"]} >= {"small-gemm", "idle"}
+
+
+@pytest.mark.parametrize(("strict", "code"), [(False, 0), (True, 4)])
+def test_strict_tells_an_incomplete_profile(strict: bool, code: int, tmp_path: Path) -> None:
+    """A profile that is cut off: exit code 4 in every command that answers, the counts in the first lines."""
+    path = tmp_path / "prof.json"
+    content = gzip.decompress(Path(ALEXNET[1]).read_bytes())
+    path.write_bytes(content[: len(content) // 2])
+    options = ["--strict"] if strict else []
+    done = CliRunner().invoke(cli, ["report", str(path), *options])
+    assert done.exit_code == code
+    assert "PROFILE INCOMPLETE: 1 file cut off" in done.stdout.splitlines()[0]
 
 
 def test_the_form_is_as_the_name_ends(tmp_path: Path) -> None:

@@ -14,6 +14,10 @@ _VALUE = re.compile(
 """``MIOpen version 3.5.1.5b515cf1bc``, ``MIOPEN_FIND_MODE = DYNAMIC_HYBRID(5)``."""
 
 
+_NUMBERED = re.compile(r"(?i)(?:device|gpu) ?\d+")
+"""A name that a reader gives for want of one."""
+
+
 def stated_values(libraries: Iterable[MiopenLog]) -> Iterator[tuple[str, str]]:
     """Names and values of versions and variables that MIOpen's logs state."""
     for log in libraries:
@@ -27,7 +31,7 @@ def machine(profile: Profile | None, libraries: Sequence[MiopenLog], device_name
     """``MI300X x4 · MIOpen 3.5.1``; empty if the files name nothing."""
     devices: dict[str, int] = {}
     for device in profile.devices if profile is not None else ():
-        if device.name:
+        if device.name and not _NUMBERED.fullmatch(device.name):
             devices[device.name] = devices.get(device.name, 0) + 1
     if not devices and device_name:
         devices[device_name] = 1

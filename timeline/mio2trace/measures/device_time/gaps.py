@@ -26,6 +26,7 @@ from typing import Literal
 import msgspec
 
 from mio2trace.align import Alignment
+from mio2trace.align.layers.marked_steps import is_step
 from mio2trace.measures.device_time import DeviceTime, has_common_clock
 from mio2trace.measures.device_time.busy import Covered, Span
 from mio2trace.model.profile import Activity, Call, Range
@@ -174,7 +175,7 @@ class _Gaps:
         """By thread, in order of time: starts, ranges, and of each the place of the one around it, -1: none."""
         by_thread: dict[int, list[Range]] = defaultdict(list)
         for made in self._profile.ranges:
-            if made.kind != "mark":
+            if made.kind != "mark" and not is_step(made):
                 by_thread[made.thread].append(made)
         found = {}
         for thread, ranges in by_thread.items():
