@@ -189,15 +189,21 @@ def _guarded(subject: Subject) -> str:
         apart = (last.begin_ns - first.begin_ns) / (last.place - first.place)
         if apart > GUARD * step.step_ns:
             return f", but one begins only every {ms(apart)}"
-    printed = [
-        event.duration_ns
+    printed = {
+        event.number: event.duration_ns
         for log in subject.alignment.logs
         for event in log.events
-        if event.kind == "iteration" and event.duration_ns and event.number in subject.steady.told.steady
+        if event.kind == "iteration" and event.duration_ns
+    }
+    told = subject.steady.told
+    both = [
+        (window.step_ns, printed[number])
+        for window in step.windows
+        if window.step_ns and (number := told.all[window.place].number) in printed
     ]
-    usual = sum(printed) / len(printed) if printed else step.step_ns
-    if not step.step_ns / GUARD <= usual <= GUARD * step.step_ns:
-        return f", but the log prints {ms(usual)} per iteration"
+    own, others = sum(one for one, _ in both), sum(other for _, other in both)
+    if both and not own / GUARD <= others <= GUARD * own:
+        return f", but the log prints {ms(others / len(both))} per iteration"
     return ""
 
 

@@ -26,7 +26,7 @@ LATER = (
     Later("convert", "Write a trace for the Perfetto UI; without -o, print the answer.", "commands.traces"),
     Later("record", "Run a program under a profiler, with MIOpen's log on, into one archive.", "commands.giving"),
     Later("bundle", "One archive of a run to give away, without what is private.", "commands.giving"),
-    Later("report", "Show where the time of a run went and what to do: text, HTML, Markdown, JSON."),
+    Later("report", "Show where the time of a run went and what to do about it."),
     Later("ops", "The operations of MIOpen logs, one row each; with the profile of the run slowest first, by layer."),
     Later("driver", "MIOpenDriver lines that run the operations of MIOpen logs again."),
     Later("kernels", "The kernels of a profile, one row each, or summed."),

@@ -83,7 +83,7 @@ def compare(
     reading: Reading,
     quiet: bool,
 ) -> None:
-    """Which part of an iteration became slower, whether that is real, and why.
+    """Show what became slower between runs, whether that is real, and why.
 
     A side is a file, several of one run with commas between them, a folder of a run or of several, a CK record with its
     repetitions, what --save kept, or a trace that `convert` wrote. -o says the form by its suffix: .html is a page. The

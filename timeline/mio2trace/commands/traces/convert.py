@@ -130,14 +130,15 @@ def convert(  # noqa: PLR0913 - click gives each option by keyword
     verbose: bool,
     quiet: bool,
 ) -> object:
-    """Join the files of one run into a trace.
+    """Write a trace for the Perfetto UI; without -o, print the answer.
 
     FILEs are recognised by their content and may come in any order: logs of Caffe and MIOpen; profiles of rocprofv3,
     rocprof, RPD, PyTorch, dv/dt; CK records; directories of these; plain or gzipped; - is standard input.
 
     \b
     Examples:
-      mio2trace run.log run_results.db -o out.json
+      mio2trace trace.json.gz
+      mio2trace run.log run_results.db -o out.pftrace
       mio2trace run.log prof.json -o out.json --without "timer marks" --summary found.json
       mio2trace prof.json -o - --host-calls none | gzip > out.json.gz
       mio2trace run.log prof.json -o out.json --iterations 2-4 --fold find,warm-up --tracks kernels
