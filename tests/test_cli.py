@@ -161,14 +161,16 @@ def test_help_and_version() -> None:
     for args in (("--help",), ("-h",), ("convert", "--help")):
         result = run(*args)
         assert result.returncode == 0
-        assert b"mio2trace run.log prof.json -o out.json" in result.stdout
+        assert b"mio2trace run.log run_results.db -o out.pftrace" in result.stdout
+        assert b"mio2trace trace.json.gz" in result.stdout
+    assert run().stdout == run("--help").stdout
     assert run("--version").stdout.decode() == f"mio2trace {__version__}\n"
 
 
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("run.log",), "Missing option '-o' / '--output'"),
+        (("run.log", "--top", "3"), "--top goes with a trace: name one with -o OUT.pftrace"),
         (("run.log", "-o"), "requires an argument"),
         (
             ("run.log", "-o", "out.txt"),

@@ -28,7 +28,7 @@ LATER = (
     Later("bundle", "One archive of a run to give away, without what is private.", "commands.giving"),
     Later("report", "Show where the time of a run went and what to do about it."),
     Later("ops", "The operations of MIOpen logs, one row each; with the profile of the run slowest first, by layer."),
-    Later("driver", "MIOpenDriver lines that run the operations of MIOpen logs again."),
+    Later("driver", "Print lines that run operations again: MIOpenDriver's, and a BLAS bench's for PyTorch's GEMMs."),
     Later("kernels", "The kernels of a profile, one row each, or summed."),
     Later(
         "layers",

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @reading_options
 @quiet_option
 def driver(files: tuple[str, ...], form: str, gemm: Library, reading: Reading, quiet: bool) -> None:
-    """Lines that run operations again: MIOpenDriver's, and of PyTorch's matrix products a BLAS bench's.
+    """Print lines that run operations again: MIOpenDriver's, and a BLAS bench's for PyTorch's GEMMs.
 
     Each command once, most frequent first; with the profile of the run the one first that takes most kernel time. The
     comment at its end tells how many calls ran it, and their kernels' time in a steady iteration. Searches are not
