@@ -34,12 +34,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cpu-times", metavar="FILE", help="add a line for each module of tests: its CPU seconds")
 
 
+def _shared() -> Path:
+    return Path(os.environ.get("MIO2TRACE_SHARED") or ROOT.parent / "shared")
+
+
 def shared_folder() -> Path:
     """Where the real samples are. The only way to them: a test that asks for them skips if they are not there.
 
     While tests are collected, to be parametrised, the folder need not be there.
     """
-    folder = Path(os.environ.get("MIO2TRACE_SHARED") or ROOT.parent / "shared")
+    folder = _shared()
     if "PYTEST_CURRENT_TEST" in os.environ and not (folder / "samples").is_dir():
         missing("shared", f"no real samples in {folder} (MIO2TRACE_SHARED names another folder)")
     return folder
@@ -58,6 +62,18 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # the same of nohup; a handler is no child's
         signal.signal(signal.SIGHUP, lambda number, frame: None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """A test that was parametrised with a real sample skips, too, where the samples are not."""
+    try:
+        yield
+    except Exception as error:
+        if f"{_shared()}/samples" not in str(error):
+            raise
+        shared_folder()
+        raise
 
 
 _CPU_S = pytest.StashKey[dict[str, float]]()

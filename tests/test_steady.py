@@ -142,6 +142,7 @@ def test_sums_are_those_of_truth_and_profile_with_caffe(name: str) -> None:
     is_of(found, [kernel for kernel in of_dvdt(name) if kernel.iteration in warm])
 
 
+@pytest.mark.shared
 def test_sums_are_those_of_truth_on_rocm() -> None:
     """A run under rocprofv3 with ranges of its layers."""
     name = "lenet-train-own-layers"
@@ -362,6 +363,7 @@ def test_every_command_and_both_forms_of_the_trace_say_the_same(
         assert (layer.name, layer.args.get("direction") or "") == wanted[0][process][0]
 
 
+@pytest.mark.shared
 def test_steps_of_a_profile_and_iterations_of_its_log_are_the_same() -> None:
     """`ProfilerStep#0` is what the log calls its first iteration: one, not two of half the time."""
     of = steady(SETS["resnet-train-miopen-2threads/kineto and log"])
@@ -370,6 +372,7 @@ def test_steps_of_a_profile_and_iterations_of_its_log_are_the_same() -> None:
     assert of.mean_ns == pytest.approx(sum(truth), rel=5e-3)  # and a few kernels of no layer
 
 
+@pytest.mark.shared
 def test_repetitions_are_chosen_by_their_numbers() -> None:
     """As iterations that a log names, of the profile alone."""
     trace = convert(SETS["alexnet-10it-graph/rocpd and log"][0], iterations="3-4").trace
@@ -378,6 +381,7 @@ def test_repetitions_are_chosen_by_their_numbers() -> None:
     assert sum(one.category == "kernel" for one in slices) == 2 * 29
 
 
+@pytest.mark.shared
 def test_a_trace_of_repetitions_is_a_side_of_a_comparison(tmp_path: Path) -> None:
     """It has the same iterations as the files: nothing differs."""
     files = SETS["alexnet-10it-graph/rocpd and log"][:1]
@@ -391,6 +395,7 @@ def test_a_trace_of_repetitions_is_a_side_of_a_comparison(tmp_path: Path) -> Non
     assert rows[-1]["a_ms"] == pytest.approx(median(steady(files).samples_ns) / 1e6)
 
 
+@pytest.mark.shared
 def test_the_first_iteration_is_cold_where_the_host_compiles_in_it() -> None:
     """Ten iterations of which the first took the host a hundred times as long: nine count."""
     of = steady(RUNS["m290-alexnet-infer-10it"])

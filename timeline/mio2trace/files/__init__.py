@@ -120,12 +120,13 @@ def read_inputs(
         read = _read_all(paths, names, options, cleaner, progress, dict.fromkeys(unpacking.references, notes))
         read = [([unpacking.told(file) for file in files], own) for files, own in read]
     first_of: dict[tuple[bool, str, str], list[Input]] = {}
+    folders = {found[0].content_sha256: _folder(found[0]) for found, _ in read if found[0].path != STANDARD_INPUT}
     for found, _ in read:
-        same = _same(found[0])
+        same = _same(found[0], folders)
         first_of[same] = min(first_of.get(same, found), found, key=lambda other: (other[0].sha256, other[0].source))
     inputs: list[Input] = []
     for found, own in read:
-        if options.copies or found is first_of[_same(found[0])]:
+        if options.copies or found is first_of[_same(found[0], folders)]:
             inputs += found
             notes.include(own)
         else:
@@ -136,10 +137,15 @@ def read_inputs(
     return [msgspec.structs.replace(file, records=tuple(islice(clean, len(file.records)))) for file in inputs]
 
 
-def _same(file: Input) -> tuple[bool, str, str]:
+def _folder(file: Input) -> str:
+    return os.path.dirname(os.path.abspath(file.path))
+
+
+def _same(file: Input, folders: Mapping[str, str]) -> tuple[bool, str, str]:
     """What two inputs have in common of which one is taken. A program may print the same with MIOpen's log and without,
-    and in each of its runs: what lies in different folders may be of different ones (`mio2trace.runs`)."""
-    folder = "" if file.path == STANDARD_INPUT else os.path.dirname(os.path.abspath(file.path))
+    and in each of its runs: what lies in different folders may be of different ones (`mio2trace.runs`). Standard input
+    lies where a file with its content does (``folders``)."""
+    folder = folders.get(file.content_sha256, "") if file.path == STANDARD_INPUT else _folder(file)
     return file.is_reference, file.content_sha256, folder
 
 
