@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar, Literal, NamedTuple, Self
 
 import msgspec
@@ -99,6 +100,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def database_key(self) -> str | None:
         """The key under which MIOpen's databases have it; None if they have none, or if its type is not known."""
         return None
+
+    def gemm_count(self, nulls: Collection[str]) -> int:
+        """How many GEMMs a call that is a row of them launches, each with what follows it; 1 when unknown.
+
+        ``nulls``: the buffers that the call's entry states to be none."""
+        return 1
 
     def gemm(self) -> Gemm | None:
         """The GEMM it amounts to; None when there is no single one."""

@@ -86,6 +86,10 @@ class Likelihood:
             operation = operations[calls.first_of[number]]
             sort = operation.primitive, operation.direction, operation.mode == "transpose"
             self._sorts[sort] = operation, self._sorts.get(sort, (operation, 0))[1] + count
+        same = [operations[place] is operations[place - 1] for place in range(1, len(operations))]
+        self.goes_on = bytearray([*same, False])  # the next one is another part of the same call
+        self.continues = bytearray([False, *same])
+        self.divided = any(same)
         self.kernels = Kernels(profile, positions, facts, calls.namings.keys(), calls.workspaces)
         self._printed = {one.name for operation in operations for one in operation.launches}
         # A log of commands alone has none of the calls that print no command (miopen-log.md 7).

@@ -31,7 +31,7 @@ class Repeats:
         signs = zip(kernels.of, kernels.helped, kernels.apart, kernels.again, kernels.parted, strict=True)
         self._kernels = [numbers.setdefault(sign, len(numbers)) for sign in signs]
         numbers = {}
-        calls = zip(likelihood.class_of, chances.begun, chances.lost, strict=False)
+        calls = zip(likelihood.class_of, likelihood.continues, chances.begun, chances.lost, strict=False)
         self._calls = [numbers.setdefault(call, len(numbers)) for call in calls]
         self._settled: dict[object, tuple[int, int, float]] = {}
 

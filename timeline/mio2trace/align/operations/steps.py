@@ -12,6 +12,7 @@ from mio2trace.align.links import NONE, SURE
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.queues import of_streams, one_stream_each
 from mio2trace.align.operations.rates import BESIDE_GAP, BESIDE_STRANGERS, FEW, HARDLY_ANY, WHOLE
+from mio2trace.align.operations.rows.calls import divided
 from mio2trace.align.operations.stream import LONG_ROW, Stream, solve_together
 from mio2trace.align.operations.windows import BUFFERED, Late, Windows, by_lines, by_stamps, everywhere
 from mio2trace.align.several_runs import begun_again
@@ -80,6 +81,7 @@ def _stream(
     late: Late = "",
 ) -> Stream:
     profile, without = attribution.profile, attribution.without
+    operations = divided(operations, 2 * len(positions))
     windows = _windows(attribution, positions, operations, slack, late)
     likelihood = Likelihood(profile, positions, operations, attribution.facts, without)
     return Stream(profile, positions, likelihood, windows, elsewhere, without)

@@ -150,7 +150,7 @@ class Stream:
         if moved or (may_be_wide and (self._is_at_edge(posterior) or self._leaves_a_row(posterior))):
             habits = habits or Habits(self.likelihood, posterior, rows=False)
             posterior = posterior.mixed(self._posterior(rates, kinds, AHEAD, habits, posterior))
-        _doubt_changes(before, posterior)
+        _doubt_changes(before, posterior, self.operations)
         if is_vague or self.likelihood.kernels.is_blurred:
             self._doubt_vague(posterior)
         if self.windows.by != POSITION:
@@ -248,7 +248,8 @@ class Stream:
             return BUFFERS
         if fit.launched:
             return LAUNCH_LINE
-        if self.windows.by and self.windows.first[number] == self.windows.last[number]:
+        first, last = self.windows.first[number], self.windows.last[number]
+        if self.windows.by and first <= last and self.operations[first] is self.operations[last]:
             return self.windows.by
         return NAME_AND_SIZES if fit.named else ORDER
 
@@ -282,9 +283,13 @@ def solve_together(streams: Sequence[Stream]) -> None:
                 posterior.confidence[number] = min(WHOLE, posterior.confidence[number])
 
 
-def _doubt_changes(before: Posterior, posterior: Posterior) -> None:
-    """What was likely somewhere else before the last round learned from it is not sure where it is now."""
+def _doubt_changes(before: Posterior, posterior: Posterior, operations: Sequence[object] = ()) -> None:
+    """What was likely somewhere else before the last round learned from it is not sure where it is now.
+
+    ``operations``: by place; another part of one is the same place."""
     pairs = zip(before.operation, before.confidence, posterior.operation, posterior.confidence, strict=True)
     for number, (other, likely, place, confidence) in enumerate(pairs):
-        if place != other and likely >= 0.5 and confidence > WHOLE:
+        if place == other or likely < 0.5 or confidence <= WHOLE:
+            continue
+        if not operations or NONE in (place, other) or operations[place] is not operations[other]:
             posterior.confidence[number] = WHOLE

@@ -64,13 +64,13 @@ def by_lines(
     threads = {operation.thread for operation in operations}
     begins = [operation.line for operation in operations]
     last = [bisect_right(begins, activities[position].line) - 1 for position in positions]
-    first = list(last)
+    first = [bisect_left(begins, begins[at]) if at >= 0 else at for at in last]
     if len(threads) > 1:
         # Threads print between each other: the last one entered by each of them.
         latest: dict[int | None, int] = {}
         oldest = []
-        for number, operation in enumerate(operations):
-            latest[operation.thread] = number
+        for operation in operations:
+            latest[operation.thread] = bisect_left(begins, operation.line)
             oldest.append(min(latest.values()))
         first = [oldest[at] if at >= 0 else 0 for at in last]
     return Windows(first=[max(0, at) for at in first], last=last, by=POSITION)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from mio2trace.model.miopen import OperationDirection
@@ -60,6 +62,16 @@ class RnnProblem(Problem, frozen=True, kw_only=True, gc=False):
     @property
     def variant(self) -> str | None:
         return self.mode
+
+    def gemm_count(self, nulls: Collection[str]) -> int:
+        """Per layer one GEMM with the whole input; per step and direction one with h, for a GRU two (MIOpen 1.2.1).
+
+        The first step has no GEMM with h if there is no h to begin with."""
+        if self.direction != "forward" or not (self.layers and self.steps and self.mode):
+            return 1
+        steps = self.steps - ("hx" in nulls)
+        gemms = self.layers * (1 + steps * (2 if self.bidirectional else 1) * (2 if self.mode == "gru" else 1))
+        return max(1, gemms - self.skip_input)
 
     def flop(self) -> int | None:
         """2 rows gates hidden (input + hidden) per layer and direction, rows = the batches of all steps, summed."""

@@ -92,6 +92,7 @@ class Lattice:
 
     def solve(self) -> Posterior:
         count = len(self._kernels)
+        whole = self._likelihood.operations if self._likelihood.divided else ()
         posterior = Posterior.of_none(count)
         edges: list[dict[int, Ways]] = []
         current: Scores = {BEFORE: 0.0}
@@ -104,14 +105,15 @@ class Lattice:
             at += 1
             if len(current) == 1:
                 state = next(iter(current))
-                settle(posterior, started, edges, current)
+                settle(posterior, started, edges, current, whole)
                 edges = []
                 index, phase = state // STATES - 1, state % STATES
                 at, index = repeats.after(at, index, phase, posterior)
                 started = at
                 current = {STATES * (index + 1) + phase: 0.0}
         if edges:
-            settle(posterior, started, edges, {state: nats + self._end(state) for state, nats in current.items()})
+            end = {state: nats + self._end(state) for state, nats in current.items()}
+            settle(posterior, started, edges, end, whole)
         return posterior
 
     # One kernel
@@ -125,7 +127,7 @@ class Lattice:
         row = NATS_MISSTATED * kernels.in_row[at]
         shuts = row + NATS_MISSTATED * kernels.after_helper[at]  # of lost calls nothing is cut off, either
         ways: dict[int, list[tuple[int, float]]] = {}
-        gone = self._gone(at)
+        gone, has_next = self._gone(at), self._likelihood.goes_on
         ready: list[tuple[int, float, int]] = []
         for state, score in states.items():
             index, phase = state // STATES - 1, state & PHASE
@@ -162,6 +164,10 @@ class Lattice:
                 if first <= index <= last:
                     inside, following = self._inside(at, index, state & (PHASE | GEMM), entering=False)
                     ways.setdefault(STATES * (index + 1) + following, []).append((state, score + inside))
+                    if has_next[index]:
+                        inside, following = self._inside(at, index + 1, OUT, entering=True)
+                        inside += self._chances.begun[index + 1]
+                        ways.setdefault(STATES * (index + 2) + following, []).append((state, score + inside))
         passed, classes = self._chances.passed, self._likelihood.class_of
         # As `_over` has it; a row of GEMMs may be of two calls of one class, or begin one.
         sources = Sources(
@@ -178,8 +184,6 @@ class Lattice:
             if target <= sources.first:
                 continue
             inside, following = self._inside(at, target, OUT, entering=True)
-            if inside < -14.0:
-                continue
             inside += self._chances.begun[target]
             to = ways.setdefault(STATES * (target + 1) + following, [])
             for nats, state in sources.of(target, passed[target], classes[target]):
@@ -243,6 +247,10 @@ class Lattice:
                 nats += self._apart(at, index)
             if kernels.again[at] or likelihood.operations[index].launches:
                 nats = min(nats, likelihood.most_after(at, index))
+        if likelihood.goes_on[index] or likelihood.continues[index]:
+            begins = kind.is_gemm or kind.role == "scale"
+            nats += NATS_MISSTATED * (not begins if entering else begins and gemm > 0)
+            return nats, MAIN | gemm | GEMM * kind.is_gemm
         if likelihood.is_main(at, index):
             is_gemm = kind.is_gemm and likelihood.operations[index].primitive == "conv"
             if phase in (MAIN, WAITING):
@@ -332,11 +340,14 @@ class Lattice:
     # Where stamps leave few operations to each kernel, nobody asks for these.
 
     @cached_property
-    def _by_kind(self) -> Mapping[tuple[str, str | None], list[int]]:
+    def _by_kind(self) -> list[tuple[list[int], list[int]]]:
+        """The calls of each primitive and direction, and of these the first of each class."""
         rows: dict[tuple[str, str | None], list[int]] = {}
         for number, operation in enumerate(self._likelihood.operations):
-            rows.setdefault((operation.primitive, operation.direction), []).append(number)
-        return rows
+            if not self._likelihood.continues[number]:
+                rows.setdefault((operation.primitive, operation.direction), []).append(number)
+        class_of = self._likelihood.class_of
+        return [(row, [*{class_of[number]: number for number in reversed(row)}.values()]) for row in rows.values()]
 
     @cached_property
     def _by_pointer(self) -> Mapping[int, list[int]]:
@@ -354,12 +365,18 @@ class Lattice:
                 rows.setdefault(launch, []).append(number)
         return rows
 
+    def _may_be(self, number: int, index: int) -> bool:
+        """Whether the name of a kind of kernels leaves a call possible: soft doubts, which add up, exclude nothing."""
+        nats, _, named = self._likelihood.pair(number, index)
+        return named or nats > NATS_NEVER
+
     def _rows_of(self, at: int) -> list[list[int]]:
         """The operations of each primitive and direction that the kernel's name fits."""
         number = self._kernels.of[at]
         rows = self._rows.get(number)
         if rows is None:
-            rows = [row for row in self._by_kind.values() if self._likelihood.pair(number, row[0])[0] > NATS_NEVER]
+            # Calls of one row differ in mode and sizes: it goes if the name excludes all of them.
+            rows = [row for row, firsts in self._by_kind if any(self._may_be(number, index) for index in firsts)]
             name, grid = self._kernels.kind(at).launch
             launched = self._by_launch.get((left_of(name, self._kernels.cut), grid))
             if launched:

@@ -31,8 +31,16 @@ def meet(ways: Sequence[tuple[int, float]]) -> Ways:
     return best + log(together), ways, parts, together
 
 
-def settle(posterior: Posterior, started: int, steps: Sequence[Mapping[int, Ways]], end: Mapping[int, float]) -> None:
+def settle(
+    posterior: Posterior,
+    started: int,
+    steps: Sequence[Mapping[int, Ways]],
+    end: Mapping[int, float],
+    operations: Sequence[object] = (),
+) -> None:
     """Fill in the kernels from ``started`` on; ``end``: what all ways to the states after the last one are worth.
+
+    ``operations``: by place, where some are several parts of one, whose chances count together.
 
     What comes after a kernel tells nothing of what came before it that the state in between does not: a state's
     probability is its ways', each as far as it is one of those that meet there.
@@ -59,7 +67,19 @@ def settle(posterior: Posterior, started: int, steps: Sequence[Mapping[int, Ways
             posterior.operation[at] = next(iter(by_operation))
         else:
             ranked = sorted(by_operation.items(), key=lambda item: (-round(item[1], _DIGITS), item[0]))
+            if operations:
+                ranked = _together(ranked, operations)
             posterior.operation[at] = ranked[0][0]
             posterior.confidence[at] = min(1.0, ranked[0][1])
             posterior.others[at] = tuple(item for item in ranked[1:4] if item[1] >= LEAST)
         chances = earlier
+
+
+def _together(ranked: Sequence[tuple[int, float]], operations: Sequence[object]) -> list[tuple[int, float]]:
+    """Of each operation its likeliest part, with what all of its parts have."""
+    merged: dict[int, tuple[int, float]] = {}
+    for place, chance in ranked:
+        key = NONE if place == NONE else id(operations[place])
+        first, before = merged.get(key, (place, 0.0))
+        merged[key] = first, before + chance
+    return sorted(merged.values(), key=lambda item: (-round(item[1], _DIGITS), item[0]))

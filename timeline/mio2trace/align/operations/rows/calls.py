@@ -43,6 +43,18 @@ class _Form(msgspec.Struct, frozen=True, gc=False):
     repeats: bool
 
 
+def divided(operations: Sequence[Operation], most: int) -> Sequence[Operation]:
+    """``operations``, each as often as it launches GEMMs where its problem says that it launches a row of them: the
+    count of them bounds the call. Not if there are ``most`` of these parts and more."""
+    parts = [
+        1 if one.problem is None else one.problem.gemm_count(one.parameters.nulls if one.parameters else ())
+        for one in operations
+    ]
+    if not len(operations) < sum(parts) < most + len(operations):
+        return operations
+    return [one for one, count in zip(operations, parts, strict=True) for _ in range(count)]
+
+
 class Calls:
     """Calls in the order of the log, by place.
 
