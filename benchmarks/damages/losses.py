@@ -122,6 +122,15 @@ def lost_bursts(run: Run, random: Random) -> Run:
     return with_lines(run, [kept or _stays(run, line) for kept, line in zip(keep, run.log, strict=True)])
 
 
+def ring_buffers(run: Run, random: Random) -> Run:
+    """Log and profile keep what came last, each in a buffer of its own size."""
+    calls = run.profile
+    start = round(len(calls) * random.uniform(0.2, 0.6))
+    making = tuple(call for call in SETTERS if call != "clSetKernelArg")
+    kept = with_calls(run, [index >= start or call["call"] in making for index, call in enumerate(calls)])
+    return late_log(kept, random)
+
+
 def last_lines(run: Run, random: Random) -> Run:
     """What was copied from a terminal."""
     if run.interleaved or len(run.log) <= SCROLLBACK:

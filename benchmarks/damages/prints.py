@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
@@ -10,7 +11,7 @@ import orjson
 
 from benchmarks.damages.run import FRAMEWORK, MIOPEN, CannotError, Mutation, Piece, Run, each_line, pieces_of, with_log
 
-GLUED, TWICE = 0.02, 0.02
+GLUED, TWICE, DOUBLED = 0.02, 0.02, 0.03
 WIDTH = 160
 """Columns of a terminal that a log was copied from."""
 BLOCK_SIZE = 4096
@@ -42,6 +43,42 @@ def every_line_twice(run: Run, random: Random) -> Run:
 
 def some_lines_twice(run: Run, random: Random) -> Run:
     return with_log(run, [piece for piece in lines_of_own(run) for _ in range(1 + (random.random() < TWICE))])
+
+
+LINES = {
+    "layer": re.compile(rb"\t(?:forward|backward): [\d.]+ ms"),
+    "iteration": re.compile(rb"Iteration: \d+ "),
+    "entry": re.compile(rb"\bmiopen[A-Z]\w+\("),
+}
+
+
+def doubled(kind: str) -> Mutation:
+    """Some lines of one kind are printed twice, one at least."""
+
+    def change(run: Run, random: Random) -> Run:
+        pieces = lines_of_own(run)
+        places = [place for place, (line, _) in enumerate(pieces) if LINES[kind].search(line)]
+        if not places:
+            raise CannotError("the log has no such lines")
+        twice = set(random.sample(places, max(1, round(DOUBLED * len(places)))))
+        return with_log(run, [piece for place, piece in enumerate(pieces) for _ in range(1 + (place in twice))])
+
+    return change
+
+
+def cut_at(width: int) -> Mutation:
+    """What a collector or a narrow table leaves of long lines; every line keeps its end."""
+
+    def change(run: Run, random: Random) -> Run:
+        lines_of_own(run)
+        return each_line(run, lambda _, line: line if len(line) <= width else line[:width].rstrip() + b"\n")
+
+    return change
+
+
+def rotated(run: Run, random: Random) -> Run:
+    """The log was begun anew while the program ran: its first part is in another file."""
+    return replace(run, rotated=round(len(lines_of_own(run)) * random.uniform(0.3, 0.7)))
 
 
 def log_twice(run: Run, random: Random) -> Run:

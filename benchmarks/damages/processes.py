@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
+from typing import Any
 
 from benchmarks.damages.clocks import DAY_US, STAMP
 from benchmarks.damages.prints import lines_of_own
-from benchmarks.damages.run import FRAMEWORK, MIOPEN, CannotError, Piece, Run, with_log
-from benchmarks.damages.threads import other_pointers
+from benchmarks.damages.run import FRAMEWORK, ITERATION, MIOPEN, CannotError, Piece, Run, iteration_number, with_log
+from benchmarks.damages.threads import apart, moved_in_time, other_pointers
+from benchmarks.grow import microseconds
 
 GAP_US = 60 * 1_000_000
 APART = (0.93, 1.07)
@@ -47,12 +49,57 @@ def log_mixed(run: Run, other: Run, random: Random, *, ids: bool) -> Run:
     if ids:
         own = [(_of_process(line, 4711), number) for line, number in own]
         strange = [(_of_process(line, 4712), None) for line, _ in strange]
+    return with_log(run, _shuffled(own, strange, random))
+
+
+def _shuffled(own: Sequence[Piece], strange: Sequence[Piece], random: Random) -> list[Piece]:
+    """Both, each in its order, a few lines at once."""
     pieces: list[Piece] = []
-    sides = [own[::-1], strange[::-1]]
+    sides = [[*own][::-1], [*strange][::-1]]
     while sides[0] and sides[1]:
         side = sides[random.random() < len(sides[1]) / (len(sides[0]) + len(sides[1]))]
         pieces += [side.pop() for _ in range(min(len(side), random.randint(1, MOST)))]
-    return with_log(run, [*pieces, *sides[0][::-1], *sides[1][::-1]])
+    return [*pieces, *sides[0][::-1], *sides[1][::-1]]
+
+
+def ranks_mixed(run: Run, random: Random) -> Run:
+    """Two ranks of one program write into one file; a launcher puts the rank before each line, and behind it both have
+    the same ids, as each is in a container of its own."""
+    own = [(b"[rank0]: " + line, number) for line, number in lines_of_own(run)]
+    other = [(b"[rank1]: " + line, None) for line in rerun(run.log, random, way=0)]
+    return with_log(run, _shuffled(own, other, random))
+
+
+def two_loops(run: Run, random: Random) -> Run:
+    """One process runs its net twice, as after a training an evaluation: set up anew, iterations counted from 1."""
+    calls = run.profile
+    count = 1 + max(iteration_number(layer["name"]) for layer in run.truth["layers"])
+    if count < 1 or not run.truth["api_calls"] or any("warm-up" in layer["name"] for layer in run.truth["layers"]):
+        raise CannotError("there are no iterations, or no calls")
+    again = apart(run)
+    shift = microseconds(calls[-1]["timestamp"]["end"]) - microseconds(calls[0]["timestamp"]["start"]) + 2_000_000
+    first = len(run.log)
+    log = [_later(line, shift) if STAMP.search(line) else line for line in again.log]
+    truth: dict[str, list[dict[str, Any]]] = {}
+    offsets = {name: len(run.truth[name]) for name in ("layers", "api_calls")}
+    for name in ("layers", "api_calls", "enqueues", "other_commands"):
+        late = []
+        for one in run.truth.get(name, ()):
+            moved = dict(one)
+            for key in ("log_line", "cmd_line", "lines_before", "lines_after"):
+                if moved.get(key) is not None:
+                    moved[key] += first
+            if name == "layers" and (number := iteration_number(one["name"])) >= 0:
+                moved["name"] = ITERATION.sub(f"iter{number + count} ", one["name"])
+            if name == "enqueues":
+                moved["prof_index"] += len(calls)
+                moved["api_call"] = None if one["api_call"] is None else one["api_call"] + offsets["api_calls"]
+                moved["layer"] = None if one["layer"] is None else one["layer"] + offsets["layers"]
+            late.append(moved)
+        truth[name] = [*run.truth.get(name, ()), *late]
+    return replace(
+        run, log=[*run.log, *log], calls=[*calls, *moved_in_time(again, shift)], truth={**run.truth, **truth}
+    )
 
 
 def _of_process(line: bytes, process: int) -> bytes:

@@ -37,7 +37,8 @@ class CannotError(Exception):
 class Run:
     """A run as files: ``log`` in lines with their ends, ``calls`` of prof.json (None: the blocks are in the log).
 
-    ``files``: of a profile that is no prof.json, by name. ``foreign``: numbers of lines that another run wrote;
+    ``rotated``: of a log that is in two files, how many lines the first has. ``files``: of a profile that is no
+    prof.json, by name. ``foreign``: numbers of lines that another run wrote;
     ``copies``: of lines printed more than once, the number of a later copy -> that of the first. ``wrong``: log and
     profile are of two runs, so that no link is right. ``has_layers``: whether the log could tell of any.
     """
@@ -51,6 +52,7 @@ class Run:
     copies: Mapping[int, int] = field(default_factory=dict)
     wrong: bool = False
     has_layers: bool = True
+    rotated: int = 0
 
     @classmethod
     def load(cls, folder: Path) -> Run:
@@ -65,8 +67,11 @@ class Run:
     def write(self, folder: Path) -> list[Path]:
         """The files to convert."""
         log = folder / "run.log"
-        log.write_bytes(b"".join(self.log))
+        log.write_bytes(b"".join(self.log[self.rotated :]))
         paths = [log]
+        if self.rotated:
+            paths.insert(0, folder / "run.log.1")
+            paths[0].write_bytes(b"".join(self.log[: self.rotated]))
         for name, data in self.files.items():
             paths.append(folder / name)
             paths[-1].write_bytes(data)

@@ -88,6 +88,20 @@ def other_pointers(log: list[bytes]) -> list[bytes]:
     return [POINTER.sub(moved, line) for line in log]
 
 
+def moved_in_time(run: Run, shift_us: int) -> list[Call]:
+    """The calls so much later, on both clocks."""
+    iso = iso_formatter()
+
+    def moved(call: Call) -> Call:
+        stamps = {key: iso(microseconds(value) + shift_us).decode() for key, value in call["timestamp"].items()}
+        out = {**call, "timestamp": stamps}
+        if "profiling" in call:
+            out["profiling"] = {key: value + 1000 * shift_us for key, value in call["profiling"].items()}
+        return out
+
+    return [moved(call) for call in run.profile]
+
+
 class _Stream:
     """A run in time: its calls with their start, its log's lines with the moment at which they may have been written.
 
@@ -103,17 +117,9 @@ class _Stream:
 
     def move(self, shift_us: int) -> None:
         """Move it in time, on both clocks."""
-        iso = iso_formatter()
-
-        def moved(call: Call) -> Call:
-            stamps = {key: iso(microseconds(value) + shift_us).decode() for key, value in call["timestamp"].items()}
-            out = {**call, "timestamp": stamps}
-            if "profiling" in call:
-                out["profiling"] = {key: value + 1000 * shift_us for key, value in call["profiling"].items()}
-            return out
-
         self.shift = shift_us
-        self.calls = [(us + shift_us, moved(call)) for us, call in self.calls]
+        calls = moved_in_time(self.run, shift_us)
+        self.calls = [(us + shift_us, call) for (us, _), call in zip(self.calls, calls, strict=True)]
 
     def pieces(self, framework: bool) -> Iterator[tuple[float, int, int, list[bytes]]]:
         """(time, 0 or 1, number of the first line, lines) in order; what is written at once is one piece."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
+
+import msgspec
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.axis import Timeline
@@ -16,10 +18,11 @@ from mio2trace.align.clocks.line_axis import chances_between
 from mio2trace.align.layers.caffe.boundaries import stamps_bound
 from mio2trace.align.layers.caffe.intervals import Printed, Row, Times, rows
 from mio2trace.align.links import DOUBTED, NONE, LayerRun
-from mio2trace.align.operations.rates import MOST_STRAY
+from mio2trace.align.operations.rates import LIKE, MOST_STRAY
 from mio2trace.evidence import ORDER
 from mio2trace.model.log import LayerTime, LogEvent
 
+_BEGIN = ("testing", "benchmark begins")
 MOST_QUEUES = 8
 """Each queue is a row of its own beside the layers; of more than these, which nobody fills, no link would be sure."""
 
@@ -46,9 +49,15 @@ def _place_by_lines(attribution: Attribution, axis: Timeline) -> None:
             placed.sort(key=lambda pair: pair[0].line)
         else:
             placed.sort(key=lambda pair: pair[1])
+        placed = [*placed[:1], *(pair for before, pair in pairwise(placed) if not _is_copy(before[0], pair[0]))]
         layers, places = [layer for layer, _ in placed], [place for _, place in placed]
         placed.clear()  # as many as lines: what follows takes more
         _place(attribution, axis, layers, places)
+
+
+def _is_copy(layer: LayerTime, other: LayerTime) -> bool:
+    """Whether the same line stands there once more."""
+    return other.stamp is not None and msgspec.structs.replace(other, line=layer.line) == layer
 
 
 def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime], places: Sequence[int]) -> None:
@@ -57,7 +66,8 @@ def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]
     ``places`` are those of the lines on the axis.
     """
     links = attribution.links
-    iterations = _iterations_of(attribution, axis, layers)
+    numbered = _iterations_of(attribution, axis, layers)
+    iterations = [number for number, _ in numbered]
     runs = []
     passes: dict[tuple[int, str], int] = {}
     for layer, place, iteration in zip(layers, places, iterations, strict=True):
@@ -85,8 +95,10 @@ def _place(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]
     chances = {} if axis.evidence else chances_between(links, sorted(layer.line for layer in layers))
     for positions in _rows_of_queues(attribution, axis):
         given = _rows(attribution, axis, layers, places, follows, begun, positions)
-        for run, row in zip(runs, given, strict=True):
+        for run, row, (_, of_number) in zip(runs, given, numbered, strict=True):
             of_row, confidences = positions[row.first : row.stop], row.confidences
+            if of_number < 1:
+                confidences = [of_number * one for one in confidences or [1.0] * len(of_row)]
             _place_between(attribution, of_row, run, chances)
             if confidences is None:
                 alone = [one for one in of_row if one not in chances] if chances else of_row
@@ -239,10 +251,11 @@ def _order(attribution: Attribution) -> list[tuple[int, str]]:
     return [(layer.index, direction) for layer, direction in attribution.net.execution_order()]
 
 
-def _iterations_of(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]) -> list[int]:
-    """The iteration of each layer line: that of the ``Iteration: K`` line which follows it.
+def _iterations_of(attribution: Attribution, axis: Timeline, layers: Sequence[LayerTime]) -> list[tuple[int, float]]:
+    """The iteration of each layer line, and how probable that number is.
 
-    A layer that comes again, or one that runs before the last one, begins another iteration: its line is lost then.
+    An ``Iteration: K`` line ends iteration K: between two of them are as many iterations as their numbers say, whatever
+    order the layers seem to have. Where a line between them is lost the layers tell where one of these ends.
     """
     by_line = all(layer.line for layer in layers)
 
@@ -252,33 +265,56 @@ def _iterations_of(attribution: Attribution, axis: Timeline, layers: Sequence[La
         return axis.event(record) if isinstance(record, LogEvent) else axis.layer(record)
 
     source = layers[0].source if layers else None
+    events = [event for event in attribution.events if event.source == source]
     ended = sorted(
         (place, event.number)
-        for event in attribution.events
-        if event.kind == "iteration" and event.number is not None and event.source == source
-        and (place := place_of(event)) is not None
-    )  # fmt: skip
+        for event in events
+        if event.kind == "iteration" and event.number is not None and (place := place_of(event)) is not None
+    )
+    begun = [place for event in events if event.kind in _BEGIN and (place := place_of(event)) is not None]
+    between: dict[int, list[int]] = {}
+    for number, layer in enumerate(layers):
+        between.setdefault(bisect_left(ended, (place_of(layer) or 0, 0)), []).append(number)
     order = {key: number for number, key in enumerate(_order(attribution))}
-    groups: list[int] = []
-    numbers: dict[int, int] = {}
-    group, last, lines_before = 0, -1, -1
-    for layer in layers:
-        at = order.get((layer.index, layer.direction), last + 1)
-        before = bisect_left(ended, (place_of(layer) or 0, 0))
-        if groups and (at <= last or before != lines_before):
-            group += 1
-        last, lines_before = at, before
-        groups.append(group)
-        if before < len(ended):
-            numbers[group] = ended[before][1]
-    # Of several groups before one line, the last is the line's: those before it lost theirs.
-    for number in range(group - 1, -1, -1):
-        following = numbers.get(number + 1)
-        if following is not None and numbers.get(number, following) >= following:
-            numbers[number] = following - 1
-    iteration = min(numbers.values(), default=1) - 1
-    result = []
-    for number in range(group + 1):
-        iteration = numbers.get(number, iteration + 1)
-        result.append(max(1, iteration))
-    return [result[group] for group in groups]
+    result = [(1, 1.0)] * len(layers)
+    is_begun = bool(begun) and min(begun) <= (place_of(layers[0]) or 0)
+    for before, members in between.items():
+        low = ended[before - 1][1] if before else 0 if is_begun else None
+        high = ended[before][1] if before < len(ended) else None
+        ats = [order.get((layers[number].index, layers[number].direction), NONE) for number in members]
+        for first, last, iteration, is_told in _numbered(ats, low, high, len(order) - 1, attribution.iterations()):
+            told = max(1, iteration), 1.0 if is_told else LIKE
+            result[members[first] : members[last] + 1] = [told] * (last + 1 - first)
+    return result
+
+
+def _numbered(
+    ats: Sequence[int], low: int | None, high: int | None, end: int, count: int | None
+) -> Iterator[tuple[int, int, int, bool]]:
+    """Of layer lines between those that end iterations ``low`` and ``high`` the rows of one iteration each: (first,
+    last, number, whether something other than their count tells that).
+
+    ``ats``: the place of each line's layer in an iteration, which has the places up to ``end``; ``count``: how many
+    iterations were asked for.
+    """
+    cuts: list[tuple[bool, int, int]] = []
+    seen: set[int] = set()
+    for place, (before, at) in enumerate(pairwise(ats), 1):
+        seen.add(before)
+        if 0 <= at <= before:
+            cuts.append((at in seen, before - at, place))
+            seen = set() if at in seen else seen
+    exactly = None if low is None or high is None else max(1, high - low)
+    most = exactly or max(1, (high or count or len(ats)) - (low or 0))
+    again = [cut for cut in cuts if cut[0]]
+    taken = sorted(place for *_, place in sorted(again if exactly is None else cuts, reverse=True)[: most - 1])
+    is_told = exactly == 1 or len(again) == most - 1 == len(taken)
+    rows = [*zip([0, *taken], [*(place - 1 for place in taken), len(ats) - 1], strict=True)]
+    for number, (first, last) in enumerate(rows):
+        # Without a gap: a lost stretch may have the end of one iteration and the beginning of the next.
+        is_whole = all(after == before + 1 for before, after in pairwise(ats[first : last + 1]))
+        beside_low = low is not None and not number and ats[first] == 0 and is_whole
+        beside_high = high is not None and number == len(rows) - 1 and ats[last] == end and is_whole
+        from_behind = None if high is None else high - (len(rows) - 1 - number)
+        counted = from_behind if low is None or beside_high else low + 1 + number
+        yield first, last, 1 + number if counted is None else counted, is_told or beside_low or beside_high
