@@ -78,7 +78,7 @@ def tallies(run: Run, analysis: Analysis) -> tuple[Tally, Tally]:
     has_layers = run.has_layers
     has_operations = bool(run.truth["api_calls"])
     kernels = dict(_kernels(run, analysis))
-    line_at = _lines(analysis, run.rotated)
+    line_at = _lines(analysis)
     for enqueue in run.truth["enqueues"]:
         key = enqueue["log_line"] if run.interleaved else enqueue["prof_index"]
         found = kernels.get(key)
@@ -106,13 +106,10 @@ def _kernels(run: Run, analysis: Analysis) -> Iterator[tuple[int, tuple[Alignmen
                     yield activity.line if run.interleaved else activity.number, (alignment, position)
 
 
-def _lines(analysis: Analysis, rotated: int) -> Mapping[int, Mapping[int, int]]:
-    """Of each alignment's links (by id) the line of each operation; the second file of a ``rotated`` log goes on."""
+def _lines(analysis: Analysis) -> Mapping[int, Mapping[int, int]]:
+    """Of each alignment's links (by id) the line of each operation."""
     return {
-        id(alignment.links): {
-            operation.index: operation.line + (rotated if operation.source else 0)
-            for operation in alignment.links.operations
-        }
+        id(alignment.links): {operation.index: operation.line for operation in alignment.links.operations}
         for one in analysis.runs
         for alignment in one.alignments
     }

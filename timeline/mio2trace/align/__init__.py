@@ -8,7 +8,7 @@ import msgspec
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.fit import DeviceClock, LogClock, device_clocks
-from mio2trace.align.clocks.log_runs import of_profile, operations_of
+from mio2trace.align.clocks.log_runs import of_profile
 from mio2trace.align.clocks.reach import within_reach
 from mio2trace.align.clocks.sharpen import sharpened
 from mio2trace.align.exact import Calls, calls_of
@@ -132,10 +132,10 @@ def align(  # noqa: PLR0913 - keyword-only options
     logged = operations
     profile = within_reach(profile, notes)
     facts = find_gemms(profile)
-    of_run, chance_of_log, are_alike = of_profile(profile, logs, notes)
+    of_run, own, chance_of_log, are_alike = of_profile(profile, logs, operations, notes, without)
     chance = 1.0
     behind = max((operation.index for operation in operations), default=NONE) + 1
-    operations = of_its_threads(profile, operations_of(operations, logs, of_run))
+    operations = of_its_threads(profile, own)
     if profile.clocks[0].as_unix is None or not any(log.events or log.layers for log in of_run):
         operations, chance = run_of_profile(profile, operations, notes)
     same = None if BUFFERS in without else same_process(profile, operations)

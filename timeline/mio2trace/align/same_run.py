@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.clocks.log_runs import of_profile, operations_of
+from mio2trace.align.clocks.log_runs import of_profile
 from mio2trace.align.clocks.relate import relate_clocks
 from mio2trace.align.clocks.rhythm import keeps_time
 from mio2trace.align.links import NONE, Links
@@ -51,9 +51,8 @@ def relation(
 ) -> Relation:
     """By what a log's own records and operations go with ``profile``, without joining them."""
     notes = Notes()  # joining them will say all of it
-    of_run = of_profile(profile, logs, notes).runs
+    of_run, own, *_ = of_profile(profile, logs, operations, notes, without)
     if BUFFERS not in without:
-        own = operations_of(operations, logs, of_run)
         same = same_process(profile, own)
         if same:
             return Relation(by="buffers")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path, PurePath
@@ -34,6 +35,7 @@ __all__ = [
 ]  # fmt: skip
 
 FilePath = str | os.PathLike[str]
+_ROTATED = re.compile(r"(.+)\.(\d{1,4})(?:\.gz)?")
 Progress = Callable[[str, int, int], None]
 """Is told an input's name, the bytes read, the bytes in all (0 when unknown)."""
 STANDARD_INPUT = "-"
@@ -162,15 +164,18 @@ def _read_all(
     read: list[tuple[list[Input], Notes]] = []
     tables: list[tuple[str, GoesWithATrace]] = []
     taken: set[str] = set()
-    for index, (path, name) in enumerate(zip(paths, names, strict=True)):
-        own = Notes()
+    older_of = _rotated(paths)
+    later = {path for older in older_of.values() for path in older}
+    # What a newer file goes on with is read with it, or else by itself.
+    for index, path in sorted(enumerate(paths), key=lambda one: one[1] in later):
+        name, own = names[index], Notes()
         source = Source(path, index, own, progress=progress, max_input=options.max_input)
         if path != STANDARD_INPUT:
             source.name = name
         try:
             if source.path and os.path.realpath(source.path) in taken:
                 continue
-            read.append((_read(source, path, options, cleaner), own))
+            read.append((_read(source, path, options, cleaner, older_of.get(path, ())), own))
             taken.update(os.path.realpath(other.path) for other in source.companions)
         except GoesWithATrace as error:
             tables.append((path, error))
@@ -187,6 +192,17 @@ def _read_all(
             raise refusal
         beside.remark("table that the profiler wrote beside the trace passed over", os.path.basename(path))
     return read
+
+
+def _rotated(paths: Sequence[str]) -> dict[str, list[str]]:
+    """Of each file the given ones that it was called before, the oldest first: ``run.log.2``, ``run.log.1``."""
+    older: dict[str, list[tuple[int, str]]] = {}
+    for path in paths:
+        found = _ROTATED.fullmatch(path)
+        if found is not None:
+            older.setdefault(found[1], []).append((-int(found[2]), path))
+    newest = {path.removesuffix(".gz"): path for path in paths}
+    return {newest[stem]: [path for _, path in sorted(its)] for stem, its in older.items() if stem in newest}
 
 
 def _is_in_the_folder_of(path: str, other: Input) -> bool:
@@ -340,11 +356,18 @@ def _cut_off(record: Record) -> Record:
     return msgspec.structs.replace(record, defects={**record.defects, "cut-off": 1})
 
 
-def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner) -> list[Input]:
-    """The input, or each repetition of it."""
+def _read(source: Source, path: str, options: FileOptions, cleaner: Cleaner, older: Sequence[str] = ()) -> list[Input]:
+    """The input, or each repetition of it; a log with the files that it was ``older`` in."""
     notes = source.notes
     cleaner.learn(source.head)
     reader = detect(source, options.accepted)
+    if reader is run_log and older:
+        notes.remark(
+            f"log in {1 + len(older)} files: lines are counted through all of them, the oldest first", source.name
+        )
+        for part in older:
+            if (companion := source.companion(part)) is not None:
+                cleaner.learn(companion.head)
     host_calls = options.host_calls
     repetition = None if options.repetition == "every" else options.repetition
     found: list[tuple[list[Record], int | None, Mapping[str, int]]] = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
@@ -59,7 +59,11 @@ def is_log(head: bytes) -> bool:
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     """All that the log states. Raises `InputError` when no line of it is known."""
     log = _Log(source, options, notes)
-    numbered = _Numbered(plain_lines(source.head, source.blocks_while(log.known)), notes)
+    head, blocks = source.head, source.blocks_while(log.known)
+    if source.companions:
+        head = source.companions[0].head
+        blocks = chain(*(_ended(older.blocks()) for older in source.companions), blocks)
+    numbered = _Numbered(plain_lines(head, blocks), notes)
     while True:
         if numbered.uncut and log.is_between:
             numbered.skip(log.take)
@@ -68,6 +72,15 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
             break
         log.feed(line, numbered)
     return log.finish(numbered.number)
+
+
+def _ended(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Blocks whose last line has an end."""
+    last = b"\n"
+    for last in blocks:
+        yield last
+    if not last.endswith(b"\n"):
+        yield b"\n"
 
 
 class _Log:

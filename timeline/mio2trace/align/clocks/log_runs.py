@@ -1,15 +1,18 @@
-"""A log that several runs were written into one after another: which of them is the profile's."""
+"""A log that several runs, or processes, were written into: which parts of it are the profile's."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 import msgspec
 
-from mio2trace.align.clocks.fit import log_clock
+from mio2trace.align.clocks.fit import LogClock, log_clock
+from mio2trace.align.operations.queues import same_process
 from mio2trace.align.operations.rates import LAST
+from mio2trace.evidence import BUFFERS
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent, NetLayer
 from mio2trace.model.net_order import merged, oriented
 from mio2trace.model.profile import Profile
@@ -117,69 +120,146 @@ def _parts(log: FrameworkLog, groups: Sequence[set[int]]) -> list[FrameworkLog]:
     ]
 
 
+class Part(NamedTuple):
+    """What one process printed in one of a log's runs: its ``threads`` (None: all), lines ``first`` up to ``stop``."""
+
+    run: FrameworkLog
+    threads: frozenset[int] | None = None
+    first: int = 0
+    stop: float = inf
+
+    def has(self, line: int, thread: int | None) -> bool:
+        """Whether a line is in it; one without a thread is everybody's."""
+        return self.first <= line < self.stop and (self.threads is None or thread is None or thread in self.threads)
+
+
 class Chosen(NamedTuple):
-    """Of each log the run that a profile is of, and how probable that is where nothing tells. ``are_alike``: that all
-    runs that it may be have the same layers and as many iterations.
+    """Of each log what a profile is of, with the operations there, and how probable that is where nothing tells.
+    ``are_alike``: that all runs that it may be have the same layers and as many iterations.
     """
 
     runs: list[FrameworkLog]
+    operations: Sequence[Operation]
     chance: float = 1.0
     are_alike: bool = False
 
 
-def of_profile(profile: Profile, logs: Sequence[FrameworkLog], notes: Notes) -> Chosen:
-    """Each log's run that the profile is of: of its process, where that is told, and of several the one whose end comes
-    nearest to the end of the last activity."""
-    chosen = [_nearest(profile, log, notes) for log in logs]
-    return Chosen(
-        [one.runs[0] for one in chosen],
-        min((one.chance for one in chosen), default=1.0),
-        all(one.are_alike for one in chosen if one.chance < 1),
-    )
+def of_profile(
+    profile: Profile,
+    logs: Sequence[FrameworkLog],
+    operations: Sequence[Operation],
+    notes: Notes,
+    without: frozenset[str] = frozenset(),
+) -> Chosen:
+    """Of each log all parts that show to be the profile's: by ids of threads, by buffers, by times within the profile.
+
+    Where nothing shows any, the one whose end comes nearest to the end of the last activity.
+    """
+    runs: list[FrameworkLog] = []
+    chance, alike = 1.0, []
+    for log in logs:
+        of_log = operations if operations and operations[0].source == log.source else ()
+        parts, likely, are_alike = _own(profile, log, of_log, notes, with_buffers=BUFFERS not in without)
+        runs.append(_joined(log, parts))
+        if of_log and not (len(parts) == 1 and parts[0].run is log):
+            operations = [one for one in of_log if any(part.has(one.line, one.thread) for part in parts)]
+        if likely < 1:
+            alike.append(are_alike)
+        chance = min(chance, likely)
+    return Chosen(runs, operations, chance, all(alike))
 
 
-def operations_of(
-    operations: Sequence[Operation], logs: Sequence[FrameworkLog], runs: Sequence[FrameworkLog]
-) -> Sequence[Operation]:
-    """Of ``operations`` those that stand in the chosen one of a log's runs; ``runs[i]`` is the run of ``logs[i]``."""
-    for log, run in zip(logs, runs, strict=True):
-        if run is log or not operations or operations[0].source != log.source:
-            continue
-        others = {one for one in log.threads if one not in run.threads}
-        own = [one for one in operations if one.thread not in others]
-        if not run.events:
-            return own
-        of_process = of_threads(log, run.threads) if others else log
-        begins = [one.events[0].line for one in split(of_process)]
-        number = begins.index(run.events[0].line)
-        first = begins[number] if number else 0
-        last = begins[number + 1] if number + 1 < len(begins) else None
-        return [one for one in own if first <= one.line and (last is None or one.line < last)]
-    return operations
-
-
-def _nearest(profile: Profile, log: FrameworkLog, notes: Notes) -> Chosen:
+def _parts_of(log: FrameworkLog) -> Iterator[list[Part]]:
+    """Of each process its runs, one after another."""
     processes = by_process(log)
+    for process in processes:
+        others = {one for one in log.threads if one not in process.threads}
+        threads = frozenset(process.threads) if others else None
+        runs = split(process)
+        begins = [0, *(run.events[0].line for run in runs[1:])]
+        yield [
+            Part(run, threads, first, stop) for run, first, stop in zip(runs, begins, [*begins[1:], inf], strict=True)
+        ]
+
+
+def _own(
+    profile: Profile, log: FrameworkLog, operations: Sequence[Operation], notes: Notes, *, with_buffers: bool
+) -> tuple[list[Part], float, bool]:
+    """The parts that are the profile's, how probable that is, and whether all that it may be are alike."""
+    processes, own = [*_parts_of(log)], list[list[Part]]()
     if len(processes) > 1:
         tids = {thread.tid for thread in profile.threads} | {profile.process.pid}
-        own = [one for one in processes if not tids.isdisjoint(one.threads)]
+        own = [one for one in processes if not tids.isdisjoint(one[0].run.threads)]
         processes = own or processes
-    runs = [run for process in processes for run in _once(split(process))]
+    runs = [part for process in processes for part in _once(process)]
     if len(runs) == 1:
-        return Chosen(runs)
+        return runs, 1.0, True
+    if with_buffers and operations:
+        same = [same_process(profile, [one for one in operations if part.has(one.line, one.thread)]) for part in runs]
+        if True in same:
+            return [part for part, told in zip(runs, same, strict=True) if told], 1.0, True
+        runs = [part for part, told in zip(runs, same, strict=True) if told is None] or runs
+    of_processes = len(processes) > 1 and not own
     last = next((e.host_end_ns for e in reversed(profile.activities) if e.host_end_ns is not None), None)
     away = []
     unix = profile.clocks[0].as_unix
     if unix is not None and last is not None:
         last += unix.offset_ns
-        ends = ((number, _end(run)) for number, run in enumerate(runs))
-        away = [(abs(log_clock(end, last, "").residual_ns), number) for number, end in ends if end is not None]
-    if away:
-        number = min(away)[1]
-        notes.add(f"log of {len(runs)} runs: run {number + 1} ends with the profile, the others are left out")
-        return Chosen([runs[number]])
+        ends = ((number, _end(part.run)) for number, part in enumerate(runs))
+        away = [(abs(log_clock(end, last, "").residual_ns), number, end) for number, end in ends if end is not None]
+    if away and unix is not None and last is not None:
+        _, nearest, end = min(away)
+        first = next((e.host_start_ns for e in profile.activities if e.host_start_ns is not None), last)
+        clock = log_clock(end, last, "")
+        within = [
+            number == nearest or (not of_processes and _is_within(part.run, clock, first + unix.offset_ns, last))
+            for number, part in enumerate(runs)
+        ]
+        if sum(within) < len(runs):
+            notes.add(f"log of {len(runs)} runs: run {nearest + 1} ends with the profile, the others are left out")
+        return [part for part, is_in in zip(runs, within, strict=True) if is_in], 1.0, True
+    if own and len(runs) == len(processes):
+        return runs, 1.0, True
     notes.add(f"log of {len(runs)} runs and nothing to tell which is the profile's: the last one is taken, in doubt")
-    return Chosen(runs[-1:], LAST, len(set(map(_layers, runs))) == 1)
+    return runs[-1:], LAST, len({_layers(part.run) for part in runs}) == 1
+
+
+def _is_within(run: FrameworkLog, clock: LogClock, first: int, last: int) -> bool:
+    """Whether most of a run's time, by its stamps, is the profile's, from ``first`` to ``last``."""
+    if run.first_stamp is None or run.last_stamp is None:
+        return False
+    begin, end = clock.to_host(run.first_stamp), clock.to_host(run.last_stamp)
+    return 2 * (min(end, last) - max(begin, first)) > end - begin
+
+
+def _joined(log: FrameworkLog, parts: Sequence[Part]) -> FrameworkLog:
+    """These parts as one log; iterations that a process counts anew go on behind those before."""
+    if len(parts) == 1:
+        return parts[0].run
+    events: list[LogEvent] = []
+    counts: dict[frozenset[int] | None, int] = {}
+    for part in parts:
+        before = counts.get(part.threads, 0)
+        for event in part.run.events:
+            if event.kind == "iteration" and event.number is not None:
+                event = msgspec.structs.replace(event, number=event.number + before)
+                counts[part.threads] = max(counts.get(part.threads, 0), event.number or 0)
+            events.append(event)
+    total = max(counts.values(), default=0)
+    threads = tuple(dict.fromkeys(thread for part in parts for thread in part.run.threads))
+    stamps = [part.run.first_stamp for part in parts], [part.run.last_stamp for part in parts]
+    return msgspec.structs.replace(
+        log,
+        events=tuple(
+            msgspec.structs.replace(event, number=total) if event.kind == "testing" and total else event
+            for event in sorted(events, key=lambda event: event.line)
+        ),
+        layers=tuple(layer for layer in log.layers if any(part.has(layer.line, layer.thread) for part in parts)),
+        iterations=total or log.iterations,
+        threads=threads,
+        first_stamp=stamps[0][0],
+        last_stamp=stamps[1][-1],
+    )
 
 
 def _layers(run: FrameworkLog) -> object:
@@ -187,14 +267,14 @@ def _layers(run: FrameworkLog) -> object:
     return tuple(layer.layer for layer in run.net), tuple(printed), run.iterations
 
 
-def _once(runs: Sequence[FrameworkLog]) -> list[FrameworkLog]:
+def _once(parts: Sequence[Part]) -> list[Part]:
     """Without those that were written twice: the same stamps, line by line."""
-    told: list[FrameworkLog] = []
+    told: list[Part] = []
     prints: set[object] = set()
-    for run in runs:
-        events = tuple((event.kind, event.text, event.stamp) for event in run.events)
+    for part in parts:
+        events = tuple((event.kind, event.text, event.stamp) for event in part.run.events)
         if events not in prints:
-            told.append(run)
+            told.append(part)
         if any(stamp is not None for *_, stamp in events):
             prints.add(events)
     return told
