@@ -9,7 +9,7 @@ import msgspec
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.fit import DeviceClock, LogClock, device_clocks
 from mio2trace.align.clocks.log_runs import of_profile
-from mio2trace.align.clocks.reach import within_reach
+from mio2trace.align.clocks.reach import in_time_order, within_reach
 from mio2trace.align.clocks.sharpen import sharpened
 from mio2trace.align.exact import Calls, calls_of
 from mio2trace.align.graphs import join_replays
@@ -130,7 +130,7 @@ def align(  # noqa: PLR0913 - keyword-only options
     Raises `InputError` when they cannot be of one run, unless ``by_order_alone``.
     """
     logged = operations
-    profile = within_reach(profile, notes)
+    profile = in_time_order(within_reach(profile, notes))
     facts = find_gemms(profile)
     of_run, own, chance_of_log, are_alike = of_profile(profile, logs, operations, notes, without)
     chance = 1.0

@@ -246,6 +246,7 @@ FFT_SEQUENCE = ("fwd_in", "fwd_we", "transpose_in", "transpose_we", "cgemm", "tr
 _SCOPE = re.compile(r"^(?:[A-Za-z_]\w*+::|\(anonymous namespace\)::)+")
 _LENGTH = re.compile(r"[0-9]{1,4}")
 _ARGUMENTS = re.compile(r"[<(]")
+_VERSION = re.compile(r"_gfx[0-9a-f]{3,5}(?:_v?\d+)*$")
 
 
 def normalise(name: str) -> str:
@@ -267,5 +268,20 @@ def normalise(name: str) -> str:
 @lru_cache(maxsize=1 << 12)
 def kernel_name(name: str) -> KernelName | None:
     """What a kernel's name tells; None for a name that is in no row."""
-    plain = normalise(name)
+    return _meaning(normalise(name)) or _meaning(normalise(stem(name)))
+
+
+def _meaning(plain: str) -> KernelName | None:
     return next((means for begins, form, means in PATTERNS if plain.startswith(begins) and form.match(plain)), None)
+
+
+@lru_cache(maxsize=1 << 12)
+def stem(name: str) -> str:
+    """The name without the device and version that a build put behind it; one that is all in small letters, and in no
+    row as it stands, begins as the table spells it."""
+    name = _VERSION.sub("", name)
+    if name == name.lower() and _meaning(normalise(name)) is None:
+        spelt = (begin for begins, *_ in PATTERNS for begin in begins if name.startswith(begin.lower()))
+        longest = max(spelt, key=len, default="")
+        return longest + name[len(longest) :]
+    return name

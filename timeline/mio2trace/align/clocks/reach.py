@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from mio2trace.align.operations.rates import FEW
 from mio2trace.model.profile import Activity, Call, Profile
 from mio2trace.notes import Notes
 
@@ -71,6 +72,25 @@ def within_reach(profile: Profile, notes: Notes) -> Profile:
     if activities is profile.activities and calls is profile.other_calls:
         return profile
     return replace(profile, activities=activities, other_calls=calls)
+
+
+def in_time_order(profile: Profile) -> Profile:
+    """``profile`` with its rows as its queues ran them, where that is not at all their order: somebody sorted them."""
+    latest: dict[int, int] = {}
+    back = timed = 0
+    for one in profile.activities:
+        if one.start_ns is not None:
+            back += one.start_ns < latest.get(one.queue, one.start_ns)
+            timed += 1
+            latest[one.queue] = max(one.start_ns, latest.get(one.queue, 0))
+    if back <= FEW * timed:
+        return profile
+    last = min(one.start_ns for one in profile.activities if one.start_ns is not None)
+    keyed: list[tuple[int, Activity]] = []
+    for one in profile.activities:
+        last = last if one.start_ns is None else one.start_ns
+        keyed.append((last, one))
+    return replace(profile, activities=tuple(one for _, one in sorted(keyed, key=lambda pair: pair[0])))
 
 
 def _on_one_clock(profile: Profile, notes: Notes) -> Profile:

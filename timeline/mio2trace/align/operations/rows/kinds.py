@@ -13,7 +13,7 @@ from mio2trace.align.operations.rows.options import Stated, directions_of, read_
 from mio2trace.kernels import KernelFact
 from mio2trace.kernels.cut import cut_at, cut_name, in_full
 from mio2trace.kernels.facts import number
-from mio2trace.kernels.names import KernelName, kernel_name
+from mio2trace.kernels.names import KernelName, kernel_name, stem
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.model.profile import Activity, Profile, Size3
@@ -197,7 +197,7 @@ class Kernels:
                 workgroup=activity.workgroup,
                 numbers=numbers,
                 directions=directions,
-                filters=_filters(activity.name) or stated.filters,
+                filters=_filters(launched) or stated.filters,
                 channels=stated.channels,
                 role=name.role if name is not None else "",
                 offsets=offsets,
@@ -213,6 +213,7 @@ class Kernels:
             whole = in_full(name, _GEMMS)
             self.is_blurred |= whole is None
             return whole or name + _LOST, cut_name(name)
+        name = stem(name)
         meaning = kernel_name(name)
         return name, meaning if meaning is not None and meaning.miopen else None
 
@@ -304,7 +305,7 @@ def _sign(number: int, activity: Activity, kind_number: int, kind: KernelKind, e
         convolves=kind.name is not None and (not kind.name.primitives or "conv" in kind.name.primitives),
         buffers=buffers,
         named=frozenset([one for one in buffers if one in every]),
-        written=buffers[-1] if buffers and _WRITES_LAST.match(activity.name) else 0,
+        written=buffers[-1] if buffers and _WRITES_LAST.match(kind.launch[0]) else 0,
         read=buffers[0] if buffers and kind.role in _READS else 0,
     )
 
