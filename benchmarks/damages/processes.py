@@ -77,6 +77,8 @@ def two_loops(run: Run, random: Random) -> Run:
     if count < 1 or not run.truth["api_calls"] or any("warm-up" in layer["name"] for layer in run.truth["layers"]):
         raise CannotError("there are no iterations, or no calls")
     again = apart(run)
+    if again.log == run.log and not any(STAMP.search(line) for line in run.log):
+        raise CannotError("to the letter it is a log that was written twice")
     shift = microseconds(calls[-1]["timestamp"]["end"]) - microseconds(calls[0]["timestamp"]["start"]) + 2_000_000
     first = len(run.log)
     log = [_later(line, shift) if STAMP.search(line) else line for line in again.log]

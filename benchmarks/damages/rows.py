@@ -179,7 +179,7 @@ ROWS: tuple[Row, ...] = (
     # names
     _row("names cut", profiles.names_cut, WHOLE, draws=False),
     _row("3 of 10 names hashed", profiles.names_hashed, WHOLE),
-    _row("names in lower case", profiles.names_lower, MOST_RIGHT, draws=False),
+    _row("names in lower case", profiles.names_lower, WHOLE, draws=False),
     _row("names end in a version", profiles.names_versioned, MOST_RIGHT, draws=False),
     _row("names end in .kd", profiles.names_all_kd, MOST_RIGHT, draws=False),
     _row("names of clones", profiles.names_suffixed, MOST_RIGHT),

@@ -19,7 +19,7 @@ from mio2trace.align.operations.rates import EXPLAINED
 from mio2trace.align.operations.rows.kinds import FIRST_ADDRESS
 from mio2trace.evidence import BUFFERS, CORRELATION, LAUNCH_LINE, POSITION, RANGE
 from mio2trace.kernels.names import kernel_name
-from mio2trace.model.log import FrameworkLog
+from mio2trace.model.log import PROCESS, FrameworkLog
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.ops.operation import Operation
@@ -124,6 +124,7 @@ def _threads_in_common(profile: Profile, logs: Sequence[FrameworkLog], operation
     printed = {operation.thread for operation in operations} | {thread for log in logs for thread in log.threads}
     if profile.process.pid is None:
         return None
+    printed = {None if one is None else one % PROCESS for one in printed}
     if not printed.isdisjoint(own | {profile.process.pid}):
         return True
     return False if any(thread is not None and thread >= RESERVED for thread in printed) else None

@@ -26,6 +26,10 @@ LogEventKind = Literal[
 ]
 
 
+PROCESS = 10**10
+"""A thread's id that several processes have in one log: behind the number of its process, from 1, times this."""
+
+
 class LocalTime(msgspec.Struct, frozen=True, gc=False):
     """A wall-clock time in a zone the source does not tell. ``year`` is 0 when unknown; ``ns`` counts from midnight."""
 

@@ -10,8 +10,8 @@
     {"log":"MIOpen(HIP): ...\\n","stream":"stderr","time":"2026-11-20T11:34:29.509450123Z"}    Docker's own file
 
 Two handlers of one logger print every line twice: then every second one is empty. Lines stay lines, so that their
-numbers are those of the file. Where a prefix names several processes, MIOpen's lines
-get the number of theirs, as if MIOpen had printed a thread's id.
+numbers are those of the file. Where a prefix names several processes, each line has the number of its own in place of
+the prefix (`WRITER`): behind it both may print the same ids, and entries whose lines stand between each other's.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ _FORMS = (
     rb"(?P<who>[A-Za-z][\w.-]{0,63}) {1,64}\| ",
     rb" {0,9}(?P<who>\d{1,6}): ",
 )
-FORMS = tuple(late(rb"^(?:" + form + rb")", re.MULTILINE) for form in _FORMS)
-_BEFORE_MIOPEN = {form.pattern: late(form.pattern + rb"(?=(?:\S+ )?MIOpen[(:])", re.MULTILINE) for form in FORMS}
+WRITER = b"\x1e"
+"""Around the number of the process before a line."""
+FORMS = tuple(late(rb"^(?P<own>(?:\x1e\d+\x1e)?)(?:" + form + rb")", re.MULTILINE) for form in _FORMS)
 _DIGITS = late(rb"\d+")
 _JSON_FILE = late(rb'\{"log":"(?:[^"\\]|\\.){0,60000}","stream":"std(?:err|out)"')
 _COLOUR = late(rb"\x1b\[[0-9;?]*[A-Za-z]")
@@ -73,7 +74,8 @@ def plain_lines(head: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
         form = next((form for form in FORMS if _fits(form, head)), None)
         if form is None:
             break
-        head, blocks = form.sub(b"", head), _without(form, _numbers(form, head), blocks)
+        numbers = _numbers(form, head)
+        head, blocks = _told(form, numbers, head), _without(form, numbers, blocks)
     return _without_colours(_once(blocks) if _is_twice(head) else blocks)
 
 
@@ -114,16 +116,15 @@ def _numbers(form: re.Pattern[bytes], head: bytes) -> dict[bytes, int]:
     return own if len(named) > 1 else {}
 
 
-def _without(form: re.Pattern[bytes], numbers: dict[bytes, int], blocks: Iterator[bytes]) -> Iterator[bytes]:
+def _told(form: re.Pattern[bytes], numbers: dict[bytes, int], block: bytes) -> bytes:
+    """Lines without the prefix; the number of the process in its place, if there are several."""
     if not numbers:
-        yield from (form.sub(b"", block) for block in _whole_lines(blocks))
-        return
-    before_miopen = _BEFORE_MIOPEN[form.pattern]
+        return form.sub(rb"\g<own>", block)
+    return form.sub(lambda line: b"\x1e%d\x1e" % numbers.setdefault(line["who"], len(numbers)), block)
 
-    def numbered(match: re.Match[bytes]) -> bytes:
-        return b"%d " % numbers.setdefault(match["who"], len(numbers))
 
-    yield from (form.sub(b"", before_miopen.sub(numbered, block)) for block in _whole_lines(blocks))
+def _without(form: re.Pattern[bytes], numbers: dict[bytes, int], blocks: Iterator[bytes]) -> Iterator[bytes]:
+    return (_told(form, numbers, block) for block in _whole_lines(blocks))
 
 
 def _without_colours(blocks: Iterator[bytes]) -> Iterator[bytes]:

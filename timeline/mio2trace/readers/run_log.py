@@ -6,16 +6,23 @@ One pass over the lines; each goes to the decoder that knows it. Lines of other 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import chain, pairwise
+from typing import Any
 
+from msgspec.structs import replace
+
+from mio2trace.model.log import PROCESS, FrameworkLog
+from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, MiopenLog
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.blas.lines import WORDS as BLAS_WORDS
 from mio2trace.readers.blas.lines import BlasDecoder
 from mio2trace.readers.caffe.log import GLOG_HEAD, CaffeDecoder
-from mio2trace.readers.collected import is_docker_file, plain_lines
+from mio2trace.readers.collected import WRITER, is_docker_file, plain_lines
 from mio2trace.readers.foreign import MARKER, OtherPrograms
 from mio2trace.readers.glued import glued_parts
 from mio2trace.readers.miopen.log import MiopenDecoder
@@ -39,6 +46,7 @@ LONGEST_LINE = 64 << 20
 LONGEST_LOG_LINE = 64 << 10
 """Bytes; what Caffe and MIOpen print in one line is far shorter. Calls in JSON and programs' sources may be longer."""
 _MIOPEN = re.compile(rb"^.{0,120}?\bMIOpen(?:\((?:HIP|OpenCL)\))?: ", re.MULTILINE)
+_PLAIN = 10
 _BINARY_SHARE = 100
 """One NUL in so many bytes makes a file binary; a crash leaves a few in a log."""
 
@@ -59,19 +67,114 @@ def is_log(head: bytes) -> bool:
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     """All that the log states. Raises `InputError` when no line of it is known."""
     log = _Log(source, options, notes)
-    head, blocks = source.head, source.blocks_while(log.known)
+    of_writer: dict[int, _Log] = {}
+    head = source.head
+    blocks = source.blocks_while(lambda: [one.known() for one in of_writer.values() or (log,)])
     if source.companions:
         head = source.companions[0].head
         blocks = chain(*(_ended(older.blocks()) for older in source.companions), blocks)
     numbered = _Numbered(plain_lines(head, blocks), notes)
     while True:
-        if numbered.uncut and log.is_between:
+        if numbered.uncut and log.is_between and not of_writer:
             numbered.skip(log.take)
         line = next(numbered, None)
         if line is None:
             break
+        if numbered.writer is not None:
+            if numbered.writer not in of_writer:
+                of_writer[numbered.writer] = _Log(source, options, notes) if of_writer else log
+            log = of_writer[numbered.writer]
         log.feed(line, numbered)
-    return log.finish(numbered.number)
+    return log.finish(numbered.number) if len(of_writer) < 2 else _together(of_writer, numbered.number)
+
+
+def _together(of_writer: Mapping[int, _Log], lines: int) -> Records:
+    """What several processes printed, each read by itself, in the order of the file's lines.
+
+    Of threads whose ids several of them have each has one of its own (`PROCESS`); what names none has that of the only
+    thread of its process.
+    """
+    made: dict[int, Records] = {}
+    for writer, log in of_writer.items():
+        try:
+            made[writer] = log.finish(lines)
+        except InputError:  # one of the ranks printed nothing that is known
+            if not made and writer == [*of_writer][-1]:
+                raise
+    ids: dict[int, set[int]] = {}
+    for writer, records in made.items():
+        threads = [record.threads for record in records if isinstance(record, FrameworkLog)]
+        ids[writer] = {one for own in threads for one in own} | {
+            one.thread
+            for record in records
+            if isinstance(record, MiopenLog)
+            for one in record.records
+            if one.thread is not None
+        }
+    counts = Counter(one for own in ids.values() for one in own)
+
+    def of(writer: int, thread: int | None) -> int:
+        only = next(iter(ids[writer])) if thread is None and len(ids[writer]) == 1 else thread
+        if only is None:
+            return writer
+        return only if counts[only] == 1 else (writer + 1) * PROCESS + only
+
+    together: Records = [record for records in made.values() for record in records if isinstance(record, Profile)]
+    logs: list[FrameworkLog] = []
+    libraries: list[MiopenLog] = []
+    for writer, records in made.items():
+        for record in records:
+            if isinstance(record, FrameworkLog):
+                logs.append(_renumbered(record, partial(of, writer)))
+            elif isinstance(record, MiopenLog):
+                calls: dict[int, LoggedCall] = {}
+                libraries.append(
+                    replace(
+                        record, records=tuple(_of_thread(one, partial(of, writer), calls) for one in record.records)
+                    )
+                )
+    if logs:
+        together.append(
+            replace(
+                logs[0],
+                events=tuple(sorted((one for log in logs for one in log.events), key=_line)),
+                layers=tuple(sorted((one for log in logs for one in log.layers), key=_line)),
+                net=tuple({one.layer: one for log in logs[::-1] for one in log.net}.values()),
+                threads=tuple(dict.fromkeys(one for log in logs for one in log.threads)),
+            )
+        )
+    if libraries:
+        kinds = Counter[str]()
+        for library in libraries:
+            kinds.update(dict(library.counts))
+        records_of_all = sorted((one for library in libraries for one in library.records), key=_line)
+        together.append(replace(libraries[0], records=tuple(records_of_all), counts=tuple(kinds.items())))
+    return together
+
+
+def _line(record: Any) -> int:
+    line: int = record.line
+    return line
+
+
+def _renumbered(log: FrameworkLog, of: Callable[[int | None], int]) -> FrameworkLog:
+    return replace(
+        log,
+        events=tuple(replace(one, thread=of(one.thread)) for one in log.events),
+        layers=tuple(replace(one, thread=of(one.thread)) for one in log.layers),
+        threads=tuple(map(of, log.threads)),
+    )
+
+
+def _of_thread(
+    record: Entry | Command | Message, of: Callable[[int | None], int], calls: dict[int, LoggedCall]
+) -> Entry | Command | Message:
+    """``calls``: those made anew, by the old one's identity; entries that shared it share the new one."""
+    if not isinstance(record, Entry):
+        return replace(record, thread=of(record.thread))
+    if id(record.call) not in calls:
+        calls[id(record.call)] = replace(record.call, thread=of(record.thread))
+    return replace(record, call=calls[id(record.call)])
 
 
 def _ended(blocks: Iterator[bytes]) -> Iterator[bytes]:
@@ -296,6 +399,7 @@ class _Numbered:
         self._at = 0
         self._again: list[bytes] = []
         self.number = 0
+        self.writer: int | None = None  # the process that printed the line taken last, where there are several
         self.uncut = False
         self.all_at_once = False
 
@@ -316,13 +420,14 @@ class _Numbered:
                 found = self._more()
             if found is not None:
                 self.number += 1
+                if found.startswith(WRITER):
+                    number, _, found = found[1:].partition(WRITER)
+                    self.writer = int(number) if number.isdigit() and len(number) < _PLAIN else self.writer
                 return found
 
     def skip(self, take: Callable[[bytes, int, int], tuple[int, int, bool]]) -> None:
         """Let ``take`` have what it knows of the bytes that come next."""
-        if self._again:
-            return
-        more = True
+        more = not self._again and not self._data.startswith(WRITER, self._at)
         while more:
             self._at, following, more = take(self._data, self._at, self.number + 1)
             self.number = following - 1

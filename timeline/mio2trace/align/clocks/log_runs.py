@@ -11,7 +11,7 @@ import msgspec
 
 from mio2trace.align.clocks.fit import LogClock, log_clock
 from mio2trace.align.operations.queues import same_process
-from mio2trace.align.operations.rates import LAST
+from mio2trace.align.operations.rates import LANDMARK_EARLY_NS, LAST
 from mio2trace.evidence import BUFFERS
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent, NetLayer
 from mio2trace.model.net_order import merged, oriented
@@ -208,13 +208,17 @@ def _own(
         ends = ((number, _end(part.run)) for number, part in enumerate(runs))
         away = [(abs(log_clock(end, last, "").residual_ns), number, end) for number, end in ends if end is not None]
     if away and unix is not None and last is not None:
-        _, nearest, end = min(away)
+        nearest_ns, nearest, end = min(away)
         first = next((e.host_start_ns for e in profile.activities if e.host_start_ns is not None), last)
         clock = log_clock(end, last, "")
         within = [
             number == nearest or (not of_processes and _is_within(part.run, clock, first + unix.offset_ns, last))
             for number, part in enumerate(runs)
         ]
+        as_near = sum(ns <= nearest_ns + LANDMARK_EARLY_NS for ns, *_ in away) if of_processes else 1
+        if as_near > 1:
+            notes.add(f"log of {len(runs)} processes, {as_near} of which end with the profile: links are in doubt")
+            return [runs[nearest]], 1 / as_near, False
         if sum(within) < len(runs):
             notes.add(f"log of {len(runs)} runs: run {nearest + 1} ends with the profile, the others are left out")
         return [part for part, is_in in zip(runs, within, strict=True) if is_in], 1.0, True
