@@ -71,7 +71,13 @@ def cut_at(width: int) -> Mutation:
 
     def change(run: Run, random: Random) -> Run:
         lines_of_own(run)
-        return each_line(run, lambda _, line: line if len(line) <= width else line[:width].rstrip() + b"\n")
+        changed = each_line(run, lambda _, line: line if len(line) <= width else line[:width].rstrip() + b"\n")
+        calls = [dict(call) for call in changed.truth["api_calls"]]
+        for call in calls:
+            for key, text in (("log_line", call["name"].encode()), ("cmd_line", b"MIOpenDriver")):
+                if call.get(key) and text not in changed.log[call[key] - 1]:
+                    call[key] = None  # so little is left of it
+        return replace(changed, truth={**changed.truth, "api_calls": calls})
 
     return change
 

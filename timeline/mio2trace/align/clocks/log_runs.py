@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from mio2trace.align.clocks.fit import LogClock, log_clock
-from mio2trace.align.operations.queues import same_process
+from mio2trace.align.operations.queues import buffers_of, same_process
 from mio2trace.align.operations.rates import LANDMARK_EARLY_NS, LAST
 from mio2trace.evidence import BUFFERS
 from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent, NetLayer
@@ -195,9 +195,14 @@ def _own(
     if len(runs) == 1:
         return runs, 1.0, True
     if with_buffers and operations:
-        same = [same_process(profile, [one for one in operations if part.has(one.line, one.thread)]) for part in runs]
+        calls = [[one for one in operations if part.has(one.line, one.thread)] for part in runs]
+        same = [same_process(profile, its) for its in calls]
         if True in same:
-            return [part for part, told in zip(runs, same, strict=True) if told], 1.0, True
+            # Entries that two processes printed between each other's lines have buffers of both.
+            known = buffers_of(profile)
+            shares = [sum(not known.isdisjoint(one.pointers) for one in its) / max(1, len(its)) for its in calls]
+            is_own = [bool(told) and 2 * share > max(shares) for told, share in zip(same, shares, strict=True)]
+            return [part for part, is_in in zip(runs, is_own, strict=True) if is_in], 1.0, True
         runs = [part for part, told in zip(runs, same, strict=True) if told is None] or runs
     of_processes = len(processes) > 1 and not own
     last = next((e.host_end_ns for e in reversed(profile.activities) if e.host_end_ns is not None), None)

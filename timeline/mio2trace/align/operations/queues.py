@@ -23,6 +23,20 @@ def same_process(profile: Profile, operations: Sequence[Operation]) -> bool | No
     """Whether the log's buffers are the profile's; None where too few are named to tell."""
     if not operations:
         return None
+    in_profile = buffers_of(profile)
+    named: set[int] = set()
+    common = 0
+    for operation in operations:
+        addresses = {address for address in operation.pointers if address >= FIRST_ADDRESS} - named
+        named |= addresses
+        common += len(addresses & in_profile)
+        if common >= ENOUGH_BUFFERS:
+            return True
+    return False if min(len(named), len(in_profile)) >= ENOUGH_BUFFERS and not common else None
+
+
+def buffers_of(profile: Profile) -> set[int]:
+    """Buffers that the library's kernels have among their arguments, `MOST_BUFFERS` of them at least if there are."""
     in_profile: set[int] = set()
     looked_at: set[int] = set()
     for activity in profile.activities:
@@ -35,15 +49,7 @@ def same_process(profile: Profile, operations: Sequence[Operation]) -> bool | No
             in_profile.update(buffers_among(arguments))
             if len(in_profile) >= MOST_BUFFERS:
                 break
-    named: set[int] = set()
-    common = 0
-    for operation in operations:
-        addresses = {address for address in operation.pointers if address >= FIRST_ADDRESS} - named
-        named |= addresses
-        common += len(addresses & in_profile)
-        if common >= ENOUGH_BUFFERS:
-            return True
-    return False if min(len(named), len(in_profile)) >= ENOUGH_BUFFERS and not common else None
+    return in_profile
 
 
 def of_streams(

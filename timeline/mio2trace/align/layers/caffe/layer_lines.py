@@ -308,7 +308,7 @@ def _numbered(
     most = exactly or max(1, (high or count or len(ats)) - (low or 0))
     again = [cut for cut in cuts if cut[0]]
     taken = sorted(place for *_, place in sorted(again if exactly is None else cuts, reverse=True)[: most - 1])
-    is_told = exactly == 1 or len(again) == most - 1 == len(taken)
+    is_told = exactly == 1 or len(again) == most - 1 == len(taken) or (low is high is None and not cuts)
     rows = [*zip([0, *taken], [*(place - 1 for place in taken), len(ats) - 1], strict=True)]
     for number, (first, last) in enumerate(rows):
         # Without a gap: a lost stretch may have the end of one iteration and the beginning of the next.
