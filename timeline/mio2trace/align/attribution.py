@@ -39,8 +39,10 @@ class Attribution:
     ``facts`` are by position; ``without`` are the kinds of evidence to leave out. ``same_process``: whether the buffers
     of log and profile say so; None where they do not tell. ``marked`` is None until the timer marks are read; ``late``
     is what links to operations show to have come into the log late. What the steps find is in ``links``; ``streams`` is
-    how those to operations came about, where ``keep_reasons``. ``host_error_ns``: how exact host times are that were
-    recorded in steps of ``host_step_ns``; 0: to the microsecond.
+    how those to operations came about, where ``keep_reasons``. ``fitted``: where no date relates them, how the clock of
+    the log's lines (False), and that of its calls' own stamps (True), relate to the host's, by the surest links;
+    ``keeps_time``: whether these links show that the stamps are this run's.
+    ``host_error_ns``: how exact host times are that were recorded in steps of ``host_step_ns``; 0: to the microsecond.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only options
@@ -86,6 +88,8 @@ class Attribution:
         self.marked: Marked | None = None
         self.streams: list[Stream] = []
         self.late: Late = ""
+        self.fitted: Mapping[bool, LogClock] = {}
+        self.keeps_time: bool | None = None
 
     # -- clocks ------------------------------------------------------------------------------------------------------
 

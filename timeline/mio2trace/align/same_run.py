@@ -109,7 +109,9 @@ def doubt_of_run(attribution: Attribution) -> str | None:
         return None  # one file
     if clock is not None and not clock.is_doubtful:
         return None  # stamps with a date
-    by_rhythm = keeps_time(profile, attribution.logs, attribution.operations, attribution.links)
+    by_rhythm = attribution.keeps_time
+    if not attribution.fitted:
+        by_rhythm = keeps_time(profile, attribution.logs, attribution.operations, attribution.links)
     if by_rhythm is not None:
         return None if by_rhythm else "its stamps do not keep time with the profile"
     by_threads = _threads_in_common(profile, attribution.logs, attribution.operations)

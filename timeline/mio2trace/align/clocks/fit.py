@@ -323,7 +323,7 @@ class LogClock(msgspec.Struct, frozen=True, kw_only=True):
 
     ``residual_ns`` is how far the landmark in the log lies after its twin in the profile. Where the two clocks differ
     by more than a zone, ``error_ns`` is how exactly that is known. ``host_ns``: what makes the profile's host times
-    Unix time.
+    Unix time. ``is_fitted``: by links alone, so that the offset is no zone and may be off by the error.
     """
 
     offset_ns: int
@@ -332,6 +332,7 @@ class LogClock(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     error_ns: int = 0
     host_ns: int = 0
+    is_fitted: bool = False
 
     @property
     def is_doubtful(self) -> bool:

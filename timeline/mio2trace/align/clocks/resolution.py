@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mio2trace.model.log import FrameworkLog
+from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.model.profile import Profile
+from mio2trace.ops.operation import Operation
 
 STAMP_NS = 1000
 """Stamps are at best truncated to microseconds: the true time is up to this much later."""
@@ -37,3 +38,10 @@ def host_resolution(profile: Profile) -> int:
     """Of the host's times."""
     calls = (activity.call for activity in profile.activities)
     return resolution((call.end_ns for call in calls if call is not None and call.end_ns is not None), STAMP_NS)
+
+
+def stamp_of_call(operation: Operation) -> LocalTime | None:
+    """The date that a call was printed with; the time since the log's first line where it has no date."""
+    if operation.stamp is not None or operation.elapsed_ns is None:
+        return operation.stamp
+    return LocalTime(2000, 7, 1, operation.elapsed_ns)

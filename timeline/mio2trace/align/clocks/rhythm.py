@@ -8,14 +8,20 @@ fast or slow, or that was set once, is still told from that.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from math import inf, log
 
 import msgspec
 
-from mio2trace.align.clocks.fit import MAX_DRIFT, MIDDLE_OF_2000_NS
+from mio2trace.align.clocks.fit import MAX_DRIFT, MIDDLE_OF_2000_NS, LogClock
 from mio2trace.align.clocks.log_bounds import StampedLines
-from mio2trace.align.clocks.resolution import STAMP_NS, host_resolution, resolution, stamp_resolution
+from mio2trace.align.clocks.resolution import (
+    STAMP_NS,
+    host_resolution,
+    resolution,
+    stamp_of_call,
+    stamp_resolution,
+)
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.operations.rates import FEW, MOST_STRAY, OTHERWISE, TOLERANCE_NS
 from mio2trace.align.operations.windows import lines_behind
@@ -47,27 +53,62 @@ def keeps_time(
 
     Links that rest on stamps say nothing of them.
     """
-    spans = _spans(profile, links)
-    streams = len({activity.thread for activity in profile.activities if activity.kind == "kernel"})
-    host = host_resolution(profile)
-    told: list[bool | None] = []
-    for one in logs:
-        own = [operation for operation in operations if operation.source == one.source]
-        stamps = [(operation.line, operation.stamp) for operation in own if operation.stamp is not None]
-        # A framework and a library may count on clocks of two zones.
-        lines = StampedLines(one, MIDDLE_OF_2000_NS, max(host, stamp_resolution([one])), ())
-        told.append(_told([*_windows(own, spans, lines, streams)]))
-        if stamps:
-            step = resolution((stamp.ns for _, stamp in stamps), STAMP_NS)
-            bare = msgspec.structs.replace(one, events=(), layers=())
-            lines = StampedLines(bare, MIDDLE_OF_2000_NS, max(host, step), stamps)
-            told.append(_told([*_windows(own, spans, lines, streams)]))
+    told = [_told(windows) for _, windows in _each(profile, logs, operations, links)]
     if True in told:
         return True
     return False if False in told else None
 
 
-def _spans(profile: Profile, links: Links) -> dict[int, tuple[int, int | None]]:
+def related(
+    profile: Profile, logs: Sequence[FrameworkLog], operations: Sequence[Operation], links: Links
+) -> dict[bool, LogClock]:
+    """How the clocks of the log's lines (False) and of the calls' own stamps (True) relate to the host's if they are of
+    one run: where all that is linked and sure agrees on an offset.
+    """
+    clocks: dict[bool, LogClock] = {}
+    for is_of_calls, windows in _each(profile, logs, operations, links, links.operation_unsure):
+        if is_of_calls in clocks or len(windows) < FEWEST:
+            continue
+        met, at = _offset(windows)
+        meeting = [window for window in windows if window.low <= at <= window.high]
+        low, high = max(window.low for window in meeting), min(window.high for window in meeting)
+        if met <= MOST_STRAY * len(windows) and high < inf:
+            offset = int(low + high) // 2
+            clocks[is_of_calls] = LogClock(
+                offset_ns=offset, near_ns=MIDDLE_OF_2000_NS - offset, residual_ns=0,
+                error_ns=int(high - low + 1) // 2, method="calls whose kernels are sure", is_fitted=True,
+            )  # fmt: skip
+    return clocks
+
+
+def _each(
+    profile: Profile,
+    logs: Sequence[FrameworkLog],
+    operations: Sequence[Operation],
+    links: Links,
+    leaving_out: Set[int] = frozenset(),
+) -> Iterator[tuple[bool, list[Window]]]:
+    """What calls tell of the clock of each log's lines, and of that of their own stamps (True).
+
+    A framework and a library may count on clocks of two zones.
+    """
+    spans = _spans(profile, links, leaving_out)
+    streams = len({activity.thread for activity in profile.activities if activity.kind == "kernel"})
+    host = host_resolution(profile)
+    sources = {operation.source for operation in operations} - {log.source for log in logs}
+    for one in [*logs, *(FrameworkLog(source=source) for source in sources)]:
+        own = [operation for operation in operations if operation.source == one.source]
+        stamps = [(operation.line, at) for operation in own if (at := stamp_of_call(operation)) is not None]
+        lines = StampedLines(one, MIDDLE_OF_2000_NS, max(host, stamp_resolution([one])), ())
+        yield False, [*_windows(own, spans, lines, streams)]
+        if stamps:
+            step = resolution((stamp.ns for _, stamp in stamps), STAMP_NS)
+            bare = FrameworkLog(source=one.source)
+            lines = StampedLines(bare, MIDDLE_OF_2000_NS, max(host, step), stamps)
+            yield True, [*_windows(own, spans, lines, streams)]
+
+
+def _spans(profile: Profile, links: Links, leaving_out: Set[int]) -> dict[int, tuple[int, int | None]]:
     """Of each operation from when to when the host launched its kernels; None: that tells no end.
 
     Where no call of the host is recorded, the kernel before which the device idled began when it was launched.
@@ -80,7 +121,7 @@ def _spans(profile: Profile, links: Links) -> dict[int, tuple[int, int | None]]:
         if activity.end_ns is not None:
             busy_until = max(busy_until, activity.end_ns)
         index, word = links.operation_of[position], links.operation_by[position]
-        if index == NONE or span is None or word in (BOUNDARY_STAMPS, POSITION):
+        if index == NONE or span is None or word in (BOUNDARY_STAMPS, POSITION) or position in leaving_out:
             continue
         begin, end = spans.get(index, span)
         last = span[1] if end is None else end if span[1] is None else max(end, span[1])

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, permutations
 from math import log
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.links import NONE, SURE
+from mio2trace.align.clocks.rhythm import keeps_time, related
+from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.queues import of_streams, one_stream_each
 from mio2trace.align.operations.rates import BESIDE_GAP, BESIDE_STRANGERS, FEW, HARDLY_ANY, WHOLE
 from mio2trace.align.operations.rows.calls import divided
 from mio2trace.align.operations.stream import LONG_ROW, Stream, solve_together
-from mio2trace.align.operations.windows import BUFFERED, Late, Windows, by_lines, by_stamps, everywhere
+from mio2trace.align.operations.windows import BUFFERED, Late, Windows, by_lines, by_stamps, everywhere, stamped_lines
 from mio2trace.align.several_runs import begun_again
 from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, DURATIONS, EXACT, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION
 from mio2trace.ops.operation import Operation
@@ -32,18 +34,24 @@ def link_operations(attribution: Attribution) -> None:
     if not attribution.operations or any(index != NONE for index in attribution.operation_of_range):
         return  # where the library's own ranges tell its calls, what was launched outside of them is of none
     any_replayed = any(activity.is_replayed for activity in profile.activities)
+    captured: Mapping[int, float] = {}
     streams: dict[tuple[int, int], list[int]] = defaultdict(list)
     for position, activity in enumerate(profile.activities):
         if activity.kind == "kernel" and not (any_replayed and activity.is_replayed):
             streams[activity.thread, activity.queue].append(position)
     of_stream = of_streams(profile, streams, attribution.operations, without)
-    joined = _streams(attribution, streams, of_stream)
-    if len(streams) > 1:
+    joined = _joined(attribution, streams, of_stream)
+    if attribution.clock is None and attribution.host_times is not None:
         together = [*joined]
-        of_threads = _queue_of_each_thread(attribution, streams, together)
-        joined = iter(together) if of_threads is None else _streams(attribution, streams, of_threads)
-    elif streams:
-        joined = iter([_of_buffered(attribution, _of_one_thread(attribution, stream)) for stream in joined])
+        draft = Links(profile.activities, attribution.operations)
+        for stream in together:
+            stream.link(draft)
+        attribution.fitted = related(profile, attribution.logs, attribution.operations, draft)
+        attribution.keeps_time = keeps_time(profile, attribution.logs, attribution.operations, draft)
+        captured = _captured(attribution) if any_replayed else {}
+        launching = [one for one in attribution.operations if captured.get(one.index, 0) <= 1 / 2]
+        of_stream = of_streams(profile, streams, launching, without) if captured else of_stream
+        joined = _joined(attribution, streams, of_stream) if attribution.fitted else iter(together)
     for stream in joined:
         stream.link(links)
         if attribution.keep_reasons:
@@ -52,7 +60,49 @@ def link_operations(attribution: Attribution) -> None:
     if any_replayed:
         # Calls that were captured launched nothing by themselves: which of the log's they are no order tells.
         guessed = (position for position, word in enumerate(links.operation_by) if word and word not in EXACT)
-        links.doubt_operation(guessed)
+        links.doubt_operation(
+            position for position in guessed if not captured or links.operation_of[position] in captured
+        )
+
+
+def _captured(attribution: Attribution) -> dict[int, float]:
+    """Of calls that were printed while a stream was captured, by index, how much of the time of that is within the
+    capture. Empty where nothing bounds the capture or the calls.
+    """
+    ends = sorted(
+        (call.start_ns, call.end_ns or call.start_ns, "BeginCapture" in call.name)
+        for call in attribution.profile.other_calls
+        if call.start_ns is not None and ("BeginCapture" in call.name or "EndCapture" in call.name)
+    )
+    captures = [(begin, end) for (begin, _, opens), (_, end, goes_on) in pairwise(ends) if opens and not goes_on]
+    of_lines, of_calls = attribution.fitted.get(False), attribution.fitted.get(True)
+    lines, calls = stamped_lines(attribution.logs, attribution.operations, of_lines, of_calls, attribution.stamp_ns)
+    own = {one.line: one for one in calls}
+    lines.sort()
+    at = [one.line for one in lines]
+    captured: dict[int, float] = {}
+    for operation in attribution.operations if captures else ():
+        stamped = own.get(operation.line)
+        place = bisect_left(at, operation.line)
+        if stamped is None and not 0 < place < len(lines):
+            continue
+        low, high = (lines[place - 1].low, lines[place].high) if stamped is None else stamped[1:]
+        inside = max(min(high, end) - max(low, begin) for begin, end in captures)
+        if inside > 0:
+            captured[operation.index] = inside / (high - low)
+    return captured
+
+
+def _joined(
+    attribution: Attribution, streams: _Queues, of_stream: Mapping[_Key, Sequence[Operation]]
+) -> Iterator[Stream]:
+    """Each queue with the operations that may have filled it, by the way that is far likeliest."""
+    joined = _streams(attribution, streams, of_stream)
+    if len(streams) > 1:
+        together = [*joined]
+        of_threads = _queue_of_each_thread(attribution, streams, together)
+        return iter(together) if of_threads is None else _streams(attribution, streams, of_threads)
+    return (_of_buffered(attribution, _of_one_thread(attribution, stream)) for stream in joined)
 
 
 def _streams(
@@ -187,13 +237,18 @@ def _windows(
     if axis is not None and POSITION not in attribution.without:
         windows = by_lines(positions, attribution.profile.activities, operations, axis)
     if windows is None and BOUNDARY_STAMPS not in attribution.without:
-        clock = attribution.clock
-        if clock is not None and clock.is_doubtful:
-            clock = None  # the order of calls still tells
-        windows = by_stamps(
-            positions, operations, attribution.logs, clock, attribution.times, slack,
-            stamp_ns=attribution.stamp_ns, host_step_ns=attribution.host_step_ns, late=late,
-        )  # fmt: skip
+        clock, times = attribution.clock, attribution.times or attribution.host_times
+        of_lines = of_calls = (
+            None if clock is not None and clock.is_doubtful else clock
+        )  # the order of calls still tells
+        if clock is None:
+            of_lines, of_calls = attribution.fitted.get(False), attribution.fitted.get(True)
+        if times is not None:
+            windows = by_stamps(
+                positions, operations,
+                *stamped_lines(attribution.logs, operations, of_lines, of_calls, attribution.stamp_ns),
+                times, slack, host_step_ns=attribution.host_step_ns, late=late,
+            )  # fmt: skip
     return windows or everywhere(len(positions), len(operations))
 
 

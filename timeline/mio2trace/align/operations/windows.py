@@ -10,15 +10,15 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, groupby, pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from mio2trace.align.clocks.axis import HostTimes, Timeline
 from mio2trace.align.clocks.fit import LogClock
-from mio2trace.align.clocks.resolution import STAMP_NS
+from mio2trace.align.clocks.resolution import STAMP_NS, resolution, stamp_of_call
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION, Evidence
-from mio2trace.model.log import FrameworkLog, LayerTime, LogEvent
+from mio2trace.model.log import FrameworkLog, LayerTime, LocalTime, LogEvent
 from mio2trace.model.profile import Activity
 from mio2trace.ops.operation import Operation
 
@@ -76,46 +76,38 @@ def by_lines(
     return Windows(first=[max(0, at) for at in first], last=last, by=POSITION)
 
 
-def by_stamps(  # noqa: PLR0913 - keyword-only options
+def by_stamps(
     positions: Sequence[int],
     operations: Sequence[Operation],
-    logs: Sequence[FrameworkLog],
-    clock: LogClock | None,
-    times: HostTimes | None,
+    lines: Sequence[Stamped],
+    calls: Sequence[Stamped],
+    times: HostTimes,
     streams: int,
     *,
-    stamp_ns: int = STAMP_NS,
     host_step_ns: int = 0,
     late: Late = "",
 ) -> Windows | None:
     """Stamped lines before and after each entry, on the host's clock; None when there are none, or in disorder.
 
-    Stamps are truncated to multiples of ``stamp_ns``, host times to those of ``host_step_ns``. Lines that came late
-    were printed before the entries behind them and maybe before those in front, too: they are no bound for these; nor
-    are lines in front for entries that came late.
+    ``lines`` are the log's, ``calls`` entries with stamps of their own. Host times are truncated to multiples of
+    ``host_step_ns``. Lines that came late were printed before the entries behind them and maybe before those in front,
+    too: they are no bound for these; nor are lines in front for entries that came late.
     """
-    if clock is None or times is None or not operations:
+    stamped = sorted({*lines, *calls})
+    wrong = sum(after.high < before.low for before, after in pairwise(stamped))
+    if not stamped or wrong * DISORDER > len(stamped):
         return None
-    source = operations[0].source
-    stamped = _stamps(logs, source, clock)
-    own = [(op.line, clock.to_host(op.stamp)) for op in operations if op.stamp is not None]
-    stamped = sorted({*stamped, *own})
-    if not stamped:
-        return None
-    wrong = sum(after[1] < before[1] - STAMP_NS for before, after in pairwise(stamped))
-    if wrong * DISORDER > len(stamped):
-        return None
-    in_front, behind = (sorted(own) if late == word else stamped for word in ("calls", "lines"))
-    lines_in_front, lines_behind_it = [line for line, _ in in_front], [line for line, _ in behind]
-    low = [*accumulate((time for _, time in in_front), max)]
-    high = [*accumulate((time for _, time in reversed(behind)), min)][::-1]
+    in_front, behind = (sorted(calls) if late == word else stamped for word in ("calls", "lines"))
+    lines_in_front, lines_behind_it = [one.line for one in in_front], [one.line for one in behind]
+    low = [*accumulate((one.low for one in in_front), max)]
+    high = [*accumulate((one.high for one in reversed(behind)), min)][::-1]
     ends = lines_behind(operations, streams)
     begin, end = [], []
     for number, operation in enumerate(operations):
         before = bisect_right(lines_in_front, operation.line) - 1
-        begin.append(low[before] - STAMP_NS if before >= 0 else -NEVER)
+        begin.append(low[before] if before >= 0 else -NEVER)
         after = bisect_right(lines_behind_it, ends[number])
-        end.append(high[after] + stamp_ns if after < len(high) else NEVER)
+        end.append(high[after] if after < len(high) else NEVER)
     end = [*accumulate(reversed(end), min)][::-1]
     called = [times.called[position] for position in positions]
     error_ns = times.error_ns
@@ -126,16 +118,41 @@ def by_stamps(  # noqa: PLR0913 - keyword-only options
     )
 
 
-def _stamps(logs: Sequence[FrameworkLog], source: int, clock: LogClock) -> list[tuple[int, int]]:
-    """(line, host time) of the log's own stamped lines."""
+class Stamped(NamedTuple):
+    """A line, and from when to when it may have been printed, on the host's clock."""
+
+    line: int
+    low: int
+    high: int
+
+
+def stamped_lines(
+    logs: Sequence[FrameworkLog],
+    operations: Sequence[Operation],
+    of_lines: LogClock | None,
+    of_calls: LogClock | None,
+    stamp_ns: int,
+) -> tuple[list[Stamped], list[Stamped]]:
+    """The log's stamped lines, and the calls with stamps of their own; each by the clock that it has."""
+    source = operations[0].source if operations else None
     records: list[LogEvent | LayerTime] = []
-    for log in logs:
+    for log in logs if of_lines is not None else ():
         if log.source == source:
             records += log.events
             records += log.layers
-    return [
-        (record.line, clock.to_host(record.stamp)) for record in records if record.stamp is not None and record.line
-    ]
+    own = [(one.line, at) for one in operations if of_calls is not None and (at := stamp_of_call(one)) is not None]
+    step = stamp_ns if of_calls is of_lines else resolution((at.ns for _, at in own), STAMP_NS)
+    return (
+        [_stamped(record.line, record.stamp, of_lines, stamp_ns) for record in records if record.stamp and record.line],
+        [_stamped(line, at, of_calls, step) for line, at in own],
+    )
+
+
+def _stamped(line: int, stamp: LocalTime, clock: LogClock | None, step: int) -> Stamped:
+    """Stamps are truncated to multiples of ``step``; a fitted clock has an error."""
+    assert clock is not None
+    at, error = clock.to_host(stamp), clock.error_ns if clock.is_fitted else 0
+    return Stamped(line, at - STAMP_NS - error, at + step + error)
 
 
 def lines_behind(operations: Sequence[Operation], streams: int) -> list[int]:
