@@ -22,8 +22,6 @@ from mio2trace.align.layers.host_ops import place_by_host_ops
 from mio2trace.align.layers.late_lines import doubt_by_kernels
 from mio2trace.align.layers.marked_steps import place_marked_steps
 from mio2trace.align.layers.outside_times import (
-    doubt_between_layers,
-    doubt_between_passes,
     doubt_by_clock,
     doubt_other_queues,
 )
@@ -33,7 +31,6 @@ from mio2trace.align.operations.steps import (
     doubt_another_process,
     doubt_begun_again,
     doubt_beside_gaps,
-    keep_operations_whole,
     link_operations,
 )
 from mio2trace.evidence import (
@@ -92,7 +89,6 @@ STEPS: tuple[Step, ...] = (
     Step((POSITION, BOUNDARY_STAMPS), place_by_layer_lines),
     Step((), place_by_lines_of_operations),
     Step((DURATIONS,), place_by_durations),
-    Step((), doubt_between_layers),
     Step((), doubt_by_clock),
     Step((), doubt_by_kernels),
     Step((), place_by_calls),
@@ -102,9 +98,7 @@ STEPS: tuple[Step, ...] = (
     Step((RECURRENCE,), place_later_iterations),
     Step((RECURRENCE,), place_unlogged_iterations),
     Step((NAME_AND_SIZES,), place_behind_the_log),
-    Step((), doubt_between_passes),
     Step((), doubt_other_queues),
-    Step((), keep_operations_whole),
     Step((), doubt_another_process),
     # Where no log names layers, the steps above have none to give.
     Step((RANGE,), place_by_ops),

@@ -268,7 +268,7 @@ def normalise(name: str) -> str:
 @lru_cache(maxsize=1 << 12)
 def kernel_name(name: str) -> KernelName | None:
     """What a kernel's name tells; None for a name that is in no row."""
-    return _meaning(normalise(name)) or _meaning(normalise(stem(name)))
+    return _meaning(normalise(stem(name)))
 
 
 def _meaning(plain: str) -> KernelName | None:

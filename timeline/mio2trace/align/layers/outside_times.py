@@ -1,8 +1,8 @@
-"""Activities that times placed and may belong elsewhere: those without times of their own, and other queues' work."""
+"""Activities that times placed and may belong elsewhere: by a clock that is off, and other queues' work."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import exp, log
 
 from mio2trace.align.attribution import Attribution
@@ -16,25 +16,12 @@ from mio2trace.evidence import (
     DURATIONS,
     GRAPH_NODE,
     RANGE,
-    RECURRENCE,
     SEQUENCE,
     TIMER_MARKS,
-    Evidence,
 )
 
 OF_ITS_OWN = frozenset((RANGE, CORRELATION, GRAPH_NODE, CAPTURE, SEQUENCE, TIMER_MARKS, ""))
 """What tells of a kernel itself, whatever its queue; or nothing."""
-
-
-def doubt_between_layers(attribution: Attribution) -> None:
-    """What stamps or durations put into a layer without host times of its own may be of the layer beside it."""
-    _doubt_without_times(attribution, (BOUNDARY_STAMPS, DURATIONS), attribution.links.run_of)
-
-
-def doubt_between_passes(attribution: Attribution) -> None:
-    """What likeness labelled, bounded by stamps alone, may be of the pass beside it if it has no host times."""
-    if attribution.axis is not None and not attribution.axis.by_line:
-        _doubt_without_times(attribution, (RECURRENCE,), attribution.links.pass_of)
 
 
 def doubt_by_clock(attribution: Attribution) -> None:
@@ -52,33 +39,6 @@ def doubt_by_clock(attribution: Attribution) -> None:
                 links.take_layer(position)
             else:
                 links.doubt_layer((position,), DOUBTED)
-
-
-def _doubt_without_times(attribution: Attribution, evidence: Sequence[Evidence], groups: Sequence[int]) -> None:
-    """An activity without host times may belong with either neighbour, where these are not of one group.
-
-    Only what ``evidence`` placed is doubted; ``groups`` has a layer's run, or a pass, for each activity.
-    """
-    if attribution.times is None:
-        return
-    links, unknown = attribution.links, attribution.times.unknown
-    for begin, end in _stretches(sorted(unknown)):
-        before, after = begin - 1, end + 1
-        between = before >= 0 and after < len(groups)
-        for position in range(begin, after):
-            if links.layer_by[position] in evidence and not (
-                between and groups[before] == groups[after] == groups[position]
-            ):
-                links.doubt_layer([position])
-
-
-def _stretches(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """First and last of each row of positions without a gap."""
-    begin = 0
-    for number, position in enumerate(positions):
-        if number + 1 == len(positions) or positions[number + 1] > position + 1:
-            yield positions[begin], position
-            begin = number + 1
 
 
 def doubt_other_queues(attribution: Attribution) -> None:
