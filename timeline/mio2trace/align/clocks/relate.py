@@ -177,6 +177,10 @@ def _cut_off(
     if marked is None and clock.residual_ns > early and _is_in_warm_up(profile, logs, clock):
         notes.add("profile that ends in the warm-up: links are in doubt, another run of the program may have made it")
         return msgspec.structs.replace(clock, error_ns=clock.residual_ns)
+    is_later = clock.residual_ns > LANDMARK_LATE_NS or (marked is None and _iterations_are_later(profile, logs, clock))
+    if is_later and _is_enclosed(profile, logs, clock):
+        notes.remark("profile that begins after the log and ends before it")
+        return clock
     return None
 
 
@@ -298,6 +302,14 @@ def _iterations_are_later(profile: _Dated, logs: Sequence[FrameworkLog], clock: 
     ]
     last = profile.last_ns
     return bool(begins) and last is not None and min(begins) - LANDMARK_EARLY_NS > last
+
+
+def _is_enclosed(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
+    """Whether all of the profile's time is within the log's: the profiler was on for a part of the run."""
+    first, last = profile.first_ns, profile.last_ns
+    ends = [clock.to_host(log.last_stamp) for log in logs if log.last_stamp is not None]
+    begins = [clock.to_host(log.first_stamp) for log in logs if log.first_stamp is not None]
+    return first is not None and last is not None and bool(ends and begins) and min(begins) < first < last < max(ends)
 
 
 def _is_in_warm_up(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) -> bool:
