@@ -110,12 +110,14 @@ class Frames:
             return self._lines_of(holds, row_of, told)
         row = rows[at] if at >= 0 else -1
         thread = self._thread_of[row] if row >= 0 else -1
-        steps = 0
+        steps, is_lost = 0, False
         while row >= 0 and self._ends[row] < span[1] - _ROUNDED_US and steps < _MOST_STEPS:
+            has_parent = self._parents[row] >= 0
             row, steps = self._parent(row, row_of), steps + 1
+            is_lost = has_parent and row < 0
             if row >= 0 and self._thread_of[row] != thread:
                 row = -1
-        if row < 0:  # a row between is not in the file
+        if is_lost:  # a row between is not in the file
             row = self._holding(rows, at, span, _MOST_STEPS)
         return self._lines_of(row, row_of, told)
 

@@ -28,7 +28,7 @@ _COLUMNS = (
     Column("layer_index", "count", 8, "position of the layer in the net, from 0"),
     Column("layer", "text", 0, "the layer's name"),
     Column("class", "text", 0, "the class of modules, or the kind of op, that layers are of"),
-    Column("layers", "count", 3, "layers of the class"),
+    Column("layers", "count", 5, "layers of the class"),
     Column("direction", "text", 1, "forward or backward; of an operation also backward-data, backward-weights"),
     Column("layer_direction", "text", 5, "direction of the layer that an operation ran in"),
     Column("name", "text", 0, "the kernel's name; in `ops` the operation's"),
