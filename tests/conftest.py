@@ -43,10 +43,14 @@ def shared_folder() -> Path:
 
     While tests are collected, to be parametrised, the folder need not be there.
     """
-    folder = _shared()
-    if "PYTEST_CURRENT_TEST" in os.environ and not (folder / "samples").is_dir():
-        missing("shared", f"no real samples in {folder} (MIO2TRACE_SHARED names another folder)")
-    return folder
+    if "PYTEST_CURRENT_TEST" in os.environ:
+        _require_samples()
+    return _shared()
+
+
+def _require_samples() -> None:
+    if not (_shared() / "samples").is_dir():
+        missing("shared", f"no real samples in {_shared()} (MIO2TRACE_SHARED names another folder)")
 
 
 def missing(what: str, reason: str) -> NoReturn:
@@ -72,7 +76,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     except Exception as error:
         if f"{_shared()}/samples" not in str(error):
             raise
-        shared_folder()
+        _require_samples()
         raise
 
 
@@ -119,7 +123,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Tests that are marked as over the real samples, before their fixtures look for these."""
     if item.get_closest_marker("shared") is not None:
-        shared_folder()
+        _require_samples()
 
 
 @pytest.fixture(scope="session")
