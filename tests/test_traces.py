@@ -131,13 +131,13 @@ def test_a_link_by_range_is_explained(tmp_path: Path) -> None:
     assert report[-1] == "  operation: none"
 
 
-@pytest.mark.parametrize("files", ["lenet-rocpd/results.db.gz", "alexnet-b1-miopen29/prof.json.gz"])
+@pytest.mark.parametrize("files", ["lenet-rocpd/results.db.gz"])
 def test_the_readme_shows_what_is_printed(files: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Word for word, to the line that says what was written."""
     shown = (TRACES.parent / "README.md").read_text("utf-8")
     monkeypatch.chdir(tmp_path)
     log = (TRACES / files).with_name("run.log.gz")
-    done = CliRunner().invoke(cli, [str(log), str(TRACES / files), "-o", "out.json"])
+    done = CliRunner().invoke(cli, [str(log), str(TRACES / files), "-o", "out.pftrace"])
     assert done.exit_code == 0
     assert "".join(f"    {line}\n" for line in done.stderr.splitlines()) in shown
 

@@ -54,6 +54,9 @@ _BUILDS = (
     "Programs are built or loaded in the step: warm up before measuring, and keep MIOpen's kernel cache"
     " (MIOPEN_CUSTOM_CACHE_DIR)."
 )
+_ONE_STEP = (
+    "Record several steps, after a warm-up: the only whole one may include what runs once (builds, allocations)."
+)
 _QUEUED = "The work was launched in time: look for what it waits for (events between streams, copies, other processes)."
 _NO_CALLS = "Record the host's calls, too, to see why: rocprofv3 --hip-trace, or the PyTorch profiler's CPU activity."
 _GRAPHS = "The step is launched by graphs already: look at what the host does between two graph launches."
@@ -64,6 +67,8 @@ MOST_REPLAYED = 0.5
 
 def _advice(subject: Subject) -> str:
     """What helps against the largest cause of idle time in this run."""
+    if subject.steady.told.may_be_cold:
+        return _ONE_STEP
     (largest, *_) = subject.causes
     if largest.why == "builds":
         return _BUILDS
