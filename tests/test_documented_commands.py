@@ -17,7 +17,12 @@ import pytest
 from tests import documented, rocpd_made, xspace_made
 from tests.conftest import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "traces" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "traces" / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "examples").glob("*.md")),
+]
 _WAITS = {"mio2trace view": "serves until a browser has come: test_view.py"}
 
 
@@ -77,7 +82,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
     for example in traces.iterdir():
         if example.is_dir():
             shutil.copytree(example, folder / "opencl" / example.name)
-    shutil.copytree(traces, folder / "rocm" / "traces")
+    for kind in ("rocm", "many"):
+        shutil.copytree(traces, folder / kind / "traces")
     side_files = samples / "miopen-side-files"
     record = (side_files / "gfx942130.HIP.fdb.txt").read_text().splitlines()[0]
     for name, data in {
@@ -102,6 +108,8 @@ def place(command: str) -> str:
     """The folder whose files a command means."""
     if re.search(r"\b(runs|ds)/", command):
         return "many"
+    if "traces/" in command:
+        return "rocm"
     if command.startswith("mio2trace record") or "run.zip" in command:
         return "recorded"
     if ".rpd" in command:

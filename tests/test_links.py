@@ -115,7 +115,7 @@ def test_what_is_said_of_an_operation_steers_no_link() -> None:
 
 def test_every_rate_of_the_alignment_has_its_measurement() -> None:
     """The manual has each number with its value, what is set equal to it, and what that was measured on."""
-    text = (PACKAGE.parent.parent / "docs" / "alignment.md").read_text("utf-8")
+    text = (PACKAGE.parent.parent / "docs" / "alignment-internals.md").read_text("utf-8")
     rows = re.findall(r"^\| `([A-Z_]+)` \| (\S+) \| (.+) \|$", text, re.MULTILINE)
     assigned = [node for node in ast.parse(Path(rates.__file__).read_bytes()).body if isinstance(node, ast.AnnAssign)]
     set_by_hand = {

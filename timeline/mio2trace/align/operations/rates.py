@@ -1,6 +1,7 @@
 """What the alignment weighs and is set by hand: fifteen numbers, each with what it was measured on.
 
-docs/alignment.md has the table; `benchmarks/rates.py` and `benchmarks/damage.py` measure them over the runs with truth.
+docs/alignment-internals.md has the table; `benchmarks/rates.py` and `benchmarks/damage.py` measure them over the runs
+with truth.
 What is as rare as something else has its number: it is set equal to it here, and is no number of its own.
 """
 
