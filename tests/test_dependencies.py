@@ -121,7 +121,7 @@ def test_what_is_installed_is_not_older_than_allowed() -> None:
 def test_the_extra_installs_all_that_tests_import() -> None:
     """What stands at the head of a module of tests, where nothing can skip, is one of the program's or of `[test]`."""
     extras = PROJECT["optional-dependencies"]
-    lines = [*PROJECT["dependencies"], *extras["test"], *extras["batch"]]
+    lines = [*PROJECT["dependencies"], *extras["test"], *extras["batch"], *extras["mcp"]]
     wanted = {re.sub(r"[-_.]+", "-", Requirement(line).name).lower() for line in lines}
     whose = packages_distributions()
     missing = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -12,12 +13,11 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from click.testing import CliRunner
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
-from mcp_types import CallToolResult, TextContent
+from mcp.types import CallToolResult, TextContent
 
 from mio2trace.cli import cli
 from mio2trace.notes import InputError
@@ -64,7 +64,7 @@ def served(ask: Ask, *arguments: str | Path) -> None:
         async with Client(stdio_client(parameters)) as client:
             await ask(client)
 
-    anyio.run(talk)
+    asyncio.run(talk())
 
 
 def texts(result: CallToolResult) -> list[str]:

@@ -237,3 +237,11 @@ def test_what_pictures_say_is_written_out(text: str, tmp_path: Path) -> None:
     written = page.read_text("utf-8")
     assert text not in written
     assert [char for char in set(written) if not char.isprintable() and char not in "\n\t"] == []
+
+
+@pytest.mark.parametrize("text", ["plain", "é", "\u202e", "\x7f", "a\nb", "\u2028 \x1b"])
+def test_indented_json_stays_json_whatever_is_in_its_texts(text: str) -> None:
+    """The line ends of the indent stay, those inside of a text are escaped."""
+    written = json_text(json.dumps({"a": [text, 1]}, indent=2, ensure_ascii=False))
+    assert json.loads(written) == {"a": [text, 1]}
+    assert written.count("\n") == 5

@@ -58,7 +58,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def json_text(text: str) -> str:
-    """The same line of JSON, as a library writes it, with what `visible` writes out as JSON's own escapes."""
+    """The same JSON as a library writes it, with what `visible` writes out as JSON's own escapes. It may be indented."""
     if text.isascii() and "\x7f" not in text:  # a library escapes the others
         return text
     return _NOT_JSON.sub(_json_escape, text)
@@ -66,7 +66,7 @@ def json_text(text: str) -> str:
 
 def _json_escape(found: re.Match[str]) -> str:
     char = found[0]
-    if char.isprintable():
+    if char.isprintable() or char == "\n":  # a line end inside a text is escaped by the library
         return char
     return "".join(f"\\u{int.from_bytes(pair):04x}" for pair in _pairs(char.encode("utf-16-be", "surrogatepass")))
 

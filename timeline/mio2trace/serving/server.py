@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import TextContent, ToolAnnotations
+from mcp.types import TextContent, ToolAnnotations
 from pydantic import Field
 
 import mio2trace
