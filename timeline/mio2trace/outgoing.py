@@ -58,7 +58,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def json_text(text: str) -> str:
-    """The same JSON as a library writes it, with what `visible` writes out as JSON's own escapes. It may be indented."""
+    """The same JSON, a line or indented. What `visible` writes out becomes JSON's own escapes."""
     if text.isascii() and "\x7f" not in text:  # a library escapes the others
         return text
     return _NOT_JSON.sub(_json_escape, text)
