@@ -230,7 +230,9 @@ def _doubt_choice(links: Links, chance: float, chance_of_log: float, *, are_alik
         links.doubt_layer(everything, chance)
         links.doubt_operation(everything, chance)
     if chance_of_log < 1:
-        by_its_times = (at for at, word in enumerate(links.layer_by) if word in timed)
+        # A layer that its call tells has the word of that.
+        words = enumerate(zip(links.layer_by, links.operation_by, strict=True))
+        by_its_times = (at for at, (word, of_call) in words if word in timed and word != of_call)
         links.doubt_layer(by_its_times if are_alike else everything, chance_of_log)
         links.doubt_operation(everything, chance_of_log)
 
