@@ -343,6 +343,7 @@ def test_every_class_of_the_model_that_holds_a_tuple_of_many_is_written_line_by_
     """So that memory holds one of them at a time as JSON."""
     assert {kind.__name__ for kind in bundled.ROWS} == {
         "Profile", "Framework", "FrameworkLog", "MiopenLog", "TfProfile", "TfView",
+        "GemmTable", "SolverTable",
     }  # fmt: skip
     for kind, fields in bundled.ROWS.items():
         assert set(fields) <= set(kind.__struct_fields__)

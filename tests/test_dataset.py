@@ -202,7 +202,9 @@ def test_columns_are_called_as_in_the_printed_tables() -> None:
     own = {
         "run", "state", "error", "version", "device", "framework", "miopen", "steady_iterations", "steady", "told_by",
         "whole_ns", "layers", "operations", "clock_method", "clock_error_ns", "problems", "inputs", "generator",
-        "span_ns", "role", "copy_direction", "bytes", "type", "flop_by", "host_by", "operation_by", "start_ns", "id",
-        "severity", "ns", "share", "scope", "rule", "try", "number", "find_kernels",
+        "role", "copy_direction", "bytes", "type", "flop_by", "host_by", "operation_by", "start_ns", "id",
+        "severity", "ns", "share", "scope", "rule", "try", "number", "find_kernels", "step_ns", "compute_ns",
+        "communication_ns", "copy_ns", "unrecorded_ns", "idle_ns", "complete", "incomplete", "kind", "phase", "batch",
+        "tokens",
     }  # fmt: skip
     assert columns - named <= own

@@ -366,7 +366,7 @@ def test_gemms_as_json_have_their_sizes_together(tmp_path: Path) -> None:
     assert row["gflops"] == pytest.approx(2 * 100 * 50 * 3 / 47000)
     assert "padded" not in row
     (bucket,) = rows(run(str(path), "--by", "bucket"))
-    assert (bucket["count"], bucket["percent_of_kernel_time"], bucket["flop"]) == ("1", "100.0", "30000")
+    assert (bucket["count"], bucket["percent_of_gemm_time"], bucket["flop"]) == ("1", "100.0", "30000")
     assert float(bucket["gflops"]) == pytest.approx(row["gflops"])
 
 

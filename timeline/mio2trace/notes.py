@@ -13,8 +13,9 @@ EXAMPLES = 3
 LOGGED_ERROR, LOGGED_WARNING = "error in MIOpen's log", "warning in MIOpen's log"
 NO_DATABASE = "warning in MIOpen's log that a database is not there"
 """Kinds of what the library itself complains of; the last is usual."""
-_INCOMPLETE = re.compile(r"(?:cut off|damaged)\b.*: read up to ")
-"""How the kind of a note begins or goes on that says of a file that its end is missing."""
+_CUT = re.compile(r"cut off|damaged")
+_READ_UP_TO = ": read up to "
+"""What the kind of a note holds, in this order, that says of a file that its end is missing."""
 NOT_USED = "log not used: nothing in it fits this profile"
 NOT_JOINED = "logs not used: joining them with the profile failed, please report this"
 LOGGED = (LOGGED_ERROR, LOGGED_WARNING, NO_DATABASE)
@@ -46,7 +47,8 @@ class Note:
     @property
     def is_cut(self) -> bool:
         """Whether it says that a file is cut off, or damaged from somewhere on."""
-        return _INCOMPLETE.search(self.kind) is not None
+        found = _CUT.search(self.kind)
+        return found is not None and _READ_UP_TO in self.kind[found.end() :]
 
     @property
     def is_lost(self) -> bool:

@@ -45,7 +45,7 @@ def report_of(analysis: Analysis, runs: Sequence[Run], gpu: Gpu | None = None, *
         inputs=tuple(
             sorted(f"{file.format} ({file.size:,} bytes, sha256 {file.sha256[:12]})" for file in analysis.inputs)
         ),
-        notes=tuple(str(note) for note in analysis.notes if note.problem),
+        notes=tuple(analysis.cleaner.quoted(str(note)) for note in analysis.notes if note.problem),
     )
 
 

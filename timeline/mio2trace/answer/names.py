@@ -10,8 +10,10 @@ from mio2trace.kernels.names import normalise
 _TENSILE = re.compile(r"Cijk_(?P<layout>[A-Z][a-z]{3}_[A-Z][a-z]{3})_(?P<rest>.*)", re.ASCII)
 _TYPES = re.compile(r"[A-Z0-9]{1,6}(?:_[BH]+)*(?=_|$)", re.ASCII)
 _TILE = re.compile(r"MT\d+x\d+x\d+", re.ASCII)
-_FUNCTOR = re.compile(r"(\w*(?:[Ff]unctor\w*|Op|Ops)\b(?:<\w+)?)", re.ASCII)
+_WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _WRAPPERS = ("elementwise_kernel", "reduce_kernel", "multi_tensor_apply_kernel", "index_elementwise_kernel")
+_OPERATIONS = ("_Op", "_op", "Operator", "Functor")
+_LONGEST = 2000
 _COMMON = 14
 """Characters of the beginning that stay if the middle of a name is left out."""
 
@@ -26,7 +28,10 @@ def short_kernel(name: str) -> str:
         return " ".join(filter(None, parts))
     if any(plain.endswith(wrapper) for wrapper in _WRAPPERS):
         _, _, arguments = name.partition("<")
-        functor = next((one[1] for one in _FUNCTOR.finditer(arguments) if one[1] not in ("Op", "Ops")), "")
+        words = _WORD.findall(arguments[:_LONGEST])
+        functor = next(
+            (word for word in words if "unctor" in word or (word.endswith(("Op", "Ops")) and len(word) > 3)), ""
+        )
         return f"{functor.removeprefix('CUDAFunctor_')} ({plain})" if functor else plain
     return plain
 

@@ -39,17 +39,18 @@ def cause(one: Cause, count: int) -> str:
     return f"{ms(one.ns / count)} {_WHY[one.why]} in {gaps:,} gap{'s' * (gaps != 1)}{most}"
 
 
-_ADVICE: tuple[tuple[str, str], ...] = (
-    (r"aten::(?:item|_local_scalar_dense|is_nonzero)", "The host waits for a value of the GPU: take .item(), bool() and"
-     " print of a tensor out of the step, or do them every 100 steps."),
-    (r"(?:hip|cuda)(?:Device|Stream|Event)Synchronize|clFinish", "The host waits for the GPU: remove this"
-     " synchronisation from the step."),
-    (r"(?:hip|cuda)Memcpy(?!.*Async)", "A blocking copy: use pinned memory and an asynchronous copy"
-     " (non_blocking=True)."),
-    (r"(?:hip|cuda)(?:Ext)?(?:Host)?(?:Malloc|Free|Alloc)", "The host allocates memory in the step: allocate once"
-     " before it, or use a caching allocator."),
-    (r"(?i).*dataloader", "The step waits for data: use more loader workers, prefetching, pinned memory."),
-)  # fmt: skip
+_READS_BACK = re.compile(r"aten::(?:item|_local_scalar_dense|is_nonzero)", re.ASCII)
+_SYNCHRONISES = re.compile(r"(?:hip|cuda)(?:Device|Stream|Event)Synchronize|clFinish", re.ASCII)
+_COPIES = re.compile(r"(?:hip|cuda)Memcpy(?!\w*Async)", re.ASCII)
+_ALLOCATES = re.compile(r"(?:hip|cuda)(?:Ext)?(?:Host)?(?:Malloc|Free|Alloc)", re.ASCII)
+_LOADS_DATA = re.compile(r"[^\n]*dataloader", re.ASCII | re.IGNORECASE)
+_ADVICE = (
+    (_READS_BACK, "The host waits for a value of the GPU: take .item(), bool() and print of a tensor out of the step."),
+    (_SYNCHRONISES, "The host waits for the GPU: remove this synchronisation from the step."),
+    (_COPIES, "A blocking copy: use pinned memory and an asynchronous copy (non_blocking=True)."),
+    (_ALLOCATES, "The host allocates memory in the step: allocate once before it, or use a caching allocator."),
+    (_LOADS_DATA, "The step waits for data: use more loader workers, prefetching, pinned memory."),
+)
 _BUILDS = (
     "Programs are built or loaded in the step: warm up before measuring, and keep MIOpen's kernel cache"
     " (MIOPEN_CUSTOM_CACHE_DIR)."
@@ -77,7 +78,7 @@ def _advice(subject: Subject) -> str:
     if largest.why == "unknown":
         return _NO_CALLS
     name = largest.during[0][0] if largest.during else ""
-    of_call = next((text for form, text in _ADVICE if re.match(form, name)), "")
+    of_call = next((text for form, text in _ADVICE if form.match(name)), "")
     if of_call:
         return of_call
     replayed = sum(

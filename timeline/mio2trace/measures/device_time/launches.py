@@ -21,7 +21,7 @@ LEAST_BLOCKED_NS = 1_000_000
 MOST_COPIED = 1 << 20
 """Bytes: a larger copy may begin long after its call for its own sake, as its pages are pinned or staged first."""
 _LAUNCH = re.compile(r"^(?:hip|cuda|cu)\w*Launch(?!HostFunc)|^clEnqueue(?:NDRangeKernel|Task)$")
-_WAIT = re.compile(r"Synchronize|EventQuery|StreamQuery|WaitForEvents|clFinish|Memcpy(?!.*Async)")
+_WAIT = re.compile(r"Synchronize|EventQuery|StreamQuery|WaitForEvents|clFinish|Memcpy")
 """Calls in which the host waits for a device."""
 _FOREVER = 1 << 63
 
@@ -168,6 +168,7 @@ class Launches:
             and call.end_ns is not None
             and call.end_ns - call.start_ns >= LEAST_BLOCKED_NS
             and _WAIT.search(call.name) is not None
+            and not call.name.endswith("Async")
         )
 
     @cached_property
