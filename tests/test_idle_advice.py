@@ -10,9 +10,9 @@ from mio2trace.model.profile import Call
 from tests.made_up_costs import MS, Ran, subject
 
 
-def advice(*calls: Call, **fields: bool) -> str:
+def advice(*calls: Call, queued: bool = False, graph: bool = False) -> str:
     """Of two iterations of 110 ms, each with a gap of 40 ms in which the host is in one of ``calls``."""
-    each = [Ran("a", 30 * MS), Ran("b", 40 * MS, after_ns=40 * MS, **fields)]
+    each = [Ran("a", 30 * MS), Ran("b", 40 * MS, after_ns=40 * MS, queued=queued, graph=graph)]
     (idle,) = [one for one in findings(subject({1: each, 2: each}, other_calls=calls)) if one.rule.id == "idle"]
     return idle.advice
 
