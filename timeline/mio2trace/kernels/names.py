@@ -283,5 +283,7 @@ def stem(name: str) -> str:
     if name == name.lower() and _meaning(normalise(name)) is None:
         spelt = (begin for begins, *_ in PATTERNS for begin in begins if name.startswith(begin.lower()))
         longest = max(spelt, key=len, default="")
-        return longest + name[len(longest) :]
+        rest = name[len(longest) :]
+        # `dropout_forward_float` is Caffe's own kernel, not MIOpen's `DropoutForward`.
+        return name if rest.startswith("_") else longest + rest
     return name

@@ -25,6 +25,8 @@ _COMM_DTYPES = {
     "Float8_e4m3fnuz": "float8", "Float8_e5m2": "bfloat8", "Float8_e5m2fnuz": "bfloat8",
 }  # fmt: skip
 _MOST = 1 << 48
+_COLLECTIVE = re.compile(r"[a-z_]{1,24}", re.ASCII)
+"""``allreduce``, ``_allgather_base``: no digits, so no key or token."""
 _NAME = late(rb'"([A-Za-z0-9_]{1,40})"')
 
 
@@ -74,7 +76,7 @@ class InputsCache:
             sent, received, ranks = numbers
             made = self._made[key] = Inputs(
                 collective=Collective(
-                    name, _COMM_DTYPES.get(dtype, ""), sent or 0, received or 0, ranks,
+                    name if _COLLECTIVE.fullmatch(name) else "", _COMM_DTYPES.get(dtype, ""), sent or 0, received or 0, ranks,
                     int(group) if group.isdecimal() and len(group) < 10 else None,
                 )
             )  # fmt: skip
