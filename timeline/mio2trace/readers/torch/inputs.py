@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from mio2trace.model.profile import Collective, Inputs
@@ -25,14 +27,14 @@ _COMM_DTYPES = {
     "Float8_e4m3fnuz": "float8", "Float8_e5m2": "bfloat8", "Float8_e5m2fnuz": "bfloat8",
 }  # fmt: skip
 _MOST = 1 << 48
-_COLLECTIVE = re.compile(r"[a-z_]{1,24}", re.ASCII)
+_COLLECTIVE = late(rb'"([a-z_]{1,24})"')
 """``allreduce``, ``_allgather_base``: no digits, so no key or token."""
 _NAME = late(rb'"([A-Za-z0-9_]{1,40})"')
 
 
-def _word(text: msgspec.Raw) -> str:
+def _word(text: msgspec.Raw, form: re.Pattern[bytes] = _NAME) -> str:
     """A short plain word; empty for any other value."""
-    found = _NAME.fullmatch(bytes(text).strip())
+    found = form.fullmatch(bytes(text).strip())
     return found[1].decode() if found is not None else ""
 
 
@@ -72,11 +74,12 @@ class InputsCache:
         key = b"|".join((args.collective, args.dtype, args.group, repr(numbers).encode()))
         made = self._made.get(key)
         if made is None:
-            name, dtype, group = (_word(text) for text in (args.collective, args.dtype, args.group))
+            name = _word(args.collective, _COLLECTIVE)
+            dtype, group = _word(args.dtype), _word(args.group)
             sent, received, ranks = numbers
             made = self._made[key] = Inputs(
                 collective=Collective(
-                    name if _COLLECTIVE.fullmatch(name) else "", _COMM_DTYPES.get(dtype, ""), sent or 0, received or 0, ranks,
+                    name, _COMM_DTYPES.get(dtype, ""), sent or 0, received or 0, ranks,
                     int(group) if group.isdecimal() and len(group) < 10 else None,
                 )
             )  # fmt: skip
