@@ -60,6 +60,9 @@ def desk(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
             "prof.json": traces / "alexnet-b1-miopen29" / "prof.json.gz",
             "profile.tfprof": samples / "tfprof" / "gpu_streams_resnet_v2" / "profile.tfprof",
             "rank0.pt.trace.json.gz": samples / "rocm" / "kineto_mi300_resnet50_ddp4_rank0.json.gz",
+            "trace.json.gz": samples / "rocm" / "kineto_mi300x_vit_infer.json.gz",
+            "replay.json.gz": samples / "rocm" / "graphs" / "vllm_decode_full.replay.json.gz",
+            "capture.json.gz": samples / "rocm" / "graphs" / "vllm_decode_full.capture.json.gz",
             "ckp-041dbee61c949c9a.0001.json": next(
                 (samples / "ck" / "ck-caffe-firefly-rk3399" / "experiment").rglob("ckp-041dbee61c949c9a.0001.json")
             ),
