@@ -13,12 +13,12 @@ from mio2trace.align.clocks.rhythm import keeps_time, related
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.queues import of_streams, one_stream_each
-from mio2trace.align.operations.rates import BESIDE_GAP, BESIDE_STRANGERS, FEW, HARDLY_ANY
+from mio2trace.align.operations.rates import BESIDE_GAP, BESIDE_STRANGERS, FEW, HARDLY_ANY, WHOLE
 from mio2trace.align.operations.rows.calls import divided
 from mio2trace.align.operations.stream import LONG_ROW, Stream, solve_together
 from mio2trace.align.operations.windows import BUFFERED, Late, Windows, by_lines, by_stamps, everywhere, stamped_lines
 from mio2trace.align.several_runs import begun_again
-from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, EXACT, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION
+from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, DURATIONS, EXACT, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION
 from mio2trace.ops.operation import Operation
 
 _COULD_BE_SHIFTED = frozenset((BUFFERS, NAME_AND_SIZES, ORDER))
@@ -250,6 +250,29 @@ def _windows(
                 times, slack, host_step_ns=attribution.host_step_ns, late=late,
             )  # fmt: skip
     return windows or everywhere(len(positions), len(operations))
+
+
+def keep_operations_whole(attribution: Attribution) -> None:
+    """An operation lies in one layer: where a fit of durations cuts it, its kernels go where most of them are."""
+    links = attribution.links
+    first_run: dict[int, int] = {}
+    cut: dict[int, list[int]] = {}
+    for index, run in zip(links.operation_of, links.run_of, strict=True):
+        if index != NONE and first_run.setdefault(index, run) != run:
+            cut[index] = []
+    if cut:
+        for position, index in enumerate(links.operation_of):
+            if index in cut:
+                cut[index].append(position)
+    for positions in cut.values():
+        links.contradictions["operation in several layers"] += 1
+        runs = Counter(links.run_of[position] for position in positions)
+        fitted = [position for position in positions if links.layer_by[position] in (DURATIONS, "")]
+        most = max(runs, key=lambda run: (runs[run], -run))
+        if most == NONE or len(fitted) < len(positions):
+            links.doubt_operation(positions, WHOLE)  # it is rather the layers that are wrong
+        else:
+            links.move_layer([p for p in fitted if links.run_of[p] != most], most, DURATIONS)
 
 
 def doubt_begun_again(attribution: Attribution) -> None:

@@ -14,6 +14,7 @@ from mio2trace.align.operations.lattice import AHEAD, NARROW, NEXT, WIDE, Lattic
 from mio2trace.align.operations.likelihood import Fit, Likelihood
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.rates import WHOLE
+from mio2trace.align.operations.shifts import chance_of_place
 from mio2trace.align.operations.windows import Windows
 from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION, RECURRENCE, Evidence
 from mio2trace.model.profile import Profile
@@ -152,6 +153,8 @@ class Stream:
         _doubt_changes(before, posterior, self.operations)
         if is_vague or self.likelihood.kernels.is_blurred:
             self._doubt_vague(posterior)
+        if self.windows.by != POSITION:
+            self._doubt_place(posterior)
         return posterior
 
     def _is_vague(self, narrow: Posterior) -> bool:
@@ -163,6 +166,13 @@ class Stream:
         for number, place in enumerate(posterior.operation):
             if place != NONE and self._by(number, place, posterior.fits[number]) not in (BUFFERS, LAUNCH_LINE):
                 posterior.confidence[number] = min(WHOLE, posterior.confidence[number])
+
+    def _doubt_place(self, posterior: Posterior) -> None:
+        """No link is surer than that all of them are not some iterations away."""
+        chance = chance_of_place(self.likelihood, self.windows, posterior)
+        for number, place in enumerate(posterior.operation) if chance < 1 else ():
+            if place != NONE:
+                posterior.confidence[number] = min(chance, posterior.confidence[number])
 
     def _is_anything_left(self, posterior: Posterior) -> bool:
         """Whether something is left over on either side, so that a way far behind may be the right one."""
