@@ -1153,4 +1153,5 @@ def test_sources_that_were_taken_out_give_no_sizes(shared: Path) -> None:
         assert all(fact.gemm is None for fact in facts.values())
         roles = {profile_.activities[position].name: fact.role for position, fact in facts.items()}
         assert roles["miog_alphaab"] == "main"
-        assert set(roles.values()) >= {"main", "im2col", "scale"}
+        assert set(roles.values()) >= {"main", "scale"}
+        assert ("im2col" in roles.values()) == any(name.startswith("Im2") for name in roles), path

@@ -216,7 +216,7 @@ def test_gemms_and_their_buckets(pandas: Any, path: Path) -> None:
     rate = groups["flop"].sum() / groups["p3_p2_ns"].sum()
     assert buckets["gflops"].to_dict() == pytest.approx(rate.to_dict(), rel=1e-12)
     share = 100 * groups["p3_p2_ns"].sum() / found["p3_p2_ns"].sum()
-    assert buckets["percent_of_kernel_time"].to_dict() == pytest.approx(share.to_dict(), rel=1e-12)
+    assert buckets["percent_of_gemm_time"].to_dict() == pytest.approx(share.to_dict(), rel=1e-12)
 
 
 @pytest.mark.parametrize(

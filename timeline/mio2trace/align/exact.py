@@ -199,7 +199,8 @@ class _Layers:
         }
         self._layers = inner or self._layers
         self._sequenced = Sequenced({}, frozenset())
-        if SEQUENCE not in attribution.without:
+        # A log that names layers knows them better, and numbers its iterations in its own way.
+        if SEQUENCE not in attribution.without and not any(log.layers for log in attribution.logs):
             self._sequenced = layers_by_sequence(attribution.profile, opened.parent_of, attribution.steps)
             self._layers |= {place: (name, "forward") for place, name in self._sequenced.names.items()}
 
