@@ -400,7 +400,7 @@ def test_every_entry_command_and_level_line_of_the_posted_logs(shared: Path) -> 
 def test_every_call_of_the_real_logs_has_its_entry(shared: Path) -> None:
     """Truth recorded inside the process: name and line of each API call."""
     sets = sorted((shared / "samples" / "miopen-opencl").glob("*/truth.json"))
-    assert len(sets) == 11
+    assert len(sets) >= 11
     for path in sets:
         truth = json.loads(path.read_bytes())
         notes = Notes()
