@@ -46,7 +46,8 @@ if words == ["--version"]: sys.exit(print("version: 1.1.0\\nrocm_version: 7.2.3"
 if words == ["--help"]: sys.exit(print({HELP_7!r}))
 own = words[:words.index("--")]
 taken = {{"--kernel-trace", "--hip-trace", "--hip-runtime-trace", "--marker-trace", "--memory-copy-trace",
-    "--rccl-trace", "--pmc", "FETCH_SIZE", "WRITE_SIZE", "--output-format", "-f", "-d", "-o", after("-d"), after("-o"), "rocpd"}}
+    "--rccl-trace", "--pmc", "FETCH_SIZE", "WRITE_SIZE", "--output-format", "-f", "-d", "-o",
+    after("-d"), after("-o"), "rocpd"}}
 assert set(own) <= taken, own
 put(f"results{{rank}}.db", pathlib.Path(after("-d")) / f"{{after('-o', '4711' + rank)}}_results.db")
 program = words[words.index("--") + 1:]
