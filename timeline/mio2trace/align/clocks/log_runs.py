@@ -133,6 +133,29 @@ class Part(NamedTuple):
         return self.first <= line < self.stop and (self.threads is None or thread is None or thread in self.threads)
 
 
+class _Holders:
+    """Which of some parts hold a line: looked up by its thread, for a log may have thousands of parts."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+        self._of_all = [number for number, part in enumerate(parts) if part.threads is None]
+        self._of_thread: dict[int, list[int]] = {}
+        for number, part in enumerate(parts):
+            for thread in part.threads or ():
+                self._of_thread.setdefault(thread, []).append(number)
+
+    def of(self, line: int, thread: int | None) -> Iterator[int]:
+        """The places of the parts that hold it."""
+        if thread is None:
+            among: Sequence[int] = range(len(self._parts))
+        else:
+            among = [*self._of_all, *self._of_thread.get(thread, ())]
+        return (number for number in among if self._parts[number].has(line, thread))
+
+    def any(self, line: int, thread: int | None) -> bool:
+        return next(self.of(line, thread), None) is not None
+
+
 class Chosen(NamedTuple):
     """Of each log what a profile is of, with the operations there, and how probable that is where nothing tells.
     ``are_alike``: that all runs that it may be have the same layers and as many iterations.
@@ -162,7 +185,8 @@ def of_profile(
         parts, likely, are_alike = _own(profile, log, of_log, notes, with_buffers=BUFFERS not in without)
         runs.append(_joined(log, parts))
         if of_log and not (len(parts) == 1 and parts[0].run is log):
-            operations = [one for one in of_log if any(part.has(one.line, one.thread) for part in parts)]
+            holders = _Holders(parts)
+            operations = [one for one in of_log if holders.any(one.line, one.thread)]
         if likely < 1:
             alike.append(are_alike)
         chance = min(chance, likely)
@@ -172,9 +196,10 @@ def of_profile(
 def _parts_of(log: FrameworkLog) -> Iterator[list[Part]]:
     """Of each process its runs, one after another."""
     processes = by_process(log)
+    everything = frozenset(log.threads)
     for process in processes:
-        others = {one for one in log.threads if one not in process.threads}
-        threads = frozenset(process.threads) if others else None
+        own = frozenset(process.threads)
+        threads = None if everything <= own else own
         runs = split(process)
         begins = [0, *(run.events[0].line for run in runs[1:])]
         yield [
@@ -195,7 +220,11 @@ def _own(
     if len(runs) == 1:
         return runs, 1.0, True
     if with_buffers and operations:
-        calls = [[one for one in operations if part.has(one.line, one.thread)] for part in runs]
+        calls: list[list[Operation]] = [[] for _ in runs]
+        holders = _Holders(runs)
+        for one in operations:
+            for number in holders.of(one.line, one.thread):
+                calls[number].append(one)
         same = [same_process(profile, its) for its in calls]
         if True in same:
             # Entries that two processes printed between each other's lines have buffers of both.
@@ -257,13 +286,14 @@ def _joined(log: FrameworkLog, parts: Sequence[Part]) -> FrameworkLog:
     total = max(counts.values(), default=0)
     threads = tuple(dict.fromkeys(thread for part in parts for thread in part.run.threads))
     stamps = [part.run.first_stamp for part in parts], [part.run.last_stamp for part in parts]
+    holders = _Holders(parts)
     return msgspec.structs.replace(
         log,
         events=tuple(
             msgspec.structs.replace(event, number=total) if event.kind == "testing" and total else event
             for event in sorted(events, key=lambda event: event.line)
         ),
-        layers=tuple(layer for layer in log.layers if any(part.has(layer.line, layer.thread) for part in parts)),
+        layers=tuple(layer for layer in log.layers if holders.any(layer.line, layer.thread)),
         iterations=total or log.iterations,
         threads=threads,
         first_stamp=stamps[0][0],

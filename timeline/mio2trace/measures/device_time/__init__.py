@@ -15,7 +15,7 @@ that only the repetition of kernels shows, each lasts until the next begins, and
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -24,6 +24,8 @@ from mio2trace.align.clocks.fit import SAME
 from mio2trace.measures.device_time.busy import CLASSES, Busy, Class, Occupation, Span, class_of_kernel
 from mio2trace.measures.device_time.launches import Launches
 
+MOST_DEVICES = 64
+"""Of more devices each has windows only for the steps in which it ran something."""
 __all__ = ["Busy", "DeviceTime", "Window", "device_times"]
 
 
@@ -95,12 +97,15 @@ def device_times(
     device_of = {queue.index: queue.device for queue in profile.queues}
     spans: dict[int, dict[Class, list[Span]]] = defaultdict(lambda: {of: [] for of in CLASSES})
     computing: dict[int, int] = defaultdict(int)
-    for activity in profile.activities:
+    positions: dict[int, list[int]] = defaultdict(list)
+    for position, activity in enumerate(profile.activities):
         start, end = activity.start_ns, activity.end_ns
         if start is None or end is None:
             continue
         of = class_of_kernel(activity.name) if activity.kind == "kernel" else "copy"
-        spans[device_of.get(activity.queue, 0)][of].append((start, end))
+        device = device_of.get(activity.queue, 0)
+        spans[device][of].append((start, end))
+        positions[device].append(position)
         computing[activity.queue] += end - start if of == "compute" else 0
     streams: dict[int, int] = {}
     for queue in sorted(computing):
@@ -111,7 +116,10 @@ def device_times(
     made = []
     for device in sorted(spans):
         occupation = Occupation(dict(spans[device]), launches.blocked(device))
-        steps = _steps(alignment, place_of, count, (device, streams[device], launches.begun(device)), device_of)
+        bounds = (streams[device], launches.begun(device))
+        own = positions[device]
+        places = range(count) if len(spans) <= MOST_DEVICES else {*(place_of[at] for at in own)} - {NONE}
+        steps = _steps(alignment, place_of, places, bounds, own)
         covered = occupation.commands
         made.append(
             DeviceTime(
@@ -147,21 +155,23 @@ def _host_spans(alignment: Alignment, place_of: Sequence[int], count: int) -> li
 def _steps(
     alignment: Alignment,
     place_of: Sequence[int],
-    count: int,
-    of: tuple[int, int, int | None],
-    device_of: Mapping[int, int],
-) -> list[_Step]:
-    """What bounds each step on a device; ``of``: that, its main stream, when work from before the recording ended."""
-    device, stream, before = of
-    steps = [_Step() for _ in range(count)]
+    places: Iterable[int],
+    of: tuple[int, int | None],
+    positions: Sequence[int],
+) -> dict[int, _Step]:
+    """What bounds each step of ``places`` on a device, whose commands are at ``positions``; ``of``: its main stream,
+    and when work from before the recording ended."""
+    stream, before = of
+    steps = {place: _Step() for place in sorted(places)}
     links = alignment.links
     early = {number for number, pass_ in enumerate(links.passes) if pass_.phase == "before"}
     # ``before``: the end of what runs on the main stream and was launched before a step.
     reached = NONE
     others: dict[int, int] = {}
-    for position, (place, activity) in enumerate(zip(place_of, alignment.profile.activities, strict=True)):
+    for position in positions:
+        place, activity = place_of[position], alignment.profile.activities[position]
         start, end = activity.start_ns, activity.end_ns
-        if start is None or end is None or (device_of.get(activity.queue, 0) != device):
+        if start is None or end is None:
             continue
         if place == NONE:
             if activity.queue != stream:
@@ -183,9 +193,11 @@ def _steps(
         call = activity.call
         if call is not None and call.start_ns is not None and (step.called is None or call.start_ns < step.called):
             step.called = call.start_ns
-    for place, step in enumerate(steps):
-        if place in others:
-            before = others[place] if before is None else max(before, others[place])
+    waiting = sorted(others.items(), reverse=True)
+    for place, step in steps.items():
+        while waiting and waiting[-1][0] <= place:
+            _, end = waiting.pop()
+            before = end if before is None else max(before, end)
         step.launched_before = before
         if step.ended is not None:
             before = step.ended if before is None else max(before, step.ended)
@@ -193,11 +205,12 @@ def _steps(
 
 
 def _windows(
-    steps: Sequence[_Step], hosts: Sequence[Span | None], occupation: Occupation, *, repeated: bool
+    steps: Mapping[int, _Step], hosts: Sequence[Span | None], occupation: Occupation, *, repeated: bool
 ) -> list[Window]:
-    begins: list[int | None] = []
+    begins: dict[int, int | None] = {}
     last: int | None = None
-    for step, host in zip(steps, hosts, strict=True):
+    for place, step in steps.items():
+        host = hosts[place]
         candidates = [] if host is None else [host[0]]
         if host is None and step.first is not None:
             candidates.append(step.first)
@@ -205,15 +218,15 @@ def _windows(
             candidates = [min(candidates[0], step.first)]
         if candidates:
             candidates += [one for one in (step.launched_before, last) if one is not None]
-        begins.append(max(candidates) if candidates else None)
-        last = begins[-1] if begins[-1] is not None else last
+        begins[place] = max(candidates) if candidates else None
+        last = begins[place] if begins[place] is not None else last
     made: list[Window] = []
     following: int | None = None
-    for place in range(len(steps) - 1, NONE, -1):
-        begin, step, host = begins[place], steps[place], hosts[place]
+    for place in reversed([*steps]):
+        own, begin, host = steps[place], begins[place], hosts[place]
         if begin is None:
             continue
-        ends = [one for one in (None if host is None else host[1], step.ended) if one is not None]
+        ends = [one for one in (None if host is None else host[1], own.ended) if one is not None]
         end: int | None = max([begin, *ends])
         if repeated:
             end = following
@@ -224,8 +237,8 @@ def _windows(
                 place=place,
                 begin_ns=begin,
                 end_ns=end,
-                kernels=step.kernels,
-                kernel_ns=step.kernel_ns,
+                kernels=own.kernels,
+                kernel_ns=own.kernel_ns,
                 busy=None if end is None else occupation.busy(begin, end),
                 between_ns=0 if end is None or following is None else following - end,
             )

@@ -105,15 +105,19 @@ class Launches:
         return next((end for _, end in self._lead(self._of_device(device))), None) if self._common else None
 
     def _of_device(self, device: int) -> list[Activity]:
-        queues = {queue.index for queue in self._profile.queues if queue.device == device}
-        activities = self._profile.activities
-        own = [
-            one
-            for one in activities
-            if one.start_ns is not None and one.end_ns is not None and (one.queue in queues or not queues)
-        ]
-        own.sort(key=attrgetter("start_ns", "end_ns"))
-        return own
+        return self._by_device.get(device, [])
+
+    @cached_property
+    def _by_device(self) -> dict[int, list[Activity]]:
+        """The commands of each device that have times, as they ran."""
+        device_of = {queue.index: queue.device for queue in self._profile.queues}
+        found: dict[int, list[Activity]] = defaultdict(list)
+        for one in self._profile.activities:
+            if one.start_ns is not None and one.end_ns is not None:
+                found[device_of.get(one.queue, 0)].append(one)
+        for own in found.values():
+            own.sort(key=attrgetter("start_ns", "end_ns"))
+        return found
 
     def _lead(self, own: Sequence[Activity]) -> Iterator[Span]:
         """When the first command of all was launched and had not begun: earlier work that nothing recorded ran."""
