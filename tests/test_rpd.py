@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mio2trace.conversion import convert
+from mio2trace.analysis import analyse
+from mio2trace.answer import report_of
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.rocm import rpd
@@ -168,5 +169,8 @@ def test_replays_without_names_are_said() -> None:
     """In the ten lines, with and without the run's log: 29 tasks of each of nine launches."""
     folder = samples() / "rocm-twins" / "alexnet-10it-graph"
     for logs in ((), (folder / "run.log",)):
-        (said,) = (line for line in convert(folder / "rpd" / "trace.rpd.gz", *logs).answer if "[nameless]" in line)
+        analysis = analyse([folder / "rpd" / "trace.rpd.gz", *logs])
+        (section,) = report_of(analysis, analysis.runs[:1]).sections
+        (nameless,) = [one for one in section.findings if one.rule.id == "nameless"]
+        said = nameless.found.number
         assert "9 launches of graphs ran 190.1 ms of kernels, 41.5 % of all kernel time recorded" in said

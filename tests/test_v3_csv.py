@@ -112,6 +112,7 @@ def test_any_file_of_a_set_stands_for_it_and_nothing_counts_twice(tmp_path: Path
     assert len(traces[0]["metadata"]["inputs"]) == len(files) == 4
     for trace in traces:
         notes = trace["metadata"].pop("notes")
+        trace.pop("mio2trace_end")  # its checksum is also of the notes
         assert set(notes) <= {
             "file of a directory that is neither profile nor log passed over",
             "input given twice taken once",

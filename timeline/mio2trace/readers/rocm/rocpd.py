@@ -89,7 +89,8 @@ class _Reading:
         self._notes = notes
         database.require_stored(table + suffix for table in _TABLES)
         self._names = {table: f"{table}{suffix}" for table in _TABLES if f"{table}{suffix}" in database.names}
-        self._columns = cache(lambda table: database.columns(self._names[table]) if table in self._names else set())
+        names = self._names  # no reference to this object: it is let go without the collector
+        self._columns = cache(lambda table: database.columns(names[table]) if table in names else set())
         self._require_schema()
         self._strings = self._by_id("rocpd_string", "string", database.text_of)
         self._processes = self._by_id("rocpd_info_process", "pid", _id)
