@@ -90,7 +90,7 @@ def test_the_wheel_holds_the_program_and_nothing_else(wheel: Path) -> None:
 
 @pytest.mark.network
 def test_the_plain_install_is_small(environment: Environment, wheel: Path) -> None:
-    """Five libraries in 4 MB, and a program of 1 MiB, packed as well as a wheel can be: what an extra brings is not
+    """Five libraries in 4 MB, and a program of 1.5 MiB, packed as well as a wheel can be: what an extra brings is not
     in it."""
     python = environment("run")
     (folder,) = (python.parent.parent / "lib").glob("python3*/site-packages")
@@ -106,7 +106,7 @@ def test_the_plain_install_is_small(environment: Environment, wheel: Path) -> No
         packed = {member.filename: zlib.compress(archive.read(member), 9) for member in archive.infolist()}
     least = sum(map(len, packed.values())) + sum(2 * len(name) + 98 for name in packed)
     assert wheel.stat().st_size < 1.01 * least, "a zip archive of these files is not smaller: nothing else is in it"
-    assert wheel.stat().st_size < 1 << 20
+    assert wheel.stat().st_size < 3 << 19
 
 
 @pytest.mark.network
