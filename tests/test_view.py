@@ -110,8 +110,8 @@ def test_a_cut_native_trace_is_read_as_far_as_it_goes(folder: Path, tmp_path: Pa
     notes = Notes()
     slowest_layer(path, notes, damaged=True)
     assert ("not as mio2trace wrote it" in str(notes)) == (cut > 100)
-    done = CliRunner().invoke(cli, ["view", str(path), "--no-browser", "--port", "0", "--offline"])
-    if cut > 100:
+    if cut > 100:  # a shorter one may be anybody's: it is served, which waits for a browser
+        done = CliRunner().invoke(cli, ["view", str(path), "--no-browser", "--port", "0", "--offline"])
         assert done.exit_code == 1
         assert "--damaged" in done.stderr
 
