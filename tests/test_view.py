@@ -128,7 +128,7 @@ def test_layers_of_the_host_and_the_warm_up_come_last(tmp_path: Path) -> None:
             WRITERS[0].write(
                 Trace(
                     processes=(Process(id=1, name="P"),), tracks=(Track(id=2, process=1, name="T"),),
-                    metadata={}, parts=(part,),
+                    metadata={"generator": "mio2trace 0"}, parts=(part,),
                 ), file,
             )  # fmt: skip
         found = slowest_layer(path)
