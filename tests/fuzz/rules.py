@@ -16,7 +16,7 @@ from tests.native_packets import Drawn, Picture
 _SHAPE = re.compile(r"(?:\d+x)*\d+|")
 _UNPRINTED = re.compile(r"[\x00-\x1f\x7f\\]")
 _LEFTOVERS = {"nan", "inf", "-inf", "none", "null", "undefined", "true", "false"}
-_NAMES = ("kernel", "layer", "node", "op", "scope", "name", "device", "type", "api", "primitive")
+_NAMES = ("kernel", "layer", "node", "op", "scope", "name", "device", "type", "api", "primitive", "operation_name")
 """Arguments that are a name of the input's own, which may be any word."""
 _EXACT_NS = 1 << 53
 _NEAR_ZERO_NS = 3_600_000_000_000
