@@ -338,8 +338,9 @@ def test_a_worker_that_is_killed_loses_no_run(workers: engines.Engine, tmp_path:
         nonlocal ends
         ends += 1
         if ends in (5, 20):
-            killed.add(min(worker_pids() - killed))
-            os.kill(max(killed, key=list(killed).index), signal.SIGKILL)
+            pid = min(worker_pids() - killed)
+            killed.add(pid)
+            os.kill(pid, signal.SIGKILL)
 
     found = many(tmp_path / "runs", 40)
     options = BatchOptions(function="tests.batch_work:slowly")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,9 @@ def served(ask: Ask, *arguments: str | Path) -> None:
         async with Client(stdio_client(parameters)) as client:
             await ask(client)
 
-    asyncio.run(talk())
+    # a thread of its own: a browser of another test may keep a loop in this one
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(talk())).result()
 
 
 def texts(result: CallToolResult) -> list[str]:
