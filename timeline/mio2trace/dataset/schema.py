@@ -148,6 +148,9 @@ KERNELS = TableSchema(
         *_DEVICE,
         _ns("kernel_ns", "how long it ran"),
         _HOST,
+        _ns(
+            "in_queue_ns", "from the return of that call to its start; from queued to started if the device records it"
+        ),
         *_PLACE,
         Column("layer_by", "text", "what puts it into the layer"),
         Column("operation_index", "int", "index of its operation: `operation` of the table operations"),
@@ -210,9 +213,12 @@ OPERATIONS = TableSchema(
         Column("layer", "text", "the layer it ran in; several where a link is in doubt"),
         Column("layer_direction", "text", "that layer's direction"),
         Column("iteration", "int", "0 is the warm-up"),
+        Column("source", "text", "the line of the program that launched it: file, and where its function begins"),
         Column("kernels", "int", "kernels that ran for it; null without a profile"),
         _ns("kernel_ns", "their time"),
         Column("gflops", "float", "work over kernel time", "10^9 / s"),
+        _ns("api_ns", "time in the calls that launched its kernels"),
+        _ns("in_queue_ns", "from the return of these calls to the start of the kernels"),
         _ns("helpers_ns", "part of it in kernels that only help"),
         _ns("transposes_ns", "part of that in layout transposes"),
         Column("sure", "flag", "false where the link of one of its kernels is in doubt"),
@@ -267,6 +273,10 @@ PROBLEMS = TableSchema(
         _ns("find_ns", "kernel time of searches for it, in the whole run"),
         Column("find_kernels", "int", "kernels of these searches"),
         _ns("host_ns", "time on the host in a steady iteration", "float"),
+        _ns("api_ns", "time in the calls that launched its kernels, in a steady iteration", "float"),
+        _ns(
+            "in_queue_ns", "from the return of these calls to the start of the kernels, in a steady iteration", "float"
+        ),
         _ns("helpers_ns", "part of the kernel time in kernels that only help", "float"),
         _ns("transposes_ns", "part of that in layout transposes", "float"),
         Column("flop", "float", "work in a steady iteration"),

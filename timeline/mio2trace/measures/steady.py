@@ -215,7 +215,8 @@ class Steady:
             number = names[position]
             if number == NONE:
                 continue
-            call = activities[position].call
+            # the kernels of a graph share its call
+            call = None if activities[position].is_replayed else activities[position].call
             if call is None or (start := call.start_ns) is None or (end := call.end_ns) is None:
                 unknown.add(number)
             else:

@@ -17,6 +17,7 @@ from mio2trace.kernels import KernelFact
 from mio2trace.kernels.parts import find_parts
 from mio2trace.measures import Measures, duration
 from mio2trace.measures.counters import MEASURED, measured, plain
+from mio2trace.measures.launch_times import queue_ns
 from mio2trace.measures.statistics import percent
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.log import Direction
@@ -81,10 +82,11 @@ def enqueue_table(profile: Profile, unit: Unit) -> Table:
     """
     times = [unit.column(name) for name in QUANTITIES]
     shown = ("call_index", "name", "gws", "lws", "gwo", *times, unit.column("overhead"))
-    columns = (*shown, "queue", "line", "p0_ns", "p1_ns", "p2_ns", "p3_ns")
+    columns = (*shown, unit.column("in_queue"), "queue", "line", "p0_ns", "p1_ns", "p2_ns", "p3_ns")
     counted = counter_columns(profile, (*columns, *PLACE))
     brief = (*shown, *(("queue",) if len(profile.queues) > 1 else ()), *counted)
-    rows = _Rows(kernels_of(profile), lambda one: _row(one, unit) | counter_cells(one, profile, counted))
+    of_one = _row_maker(profile, unit)
+    rows = _Rows(kernels_of(profile), lambda one: of_one(one) | counter_cells(one, profile, counted))
     return Table(columns=(*columns, *counted), rows=rows, brief=brief)
 
 
@@ -117,6 +119,7 @@ def joined_table(alignment: Alignment, unit: Unit) -> Table:
     activities = profile.activities
     counted = counter_columns(profile, (*enqueue_table(profile, unit).columns, *PLACE)) if profile.counters else ()
     operations = {operation.index: operation for operation in links.operations}
+    of_one = _row_maker(profile, unit)
 
     @lru_cache(maxsize=1 << 12)
     def of_operation(index: int) -> dict[str, Cell]:
@@ -125,7 +128,7 @@ def joined_table(alignment: Alignment, unit: Unit) -> Table:
         return {"operation": operation_name(operation), "problem": problem_name(operation), **solver}
 
     def row(position: int) -> Row:
-        cells = {**_row(activities[position], unit), **counter_cells(activities[position], profile, counted)}
+        cells = {**of_one(activities[position]), **counter_cells(activities[position], profile, counted)}
         run, index, iteration = links.run_of[position], links.operation_of[position], links.iteration_of(position)
         if run != NONE:
             cells["layer"] = links.runs[run].layer
@@ -137,12 +140,23 @@ def joined_table(alignment: Alignment, unit: Unit) -> Table:
 
     plain = enqueue_table(alignment.profile, unit)
     positions = [position for position, activity in enumerate(activities) if activity.kind == "kernel"]
-    times = (unit.column("p3_p2"), unit.column("overhead"))
+    times = (unit.column("p3_p2"), unit.column("overhead"), unit.column("in_queue"))
     return Table(
         columns=(*plain.columns, *PLACE),
         rows=_Rows(positions, row),
         brief=("call_index", "name", "gws", "lws", *times, *PLACE[:4], "solver", *counted),
     )
+
+
+def _row_maker(profile: Profile, unit: Unit) -> Callable[[Activity], dict[str, Cell]]:
+    """`_row` with the kernel's time in its queue."""
+    on_one_clock = not profile.calls_wait and all(device.clock == 0 for device in profile.devices)
+
+    def make(activity: Activity) -> dict[str, Cell]:
+        ns = queue_ns(activity, on_one_clock=on_one_clock)
+        return _row(activity, unit) | ({} if ns is None else {unit.column("in_queue"): unit.of(ns)})
+
+    return make
 
 
 def _row(activity: Activity, unit: Unit) -> dict[str, Cell]:

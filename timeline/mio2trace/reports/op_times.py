@@ -9,21 +9,24 @@ import msgspec
 from mio2trace.align import NONE
 from mio2trace.measures import Cost, Measures
 from mio2trace.measures.bandwidth import bandwidth
+from mio2trace.measures.launch_times import launch_times
 from mio2trace.ops.operation import Operation
 from mio2trace.reports import ops as report
 from mio2trace.reports.numbers import Unit
-from mio2trace.reports.steady import cost_columns, ends, ranked_rows
+from mio2trace.reports.steady import cost_columns, ends, launch_cells, ranked_rows
 from mio2trace.reports.tables import Cell, Row, Table, cell_text, grouped
 
 PLACE = ("layer", "layer_direction", "iteration", "source")
 """Columns of where an operation ran: the layer, whether in its forward or backward pass, in which iteration, and the
 line of the program that launched it."""
-EACH = ("kernel", "percent_of_kernel_time", "kernels", "gflops", "helpers", "transposes", "sure")
+LAUNCHED = ("api", "in_queue")
+"""Columns of an operation's launches (`mio2trace.measures.launch_times`)."""
+EACH = ("kernel", "percent_of_kernel_time", "kernels", "gflops", *LAUNCHED, "helpers", "transposes", "sure")
 """Columns of an operation: ``helpers`` is part of ``kernel`` (im2col, fills, transposes, ...), ``transposes`` part of
 that; ``percent_of_kernel_time`` is of the kernel time of the whole recording; ``sure`` is false when a link is not."""
 BANDWIDTH = ("message_bytes", "algorithm_gb_per_s", "bus_gb_per_s")
 """Columns of collectives (`mio2trace.measures.bandwidth`)."""
-_TIMES = ("kernel", "helpers", "transposes", "mean", "min", "max")
+_TIMES = ("kernel", *LAUNCHED, "helpers", "transposes", "mean", "min", "max")
 SUMMED = (
     "kernels", "kernel", "mean", "min", "max", "percent_of_kernel_time", "gflops",
     "helpers_percent", "transposes_percent",
@@ -41,12 +44,19 @@ def table(operations: Iterable[Operation], measures: Measures, unit: Unit = NS) 
     whole = measures.whole.timed_ns
     times: list[int | None] = []
     rows: list[dict[str, Cell]] = []
+    of_operation = measures.alignment.links.operation_of
+    launched = launch_times(measures.alignment, range(len(of_operation)), of_operation, len(measures.first_of))
     for operation in operations:
         cells = report.row(operation)
         cells["kernels"] = 0
         if operation.index in measures.operation_at and measures.first_of[operation.index] != NONE:
             cost = measures.of_operation(operation.index)
             cells |= _cells(cost, unit)
+            cells |= {
+                unit.column(name): unit.of(ns)
+                for name, sums in zip(LAUNCHED, launched, strict=True)
+                if (ns := sums[operation.index]) is not None
+            }
             cells |= _place(measures, operation.index)
             times.append(cost.kernel_ns)
         else:
@@ -99,10 +109,13 @@ def steady_table(operations: Sequence[Operation], measures: Measures, by: Sequen
                 shared[key(one.index)] = {name: cell for name, cell in before.items() if cells.get(name) == cell}
     ranking = steady.by_operation(key)
     collectives = _collectives(operations, key)
+    launched = _launched(measures, key)
     first = tuple(by) or ("layer", "name")
     names: dict[tuple[str, ...], Row] = {}
     for cost in ranking:
-        texts = {name: text for name, text in zip(first, cost.key, strict=True) if text}
+        texts: dict[str, Cell] = {name: text for name, text in zip(first, cost.key, strict=True) if text}
+        api_ns, queue_ns = launched.get(cost.key, (None, None))
+        texts |= launch_cells(cost, unit, api_ns=api_ns, queue_ns=queue_ns)
         one_of = collectives.get(cost.key)
         made = None if one_of is None else bandwidth(one_of, cost.calls, cost.total_ns)
         rates = {} if made is None else {name: rate for name, rate in zip(BANDWIDTH, made, strict=True) if rate}
@@ -113,13 +126,15 @@ def steady_table(operations: Sequence[Operation], measures: Measures, by: Sequen
     columns = (
         *first,
         *costs,
+        *map(unit.column, LAUNCHED),
         *bandwidths,
         *(name for name in (*plain.columns, *PLACE) if name not in (*first, *costs)),
     )
     brief = (
         *first, *costs[:3], "calls", "gflops",
         *(name for name in ("solver", "algorithm", "dtype") if name not in first),
-        *costs[3:7], unit.column("find"), unit.column("host"), unit.column("helpers"), unit.column("transposes"),
+        *costs[3:7], unit.column("find"), unit.column("host"), *map(unit.column, LAUNCHED),
+        unit.column("helpers"), unit.column("transposes"),
         "kernels", "unsure", *bandwidths,
     )  # fmt: skip
     return msgspec.structs.replace(
@@ -131,6 +146,21 @@ def steady_table(operations: Sequence[Operation], measures: Measures, by: Sequen
         empty="no operation has kernels",
         keys=first,
     )
+
+
+def _launched(
+    measures: Measures, key: Callable[[int], tuple[str, ...]]
+) -> Mapping[tuple[str, ...], tuple[int | None, int | None]]:
+    """By key the sums of `launch_times` over the operations that run in steady iterations."""
+    steady, of_operation = measures.steady, measures.alignment.links.operation_of
+    numbers: dict[tuple[str, ...], int] = {}
+    row_of = [NONE] * (len(measures.first_of) + 1)  # the last is of what has no operation
+    for index, operation in measures.operation_at.items():
+        if operation.phase == "run":
+            row_of[index] = numbers.setdefault(key(index), len(numbers))
+    column = [row_of[index] for index in of_operation]
+    times = launch_times(measures.alignment, steady.counted.positions, column, len(numbers))
+    return {of: (times.api_ns[number], times.queue_ns[number]) for of, number in numbers.items()}
 
 
 def _collectives(

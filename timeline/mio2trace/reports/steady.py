@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mio2trace.measures import Measures, total
+from mio2trace.measures.launch_times import launch_times
 from mio2trace.measures.ranking import Key, Ranking, SteadyCost
 from mio2trace.measures.statistics import deviation, mean, median, part_of
 from mio2trace.reports.numbers import Unit
@@ -88,14 +89,27 @@ def _shares(cost: SteadyCost[Key]) -> dict[str, Cell]:
     return {"percent_of_kernel_time": 100 * cost.share, "cumulative_percent": 100 * cost.cumulative_share}
 
 
+def launch_cells(
+    cost: SteadyCost[Any], unit: Unit, *, api_ns: int | None = None, queue_ns: int | None = None
+) -> dict[str, Cell]:
+    """Of a steady iteration: time in the calls that launched something, and in the queue; both summed over all."""
+    iterations = len(cost.per_iteration_ns)
+    sums = (("api", api_ns), ("in_queue", queue_ns)) if iterations else ()
+    return {unit.column(name): unit.of(part_of(ns, iterations)) for name, ns in sums if ns is not None}
+
+
 def kernel_table(measures: Measures, unit: Unit) -> Table:
     """One row a kernel name, most time in a steady iteration first; searches, set-up and warm-up beside (``find``)."""
-    ranking = measures.steady.kernels
-    rows = ranked_rows(ranking, {cost.key: {"name": cost.key} for cost in ranking}, unit)
-    columns = ("name", *(name for name in cost_columns(unit) if name not in ("kernels", "bytes_min")))
+    ranking, counted = measures.steady.kernels, measures.steady.counted
+    times = launch_times(measures.alignment, counted.positions, counted.name_of, len(counted.names))
+    in_queue = dict(zip(counted.names, times.queue_ns, strict=True))
+    names = {cost.key: {"name": cost.key, **launch_cells(cost, unit, queue_ns=in_queue[cost.key])} for cost in ranking}
+    rows = ranked_rows(ranking, names, unit)
+    columns = ["name", *(name for name in cost_columns(unit) if name not in ("kernels", "bytes_min"))]
+    columns.insert(columns.index(unit.column("host")) + 1, unit.column("in_queue"))
     first, *others = map(unit.column, COST)
     brief = (
         "name", first, "percent_of_kernel_time", "cumulative_percent", "calls", *others, "gflops", unit.column("find"),
-        unit.column("host"),
+        unit.column("host"), unit.column("in_queue"),
     )  # fmt: skip
-    return Table(columns=columns, rows=rows, brief=brief, ends=ends(ranking, "name", unit) if rows else ())
+    return Table(columns=tuple(columns), rows=rows, brief=brief, ends=ends(ranking, "name", unit) if rows else ())

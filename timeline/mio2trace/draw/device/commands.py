@@ -17,6 +17,7 @@ from mio2trace.kernels import KernelFact, role
 from mio2trace.kernels.names import kernel_name
 from mio2trace.measures import Measures
 from mio2trace.measures.counters import measured, values_of
+from mio2trace.measures.launch_times import queue_ns
 from mio2trace.model.profile import Activity, Counter, Execution, Resources
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
@@ -257,7 +258,7 @@ class Commands:
             args["correlation_id"] = activity.correlation
             if activity.is_replayed:
                 args["graph"] = activity.correlation
-        waited = self._queue_time(activity)
+        waited = queue_ns(activity, on_one_clock=self._on_one_clock)
         if waited is not None:
             args["queue_time_ns"] = waited
         if self._tids and activity.call is not None:
@@ -271,15 +272,6 @@ class Commands:
                 if own is not None and own is not line:
                     args["library_source"] = str(line)
         return args
-
-    def _queue_time(self, activity: Activity) -> int | None:
-        """How long a kernel waited in its stream after the call that launched it had returned."""
-        call, start = activity.call, activity.start_ns
-        if call is None or call.start_ns is None or call.end_ns is None or start is None or not self._on_one_clock:
-            return None
-        if activity.kind != "kernel" or activity.is_replayed or start < call.start_ns:
-            return None  # a graph's wait for one another
-        return max(0, start - call.end_ns)
 
     def _args(
         self, activity: Activity, layer: LayerRun | None, position: int, whole: Operation | None

@@ -74,6 +74,8 @@ _COLUMNS = (
     Column("copy", "time", 7, "their time"),
     # the host
     Column("host", "time", 3, "time on the host, from the first call to the end of the last"),
+    Column("api", "time", 6, "time in the calls that launched its kernels; of a kernel that is `host`"),
+    Column("in_queue", "time", 5, "from the return of these calls to the start of the kernels"),
     Column("host_std", "time", 7, "its standard deviation"),
     Column("launch_overhead", "time", 6, "host time less kernel and copy time: launching, compiling, waiting"),
     Column("launch_overhead_std", "time", 8, "its standard deviation"),
