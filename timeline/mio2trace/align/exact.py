@@ -186,11 +186,7 @@ class _Layers:
         ranges = attribution.profile.ranges
         # of framework's ops there are very many
         named = [place for place, made in enumerate(ranges) if made.kind != "operator"]
-        self._layers = {
-            place: _layer(ranges[place])
-            for place in named
-            if not is_step(ranges[place]) and (_is_user_range(ranges[place]) or _is_module(ranges[place]))
-        }
+        self._layers = {place: layer_of_range(ranges[place]) for place in named if may_be_layer(ranges[place])}
         marks = {(step.start_ns, step.end_ns) for step in attribution.steps}
         inner = {
             place: layer
@@ -346,6 +342,11 @@ class _Gradient:
         self.start_ns, self.end_ns = min(self.start_ns, made.start_ns), max(self.end_ns, made.end_ns)
 
 
+def may_be_layer(made: Range) -> bool:
+    """Whether a range is of a module or of the user's, and no step."""
+    return not is_step(made) and (_is_user_range(made) or _is_module(made))
+
+
 def _is_user_range(made: Range) -> bool:
     """Whether it may be a layer; what PyTorch's compiler marks by a hash or for its own timing is none."""
     text = made.text.strip()
@@ -358,7 +359,7 @@ def _is_module(made: Range) -> bool:
     return made.kind == "frame" and made.text.startswith(_MODULE)
 
 
-def _layer(made: Range) -> tuple[str, Direction | None]:
+def layer_of_range(made: Range) -> tuple[str, Direction | None]:
     """(name, direction): ``conv1 forward``, ``backward: conv1``; a name that says no direction has none, a module's
     call is of the forward pass."""
     text = made.text.strip()

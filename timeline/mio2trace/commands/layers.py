@@ -36,6 +36,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="One row a layer, or a class of modules: Conv2d_3 and Conv2d_7 are of one.",
 )
+@click.option(
+    "--tree",
+    is_flag=True,
+    help="Layers within layers, their operations and kernels: own time, and total time with all below.",
+)
 @click.option("--times", is_flag=True, help="The whole run instead: forward, backward, total, with mean and deviation.")
 @table_options
 @reading_options
@@ -44,6 +49,7 @@ def layers(
     files: tuple[str, ...],
     each: bool,
     by: str,
+    tree: bool,
     times: bool,
     printing: Printing,
     reading: Reading,
@@ -61,6 +67,7 @@ def layers(
       mio2trace layers run.log prof.json --sort layer_index --where "kernel_ms>0.1"
       mio2trace layers run.log prof.json --each --format csv
       mio2trace layers trace.json.gz --by class
+      mio2trace layers trace.json.gz --tree --where "kind=layer"
       mio2trace layers ckp-041dbee61c949c9a.0001.json --times
       mio2trace layers experiment/my-entry --tags alexnet
     """
@@ -69,11 +76,14 @@ def layers(
     from mio2trace.notes import InputError
     from mio2trace.reports import layers as report
     from mio2trace.reports.tables import stacked
+    from mio2trace.reports.tree import tree_table
 
     if by == "class" and (each or times):
         raise click.UsageError("--by class does not go with --each and --times")
     if each and times:
         raise click.UsageError("--each does not go with --times")
+    if tree and (each or times or by == "class"):
+        raise click.UsageError("--tree does not go with --each, --times and --by class")
     every = "every" if len(files) == 1 and reading.repetition is None else reading.repetition
     analysis = analyse(files, reading.analysis(repetition=every, join=not times))
     notes = analysis.notes
@@ -94,15 +104,19 @@ def layers(
             f"{', '.join(files)}: names no layer; expected Caffe's `time` log, a CK record, or a profile whose ranges"
             " or modules are layers"
         )
-    if each and not any(one.measures for one in repetitions):
-        raise InputError(f"{', '.join(files)}: holds no GPU profile; expected that of the run for --each")
+    if (each or tree) and not any(one.measures for one in repetitions):
+        option = "--each" if each else "--tree"
+        raise InputError(f"{', '.join(files)}: holds no GPU profile; expected that of the run for {option}")
     if len(repetitions) > 1 and not processes:
         said.append(f"{len(repetitions)} repetitions")
     if not each:
         for one in repetitions:
             if one.measures is not None:
                 said.append(f"steady: {one.measures.steady.rule}")
+    if tree and len(repetitions) > 1 and not processes:
+        raise click.UsageError(f"--tree shows one run, and there are {len(repetitions)}: --repetition chooses one")
     make = report.execution_table if each else report.class_table if by == "class" else report.layer_table
+    make = tree_table if tree else make
 
     def table() -> Table:
         if not processes:

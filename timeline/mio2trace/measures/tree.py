@@ -1,0 +1,115 @@
+"""The kernel time of steady iterations as a tree: layers within layers, their operations, the kernels of these.
+
+A layer is within the one whose range was open around most of its calls. Own time of a layer is that of kernels that are
+in no layer within it, own time of an operation that of all its kernels. Both directions of a layer are one node.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import msgspec
+
+from mio2trace.align import NONE
+from mio2trace.align.exact import layer_of_range, may_be_layer
+from mio2trace.align.open_ranges import OpenRanges
+from mio2trace.measures import Measures
+from mio2trace.model.profile import Profile
+
+MOST_LAYERS = 64
+"""Within each other; of more the outermost are left out."""
+Kind = Literal["all", "layer", "operation", "kernel"]
+
+
+class Node(msgspec.Struct, kw_only=True):
+    """``own_ns`` and ``kernels``: over all steady iterations, without the nodes below; ``total_ns``, ``total_kernels``:
+    with these. ``name`` is empty for what is in no layer or in no operation, and for the root."""
+
+    kind: Kind
+    name: str
+    own_ns: int = 0
+    kernels: int = 0
+    total_ns: int = 0
+    total_kernels: int = 0
+    parts: dict[tuple[Kind, str], Node] = msgspec.field(default_factory=dict)
+
+    def part(self, kind: Kind, name: str) -> Node:
+        made = self.parts.get((kind, name))
+        if made is None:
+            made = self.parts[kind, name] = Node(kind=kind, name=name)
+        return made
+
+    def in_order(self) -> list[Node]:
+        """What is below, most time first; layers before operations of equal time."""
+        return sorted(self.parts.values(), key=lambda node: -node.total_ns)
+
+    def walk(self) -> Iterator[tuple[int, Node]]:
+        """Itself and all below with their depth, parents first."""
+        waiting = [(0, self)]
+        while waiting:
+            level, node = waiting.pop()
+            yield level, node
+            waiting += [(level + 1, part) for part in reversed(node.in_order())]
+
+
+def layer_tree(measures: Measures) -> Node:
+    """The root holds all kernels with times of steady iterations."""
+    links, steady = measures.alignment.links, measures.steady
+    counted = steady.counted
+    inside = _parents(measures.alignment.profile)
+    root = Node(kind="all", name="")
+    around: dict[str, tuple[Node, ...]] = {"": (root, root.part("layer", ""))}
+
+    def nodes(layer: str) -> tuple[Node, ...]:
+        """From the root to a layer."""
+        made = around.get(layer)
+        if made is None:
+            names = [layer]
+            while (outer := inside.get(names[-1])) is not None and outer not in names and len(names) < MOST_LAYERS:
+                names.append(outer)
+            path = [root]
+            for name in reversed(names):
+                path.append(path[-1].part("layer", name))
+            made = around[layer] = tuple(path)
+        return made
+
+    sums: dict[tuple[int, int, int], list[int]] = defaultdict(lambda: [0, 0])
+    for position, ns in zip(counted.kernels, counted.ns, strict=True):
+        of = sums[links.run_of[position], links.operation_of[position], counted.name_of[position]]
+        of[0] += ns
+        of[1] += 1
+    for (run, index, number), (ns, kernels) in sums.items():
+        path = nodes("" if run == NONE else links.runs[run].layer)
+        path[-1].own_ns += ns
+        path[-1].kernels += kernels
+        operation = path[-1].part("operation", "" if index == NONE else steady.operation_key(index)[1])
+        kernel = operation.part("kernel", counted.names[number])
+        for node in (operation, kernel):
+            node.own_ns += ns
+            node.kernels += kernels
+        for node in (*path, operation, kernel):
+            node.total_ns += ns
+            node.total_kernels += kernels
+    root.parts = {key: node for key, node in root.parts.items() if node.kernels or node.parts}
+    return root
+
+
+def _parents(profile: Profile) -> Mapping[str, str]:
+    """Of each layer that a range names the layer of the range that is open around most of its calls; of two the first.
+
+    A layer that calls itself is within the first other one.
+    """
+    ranges = tuple(made for made in profile.ranges if made.kind != "operator" and may_be_layer(made))
+    reduced = msgspec.structs.replace(profile, ranges=ranges, activities=())
+    parent_of = OpenRanges(reduced).parent_of
+    names = [layer_of_range(made)[0] for made in ranges]
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for place, name in enumerate(names):
+        outer = parent_of[place]
+        while outer != NONE and names[outer] == name:
+            outer = parent_of[outer]
+        found[name]["" if outer == NONE else names[outer]] += 1
+    mostly = {name: counts.most_common(1)[0][0] for name, counts in found.items()}
+    return {name: outer for name, outer in mostly.items() if outer}
