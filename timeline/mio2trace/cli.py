@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterable
@@ -58,7 +59,7 @@ class _DefaultToConvert(click.Group):
             ctx.exit()
         if args and args[0] not in self.commands and args[0] not in ("--help", "-h", "--version"):
             if not ctx.resilient_parsing:
-                _refuse_a_mistyped_command(args[0], self.commands)
+                _refuse_a_mistyped_command(args[0], self.commands, alone=len(args) == 1)
             args = ["convert", *args]
         return super().parse_args(ctx, args)
 
@@ -93,18 +94,18 @@ class _DefaultToConvert(click.Group):
 def cli() -> None:
     """Show which layer, operation and kernel your GPU time goes to.
 
-    Reads traces of the PyTorch profiler (Kineto), databases of rocprofv3 (rocpd), RPD, rocprof and dv/dt profiles,
-    and logs of MIOpen and Caffe. Nothing is uploaded.
+    Reads PyTorch profiler (Kineto) traces, rocprofv3 / rocpd databases, RPD, rocprof and dv/dt profiles, and logs of
+    MIOpen and Caffe. Nothing is uploaded.
 
     \b
     Examples:
-      mio2trace trace.json.gz                          a PyTorch trace: the answer in the terminal
-      mio2trace trace.json.gz -o out.pftrace           ... as a trace for https://ui.perfetto.dev
-      mio2trace run_results.db                         what rocprofv3 recorded
-      mio2trace run.log run_results.db -o out.pftrace  with MIOpen's log: layers, shapes, solvers
-      mio2trace messages run.log                       a log alone: errors, warnings, searches
-      mio2trace compare before/ after/                 what became slower, and why
-      mio2trace record -o run.zip -- python train.py   record profile and log in the first place
+      mio2trace trace.json.gz                          of the PyTorch profiler
+      mio2trace trace.json.gz -o out.pftrace           ... for ui.perfetto.dev
+      mio2trace run_results.db                         rocprofv3's database
+      mio2trace run.log run_results.db -o out.pftrace  with MIOpen's log
+      mio2trace messages run.log                       a log alone
+      mio2trace compare before/ after/                 what became slower
+      mio2trace record -o run.zip -- python train.py   record both
 
     "mio2trace FILE..." is short for "mio2trace convert FILE...". "mio2trace COMMAND --help" explains a command.
     """
@@ -114,13 +115,25 @@ for _later in LATER:
     cli.add_command(_later)
 
 
-def _refuse_a_mistyped_command(word: str, commands: Iterable[str]) -> None:
-    """Raises `click.UsageError` for what is no file, and nearly a command."""
+_WORD = re.compile(r"[A-Za-z][A-Za-z_-]*", re.ASCII)
+"""What may be meant as a command: a name of a file has a dot or a slash, or is there."""
+
+
+def _refuse_a_mistyped_command(word: str, commands: Iterable[str], *, alone: bool) -> None:
+    """Raises `click.UsageError` for a first word that is no command and no file, but may be meant as a command.
+
+    ``alone``: nothing follows it, so that it need not be much like a command.
+    """
     import difflib
 
-    near = difflib.get_close_matches(word, commands, 1, 0.75)
-    if near and not os.path.lexists(word.replace("\0", "")):
-        raise click.UsageError(f"no command and no file {word!r}; did you mean {near[0]!r}?")
+    if os.path.lexists(word.replace("\0", "")):
+        return
+    is_word = alone and _WORD.fullmatch(word) is not None
+    near = difflib.get_close_matches(word, commands, 1, 0.6 if is_word else 0.75)
+    if near:
+        raise click.UsageError(f"no command {word!r}, and no file of that name; did you mean {near[0]!r}?")
+    if is_word:
+        raise click.UsageError(f"no command {word!r}, and no file of that name")
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ import click
 from mio2trace.commands.options import (
     Printing,
     Reading,
+    TableCommand,
     complete_files,
     damaged_option,
     printing_options,
@@ -52,7 +53,7 @@ class _Limit(click.ParamType):  # type: ignore[type-arg]
         return what or "total", part
 
 
-@click.command(no_args_is_help=True)
+@click.command(cls=TableCommand, no_args_is_help=True)
 @click.argument("sides", nargs=-1, required=True, metavar="A B [C ...]", shell_complete=complete_files)
 @click.option(
     "--fail-above",

@@ -8,6 +8,7 @@ import click
 
 from mio2trace.commands.miopen.logs import logged, stated_by_profile
 from mio2trace.commands.options import (
+    Command,
     Reading,
     files_argument,
     quiet_option,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from mio2trace.ops.problem import Form
 
 
-@click.command(no_args_is_help=True)
+@click.command(cls=Command, no_args_is_help=True)
 @files_argument
 @click.option(
     "--form",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mio2trace.commands.options import (
+    Command,
     Reading,
     files_argument,
     quiet_option,
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from mio2trace.files import Input
 
 
-@click.command(no_args_is_help=True)
+@click.command(cls=Command, no_args_is_help=True)
 @files_argument
 @reading_options
 @quiet_option

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from mio2trace.commands.options import (
+    Command,
     Printing,
     Reading,
     files_argument,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from mio2trace.reports.tables import Table
 
 
-@click.command(no_args_is_help=True)
+@click.command(cls=Command, no_args_is_help=True)
 @files_argument
 @click.option("--by", type=click.Choice(["name", "repetition", "layer", "bucket"]), help="One row a group of kernels.")
 @click.option("--gemm", is_flag=True, help="One row a GEMM: M, N, K, GFLOP/s, the nearest powers of two.")

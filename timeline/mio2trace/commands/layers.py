@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mio2trace.commands.options import (
+    Command,
     Printing,
     Reading,
     files_argument,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from mio2trace.reports.tables import Table
 
 
-@click.command(no_args_is_help=True)
+@click.command(cls=Command, no_args_is_help=True)
 @files_argument
 @click.option(
     "--each", is_flag=True, help="One row for each time that a layer ran, the warm-up (iteration 0) included."

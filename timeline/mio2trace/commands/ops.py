@@ -8,6 +8,7 @@ import click
 
 from mio2trace.commands.miopen.logs import logged, stated_by_profile
 from mio2trace.commands.options import (
+    Command,
     Printing,
     Reading,
     complete_columns,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from mio2trace.reports.tables import Cell, Row, Table
 
 
-@click.command(no_args_is_help=True)
+@click.command(cls=Command, no_args_is_help=True)
 @files_argument
 @click.option(
     "--group-by",

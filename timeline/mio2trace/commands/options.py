@@ -20,6 +20,54 @@ if TYPE_CHECKING:
     from mio2trace.reports.tables import Form
     from mio2trace.reports.tables.selecting import TableSelection
 
+RARE = frozenset({
+    "repetition", "tags", "align", "max_input", "damaged", "tracks", "fold", "min_duration", "no_args", "without",
+    "several", "explain", "summary_file", "keep", "seed_csv", "coverage", "engine", "download", "header",
+})  # fmt: skip
+"""Parameters whose options only ``--help-all`` shows."""
+
+
+class Command(click.Command):
+    """A command whose help leaves out options that few people need. ``--help-all`` shows them."""
+
+    rare = RARE
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        everything = click.Option(
+            ["--help-all"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_help_all,
+            help="Show this message with the options that few people need.",
+        )
+        has_rare = any(parameter.name in self.rare for parameter in self.params)
+        return [*super().get_params(ctx), *([everything] if has_rare else [])]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options in order; those that are rare only if all are asked for."""
+        options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+        shown = [one for one in options if ctx.meta.get(_ALL) or one.name not in self.rare]
+        with formatter.section("Options"):
+            formatter.write_dl([record for one in shown if (record := one.get_help_record(ctx)) is not None])
+
+
+_ALL = "mio2trace.help_all"
+
+
+def _help_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta[_ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+class TableCommand(Command):
+    """One whose tables are short: which columns and rows are printed is rarely chosen."""
+
+    rare = RARE | {"columns", "sort", "top", "where"}
+
+
 FORMS = ("table", "csv", "json", "jsonl", "markdown")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands.options import Printing, complete_files, damaged_option, printing_options
+from mio2trace.commands.options import Command, Printing, complete_files, damaged_option, printing_options
 from mio2trace.commands.printing import show, write
 from mio2trace.notes import InputError
 
@@ -33,7 +33,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     return [*complete_files(ctx, param, incomplete), *found]
 
 
-@click.command(no_args_is_help=True)
+@click.command(cls=Command, no_args_is_help=True)
 @click.argument("words", nargs=-1, metavar="FILE... [NAME|SQL]", shell_complete=_complete)
 @click.option("--list", "list_", is_flag=True, help="The queries that come with the program.")
 @click.option("--sql", "show", metavar="NAME", help="Print the SQL of a query, with what it needs, for the viewer.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands.options import Reading, files_argument, quiet_option, reading_options
+from mio2trace.commands.options import Command, Reading, files_argument, quiet_option, reading_options
 from mio2trace.commands.printing import INCOMPLETE, say, styled, tell, write
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ FORMS = ("html", "markdown", "text", "json")
 SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", ".json": "json"}
 
 
-@click.command(no_args_is_help=True)
+@click.command(cls=Command, no_args_is_help=True)
 @files_argument
 @click.option(
     "-o", "--output", default="-", metavar="OUT", help="A .html, .md, .txt or .json file; - is stdout (default)."

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mio2trace.commands.options import (
+    Command,
     Printing,
     Reading,
     files_argument,
@@ -32,7 +33,7 @@ _ONLY_WITH_TEXT = ("max_depth", "least", "order_by", "account", "start", "trim",
                    "console")  # fmt: skip
 
 
-@click.command(no_args_is_help=True)
+@click.command(cls=Command, no_args_is_help=True)
 @files_argument
 @click.option("--no-header", is_flag=True, help="Leave out the line of column names (csv and table).")
 @click.option(

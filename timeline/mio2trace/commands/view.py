@@ -6,11 +6,11 @@ import sys
 
 import click
 
-from mio2trace.commands.options import damaged_option
+from mio2trace.commands.options import Command, damaged_option
 from mio2trace.commands.printing import say, tell
 
 
-@click.command(no_args_is_help=True)
+@click.command(cls=Command, no_args_is_help=True)
 @click.argument("trace", metavar="TRACE")
 @click.option(
     "--offline",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mio2trace.notes import InputError
-from mio2trace.queries.answer import Answer
+from mio2trace.queries.answer import Answer, what_there_is
 from mio2trace.snapshot.database import asked, connection, sql_text
 from mio2trace.snapshot.places import RUNS
 
@@ -45,7 +45,7 @@ class Dataset:
         """What one SELECT answers. Raises `InputError` for SQL that is none, or that fails."""
         import duckdb
 
-        with asked(self._path):
+        with asked(self._path), self._naming_columns(sql):
             statements = self._database.extract_statements(sql)
             if len(statements) != 1 or statements[0].type not in (
                 duckdb.StatementType.SELECT,
@@ -55,6 +55,21 @@ class Dataset:
             result = self._database.execute(statements[0])
             columns = tuple(column[0] for column in result.description or ())
             return Answer(columns, result.fetchall())
+
+    @contextlib.contextmanager
+    def _naming_columns(self, sql: str) -> Iterator[None]:
+        """Raises `InputError` with the columns that there are for a name that is none."""
+        import duckdb
+
+        try:
+            yield
+        except (duckdb.BinderException, duckdb.CatalogException) as error:
+            rows = self._database.execute("SELECT table_name, column_name FROM information_schema.columns").fetchall()
+            tables: dict[str, list[str]] = {}
+            for table, column in rows:
+                tables.setdefault(table, []).append(column)
+            said = str(error).strip().splitlines()[0]
+            raise InputError(f"{self._path}: {said}{what_there_is(sql, tables)}") from None
 
 
 @contextlib.contextmanager

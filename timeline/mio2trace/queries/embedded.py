@@ -12,12 +12,13 @@ import orjson
 
 from mio2trace.notes import InputError
 from mio2trace.queries import prelude
-from mio2trace.queries.answer import Answer
+from mio2trace.queries.answer import Answer, what_there_is
 from mio2trace.trace import NO_ARGS, Args, Slice
 
 _VIEW = re.compile(r"(?i)\bcreate\s+(?:or\s+replace\s+)?perfetto\s+(view|table)\b")
 _ARG = re.compile(r"arg!\(\s*'([^'\"]*)'\s*\)")
 _UNKNOWN = ("no such table", "no such function", "no such module")
+_NAMES = re.compile(r"no such (?:column|table)|ambiguous column")
 _SLICES = "create table read (track_id integer, ts integer, dur integer, category text, name text, args text)"
 _IN_ORDER = """
 create table slice (id integer primary key, track_id integer, ts integer, dur integer, category text, name text,
@@ -67,9 +68,16 @@ def answer(slices: Iterable[Slice], sql: str) -> Answer:
     except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
         more = " (--perfetto asks Perfetto's own engine)" if str(error).startswith(_UNKNOWN) else ""
         said = "expected one SELECT; nothing can be written" if str(error) == "not authorized" else error
-        raise InputError(f"SQL: {said}{more}") from None
+        there = what_there_is(sql, _tables(database)) if _NAMES.match(str(error)) else ""
+        raise InputError(f"SQL: {said}{there}{more}") from None
     finally:
         database.close()
+
+
+def _tables(database: sqlite3.Connection) -> dict[str, list[str]]:
+    """The columns of each table and view."""
+    names = [name for (name,) in database.execute("select name from sqlite_master where type in ('table', 'view')")]
+    return {name: [row[1] for row in database.execute(f"pragma table_info({name})")] for name in names}
 
 
 def _only_reading(action: int, name: str | None, *_: str | None) -> int:

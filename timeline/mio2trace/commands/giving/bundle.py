@@ -6,11 +6,11 @@ import os
 
 import click
 
-from mio2trace.commands.options import Reading, files_argument, quiet_option, reading_options
+from mio2trace.commands.options import Command, Reading, files_argument, quiet_option, reading_options
 from mio2trace.commands.printing import say, tell, write
 
 
-@click.command(no_args_is_help=True)
+@click.command(cls=Command, no_args_is_help=True)
 @files_argument
 @click.option("-o", "--output", default="bundle.zip", show_default=True, metavar="OUT", help="The archive.")
 @click.option("--raw", is_flag=True, help="Put the files in as they are, too: with all that is private in them.")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from mio2trace.commands.options import Command
 from mio2trace.commands.printing import write
 
 SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command(no_args_is_help=True)
+@click.command(cls=Command, no_args_is_help=True)
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from mio2trace.commands.options import Printing, printing_options
+from mio2trace.commands.options import Printing, TableCommand, printing_options
 from mio2trace.commands.printing import show, tell
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "firefox", "xdg-open", "open")
@@ -41,7 +41,7 @@ class Finding(NamedTuple):
     missing: str = ""
 
 
-@click.command()
+@click.command(cls=TableCommand)
 @printing_options
 def doctor(printing: Printing) -> None:
     """What is installed on this machine, and what is missing for what.

@@ -6,12 +6,12 @@ import os
 
 import click
 
-from mio2trace.commands.options import Size, complete_files
+from mio2trace.commands.options import Command, Size, complete_files
 
 INSTALL = "pip install 'mio2trace[mcp]'"
 
 
-@click.command(no_args_is_help=True)
+@click.command(cls=Command, no_args_is_help=True)
 @click.argument("folders", nargs=-1, required=True, metavar="FOLDER...", shell_complete=complete_files)
 @click.option(
     "--timeout",

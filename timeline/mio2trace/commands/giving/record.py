@@ -7,14 +7,16 @@ import shutil
 
 import click
 
-from mio2trace.commands.options import quiet_option
+from mio2trace.commands.options import Command, quiet_option
 from mio2trace.commands.printing import tell, write
 
 SECONDS = click.FloatRange(min=0, min_open=True)
 
 
 @click.command(
-    no_args_is_help=True, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+    cls=Command,
+    no_args_is_help=True,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] PROGRAM [ARGUMENT...]")
 @click.option(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mio2trace.commands.options import Reading, Size, complete_files, quiet_option, reading_options
+from mio2trace.commands.options import Command, Reading, Size, complete_files, quiet_option, reading_options
 from mio2trace.commands.printing import is_terminal, say, tell
 from mio2trace.outgoing import shortened, visible
 
@@ -46,7 +46,7 @@ class Shard(click.ParamType):  # type: ignore[type-arg]
         return int(match[1]) % int(match[2]), int(match[2])
 
 
-@click.command(no_args_is_help=True)
+@click.command(cls=Command, no_args_is_help=True)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=complete_files)
 @click.option("-o", "--output", required=True, metavar="FOLDER", help="The dataset: one that is there is gone on with.")
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="So many processes of this machine.")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from mio2trace.commands.options import Reading, complete_files, quiet_option, reading_options
+from mio2trace.commands.options import Command, Reading, complete_files, quiet_option, reading_options
 from mio2trace.commands.printing import tell
 
 
-@click.command(no_args_is_help=True)
+@click.command(cls=Command, no_args_is_help=True)
 @click.argument("files", nargs=-1, required=True, metavar="RANK...", shell_complete=complete_files)
 @click.option(
     "-o",

@@ -6,14 +6,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mio2trace.commands.options import Printing, Reading, files_argument, quiet_option, reading_options, table_options
+from mio2trace.commands.options import (
+    Printing,
+    Reading,
+    TableCommand,
+    files_argument,
+    quiet_option,
+    reading_options,
+    table_options,
+)
 from mio2trace.commands.printing import show
 
 if TYPE_CHECKING:
     from mio2trace.analysis import Run
 
 
-@click.command(no_args_is_help=True)
+@click.command(cls=TableCommand, no_args_is_help=True)
 @files_argument
 @click.option("--each", is_flag=True, help="One row for each collective: who came last, by how much, by what.")
 @table_options

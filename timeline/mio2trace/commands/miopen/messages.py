@@ -6,6 +6,7 @@ import click
 
 from mio2trace.commands.miopen.logs import logged
 from mio2trace.commands.options import (
+    Command,
     Printing,
     Reading,
     Words,
@@ -22,7 +23,7 @@ SUBJECT_WORDS = (
 )  # fmt: skip
 
 
-@click.command(no_args_is_help=True)
+@click.command(cls=Command, no_args_is_help=True)
 @files_argument
 @click.option(
     "--about",

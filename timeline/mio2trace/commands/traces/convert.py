@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from mio2trace.commands.options import Reading, Words, files_argument, reading_options
+from mio2trace.commands.options import Command, Reading, Words, files_argument, reading_options
 from mio2trace.commands.printing import INCOMPLETE, Progress, is_terminal, tell
 from mio2trace.evidence import EVIDENCE
 
@@ -28,7 +28,7 @@ FOLD_WORDS = ("find", "set-up", "warm-up")
 KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "devices")
 
 
-@click.command(no_args_is_help=True)
+@click.command(cls=Command, no_args_is_help=True)
 @files_argument
 @click.option(
     "-o",
@@ -139,10 +139,9 @@ def convert(  # noqa: PLR0913 - click gives each option by keyword
     Examples:
       mio2trace trace.json.gz
       mio2trace run.log run_results.db -o out.pftrace
-      mio2trace run.log prof.json -o out.json --without "timer marks" --summary found.json
       mio2trace prof.json -o - --host-calls none | gzip > out.json.gz
-      mio2trace run.log prof.json -o out.json --iterations 2-4 --fold find,warm-up --tracks kernels
-      mio2trace run.log prof.json -o out.json --from "layer conv2 backward" --to "layer conv1"
+      mio2trace run.log prof.json -o out.pftrace --iterations 2-4
+      mio2trace run.log prof.json -o out.pftrace --from "layer conv2 backward"
     """
     from mio2trace import conversion
 
