@@ -38,6 +38,7 @@ from mio2trace.answer.records import records  # noqa: E402
 from mio2trace.answer.text import lines  # noqa: E402
 from mio2trace.cli import cli  # noqa: E402
 from mio2trace.comparing import Comparison, Side  # noqa: E402
+from mio2trace.comparing import text as comparison_text  # noqa: E402
 from mio2trace.comparing.base import text as base_text  # noqa: E402
 from mio2trace.comparing.collect import collect  # noqa: E402
 from mio2trace.comparing.page import page as comparison_page  # noqa: E402
@@ -146,7 +147,13 @@ def _compared(run: Run) -> Iterator[str | bytes]:
     whole, bare = Side(name="a", runs=(record,)), Side(name="b", runs=(msgspec.structs.replace(record, parts=()),))
     comparison = Comparison(whole, bare)
     yield base_text(whole, "mio2trace")
-    yield "\n".join((*comparison.summary, *(str(row) for row in comparison.table.rows)))
+    yield "\n".join(
+        (
+            *comparison_text.block(comparison),
+            comparison_text.comment([comparison]),
+            *(str(row) for row in comparison.table.rows),
+        )
+    )
     yield comparison_page([comparison], "mio2trace")
     trace = picture(comparison, Source(whole, (run,)), Source(bare, (run,)), {"generator": "mio2trace"})
     for writer in WRITERS:

@@ -18,6 +18,7 @@ from mio2trace.analysis import analyse
 from mio2trace.cli import cli
 from mio2trace.comparing import Compared, Comparison, Part, RunRecord, Side, compare
 from mio2trace.comparing import base as bases
+from mio2trace.comparing.changes import seen
 from mio2trace.comparing.collect import collect
 from mio2trace.comparing.job import mean_of
 from mio2trace.comparing.record import CUT, Inside, Rank, cut
@@ -273,12 +274,12 @@ def test_a_slow_rank_has_a_row_of_its_own() -> None:
         ("rank 2", "slower"), ("rank 0", "~"), ("rank 1", "~"), ("rank 3", "~"),
     ]  # fmt: skip
     assert comparison.iteration.ratio == pytest.approx(1.125, rel=0.01)
-    assert "a job is the mean over its ranks: 4 ranks" in comparison.summary
+    assert seen(comparison.a) == "3 runs of 3 iterations, 4 ranks each"
     fewer = Side(name="b", runs=(mean_of(names[:2], [rank(1)] * 2),))
     assert [(row.name, row.word) for row in Comparison(a, fewer).ranks][:2] == [
         ("rank 2", "only in A"), ("rank 3", "only in A"),
     ]  # fmt: skip
-    assert "a job is the mean over its ranks: 4 ranks -> 2 ranks" in Comparison(a, fewer).summary
+    assert seen(fewer) == "1 run of 3 iterations, 2 ranks"
 
 
 def test_a_base_of_a_large_job_keeps_its_size() -> None:

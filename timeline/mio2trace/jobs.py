@@ -54,7 +54,8 @@ def _identity(profile: Profile) -> tuple[str, int | None, int | None]:
 
 def same_job(profiles: Sequence[Profile], others: Sequence[Profile], *, near: bool, spans: Spans) -> bool:
     """Whether two inputs are of one job: other processes that ran at the same time on one clock; or, where no clock
-    tells, ``near``, in one folder, or of ranks of their own. ``spans`` keeps what is asked for again.
+    tells, ``near``, in one folder (if that is evidence), or of ranks of their own. ``spans`` keeps what is asked for
+    again.
     """
     if not profiles or not others or not are_processes([*profiles, *others]):
         return False

@@ -97,13 +97,13 @@ class Gathered:
         """Whether its profiles are of several processes."""
         return are_processes(self.held)
 
-    def is_of_job(self, other: Gathered, spans: Spans) -> bool:
-        """Whether the processes of ``other`` are of the same job, or the same."""
+    def is_of_job(self, other: Gathered, spans: Spans, *, near: bool) -> bool:
+        """Whether the processes of ``other`` are of the same job, or the same. ``near``: one folder is evidence."""
         if not self.held:
             return False
         new = [one for one in other.held if not any(same_process_twice(one, mine) for mine in self.held)]
-        near = bool(self.folders_of_ranks & other.folders_of_ranks)
-        return bool(other.held) and (not new or same_job(self.held, new, near=near, spans=spans))
+        beside = near and bool(self.folders_of_ranks & other.folders_of_ranks)
+        return bool(other.held) and (not new or same_job(self.held, new, near=beside, spans=spans))
 
     @property
     def has_profile(self) -> bool:
@@ -176,14 +176,16 @@ def gather(
     *,
     strict: bool = True,
     copies: bool = False,
+    near: bool = True,
 ) -> list[Gathered]:
     """The runs, those with the fullest profiles first, logs of no profile's run last, each by itself.
 
     One profile and one log are taken for one run: who joins them finds out. Raises `InputError` where no log goes with
     any profile (unless ``by_order_alone``) and where nothing tells which of several logs does; not ``strict``: these
-    logs are left by themselves. Files of a run that hold the same count once, but for ``copies``.
+    logs are left by themselves. Files of a run that hold the same count once, but for ``copies``. ``near``: profiles of
+    several processes in one folder are one job's unless something is against it; else only those that state it.
     """
-    parts = _sharing_jobs(_with_captures(_sharing_profiles(inputs, notes)), notes)
+    parts = _sharing_jobs(_with_captures(_sharing_profiles(inputs, notes)), notes, near=near)
     with_profile = sorted((part for part in parts if part.has_profile), key=lambda part: _fullest(part.profiles[0]))
     logs = [part for part in parts if not part.has_profile and part.has_log]
     rest = [part for part in parts if not part.has_profile and not part.has_log]
@@ -267,7 +269,7 @@ def _replays(profile: Profile) -> bool:
     return any(activity.is_replayed for activity in profile.activities)
 
 
-def _sharing_jobs(parts: Sequence[Gathered], notes: Notes) -> list[Gathered]:
+def _sharing_jobs(parts: Sequence[Gathered], notes: Notes, *, near: bool) -> list[Gathered]:
     """Profiles of the processes of one job together; a process that two profilers recorded counts once."""
     if len(parts) < 2:
         return list(parts)
@@ -278,7 +280,7 @@ def _sharing_jobs(parts: Sequence[Gathered], notes: Notes) -> list[Gathered]:
         if not any(map(is_told, part.held)):
             others.append(part)
             continue
-        job = next((job for job in jobs if job.is_of_job(part, spans)), None)
+        job = next((job for job in jobs if job.is_of_job(part, spans, near=near)), None)
         if job is None:
             jobs.append(part)
             continue

@@ -52,6 +52,7 @@ class AnalysisOptions(msgspec.Struct, frozen=True, kw_only=True):
     has alignments; ``"logs"``: where there are any. ``without``: evidence to leave out (`mio2trace.evidence`).
     ``by_order_alone``: go on where clocks or buffers say that files are not of one run. ``from_start``: take a job's
     processes as begun at once.
+    ``near``: profiles of several processes in one folder are one job's ranks unless something is against it.
     ``keep_reasons``: for `mio2trace.summary.explain`. ``progress``: is told what was read.
     """
 
@@ -67,6 +68,7 @@ class AnalysisOptions(msgspec.Struct, frozen=True, kw_only=True):
     without: frozenset[str] = frozenset()
     by_order_alone: bool = False
     from_start: bool = False
+    near: bool = True
     keep_reasons: bool = False
     progress: Progress | None = None
 
@@ -269,6 +271,7 @@ def analyse(
                 notes,
                 strict=bool(options.join),
                 copies=options.copies,
+                near=options.near,
             )
         whole = complete(gathered)
         runs = tuple(

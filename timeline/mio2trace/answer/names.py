@@ -55,11 +55,12 @@ def _end_cut(text: str, width: int) -> str:
 def _middle_cut(name: str, others: Sequence[str], width: int) -> str:
     """The beginning, and the part in which the name differs from one that reads the same."""
     at = min(_first_difference(name, other) for other in others)
-    word = max(name.rfind(mark, 0, at) for mark in "_ <,:(") + 1
-    begin = max(word, 0)
     room = width - _COMMON - 3
-    if begin <= _COMMON:
+    begin = max(name.rfind(mark, 0, at) for mark in "_ <,:(") + 1
+    if begin <= _COMMON and at < width - 3:
         return _end_cut(name, width)
+    if begin <= _COMMON or at - begin > room - 4:  # the word is too long to be shown up to the difference
+        begin = max(at - room // 2, _COMMON)
     rest = name[begin:]
     return f"{name[:_COMMON]}...{rest if len(rest) <= room else rest[: room - 3] + '...'}"
 

@@ -17,13 +17,15 @@ from mio2trace.commands.options import (
     reading_options,
     refuse_to_overwrite,
 )
-from mio2trace.commands.printing import say, show, tell
+from mio2trace.commands.printing import coloured, put, say, show, tell, write
+from mio2trace.outgoing import json_text, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mio2trace.comparing.comparison import Comparison, Side
     from mio2trace.comparing.sides import Source
+    from mio2trace.notes import Notes
 
 _PAGES = (".html", ".htm")
 REGRESSION = 3
@@ -70,15 +72,17 @@ class _Limit(click.ParamType):  # type: ignore[type-arg]
     help="Both runs in one trace, iterations beginning together: .pftrace, .json, .gz after either. -o takes them, too,"
     " but for .json.",
 )
+@click.option("--all", "everything", is_flag=True, help="Every row, not only what changed.")
 @damaged_option
 @printing_options
 @reading_options
 @quiet_option
-def compare(
+def compare(  # noqa: PLR0913 - click gives each option by keyword
     sides: tuple[str, ...],
     limits: tuple[tuple[str, float], ...],
     save: str | None,
     picture: str | None,
+    everything: bool,
     damaged: bool,
     printing: Printing,
     reading: Reading,
@@ -106,7 +110,6 @@ def compare(
     """
     from mio2trace.comparing import Comparison
     from mio2trace.comparing.sides import source
-    from mio2trace.comparing.tables import pivot, table
     from mio2trace.notes import Notes
 
     if save is None and len(sides) < 2:
@@ -119,24 +122,23 @@ def compare(
     if picture is not None and len(sides) != 2:
         raise click.UsageError(f"--picture draws two sides, not {len(sides)}")
     notes = Notes()
-    options = reading.analysis(repetition="every" if reading.repetition is None else reading.repetition)
+    repetition = "every" if reading.repetition is None else reading.repetition
+    options = reading.analysis(repetition=repetition, near=False)
     read = [source(files.split(","), options, notes, keep=picture is not None, damaged=damaged) for files in sides]
     if save is not None:
         _save(read[0].side, save)
         say(notes, [f"{read[0].side.name}: {len(read[0].side.runs)} run(s) kept in {save}"], quiet)
         return
     comparisons = [Comparison(read[0].side, other.side) for other in read[1:]]
-    said = [line for one in comparisons for line in _lines(one, several=len(comparisons) > 1)]
     if picture is not None:
         _draw(comparisons[0], read, picture)
     if is_page and printing.path is not None:
         _write_page(comparisons, printing.path)
-        say(notes, said, quiet)
-    elif picture is not None and printing.path == picture:
-        say(notes, said, quiet)
+    if is_page or (picture is not None and printing.path == picture):
+        write(f"{visible(line)}\n" for line in _verdicts(comparisons))
+        say(notes, [], quiet)
     else:
-        made = table(comparisons[0]) if len(comparisons) == 1 else pivot(comparisons)
-        show(lambda: made, printing, notes, said, quiet)
+        _print(comparisons, printing, notes, everything=everything, quiet=quiet)
     _gate(comparisons[-1], limits)
 
 
@@ -193,9 +195,50 @@ def _write_page(comparisons: Sequence[Comparison], path: str) -> None:
         file.write(text.encode("utf-8", "replace"))
 
 
-def _lines(comparison: Comparison, several: bool) -> Sequence[str]:
-    name = f"{comparison.b.name}: " if several else ""
-    return [name + line for line in comparison.summary]
+def _verdicts(comparisons: Sequence[Comparison]) -> list[str]:
+    """A line for each side that is compared with the first."""
+    from mio2trace.comparing.changes import headline
+
+    several = len(comparisons) > 1
+    return [f"{one.b.name}: {headline(one)}" if several else headline(one) for one in comparisons]
+
+
+def _print(
+    comparisons: Sequence[Comparison], printing: Printing, notes: Notes, *, everything: bool, quiet: bool
+) -> None:
+    """The answer, or the rows in the form that is asked for; the verdict is first in each."""
+    import orjson
+
+    from mio2trace.comparing import text
+    from mio2trace.comparing.tables import document, pivot, table
+
+    form = printing.printed_as() if printing.form is not None or printing.path not in (None, "-") else "table"
+    chosen = any((printing.columns, printing.sort, printing.top, printing.where))
+    if form == "table" and len(comparisons) == 1 and not chosen:
+        lines = text.block(comparisons[0], everything=everything)
+        said = "".join(f"{line}\n" for line in lines)
+        put([coloured(said) if printing.path in (None, "-") else said], printing.path)
+    elif form == "markdown" and not chosen:
+        put([text.comment(comparisons, everything=everything)], printing.path)
+    elif form == "json" and not chosen:
+        made = [document(one, everything=everything) for one in comparisons]
+        put(
+            [json_text(orjson.dumps(made[0] if len(made) == 1 else made, option=orjson.OPT_INDENT_2).decode()), "\n"],
+            printing.path,
+        )
+    else:
+        rows = (
+            table(comparisons[0], everything=everything)
+            if len(comparisons) == 1
+            else pivot(comparisons, everything=everything)
+        )
+        verdicts = _verdicts(comparisons)
+        if form in ("table", "markdown") and printing.path in (None, "-"):
+            write(f"{visible(line)}\n" for line in verdicts)
+            verdicts = []
+        show(lambda: rows, printing._replace(form=form), notes, verdicts, quiet)
+        return
+    say(notes, [], quiet)
 
 
 def _gate(comparison: Comparison, limits: Sequence[tuple[str, float]]) -> None:

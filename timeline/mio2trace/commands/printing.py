@@ -21,7 +21,10 @@ INCOMPLETE = 4
 """Exit code of ``--strict`` if a profile does not hold all work."""
 
 
-_COLOURS = {"problem": "yellow", "HIGH": "red", "MEDIUM": "yellow", "LOW": "cyan", "PROFILE INCOMPLETE": "yellow"}
+_COLOURS = {
+    "problem": "yellow", "HIGH": "red", "MEDIUM": "yellow", "LOW": "cyan", "PROFILE INCOMPLETE": "yellow",
+    "SLOWER": "red", "FASTER": "green", "NOT DECIDED": "yellow",
+}  # fmt: skip
 
 
 class Refused(click.ClickException):
@@ -93,7 +96,7 @@ def show(
             raise click.UsageError(str(error)) from None
         width = line_width() if printing.path in (None, "-") else None
         pieces = print_table(table, form, width)
-        _put(pieces if header else "".join(pieces).splitlines(keepends=True)[1:], printing.path)
+        put(pieces if header else "".join(pieces).splitlines(keepends=True)[1:], printing.path)
         if not len(table.rows):
             said = [*said, f"no row: {table.empty}" if table.empty else "no row"]
         elif len(table.rows) < len(whole.rows):
@@ -104,7 +107,7 @@ def show(
     say(notes, said, quiet)
 
 
-def _put(pieces: Iterable[str], path: str | None) -> None:
+def put(pieces: Iterable[str], path: str | None) -> None:
     """Standard output, or a file that is replaced as a whole. Raises `InputError` where it cannot be written."""
     from mio2trace.files import replacing
 
@@ -136,11 +139,19 @@ def is_terminal() -> bool:
 
 
 def styled(line: str) -> str:
-    """Problems and severities in colour, if colour is wanted and the terminal has it."""
-    if os.environ.get("NO_COLOR") or not is_terminal():
-        return line
+    """A line for standard error, coloured if that is a terminal."""
+    return _in_colour(line) if is_terminal() else line
+
+
+def coloured(text: str) -> str:
+    """Lines for standard output, coloured if that is a terminal."""
+    return "".join(map(_in_colour, text.splitlines(keepends=True))) if is_for_a_person() else text
+
+
+def _in_colour(line: str) -> str:
+    """Problems, verdicts and severities in colour, if colour is wanted."""
     colour = next((colour for begin, colour in _COLOURS.items() if line.startswith(begin)), None)
-    return line if colour is None else click.style(line, fg=colour)
+    return line if colour is None or os.environ.get("NO_COLOR") else click.style(line, fg=colour)
 
 
 class Progress:

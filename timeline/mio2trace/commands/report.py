@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mio2trace.commands.options import Command, Reading, files_argument, quiet_option, reading_options
-from mio2trace.commands.printing import INCOMPLETE, say, styled, tell, write
+from mio2trace.commands.printing import INCOMPLETE, coloured, say, tell, write
 
 if TYPE_CHECKING:
     from mio2trace.answer import Report
@@ -82,7 +81,7 @@ def make(
         incomplete = any(one.completeness is not None and not one.completeness.complete for one in made.sections)
         verdicts = [section.verdict for section in made.sections[:FULL] if form != "text"]
     if output == "-":
-        write([_coloured(text) if form == "text" else text])
+        write([coloured(text) if form == "text" else text])
     else:
         from mio2trace.files import replacing
 
@@ -98,13 +97,6 @@ def make(
         tell(f"wrote {output} ({len(text.encode('utf-8', 'replace')) / 1000:.0f} kB)")
     if strict and incomplete:
         click.get_current_context().exit(INCOMPLETE)
-
-
-def _coloured(text: str) -> str:
-    """The lines coloured by severity, if standard output is a terminal."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-        return text
-    return "".join(styled(line) for line in text.splitlines(keepends=True))
 
 
 def written(made: Report, form: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -89,7 +89,7 @@ class Comparison:
     @cached_property
     def iteration(self) -> Compared:
         """All of a steady iteration."""
-        return self._judged("iteration", "an iteration", self.a.samples, self.b.samples)
+        return self._judged("iteration", "iteration", self.a.samples, self.b.samples)
 
     @cached_property
     def rows(self) -> tuple[Compared, ...]:
@@ -226,36 +226,6 @@ class Comparison:
             said.append(f"{len(same)} input file{'s are' if len(same) > 1 else ' is'} the same on both sides")
         return tuple(said)
 
-    @cached_property
-    def summary(self) -> tuple[str, ...]:
-        """Lines: what differs, the iteration, how many parts changed, what is open and how many runs decide it."""
-        return tuple(self._lines())
-
-    def _lines(self) -> Iterator[str]:
-        if self.differs:
-            yield f"differs: {', '.join(self.differs)}"
-        numbers = [max(len(run.ranks) for run in side.runs) for side in (self.a, self.b)]
-        if any(numbers):
-            told = [f"{number} ranks" if number else "one process" for number in numbers]
-            yield f"a job is the mean over its ranks: {told[0]}" + (
-                f" -> {told[1]}" if numbers[0] != numbers[1] else ""
-            )
-        whole = self.iteration
-        if whole.ratio is not None:
-            yield f"an iteration: {_ms(whole.a_ns)} -> {_ms(whole.b_ns)} ms, {whole.ratio:.3f}, {whole.word}"
-        judged = [row for row in self.rows if row.word not in ("only in A", "only in B", "other size")]
-        counts = {word: sum(row.word == word for row in judged) for word in ("slower", "faster")}
-        maybe = [row for row in judged if row.runs_needed]
-        alone = [row for row in self.rows if row.word in ("only in A", "only in B")]
-        yield (
-            f"{len(judged)} parts on both sides: {counts['slower']} slower, {counts['faster']} faster, "
-            f"{len(judged) - sum(counts.values()) - len(maybe)} unchanged; {len(alone)} on one side only"
-        )
-        if maybe:
-            needed = max(row.runs_needed for row in maybe)
-            fewest = min(len(self.a.runs), len(self.b.runs))
-            yield f"{len(maybe)} not decided by {_count(fewest)} a side: {needed} runs a side would decide"
-
     @property
     def table(self) -> Table:
         """A row a part, the iteration last."""
@@ -327,7 +297,3 @@ def _kind(part: Part) -> str:
 
 def _count(runs: int) -> str:
     return "1 run" if runs == 1 else f"{runs} runs"
-
-
-def _ms(ns: float | None) -> str:
-    return "-" if ns is None else f"{ns / 1e6:.3f}"

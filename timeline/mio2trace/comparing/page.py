@@ -10,9 +10,10 @@ from markupsafe import Markup
 from mio2trace.answer import svg, tables
 from mio2trace.answer.frame import fitted
 from mio2trace.answer.tables import Room
-from mio2trace.comparing.comparison import Compared, Comparison, Side
+from mio2trace.comparing.changes import Group, change, groups, has_changed, headline, interval, label, seen, tally
+from mio2trace.comparing.comparison import Compared, Comparison
 from mio2trace.comparing.record import Inside, Part
-from mio2trace.comparing.statistics import FEWEST, FLOOR, MANY, floor_of
+from mio2trace.comparing.statistics import FEWEST, MANY, floor_of
 from mio2trace.findings.words import count, ms, percent
 from mio2trace.ops.naming import primitive_name
 from mio2trace.outgoing import shortened, visible
@@ -31,7 +32,7 @@ _MARKS = {
 """Of each verdict the class of its word and the colour of its bar."""
 
 
-class _Group(NamedTuple):
+class _Piece(NamedTuple):
     """Parts that are one piece of an iteration's bar."""
 
     name: str
@@ -80,8 +81,8 @@ def _footer(comparisons: Sequence[Comparison], shown: int, generator: str) -> st
 def _section(comparison: Comparison, room: Room) -> dict[str, Any]:
     names = shortened(comparison.a.name, room.name), shortened(comparison.b.name, room.name)
     parts = [row for row in comparison.rows if row.kind != "layer"]
-    changed = [row for row in parts if row.word != "~" or row.cause]
-    same = [row for row in parts if row.word == "~" and not row.cause]
+    changed = groups(parts)
+    same = [row for row in parts if not has_changed(row)]
     layers = [row for row in comparison.rows if row.kind == "layer"]
     noun = "Problem" if any(row.kind == "problem" for row in parts) else "Kernel"
     most = max((abs(row.more_ns) for row in comparison.rows), default=0.0)
@@ -97,8 +98,8 @@ def _section(comparison: Comparison, room: Room) -> dict[str, Any]:
     ]
     return {
         "name": f"{names[0]} -> {names[1]}",
-        "verdict": _verdict(comparison.iteration),
-        "evidence": shortened(". ".join(_said(comparison)), 600),
+        "verdict": headline(comparison),
+        "evidence": shortened(". ".join((*comparison.differs, "; ".join(tally(comparison)))), 600),
         "tiles": _tiles(comparison, names),
         "parts": [part for part in found if part is not None],
     }
@@ -107,37 +108,18 @@ def _section(comparison: Comparison, room: Room) -> dict[str, Any]:
 # -- in words --------------------------------------------------------------------------------------------------------
 
 
-def _verdict(whole: Compared) -> str:
-    if whole.ratio is None or whole.a_ns is None or whole.b_ns is None:
-        return "An iteration has no time on one side."
-    times = f"{ms(whole.a_ns)} -> {ms(whole.b_ns)}"
-    change = percent(abs(whole.ratio - 1))
-    if whole.word in ("slower", "faster"):
-        return f"An iteration is {change} {whole.word}: {times}."
-    if whole.word in ("maybe slower", "maybe faster"):
-        return f"An iteration may be {change} {whole.word.split()[1]}: {times}. {whole.runs_needed} runs a side decide."
-    low, high = (whole.ratio, whole.ratio) if whole.low is None or whole.high is None else (whole.low, whole.high)
-    if 1 - FLOOR <= low <= high <= 1 + FLOOR:
-        return f"An iteration takes as long on both sides: {times}."
-    return f"No change of an iteration can be told: {times}, {low:.2f} .. {high:.2f} times as long."
-
-
-def _said(comparison: Comparison) -> Iterator[str]:
-    """The summary without the iteration, which the first line tells."""
-    yield from (line for line in comparison.summary if not line.startswith("an iteration: "))
-
-
 def _tiles(comparison: Comparison, names: tuple[str, str]) -> list[dict[str, str]]:
     whole = comparison.iteration
     tiles = [
-        {"label": f"{letter}: {shortened(name, 40)}", "value": ms(ns or 0), "more": _runs(side)}
+        {"label": f"{letter}: {shortened(name, 40)}", "value": ms(ns or 0), "more": seen(side)}
         for letter, name, ns, side in (
             ("A", names[0], whole.a_ns, comparison.a),
             ("B", names[1], whole.b_ns, comparison.b),
         )
     ]
     if whole.ratio is not None:
-        tiles.append({"label": "B / A", "value": f"{whole.ratio:.3f}", "more": _told_interval(whole)})
+        within = f"95 %: {interval(whole)}" if interval(whole) else "one iteration: no interval"
+        tiles.append({"label": "Change", "value": change(whole.ratio), "more": within})
     words = [row.word for row in comparison.rows if row.kind != "layer"]
     alone = sum(word.startswith("only in") for word in words)
     tiles.append(
@@ -150,37 +132,22 @@ def _tiles(comparison: Comparison, names: tuple[str, str]) -> list[dict[str, str
     return tiles
 
 
-def _runs(side: Side) -> str:
-    iterations = [run.iterations for run in side.runs]
-    least, most = min(iterations), max(iterations)
-    each = count(least, "iteration") if least == most else f"{least} to {most} iterations"
-    return f"{count(len(side.runs), 'run')} of {each}"
-
-
-def _told_interval(row: Compared) -> str:
-    return f"95 %: {_interval(row)}" if row.low is not None else "of one iteration: no interval"
-
-
-def _interval(row: Compared) -> str:
-    return "" if row.low is None or row.high is None else f"{row.low:.2f} .. {row.high:.2f}"
-
-
 def _trust(comparison: Comparison, names: tuple[str, str], room: Room) -> list[tuple[str, str]]:
     fewest = min(len(comparison.a.runs), len(comparison.b.runs))
     rule = (
-        f"every run of one side is slower than every run of the other, and the medians differ by more than "
-        f"{percent(floor_of(fewest))}"
+        f"every run of one side is slower than every run of the other, the interval excludes no change, the medians "
+        f"differ by more than {percent(floor_of(fewest))}"
         if fewest >= FEWEST
         else f"nothing is decided by fewer than {FEWEST} runs a side; from {MANY} on 5 % is, with {FEWEST} 10 %"
     )
     kernels = comparison.a.runs[0].told_by == "kernels"
     facts = [
-        ("A", f"{names[0]}: {_runs(comparison.a)}"),
-        ("B", f"{names[1]}: {_runs(comparison.b)}"),
+        ("A", f"{names[0]}: {seen(comparison.a)}"),
+        ("B", f"{names[1]}: {seen(comparison.b)}"),
         ("Device", _both(comparison.a.facts.device, comparison.b.facts.device)),
         ("MIOpen", _both(comparison.a.facts.miopen, comparison.b.facts.miopen)),
         ("Times", "kernel time of a steady iteration" if kernels else "layer times that the log prints"),
-        ("A change is one where", rule),
+        ("A change is decided if", rule),
         ("The interval", "95 % of the ratios of medians, runs and their iterations drawn again; B / A"),
     ]
     return [(label, shortened(value, 4 * room.name)) for label, value in facts if value]
@@ -195,18 +162,18 @@ def _both(a: str, b: str) -> str:
 
 def _iteration(comparison: Comparison, names: tuple[str, str], room: Room) -> dict[str, Any] | None:
     """What an iteration consists of on either side, in two bars of one scale."""
-    groups = _groups(comparison)
-    longest = max(sum(one.a_ns for one in groups), sum(one.b_ns for one in groups), 0)
+    pieces_of = _pieces(comparison)
+    longest = max(sum(one.a_ns for one in pieces_of), sum(one.b_ns for one in pieces_of), 0)
     if not longest:
         return None
     bars = []
     iteration = comparison.iteration
     for letter, name, whole, parts in (
-        ("A", names[0], iteration.a_ns, [one.a_ns for one in groups]),
-        ("B", names[1], iteration.b_ns, [one.b_ns for one in groups]),
+        ("A", names[0], iteration.a_ns, [one.a_ns for one in pieces_of]),
+        ("B", names[1], iteration.b_ns, [one.b_ns for one in pieces_of]),
     ):
         pieces = [
-            svg.Piece(one.colour, ns, False, f"{one.name}: {ms(ns)}") for one, ns in zip(groups, parts, strict=True)
+            svg.Piece(one.colour, ns, False, f"{one.name}: {ms(ns)}") for one, ns in zip(pieces_of, parts, strict=True)
         ]
         medians = sum(piece.ns for piece in pieces)
         said = ms(whole or 0)
@@ -220,13 +187,13 @@ def _iteration(comparison: Comparison, names: tuple[str, str], room: Room) -> di
             "helps": False,
             "label": f"{shortened(one.name, room.name)} {ms(one.a_ns)} -> {ms(one.b_ns)}",
         }
-        for one in groups
+        for one in pieces_of
         if max(one.a_ns, one.b_ns) >= 0.005 * longest
     ]
     return tables.part("Where an iteration goes", picture=Markup("").join(bars), legend=legend, id="where")
 
 
-def _groups(comparison: Comparison) -> list[_Group]:
+def _pieces(comparison: Comparison) -> list[_Piece]:
     """By primitive where one is known; else the longest parts by themselves, and all others together."""
     rows = [row for row in comparison.rows if row.kind != "layer"] or list(comparison.rows)
     sums: dict[tuple[str, str], list[float]] = {}
@@ -242,21 +209,24 @@ def _groups(comparison: Comparison) -> list[_Group]:
         of_group = sums.setdefault(key, [0.0, 0.0])
         of_group[0] += row.a_ns or 0
         of_group[1] += row.b_ns or 0
-    groups = [_Group(name, colour, *both) for (name, colour), both in sums.items()]
-    return sorted(groups, key=lambda one: (one.colour == "other", -max(one.a_ns, one.b_ns)))
+    pieces = [_Piece(name, colour, *both) for (name, colour), both in sums.items()]
+    return sorted(pieces, key=lambda one: (one.colour == "other", -max(one.a_ns, one.b_ns)))
 
 
 # -- tables ----------------------------------------------------------------------------------------------------------
 
 
-def _table(head: str, rows: Sequence[Compared], room: Room, most: float | None, caption: str) -> dict[str, Any] | None:
+def _table(
+    head: str, parts: Sequence[Compared | Group], room: Room, most: float | None, caption: str
+) -> dict[str, Any] | None:
     """``most``: the change whose bar reaches to the edge; None: the largest of these."""
-    if not rows:
+    if not parts:
         return None
-    shown = rows[: room.rows]
+    made = [part if isinstance(part, Group) else Group(part, (part,)) for part in parts]
+    rows = [group.row for group in made]
     if most is None:
         most = max(abs(row.more_ns) for row in rows)
-    lines = [{"cells": _cells(row, most, room), **_details(row, room)} for row in shown]
+    lines = [{"cells": _cells(group.row, most, room), **_details(group, room)} for group in made[: room.rows]]
     left = rows[room.rows :]
     rest = ""
     if left:
@@ -264,7 +234,7 @@ def _table(head: str, rows: Sequence[Compared], room: Room, most: float | None, 
             f"{len(left)} more: {ms(sum(row.a_ns or 0 for row in left))} -> {ms(sum(row.b_ns or 0 for row in left))}."
         )
     heads = [
-        ("part", "text"), ("A ms", "number"), ("B ms", "number"), ("B / A", "number"), ("95 %", "number"),
+        ("part", "text"), ("A ms", "number"), ("B ms", "number"), ("change", "number"), ("95 %", "number"),
         ("verdict", "text"), ("B - A", "bar"),
     ]  # fmt: skip
     return tables.part(head, table=tables.grid(heads, lines, rest), caption=caption)
@@ -272,29 +242,26 @@ def _table(head: str, rows: Sequence[Compared], room: Room, most: float | None, 
 
 def _cells(row: Compared, most: float, room: Room) -> tuple[Any, ...]:
     kind, colour = _MARKS.get(row.word, ("", "other"))
-    word: Any = (
-        row.word if kind == "" else Markup('<span class="{}"><b class="severity">{}</b></span>').format(kind, row.word)
-    )
+    said = row.word if row.ratio is None else label(row).lower()
+    word: Any = said if not kind else Markup('<span class="{}"><b class="severity">{}</b></span>').format(kind, said)
     name = visible(shortened(row.name, room.name))
     sign = "+" if row.more_ns >= 0 else "-"
     bar = svg.change(colour, row.more_ns, most, f"{name}: {sign}{ms(abs(row.more_ns))}")
-    return (
-        name,
-        _number(row.a_ns),
-        _number(row.b_ns),
-        "" if row.ratio is None else f"{row.ratio:.3f}",
-        _interval(row),
-        word,
-        bar,
-    )
+    times = _number(row.a_ns), _number(row.b_ns)
+    return name, *times, "" if row.ratio is None else change(row.ratio), interval(row), word, bar
 
 
 def _number(ns: float | None) -> str:
     return "" if ns is None else f"{ns / 1e6:,.3f}"
 
 
-def _details(row: Compared, room: Room) -> dict[str, Any]:
-    """The cause, and what it rests on: solvers and kernels of both sides, the line that runs it again."""
+def _details(group: Group, room: Room) -> dict[str, Any]:
+    """The cause, and what it rests on: solvers and kernels of both sides, the line that runs it again. Of a group its
+    members."""
+    row = group.row
+    if len(group.members) > 1:
+        said = [f"{one.name}: {_number(one.a_ns)} -> {_number(one.b_ns)} ms" for one in group.members[: room.rows]]
+        return {"details": [shortened(line, 4 * room.name) for line in said], "detail_head": "which"}
     lines = row.cause.split("; ") if len(row.cause) > _CAUSE else []
     if row.pair is not None and (row.cause or row.word != "~"):
         for letter, side in (("A", row.pair.a), ("B", row.pair.b)):

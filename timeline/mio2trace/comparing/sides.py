@@ -20,7 +20,7 @@ from mio2trace.privacy import Cleaner
 from mio2trace.snapshot.places import is_dataset
 from mio2trace.writers.read_back import is_ours
 
-OPTIONS = AnalysisOptions(repetition="every")
+OPTIONS = AnalysisOptions(repetition="every", near=False)
 _DEEPEST = 6
 """Folders in one another that are looked through for runs."""
 

@@ -2,7 +2,8 @@
 
 A side is slower when all of its runs are (complete separation: by chance in 1 of 20 comparisons of 3 and 3 runs, of
 252 of 5 and 5) and the ratio is above a floor. What fewer runs say is never more than "maybe". The interval of the
-ratio is a bootstrap over runs, then over their iterations, with a fixed seed.
+ratio is a bootstrap with a fixed seed: over runs where there are enough to decide, so that it contradicts no verdict;
+else over runs, then over their iterations.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def verdict(a: Sequence[Samples], b: Sequence[Samples]) -> Verdict:
     told: tuple[float | None, float | None] = (None, None)
     if min(sum(map(len, a)), sum(map(len, b))) > 1:
         told = low, high
-    if not separated or change <= FLOOR or (fewest < FEWEST and low <= 1 <= high):
+    if not separated or change <= FLOOR or low <= 1 <= high:  # a verdict never contradicts its interval
         return Verdict(a_ns, b_ns, ratio, *told, "~")
     if fewest >= FEWEST and change > floor:
         return Verdict(a_ns, b_ns, ratio, *told, "slower" if ratio > 1 else "faster")
@@ -86,7 +87,12 @@ def separated(a: Sequence[Samples], b: Sequence[Samples]) -> bool:
 
 
 def interval(a: Sequence[Samples], b: Sequence[Samples]) -> tuple[float, float]:
-    """95 % of the ratios of medians, runs and their samples drawn again with replacement. The same for the same."""
+    """95 % of the ratios of medians, runs drawn again with replacement; of few runs their samples, too.
+
+    The same for the same.
+    """
+    if min(len(a), len(b)) >= FEWEST:
+        a, b = ([(median(run),) for run in side] for side in (a, b))
     random = Random(_SEED)  # noqa: S311 - numbers that are the same every time are wanted
     below, above = _drawn(a, random), _drawn(b, random)
     ratios = sorted(of_b / of_a for of_a, of_b in zip(below, above, strict=True) if of_a > 0)

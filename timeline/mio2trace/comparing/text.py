@@ -1,0 +1,166 @@
+"""A comparison for a person: `MOST_LINES` lines of `WIDTH` columns for a terminal, and Markdown for a comment."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from mio2trace.answer.names import distinct
+from mio2trace.answer.text import MOST_LINES, WIDTH
+from mio2trace.comparing.changes import change, decision, groups, headline, interval, is_large, seen, tally
+from mio2trace.comparing.comparison import Compared, Comparison
+from mio2trace.outgoing import markdown_text, shortened, visible
+
+LABEL, TIME, CHANGE = 12, 8, 11
+NAME = WIDTH - LABEL - 2 * TIME - CHANGE
+SHOWN = {"ranks": 3, "once": 3, "layer": 2}
+"""Rows of these kinds at most; the parts take the lines that are left."""
+_LABELS = {"maybe slower": "not decided", "maybe faster": "not decided", "slower": "slower", "faster": "faster"}
+_ALONE = {"only in A": "gone", "only in B": "new"}
+LEAST_STEP = 0.01
+"""Of a step's parts those are shown that changed by at least so much of the step."""
+_SIDE = 32
+"""Letters of a side's name."""
+MARKDOWN_ROWS = 40
+
+
+def block(comparison: Comparison, *, everything: bool = False) -> list[str]:
+    """The answer. ``everything``: every row, however many lines they take."""
+    verdict, _, times = headline(comparison).partition("; ")
+    head = [*_wrapped(verdict, 2), *_wrapped(f"  {times}", 1), *_sides(comparison)]
+    foot = _wrapped("; ".join(tally(comparison)), 2)
+    before = _rows("step", _steps(comparison, everything))
+    behind = _rows("layers", _chosen(comparison, "layer", everything))
+    for name, rows in (("ranks", comparison.ranks), ("once", comparison.once)):
+        behind += _rows(name, rows if everything else rows[: SHOWN[name]])
+    parts = [row for row in comparison.rows if row.kind != "layer"]
+    room = None
+    if not everything:
+        parts = [one.row for one in groups(parts)]
+        room = max(MOST_LINES - len(head) - len(before) - len(behind) - len(foot) - 1, 2)
+    body = [*before, *_parts(parts, room), *behind]
+    if body:
+        body.insert(0, f"{'':<{LABEL + NAME}}{'A ms':>{TIME}}{'B ms':>{TIME}}{'change':>{CHANGE - 2}}")
+    lines = [*head, *body, *foot]
+    return lines if everything else lines[:MOST_LINES]
+
+
+def _parts(rows: Sequence[Compared], room: int | None) -> list[str]:
+    """The parts with verdict and cause, in ``room`` lines; those for which there is none are summed in the last."""
+    lines: list[str] = []
+    before = ""
+    for at, (row, line) in enumerate(zip(rows, _rows("", rows), strict=True)):
+        label = _LABELS.get(row.word, "not decided" if is_large(row) else "changed")
+        own = [f"{label if label != before else '':<{LABEL}}{line[LABEL:]}"]
+        if row.cause and row.cause not in row.name:
+            own += _wrapped(f"{'':<{LABEL + 2}}{row.cause}", 1)
+        if room is not None and len(lines) + len(own) + (at + 1 < len(rows)) > room:
+            return lines + _rows("", [_rest(rows[at:])])
+        lines += own
+        before = label
+    return lines
+
+
+def _rest(rows: Sequence[Compared]) -> Compared:
+    a_ns, b_ns = (sum(getattr(row, side) or 0 for row in rows) for side in ("a_ns", "b_ns"))
+    ratio = b_ns / a_ns if a_ns else None
+    return rows[0]._replace(name=f"({len(rows)} more)", a_ns=a_ns, b_ns=b_ns, ratio=ratio, word="~", cause="")
+
+
+def _sides(comparison: Comparison) -> Iterator[str]:
+    for letter, text in zip("AB", _named(comparison), strict=True):
+        yield visible(f"{letter}  {shortened(text, WIDTH - 3)}")
+    if comparison.differs:
+        yield from _wrapped(f"differs     {', '.join(comparison.differs)}", 2, indent=LABEL)
+
+
+def _named(comparison: Comparison) -> list[str]:
+    """``rocm-7.0: 3 runs of 9 iterations, 1 rank each, AMD Instinct MI210``, of both sides."""
+    sides = comparison.a, comparison.b
+    names = [side.name for side in sides]
+    devices = [f", {side.facts.device}" if side.facts.device else "" for side in sides]
+    return [
+        f"{name}: {seen(side)}{device}"
+        for name, side, device in zip(distinct(names, names, _SIDE), sides, devices, strict=True)
+    ]
+
+
+def _wrapped(text: str, most: int, indent: int = 2) -> list[str]:
+    return textwrap.wrap(
+        visible(text), WIDTH, subsequent_indent=" " * indent, max_lines=most, placeholder=" ...", break_on_hyphens=False
+    )
+
+
+def _steps(comparison: Comparison, everything: bool) -> list[Compared]:
+    """The length of a step, and those of its parts that changed."""
+    rows = list(comparison.steps)
+    whole = max((row.a_ns or 0 for row in rows[:1]), default=0)
+    return [row for row in rows if everything or row.name == "step" or abs(row.more_ns) >= LEAST_STEP * whole]
+
+
+def _chosen(comparison: Comparison, kind: str, everything: bool) -> list[Compared]:
+    rows = [row for row in comparison.rows if row.kind == kind]
+    if everything:
+        return rows
+    return [one.row for one in groups(rows)][: SHOWN[kind]]
+
+
+def _rows(label: str, rows: Sequence[Compared]) -> list[str]:
+    """``label`` before the first of them. A question mark is behind a change that is not decided."""
+    names = [row.name for row in rows]
+    lines = []
+    for at, (text, row) in enumerate(zip(distinct(names, names, NAME - 1), rows, strict=True)):
+        both = row.a_ns, row.b_ns
+        largest = max(ns or 0 for ns in both)
+        times = "".join(f"{'-' if ns is None else _ms(ns, largest):>{TIME}}" for ns in both)
+        last = _ALONE.get(row.word, row.word if row.ratio is None else change(row.ratio))
+        mark = " ?" if row.word.startswith("maybe") or (row.word == "~" and is_large(row)) else "  "
+        lines.append(
+            f"{label if not at else '':<{LABEL}}{visible(text):<{NAME}}{times}{last + mark:>{CHANGE}}".rstrip()
+        )
+    return lines
+
+
+def _ms(ns: float, largest: float) -> str:
+    """Milliseconds with the digits that say something of the larger side."""
+    digits = next((digits for least, digits in _DIGITS if largest >= least), 4)
+    return f"{ns / 1e6:,.{digits}f}"
+
+
+_DIGITS = ((1e9, 0), (1e8, 1), (1e7, 2), (1e4, 3))
+"""From so many ns on."""
+
+
+def comment(comparisons: Sequence[Comparison], *, everything: bool = False) -> str:
+    """Markdown: of each side that is compared with the first, the verdict, what was seen, what changed."""
+    return "\n".join(line for comparison in comparisons for line in _comment(comparison, everything)) + "\n"
+
+
+def _comment(comparison: Comparison, everything: bool) -> Iterator[str]:
+    verdict, _, rest = headline(comparison).partition(": ")
+    yield f"**{markdown_text(verdict)}**: {markdown_text(rest)}"
+    yield ""
+    for letter, text in zip("AB", _named(comparison), strict=True):
+        yield f"* {letter}: {markdown_text(text)}"
+    if comparison.differs:
+        yield f"* differs: {markdown_text(', '.join(comparison.differs))}"
+    yield f"* {markdown_text('; '.join(tally(comparison)))}"
+    yield ""
+    yield "| part | name | A ms | B ms | change | 95 % | verdict | cause |"
+    yield "| --- | --- | --: | --: | --: | --: | --- | --- |"
+    rows = [comparison.iteration, *_steps(comparison, everything)]
+    if everything:
+        rows += [*comparison.rows, *comparison.ranks, *comparison.once]
+    else:
+        changed = [one.row for one in groups(comparison.rows)]
+        rows += [*changed[:MARKDOWN_ROWS], *comparison.ranks, *comparison.once]
+    for row in rows:
+        cells = (
+            row.kind, shortened(row.name, 100),
+            *("" if ns is None else f"{ns / 1e6:,.3f}" for ns in (row.a_ns, row.b_ns)),
+            "" if row.ratio is None else change(row.ratio), interval(row), decision(row), shortened(row.cause, 100),
+        )  # fmt: skip
+        yield f"| {' | '.join(map(markdown_text, cells))} |"
+    if not everything and len(changed) > MARKDOWN_ROWS:
+        yield f"\n{len(changed) - MARKDOWN_ROWS} more that changed."
+    yield ""
