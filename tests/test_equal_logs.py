@@ -63,7 +63,7 @@ def test_compare_uses_every_run_of_both_sides(tmp_path: Path) -> None:
         assert len(found.runs) == 3
         assert len({run.mean_ns for run in found.runs}) == 3
         assert not [note for note in notes if LEFT_OUT in note.kind or "taken once" in note.kind]
-    done = CliRunner().invoke(cli, ["compare", *map(str, sides)])
+    done = CliRunner().invoke(cli, ["compare", *map(str, sides), "--all", "--format", "csv"])
     assert done.exit_code == 0
     rows_of_table = list(csv.DictReader(io.StringIO(done.stdout)))
     assert {one["runs"] for one in rows_of_table} == {"3+3"}
