@@ -14,7 +14,7 @@ from mio2trace.findings import Gpu, Subject
 from mio2trace.measures import Measures
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import Message
-from mio2trace.model.profile import Activity, Call, Clock, Counter, Device, Profile, Queue
+from mio2trace.model.profile import Activity, Call, Clock, Counter, Device, Profile, Queue, Range
 from mio2trace.ops.choices import Choices
 from mio2trace.ops.operation import Operation
 from tests.records import made_operation
@@ -68,6 +68,7 @@ def measures(
     device: str = "",
     host_ns: Mapping[int, int] | None = None,
     other_calls: Sequence[Call] = (),
+    ranges: Sequence[Range] = (),
 ) -> Measures:
     """``iterations``: by number, `SETUP` what is before them. ``host_ns``: how long before an iteration's first command
     the host is in it already. Each begins a second after the one before.
@@ -98,6 +99,7 @@ def measures(
         devices=(Device(index=0, name=device, clock=0),),
         clocks=(Clock("boottime"), Clock("device")),
         other_calls=tuple(other_calls),
+        ranges=tuple(ranges),
         calls_wait=calls_wait,
         numbers="dispatch_id",
         counters=tuple(Counter(f"C{number}") for number in range(max(len(one.counters) for _, one in where))),

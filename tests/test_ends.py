@@ -66,8 +66,8 @@ def test_a_part_is_never_called_an_iteration(tmp_path: Path) -> None:
     }  # fmt: skip
     assert first.startswith(f"0.141 ms of kernels in what there is of iteration 1 ({ENDS}).")
     for name, said in (
-        ("page.html", ("Kernels, this part of an iteration", "Where this part of an iteration goes")),
-        ("comment.md", ("Kernels (in this part of an iteration)",)),
+        ("page.html", ("Kernels, the recorded part of the iteration", "Where the recorded part of the iteration goes")),
+        ("comment.md", ("Kernels (in the recorded part of the iteration)",)),
     ):
         assert not CliRunner().invoke(cli, ["report", *files, "-o", str(tmp_path / name)]).exit_code
         text = (tmp_path / name).read_text()

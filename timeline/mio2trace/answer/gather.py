@@ -166,11 +166,13 @@ def _verdict(subject: Subject) -> str:
     kind = f", {told.kinds[told.kind]}" if told.kinds[told.kind] else ""
     cold = ", may be cold" if told.may_be_cold else ""
     kernels = ms(subject.each(subject.total_ns))
-    return f"{_step(subject)}{kernels} of kernels per iteration ({of}{kind}{cold}){_guarded(subject)}."
+    step = _step(subject)
+    per = "" if step else " per iteration"
+    return f"{step}{kernels} of kernels{per} ({of}{kind}{cold}){_guarded(subject)}."
 
 
 def _step(subject: Subject) -> str:
-    """``18.84 ms an iteration (18.55 to 18.98 ms), ``: how long it lasts; nothing where that is not known."""
+    """``18.84 ms per iteration (18.55 to 18.98 ms), ``: how long it lasts; empty if that is not known."""
     step = subject.step_time
     if step is None or subject.timed is not subject:
         return ""
@@ -233,7 +235,7 @@ def _first(subject: Subject) -> str:
     first = subject.first_iteration
     if first is None:
         return ""
-    cold, usual = first
+    cold, usual, _ = first
     return f"first iteration {ms(cold)}, then {ms(usual)}"
 
 

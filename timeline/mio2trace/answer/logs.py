@@ -56,7 +56,7 @@ def printed_reference(logs: Sequence[FrameworkLog], without: Sequence[FrameworkL
     if undisturbed is None:
         return ""
     beside = f" ({ms(usual)} with it)" if usual is not None else ""
-    return f"an iteration takes {ms(undisturbed)}{beside}, as its log prints it"
+    return f"the iteration takes {ms(undisturbed)}{beside}, as its log prints it"
 
 
 def _printed_iteration(logs: Sequence[FrameworkLog]) -> float | None:

@@ -5,7 +5,7 @@ docs/findings.md has a paragraph for each. No rule fires on what the profiler it
 
 from __future__ import annotations
 
-from mio2trace.findings import kernels, pauses, searches, trust, work
+from mio2trace.findings import idle, kernels, pauses, searches, trust, work
 from mio2trace.findings.gpus import GPUS, Gpu, gpu_of
 from mio2trace.findings.rule import SEVERITIES, Finding, Found, Rule, Severity, severity_of
 from mio2trace.findings.subject import Problem, Subject
@@ -25,13 +25,14 @@ __all__ = [
     "gpu_of",
 ]
 
-RULES: tuple[Rule, ...] = (*searches.RULES, *kernels.RULES, *work.RULES, *pauses.RULES, *trust.RULES)
+RULES: tuple[Rule, ...] = (*searches.RULES, *kernels.RULES, *work.RULES, *idle.RULES, *pauses.RULES, *trust.RULES)
 
 
 def findings(subject: Subject) -> list[Finding]:
     """Most severe first, then by time at stake, then in the order of the table."""
-    # What may be warm-up is no ground for the strongest word.
-    worst = SEVERITIES.index("medium" if subject.steady.told.may_be_cold else "high")
+    # What may be warm-up, or set-up where no iterations are known, is no ground for the strongest word.
+    certain = subject.has_iterations and not subject.steady.told.may_be_cold
+    worst = SEVERITIES.index("high" if certain else "medium")
     fired = [
         Finding(rule=rule, severity=max(severity, SEVERITIES[worst], key=SEVERITIES.index), found=found)
         for rule in RULES

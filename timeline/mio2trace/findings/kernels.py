@@ -1,4 +1,4 @@
-"""Rules on what kernels do: naive solvers, layouts, casts, helpers, launches that are too short."""
+"""Rules on kernels: naive solvers, layouts, casts, auxiliary kernels, short kernels."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from mio2trace.ops.naming import problem_name
 OF_CONVOLUTIONS, MANY_OF_CONVOLUTIONS = 0.10, 0.20
 CASTS, HELPERS = 0.02, 0.10
 MANY_SHORT, SHORT_BY_COUNT, SHORT_BY_TIME = 20, 0.50, 0.05
-HOST_BOUND = 0.05
+HOST_BOUND = 0.15
 """Part of the step in which the GPU waits for the host, from which on launches limit short kernels."""
+IN_GRAPHS = 0.5
+"""Part of the kernel time that graphs launch, from which on "use graphs" is no advice."""
 _NO_HELPERS = frozenset(("transpose", "cast", "statistics"))
 """Roles with a rule of their own, and the means and variances of a normalisation, which are half of its work."""
 
@@ -61,7 +63,20 @@ def _transposes(subject: Subject) -> Iterator[Found]:
             count=1,
             number=f"{subject.time(ns)}, {percent(part)} of the time of convolutions.",
             severity=max(of_all, of_these, key=SEVERITIES.index),
+            advice=_layout(subject),
         )
+
+
+def _layout(subject: Subject) -> str:
+    """What avoids transposes in this run: NHWC only if its convolutions do not use it already."""
+    by_layout: Counter[str] = Counter()
+    for problem in subject.problems:
+        if problem.operation.primitive == "conv":
+            by_layout[problem.operation.layout or ""] += problem.ns
+    if by_layout and by_layout.most_common(1)[0][0].endswith("C"):
+        return "Tensors are NHWC already: compare solvers with the driver line, because this one transposes."
+    how = " (memory_format=torch.channels_last, PYTORCH_MIOPEN_SUGGEST_NHWC=1)" if subject.is_torch else ""
+    return f"Keep tensors in the layout of the kernels, NHWC{how}."
 
 
 def _casts(subject: Subject) -> Iterator[Found]:
@@ -91,45 +106,77 @@ def _helpers(subject: Subject) -> Iterator[Found]:
                 number=f"{role}: {subject.time(ns)}, {percent(ns / of_primitive[primitive])} of the time"
                 f" of {primitive}, {percent(subject.share(ns))} of all.",
                 scope=(primitive,),
+                advice=_BY_ROLE.get(role, _OTHER_ROLE),
             )
+
+
+_GEMM = "Use a solver other than Gemm: give more workspace, or run Find again."
+_BY_ROLE = {
+    "im2col": _GEMM,
+    "col2im": _GEMM,
+    "fill": "Do not set tensors to zero before each call, unless the solver needs it.",
+    "transform": "The transforms are part of Winograd: compare with another solver (driver line).",
+}
+_OTHER_ROLE = "Look at the program and the layout: these kernels only prepare or finish the work of others."
 
 
 def _short(subject: Subject) -> Iterator[Found]:
     (short, ns), (everything, _) = subject.makeup.short, subject.makeup.all
     enough = short >= MANY_SHORT * subject.count
     if enough and short >= SHORT_BY_COUNT * everything and subject.share(ns) >= SHORT_BY_TIME:
-        step = subject.step_time
-        waits = sum(one.ns for one in subject.causes if one.why == "host")
-        back_to_back = step is not None and waits < HOST_BOUND * sum(step.steps_ns)
+        limited = subject.host_bound
+        why, advice = "", _launched(subject)
+        severity: Severity | None = None
+        if subject.alignment.profile.counters:
+            return  # counters run kernels one at a time
+        if limited is None:
+            why, severity = " The profile does not show whether launches limit them.", "info"
+        elif limited < HOST_BOUND:
+            why, severity, advice = " They run back to back: launches do not limit them.", "info", _BACK_TO_BACK
         yield Found(
             ns=subject.each(ns),
             share=subject.share(ns),
             count=subject.each(short),
             number=f"{subject.each(short):,} of {count(subject.each(everything), 'kernel')}{subject.per} are shorter"
-            f" than 10 us; they take {percent(subject.share(ns))} of the kernel time"
-            + (", and run back to back: launches do not limit them." if back_to_back else "."),
-            severity="info" if back_to_back else None,
+            f" than 10 us. They take {percent(subject.share(ns))} of the kernel time.{why}",
+            severity=severity,
+            advice=advice,
         )
+
+
+_BACK_TO_BACK = "Launching less will not help. Fusion may still save memory traffic."
+
+
+def _launched(subject: Subject) -> str:
+    """How this program can launch fewer or longer kernels."""
+    if subject.waits:
+        return "Fuse operations (MIOpen's fusion plans), or use larger batches."
+    fuse = "Fuse kernels" + (
+        " (torch.compile)" if subject.is_torch else " (MIOpen's fusion plans)" * subject.uses_miopen
+    )
+    if subject.replayed > IN_GRAPHS:
+        return f"{fuse}, or use larger batches: graphs launch them already."
+    return f"{fuse}, capture the iteration in a graph, or use larger batches: a launch costs as much as such a kernel."
 
 
 RULES = (
     Rule(
         id="naive",
-        title="Naive solvers do the work.",
+        title="Naive solvers are used.",
         fires="kernels of a naive solver, by the log's solver or the kernel's name, outside searches; >= 0.5 % of T",
         formula="their time per steady iteration; share of T",
-        advice="Let Find run once (MIOPEN_FIND_MODE=NORMAL, or MIOPEN_FIND_ENFORCE=SEARCH for a tuned one) and give"
-        " it workspace; check that MIOpen's kernel database of this GPU is installed; run the driver line to"
-        " see which solvers are applicable.",
+        advice="Let Find run once (MIOPEN_FIND_MODE=NORMAL, or MIOPEN_FIND_ENFORCE=SEARCH for a tuned solver) and give"
+        " it workspace. Check that MIOpen's kernel database for this GPU is installed. Run the driver line to see which"
+        " solvers are applicable.",
         find=_naive,
     ),
     Rule(
         id="layout-transposes",
-        title="Layouts are changed around convolutions.",
+        title="Layouts are transposed around convolutions.",
         fires="kernels of role transpose are >= 10 % of the time of convolutions, and >= 0.5 % of T",
         formula="their time per steady iteration; share of T; high only from 20 % of the convolutions on",
-        advice="Keep tensors in the layout that the kernels want: NHWC (PyTorch: memory_format=torch.channels_last,"
-        " PYTORCH_MIOPEN_SUGGEST_NHWC=1).",
+        advice="Keep tensors in the layout of the kernels: NHWC (PyTorch: memory_format=torch.channels_last,"
+        " PYTORCH_MIOPEN_SUGGEST_NHWC=1). If most tensors are NHWC already: look for a solver that needs no transpose.",
         find=_transposes,
     ),
     Rule(
@@ -137,28 +184,29 @@ RULES = (
         title="Tensors are cast.",
         fires="kernels of role cast are >= 2 % of T",
         formula="their time per steady iteration; share of T",
-        advice="Keep one type from layer to layer; a wrw solver that accumulates in float casts its result: another"
-        " one may not (run the driver line with MIOPEN_FIND_ENFORCE=SEARCH).",
+        advice="Keep one type from layer to layer. A backward-weights solver that accumulates in float casts its"
+        " result: compare solvers with the driver line and MIOPEN_FIND_ENFORCE=SEARCH.",
         find=_casts,
     ),
     Rule(
         id="helpers",
-        title="Kernels that only prepare or finish take much of the time.",
-        fires="kernels of one helper role (im2col, fill, copy, transform, ...) are >= 10 % of their primitive's"
+        title="Auxiliary kernels take much of the time.",
+        fires="kernels of one auxiliary role (im2col, fill, copy, transform, ...) are >= 10 % of their primitive's"
         " time, and >= 0.5 % of T",
         formula="their time per steady iteration; share of T",
-        advice="im2col and col2im: a solver other than Gemm (more workspace, or Find again); fill: tensors that are"
-        " set to zero before each call; transform: Winograd's own, worth it where it wins.",
+        advice="by role. im2col and col2im: use a solver other than Gemm. fill: do not set tensors to zero before each"
+        " call. transform: part of Winograd; compare with another solver. Others: look at the program and the layout.",
         find=_helpers,
     ),
     Rule(
         id="short-kernels",
         title="Many kernels are very short.",
-        fires="kernels shorter than 10 us are >= 20 per iteration, >= 50 % of the kernels and >= 5 % of T; only info if"
-        " less than 5 % of the step is host-bound idle time",
+        fires="kernels shorter than 10 us are >= 20 per iteration, >= 50 % of the kernels and >= 5 % of T. Only info if"
+        " less than 15 % of the step is host-bound idle time, or if the profile does not show that. It never fires if"
+        " hardware counters were collected",
         formula="their time per steady iteration; share of T",
-        advice="Fuse (fusion plans, torch.compile), capture the iteration in a graph, or use larger batches: a"
-        " launch costs about as much as these kernels.",
+        advice="If launches limit them: fuse kernels (MIOpen's fusion plans, torch.compile), capture the iteration in a"
+        " graph unless graphs launch it already, or use larger batches.",
         find=_short,
     ),
 )

@@ -1,111 +1,27 @@
-"""Rules on time beside kernels and on time that changes: pauses, first iterations, unsteady problems."""
+"""Rules on time that is not computation, and on time that changes: communication, first iterations, spread."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from mio2trace.align import NONE
-from mio2trace.findings.rule import Found, Rule
+from mio2trace.findings.rule import Found, Rule, Severity, severity_of
 from mio2trace.findings.subject import Problem, Subject, drivers
-from mio2trace.findings.words import count, ms, percent
-from mio2trace.measures.bandwidth import bandwidth
-from mio2trace.measures.device_time.gaps import Cause
+from mio2trace.findings.words import count, ms, part_of, percent
+from mio2trace.measures.bandwidth import Bandwidth, bandwidth
+from mio2trace.measures.device_time.busy import class_of_kernel
 from mio2trace.measures.statistics import deviation, mean, median
+from mio2trace.measures.step_time import StepTime
 from mio2trace.ops.operation import Operation
 
-IDLE = 0.15
 COMMUNICATION = 0.10
 RUNS, SLOWER = 3, 2.0
 WORTH_NAMING = 0.01
-MOST_CAUSES = 3
 SAMPLES, SPREAD, OF_T = 10, 0.3, 0.05
-_WHY = {
-    "host": "host-bound",
-    "builds": "program builds",
-    "queued": "queued",
-    "unknown": "of unknown cause (no calls recorded)",
-    "short": "gaps of up to 1 us",
-}
-
-
-def cause(one: Cause, count: int) -> str:
-    """``0.42 ms host-bound in 12 gaps (most in aten::mm, 0.31 ms)``; ``count``: of iterations."""
-    gaps = max(1, round(one.count / count))
-    name, ns = one.during[0] if one.during else ("", 0)
-    most = f" (most in {name[:40]}, {ms(ns / count)})" if name else ""
-    if one.why == "short":
-        return f"{ms(one.ns / count)} in {_WHY[one.why]}"
-    return f"{ms(one.ns / count)} {_WHY[one.why]} in {gaps:,} gap{'s' * (gaps != 1)}{most}"
-
-
-_READS_BACK = re.compile(r"aten::(?:item|_local_scalar_dense|is_nonzero)", re.ASCII)
-_SYNCHRONISES = re.compile(r"(?:hip|cuda)(?:Device|Stream|Event)Synchronize|clFinish", re.ASCII)
-_COPIES = re.compile(r"(?:hip|cuda)Memcpy(?!\w{0,24}Async)", re.ASCII)
-_ALLOCATES = re.compile(r"(?:hip|cuda)(?:Ext)?(?:Host)?(?:Malloc|Free|Alloc)", re.ASCII)
-_LOADS_DATA = re.compile(r"dataloader", re.ASCII | re.IGNORECASE)
-_ADVICE = (
-    (_READS_BACK, "The host waits for a value of the GPU: take .item(), bool() and print of a tensor out of the step."),
-    (_SYNCHRONISES, "The host waits for the GPU: remove this synchronisation from the step."),
-    (_COPIES, "A blocking copy: use pinned memory and an asynchronous copy (non_blocking=True)."),
-    (_ALLOCATES, "The host allocates memory in the step: allocate once before it, or use a caching allocator."),
-    (_LOADS_DATA, "The step waits for data: use more loader workers, prefetching, pinned memory."),
-)
-_BUILDS = (
-    "Programs are built or loaded in the step: warm up before measuring, and keep MIOpen's kernel cache"
-    " (MIOPEN_CUSTOM_CACHE_DIR)."
-)
-_ONE_STEP = (
-    "Record several steps, after a warm-up: the only whole one may include what runs once (builds, allocations)."
-)
-_QUEUED = "The work was launched in time: look for what it waits for (events between streams, copies, other processes)."
-_NO_CALLS = "Record the host's calls, too, to see why: rocprofv3 --hip-trace, or the PyTorch profiler's CPU activity."
-_GRAPHS = "The step is launched by graphs already: look at what the host does between two graph launches."
-_LAUNCH_LESS = "The host launches too slowly: launch less (fusion, torch.compile, graph capture) or use larger batches."
-MOST_REPLAYED = 0.5
-"""Part of the kernel time that graphs launch, from which on "use graphs" is no advice."""
-
-
-def _advice(subject: Subject) -> str:
-    """What helps against the largest cause of idle time in this run."""
-    if subject.steady.told.may_be_cold:
-        return _ONE_STEP
-    (largest, *_) = subject.causes
-    if largest.why == "builds":
-        return _BUILDS
-    if largest.why == "queued":
-        return _QUEUED
-    if largest.why == "unknown":
-        return _NO_CALLS
-    name = largest.during[0][0] if largest.during else ""
-    of_call = next((text for form, text in _ADVICE if form.search(name)), "")
-    if of_call:
-        return of_call
-    replayed = sum(
-        (one.end_ns or 0) - (one.start_ns or 0) for one in subject.alignment.profile.activities if one.is_replayed
-    )
-    whole = subject.measures.whole.timed_ns
-    return _GRAPHS if replayed > MOST_REPLAYED * whole else _LAUNCH_LESS
-
-
-def _idle(subject: Subject) -> Iterator[Found]:
-    timed = subject.timed
-    step = timed.step_time
-    if step is None or step.idle_ns <= IDLE * step.step_ns:
-        return
-    number = len(step.windows)
-    told = timed.steady.told
-    alone = " Only one iteration is whole, and it may be cold." if told.may_be_cold and not told.part else ""
-    without = ", measured without MIOpen's log" if timed is not subject else ""
-    causes = "; ".join(cause(one, number) for one in timed.causes[:MOST_CAUSES])
-    yield Found(
-        ns=step.idle_ns,
-        share=step.idle_ns / step.step_ns,
-        count=round(sum(one.count for one in timed.causes) / number),
-        number=f"{percent(step.idle_ns / step.step_ns)} of {timed.noun} ({ms(step.idle_ns)} of"
-        f" {ms(step.step_ns)}{without}): {causes}.{alone}",
-        advice=_advice(timed) if timed.causes else "",
-    )
+WAITING_GBPS, LARGE_BYTES = 10.0, 1 << 20
+"""A collective of at least so many bytes that is slower waits for other ranks, or for a slow network."""
+OVERLAPPED = 0.1
+"""Part of the collectives' time beside other kernels, from which on the run overlaps them already."""
 
 
 def _first(subject: Subject) -> Iterator[Found]:
@@ -114,17 +30,41 @@ def _first(subject: Subject) -> Iterator[Found]:
     if first is None or len(told.steady) < RUNS - 1 or first[0] <= SLOWER * first[1]:
         yield from _first_calls(subject)
         return
-    cold, usual = first
+    cold, usual, recorded = first
     excess = cold - usual
-    recorded = cold + usual * len(told.steady)
     parts = [f"{ms(ns)} {what}" for what, ns in subject.first_prepared.items() if ns >= WORTH_NAMING * excess]
     yield Found(
         ns=excess,
         share=excess / recorded,
         count=1,
-        number=f"The first iteration took {ms(cold)}, a steady one {ms(usual)}: {ms(excess)} more, once, which is"
-        f" {percent(excess / recorded)} of the iterations recorded{'; ' if parts else ''}{', '.join(parts)}.",
+        number=f"The first iteration took {ms(cold)}, a steady one {ms(usual)}: {ms(excess)} more, once"
+        f" ({percent(excess / recorded)} of the iterations recorded){': ' if parts else ''}{', '.join(parts)}.",
+        severity=_once(excess / recorded),
+        advice=_warm_up(subject),
     )
+
+
+_ONE_ITERATION = "Record several iterations after a warm-up: the only one includes these first calls."
+
+
+def _once(share: float) -> Severity | None:
+    """A cost that is paid once is never `high`."""
+    return "medium" if severity_of(share) == "high" else severity_of(share)
+
+
+def _warm_up(subject: Subject) -> str:
+    """What shortens the first iteration of this run."""
+    told = subject.steady.told
+    first = next(one for one in told.all if one.number in told.cold)
+    steady = "It is in no number per iteration: run a warm-up before you measure."
+    if first.searches:
+        return f"MIOpen Find ran in it. {steady} Keep the user find-db between runs (MIOPEN_USER_DB_PATH)."
+    if first.builds and subject.uses_miopen:
+        return (
+            f"It built or loaded programs. {steady} Keep MIOpen's kernel cache between runs"
+            " (MIOPEN_CUSTOM_CACHE_DIR on a disk that stays)."
+        )
+    return f"It built or loaded programs. {steady}" if first.builds else steady
 
 
 def _first_calls(subject: Subject) -> Iterator[Found]:
@@ -137,9 +77,11 @@ def _first_calls(subject: Subject) -> Iterator[Found]:
             ns=round(ns),
             share=ns / whole,
             count=len(excess),
-            number=f"{count(len(excess), 'problem')} took more than twice as long when first run: {ms(ns)} more than"
-            f" usual, {percent(ns / whole)} of the time of all calls recorded; most in {name}, {ms(excess[name])}.",
+            number=f"The first call of {count(len(excess), 'problem')} took more than twice the usual time:"
+            f" {ms(ns)} more ({percent(ns / whole)} of all calls recorded), most of it in {name} ({ms(excess[name])}).",
             scope=tuple(excess),
+            severity=_once(ns / whole),
+            advice=_ONE_ITERATION if subject.steady.told.may_be_cold else "Run a warm-up before you measure.",
         )
 
 
@@ -183,20 +125,49 @@ def _communication(subject: Subject) -> Iterator[Found]:
     if step is None or step.communication_ns <= COMMUNICATION * step.step_ns:
         return
     named = []
+    slowest = None
     for problem in subject.problems:
         rate = bandwidth(problem.operation, problem.row.calls, problem.ns)
         if rate is not None:
             bus = f", {rate.bus:.3g} GB/s on the bus" if rate.bus is not None else ""
             named.append((problem.name, f"{problem.name} ({subject.time(problem.ns)}{bus})"))
+            slowest = slowest or rate
     most = f"; most in {named[0][1]}" if named else ""
     yield Found(
         ns=step.communication_ns,
         share=step.communication_ns / step.step_ns,
         count=len(named) or 1,
         number=f"{percent(step.communication_ns / step.step_ns)} of {subject.timed.noun}"
-        f" ({ms(step.communication_ns)} of {ms(step.step_ns)}) runs collectives and nothing beside them{most}.",
+        f" ({part_of(step.communication_ns, step.step_ns)}) runs only collectives{most}.",
         scope=tuple(name for name, _ in named),
+        advice=_communicate(subject.timed, step, slowest),
     )
+
+
+def _communicate(subject: Subject, step: StepTime, slowest: Bandwidth | None) -> str:
+    """What helps against exposed communication in this run; ``slowest``: the rate of the longest collective."""
+    ranks = "`mio2trace ranks JOB` shows which rank comes last."
+    bus = slowest.bus if slowest is not None and slowest.message_bytes >= LARGE_BYTES else None
+    if bus is not None and bus < WAITING_GBPS:
+        return (
+            f"{bus:.3g} GB/s is slow for a GPU link: ranks wait for each other, or the network is slow. Record all"
+            f" ranks; {ranks}"
+        )
+    profile, counted = subject.alignment.profile, subject.steady.counted
+    own = {queue.index for queue in profile.queues if queue.device == step.device}
+    collectives = sum(
+        ns
+        for position, ns in zip(counted.kernels, counted.ns, strict=True)
+        if profile.activities[position].queue in own
+        and class_of_kernel(profile.activities[position].name) == "communication"
+    )
+    hidden = 1 - subject.count * step.communication_ns / collectives if collectives else 0.0
+    if hidden >= OVERLAPPED:
+        return (
+            f"{percent(hidden)} of the collectives' time is overlapped already: send less (a smaller type, gradient"
+            f" accumulation), or wait less: {ranks}"
+        )
+    return f"Overlap collectives with computation (DDP's buckets, FSDP's prefetch), or send less. {ranks}"
 
 
 def _unsteady(subject: Subject) -> Iterator[Found]:
@@ -210,8 +181,8 @@ def _unsteady(subject: Subject) -> Iterator[Found]:
             usual = median(times)
             over = sum(max(0, ns - usual) for ns in times)
             said = (
-                f"{problem.name}: {ms(min(times))} to {ms(max(times))}, median {ms(usual)}, over"
-                f" {count(len(times), 'call')} (deviation {percent(spread)} of the mean)."
+                f"{problem.name}: {ms(min(times))} to {ms(max(times))}, median {ms(usual)}, in"
+                f" {count(len(times), 'call')} (standard deviation {percent(spread)} of the mean)."
             )
             found.append((over, problem, said))
     if found:
@@ -229,41 +200,28 @@ def _unsteady(subject: Subject) -> Iterator[Found]:
 
 RULES = (
     Rule(
-        id="idle",
-        title="GPU idle.",
-        fires="the slowest device runs nothing for > 15 % of its steady iterations; never for dv/dt profiles, because"
-        " dv/dt waits for each command",
-        formula="time in gaps between commands, per steady iteration; share of the iteration's length. If"
-        " `record --reference` recorded a run without MIOpen's log, that run is measured. Gaps in which the device did"
-        " work that was not recorded are not idle time. Each gap has a cause: *host* - the next command was not"
-        " launched yet (the finding names the call, op or range that the host was in for most of the gap); *builds* -"
-        " the same, and that call builds or loads programs; *queued* - the launch had returned and the command waited;"
-        " *unknown* - no calls are recorded; *short* - gaps of up to 1 us",
-        advice="by the largest cause of this run: remove the call that waits (synchronisation, .item(), blocking copy,"
-        " allocation, data loading), warm up before programs are built, look for what queued work waits for, or launch"
-        " less (fusion, graph capture, larger batches).",
-        find=_idle,
-    ),
-    Rule(
         id="communication",
         title="Collectives run alone.",
         fires="exposed communication is > 10 % of a steady iteration of the slowest device",
         formula="time in which a collective runs and no other kernel, per iteration; share of the iteration",
-        advice="Overlap them with computation (DDP's buckets, FSDP's prefetch, more streams), send less (a smaller"
-        " type, gradient accumulation), or let fewer ranks wait: `mio2trace ranks` says who comes last.",
+        advice="by the longest collective of this run. If it has at least 1 MiB and moves less than 10 GB/s: record all"
+        " ranks, and let `mio2trace ranks` show who comes last. If 10 % of the collectives' time is overlapped already:"
+        " send less (a smaller type, gradient accumulation). Else: overlap collectives with computation (DDP's buckets,"
+        " FSDP's prefetch).",
         find=_communication,
     ),
     Rule(
         id="first-iteration",
         title="First runs are slow.",
-        fires="the first iteration took > 2 x the median of >= 2 steady ones; else a problem with >= 3 calls whose"
-        " first took > 2 x the median of the others",
-        formula="first less median, once: of the iteration, or summed over these problems; from the first command to"
-        " the last one's end, or from the first call to the last one's end where that is known of all and"
-        " longer; share of the iterations, or calls, recorded; of it what the iteration's calls built, loaded or"
-        " allocated, by their names, where that is 1 % of it",
-        advice="It is compiling, allocating, loading: warm up before measuring; keep MIOpen's kernel cache"
-        " (MIOPEN_CUSTOM_CACHE_DIR on a disk that stays) and user db between runs.",
+        fires="the first iteration took > 2 x the median of >= 2 steady ones; otherwise a problem with >= 3 calls"
+        " whose first call took > 2 x the median of the others. It is medium at most, because it happens once",
+        formula="first less median, once: of the iteration, or summed over these problems. An iteration lasts from its"
+        " first command to the end of its last one, or from its first call to the end of its last one if that is longer"
+        " and known of all. Share of the iterations, or calls, recorded. The sentence names what the iteration's calls"
+        " built, loaded or allocated if that is 1 % of the difference",
+        advice="Run a warm-up before you measure. If MIOpen Find ran in it: keep the user find-db between runs"
+        " (MIOPEN_USER_DB_PATH). If MIOpen's programs were built or loaded in it: keep the kernel cache"
+        " (MIOPEN_CUSTOM_CACHE_DIR on a disk that stays).",
         find=_first,
     ),
     Rule(
@@ -271,8 +229,8 @@ RULES = (
         title="The time of one problem changes.",
         fires=">= 10 calls in steady iterations, standard deviation > 30 % of the mean, >= 5 % of T",
         formula="time above the median, per steady iteration; share of T",
-        advice="Look at clocks and power (rocm-smi), at other programs on the device, at what runs beside it on"
-        " other streams; report medians.",
+        advice="Look at clocks and power (rocm-smi), at other programs on the device, and at what runs beside it on"
+        " other streams. Report medians.",
         find=_unsteady,
     ),
 )

@@ -1,4 +1,4 @@
-"""Rules on searches (MIOpen's Find): what choosing a solver costs, and when."""
+"""Rules on MIOpen Find (the solver search): what choosing a solver costs, and when."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def _in_steady_state(subject: Subject) -> Iterator[Found]:
             ns=subject.each(ns),
             share=subject.share(ns),
             count=len(searches),
-            number=f"{count(len(searches), 'search')} ran {ms(subject.each(ns))} of kernels in each steady iteration,"
-            f" beside {ms(subject.each(subject.total_ns))} of work.",
+            number=f"{count(len(searches), 'search')} of MIOpen Find ran {ms(subject.each(ns))} of kernels per steady"
+            f" iteration, in addition to {ms(subject.each(subject.total_ns))} of other kernels.",
             scope=tuple(dict.fromkeys(map(problem_name, operations))),
         )
 
@@ -43,8 +43,8 @@ def _cost(subject: Subject) -> Iterator[Found]:
             ns=ns,
             share=ns / whole,
             count=len(costs),
-            number=f"{count(len(costs), 'search')} ran {ms(ns)} of kernels, {percent(ns / whole)} of all kernel time"
-            " recorded.",
+            number=f"{count(len(costs), 'search')} of MIOpen Find ran {ms(ns)} of kernels, {percent(ns / whole)} of all"
+            " kernel time recorded.",
             severity="info",
         )
 
@@ -81,8 +81,8 @@ def _not_the_best(subject: Subject) -> Iterator[Found]:
         ns=subject.each(ns),
         share=subject.share(ns),
         count=len(lost),
-        number=f"The find-db has a faster solver for {count(len(lost), 'problem')}: {ms(subject.each(ns))}"
-        f"{' per step' if subject.has_iterations else ''} by its times. {names[0]}: {worst[names[0]][1]}.{workspace}",
+        number=f"The find-db has a faster solver for {count(len(lost), 'problem')}: {subject.time(ns)} by its times."
+        f" {names[0]}: {worst[names[0]][1]}.{workspace}",
         scope=tuple(names),
         drivers=drivers(slower),
     )
@@ -91,21 +91,21 @@ def _not_the_best(subject: Subject) -> Iterator[Found]:
 RULES = (
     Rule(
         id="find-in-steady-state",
-        title="Searches run in steady iterations.",
+        title="MIOpen Find runs in steady iterations.",
         fires="a find call has kernels in a steady iteration; >= 0.5 % of T",
         formula="kernel time of these searches, per steady iteration; share of T",
         advice="Keep shapes fixed (pad or bucket batches), and keep the user find-db between runs"
-        " (MIOPEN_USER_DB_PATH on a disk that stays); in PyTorch torch.backends.cudnn.benchmark = False for"
-        " changing shapes.",
+        " (MIOPEN_USER_DB_PATH on a disk that stays). In PyTorch, set torch.backends.cudnn.benchmark = False if shapes"
+        " change.",
         find=_in_steady_state,
     ),
     Rule(
         id="find-cost",
-        title="Searches took a large part of the run.",
+        title="MIOpen Find took a large part of the run.",
         fires="kernels of searches are > 20 % of all kernel time and > 100 ms",
         formula="kernel time of all searches; share of all kernel time recorded, set-up included",
-        advice="It is paid once a shape: keep the user find-db between runs (MIOPEN_USER_DB_PATH), or"
-        " MIOPEN_FIND_MODE=HYBRID; no reason to act where the run is long.",
+        advice="Find runs once per shape and is in no number per iteration. MIOpen 2.0 and newer keep its results in"
+        " the user find-db: keep that between runs (MIOPEN_USER_DB_PATH). MIOpen 1 searches in each run.",
         find=_cost,
     ),
     Rule(
@@ -115,8 +115,8 @@ RULES = (
         " than 5 % faster than the one that the log names; >= 0.5 % of T",
         formula="difference of their times in the find-db, summed over the calls of steady iterations, per iteration;"
         " share of T",
-        advice="Search again on this machine (MIOPEN_FIND_ENFORCE=3, or delete the user find-db), give the workspace"
-        " that the faster solver needs, or find out what excludes it: compare the two with the MIOpenDriver line.",
+        advice="Run Find again on this machine (MIOPEN_FIND_ENFORCE=3, or delete the user find-db), or give the"
+        " workspace that the faster solver needs. Compare the two solvers with the MIOpenDriver line.",
         find=_not_the_best,
     ),
 )

@@ -6,6 +6,7 @@ T is the kernel time of a steady iteration (`mio2trace.measures.steady`); shares
 from __future__ import annotations
 
 from array import array
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
@@ -15,8 +16,9 @@ import msgspec
 from mio2trace.align import NONE
 from mio2trace.findings.gpus import Gpu, known
 from mio2trace.findings.words import PART, WHOLE, ms, of_one
+from mio2trace.kernels.names import kernel_name
 from mio2trace.measures import Measures
-from mio2trace.measures.device_time.gaps import Cause, prepared
+from mio2trace.measures.device_time.gaps import Cause, causes, prepared
 from mio2trace.measures.makeup import Makeup, makeup
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.statistics import median
@@ -24,6 +26,9 @@ from mio2trace.measures.step_time import StepTime
 from mio2trace.model.miopen import Message
 from mio2trace.ops.choices import Choices
 from mio2trace.ops.operation import Operation
+
+MOST_LOST = 0.1
+"""Part of the launches without kernels, from which on gaps may be work that was not recorded."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,16 +116,16 @@ class Subject:
 
     @property
     def noun(self) -> str:
-        """What all is of: ``an iteration``, or less where none is whole."""
+        """What a share is of: ``the iteration``, or a part of it if none is complete."""
         return PART if self.steady.told.part else WHOLE
 
     @property
     def per(self) -> str:
-        """Behind a number, what it is of: `` an iteration``; nothing without iterations."""
+        """What follows a number: `` per iteration``; nothing without iterations."""
         return f" {of_one(self.noun)}" if self.has_iterations else ""
 
     def time(self, ns: float) -> str:
-        """Of all steady iterations, as words: ``1.2 ms an iteration``; without iterations ``1.2 ms``."""
+        """Of all steady iterations, as words: ``1.2 ms per iteration``; without iterations ``1.2 ms``."""
         return f"{ms(self.each(ns))}{self.per}"
 
     def share(self, ns: float) -> float:
@@ -170,17 +175,21 @@ class Subject:
         return found
 
     @cached_property
-    def first_iteration(self) -> tuple[int, int] | None:
-        """How long a cold first iteration took, and the median of the steady ones: the step, or the host's part of it
-        where that is known of all and longer. None where the first is not cold."""
+    def first_iteration(self) -> tuple[int, int, int] | None:
+        """How long a cold first iteration took, the median of the steady ones, and the sum of all these.
+
+        The length is that of the step, or of the host's part of it if that is longer and known of all. Steady ones of
+        unknown length are left out. None if the first iteration is not cold.
+        """
         told = self.steady.told
         cold = [one for one in told.all if one.number in told.cold][:1]
         steady = [one for one in told.all if self.steady.has(one.number)]
         if not (cold and steady):
             return None
         on_host = all(one.host_ns is not None for one in (*cold, *steady))
-        times = [max(one.step_ns or 0, one.host_ns or 0 if on_host else 0) for one in (*cold, *steady)]
-        return times[0], round(median(times[len(cold) :]))
+        first, *later = (max(one.step_ns or 0, one.host_ns or 0 if on_host else 0) for one in (*cold, *steady))
+        known = [ns for ns in later if ns]
+        return (first, round(median(known)), first + sum(known)) if first and known else None
 
     @cached_property
     def first_prepared(self) -> dict[str, int]:
@@ -188,6 +197,66 @@ class Subject:
         told = self.steady.told
         places = {place for place, one in enumerate(told.all) if one.number in told.cold}
         return prepared(self.alignment, [position for position, place in enumerate(told.place_of) if place in places])
+
+    # -- what the program is: advice has to fit it -------------------------------------------------------------------
+
+    @cached_property
+    def is_torch(self) -> bool:
+        """Whether PyTorch ran the kernels: its ops or its own kernels are in the profile."""
+        profile = self.alignment.profile
+        return any(one.text.startswith(("aten::", "ProfilerStep#")) for one in profile.ranges) or any(
+            "at::native" in name for name in self.steady.counted.names
+        )
+
+    @cached_property
+    def uses_miopen(self) -> bool:
+        """Whether MIOpen computes an operation of the run."""
+        return any("miopen" in one.api for one in self.measures.operation_at.values())
+
+    @cached_property
+    def algorithm_of(self) -> dict[str, str]:
+        """By problem, the algorithm (``Winograd``, ``Gemm``) whose kernels take most of its time, by their names."""
+        links, counted, activities = self.alignment.links, self.steady.counted, self.alignment.profile.activities
+        times: dict[str, Counter[str]] = defaultdict(Counter)
+        for position, ns in zip(counted.kernels, counted.ns, strict=True):
+            index, meaning = links.operation_of[position], kernel_name(activities[position].name)
+            if index != NONE and meaning is not None and meaning.algorithm and not meaning.helps:
+                times[self.steady.problem_of[index]][meaning.algorithm] += ns
+        return {problem: of.most_common(1)[0][0] for problem, of in times.items()}
+
+    @property
+    def waits(self) -> bool:
+        """Whether the profiler waits for each command (dv/dt, OpenCL): gaps between commands say nothing then."""
+        return self.alignment.profile.calls_wait
+
+    @cached_property
+    def replayed(self) -> float:
+        """Part of the steady kernel time that graphs launched."""
+        activities, counted = self.alignment.profile.activities, self.steady.counted
+        pairs = zip(counted.kernels, counted.ns, strict=True)
+        return self.share(sum(ns for position, ns in pairs if activities[position].is_replayed))
+
+    @cached_property
+    def host_bound(self) -> float | None:
+        """Part of the step, or of the recording without steps, in which the GPU waits for the host; None if the profile
+        does not show it."""
+        step, device = self.step_time, self.steady.device
+        if self.waits or device is None or self.lost_launches >= MOST_LOST:
+            return None
+        if step is not None:
+            of, whole = self.causes, step.step_ns * len(step.windows)
+        else:
+            covered, whole = device.occupation.commands, device.recording.length_ns
+            of = causes(self.alignment, device, [(covered.starts[0], covered.ends[-1])])
+        unknown = 2 * sum(cause.ns for cause in of if cause.why == "unknown") > sum(cause.ns for cause in of)
+        ns = sum(cause.ns for cause in of if cause.why in ("host", "builds"))
+        return None if unknown or not whole else ns / whole
+
+    @cached_property
+    def lost_launches(self) -> float:
+        """Part of the launches whose kernels are not in the profile."""
+        lost = self.measures.completeness.counts.get("launch-without-kernel", 0)
+        return lost / (lost + self.measures.whole.kernels) if lost else 0.0
 
     # -- problems ----------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Rules on what the numbers rest on: what nothing claims, what is in doubt, what a log complains of."""
+"""Rules on the evidence: kernels in no operation, links of low confidence, warnings of a log."""
 
 from __future__ import annotations
 
@@ -15,6 +15,16 @@ from mio2trace.model.profile import NAMELESS
 from mio2trace.ops.naming import problem_name
 
 OUTSIDE, DOUBT, GRAPH, MODULES = 0.05, 0.01, 0.05, 0.05
+REPLAYED = 0.5
+_REPLAYED = "Graphs launched most of these kernels: profile one run without graph capture to get exact evidence."
+_RECORD_CAPTURE = (
+    "Record the capture, too: run torch.profiler (record_shapes=True, with_stack=True) while the graphs are captured"
+    " (the server's warm-up, the first call of a compiled model), then `mio2trace replay.json.gz capture.json.gz`."
+    " Kernel times are right without it."
+)
+_NO_CAPTURE = (
+    "Profile one run without graph capture: its launches show the operations. Kernel times are right without it."
+)
 
 
 def _workspace(subject: Subject) -> Iterator[Found]:
@@ -44,12 +54,13 @@ def _workspace(subject: Subject) -> Iterator[Found]:
 def _unattributed(subject: Subject) -> Iterator[Found]:
     outside = subject.makeup.outside
     ns = sum(ns for _, ns in outside.values())
-    if not subject.measures.operation_at or subject.share(ns) < OUTSIDE:
+    nothing_known = ns == subject.total_ns and not subject.alignment.logs
+    if not subject.measures.operation_at or subject.share(ns) < OUTSIDE or nothing_known:
         return
     names = sorted(outside, key=lambda name: (-outside[name][1], name))
     ours = {name for name in names if (meaning := kernel_name(name)) is not None and meaning.miopen}
     of_ours = subject.share(sum(outside[name][1] for name in ours))
-    said = f", {percent(of_ours)} by their names MIOpen's or of its libraries" if ours else ""
+    said = f" ({percent(of_ours)} has names of MIOpen or its libraries)" if ours else ""
     yield Found(
         ns=subject.each(ns),
         share=subject.share(ns),
@@ -71,8 +82,9 @@ def _doubt(subject: Subject) -> Iterator[Found]:
             share=subject.share(ns),
             count=subject.each(number),
             number=f"{percent(subject.share(ns))} of the kernel time ({kernels}{subject.per}) may belong to another"
-            f" layer or operation; by how probable each link is, {percent(elsewhere)} does.",
+            f" layer or operation. The expected share that does is {percent(elsewhere)}.",
             severity=severity_of(elsewhere) or "info",
+            advice=_REPLAYED if subject.replayed >= REPLAYED else "",
         )
 
 
@@ -89,22 +101,23 @@ def _nameless(subject: Subject) -> Iterator[Found]:
             ns=ns,
             share=ns / whole.timed_ns,
             count=len(replayed),
-            number=f"{count(launches, 'launch')} of graphs ran {ms(ns)} of kernels, {percent(ns / whole.timed_ns)} of"
-            " all kernel time recorded, without their names; rocprofv3 records these.",
+            number=f"{count(launches, 'graph launch')} ran {ms(ns)} of kernels without names,"
+            f" {percent(ns / whole.timed_ns)} of all kernel time recorded.",
         )
 
 
 def _graph(subject: Subject) -> Iterator[Found]:
     number, ns = subject.makeup.graph
-    if next(_nameless(subject), None) is not None:
-        return  # which says more
+    if next(_nameless(subject), None) is not None or not (subject.is_torch or subject.measures.operation_at):
+        return  # that one says more; or nothing in the run has an operation
     if number and subject.share(ns) >= GRAPH:
         yield Found(
             ns=subject.each(ns),
             share=subject.share(ns),
             count=subject.each(number),
-            number=f"{percent(subject.share(ns))} of the kernel time: graphs launched them, no capture tells of"
-            " these kernels, and they are in no operation.",
+            number=f"{percent(subject.share(ns))} of the kernel time was launched by graphs whose capture is not in the"
+            " profile. These kernels are in no operation.",
+            advice=_RECORD_CAPTURE if subject.is_torch else _NO_CAPTURE,
         )
 
 
@@ -116,7 +129,8 @@ def _counter_run(subject: Subject) -> Iterator[Found]:
             ns=None,
             share=None,
             count=kernels,
-            number=f"{count(len(profile.counters), 'hardware counter')} of {count(kernels, 'kernel')} were collected.",
+            number=f"{count(kernels, 'kernel')} {'has' if kernels == 1 else 'have'} values of"
+            f" {count(len(profile.counters), 'hardware counter')}.",
             scope=tuple(counter.name for counter in profile.counters),
             severity="low",
         )
@@ -134,7 +148,7 @@ def _modules(subject: Subject) -> Iterator[Found]:
             share=subject.share(ns),
             count=subject.each(len(times)),
             number=f"{percent(subject.share(ns))} of the kernel time is in layers that are named by kind and position"
-            " (conv 1, linear 2), and what is between them is in none.",
+            " (conv 1, linear 2). Kernels between them are in no layer.",
             severity="info",
         )
 
@@ -142,32 +156,34 @@ def _modules(subject: Subject) -> Iterator[Found]:
 RULES = (
     Rule(
         id="workspace",
-        title="Solvers were lost for lack of workspace.",
+        title="Workspace is too small for some solvers.",
         fires="the log warns that a workspace is too small (IsEnoughWorkspace)",
-        formula="number of warnings; time and share of T of the problems in whose calls they stand, low where that is"
-        " not known",
-        advice="Ask for the size (miopenConvolution*GetWorkSpaceSize, GetSolutionWorkspaceSize) and give it; PyTorch"
-        " and TensorFlow give less when memory is short.",
+        formula="number of warnings; time and share of T of the problems in whose calls they are, low if that is not"
+        " known",
+        advice="Query the size (miopenConvolution*GetWorkSpaceSize, GetSolutionWorkspaceSize) and allocate it. PyTorch"
+        " and TensorFlow give less if memory is short.",
         find=_workspace,
     ),
     Rule(
         id="unattributed",
         title="Part of the time is in no operation.",
-        fires="log or profile tell operations, and kernels outside of them, those of graphs apart, are >= 5 % of T",
-        formula="their time per steady iteration; share of T; severity by the share of those that by their names are"
-        " MIOpen's or its libraries', info where these are under 0.5 % of T",
-        advice="They are the program's own kernels or those of another library, or the log is incomplete: see"
-        " `mio2trace kernels`; with ROCm record MIOpen's ranges (MIOPEN_ENABLE_LOGGING_ROCTX=1).",
+        fires="the log or the profile has operations, and kernels outside of them (without those of graphs) are"
+        " >= 5 % of T. It does not fire if no kernel has an operation and no log is given",
+        formula="their time per steady iteration; share of T. The severity is that of the kernels whose names are"
+        " MIOpen's or its libraries'; info if these are under 0.5 % of T",
+        advice="Look at `mio2trace kernels`: the kernels are the program's own or another library's, or the log is"
+        " incomplete. If they are MIOpen's: record its ranges (MIOPEN_ENABLE_LOGGING_ROCTX=1).",
         find=_unattributed,
     ),
     Rule(
         id="doubt",
-        title="Part of the attribution is in doubt.",
+        title="Part of the attribution is uncertain.",
         fires="kernels with `sure: false` are >= 1 % of T",
-        formula="their time per steady iteration; share of T; severity by the share that is elsewhere by the"
-        " confidences of their links, info where that is under 0.5 % of T",
-        advice="Record what tells exactly: ranges (MIOPEN_ENABLE_LOGGING_ROCTX=1) or entries with buffers"
-        " (MIOPEN_ENABLE_LOGGING=1); `--explain 'kernel N'` gives the reasons.",
+        formula="their time per steady iteration; share of T. The severity is that of the expected share that belongs"
+        " elsewhere, by the confidences of the links; info if that is under 0.5 % of T",
+        advice="Record exact evidence: MIOpen's ranges (MIOPEN_ENABLE_LOGGING_ROCTX=1), or its entries with buffers"
+        " (MIOPEN_ENABLE_LOGGING=1). `--explain 'kernel N'` shows the reasons. If graphs launched the kernels: profile"
+        " one run without graph capture.",
         find=_doubt,
     ),
     Rule(
@@ -175,14 +191,14 @@ RULES = (
         title="Graphs replay kernels that the profile does not name.",
         fires="kernels launched by a graph, of which the profile (RPD) has no name, are >= 5 % of all kernel time",
         formula="their time in the whole run; share of all kernel time recorded, set-up included",
-        advice="Record with rocprofv3, which names each kernel of a replay, so that its layer can be told; or profile"
-        " iterations without graph capture.",
+        advice="Record with rocprofv3, which names each kernel of a graph launch, or profile iterations without graph"
+        " capture.",
         find=_nameless,
     ),
     Rule(
         id="modules",
         title="The profile has no modules.",
-        fires="kernels in layers that are told by the sequence of ops alone are >= 5 % of T",
+        fires="kernels in layers that only the sequence of ops shows are >= 5 % of T",
         formula="their time per steady iteration; share of T; always info",
         advice="Record modules: torch.profiler.profile(..., with_modules=True), or with_stack=True, and"
         " record_shapes=True.",
@@ -191,21 +207,22 @@ RULES = (
     Rule(
         id="graph",
         title="Graphs launch kernels that are in no operation.",
-        fires="kernels that a graph launched and that no capture tells of are >= 5 % of T, and `nameless` does not"
-        " fire",
+        fires="kernels that a graph launched and whose capture is not recorded are >= 5 % of T, other kernels have"
+        " operations or PyTorch ran them, and `nameless` does not fire",
         formula="their time per steady iteration; share of T",
-        advice="Record the capture, too: run torch.profiler (record_shapes=True, with_stack=True) while the graphs are"
-        " captured (the server's warm-up, the first call of a compiled model), then `mio2trace replay.json.gz"
-        " capture.json.gz`. The times of the kernels hold without it.",
+        advice="PyTorch: record the capture, too. Run torch.profiler (record_shapes=True, with_stack=True) while the"
+        " graphs are captured (the server's warm-up, the first call of a compiled model), then `mio2trace"
+        " replay.json.gz capture.json.gz`. Other programs: profile one run without graph capture. Kernel times are"
+        " right without it.",
         find=_graph,
     ),
     Rule(
         id="counter-run",
-        title="Hardware counters were collected: the times are not those of a plain run.",
+        title="Hardware counters change the times.",
         fires="the profile has values of hardware counters",
         formula="number of kernels that have values",
-        advice="Take times, idle time and overlap from a run without --pmc; counters run kernels one at a time. Take"
-        " bytes and FLOP from this run.",
+        advice="Take times, idle time and overlap from a run without --pmc, because counters run kernels one at a time."
+        " Take bytes and FLOP from this run.",
         find=_counter_run,
     ),
 )

@@ -1,8 +1,9 @@
-"""Rules on work a second: what is slower than its like, than the device, than it could be at its size."""
+"""Rules on work per second: problems slower than similar ones or than the device, and problems that are too small."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 import msgspec
@@ -11,6 +12,8 @@ from mio2trace.findings.gpus import Gpu
 from mio2trace.findings.rule import Found, Rule
 from mio2trace.findings.subject import Problem, Subject, drivers
 from mio2trace.findings.words import count, percent, rate
+from mio2trace.ops.naming import problem_name
+from mio2trace.ops.operation import Operation
 
 PEERS, FASTER, OF_T = 4, 2.0, 0.01
 NEAR = 2.0
@@ -44,17 +47,22 @@ def bound(problem: Problem, gpu: Gpu) -> Bound | None:
 
 
 def peers(problem: Problem, problems: Sequence[Problem]) -> list[Problem]:
-    """Others of the same primitive, direction and type, with half to twice its FLOPs a call."""
-    own, work = problem.operation, _work(problem)
+    """Others of the same primitive, direction, type and filter size, with half to twice its FLOPs per call."""
+    work = _work(problem)
     return [
         other
         for other in problems
         if other is not problem
-        and (other.operation.primitive, other.operation.direction, other.operation.dtype)
-        == (own.primitive, own.direction, own.dtype)
+        and _likeness(other.operation) == _likeness(problem.operation)
         and other.gflops
         and work / NEAR <= _work(other) <= work * NEAR
     ]
+
+
+def _likeness(operation: Operation) -> tuple[object, ...]:
+    """What similar problems share. A 1x1 and a 3x3 convolution are not similar: they have different kernels."""
+    filter_ = (operation.weights or ())[2:] if operation.primitive == "conv" else ()
+    return operation.primitive, operation.direction, operation.dtype, filter_
 
 
 def _work(problem: Problem) -> float:
@@ -72,30 +80,80 @@ def _slow(subject: Subject) -> Iterator[Found]:
         others = [other.gflops or 0.0 for other in peers(problem, subject.problems)]
         if len(others) >= PEERS and own * FASTER < median(others):
             usual = median(others)
-            like = f"{problem.name}, {rate(own)} where {count(len(others), 'problem')} like it have {rate(usual)}"
+            by = subject.algorithm_of.get(problem.name)
+            like = (
+                f"{problem.name} ({f'{by}, ' if by else ''}{rate(own)}); {len(others)} similar problems have"
+                f" {rate(usual)}"
+            )
             slow[problem.name] = problem.ns * (1 - own / usual), problem, like
-    yield from _saved(subject, list(slow.values()))
+    if slow:
+        _, worst, _ = max(slow.values(), key=lambda one: one[0])
+        yield from _saved(subject, list(slow.values()), _faster(subject, worst))
+
+
+def _faster(subject: Subject, slow: Problem) -> str:
+    """What to try for the slowest problem: without its algorithm if the faster similar ones use another."""
+    if slow.operation.primitive == "gemm":
+        tune = "PYTORCH_TUNABLEOP_ENABLED=1 with PYTORCH_TUNABLEOP_TUNING=1" if subject.is_torch else "hipblaslt-bench"
+        return f"Tune this GEMM: {tune}. Compare its layout with that of the similar ones."
+    own = subject.algorithm_of.get(slow.name)
+    faster = Counter(
+        by
+        for other in peers(slow, subject.problems)
+        if (other.gflops or 0) > FASTER * (slow.gflops or 0) and (by := subject.algorithm_of.get(other.name))
+    )
+    other, _ = faster.most_common(1)[0] if faster else ("", 0)
+    if own in _SWITCHES and other and other != own:
+        return (
+            f"Most of the faster ones use {other}: run the driver line with {_SWITCHES[own]}=0, which excludes {own}"
+            " (`mio2trace driver FILE --top 5`)."
+        )
+    searched = {problem_name(subject.measures.operation_at[index]) for index in subject.measures.searches}
+    if slow.name in searched:
+        return "MIOpen Find compared the solvers in this run: compare layout, padding and sizes with the faster ones."
+    return (
+        "Tune it: run the driver line with MIOPEN_FIND_ENFORCE=SEARCH (`mio2trace driver FILE --top 5`). Compare layout"
+        " and padding with the faster ones."
+    )
+
+
+_SWITCHES: Mapping[str | None, str] = {
+    name: f"MIOPEN_DEBUG_CONV_{word}"
+    for name, word in (
+        ("Winograd", "WINOGRAD"), ("Direct", "DIRECT"), ("Gemm", "GEMM"), ("FFT", "FFT"),
+        ("ImplicitGemm", "IMPLICIT_GEMM"),
+    )
+}  # fmt: skip
+"""By algorithm the variable that, at 0, excludes its solvers."""
 
 
 def _gap(subject: Subject) -> Iterator[Found]:
     if subject.gpu is None:
         return
     below: list[tuple[float, Problem, str]] = []
+    by: dict[str, str] = {}
     for problem in subject.problems:
         limit = bound(problem, subject.gpu)
         if limit is None or not limit.is_plausible:
             continue
         saved = problem.ns - limit.least_ns
         if subject.share(saved) >= GAP:
-            of_peak = f"{problem.name}, at {percent(limit.part)} of what {subject.gpu.name} can (bound by {limit.by})"
+            of_peak = f"{problem.name}, at {percent(limit.part)} of the peak of {subject.gpu.name} ({limit.by}-bound)"
             below.append((saved, problem, of_peak))
-    yield from _saved(subject, below)
+            by[problem.name] = limit.by
+    if below:
+        _, worst, _ = max(below, key=lambda one: one[0])
+        yield from _saved(subject, below, _NEARER[by[worst.name]])
 
 
-def _saved(subject: Subject, below: list[tuple[float, Problem, str]]) -> Iterator[Found]:
+_NEARER = {
+    "compute": "Run the driver line with MIOPEN_FIND_ENFORCE=SEARCH. Prefer solvers on matrix units or half precision.",
+    "memory": "Fuse it with the operation that reads its result, or use a smaller type: memory limits it.",
+}
+
+
+def _saved(subject: Subject, below: list[tuple[float, Problem, str]], advice: str) -> Iterator[Found]:
     """One finding for all of them; the sentence names the one where most is at stake."""
-    if not below:
-        return
     below = sorted(below, key=lambda one: -one[0])
     saved = sum(ns for ns, _, _ in below)
     problems = [problem for _, problem, _ in below]
@@ -104,7 +162,8 @@ def _saved(subject: Subject, below: list[tuple[float, Problem, str]]) -> Iterato
         share=subject.share(saved),
         count=len(below),
         number=f"{count(len(below), 'problem')}, at most {subject.time(saved)}"
-        f" ({percent(subject.share(saved))}) saved; most at stake: {below[0][2]}.",
+        f" ({percent(subject.share(saved))}) to save. Largest: {below[0][2]}.",
+        advice=advice,
         scope=tuple(problem.name for problem in problems),
         drivers=drivers(problems),
     )
@@ -124,12 +183,12 @@ def _small(subject: Subject) -> Iterator[Found]:
     if small:
         ns = sum(problem.ns for problem, _ in small)
         first, tiles = small[0]
-        most = f"{first.name} is {count(tiles, 'tile')} of 64 x 64 for {count(units, 'compute unit')}"
+        most = f"{first.name} has {count(tiles, 'tile')} of 64 x 64 for {count(units, 'compute unit')}"
         yield Found(
             ns=subject.each(ns),
             share=subject.share(ns),
             count=len(small),
-            number=f"{count(len(small), 'problem')}, {percent(subject.share(ns))} of the kernel time; {most}.",
+            number=f"{count(len(small), 'problem')}, {percent(subject.share(ns))} of the kernel time. {most}.",
             scope=tuple(problem.name for problem, _ in small),
             drivers=drivers([problem for problem, _ in small]),
         )
@@ -138,23 +197,25 @@ def _small(subject: Subject) -> Iterator[Found]:
 RULES = (
     Rule(
         id="slow-for-its-kind",
-        title="Problems are slower than others of their kind.",
-        fires="GFLOP/s below half the median of >= 4 other problems of the same primitive, direction and type with"
-        " half to twice its FLOPs; >= 1 % of T; only without --gpu",
+        title="Problems are slower than similar ones.",
+        fires="GFLOP/s below half the median of >= 4 other problems of the same primitive, direction, type and filter"
+        " size with half to twice its FLOPs; >= 1 % of T; only without --gpu",
         formula="sum of their time less the time at that median, per steady iteration; share of T; at most saved",
-        advice="Run the driver line with MIOPEN_FIND_ENFORCE=SEARCH, look for another solver, and compare the layout"
-        " and padding with those of its like.",
+        advice="for the largest one. If the faster ones use another algorithm: run its driver line without its own"
+        " (MIOPEN_DEBUG_CONV_WINOGRAD=0, ..._DIRECT, ..._GEMM, ..._FFT, ..._IMPLICIT_GEMM). If MIOpen Find compared"
+        " solvers in this run: compare layout, padding and sizes. A GEMM: TunableOp or hipblaslt-bench. Else: tune with"
+        " MIOPEN_FIND_ENFORCE=SEARCH.",
         find=_slow,
     ),
     Rule(
         id="roofline-gap",
-        title="Problems are far below what the device can.",
+        title="Problems are far below the peak of the device.",
         fires="with --gpu: time less max(FLOP / peak, bytes / bandwidth) >= 3 % of T, where the problem is at <="
         " 110 % of the peak",
         formula="sum of these differences, per steady iteration; share of T; at most saved, since no kernel reaches"
         " the peak",
-        advice="Run the driver line with MIOPEN_FIND_ENFORCE=SEARCH; bound by compute: a solver on matrix units,"
-        " half precision; bound by memory: fuse it with what reads its result.",
+        advice="for the largest one. Compute-bound: run the driver line with MIOPEN_FIND_ENFORCE=SEARCH, prefer solvers"
+        " on matrix units or half precision. Memory-bound: fuse it with the operation that reads its result.",
         find=_gap,
     ),
     Rule(
@@ -163,7 +224,7 @@ RULES = (
         fires="ceil(M/64) x ceil(N/64) x batch < compute units (of --gpu or of the device that the profile names);"
         " >= 1 % of T each",
         formula="their time per steady iteration; share of T",
-        advice="Larger batches; run independent ones on several streams; solvers that split K.",
+        advice="Use larger batches, run independent problems on several streams, or choose solvers that split K.",
         find=_small,
     ),
 )

@@ -14,7 +14,8 @@ the recording or between two steps, and what a search launches, is in none. Then
   not, launches `MORE_KERNELS` times the kernels of the later ones' median, or takes more than `LONGER` times their
   median: its kernels, the step, or the host. Of two the shorter counts where they differ by as much.
 
-One whole iteration alone may be cold: it is shown, and said to be that, unless a warm-up phase ran its kernels before.
+One whole iteration alone may be cold, and the rule says so, unless a warm-up phase ran its kernels before, or its mark
+(``ProfilerStep#6``) says that steps ran before it.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ SAME_KIND = 0.9
 """Share of the kernels of two iterations of one kind that agree."""
 MOST_KINDS = 32
 """Later iterations that are like none of so many kinds are of the last one."""
+WARM = 2
+"""Steps before the first recorded one, from which on that is warm."""
 _NEVER = 1 << 64
 """Later than any time."""
 
@@ -167,7 +170,9 @@ def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Ite
         rule="",
         is_warm_up=is_warm_up,
         part=part,
-        may_be_cold=told_by != "whole" and len(of_kind) == 1 and not _is_warmed_up(alignment, place_of, of_kind[0]),
+        may_be_cold=told_by != "whole"
+        and len(of_kind) == 1
+        and not _is_warmed_up(alignment, place_of, of_kind[0], numbers[of_kind[0]]),
         devices=devices,
         slowest=slowest,
         without_commands=max(0, len(alignment.steps) - len(found)) if named and alignment.steps else 0,
@@ -176,8 +181,11 @@ def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Ite
     return msgspec.structs.replace(told, rule=rule)
 
 
-def _is_warmed_up(alignment: Alignment, place_of: Sequence[int], place: int) -> bool:
-    """Whether a warm-up phase launched the kernels of the iteration at ``place`` before."""
+def _is_warmed_up(alignment: Alignment, place_of: Sequence[int], place: int, number: int) -> bool:
+    """Whether a warm-up phase launched the kernels of the iteration at ``place`` before, or PyTorch counted `WARM`
+    steps before it, which it did not record."""
+    if number >= WARM and any(one.text == f"ProfilerStep#{number}" for one in alignment.profile.ranges):
+        return True
     passes = alignment.links.passes
     if not any(one.phase == "warm-up" for one in passes):
         return False
@@ -396,7 +404,8 @@ def _rule(
     noun = "repetition" if told.told_by == "repetition" else "iteration"
     part = next((f"not whole: {why[at]}" for at in counted if at in why), "")
     if len(found) == 1:
-        return f"{noun} {found[0].number}, the only one, {f'is {part}' if part else 'may be cold'}"
+        cold_or = "may be cold" if told.may_be_cold or told.told_by == "repetition" else "ran after others"
+        return f"{noun} {found[0].number}, the only one, {f'is {part}' if part else cold_or}"
     numbers = _ranges([found[at].number for at in counted])
     whole = f"of {len(found)} recorded" if len(counted) < len(found) else f"all {len(found)} recorded"
     parts = [f"{noun}{'s' if len(counted) > 1 else ''} {numbers}, {whole}"]

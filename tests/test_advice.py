@@ -1,0 +1,273 @@
+"""Each advice has a precondition: the run that has it gets the advice, the run that has not gets another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from mio2trace.findings import Finding, Gpu, Subject, findings
+from mio2trace.model.profile import Call, Range
+from mio2trace.ops.families.collective import CollectiveProblem
+from mio2trace.ops.operation import Operation
+from tests.made_up_costs import MS, SETUP, US, Ran, operation, subject
+
+TORCH = (Range("operator", "aten::conv2d", 0, 0, 1),)
+SUM = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
+
+
+def fired(run: Subject, rule: str) -> Finding:
+    (one,) = [one for one in findings(run) if one.rule.id == rule]
+    return one
+
+
+# -- a step that earlier ones warmed up ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("number", "cold"), [(0, True), (1, True), (2, False), (6, False)])
+def test_a_step_that_pytorch_numbers_2_or_more_is_warm(number: int, cold: bool) -> None:
+    """Its profiler counts steps that it did not record."""
+    mark = Range("annotation", f"ProfilerStep#{number}", 0, 0, 10_000 * MS)
+    run = subject({number: [Ran("a", MS)]}, ranges=[mark])
+    assert run.steady.told.may_be_cold is (cold and number > 0) or number == 0
+    assert subject({number: [Ran("a", MS)]}).steady.told.may_be_cold
+
+
+# -- communication ---------------------------------------------------------------------------------------------------
+
+
+def reducing(ns: int, *, elements: int, ranks: int = 2, beside_ns: int = 0) -> Subject:
+    """Two iterations of an all-reduce of ``ns``, of which a kernel hides ``beside_ns``, and 10 ms of another kernel."""
+    problem = CollectiveProblem(
+        direction=None, kind="allreduce", sent=elements, received=elements, ranks=ranks, dtype="float"
+    )
+    own = [
+        operation(at, problem=problem, primitive="allreduce", api="nccl", direction=None, command=None) for at in (0, 1)
+    ]
+    each = [[Ran("work", 10 * MS), Ran(SUM, ns, at), Ran("work", beside_ns + MS, after_ns=-beside_ns)] for at in (0, 1)]
+    return subject({1: each[0], 2: each[1]}, own)
+
+
+@pytest.mark.parametrize(
+    ("ns", "elements", "beside_ns", "said"),
+    [
+        # 2 ranks: 4 MiB in 4 ms is 1.05 GB/s on the bus
+        (4 * MS, 1 << 20, 0, "Record all ranks"),
+        # 1 MiB less an element is a small message, whatever its rate
+        (4 * MS, (1 << 18) - 1, 0, "Overlap collectives with computation"),
+        # 40 MB in 4 ms is 10 GB/s
+        (4 * MS, 10_000_000, 0, "Overlap collectives with computation"),
+        (4 * MS + 1, 10_000_000, 0, "Record all ranks"),
+        # a tenth of the time is hidden
+        (4 * MS, 10_000_000, 401 * US, "10.0 % of the collectives' time is overlapped already: send less"),
+        (4 * MS, 10_000_000, 399 * US, "Overlap collectives with computation"),
+    ],
+)
+def test_advice_on_communication(ns: int, elements: int, beside_ns: int, said: str) -> None:
+    assert said in fired(reducing(ns, elements=elements, beside_ns=beside_ns), "communication").advice
+
+
+# -- short kernels ---------------------------------------------------------------------------------------------------
+
+
+def short(idle_us: int = 100, *, graph: bool = False, api: str = "miopenX", **more: Any) -> Subject:
+    """Two iterations of 40 kernels of 9 us each, a gap before each."""
+    each = [Ran("short", 9 * US, 0, after_ns=idle_us * US, graph=graph)] * 40
+    return subject({1: each, 2: each}, [operation(0, api=api)], **more)
+
+
+@pytest.mark.parametrize(
+    ("run", "severity", "said"),
+    [
+        (short(), "high", "Fuse kernels (MIOpen's fusion plans), capture the iteration in a graph"),
+        (short(api="gemm"), "high", "Fuse kernels, capture the iteration in a graph"),
+        (short(ranges=TORCH), "high", "Fuse kernels (torch.compile), capture the iteration in a graph"),
+        (short(ranges=TORCH, graph=True), "high", "or use larger batches: graphs launch them already"),
+        (short(1), "info", "Launching less will not help"),
+        (short(calls_wait=True), "info", "Fuse operations (MIOpen's fusion plans), or use larger batches"),
+        (short(calls=False), "info", "Fuse kernels (MIOpen's fusion plans)"),
+    ],
+)
+def test_advice_on_short_kernels(run: Subject, severity: str, said: str) -> None:
+    """Launching less helps only where the host is the limit, by means that the program has."""
+    one = fired(run, "short-kernels")
+    assert (one.severity, said in one.advice) == (severity, True), one.advice
+
+
+def test_short_kernels_of_a_run_with_counters_say_nothing() -> None:
+    """Counters run kernels one at a time."""
+    each = [Ran("short", 9 * US, counters=(1.0,))] * 40
+    assert [one.rule.id for one in findings(subject({1: each, 2: each}))] == ["counter-run"]
+
+
+# -- graphs ----------------------------------------------------------------------------------------------------------
+
+
+def replayed(operations: Sequence[Operation] = (), **more: Any) -> Subject:
+    each = [Ran("a", 10 * MS, 0 if operations else None), Ran("b", 90 * MS, graph=True)]
+    return subject({1: each, 2: each}, operations, **more)
+
+
+def test_the_capture_is_asked_of_pytorch_alone() -> None:
+    assert fired(replayed(ranges=TORCH), "graph").advice.startswith("Record the capture, too")
+    assert fired(replayed([operation(0)]), "graph").advice.startswith("Profile one run without graph capture")
+
+
+def test_graphs_of_a_run_without_operations_are_no_finding() -> None:
+    """No capture would show any."""
+    assert "graph" not in [one.rule.id for one in findings(replayed())]
+
+
+@pytest.mark.parametrize(("graph", "said"), [(True, "profile one run without graph capture"), (False, "ROCTX=1")])
+def test_uncertain_links_of_replayed_kernels_need_a_run_without_graphs(graph: bool, said: str) -> None:
+    each = [Ran("a", 40 * MS, 0), Ran("b", 60 * MS, 0, graph=graph, unsure=True)]
+    assert said in fired(subject({1: each, 2: each}, [operation(0)]), "doubt").advice
+
+
+# -- the first iteration ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("api", "call", "said"),
+    [
+        ("miopenX", "hiprtcCompileProgram", "Keep MIOpen's kernel cache between runs"),
+        ("gemm", "hiprtcCompileProgram", "It built or loaded programs."),
+        ("miopenX", "hipGetDevice", "It is in no number per iteration: run a warm-up before you measure."),
+    ],
+)
+def test_advice_on_the_first_iteration(api: str, call: str, said: str) -> None:
+    """MIOpen's cache only if it computes, builds only if there were any."""
+    slow = [Ran("a", 10 * MS, 0), Ran("a", 10 * MS, 0, after_ns=100 * MS)]
+    fast = [Ran("a", 10 * MS, 0), Ran("a", 10 * MS, 0)]
+    calls = [Call(call, 0, 1020 * MS, 1100 * MS)]
+    run = subject({1: slow, 2: fast, 3: fast}, [operation(0, api=api)], other_calls=calls)
+    one = fired(run, "first-iteration")
+    assert one.severity == "medium"  # it happens once
+    assert said in one.advice
+    assert ("built or loaded" in one.advice) is (call != "hipGetDevice")
+    assert ("kernel cache" in one.advice) is (said.startswith("Keep"))
+
+
+def test_find_in_the_first_iteration_is_named() -> None:
+    fast = [Ran("a", 10 * MS, 0)]
+    searched = [Ran("try", 50 * MS, 1), *fast, Ran("a", 10 * MS, 0, after_ns=100 * MS)]
+    run = subject({1: searched, 2: fast, 3: fast}, [operation(0), operation(1, phase="find")])
+    assert fired(run, "first-iteration").advice.startswith("MIOpen Find ran in it.")
+
+
+def test_a_first_call_in_the_only_iteration_asks_for_more_iterations() -> None:
+    operations = [operation(index, input=(1, 1, 1, 1)) for index in range(6)]
+    ran = [Ran("work", 10 * MS if index else 22 * MS, index) for index in range(6)]
+    one = subject({1: ran}, operations, calls=False)
+    two = subject({1: ran[:3], 2: ran[3:]}, operations, calls=False)
+    assert fired(one, "first-iteration").advice.startswith("Record several iterations")
+    assert fired(two, "first-iteration").advice == "Run a warm-up before you measure."
+
+
+def test_the_length_of_a_step_without_an_end_is_in_no_median() -> None:
+    """Repetitions last until the next one begins: the last one's length is not known."""
+    fast = [Ran("a", 10 * MS)]
+    run = subject({1: [Ran("a", 40 * MS)], 2: fast, 3: fast, 4: fast})
+    told = run.steady.told
+    steps = [one if one.number < 4 else type(one)(number=4, kernels=1, kernel_ns=10 * MS) for one in told.all]
+    run.steady.__dict__["told"] = type(told)(
+        **{name: getattr(told, name) for name in told.__struct_fields__ if name != "all"}, all=tuple(steps)
+    )
+    assert run.first_iteration == (40 * MS, 10 * MS, 60 * MS)
+
+
+# -- similar problems ------------------------------------------------------------------------------------------------
+
+GEMM, WINOGRAD = "Cijk_Ailk_Bljk_SB_MT64x64x8", "miopenSp3AsmConv_v21_1_2_gfx9_fp32_stride1"
+
+
+def similar(
+    own: str,
+    others: str,
+    *,
+    primitive: str = "conv",
+    find: bool = False,
+    filters: tuple[int, int] = (1, 1),
+    **more: Any,
+) -> Subject:
+    """A problem of 30 ms with a kernel, and four of 10 ms with another one; each has the same work."""
+    made = [
+        operation(
+            at,
+            flop=1000 * MS,
+            primitive=primitive,
+            weights=(8, 8, *(filters if at == 4 else (1, 1))),
+            input=(1, 8, 9 + at, 9),
+        )
+        for at in range(5)
+    ]
+    ran = [Ran(own if at == 4 else others, (30 if at == 4 else 10) * MS, at) for at in range(5)]
+    found = [Ran("try", MS, 5)] if find else []
+    searched = [operation(5, phase="find", primitive=primitive, weights=(8, 8, *filters), input=(1, 8, 13, 9))]
+    return subject({SETUP: found, 1: ran, 2: ran} if find else {1: ran, 2: ran}, [*made, *searched], **more)
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        (similar(WINOGRAD, GEMM), "MIOPEN_DEBUG_CONV_WINOGRAD=0, which excludes Winograd"),
+        (similar(WINOGRAD, GEMM, find=True), "MIOPEN_DEBUG_CONV_WINOGRAD=0, which excludes Winograd"),
+        (similar(GEMM, WINOGRAD), "MIOPEN_DEBUG_CONV_GEMM=0, which excludes Gemm"),
+        (similar(GEMM, GEMM, find=True), "MIOpen Find compared the solvers in this run"),
+        (similar(GEMM, GEMM), "MIOPEN_FIND_ENFORCE=SEARCH"),
+        (similar("mystery", GEMM), "MIOPEN_FIND_ENFORCE=SEARCH"),
+        (similar(GEMM, GEMM, primitive="gemm", ranges=TORCH), "PYTORCH_TUNABLEOP_ENABLED=1"),
+        (similar(GEMM, GEMM, primitive="gemm"), "hipblaslt-bench"),
+    ],
+)
+def test_advice_on_slow_problems(run: Subject, said: str) -> None:
+    """By the algorithms of both sides, and by what Find did in this run."""
+    one = fired(run, "slow-for-its-kind")
+    assert said in one.advice
+    assert "GFLOP/s); 4 similar problems have" in one.found.number
+
+
+def test_a_convolution_of_another_filter_size_is_not_similar() -> None:
+    assert "slow-for-its-kind" not in [one.rule.id for one in findings(similar(GEMM, WINOGRAD, filters=(3, 3)))]
+
+
+# -- layouts, auxiliary kernels, peaks -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("layout", "ranges", "said"),
+    [
+        ("NCHW", (), "Keep tensors in the layout of the kernels, NHWC."),
+        ("NCHW", TORCH, "NHWC (memory_format=torch.channels_last"),
+        ("NHWC", TORCH, "Tensors are NHWC already"),
+    ],
+)
+def test_nhwc_is_advised_only_if_tensors_are_not(layout: str, ranges: Sequence[Range], said: str) -> None:
+    each = [Ran("batched_transpose_16x32", 20 * MS, 0), Ran("work", 80 * MS, 0)]
+    assert (
+        said
+        in fired(subject({1: each, 2: each}, [operation(0, layout=layout)], ranges=ranges), "layout-transposes").advice
+    )
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said"), [("Im2Col", "other than Gemm"), ("SubTensorOpWithScalar1d", "set tensors to zero")]
+)
+def test_advice_on_auxiliary_kernels_is_by_role(kernel: str, said: str) -> None:
+    each = [Ran(kernel, 20 * MS, 0), Ran("work", 80 * MS, 0)]
+    assert said in fired(subject({1: each, 2: each}, [operation(0)]), "helpers").advice
+
+
+@pytest.mark.parametrize(("bytes_min", "said"), [(20 * MS, "memory limits it"), (1, "MIOPEN_FIND_ENFORCE=SEARCH")])
+def test_advice_below_the_peak_is_by_what_limits(bytes_min: int, said: str) -> None:
+    gpu = Gpu(name="made up", tflops={"float": 1.0}, bandwidth=100.0, units=8)
+    run = subject({1: [Ran("work", MS, 0)]}, [operation(0, flop=100 * MS, bytes_min=bytes_min)], gpu=gpu)
+    assert said in fired(run, "roofline-gap").advice
+
+
+def test_a_run_without_known_iterations_has_no_severe_finding() -> None:
+    """Set-up and warm-up may be in it."""
+    ran = [Ran("batched_transpose_16x32", 20 * MS, 0), Ran("work", 80 * MS, 0)]
+    run = subject({SETUP + 0: ran}, [operation(0)])
+    assert {one.severity for one in findings(run)} <= {"medium", "low", "info"}
