@@ -259,6 +259,15 @@ def test_advice_on_auxiliary_kernels_is_by_role(kernel: str, said: str) -> None:
     assert said in fired(subject({1: each, 2: each}, [operation(0)]), "helpers").advice
 
 
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [("SubTensorOpWithCastTensor4d", "MIOpen's solver works in another type"), ("CastTensor", "Keep one type")],
+)
+def test_advice_on_casts_is_by_who_casts(kernel: str, said: str) -> None:
+    each = [Ran(kernel, 20 * MS, 0), Ran("work", 80 * MS, 0)]
+    assert said in fired(subject({1: each, 2: each}, [operation(0)]), "casts").advice
+
+
 @pytest.mark.parametrize(("bytes_min", "said"), [(20 * MS, "memory limits it"), (1, "MIOPEN_FIND_ENFORCE=SEARCH")])
 def test_advice_below_the_peak_is_by_what_limits(bytes_min: int, said: str) -> None:
     gpu = Gpu(name="made up", tflops={"float": 1.0}, bandwidth=100.0, units=8)

@@ -79,14 +79,23 @@ def _layout(subject: Subject) -> str:
     return f"Keep tensors in the layout of the kernels, NHWC{how}."
 
 
+_OF_MIOPEN = "SubTensorOpWithCast"
+_CAST_BY_SOLVER = (
+    "MIOpen's solver works in another type and casts its result: compare solvers with MIOPEN_FIND_ENFORCE=SEARCH."
+)
+
+
 def _casts(subject: Subject) -> Iterator[Found]:
     ns = sum(ns for (_, role, _), ns in subject.makeup.parts.items() if role == "cast")
     if ns and subject.share(ns) >= CASTS:
+        forms = subject.steady.counted.forms
+        of_miopen = any(form.kind.role == "cast" and form.name.startswith(_OF_MIOPEN) for form in forms)
         yield Found(
             ns=subject.each(ns),
             share=subject.share(ns),
             count=1,
             number=f"{subject.time(ns)}, {percent(subject.share(ns))} of the kernel time.",
+            advice=_CAST_BY_SOLVER if of_miopen else "Keep one type from layer to layer.",
         )
 
 
@@ -184,8 +193,8 @@ RULES = (
         title="Tensors are cast.",
         fires="kernels of role cast are >= 2 % of T",
         formula="their time per steady iteration; share of T",
-        advice="Keep one type from layer to layer. A backward-weights solver that accumulates in float casts its"
-        " result: compare solvers with the driver line and MIOPEN_FIND_ENFORCE=SEARCH.",
+        advice="Keep one type from layer to layer. If MIOpen's solver casts its result: compare solvers with"
+        " MIOPEN_FIND_ENFORCE=SEARCH.",
         find=_casts,
     ),
     Rule(

@@ -1,0 +1,273 @@
+"""The first advice for each real run is right for that run: each row says why, and the raw file has to agree.
+
+The evidence is read by ``tests.oracle``, plain Python over the raw files, or by the few lines here.
+docs/findings.md has the same table for readers.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import mio2trace
+from mio2trace.answer import report_of
+from tests import oracle
+from tests.conftest import ROOT, shared_folder
+from tests.oracle.events import Command, Recording, unpacked
+
+Holds = Callable[[Sequence[Path]], bool]
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Of a recording from its first command to its last one, in ns: gaps, and which of them the host caused."""
+
+    length: int
+    idle: int
+    host: int
+    host_gaps: int
+    during: Counter[str]
+    """Of the host's part: in which call the host was for most of the gap."""
+
+
+def facts(made: Recording) -> Facts:
+    commands = sorted(made.commands, key=lambda one: one.start)
+    end = commands[0].start
+    idle = host = gaps = 0
+    during: Counter[str] = Counter()
+    calls = sorted(made.calls, key=lambda call: call.start)
+    for one in commands:
+        if one.start > end and one.start - end > 1000:
+            idle += one.start - end
+            returned = one.call.end if one.call is not None else 0
+            if returned > end:
+                part = min(returned, one.start) - end
+                host, gaps = host + part, gaps + 1
+                for call in calls:
+                    if 2 * (min(call.end, one.start) - max(call.start, end)) > part:
+                        during[call.name] += part
+        end = max(end, one.end)
+    return Facts(end - commands[0].start, idle, host, gaps, during)
+
+
+def steps(made: Recording) -> list[int]:
+    """Numbers of the profiler's steps in which something was launched."""
+    launches = [one.call.start for one in made.commands if one.call is not None]
+    marks = {mark.name: mark for mark in sorted(made.marks, key=lambda one: one.end - one.start)}
+    return sorted(
+        int(name.partition("#")[2])
+        for name, mark in marks.items()
+        if name.startswith("ProfilerStep#") and sum(mark.start <= at < mark.end for at in launches) > 5
+    )
+
+
+def replayed(one: Command) -> bool:
+    return one.call is not None and "GraphLaunch" in one.call.name
+
+
+def launches_limit(files: Sequence[Path]) -> bool:
+    """Most idle time is in short gaps before late launches, in no waiting call; no graph; not the first step."""
+    made = oracle.read(files[-1])
+    of = facts(made)
+    waits = sum(ns for name, ns in of.during.items() if re.search(r"Synchronize|Memcpy|Malloc|Free", name))
+    return (
+        2 * of.host > of.idle > 0.15 * of.length
+        and of.host / of.host_gaps < 200_000
+        and 3 * waits < of.host
+        and not any(map(replayed, made.commands))
+        and min(steps(made)) >= 2
+    )
+
+
+def one_step_loads_programs(files: Sequence[Path]) -> bool:
+    """One step alone, the second; the first launch of kernels takes most of the idle time."""
+    made = oracle.read(files[-1])
+    of = facts(made)
+    return len(steps(made)) == 1 and steps(made)[0] < 2 and 2 * of.during["hipLaunchKernel"] > of.idle
+
+
+def one_step_captures_graphs(files: Sequence[Path]) -> bool:
+    """The graphs are instantiated and first launched here."""
+    names = Counter(call.name for call in oracle.read(files[-1]).calls)
+    return (
+        names["hipGraphInstantiateWithFlags"] == 1 == names["hipGraphLaunch"] and names["hipStreamGetCaptureInfo"] > 100
+    )
+
+
+def collectives_wait(files: Sequence[Path]) -> bool:
+    """More than a tenth of the time is collectives alone; 8.8 M elements of two bytes take milliseconds."""
+    rows = json.loads(unpacked(files[-1]))["traceEvents"]
+    times = [
+        (row["dur"], row["args"]["In msg nelems"])
+        for row in rows
+        if row.get("cat") == "kernel" and "nccl" in row["name"] and row["args"].get("In msg nelems", 0) > 8_000_000
+    ]
+    return bool(times) and all(2 * elements * 2 * 7 / 8 / (dur * 1000) < 10 for dur, elements in times)
+
+
+def solvers_cast(files: Sequence[Path]) -> bool:
+    """Each kernel that casts follows an implicit-GEMM kernel of MIOpen; the GPU is hardly idle."""
+    made = oracle.read(files[-1])
+    of = facts(made)
+    names = [one.name for one in sorted(made.commands, key=lambda one: one.start)]
+    before = [names[at - 1] for at, name in enumerate(names) if name.startswith("SubTensorOpWithCast")]
+    return of.idle < 0.15 * of.length and len(before) == 50 and all(name.startswith("igemm_") for name in before)
+
+
+def first_launch_is_slow(files: Sequence[Path]) -> bool:
+    """The first launch of the kernel takes 100 times as long as the median; no program is built by a call."""
+    calls = [call for call in oracle.read(files[-1]).calls if call.name == "hipLaunchKernel"]
+    lengths = [call.end - call.start for call in sorted(calls, key=lambda call: call.start)]
+    return lengths[0] > 100 * sorted(lengths)[len(lengths) // 2]
+
+
+def launches_are_lost(files: Sequence[Path]) -> bool:
+    """More launches than kernels of known launches: half of the kernels' rows were cut out."""
+    made = oracle.read(files[-1])
+    launches = sum("Launch" in call.name for call in made.calls)
+    with_launch = len({id(one.call) for one in made.commands if one.call is not None})
+    return launches - with_launch > 0.1 * launches
+
+
+def counters_were_collected(files: Sequence[Path]) -> bool:
+    return bool(next(csv.DictReader(files[-1].read_text().splitlines()))["Counter_Value"])
+
+
+def graphs_without_capture(files: Sequence[Path]) -> bool:
+    """Nearly all kernels are of graph launches; no launch into a graph is recorded."""
+    made = oracle.read(files[-1])
+    kernels = [one for one in made.commands if one.kind == "kernel"]
+    captures = sum("Capture" in call.name for call in made.calls)
+    return sum(map(replayed, kernels)) > 0.9 * len(kernels) and not captures
+
+
+def builds_in_the_first_iteration(files: Sequence[Path]) -> bool:
+    """Programs are built, by their names in the profile."""
+    return b"clBuildProgram" in unpacked(files[-1])
+
+
+def find_ran(files: Sequence[Path]) -> bool:
+    return b"FindConvolution" in unpacked(files[0])
+
+
+def only_one_iteration(files: Sequence[Path]) -> bool:
+    """The log names one iteration."""
+    log = unpacked(files[0]).decode("utf-8", "replace")
+    return len(set(re.findall(r"Iteration: (\d+) forward", log))) <= 1
+
+
+def graphs_replay_without_names(files: Sequence[Path]) -> bool:
+    """RPD calls each kernel of a graph ``Task``."""
+    named = Counter(one.name for one in oracle.read(files[-1]).commands)
+    return named["Task"] > 100
+
+
+class Row(msgspec.Struct, frozen=True):
+    """``files``: relative to the samples; ``first``: severity and id of the first finding, empty for none."""
+
+    files: tuple[str, ...]
+    first: str
+    says: str
+    holds: Holds
+    because: str
+
+
+def opencl(run: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"miopen-opencl/{run}/{name}" for name in names or ("run.log", "prof.json"))
+
+
+def twin(run: str, profile: str) -> tuple[str, str]:
+    return f"rocm-twins/{run}/run.hip.log", f"rocm-twins/{run}/{profile}"
+
+
+def replays_graphs(files: Sequence[Path]) -> bool:
+    return any(map(replayed, oracle.read(files[-1]).commands))
+
+
+ONE = "the log has one iteration, which holds one-time work"
+ROWS = (
+    Row(("rocm/kineto_mi210_gpu_only.json.gz",), "medium casts", "MIOpen's solver works in another type", solvers_cast,
+        "each of the 50 casts follows a kernel of a MIOpen solver; the GPU is 11 % idle"),
+    Row(("rocm/kineto_mi250_minitoy_train.json",), "medium idle", "Record several steps after a warm-up",
+        one_step_loads_programs, "only `ProfilerStep#1` has kernels; its first launch takes 6.6 of 9.3 ms"),
+    Row(("rocm/kineto_mi300_bert_small.json.gz",), "high idle", "The host launches too slowly", launches_limit,
+        "`ProfilerStep#6`, no graph; 57 short gaps before late launches"),
+    Row(("rocm/kineto_mi300_vit_nsfw.json.gz",), "high idle", "The host launches too slowly", launches_limit,
+        "`ProfilerStep#6`, no graph; 124 short gaps before late launches"),
+    Row(("rocm/kineto_mi300_resnet50_ddp4_rank0.json.gz",), "high idle", "The host launches too slowly", launches_limit,
+        "short gaps before late launches, no graph, few waiting calls"),
+    Row(("rocm/kineto_mi300_resnet50_ddp4_rank1.json.gz",), "high idle", "The host launches too slowly", launches_limit,
+        "short gaps before late launches, no graph, few waiting calls"),
+    Row(("rocm/kineto_mi300x_flux_graph_capture.json.gz",), "medium idle", "Record several steps after a warm-up",
+        one_step_captures_graphs, "the graph is captured and instantiated in the only step"),
+    Row(("rocm/kineto_mi300x_resnet_train_ddp.json.gz",), "high communication", "Record all ranks", collectives_wait,
+        "17.6 MB in milliseconds is 3.5 GB/s; no other rank is recorded"),
+    Row(("rocm/graphs/sglang_prefilldecode.json.gz",), "", "", lambda files: True, "50 % of the step was not recorded"),
+    Row(("rocm/graphs/vllm_decode_full.replay.json.gz",), "medium graph", "Record the capture, too",
+        graphs_without_capture, "over 90 % of the kernels are of graph launches, no capture is recorded"),
+    Row(("rocm/rocpd_ck_batched_gemm.db.gz",), "medium first-iteration", "run a warm-up before you measure",
+        first_launch_is_slow, "the first launch takes over 100 times the median; no MIOpen in the run"),
+    Row(("rocm/rocprofv3_csv_decode_kernel_trace.csv",), "low idle", "Record the run again, completely",
+        launches_are_lost, "the rows of half of the kernels were cut out"),
+    Row(("rocm/rocprofv3_csv_decode_fetch_counter_collection.csv",), "low counter-run", "from a run without --pmc",
+        counters_were_collected, "the table has values of a counter"),
+    Row(("dvdt/clblast-lenet-seq-x3.prof.json",), "medium first-iteration", "It built or loaded programs.",
+        builds_in_the_first_iteration, "`clBuildProgram` runs within it; no MIOpen in the run"),
+    Row(("dvdt/offline-parser.prof.json",), "medium first-iteration", "It built or loaded programs.",
+        builds_in_the_first_iteration, "`clBuildProgram` runs within it; no MIOpen in the run"),
+    Row(opencl("m121-alexnet-infer-interleaved", "run.log"), "info find-cost", "Find runs once per shape", find_ran,
+        "the log has Find calls"),
+    Row(opencl("m121-resnet-infer-2it"),
+        "medium first-iteration", "Run a warm-up before you measure.", find_ran,
+        "two iterations; first calls are slow"),
+    Row(opencl("m290-alexnet-infer-10it"),
+        "medium first-iteration", "Keep MIOpen's kernel cache", builds_in_the_first_iteration,
+        "`clBuildProgram` runs within it for 253 ms, called by MIOpen"),
+    Row(opencl("m121-rnn-infer-first"),
+        "info short-kernels", "or use larger batches.", only_one_iteration, "dv/dt waits for each command"),
+    Row(twin("alexnet-10it-graph", "rpd/trace.rpd.gz"),
+        "high nameless", "Record with rocprofv3", graphs_replay_without_names,
+        "261 replayed kernels are called `Task`"),
+    Row(twin("alexnet-10it-graph", "rocpd/46001_results.db.gz"),
+        "high graph", "Profile one run without graph capture", replays_graphs,
+        "9 graph launches run all steady kernels; not PyTorch"),
+    Row(twin("alexnet-level6-none", "rocpd/45919_results.db.gz"),
+        "medium idle", "Record several steps after a warm-up", only_one_iteration, ONE),
+    Row(twin("lenet-train-own-layers", "rocpd/43457_results.db.gz"),
+        "medium idle", "Record several steps after a warm-up", only_one_iteration, ONE),
+    Row(twin("lenet-cmdonly-kernel-trace", "rocpd/41242_results.db.gz"),
+        "medium idle", "Record several steps after a warm-up", only_one_iteration, ONE),
+    Row(twin("resnet-train-miopen-2threads", "rocpd/45362_results.db.gz"),
+        "medium idle", "Record several steps after a warm-up", only_one_iteration, ONE),
+)  # fmt: skip
+
+
+def row_id(row: Row) -> str:
+    return row.files[-1].replace("/", "-")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=row_id)
+def test_the_first_advice_is_right_for_its_run(row: Row) -> None:
+    """The program says what the row says, and the raw file has what the row claims."""
+    files = [shared_folder() / "samples" / name for name in row.files]
+    analysis = mio2trace.analyse(files)
+    (section, *_) = report_of(analysis, analysis.complete or analysis.runs, None).sections
+    first = section.findings[0] if section.findings else None
+    assert (f"{first.severity} {first.rule.id}" if first else "") == row.first
+    assert row.says in (first.advice if first else "")
+    assert row.holds(files)
+
+
+def test_the_document_has_the_table() -> None:
+    """Run, finding, advice and reason of each row, in the same order."""
+    text = (ROOT / "docs" / "findings.md").read_text("utf-8")
+    for row in ROWS:
+        name = row.files[-1].removeprefix("rocm/").removesuffix(".gz")
+        cells = (name, row.first or "none", row.says.rstrip("."), row.because)
+        assert f"| {' | '.join(cells)} |" in text
