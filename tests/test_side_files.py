@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import re
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,8 +24,9 @@ from mio2trace.ops.log.keys import find_db_key
 from mio2trace.readers import detect
 from mio2trace.readers.base import Reader, ReadOptions
 from mio2trace.readers.blas import tunable
-from mio2trace.readers.miopen import find_db
+from mio2trace.readers.miopen import find_db, perf_db
 from mio2trace.source import Source
+from tests.canaries import CANARIES, leaks
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, row, trace
 
@@ -115,6 +118,112 @@ def test_a_key_is_printed_back(key: str) -> None:
     problem = find_db_key(key)
     assert problem is not None
     assert problem.database_key() == key
+
+
+@pytest.mark.shared
+def test_problems_of_an_sqlite_perf_db_are_its_rows() -> None:
+    """Each key decodes into the columns of its row, read with sqlite3; solvers and parameters are the file's."""
+    path = side("gfx942130.db")
+    notes = Notes()
+    table = table_of(path, perf_db, notes)
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as connection:
+        connection.row_factory = sqlite3.Row
+        configs = connection.execute("SELECT * FROM config").fetchall()
+        tuned = connection.execute("SELECT config, solver, params FROM perf_db").fetchall()
+    ours = {}
+    for record in table.records:
+        problem = find_db_key(record.key)
+        assert problem is not None
+        assert problem.database_key() == record.key
+        assert problem.expected_output() == problem.y
+        of_input, of_output = (problem.x, problem.y) if problem.direction == "forward" else (problem.y, problem.x)
+        ours[
+            of_input, of_output[1], problem.w[2:], problem.pads, problem.strides, problem.dilations, problem.groups,
+            record.key.partition("_")[0][-1], record.key.split("-")[-2],
+        ] = {(one.solver, one.parameters) for one in record.solvers}  # fmt: skip
+    expected = {}
+    strided = 0
+    for of in configs:
+        pair = [(of[f"{name}_h"], of[f"{name}_w"]) for name in ("in", "fil", "pad", "conv_stride", "dilation")]
+        solvers = {(one["solver"], one["params"][:400]) for one in tuned if one["config"] == of["id"]}
+        if of["direction"] != "F" and pair[3] != (1, 1):
+            strided += 1
+            continue
+        expected[
+            (of["batchsize"], of["in_channels"], *pair[0]), of["out_channels"], pair[1], pair[2], pair[3], pair[4],
+            of["group_count"], of["direction"], of["data_type"],
+        ] = solvers  # fmt: skip
+    assert ours == expected
+    assert (len(configs), len(expected), strided) == (63, 58, 5)
+    assert [note.count for note in notes] == [strided]
+
+
+OF_ROWS = (
+    "8-5-6-7-3x3x3-1-3-6-7-1-0x1x1-1x1x1-1x1x1-0-NCDHW-FP32-F",
+    "8-6-7-3x3-1-6-7-1-1x1-1x1-1x1-0-NHWC-NHWC-NHWC-FP32-B",
+)
+"""Keys of the rows of `perf_db_file`."""
+
+
+def perf_db_file(path: Path, *changes: str) -> Path:
+    """A perf-db with a forward convolution of 3-D and a gradient, after ``changes``."""
+    columns = [name for name in perf_db._COLUMNS if name != "id"]
+    three = dict.fromkeys(columns, 1) | {"layout": "NCDHW", "data_type": "FP32", "direction": "F", "spatial_dim": 3,
+                                         "in_channels": 8, "in_d": 5, "in_h": 6, "in_w": 7, "fil_d": 3, "fil_h": 3,
+                                         "fil_w": 3, "pad_d": 0, "pad_h": 1, "pad_w": 1, "bias": 0}  # fmt: skip
+    two = three | {"layout": "NHWC", "direction": "B", "spatial_dim": 2, "fil_d": 1, "conv_stride_d": 0}
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"CREATE TABLE config (id INTEGER PRIMARY KEY, {', '.join(columns)})")
+        connection.execute("CREATE TABLE perf_db (id INTEGER PRIMARY KEY, solver, config, params)")
+        for number, row in enumerate((three, two), 1):
+            values = (number, *(row[name] for name in columns))
+            connection.execute(f"INSERT INTO config VALUES ({', '.join('?' * len(values))})", values)
+            connection.execute("INSERT INTO perf_db VALUES (?, 'ConvAsm1x1U', ?, '1,8,2')", (number, number))
+        for change in changes:
+            connection.execute(change)
+        connection.commit()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "keys"),
+    [
+        ("SELECT 1", [OF_ROWS[0],
+                      OF_ROWS[1]]),
+        ("UPDATE config SET conv_stride_h = 2 WHERE id = 2", [OF_ROWS[0]]),
+        ("UPDATE config SET conv_stride_h = 0 WHERE id = 1", [OF_ROWS[1]]),
+        ("UPDATE config SET fil_h = 99 WHERE id = 1", [OF_ROWS[1]]),
+        ("UPDATE config SET layout = 'a=b;' WHERE id = 1", [OF_ROWS[1]]),
+        ("UPDATE config SET in_h = x'00ff' WHERE id = 1", [OF_ROWS[1]]),
+        ("UPDATE perf_db SET solver = '=;' WHERE id = 1", [OF_ROWS[1]]),
+    ],
+)  # fmt: skip
+def test_rows_of_a_perf_db_that_say_no_problem_are_left_out(change: str, keys: list[str], tmp_path: Path) -> None:
+    notes = Notes()
+    table = table_of(perf_db_file(tmp_path / "gfx942.db", change), perf_db, notes)
+    assert [record.key for record in table.records] == keys
+    assert [find_db_key(key).database_key() for key in keys] == keys  # type: ignore[union-attr]
+    assert sum(note.count for note in notes) == 2 - len(keys)
+
+
+@pytest.mark.parametrize("kind", CANARIES)
+def test_no_text_of_a_perf_db_that_is_private_is_shown(kind: str, tmp_path: Path) -> None:
+    canary = CANARIES[kind].replace("'", "''")
+    changes = f"UPDATE perf_db SET params = '{canary}'", f"UPDATE config SET layout = '{canary}' WHERE id = 2"
+    perf_db_file(tmp_path / "a.db", *changes)
+    (tmp_path / "a.pdb.txt").write_text(f"{OF_ROWS[0]}=ConvAsm1x1U:{CANARIES[kind]}\n")
+    for name in ("a.db", "a.pdb.txt"):
+        result = mio2trace("messages", tmp_path / name, "--format", "json")
+        assert not leaks(result.stdout + result.stderr)
+        assert name == "a.pdb.txt" or len(json.loads(result.stdout)) == 1
+
+
+def test_error_a_database_of_compiled_kernels_is_named(tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "a.kdb")) as connection:
+        connection.execute("CREATE TABLE kern_db (id INTEGER PRIMARY KEY, kernel_name, kernel_args, kernel_blob)")
+    result = mio2trace("messages", tmp_path / "a.kdb")
+    assert result.exit_code == 1
+    assert "compiled kernels" in result.stderr
 
 
 def test_a_transposed_convolution_has_the_key_of_the_other_gradient() -> None:

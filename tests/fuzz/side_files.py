@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
+import sqlite3
 from collections.abc import Callable, Sequence
 
 from tests import rocpd_made, xspace_made
@@ -149,6 +151,34 @@ def tunable(chance: Chance) -> bytes:
     return "".join(rows).encode()
 
 
+def perf_db(chance: Chance, names: Sequence[str]) -> list[bytes]:
+    """MIOpen's perf-db in SQLite, with sizes that fit and with any."""
+    axes = [f"{name}_{axis}" for name in ("in", "fil", "pad", "conv_stride", "dilation") for axis in "dhw"]
+    columns = ["layout", "data_type", "direction", "spatial_dim", "in_channels", "out_channels", "batchsize", "bias",
+               "group_count", *axes]  # fmt: skip
+    numbers = (1, 1, 1, 3, 7, 0, -1, 1 << 40, None, 2.5, "x", b"\xff")
+    connection = sqlite3.connect(":memory:")
+    connection.execute(f"CREATE TABLE config (id INTEGER PRIMARY KEY, {', '.join(columns)})")
+    connection.execute("CREATE TABLE perf_db (id INTEGER PRIMARY KEY, solver, config, params)")
+    for number in range(chance.randint(1, 6)):
+        fits = chance.random() < 0.6
+        words = () if fits else names
+        row = [chance.choice(("NCHW", "NHWC", *words)), chance.choice(("FP32", "FP16", *words)),
+               chance.choice(("F", "B", "W", *words)), chance.choice((2, 2, 3) if fits else (2, None)),
+               *(chance.choice((1, 1, 3) if fits else numbers) for _ in columns[4:])]  # fmt: skip
+        connection.execute(f"INSERT INTO config VALUES ({', '.join('?' * (len(row) + 1))})", (number, *row))
+        values = (
+            number,
+            chance.choice((*_SOLVERS, *names, None)),
+            chance.randint(0, 6),
+            chance.choice((*names, "1,8", 5)),
+        )
+        connection.execute("INSERT INTO perf_db VALUES (?, ?, ?, ?)", values)
+    with contextlib.closing(connection):
+        connection.commit()
+        return [connection.serialize()]
+
+
 def files(chance: Chance, names: Sequence[str]) -> tuple[list[bytes], int]:
     """One of these forms, and the kernels in it."""
     lines: Callable[[Chance], list[str]] = chance.choice((database_lines, blas_lines))
@@ -159,5 +189,6 @@ def files(chance: Chance, names: Sequence[str]) -> tuple[list[bytes], int]:
         lambda: counters(chance, names),
         lambda: (["".join(lines(chance)).encode("utf-8", "replace")], 0),
         lambda: ([tunable(chance)], 0),
+        lambda: (perf_db(chance, names), 0),
     )
     return chance.choice(makers)()

@@ -35,9 +35,9 @@ class SolverTime(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def text(self) -> str:
-        """As the file has it since 2021."""
+        """As the file has it since 2021; parameters, which may be any text, are left out."""
         if self.time_ms is None:
-            return f"{self.solver}:{self.parameters}"
+            return f"{self.solver}:..."
         return f"{self.solver}:{self.time_ms:.9g},{self.workspace_bytes},{self.algorithm}"
 
 

@@ -13,7 +13,7 @@ from mio2trace.readers import bundled, known, run_log
 from mio2trace.readers.base import Reader
 from mio2trace.readers.blas import tunable
 from mio2trace.readers.ck import record as ck
-from mio2trace.readers.miopen import find_db
+from mio2trace.readers.miopen import find_db, perf_db
 from mio2trace.readers.opencl import dvdt_json
 from mio2trace.readers.rocm import rocpd, rpd, rpd_json, v1_csv, v1_db, v1_json, v3_csv, v3_json
 from mio2trace.readers.tf import forms, profile_proto, run_metadata, step_stats_text, timeline_json, views
@@ -40,6 +40,7 @@ READERS: tuple[Reader, ...] = (
     v1_json,
     xplane,
     find_db,
+    perf_db,
     tunable,
     bundled,
     run_log,
@@ -59,6 +60,7 @@ PROFILES: tuple[Reader, ...] = (
     kineto,
     xplane,
     find_db,
+    perf_db,
     tunable,
     bundled,
 )

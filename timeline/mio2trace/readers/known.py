@@ -108,6 +108,10 @@ KNOWN: tuple[Known, ...] = (
         _database(b"CUPTI_ACTIVITY", b"TARGET_INFO_NIC", b"TARGET_INFO_GPU"),
         "a database of NVIDIA's Nsight Systems", "a profile of a ROCm tool, of PyTorch, or dv/dt",
     ),
+    Known(
+        _database(b"kern_db"), "MIOpen's database of compiled kernels, which has no times",
+        "its find-db or perf-db, or a profile",
+    ),
     Known(_database(b""), "an SQLite database of no profiler that is known", "one of rocprofv3, rocprof or RPD"),
     Known(
         lambda head: b"brain.Event:" in head[:64], "an events file of TensorBoard",

@@ -1,0 +1,96 @@
+"""MIOpen's perf-db in SQLite: for which problems and solvers parameters were tuned (miopen-side-files.md 4).
+
+    config(id, layout, data_type, direction, spatial_dim, in_channels, in_h, in_w, in_d, fil_h, .., group_count)
+    perf_db(id, solver, config, params)
+
+A row of `config` has no output sizes. They follow from the others except for a gradient with a stride: its sizes are
+those of dy, and several inputs have the same dy. Such problems are counted and left out. The layout is that of the
+input; it is taken for the weights and the output, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mio2trace.model.choices import SOLVER, SolverRecord, SolverTable, SolverTime, solver_record
+from mio2trace.notes import InputError, Notes
+from mio2trace.readers.base import ReadOptions, Records
+from mio2trace.readers.rocm.database import opened, tables
+from mio2trace.source import Source
+
+NAME = "MIOpen perf-db (SQLite)"
+_SPACES = {2: "hw", 3: "dhw"}
+_COLUMNS = (
+    "id", "layout", "data_type", "direction", "spatial_dim", "in_channels", "out_channels", "batchsize", "bias",
+    "group_count",
+    *(f"{name}_{axis}" for name in ("in", "fil", "pad", "conv_stride", "dilation") for axis in "dhw"),
+)  # fmt: skip
+_LONGEST = 400
+
+
+def sniff(head: bytes) -> bool:
+    schema = tables(head)
+    return b"perf_db" in schema and b"conv_stride_h" in schema and b"fil_h" in schema
+
+
+def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
+    with opened(source, ("config", "perf_db")) as database:
+        if not {"config", "perf_db"} <= database.names:
+            raise InputError(f"{source.name}: lacks the tables config and perf_db; expected MIOpen's perf-db")
+        configs = {
+            row[0]: dict(zip(_COLUMNS, row, strict=True))
+            for row in database.rows(f"SELECT {', '.join(_COLUMNS)} FROM config")  # noqa: S608 - names of ours
+        }
+        solvers: dict[Any, list[SolverTime]] = {}
+        for config, solver, parameters in database.rows("SELECT config, solver, params FROM perf_db"):
+            name = database.text_of(solver)
+            if config in configs and SOLVER.fullmatch(name):
+                text = database.text_of(parameters)[:_LONGEST]
+                solvers.setdefault(config, []).append(SolverTime(name, parameters=text))
+            else:
+                notes.add("row of a MIOpen perf-db that names no problem or no solver passed over", source.name)
+    records = []
+    for number, (config, tuned) in enumerate(solvers.items(), 1):
+        try:
+            key = _key(configs[config])
+        except (TypeError, ValueError, ZeroDivisionError):
+            notes.add("problem of a MIOpen perf-db with impossible sizes passed over", source.name)
+            continue
+        if key is None:
+            what = "gradient with a stride in a MIOpen perf-db left out: it does not record the size of the input"
+            notes.add(what, source.name, problem=False)
+        else:
+            records.append(SolverRecord(number, key, tuple(tuned)))
+    if not records:
+        raise InputError(f"{source.name}: no problem with tuned parameters; expected MIOpen's perf-db")
+    return [SolverTable(source=source.index, kind="perf-db", records=tuple(records))]
+
+
+def _key(config: dict[str, Any]) -> str | None:
+    """The key that a find-db has for the problem; None if it does not follow from the row."""
+    axes = _SPACES[2 if config["spatial_dim"] != 3 else 3]
+    sizes = {
+        name: [int(config[f"{name}_{axis}"]) for axis in axes]
+        for name in ("in", "fil", "pad", "conv_stride", "dilation")
+    }
+    forward = config["direction"] == "F"
+    if not forward and any(stride != 1 for stride in sizes["conv_stride"]):
+        return None
+    out = [
+        (size + 2 * pad - dilation * (window - 1) - 1) // stride + 1
+        if forward
+        else size - 1 - 2 * pad + dilation * (window - 1) + 1
+        for size, window, pad, stride, dilation in zip(*sizes.values(), strict=True)
+    ]
+    layouts = (config["layout"],) * (1 if config["layout"] in ("NCHW", "NCDHW") else 3)
+    parts = (
+        config["in_channels"], *sizes["in"], "x".join(map(str, sizes["fil"])), config["out_channels"], *out,
+        config["batchsize"], *("x".join(map(str, sizes[name])) for name in ("pad", "conv_stride", "dilation")),
+        config["bias"], *layouts, config["data_type"], config["direction"],
+    )  # fmt: skip
+    groups = int(config["group_count"])
+    key = "-".join(map(str, parts)) + (f"_g{groups}" if groups > 1 else "")
+    record = solver_record(f"{key}=x:1")  # a stranger's texts are no keys
+    if min(out) < 1 or record is None or record.key != key:
+        raise ValueError(key)
+    return key
