@@ -171,6 +171,10 @@ class Links:
         assert len(operations) == len(self.operations)
         self.operations = tuple(operations)
 
+    def extend(self, operations: Iterable[Operation]) -> None:
+        """Operations that are found behind the others; nothing is linked to them yet."""
+        self.operations = (*self.operations, *operations)
+
     def give_layer(
         self, positions: Iterable[int], run: int, by: Evidence, *, sure: bool = True, confidence: float = 1.0
     ) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from mio2trace.align import Alignment, align
 from mio2trace.align.clocks.anchors import anchored
+from mio2trace.align.gemm_order import link_gemms
 from mio2trace.align.processes import from_start, relate_processes
 from mio2trace.analysis.joining import join
 from mio2trace.evidence import EVIDENCE
@@ -22,7 +23,7 @@ from mio2trace.jobs import Share, in_order, is_named_for_another_rank, labelled,
 from mio2trace.kernels import KernelFact
 from mio2trace.measures import Measures
 from mio2trace.memory import keep_freed_blocks, without_garbage_collection
-from mio2trace.model.choices import SideFile
+from mio2trace.model.choices import GemmTable, SideFile
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
@@ -334,6 +335,9 @@ def _runs(
     alone = [file for file in part.inputs if file.source in unused]
     part = part.but(unused)
     choices = Choices(record for file in part.inputs for record in file.records if isinstance(record, SideFile))
+    tables = [one for file in part.inputs for one in file.records if isinstance(one, GemmTable) and one.order]
+    if tables and len(alignments) == 1:
+        link_gemms(alignments[0].links, tables, notes)
     for alignment in alignments:
         alignment.links.refine(choices.solved(alignment.links.operations))
     if is_job and alignments:

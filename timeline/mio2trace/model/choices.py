@@ -90,6 +90,7 @@ class GemmChoice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class GemmTable(msgspec.Struct, frozen=True, kw_only=True):
     """GEMMs of a library's log (``log``), in order, or of a file of TunableOp (``tuned``), each problem once.
 
+    ``order``: of each call in the log the place of its GEMM; empty if the log does not state the order of calls.
     ``made_for``: what a file of TunableOp is valid for, by name. ``skipped``: lines that are no GEMM of a known form.
     """
 
@@ -98,6 +99,7 @@ class GemmTable(msgspec.Struct, frozen=True, kw_only=True):
     gemms: tuple[GemmChoice, ...] = ()
     made_for: tuple[tuple[str, str], ...] = ()
     skipped: int = 0
+    order: tuple[int, ...] = ()
 
 
 SideFile = SolverTable | GemmTable

@@ -47,6 +47,9 @@ class BlasDecoder:
         self._source = source
         self._found: dict[tuple[str, Form], dict[GemmChoice, tuple[int, int]]] = {}
         """By library and form: of each distinct call the first line and the number."""
+        self._calls: list[tuple[tuple[str, Form], GemmChoice]] = []
+        self._counted: set[tuple[str, Form]] = set()
+        """Those in which a line stands for several calls, so that the order of calls is not known."""
         self._skipped = 0
         self.lines = 0
 
@@ -74,22 +77,31 @@ class BlasDecoder:
         """The calls; None if no line was of these libraries."""
         if not self.lines:
             return None
-        gemms: list[GemmChoice] = []
+        gemms: list[tuple[tuple[str, Form], GemmChoice, GemmChoice]] = []
         for library in (_LT, _ROC):
             form = next((form for form in _FORMS if self._found.get((library, form))), None)
             if form is not None:
                 gemms += [
-                    msgspec.structs.replace(gemm, line=line, count=count)
+                    ((library, form), gemm, msgspec.structs.replace(gemm, line=line, count=count))
                     for gemm, (line, count) in self._found[library, form].items()
                 ]
-        gemms.sort(key=lambda gemm: gemm.line)
-        return GemmTable(source=self._source, kind="log", gemms=tuple(gemms), skipped=self._skipped)
+        gemms.sort(key=lambda one: one[2].line)
+        place_of = {(of, gemm): place for place, (of, gemm, _) in enumerate(gemms)}
+        is_ordered = not self._counted & {of for of, _, _ in gemms}
+        order = tuple(place_of[call] for call in self._calls if call in place_of) if is_ordered else ()
+        return GemmTable(
+            source=self._source, kind="log", gemms=tuple(gemm for _, _, gemm in gemms), skipped=self._skipped,
+            order=order,
+        )  # fmt: skip
 
     def _add(self, number: int, of: tuple[str, Form], gemm: GemmChoice | None, count: int = 1) -> None:
         found = self._found.setdefault(of, {})
         if gemm is None or (gemm not in found and len(found) >= _MOST_DISTINCT):
             self._skipped += 1
             return
+        if count > 1 or of[1] == "profile":
+            self._counted.add(of)
+        self._calls.append((of, gemm))
         line, before = found.get(gemm, (number, 0))
         found[gemm] = line, min(before + count, _MOST_SIZE)
 
