@@ -29,7 +29,8 @@ class Gemm(NamedTuple):
     def bench(self) -> str:
         return (
             f"hipblaslt-bench --api_method c -m {self.m} -n {self.n} -k {self.k} --lda {self.m}"
-            f" --transA {self.trans[0]} --transB {self.trans[1]} --batch_count 1 --a_type f16_r --b_type f16_r --c_type f16_r --d_type f16_r"
+            f" --transA {self.trans[0]} --transB {self.trans[1]} --batch_count 1 --a_type f16_r"
+            " --b_type f16_r --c_type f16_r --d_type f16_r"
             " --compute_type f32_r --solution_index 7"
         )
 

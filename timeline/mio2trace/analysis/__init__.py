@@ -17,7 +17,7 @@ from mio2trace.align.clocks.anchors import anchored
 from mio2trace.align.gemm_order import link_gemms
 from mio2trace.align.processes import from_start, relate_processes
 from mio2trace.analysis.joining import join
-from mio2trace.evidence import EVIDENCE
+from mio2trace.evidence import EVIDENCE, ORDER
 from mio2trace.files import STANDARD_INPUT, FileOptions, FilePath, Input, Progress, read_inputs, short_names
 from mio2trace.jobs import Share, in_order, is_named_for_another_rank, labelled, same_processes, shares
 from mio2trace.kernels import KernelFact
@@ -336,7 +336,7 @@ def _runs(
     part = part.but(unused)
     choices = Choices(record for file in part.inputs for record in file.records if isinstance(record, SideFile))
     tables = [one for file in part.inputs for one in file.records if isinstance(one, GemmTable) and one.order]
-    if tables and len(alignments) == 1:
+    if tables and len(alignments) == 1 and ORDER not in options.without:
         link_gemms(alignments[0].links, tables, notes)
     for alignment in alignments:
         alignment.links.refine(choices.solved(alignment.links.operations))
