@@ -174,3 +174,32 @@ def test_it_is_in_the_trace_and_in_the_table(tmp_path: Path) -> None:
     table = CliRunner().invoke(cli, ["ops", str(path), "--group-by", "source", "--format", "json", "-q"])
     assert json.loads(table.stdout)[0]["source"] == "train.py:12"
     assert b"someone" not in (tmp_path / "out.json").read_bytes()
+
+
+def test_findings_name_the_line_of_a_launch(tmp_path: Path) -> None:
+    """Of the host call that a gap is in the line of the launch behind it; of a problem the line that launches it."""
+    rows: list[Row] = []
+    for step in range(3):
+        at, key = FIRST_US + 10_000 * step, 10 * step
+        rows += [
+            row("user_annotation", f"ProfilerStep#{step}", 1, 1, at, 9_990),
+            row("python_function", "app/train.py(12): main", 1, 1, at + 1, 9_900, Python_id=key + 1),
+            row("python_function", "app/train.py(88): sync", 1, 1, at + 100, 9_000, Python_id=key + 2,
+                Python_parent_id=key + 1),
+            row("cuda_runtime", "hipStreamSynchronize", 1, 1, at + 200, 6_700, correlation=key + 5),
+            row("cpu_op", "aten::mm", 1, 1, at + 6_910, 50, External_id=key + 6, Input_Dims=[[64, 64], [64, 64]],
+                Input_type=["float", "float"], Concrete_Inputs=["", ""]),
+        ]  # fmt: skip
+        for number, (launch, start) in enumerate(((at + 20, at + 40), (at + 6_920, at + 7_000))):
+            correlation, external = key + 3 + number, {"External_id": key + 6} if number else {}
+            rows.append(row("cuda_runtime", "hipLaunchKernel", 1, 1, launch, 5, correlation=correlation, **external))
+            rows.append(row("kernel", f"k{number}", 0, 0, start, 300 + 2_000 * number, correlation=correlation,
+                            device=0, stream=0))  # fmt: skip
+    events = json.loads(trace(rows))
+    events["deviceProperties"] = [{"id": 0, "name": "AMD Instinct MI300X"}]
+    (tmp_path / "trace.json").write_text(json.dumps(events))
+    result = CliRunner().invoke(cli, ["report", str(tmp_path / "trace.json"), "--format", "json"])
+    found = {one["id"]: one["number"] for one in json.loads(result.stdout)["runs"][0]["findings"]}
+    assert "hipStreamSynchronize" in found["idle"]
+    assert "before a launch of train.py:88)" in found["idle"]
+    assert "Gemm 64x64 (train.py:88) has 1 tile" in found["small-gemm"]

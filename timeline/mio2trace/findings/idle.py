@@ -77,7 +77,8 @@ def cause(one: Cause, count_: int) -> str:
     if one.why == "short":
         return f"{ms(one.ns / count_)} in {_WHY[one.why]}"
     name, ns = one.during[0] if one.during else ("", 0)
-    named = f" ({ms(ns / count_)} of it in {name[:40]})" if name and ns >= WORTH_NAMING * one.ns else ""
+    then = f", before a launch of {one.line}" if one.line else ""
+    named = f" ({ms(ns / count_)} of it in {name[:40]}{then})" if name and ns >= WORTH_NAMING * one.ns else ""
     gaps = count(max(1, round(one.count / count_)), "gap")
     return f"{ms(one.ns / count_)} {_WHY[one.why]} in {gaps}{named}"
 

@@ -130,7 +130,7 @@ def _communication(subject: Subject) -> Iterator[Found]:
         rate = bandwidth(problem.operation, problem.row.calls, problem.ns)
         if rate is not None:
             bus = f", {rate.bus:.3g} GB/s on the bus" if rate.bus is not None else ""
-            named.append((problem.name, f"{problem.name} ({subject.time(problem.ns)}{bus})"))
+            named.append((problem.name, f"{problem.at_line} ({subject.time(problem.ns)}{bus})"))
             slowest = slowest or rate
     most = f"; most in {named[0][1]}" if named else ""
     yield Found(
@@ -181,7 +181,7 @@ def _unsteady(subject: Subject) -> Iterator[Found]:
             usual = median(times)
             over = sum(max(0, ns - usual) for ns in times)
             said = (
-                f"{problem.name}: {ms(min(times))} to {ms(max(times))}, median {ms(usual)}, in"
+                f"{problem.at_line}: {ms(min(times))} to {ms(max(times))}, median {ms(usual)}, in"
                 f" {count(len(times), 'call')} (standard deviation {percent(spread)} of the mean)."
             )
             found.append((over, problem, said))

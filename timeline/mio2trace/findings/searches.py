@@ -74,6 +74,7 @@ def _not_the_best(subject: Subject) -> Iterator[Found]:
                 short_of_workspace.add(problem.name)
     if not lost:
         return
+    at_line = {problem.name: problem.at_line for problem in slower}
     names = sorted(lost, key=lambda name: (-lost[name], name))
     ns = round(sum(lost.values()) * 1e6)
     workspace = f" {count(len(short_of_workspace), 'problem')} had too little workspace." if short_of_workspace else ""
@@ -82,7 +83,7 @@ def _not_the_best(subject: Subject) -> Iterator[Found]:
         share=subject.share(ns),
         count=len(lost),
         number=f"The find-db has a faster solver for {count(len(lost), 'problem')}: {subject.time(ns)} by its times."
-        f" {names[0]}: {worst[names[0]][1]}.{workspace}",
+        f" {at_line[names[0]]}: {worst[names[0]][1]}.{workspace}",
         scope=tuple(names),
         drivers=drivers(slower),
     )

@@ -39,10 +39,17 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     samples: tuple[int, ...]
     solver: str = ""
     calls: tuple[Operation, ...] = ()
+    line: str = ""
+    """Of the program, from which its first call was launched; empty if that is not recorded."""
 
     @property
     def name(self) -> str:
         return self.row.key
+
+    @property
+    def at_line(self) -> str:
+        """Its name, with the line that launches it."""
+        return f"{self.name} ({self.line})" if self.line else self.name
 
     @property
     def ns(self) -> int:
@@ -280,7 +287,12 @@ class Subject:
             samples=tuple(self.measures.operations.timed_ns[index] for index in indices),
             solver=", ".join(solvers),
             calls=tuple(operations),
+            line=self._line_of(indices[0]),
         )
+
+    def _line_of(self, index: int) -> str:
+        first, profile = self.measures.first_of[index], self.alignment.profile
+        return "" if first == NONE else profile.launched_by(profile.activities[first])
 
     # -- the device --------------------------------------------------------------------------------------------------
 

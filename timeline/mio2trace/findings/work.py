@@ -82,7 +82,7 @@ def _slow(subject: Subject) -> Iterator[Found]:
             usual = median(others)
             by = subject.algorithm_of.get(problem.name)
             like = (
-                f"{problem.name} ({f'{by}, ' if by else ''}{rate(own)}); {len(others)} similar problems have"
+                f"{problem.at_line} ({f'{by}, ' if by else ''}{rate(own)}); {len(others)} similar problems have"
                 f" {rate(usual)}"
             )
             slow[problem.name] = problem.ns * (1 - own / usual), problem, like
@@ -138,7 +138,9 @@ def _gap(subject: Subject) -> Iterator[Found]:
             continue
         saved = problem.ns - limit.least_ns
         if subject.share(saved) >= GAP:
-            of_peak = f"{problem.name}, at {percent(limit.part)} of the peak of {subject.gpu.name} ({limit.by}-bound)"
+            of_peak = (
+                f"{problem.at_line}, at {percent(limit.part)} of the peak of {subject.gpu.name} ({limit.by}-bound)"
+            )
             below.append((saved, problem, of_peak))
             by[problem.name] = limit.by
     if below:
@@ -183,7 +185,7 @@ def _small(subject: Subject) -> Iterator[Found]:
     if small:
         ns = sum(problem.ns for problem, _ in small)
         first, tiles = small[0]
-        most = f"{first.name} has {count(tiles, 'tile')} of 64 x 64 for {count(units, 'compute unit')}"
+        most = f"{first.at_line} has {count(tiles, 'tile')} of 64 x 64 for {count(units, 'compute unit')}"
         yield Found(
             ns=subject.each(ns),
             share=subject.share(ns),

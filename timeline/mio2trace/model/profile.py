@@ -421,6 +421,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         line, own = self.line_of.get(activity.number, (-1, -1))
         return self.lines[line] if line >= 0 else None, self.lines[own] if own >= 0 else None
 
+    def launched_by(self, activity: Activity) -> str:
+        """The line of the program's own text that launched it, else of a library's: ``train.py:88``; empty if the
+        source records none."""
+        line, own = self.source_lines(activity) if self.line_of else (None, None)
+        return str(own or line or "")
+
     @property
     def process(self) -> Process:
         """The process that the profile is of."""

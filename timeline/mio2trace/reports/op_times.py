@@ -184,9 +184,9 @@ def _place(measures: Measures, index: int) -> dict[str, Cell]:
     cells: dict[str, Cell] = {}
     first = measures.first_of[index] if profile.line_of and index < len(measures.first_of) else NONE
     if first != NONE:
-        line, own = profile.source_lines(profile.activities[first])
-        if line is not None:
-            cells["source"] = str(own or line)
+        line = profile.launched_by(profile.activities[first])
+        if line:
+            cells["source"] = line
     if not runs:
         return cells
     for name, values in (

@@ -42,12 +42,14 @@ NAMED = 5_000
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """Gaps with one cause. ``during``: what the host did during most of a gap (a call, an op, a range), and how long
-    the gaps took in which it did that; most time first, as far as that is known."""
+    the gaps took in which it did that; most time first, as far as that is known. ``line``: of the program, from which
+    came the launch that ended most of the gaps of the first one; empty if that is not recorded."""
 
     why: Why
     count: int
     ns: int
     during: tuple[tuple[str, int], ...] = ()
+    line: str = ""
 
 
 def causes(alignment: Alignment, device: DeviceTime, windows: Sequence[Span]) -> tuple[Cause, ...]:
@@ -65,6 +67,7 @@ class _Gaps:
         count: Counter[Why] = Counter()
         took: Counter[Why] = Counter()
         during: dict[Why, Counter[str]] = defaultdict(Counter)
+        lines: dict[tuple[Why, str], Counter[str]] = defaultdict(Counter)
         idle = self._device.occupation.held
         parts = [part for window in windows for gap in idle.gaps(*window) for part in self._parts(gap)]
         parts.sort(key=lambda part: part[2] - part[1])
@@ -73,11 +76,15 @@ class _Gaps:
                 why, name = self._on_host(start, end, next_)
                 if name:
                     during[why][name] += end - start
+                    if next_ is not None:
+                        lines[why, name][self._profile.launched_by(next_)] += end - start
             count[why] += 1
             took[why] += end - start
         for why in sorted(took, key=lambda why: (-took[why], why)):
             named = sorted(during[why].items(), key=lambda item: (-item[1], item[0]))
-            yield Cause(why=why, count=count[why], ns=took[why], during=tuple(named[:MOST_NAMES]))
+            of_first = lines[why, named[0][0]] if named else Counter[str]()
+            line = min(of_first, key=lambda line: (-of_first[line], line), default="")
+            yield Cause(why=why, count=count[why], ns=took[why], during=tuple(named[:MOST_NAMES]), line=line)
 
     def _parts(self, gap: Span) -> Iterator[tuple[Why, int, int, Activity | None]]:
         start, end = gap
