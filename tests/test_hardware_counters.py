@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import mio2trace
 from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.measures.counters import measured
@@ -204,6 +205,53 @@ def test_counters_are_columns_and_arguments(tmp_path: Path) -> None:
     slices = [event for event in json.loads(out.getvalue())["traceEvents"] if event.get("cat") == "kernel"]
     assert slices[0]["args"]["counters"]["FETCH_SIZE"] == 10.625
     assert slices[0]["args"]["measured"]["read_bytes"] == 10880
+
+
+def test_sums_by_name_and_tables_of_a_dataset_have_what_was_measured(tmp_path: Path) -> None:
+    """Against sums over the database's rows: bytes per name, bandwidth over the time of its kernels."""
+    path = tmp_path / "a.db"
+    path.write_bytes(database(tables("3.0.5", COUNTED)))
+    kilobytes: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        names = dict(connection.execute(
+            "SELECT d.event_id, s.display_name FROM rocpd_kernel_dispatch d JOIN rocpd_info_kernel_symbol s"
+            " ON s.id = d.kernel_id"
+        ).fetchall())  # fmt: skip
+        counters = dict(connection.execute("SELECT id, name FROM rocpd_info_pmc").fetchall())
+        for event, counter, value in connection.execute("SELECT event_id, pmc_id, value FROM rocpd_pmc_event"):
+            if counters[counter] in ("FETCH_SIZE", "WRITE_SIZE"):
+                kilobytes[names[event]][counters[counter] == "WRITE_SIZE"] += value
+    time: dict[str, int] = defaultdict(int)
+    for kernel in KERNELS:
+        time[kernel.name] += kernel.end - kernel.start
+    result = CliRunner().invoke(cli, ["kernels", str(path), "--by", "name", "--format", "json"])
+    rows = {one["name"]: one for one in json.loads(result.stdout)}
+    assert rows.keys() == {"conv_fwd"}  # the steady iteration
+    for name in rows:
+        read_kb, written_kb = kilobytes[name]
+        iterations = rows[name]["iterations"]
+        assert rows[name]["measured_read_bytes"] * iterations == pytest.approx(read_kb * 1024)
+        assert rows[name]["measured_write_bytes"] * iterations == pytest.approx(written_kb * 1024)
+        assert rows[name]["measured_gb_per_s"] == pytest.approx((read_kb + written_kb) * 1024 / time[name])
+        assert "measured_flop" not in rows[name]
+    kernels = mio2trace.load(path).kernels
+    read_bytes = kernels.column("measured_read_bytes")
+    assert read_bytes == [round(1024 * (10.625 + number)) for number in range(KERNEL_COUNT)]
+    assert kernels.column("measured_flop") == [None] * KERNEL_COUNT
+
+
+@pytest.mark.shared
+def test_sums_by_name_of_a_table_are_those_of_its_rows() -> None:
+    path = samples() / "rocm" / "rocprofv3_csv_decode_fetch_counter_collection.csv"
+    expected: dict[str, float] = defaultdict(float)
+    with path.open(newline="") as file:
+        for one in csv.DictReader(file):
+            assert one["Counter_Name"] == "FETCH_SIZE"
+            expected[one["Kernel_Name"]] += 1024 * float(one["Counter_Value"])
+    result = CliRunner().invoke(cli, ["kernels", str(path), "--by", "name", "--format", "json"])
+    found = {one["name"]: one["measured_read_bytes"] * one["iterations"] for one in json.loads(result.stdout)}
+    assert len(found) > 3
+    assert found == pytest.approx(dict(expected), abs=34)
 
 
 def test_the_times_of_a_counter_run_are_marked(tmp_path: Path) -> None:

@@ -162,6 +162,9 @@ KERNELS = TableSchema(
         Column("role", "text", "main, bias, or how it only helps: im2col, transpose, fill, ..."),
         *_GEMM,
         Column("flop", "int", "work of the GEMM that it stands for"),
+        Column("measured_read_bytes", "int", "read from memory, by hardware counters (FETCH_SIZE)", "bytes"),
+        Column("measured_write_bytes", "int", "written to memory, by hardware counters (WRITE_SIZE)", "bytes"),
+        Column("measured_flop", "int", "floating point operations, by hardware counters"),
     ),
 )
 COPIES = TableSchema(

@@ -11,7 +11,7 @@ where it has no others. Lanes that are switched off count as work, so the number
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -74,6 +74,16 @@ def measured(activity: Activity, counters: Sequence[Counter]) -> Measured:
     start, end = activity.start_ns, activity.end_ns
     ns = None if start is None or end is None else end - start
     return Measured(**sizes, flop=_flop(values), ns=ns)
+
+
+def together(parts: Iterable[Measured]) -> Measured:
+    """The sums over several kernels; None for what is not known of each of them."""
+    sums: dict[str, int | None] = {}
+    for number, part in enumerate(parts):
+        for name in Measured.__struct_fields__:
+            value, before = getattr(part, name), sums.get(name) if number else 0
+            sums[name] = None if value is None or before is None else before + value
+    return Measured(**sums)
 
 
 def _flop(values: Mapping[str, float]) -> int | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mio2trace.measures import Measures, total
+from mio2trace.measures.counters import MEASURED, Measured, measured, together
 from mio2trace.measures.launch_times import launch_times
 from mio2trace.measures.ranking import Key, Ranking, SteadyCost
 from mio2trace.measures.statistics import deviation, mean, median, part_of
@@ -104,6 +106,9 @@ def kernel_table(measures: Measures, unit: Unit) -> Table:
     times = launch_times(measures.alignment, counted.positions, counted.name_of, len(counted.names))
     in_queue = dict(zip(counted.names, times.queue_ns, strict=True))
     names = {cost.key: {"name": cost.key, **launch_cells(cost, unit, queue_ns=in_queue[cost.key])} for cost in ranking}
+    of_counters = _measured(measures)
+    names = {key: {**cells, **of_counters.get(key, {})} for key, cells in names.items()}
+    shown = [f"measured_{name}" for name in MEASURED if any(f"measured_{name}" in row for row in of_counters.values())]
     rows = ranked_rows(ranking, names, unit)
     columns = ["name", *(name for name in cost_columns(unit) if name not in ("kernels", "bytes_min"))]
     columns.insert(columns.index(unit.column("host")) + 1, unit.column("in_queue"))
@@ -112,4 +117,25 @@ def kernel_table(measures: Measures, unit: Unit) -> Table:
         "name", first, "percent_of_kernel_time", "cumulative_percent", "calls", *others, "gflops", unit.column("find"),
         unit.column("host"), unit.column("in_queue"),
     )  # fmt: skip
-    return Table(columns=tuple(columns), rows=rows, brief=brief, ends=ends(ranking, "name", unit) if rows else ())
+    columns += shown
+    return Table(
+        columns=tuple(columns), rows=rows, brief=(*brief, *shown), ends=ends(ranking, "name", unit) if rows else ()
+    )
+
+
+def _measured(measures: Measures) -> dict[str, dict[str, Cell]]:
+    """By kernel name what hardware counters measured: bytes and operations of a steady iteration, rates over the kernel
+    time; nothing for names of which a kernel was not counted."""
+    profile, counted = measures.alignment.profile, measures.steady.counted
+    iterations = max(1, len(measures.steady.iterations))
+    parts: dict[str, list[Measured]] = defaultdict(list)
+    for position in counted.kernels if profile.counters else ():
+        activity = profile.activities[position]
+        parts[activity.name].append(measured(activity, profile.counters))
+    cells: dict[str, dict[str, Cell]] = {}
+    for name, of_name in parts.items():
+        of_all = together(of_name)
+        sums = {"read_bytes": of_all.read_bytes, "write_bytes": of_all.write_bytes, "flop": of_all.flop}
+        means = {key: part_of(value, iterations) for key, value in sums.items() if value is not None}
+        cells[name] = {f"measured_{key}": value for key, value in {**of_all.shown, **means}.items()}
+    return cells
