@@ -185,10 +185,12 @@ def tables(version: str, counters: Iterable[Counted] = (), lost: int = 0, pid: i
                     graph_exec_id=GRAPH, kernel_dispatch_count=len(NODES), event_id=event, extdata="{}",
                 )  # fmt: skip
     word, begin, until, key, size = COPY
+    # a copy has two agents, and no column of its own for one before schema 4
+    of_copy = device if number >= (4,) else {name: value for name, value in device.items() if name != "agent_id"}
     event = made.event("MEMORY_COPY", key, key)
     graph = {"graph_exec_id": 0, "graph_node_id": 0} if has_graphs else {}
     made.placed(
-        "rocpd_memory_copy", begin, until, device, name_id=made.string(f"MEMORY_COPY_{word}"), dst_agent_id=AGENT,
+        "rocpd_memory_copy", begin, until, of_copy, name_id=made.string(f"MEMORY_COPY_{word}"), dst_agent_id=AGENT,
         src_agent_id=1, size=size, **graph, region_name_id=none, event_id=event,
     )  # fmt: skip
     return made

@@ -290,6 +290,21 @@ def test_changed_bytes_never_end_the_program(tmp_path: Path) -> None:
                 convert(path, check=True)
 
 
+def test_hosts_of_a_run_are_not_added_up(tmp_path: Path) -> None:
+    """Nothing in the files says how they belong together: each host is shown, no table mixes them, that is said."""
+    for name, steps in (("hostA", 3), ("hostB", 4)):
+        (tmp_path / f"{name}.xplane.pb").write_bytes(jax_run(2, steps))
+    answer = CliRunner().invoke(cli, [str(tmp_path)])
+    assert answer.exit_code == 0
+    assert [line.split(",")[0] for line in answer.stdout.splitlines() if line.startswith("host")] == ["hostA", "hostB"]
+    assert "(3\n  iterations)" in answer.stdout
+    assert "(4 iterations)" in answer.stdout
+    kernels = CliRunner().invoke(cli, ["kernels", str(tmp_path), "--format", "json"])
+    assert len(json.loads(kernels.stdout)) == 40
+    assert "problem: 2 profiles: the one that has most kernels and copies is taken" in kernels.stderr
+    assert CliRunner().invoke(cli, ["ranks", str(tmp_path)]).exit_code == 1
+
+
 def test_a_folder_of_tensorboard_is_an_input(tmp_path: Path) -> None:
     """With the Chrome trace that was made of the same file beside it."""
     folder = tmp_path / "logs" / "plugins" / "profile" / "2026_11_24_10_00_00"

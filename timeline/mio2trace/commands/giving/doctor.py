@@ -154,7 +154,8 @@ def _side_files(environment: Mapping[str, str]) -> Iterator[Finding]:
     databases = {path for folder in folders if folder for path in Path(folder).expanduser().glob("*.ufdb.txt")}
     yield Finding(
         "user find-db", f"{len(databases)} *.ufdb.txt" if databases else "",
-        "messages, finding not-the-best-solver: MIOpen writes it to MIOPEN_USER_DB_PATH or ~/.config/miopen",
+        "messages, finding not-the-best-solver: MIOpen writes it, and the perf-db, to MIOPEN_USER_DB_PATH or"
+        " ~/.config/miopen",
     )  # fmt: skip
     switches = ("MIOPEN_PERFORMANCE_LOGS", "HIPBLASLT_LOG_MASK", "ROCBLAS_LAYER", "PYTORCH_TUNABLEOP_ENABLED")
     yield Finding(
