@@ -11,14 +11,17 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mio2trace
+from mio2trace.conversion import HostCalls
 from mio2trace.draw import rates
 from mio2trace.draw.base import highest_shown, three_digits
 from mio2trace.trace import CounterValue, Slice, Trace
 from mio2trace.writers import chrome_json
+from tests.fuzz.law import on_disk
+from tests.small_runs import Program, as_json
 from tests.test_trace import picture, seeds, slices, tangled
 
 ALEXNET = Path(__file__).parent.parent / "traces" / "alexnet-b1-train"
@@ -141,3 +144,33 @@ def test_what_is_asked_for_most_stands_first() -> None:
     assert {next(iter(args)) for args in kernels} == {"operation_name"}
     names = {event["args"]["operation"]: event["name"] for event in drawn if event.get("cat") == "operation"}
     assert all(args["operation_name"] == names[args["operation"]] for args in kernels)
+
+
+@pytest.mark.parametrize("host_calls", ["all", "enqueue", "none"])
+@given(rng=st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_calls_in_any_order_begin_where_the_trace_does(host_calls: HostCalls, rng: Random) -> None:
+    """The trace is zero where its first slice begins, and counters are within it: host stamps in any order, commands
+    in any order on the device, calls of other kinds among them or none.
+    """
+    program = Program()
+    builds = rng.random() < 0.7
+    for number in range(rng.randint(2, 8)):
+        if builds and rng.random() < 0.5:
+            program.program(handle=f"0x4{number}")
+        program.buffer(size=1 << number, handle=f"0x5{number}")
+        program.enqueue("k", "0x60")
+    calls = program.calls[1:]
+    for key in ("timestamp", "profiling"):
+        having = [call for call in calls if key in call]
+        if rng.random() < 0.7:
+            values = [call[key] for call in having]
+            rng.shuffle(values)
+            for call, value in zip(having, values, strict=True):
+                call[key] = value
+    with on_disk([as_json(program.calls)]) as paths:
+        events = list(mio2trace.convert(*paths, host_calls=host_calls).trace.events())
+    drawn = [one for one in events if isinstance(one, Slice)]
+    assert min(one.start_ns for one in drawn) == 0
+    end = max(one.start_ns + one.dur_ns for one in drawn)
+    assert all(0 <= one.time_ns <= end for one in events if isinstance(one, CounterValue))

@@ -31,6 +31,7 @@ class ApiCalls:
             if (call := activity.call) is not None and call.start_ns is not None and call.end_ns is not None
         ]
         self._others = [call for call in profile.other_calls if times_of(call) is not None]
+        self._calls = self._in_order()
         self._earliest = _LONG_AGO
 
     def show_only(self, chosen: Chosen) -> None:
@@ -39,24 +40,31 @@ class ApiCalls:
         drawn = zip(self._profile.activities, chosen.drawn, strict=True)
         self._activities = [activity for activity, shown in drawn if shown and times_of(activity.call) is not None]
         self._others = [] if chosen.longest_only else [call for call in self._others if self._is_shown(call, chosen)]
+        self._calls = self._in_order()
 
     def _is_shown(self, call: Call, chosen: Chosen) -> bool:
         start, end = self._axis.at(call.start_ns or 0), self._axis.at(call.end_ns or 0)
         return chosen.has_time(start, end) and end - start >= chosen.min_ns
 
+    def _in_order(self) -> list[Activity | Call]:
+        """What made the calls, and these, as they are drawn: one after another."""
+        calls: list[Activity | Call] = [*self._activities, *self._others]
+        if self._others:
+            calls.sort(key=_number)
+        return calls
+
     def _first_call(self) -> int:
         """When the first of the calls begins: those after it, drawn with it or alone, begin no earlier."""
-        first = min((calls[0] for calls in self._calls() if calls), key=_in_order, default=None)
-        times = None if first is None else times_of(_call(first))
+        times = times_of(_call(self._calls[0])) if self._calls else None
         return _LONG_AGO if times is None else self._axis.at(times[0])
 
-    def _calls(self) -> tuple[list[Activity], list[Call]]:
-        return self._activities, self._others
-
     def bounds(self) -> Iterator[int]:
-        """Times that all of it lies between, among others."""
+        """Times that all of it lies between, among others. A call that stands behind a later one begins with that."""
+        if not self._calls:
+            return
         earliest = max(self._earliest, self._first_call())
-        for calls in self._calls():
+        yield earliest
+        for calls in (self._activities, self._others):
             for call in (*calls[:1], *calls[-1:]):
                 for at in times_of(_call(call)) or ():
                     yield max(self._axis.at(at), earliest)
@@ -70,10 +78,7 @@ class ApiCalls:
         """What made the API calls, and these, in order, with their times on the axis."""
         offset = self._axis.offset
         done = self._earliest
-        calls: list[Activity | Call] = [*self._activities, *self._others]
-        if self._others:
-            calls.sort(key=_in_order)
-        for call in calls:
+        for call in self._calls:
             made = _call(call)
             start, end = made.start_ns or 0, made.end_ns or 0
             if offset is not None:
@@ -118,7 +123,7 @@ def _call(call: Activity | Call) -> Call:
     return call
 
 
-def _in_order(call: Activity | Call) -> int:
+def _number(call: Activity | Call) -> int:
     return call.number or 0
 
 
