@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import importlib
 import io
 import json
 import os
@@ -23,12 +24,14 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from click.testing import CliRunner
 
 from mio2trace.analysis import AnalysisOptions, analyse
+from mio2trace.batch import work
+from mio2trace.batch.forking import UNLIMITED, Ended, Limits
 from mio2trace.batch.journal import Entry
 from mio2trace.bundles.making import make
 from mio2trace.cli import cli
@@ -40,6 +43,9 @@ from mio2trace.snapshot.database import connection, sql_text
 from tests import rocm_made, xspace_made
 from tests.fuzz import damage, hostile, kineto, law, looks, mutations, own_traces, rocm, structures
 from tests.small_runs import as_json, benchmark
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 Chance = random.Random
 Judge = Callable[[Chance], str]
@@ -169,6 +175,12 @@ def _snapshot_rows() -> tuple[list[tuple[str, bytes]], dict[str, str]]:
     return rows, {key.decode(): value.decode() for key, value in pairs}
 
 
+@cache
+def _writer() -> DuckDBPyConnection:
+    """The database by which cases are made: to open one takes as long as a case."""
+    return connection()
+
+
 def _resealed_snapshot(rows: Sequence[tuple[str, bytes]], path: Path) -> None:
     """As the program writes one, with the checksum of what is in it."""
     crc = 0
@@ -177,12 +189,11 @@ def _resealed_snapshot(rows: Sequence[tuple[str, bytes]], path: Path) -> None:
     said = ", ".join(
         f"{key}: {sql_text(value)}" for key, value in {**_snapshot_rows()[1], "crc32": f"{crc:08x}"}.items()
     )
-    with contextlib.closing(connection()) as database:
-        database.execute(
-            "COPY (SELECT unnest($parts::VARCHAR[]) AS part, unnest($data::BLOB[]) AS data)"
-            f" TO {sql_text(path)} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{said}}})",
-            {"parts": [part for part, _ in rows], "data": [data for _, data in rows]},
-        )
+    _writer().execute(
+        "COPY (SELECT unnest($parts::VARCHAR[]) AS part, unnest($data::BLOB[]) AS data)"
+        f" TO {sql_text(path)} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{said}}})",
+        {"parts": [part for part, _ in rows], "data": [data for _, data in rows]},
+    )
 
 
 def _other_value(value: Any, chance: Chance) -> Any:
@@ -253,19 +264,18 @@ def dataset(chance: Chance) -> str:
 
 
 def _other_table(path: Path, chance: Chance) -> None:
-    with contextlib.closing(connection()) as database:
-        of = f"read_parquet({sql_text(path)})"
-        columns = [column[0] for column in database.execute(f"SELECT * FROM {of} LIMIT 0").description or ()]
-        column, cell = chance.choice(columns), chance.choice(_CELLS)
-        others = chance.choice((
-            f"SELECT * REPLACE ({cell} AS {column}) FROM {of}",
-            f"SELECT * EXCLUDE ({column}) FROM {of}",
-            f"SELECT *, {cell} AS more FROM {of}",
-            f"SELECT * FROM {of} LIMIT 0",
-            f"SELECT t.* FROM {of} t, range(50)",
-            f"SELECT {cell} AS {column}",
-        ))  # fmt: skip
-        database.execute(f"COPY ({others}) TO {sql_text(path.with_name('.new'))} (FORMAT parquet)")
+    of = f"read_parquet({sql_text(path)})"
+    columns = [column[0] for column in _writer().execute(f"SELECT * FROM {of} LIMIT 0").description or ()]
+    column, cell = chance.choice(columns), chance.choice(_CELLS)
+    others = chance.choice((
+        f"SELECT * REPLACE ({cell} AS {column}) FROM {of}",
+        f"SELECT * EXCLUDE ({column}) FROM {of}",
+        f"SELECT *, {cell} AS more FROM {of}",
+        f"SELECT * FROM {of} LIMIT 0",
+        f"SELECT t.* FROM {of} t, range(50)",
+        f"SELECT {cell} AS {column}",
+    ))  # fmt: skip
+    _writer().execute(f"COPY ({others}) TO {sql_text(path.with_name('.new'))} (FORMAT parquet)")
     os.replace(path.with_name(".new"), path)
 
 
@@ -284,7 +294,21 @@ def journal(chance: Chance) -> str:
             words = ["batch", str(run.parent.parent), "-o", str(place / "ds"), "-q"]
         else:
             words = [words[0], str(place / "ds"), *words[1:]]
-        return "refused" if asked(words, 200_000) else "read"
+        with contextlib.nullcontext() if chance.random() < 0.02 else _not_confined():
+            return "refused" if asked(words, 200_000) else "read"
+
+
+class _Unconfined:
+    """In place of `batch.confined`: a call in this process, which takes a twentieth of the time."""
+
+    def call(self, function: str, *arguments: Any, limits: Limits = UNLIMITED) -> Ended:
+        told: list[object] = []
+        module, _, name = function.partition(":")
+        return Ended("done", getattr(importlib.import_module(module), name)(*arguments, tell=told.append), *told[-1:])
+
+
+def _not_confined() -> contextlib.AbstractContextManager[None]:
+    return looks._changed((work, "of_this_thread", lambda modules: _Unconfined()))
 
 
 # ---- bundles

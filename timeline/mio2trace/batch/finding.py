@@ -23,6 +23,7 @@ from mio2trace.privacy import Cleaner
 from mio2trace.readers import PROFILES, READERS, known, run_log
 from mio2trace.source import Source
 from mio2trace.source.archive import MAGIC
+from mio2trace.source.opening import LEADS_OUT, leads_out
 
 JOURNAL = "_runs"
 """What the journals of a dataset begin with: a folder that holds one is none of runs."""
@@ -140,14 +141,13 @@ def _scanned(path: str, name: str, visited: set[str], notes: Notes, root: str) -
     try:
         with os.scandir(path) as entries:
             shown = [entry for entry in entries if not entry.name.startswith(".")]
-            own = [entry for entry in shown if not entry.is_symlink() or _lies_in(entry.path, root)]
+            own = [entry for entry in shown if not (entry.is_symlink() and leads_out(entry.path, root))]
             inside = sorted((entry.name, _is_folder(entry)) for entry in own)
     except OSError as error:
         notes.add(f"folder that cannot be read: {error.strerror}", name or "the folder given")
         return None
     if len(own) < len(shown):
-        what = "link out of the folder passed over; expected what it leads to as a path of its own"
-        notes.add(what, name or "the folder given", len(shown) - len(own))
+        notes.add(LEADS_OUT, name or "the folder given", len(shown) - len(own))
     if any(entry.startswith(JOURNAL) and entry.endswith(".jsonl") for entry, _ in inside):
         return None
     files, folders = [], []
@@ -160,11 +160,6 @@ def _scanned(path: str, name: str, visited: set[str], notes: Notes, root: str) -
         elif (size := _size(below)) >= 0 or _DATA_SUFFIX.search(entry):
             files.append(_file(below, size))
     return _Folder(path, name, files, folders)
-
-
-def _lies_in(link: str, root: str) -> bool:
-    """Whether a link leads to ``root`` or a place below it."""
-    return os.path.join(os.path.realpath(link), "").startswith(os.path.join(root, ""))
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from mio2trace.notes import InputError
+from mio2trace.snapshot.places import journals_of
 
 State = Literal["converted", "failed"]
 
@@ -71,9 +72,12 @@ class Journal:
         self._path = folder / name
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+            self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         except OSError as error:
             raise InputError(f"{folder}: cannot write there: {error.strerror or error}") from None
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+            os.close(self._file)
+            raise InputError(f"{self._path}: is no file; expected a journal, or none")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -106,7 +110,7 @@ class Journal:
 def read_journals(folder: Path) -> dict[str, Entry]:
     """Of each run the last line of all journals of a dataset."""
     last: dict[str, Entry] = {}
-    for path in sorted(folder.glob("_runs*.jsonl")):
+    for path in journals_of(folder):
         for entry in _entries(path):
             if entry.run not in last or last[entry.run].ended <= entry.ended:
                 last[entry.run] = entry

@@ -76,6 +76,7 @@ def run_batch(
     own = [run for run in runs if shard is None or _shard_of(run.name, shard[1]) == shard[0]]
     with closing(Journal(Path(folder), shard)) as journal:
         staging = Path(folder) / f".{journal.name.removesuffix('.jsonl').lstrip('_')}.tmp"
+        _refuse_links(Path(folder), staging.name)
         shutil.rmtree(staging, ignore_errors=True)  # of a batch that was killed
         entries = read_journals(Path(folder))
         plan = _planned(own, entries, options, _there(Path(folder)))
@@ -94,6 +95,13 @@ def run_batch(
         finally:
             shutil.rmtree(staging, ignore_errors=True)
         return Batch(done=tuple(done), before=plan.before, journal=journal.name)
+
+
+def _refuse_links(folder: Path, *more: str) -> None:
+    """Raises `InputError` for a dataset with links in place of its folders: what is written there is not in it."""
+    for name in (*FOLDERS, *more):
+        if (folder / name).is_symlink():
+            raise InputError(f"{folder}: {name} is a link; expected a dataset's own folder")
 
 
 def _shard_of(name: str, shards: int) -> int:

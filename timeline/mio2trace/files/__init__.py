@@ -28,6 +28,7 @@ from mio2trace.readers.ck import record as ck
 from mio2trace.readers.ck import times as ck_times
 from mio2trace.source import Source
 from mio2trace.source.archive import Manifest, is_archive, is_unpacked, unpacked, unpacked_in
+from mio2trace.source.opening import LEADS_OUT, leads_out
 
 __all__ = [
     "STANDARD_INPUT", "FileOptions", "FilePath", "Input", "Progress", "Unpacking", "read_inputs", "replacing",
@@ -275,7 +276,10 @@ def _located(path: str, options: FileOptions, notes: Notes, unpacking: Unpacking
     if not os.path.isdir(path):
         return [path]
     if options.accepted.readers is None and not options.tags and not ck.is_directory(path):
-        files = sorted(file for pattern in _PATTERNS for file in Path(path).glob(pattern) if file.is_file())
+        there = sorted(file for pattern in _PATTERNS for file in Path(path).glob(pattern) if file.is_file())
+        files = [file for file in there if not leads_out(str(file), path)]
+        if len(files) < len(there):
+            notes.add(LEADS_OUT, _readable(Path(path).name or path), len(there) - len(files))
         archives = [str(file) for file in files if is_archive(str(file))]
         plain = [file for file in files if str(file) not in archives]
         profiles = _inputs_among(plain, PROFILES, Path(path).name or path, "a directory", notes)

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from mio2trace.notes import InputError
 from mio2trace.queries.answer import Answer, what_there_is
 from mio2trace.snapshot.database import asked, connection, sql_text
-from mio2trace.snapshot.places import RUNS
+from mio2trace.snapshot.places import RUNS, journals_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-JOURNAL = "_runs*.jsonl"
 _ALL = "*.parquet"
 _AS_IT_IS = "hive_partitioning=false"
 """A folder that is called ``version=2`` is no column."""
@@ -102,7 +101,7 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
                     if column not in there
                 ]
                 database.execute(f"CREATE VIEW {table} AS SELECT *{''.join(missing)} FROM {rows}")  # noqa: S608
-            journals = sorted(folder.glob(JOURNAL)) if place.is_dir() else []
+            journals = journals_of(folder) if place.is_dir() else []
             journal = _NO_JOURNAL
             if journals:
                 names = ", ".join(sql_text(_literal(str(file))) for file in journals)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from mio2trace.notes import InputError
 
 FOLDER, RUNS = "snapshot", "runs"
+_JOURNALS = "_runs*.jsonl"
 _OF_ALL = "kernels"
 """Of each run that did not fail this table has a file."""
 _MAGIC = b"PAR1"
@@ -52,6 +53,11 @@ def snapshots_of(path: str | os.PathLike[str]) -> Kept:
         what = "a run that failed" if len(files) == 1 else "all its runs failed"
         raise InputError(f"{path}: {what}, the table {RUNS!r} tells why; {_INSTEAD}")
     return Kept(kept, len(files) - len(kept))
+
+
+def journals_of(folder: Path) -> list[Path]:
+    """The journals of a dataset: files in it. A pipe would be waited for, and a link may lead anywhere."""
+    return [path for path in sorted(folder.glob(_JOURNALS)) if path.is_file() and not path.is_symlink()]
 
 
 def _files(folder: Path) -> Iterator[Path]:

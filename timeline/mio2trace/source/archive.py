@@ -21,6 +21,7 @@ import msgspec
 
 from mio2trace.notes import InputError
 from mio2trace.source import BLOCK, FREE_EXPANSION, MAX_EXPANSION
+from mio2trace.source.opening import leads_out
 
 if TYPE_CHECKING:
     import zipfile  # imported where it is used: no other input needs it
@@ -86,7 +87,10 @@ def is_archive(path: str) -> bool:
 def is_unpacked(path: str) -> bool:
     """Whether a folder holds the manifest of an archive of ours."""
     try:
-        with open(os.path.join(path, MANIFEST), "rb") as file:
+        manifest = os.path.join(path, MANIFEST)
+        if not os.path.isfile(manifest):
+            return False  # a pipe would be waited for
+        with open(manifest, "rb") as file:
             return _manifest(file.read(_MOST_OF_A_DIRECTORY)) is not None
     except (OSError, ValueError):
         return False
@@ -100,7 +104,7 @@ def unpacked_in(folder: str) -> Unpacked:
     members = _named(manifest, os.path.basename(folder))
     for member in members:
         path = os.path.join(folder, member)
-        if not _is_inside(member) or os.path.islink(path) or not os.path.isfile(path):
+        if not _is_inside(member) or leads_out(path, folder) or not os.path.isfile(path):
             raise InputError(f"{os.path.basename(folder)}: {member} is missing; {MANIFEST} names it as an input")
     return Unpacked(folder, members, manifest)
 

@@ -31,6 +31,15 @@ def has_end(file: BinaryIO) -> bool:
         return True
 
 
+def leads_out(path: str, folder: str) -> bool:
+    """Whether a path below ``folder`` leads out of it by a link, which is the work of whoever wrote the folder."""
+    real = os.path.join(os.path.realpath(folder), "")
+    return not os.path.join(os.path.realpath(path), "").startswith(real)
+
+
+LEADS_OUT = "link out of the folder passed over; expected what it leads to as a path of its own"
+
+
 def opened_pipe(path: str, name: str, block_size: int) -> tuple[BinaryIO, bytes]:
     """A named pipe and what its writer has written so far, at most ``block_size`` bytes.
 

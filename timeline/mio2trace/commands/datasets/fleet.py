@@ -9,8 +9,8 @@ import mio2trace
 from mio2trace.dataset.schema import SQL_COLUMNS
 from mio2trace.fleet import gather
 from mio2trace.notes import OptionError
-from mio2trace.queries.dataset import JOURNAL, opened
-from mio2trace.snapshot.places import RUNS, is_dataset
+from mio2trace.queries.dataset import opened
+from mio2trace.snapshot.places import RUNS, is_dataset, journals_of
 
 
 def is_fleet(files: tuple[str, ...]) -> bool:
@@ -18,7 +18,7 @@ def is_fleet(files: tuple[str, ...]) -> bool:
     if len(files) != 1 or not os.path.isdir(files[0]) or not is_dataset(files[0]):
         return False
     place = Path(files[0])
-    return any(place.glob(JOURNAL)) or sum(1 for _ in (place / RUNS).glob("[!.]*.parquet")) > 1
+    return bool(journals_of(place)) or sum(1 for _ in (place / RUNS).glob("[!.]*.parquet")) > 1
 
 
 def fleet_report(path: str, form: str) -> str:

@@ -23,6 +23,7 @@ from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.caffe.log import LONGEST_PRINTED_NS, local_time
 from mio2trace.readers.opencl.dvdt_json import read_array
 from mio2trace.source import Source
+from mio2trace.source.opening import LEADS_OUT, leads_out
 
 NAME = "CK experiment record"
 
@@ -145,11 +146,14 @@ def locate(directory: str, tags: tuple[str, ...], notes: Notes) -> str:
     first in the order of their paths is taken, and said. Raises `InputError` when there is none.
     """
     root = Path(directory)
-    found = sorted(path for pattern in _POINTS for path in root.glob(pattern))
+    there = sorted(path for pattern in _POINTS for path in root.glob(pattern))
+    found = [path for path in there if not leads_out(str(path), directory)]
     points = [path for path in found if path.is_file()]
     name = root.name or str(root)
     if found and not points:
         raise InputError(f"{name}: its {found[0].name} is no regular file; expected a CK entry or repository")
+    if len(found) < len(there):
+        notes.add(LEADS_OUT, name, len(there) - len(found))
     if len(points) < len(found):
         notes.add("point of a CK directory that is no regular file passed over", name, len(found) - len(points))
     if not points:

@@ -1,0 +1,174 @@
+"""Folders that a stranger has packed: links that lead out of them, pipes where files are expected."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mio2trace.cli import cli
+from mio2trace.dataset import FOLDERS
+from tests.small_runs import as_json, benchmark
+from tests.test_ck import record, run
+
+SECONDS = 60
+
+
+def put_run(folder: Path) -> None:
+    calls, log = benchmark()
+    folder.mkdir(parents=True)
+    (folder / "prof.json").write_bytes(as_json(calls))
+    (folder / "run.log").write_text(log)
+
+
+def printed(*words: str | Path) -> tuple[int, str, str]:
+    """Exit code, output, notes. In a process of its own: what waits for a pipe hears no signal."""
+    command = [sys.executable, "-m", "mio2trace", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    return done.returncode, done.stdout, done.stderr
+
+
+# ---- runs
+
+
+@pytest.mark.parametrize("link", ["folder", "file", "folder in a folder"])
+def test_a_link_out_of_a_folder_is_passed_over(link: str, tmp_path: Path) -> None:
+    """And said; one within the folder is followed, and so is one to the folder itself."""
+    put_run(tmp_path / "given" / "own")
+    put_run(tmp_path / "private" / "run")
+    target, place = {
+        "folder": ("private/run", "given/linked"),
+        "file": ("private/run/prof.json", "given/linked.json"),
+        "folder in a folder": ("private", "given/own/linked"),
+    }[link]
+    (tmp_path / place).symlink_to(tmp_path / target)
+    words = ["kernels", "--format", "json"]
+    (tmp_path / "to-it").symlink_to("given")
+    alone = CliRunner().invoke(cli, [*words, str(tmp_path / "given" / "own")])
+    for folder in ("given", "to-it"):
+        found = CliRunner().invoke(cli, [*words, str(tmp_path / folder)])
+        assert (found.exit_code, found.stdout) == (alone.exit_code, alone.stdout) == (0, alone.stdout)
+        assert ("link out of the folder passed over" in found.stderr) == (link != "folder in a folder")
+    (tmp_path / place).unlink()
+    shutil.move(tmp_path / "given" / "own", tmp_path / "given" / "moved")
+    (tmp_path / "given" / "within").symlink_to("moved")
+    assert "passed over" not in CliRunner().invoke(cli, [*words, str(tmp_path / "given")]).stderr
+
+
+def test_a_record_behind_a_link_is_none(tmp_path: Path) -> None:
+    point = tmp_path / "private.json"
+    point.write_text(json.dumps(record(run(1))))
+    given = tmp_path / "given" / f"ckp-{'1' * 16}.0001.json"
+    given.parent.mkdir()
+    given.symlink_to(point)
+    words = ["layers", str(given.parent)]
+    found = CliRunner().invoke(cli, words)
+    assert (found.exit_code, "a directory without profile, log or ckp-" in found.stderr) == (1, True)
+    given.unlink()
+    shutil.copy(point, given)
+    assert CliRunner().invoke(cli, words).exit_code == 0
+
+
+def test_an_unpacked_archive_holds_its_members_itself(tmp_path: Path) -> None:
+    put_run(tmp_path / "run")
+    assert CliRunner().invoke(cli, ["bundle", str(tmp_path / "run"), "-o", str(tmp_path / "b.zip")]).exit_code == 0
+    shutil.unpack_archive(tmp_path / "b.zip", tmp_path / "unpacked")
+    words = ["kernels", str(tmp_path / "unpacked")]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    profile = next((tmp_path / "unpacked").glob("profile*"))
+    shutil.move(profile, tmp_path / profile.name)
+    profile.symlink_to(tmp_path / profile.name)
+    refused = CliRunner().invoke(cli, words)
+    assert (refused.exit_code, "is missing" in refused.stderr) == (1, True)
+
+
+def test_a_pipe_is_no_manifest(tmp_path: Path) -> None:
+    put_run(tmp_path / "run")
+    whole = printed("kernels", tmp_path / "run")
+    os.mkfifo(tmp_path / "run" / "manifest.json")
+    assert printed("kernels", tmp_path / "run")[:2] == whole[:2]
+
+
+# ---- datasets
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    top = tmp_path_factory.mktemp("written")
+    for name in ("a", "b"):
+        put_run(top / "runs" / name)
+    done = CliRunner().invoke(cli, ["batch", str(top / "runs"), "-o", str(top / "ds"), "-q"])
+    assert done.exit_code == 0
+    return top
+
+
+def _pipe(place: Path) -> None:
+    os.mkfifo(place)
+
+
+def _endless(place: Path) -> None:
+    place.symlink_to("/dev/zero")
+
+
+def _elsewhere(place: Path) -> None:
+    """A journal of another dataset."""
+    other = place.parent.parent / "other.jsonl"
+    entry = '{"run":"x","state":"failed","inputs":[],"version":"1","seconds":1,"ended":1,"error":"of another"}\n'
+    other.write_text(entry)
+    place.symlink_to(other)
+
+
+@pytest.mark.parametrize("made", [_pipe, _endless, _elsewhere])
+@pytest.mark.parametrize("words", [("query", "failures"), ("report", "--format", "text")], ids=" ".join)
+def test_what_is_no_file_is_no_journal(
+    words: Sequence[str], made: Callable[[Path], None], written: Path, tmp_path: Path
+) -> None:
+    """The answer is that of the dataset without it, and it comes."""
+    shutil.copytree(written / "ds", tmp_path / "ds")
+    command, *more = words
+    before = CliRunner().invoke(cli, [command, str(tmp_path / "ds"), *more])
+    made(tmp_path / "ds" / "_runs.2-of-2.jsonl")
+    assert printed(command, tmp_path / "ds", *more)[:2] == (0, before.stdout)
+
+
+@pytest.mark.parametrize("made", [_pipe, _endless, _elsewhere])
+def test_a_batch_goes_on_beside_what_is_no_journal(made: Callable[[Path], None], written: Path, tmp_path: Path) -> None:
+    shutil.copytree(written / "ds", tmp_path / "ds")
+    made(tmp_path / "ds" / "_runs.2-of-2.jsonl")
+    code, _, said = printed("batch", written / "runs", "-o", tmp_path / "ds")
+    assert (code, "nothing to do" in said) == (0, True)
+
+
+@pytest.mark.parametrize("made", [_pipe, _endless, _elsewhere])
+def test_a_journal_is_written_to_a_file_of_the_dataset(
+    made: Callable[[Path], None], written: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(written / "ds", tmp_path / "ds")
+    journal = tmp_path / "ds" / "_runs.jsonl"
+    journal.unlink()
+    made(journal)
+    code, _, said = printed("batch", written / "runs", "-o", tmp_path / "ds")
+    assert (code, said.count("\n")) == (1, 1)
+    assert not (tmp_path / "other.jsonl").exists() or len((tmp_path / "other.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("table", ["runs", "kernels", "snapshot", ".runs.tmp"])
+def test_tables_are_written_into_the_dataset_alone(table: str, written: Path, tmp_path: Path) -> None:
+    """Where a stranger put a link in place of a folder nothing is written, and nothing deleted."""
+    assert table in (*FOLDERS, ".runs.tmp")
+    shutil.copytree(written / "ds", tmp_path / "ds")
+    shutil.rmtree(tmp_path / "ds" / table, ignore_errors=True)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "runs%2Fa.parquet").write_text("mine")
+    (tmp_path / "ds" / table).symlink_to(elsewhere)
+    code, _, said = printed("batch", written / "runs", "-o", tmp_path / "ds")
+    assert (code, f"{table} is a link" in said, said.count("\n")) == (1, True, 1)
+    assert [(path.name, path.read_text()) for path in elsewhere.iterdir()] == [("runs%2Fa.parquet", "mine")]
