@@ -304,7 +304,8 @@ class _Unconfined:
     def call(self, function: str, *arguments: Any, limits: Limits = UNLIMITED) -> Ended:
         told: list[object] = []
         module, _, name = function.partition(":")
-        return Ended("done", getattr(importlib.import_module(module), name)(*arguments, tell=told.append), *told[-1:])
+        value = getattr(importlib.import_module(module), name)(*arguments, tell=told.append)
+        return Ended("done", value, told[-1] if told else None)
 
 
 def _not_confined() -> contextlib.AbstractContextManager[None]:
