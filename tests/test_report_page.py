@@ -27,6 +27,7 @@ from mio2trace.answer.content import (
     Rest,
     Section,
     Thumbnail,
+    TreeNode,
 )
 from mio2trace.answer.frame import LIMIT
 from mio2trace.answer.html import page
@@ -96,6 +97,14 @@ def large(sections: int = 1, *, name: str = "", log: int = 200) -> Report:
         layers=tuple(
             LayerRow(name=f"{name}{n}", direction="forward", ns=10**6, share=0.001, host_ns=5, parts=parts)
             for n in range(1000)
+        ),
+        tree=tuple(
+            TreeNode(
+                kind="layer", name=f"{name}{n}", ns=10**8, kernels=9,
+                parts=(TreeNode(kind="operation", name=name, ns=10**8, kernels=9,
+                                parts=(TreeNode(kind="kernel", name=name, ns=10**8, kernels=9),)),) * 50,
+            )
+            for n in range(500)
         ),
         no_layer=Rest(name="in no layer", ns=10**6, share=0.3),
         operations=tuple(OperationRow(name=name, layer="", calls=1, ns=10, share=0.1) for _ in range(1000)),
@@ -399,7 +408,7 @@ def test_the_page_is_accessible_and_alone(chromium: Any, text: str, tmp_path: Pa
     opened.on("console", lambda message: said.append(message.text))
     opened.on("pageerror", lambda error: said.append(str(error)))
     opened.goto(path.as_uri())
-    for width in (1000, 420):
+    for width in (1000, 400):
         opened.set_viewport_size({"width": width, "height": 800})
         assert opened.evaluate("document.documentElement.scrollWidth") <= width
     found = Axe().run(opened)

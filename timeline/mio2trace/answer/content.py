@@ -11,7 +11,7 @@ import msgspec
 
 from mio2trace.findings import Finding
 from mio2trace.findings.gpus import Gpu
-from mio2trace.findings.words import WHOLE, of_one
+from mio2trace.findings.words import WHOLE, ms, of_one
 from mio2trace.measures.completeness import Completeness
 from mio2trace.measures.device_time import Busy
 from mio2trace.measures.device_time.gaps import Cause
@@ -20,6 +20,17 @@ from mio2trace.measures.step_time import StepTime
 
 ROWS = 50
 """Of a table at most; what is left out is summed in a line."""
+
+
+LEAST_PART = 0.0005
+"""Share of the step below which a part is not shown: less than 0.1 %."""
+_LABELS = {
+    "compute": "compute", "communication": "communication", "copy": "copies", "unrecorded": "not recorded",
+    "idle": "idle",
+}  # fmt: skip
+_HINTS = {
+    "communication": "exposed", "copy": "exposed", "unrecorded": "the device worked, but the profile lacks it",
+}  # fmt: skip
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +102,27 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     made_late_ns: int = 0
 
 
+class TreeNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A layer, an operation or a kernel name with what is below it, most time first; ``ns`` per iteration, with all
+    below."""
+
+    kind: str
+    name: str
+    ns: int
+    kernels: float
+    parts: tuple[TreeNode, ...] = ()
+
+
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the step (or of the recording): ``share`` of it; the shares of all parts add up to 1."""
+
+    part: str
+    label: str
+    ns: int
+    share: float
+    hint: str = ""
+
+
 class Rest(msgspec.Struct, frozen=True, kw_only=True):
     """Kernel time that is in no row: ``in no layer``, ``in no operation``."""
 
@@ -158,6 +190,10 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     layers: tuple[LayerRow, ...] = ()
     layers_by: str = "kernel time"
     no_layer: Rest | None = None
+    tree: tuple[TreeNode, ...] = ()
+    """Layers with their operations and kernels; of a page alone."""
+    step_numbers: tuple[int, ...] = ()
+    """What the steady steps of ``step`` are called."""
     operations: tuple[OperationRow, ...] = ()
     problems: tuple[ProblemRow, ...] = ()
     no_operation: Rest | None = None
@@ -182,6 +218,43 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     def idle_ns(self) -> int | None:
         """How long the device is idle in a steady step."""
         return None if self.step is None else self.step.idle_ns
+
+    @property
+    def whole_ns(self) -> int:
+        """What all percentages are of: the step; if its length is not known, the kernel time."""
+        return self.step_ns or self.kernel_ns
+
+    @property
+    def of_whole(self) -> str:
+        """What `whole_ns` is called, behind a percentage."""
+        return "of the step" if self.step_ns else "of the kernel time"
+
+    def share(self, ns: int | None) -> float | None:
+        """A time as a part of `whole_ns`."""
+        return None if ns is None or not self.whole_ns else ns / self.whole_ns
+
+    @property
+    def spent(self) -> tuple[Spent, ...]:
+        """What the step consists of, without parts of less than 0.1 %; of a run without steps, the recording."""
+        of = self.step or self.recording
+        parts = {} if of is None else {name: int(getattr(of, f"{name}_ns")) for name in _LABELS}
+        whole = sum(parts.values())
+        if not whole:
+            return ()
+        hints = {**_HINTS, "idle": self.idle_because}
+        hints["compute"] = "% of the step" if self.step is not None else f"% of the recording ({ms(whole)})"
+        return tuple(
+            Spent(part=name, label=_LABELS[name], ns=ns, share=ns / whole, hint=hints[name])
+            for name, ns in parts.items()
+            if ns >= LEAST_PART * whole or name in ("compute", "idle")
+        )
+
+    @property
+    def complete(self) -> str:
+        """The verdict on the profile; empty without one."""
+        if self.completeness is None:
+            return ""
+        return "profile complete" if self.completeness.complete else f"PROFILE INCOMPLETE: {self.completeness.said}"
 
     @property
     def each(self) -> str:

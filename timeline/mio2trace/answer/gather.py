@@ -19,6 +19,7 @@ from mio2trace.answer.content import (
     Rest,
     Section,
     Thumbnail,
+    TreeNode,
 )
 from mio2trace.answer.logs import complaints_of
 from mio2trace.answer.machine import machine
@@ -32,6 +33,7 @@ from mio2trace.measures.makeup import Part as PartKey
 from mio2trace.measures.ranking import SteadyCost
 from mio2trace.measures.step_kinds import step_kinds
 from mio2trace.measures.step_time import StepTime
+from mio2trace.measures.tree import Node, layer_tree
 from mio2trace.model.miopen import MiopenLog
 
 BINS = 240
@@ -73,6 +75,10 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (),
         thumbnail=_thumbnail(subject) if depth == "page" else None,
         layers=tuple(_layers(subject)),
         no_layer=_rest(subject, steady.layers.rest),
+        tree=_tree(subject) if depth == "page" else (),
+        step_numbers=tuple(timed.steady.told.all[window.place].number for window in step.windows if window.busy)
+        if step is not None
+        else (),
         operations=tuple(
             OperationRow(
                 name=row.key[1], layer=row.key[0], calls=row.calls_per_iteration, ns=each(row.total_ns), share=row.share
@@ -278,6 +284,21 @@ def _layers(subject: Subject) -> Iterator[LayerRow]:
                 host_ns=None if row.host_ns is None else subject.each(row.host_ns),
                 parts=_parts(parts.get(row.key) or Counter(), subject.count),
             )
+
+
+def _tree(subject: Subject) -> tuple[TreeNode, ...]:
+    """The layers of a steady iteration with their operations and kernels."""
+
+    def node(of: Node) -> TreeNode:
+        return TreeNode(
+            kind=of.kind,
+            name=of.name,
+            ns=subject.each(of.total_ns),
+            kernels=of.total_kernels / subject.count,
+            parts=tuple(map(node, of.in_order())),
+        )
+
+    return node(layer_tree(subject.measures)).parts
 
 
 def _problem(subject: Subject, problem: Problem) -> ProblemRow:

@@ -6,18 +6,27 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mio2trace.answer import svg, tables
-from mio2trace.answer.content import ROWS, Report, Section, Thumbnail
+from mio2trace.answer.content import ROWS, Report, Section, Thumbnail, TreeNode
 from mio2trace.answer.frame import fitted
+from mio2trace.answer.names import distinct, short_kernel
 from mio2trace.answer.tables import Room
 from mio2trace.findings import Finding
 from mio2trace.findings.words import count, ms, percent, rate
 from mio2trace.kernels.names import normalise
+from mio2trace.measures.step_time import PARTS
 from mio2trace.outgoing import shortened, visible
 
 SCOPED, SCOPE, DRIVERS = 80, 8, 4
 """Characters of a name that a finding lists; how many names, and driver lines, it lists."""
 ROOMS = (Room(ROWS, 140, 25, 240), Room(30, 100, 15, 160), Room(15, 80, 9, 120), Room(6, 50, 5, 60), Room(3, 30, 3, 24))
 """Tried until the page is small enough."""
+STEPS, DEEPEST = 24, 6
+"""Steps that are shown one by one; levels of the tree."""
+_NAMELESS = {"layer": "in no layer", "operation": "in no operation"}
+_PARTS = {
+    "compute": "conv", "communication": "collective", "copy": "copies", "unrecorded": "first", "idle": "idle",
+}  # fmt: skip
+"""The class of colour of each part of a step."""
 KINDS = {
     "steady": ("conv", "steady iterations"),
     "first": ("first", "first iteration, cold"),
@@ -55,6 +64,7 @@ def _facts(report: Report, room: Room, shown: Sequence[Section]) -> dict[str, An
 def _section(section: Section, room: Room) -> dict[str, Any]:
     return {
         "name": shortened(section.name, room.name),
+        "machine": " · ".join(filter(None, (section.machine, section.complete))),
         "verdict": shortened(section.verdict, 400),
         "evidence": shortened(_said(section), 400),
         "tiles": _tiles(section),
@@ -70,74 +80,151 @@ def _said(section: Section) -> str:
 def _tiles(section: Section) -> list[dict[str, str]]:
     """The few numbers to look at first."""
     tiles = []
+    if section.step is not None:
+        least, most = min(section.step.steps_ns), max(section.step.steps_ns)
+        several = f"{ms(least)} to {ms(most)}" if most > least else ""
+        of = "without MIOpen's log" if section.timed_by_reference else several
+        tiles.append({"label": "Step", "value": ms(section.step.step_ns), "more": of})
     if section.kernel_ns:
-        what = f"Kernels, {section.noun}" if section.iterations else "Kernels"
-        tiles.append({"label": what, "value": ms(section.kernel_ns), "more": ""})
-    if section.step_ns and section.idle_ns is not None:
-        busy = 1 - section.idle_ns / section.step_ns
-        of = f"of {ms(section.step_ns)} {section.each}" + ", without MIOpen's log" * section.timed_by_reference
-        tiles.append({"label": "Device busy", "value": percent(busy), "more": of})
-    if section.completeness is not None and section.completeness.counts:
-        first, *others = section.completeness.said.split(", ")
-        tiles.append({"label": "The profile lacks", "value": first, "more": ", ".join(others)})
+        tiles.append({"label": f"Kernels {section.each}", "value": ms(section.kernel_ns), "more": ""})
+    if section.step is not None:
+        idle = {"label": "Idle", "value": percent(section.step.percent("idle") / 100), "more": section.idle_because}
+        tiles.append({**idle, "more": " ".join(filter(None, ("of the step;", idle["more"])))})
     if section.first:
         cold, _, usual = section.first.removeprefix("first iteration ").partition(", then ")
         tiles.append({"label": "First iteration", "value": cold, "more": f"then {usual}"})
     if section.searches:
         searches, _, more = section.searches.partition(" ran ")
-        tiles.append({"label": "Searches", "value": searches.split()[0], "more": more})
+        tiles.append({"label": "MIOpen Find: searches", "value": searches.split()[0], "more": more})
     return tiles
 
 
 def _parts(section: Section, room: Room) -> list[dict[str, Any] | None]:
     trust = [(label, shortened(value, 400)) for label, value in section.trust]
     return [
-        _iteration(section),
+        _step(section),
         _findings(section, room),
+        tables.idle(section, room),
+        _each_step(section, room),
         tables.steps(section, room),
         tables.ranks(section, room),
         _log(section, room),
-        _run(section, room),
+        _compute(section),
+        _tree(section, room),
         tables.layers(section, room),
+        tables.operations(section, room),
         tables.problems(section, room),
         tables.kernels(section, room),
         _roofline(section, room),
         _durations(section),
+        _run(section, room),
         tables.part("How far to trust it", facts=trust) if trust else None,
     ]
 
 
-def _iteration(section: Section) -> dict[str, Any] | None:
-    """Everything of one iteration in one bar."""
+def _step(section: Section) -> dict[str, Any] | None:
+    """What the step consists of: the same rows as in the answer block."""
+    if not section.spent:
+        return None
+    pieces = [svg.Piece(_PARTS[one.part], one.ns, False, f"{one.label}: {ms(one.ns)}") for one in section.spent]
+    whole = sum(piece.ns for piece in pieces)
+    rows = [
+        {
+            "cells": (
+                one.label, f"{one.ns / 1e6:,.3f}", f"{100 * one.share:.1f}",
+                one.hint if one.part != "compute" else "",
+            ),
+            "details": (),
+        }
+        for one in section.spent
+    ]  # fmt: skip
+    what = "the step" if section.step is not None else "the recording"
+    heads = [("part", "text"), ("ms", "number"), (f"% of {what}", "number"), ("cause", "text")]
+    picture = svg.stacked(pieces, whole, f"What {what} consists of", height=34, width=1000)
+    legend = [{"colour": _PARTS[one.part], "helps": False, "label": one.label} for one in section.spent]
+    return tables.part(
+        f"Where {what} goes",
+        note=f"{ms(whole)}" + ", without MIOpen's log" * section.timed_by_reference,
+        picture=picture,
+        legend=legend,
+        table=tables.grid(heads, rows, ""),
+        caption="Parts that add up to 100 %",
+        id="where",
+    )
+
+
+def _each_step(section: Section, room: Room) -> dict[str, Any] | None:
+    """The spread: each steady step as a bar of its parts, all on one scale."""
+    step = section.step
+    if step is None:
+        return None
+    shown = [window.busy for window in step.windows if window.busy is not None]
+    if len(shown) < 2:
+        return None
+    longest = max(busy.length_ns for busy in shown)
+    rows = []
+    for number, busy in [*zip(section.step_numbers, shown, strict=False)][: min(room.rows, STEPS)]:
+        parts = {name: getattr(busy, f"{name}_ns") for name in PARTS}
+        pieces = [svg.Piece(_PARTS[name], ns, False, f"{name}: {ms(ns)}") for name, ns in parts.items()]
+        idle = f"{parts['idle'] / 1e6:,.3f}"
+        bar = svg.stacked(pieces, longest, f"step {number}: {ms(busy.length_ns)}")
+        rows.append({"cells": (f"step {number}", f"{busy.length_ns / 1e6:,.3f}", idle, bar), "details": ()})
+    heads = [("step", "text"), ("ms", "number"), ("idle ms", "number"), ("parts", "bar")]
+    left = len(shown) - len(rows)
+    table = tables.grid(heads, rows, f"{count(left, 'step')} more." if left > 0 else "")
+    note = f"{ms(min(step.steps_ns))} to {ms(max(step.steps_ns))}"
+    return tables.part("Each steady step", note=note, table=table, caption="Steady steps in order", id="each-step")
+
+
+def _tree(section: Section, room: Room) -> dict[str, Any] | None:
+    """Layers with operations and kernels in them, as lists that open."""
+    if not any(node.parts for node in section.tree):
+        return None
+    nodes = _nodes(section, section.tree, room, 0)
+    note = f"ms per iteration, % {section.of_whole}"
+    return tables.part("Layers, operations, kernels", note=note, tree=nodes, id="tree")
+
+
+def _nodes(section: Section, parts: Sequence[TreeNode], room: Room, depth: int) -> list[dict[str, Any]]:
+    """As many as are worth it; the rest of a level in one line."""
+    least = section.whole_ns / (8 * room.rows)
+    shown = [node for node in parts if node.ns >= least][: max(room.rows // 2, 3)] if depth < DEEPEST else []
+    names = [node.name or _NAMELESS.get(node.kind, "") for node in shown]
+    short = [short_kernel(name) if node.kind == "kernel" else name for name, node in zip(names, shown, strict=True)]
+    made = [
+        {
+            "name": text,
+            "kind": node.kind,
+            "ms": f"{node.ns / 1e6:,.3f}",
+            "percent": f"{100 * (section.share(node.ns) or 0):.1f} %",
+            "parts": _nodes(section, node.parts, room, depth + 1) if node.parts else [],
+        }
+        for text, node in zip(distinct(names, short, min(room.name, 90)), shown, strict=True)
+    ]
+    left = parts[len(shown) :]
+    if left and shown:
+        ns = sum(node.ns for node in left)
+        rest = {"name": f"{len(left):,} more", "kind": "rest", "ms": f"{ns / 1e6:,.3f}", "parts": []}
+        made.append({**rest, "percent": f"{100 * (section.share(ns) or 0):.1f} %"})
+    return made
+
+
+def _compute(section: Section) -> dict[str, Any] | None:
+    """The kernel time by what the kernels compute."""
     if not section.parts:
         return None
-    idle = section.idle_ns or 0
-    whole = section.kernel_ns + section.copy_ns + idle
     pieces, legend = [], []
     for part in section.parts:
         label = f"{tables.part_name(part)}, helpers" if part.helps else tables.part_name(part)
-        said = f"{label}: {ms(part.ns)}, {percent(part.ns / section.kernel_ns)} of the kernels"
-        pieces.append(svg.Piece(tables.colour(part.primitive), part.ns, part.helps, said))
+        share = percent(section.share(part.ns) or 0)
+        pieces.append(svg.Piece(tables.colour(part.primitive), part.ns, part.helps, f"{label}: {ms(part.ns)}, {share}"))
         if part.ns >= 0.005 * section.kernel_ns:
-            short = f"{label} {percent(part.ns / section.kernel_ns)}"
-            legend.append({"colour": tables.colour(part.primitive), "helps": part.helps, "label": short})
-    if section.copy_ns:
-        pieces.append(svg.Piece("copies", section.copy_ns, False, f"copies: {ms(section.copy_ns)}"))
-        if section.copy_ns >= 0.005 * section.kernel_ns:
-            legend.append({"colour": "copies", "helps": False, "label": f"copies {ms(section.copy_ns)}"})
-    note = "pauses are left out: this profiler waits for each command" if section.waits else ""
-    if section.step_ns:
-        of_it = percent(idle / section.step_ns)
-        pieces.append(svg.Piece("idle", idle, False, f"neither kernel nor copy: {ms(idle)}, {of_it} of the iteration"))
-        legend.append({"colour": "idle", "helps": False, "label": f"idle {of_it} of the iteration"})
-        note = f"it lasts {ms(section.step_ns)}"
-        if section.timed_by_reference:  # and the kernels' is not: what the two differ by says nothing
-            note += "; it and what is idle are of the run without MIOpen's log"
-        elif whole > 1.005 * section.step_ns:
-            note += f"; {ms(whole - section.step_ns)} ran beside others"
-    what = section.noun if section.iterations else "the run"
-    picture = svg.stacked(pieces, whole, f"What {what} consists of", height=34, width=1000)
-    return tables.part(f"Where {what} goes", note=note, picture=picture, legend=legend, id="where")
+            legend.append({"colour": tables.colour(part.primitive), "helps": part.helps, "label": f"{label} {share}"})
+    picture = svg.stacked(pieces, section.kernel_ns, "What the kernels compute", height=34, width=1000)
+    note = f"{ms(section.kernel_ns)} of kernels {section.each}; % {section.of_whole}"
+    if section.step_ns and section.kernel_ns > 1.005 * (section.step_ns - (section.idle_ns or 0)):
+        note += "; kernels overlap"
+    return tables.part("What the kernels compute", note=note, picture=picture, legend=legend, id="computes")
 
 
 def _findings(section: Section, room: Room) -> dict[str, Any] | None:
@@ -146,7 +233,7 @@ def _findings(section: Section, room: Room) -> dict[str, Any] | None:
     left = len(section.findings) - room.findings
     found = [_finding(one, room) for one in section.findings[: room.findings]]
     texts = [f"{count(left, 'finding')} more."] if left > 0 else []
-    return tables.part("What is odd, what to try", findings=found, texts=texts, id="findings")
+    return tables.part("Findings", findings=found, texts=texts, id="findings")
 
 
 def _finding(finding: Finding, room: Room) -> dict[str, Any]:
@@ -249,12 +336,12 @@ def _durations(section: Section) -> dict[str, Any] | None:
         of = [by[one] for one in by if min(max(one, low), high) == bits]
         ns, number = sum(one.ns for one in of), sum(one.count for one in of)
         edge = _edge(1 << (bits - 1))
-        part = percent(ns / (section.kernel_ns or 1))
+        part = percent(section.share(ns) or 0)
         said = f"under {edge}: {tables.calls(round(number, 1))} kernels, {ms(ns)}, {part}"
-        share = percent(ns / section.kernel_ns) if section.kernel_ns and ns else ""
+        share = part if ns else ""
         bins.append(svg.Bin(f"< {edge}", ns, share, said))
     picture = svg.columns(bins, "Kernel time by how long the kernels are")
-    return tables.part("Kernels by duration", note="share of the kernel time", picture=picture, id="kernel-durations")
+    return tables.part("Kernels by duration", note=f"% {section.of_whole}", picture=picture, id="kernel-durations")
 
 
 def _edge(ns: int) -> str:

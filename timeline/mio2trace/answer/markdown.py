@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from mio2trace.answer.content import KernelRow, LayerRow, ProblemRow, Report, Rest, Section, cumulative
+from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, Report, Rest, Section
+from mio2trace.answer.names import shown_names
 from mio2trace.findings import Finding
 from mio2trace.findings.words import count, ms, percent
-from mio2trace.kernels.names import normalise
 from mio2trace.ops.naming import primitive_name
 from mio2trace.outgoing import markdown_text, shortened, visible
 
@@ -48,32 +48,41 @@ def comment(report: Report) -> str:
 def _section(section: Section, several: bool, room: Room) -> Iterator[str]:
     if several:
         yield f"\n### {_cell(shortened(section.name, room.name))}"
+    machine = " · ".join(filter(None, (section.machine, section.complete)))
+    if machine:
+        yield f"\n{_cell(shortened(machine, 200))}"
     yield f"\n**{_cell(shortened(section.verdict, 400))}**"
     yield ""
     reference = section.reference and f"without MIOpen's log {section.reference}"
     also = (section.first, reference, section.searches)
     said = " ".join(filter(None, (section.evidence, *map(_sentence, also))))
     yield _cell(shortened(said, 600))
+    what = "the step" if section.step is not None else "the recording"
+    spent = [
+        (one.label, f"{one.ns / 1e6:,.3f}", f"{100 * one.share:.1f}", one.hint if one.part != "compute" else "")
+        for one in section.spent
+    ]
+    yield from _table(f"Where {what} goes", ("part", "ms", f"% of {what}", "cause"), spent)
     if section.parts:
-        whole = section.kernel_ns or 1
         parts = [
             f"{primitive_name(part.primitive) if part.primitive else 'other kernels'}{' (helpers)' * part.helps}"
-            f" {percent(part.ns / whole)}"
+            f" {percent(section.share(part.ns) or 0)}"
             for part in section.parts
-            if part.ns >= 0.005 * whole
+            if part.ns >= 0.005 * section.kernel_ns
         ]
-        yield f"\nKernel time: {_cell(', '.join(parts))}."
+        yield f"\nWhat the kernels compute, {section.of_whole}: {_cell(', '.join(parts))}."
     yield from _findings(section.findings, room)
     yield from _steps(section, room)
     yield from _ranks(section, room)
     if section.log:
         log = [(level, f"{number:,}", shortened(text, 2 * room.name)) for level, number, text in section.log]
         yield from _table("What the log complains of", ("level", "times", "text"), log[: room.rows])
-    yield from _layers(section.layers, f"Layers ({section.layers_by}, {section.each})", room)
-    yield from _rest(section.no_layer, section.layers)
-    yield from _problems(section.problems, f"Problems ({section.each})", room)
-    yield from _rest(section.no_operation, section.problems)
-    yield from _kernels(section.kernels, f"Kernels ({section.each})", room)
+    yield from _listed(section, "layer", section.layers, section.layers_by, room)
+    yield from _rest(section, section.no_layer, section.layers)
+    yield from _listed(section, "operation", section.operations, "in their layers", room)
+    yield from _problems(section, room)
+    yield from _rest(section, section.no_operation, section.problems)
+    yield from _listed(section, "kernel", section.kernels, "", room)
     drivers = [shortened(visible(row.driver), 5 * room.name) for row in section.problems[: room.findings] if row.driver]
     if drivers:
         yield from _details("MIOpenDriver lines", ["```sh", *(driver.replace("```", "") for driver in drivers), "```"])
@@ -84,7 +93,7 @@ def _section(section: Section, several: bool, room: Room) -> Iterator[str]:
 
 def _findings(findings: Sequence[Finding], room: Room) -> Iterator[str]:
     if findings:
-        yield "\n#### What is odd, what to try\n"
+        yield "\n#### Findings\n"
     for finding in findings[: room.findings]:
         rule = finding.rule
         yield (
@@ -130,61 +139,68 @@ def _ranks(section: Section, room: Room) -> Iterator[str]:
         yield f"\n{_cell(_sentence(shortened(section.waiting, 400)))}"
 
 
-def _layers(rows: Sequence[LayerRow], head: str, room: Room) -> Iterator[str]:
+def _listed(
+    section: Section, noun: str, rows: Sequence[LayerRow | OperationRow | KernelRow], of: str, room: Room
+) -> Iterator[str]:
+    """A list of the answer block: the same names, the same denominator."""
     shown = rows[: room.rows]
-    so_far = cumulative([row.share for row in shown])
     cells = [
-        (shortened(row.name, room.name), row.direction, f"{row.ns / 1e6:,.3f}", _share(row.share), _share(each))
-        for row, each in zip(shown, so_far, strict=True)
+        (name, f"{row.ns / 1e6:,.3f}", _share(section, row.ns))
+        for name, row in zip(shown_names(shown, room.name), shown, strict=True)
     ]
-    yield from _table(_of(head, rows, room), ("layer", "direction", "ms", "%", "cumulative %"), cells)
+    head = f"{noun.capitalize()}s ({', '.join(filter(None, (of, section.each)))})"
+    yield from _table(_of(head, rows, room), (noun, "ms", f"% {section.of_whole}"), cells)
 
 
-def _problems(rows: Sequence[ProblemRow], head: str, room: Room) -> Iterator[str]:
-    shown = rows[: room.rows]
-    so_far = cumulative([row.share or 0 for row in shown])
+def _problems(section: Section, room: Room) -> Iterator[str]:
+    shown = section.problems[: room.rows]
     cells = [
         (
             shortened(row.name, room.name),
             f"{row.calls:,.4g}",
             "" if row.ns is None else f"{row.ns / 1e6:,.3f}",
-            "" if row.share is None else _share(row.share),
-            "" if row.share is None else _share(each),
+            _share(section, row.ns),
             "" if row.gflops is None else f"{row.gflops:,.2f}",
             shortened(row.solver, 60),
         )
-        for row, each in zip(shown, so_far, strict=True)
+        for row in shown
     ]
-    heads = ("problem", "calls", "ms", "%", "cumulative %", "GFLOP/s", "solver")
-    yield from _table(_of(head, rows, room), heads, cells)
+    heads = ("problem", "calls", "ms", f"% {section.of_whole}", "GFLOP/s", "solver")
+    yield from _table(_of(f"Problems ({section.each})", section.problems, room), heads, cells)
 
 
-def _kernels(rows: Sequence[KernelRow], head: str, room: Room) -> Iterator[str]:
-    cells = [
-        (shortened(normalise(row.name), room.name), f"{row.calls:,.4g}", f"{row.ns / 1e6:,.3f}", _share(row.share))
-        for row in rows[: room.rows]
-    ]
-    yield from _table(_of(head, rows, room), ("kernel", "calls", "ms", "%"), cells)
-
-
-def _rest(rest: Rest | None, rows: Sequence[object]) -> Iterator[str]:
+def _rest(section: Section, rest: Rest | None, rows: Sequence[object]) -> Iterator[str]:
     if rest is not None and rows:
-        yield f"\n{rest.name[0].upper()}{rest.name[1:]}: {ms(rest.ns)}, {percent(rest.share)}."
+        share = percent(section.share(rest.ns) or 0)
+        yield f"\n{rest.name[0].upper()}{rest.name[1:]}: {ms(rest.ns)}, {share} {section.of_whole}."
 
 
 def _of(head: str, rows: Sequence[object], room: Room) -> str:
     return f"{head}, {room.rows} of {len(rows):,}" if len(rows) > room.rows else head
 
 
-def _share(share: float) -> str:
-    return f"{100 * share:.1f}"
+def _share(section: Section, ns: int | None) -> str:
+    share = section.share(ns)
+    return "" if share is None else f"{100 * share:.1f}"
 
 
 def _table(head: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """The first column and words are text, numbers stand right; nothing where there is no row."""
     if not rows:
         return
-    text = {"layer", "direction", "problem", "solver", "kernel", "level", "text", "rank", "made late by"}
+    text = {
+        "part",
+        "cause",
+        "layer",
+        "operation",
+        "problem",
+        "solver",
+        "kernel",
+        "level",
+        "text",
+        "rank",
+        "made late by",
+    }
     yield f"\n#### {_cell(head)}\n"
     yield f"| {' | '.join(map(_cell, heads))} |"
     yield f"| {' | '.join('---' if name in text else '--:' for name in heads)} |"

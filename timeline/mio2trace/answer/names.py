@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, ProblemRow
 from mio2trace.kernels.names import normalise
 
 _TENSILE = re.compile(r"Cijk_(?P<layout>[A-Z][a-z]{3}_[A-Z][a-z]{3})_(?P<rest>.*)", re.ASCII)
@@ -36,6 +37,23 @@ def short_kernel(name: str) -> str:
     return plain
 
 
+def shown_names(rows: Sequence[LayerRow | OperationRow | ProblemRow | KernelRow], width: int) -> list[str]:
+    """Of the rows of a list, as every form of the answer shows them."""
+    names = [_name(row, width) for row in rows]
+    short = [short_kernel(n) if isinstance(row, KernelRow) else n for n, row in zip(names, rows, strict=True)]
+    return distinct(names, short, width)
+
+
+def _name(row: LayerRow | OperationRow | ProblemRow | KernelRow, width: int) -> str:
+    if isinstance(row, LayerRow):
+        return f"{row.name} {row.direction}" if row.direction else row.name
+    if isinstance(row, OperationRow) and row.layer:
+        return f"{row.name} in {row.layer}" if len(row.name) + len(row.layer) + 4 <= width else row.name
+    if isinstance(row, ProblemRow) and row.ns is None:
+        return f"{row.name} x {row.calls:,.0f}"
+    return row.name
+
+
 def distinct(names: Sequence[str], shown: Sequence[str], width: int) -> list[str]:
     """``shown``, short forms of ``names``, cut to ``width``; those that read the same show where they differ."""
     cut = [_end_cut(text, width) for text in shown]
@@ -45,6 +63,14 @@ def distinct(names: Sequence[str], shown: Sequence[str], width: int) -> list[str
             for at in alike:
                 others = [names[other] for other in alike if other != at and names[other] != names[at]]
                 cut[at] = _middle_cut(names[at], others, width) if others else cut[at]
+    numbers: dict[str, list[str]] = {}
+    for at, text in enumerate(cut):  # names that differ in several places may still read the same
+        alike_names = numbers.setdefault(text, [])
+        if names[at] not in alike_names:
+            alike_names.append(names[at])
+        number = alike_names.index(names[at]) + 1
+        if number > 1:
+            cut[at] = f"{_end_cut(text, width - 4)} #{number}"
     return cut
 
 

@@ -50,7 +50,13 @@ def _run(section: Section) -> dict[str, Any]:
         else {"length_ns": section.recording.length_ns}
         | {f"{name}_ns": getattr(section.recording, f"{name}_ns") for name in PARTS},
         "idle": [
-            {"why": one.why, "gaps": one.count, "ns": one.ns, "during": [{"name": n, "ns": ns} for n, ns in one.during]}
+            {
+                "why": one.why,
+                "gaps": one.count,
+                "ns": one.ns,
+                "longest_gap_ns": one.longest_ns,
+                "during": [{"name": n, "ns": ns} for n, ns in one.during],
+            }
             for one in section.causes
         ],
         "layers": _listed(section, section.layers, section.no_layer),
@@ -149,6 +155,7 @@ SCHEMA: dict[str, Any] = {
                     "type": "array",
                     "items": _object({
                         "why": {"enum": ["host", "builds", "queued", "unknown", "short"]}, "gaps": _COUNT, "ns": _COUNT,
+                        "longest_gap_ns": _COUNT,
                         "during": {"type": "array", "items": _object({"name": _TEXT, "ns": _COUNT})},
                     }),
                 },

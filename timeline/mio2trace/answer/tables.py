@@ -6,19 +6,22 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mio2trace.answer import svg
-from mio2trace.answer.content import KernelRow, LayerRow, Part, ProblemRow, Rest, Section, cumulative
+from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, Part, ProblemRow, Rest, Section, cumulative
+from mio2trace.answer.names import shown_names
 from mio2trace.findings.words import count, ms, percent
-from mio2trace.kernels.names import normalise
 from mio2trace.ops.naming import primitive_name
 from mio2trace.outgoing import shortened, visible
 
 KERNEL = 200
 """Characters that are shown of a kernel's whole name."""
+OPERATIONS = 25
+"""Of the table of operations: their problems and the tree say more."""
 OPEN = 15
 """Rows of a table that are not folded away."""
 COLOURS = {
     "conv": "conv", "fusion": "fusion", "gemm": "gemm", "mha": "mha", "bnorm": "bnorm", "layernorm": "layernorm",
     "groupnorm": "groupnorm", "pool": "pool", "activ": "activ", "rnn": "rnn", "softmax": "softmax", "lrn": "lrn",
+    **dict.fromkeys(("allreduce", "reduce_scatter", "allgather", "alltoall", "broadcast"), "collective"),
     "collective": "collective", "optensor": "tensor", "bias": "bias", "reduce": "reduce",
 }  # fmt: skip
 """The class of colour of a primitive, its own; ``other`` of all the rest."""
@@ -35,7 +38,16 @@ class Room(NamedTuple):
 
 def part(head: str, **more: Any) -> dict[str, Any]:
     """A part of the page with all that the frame may ask for."""
-    empty = {"note": "", "picture": None, "legend": (), "findings": (), "texts": (), "table": None, "facts": ()}
+    empty = {
+        "note": "",
+        "picture": None,
+        "legend": (),
+        "findings": (),
+        "texts": (),
+        "table": None,
+        "facts": (),
+        "tree": (),
+    }
     return {"id": head.lower().replace(" ", "-"), "head": head, "caption": "", **empty, **more}
 
 
@@ -47,33 +59,79 @@ def colour(primitive: str) -> str:
     return COLOURS.get(primitive, "other")
 
 
+_KINDS = {"cumul. %": "number wide", "host ms": "number wide"}
+"""Columns that a narrow page leaves out."""
+
+
 def grid(columns: Sequence[tuple[str, str]], rows: list[dict[str, Any]], rest: str) -> Any:
     """``columns``: head and kind (``text``, ``number``, ``bar``). A row has ``cells``, and ``details`` that are folded
     below the first of them under ``detail_head``."""
     return {
-        "columns": [{"head": head, "number": kind == "number", "bar": kind == "bar"} for head, kind in columns],
+        "columns": [
+            {"head": head, "kind": _KINDS.get(head, {"number": "number", "bar": "bars"}.get(kind, ""))}
+            for head, kind in columns
+        ],
         "rows": rows,
         "open": OPEN if len(rows) > OPEN + 3 else len(rows),
         "rest": rest,
     }
 
 
-def _rest(rows: Sequence[LayerRow | ProblemRow | KernelRow], shown: int, noun: str, none: Rest | None = None) -> str:
+def _rest(
+    section: Section,
+    rows: Sequence[LayerRow | OperationRow | ProblemRow | KernelRow],
+    shown: int,
+    noun: str,
+    none: Rest | None = None,
+) -> str:
     """What the rows that are left out add up to, and what is in no row at all."""
     left = rows[shown:]
     said = []
     if left:
-        ns, share = sum(row.ns or 0 for row in left), sum(row.share or 0 for row in left)
-        said.append(f"{count(len(left), noun)} more: {ms(ns)}, {percent(share)}.")
+        ns = sum(row.ns or 0 for row in left)
+        said.append(f"{count(len(left), noun)} more: {ms(ns)}, {percent(section.share(ns) or 0)}.")
     if none is not None:
-        said.append(f"{none.name[0].upper()}{none.name[1:]}: {ms(none.ns)}, {percent(none.share)}.")
+        said.append(f"{none.name[0].upper()}{none.name[1:]}: {ms(none.ns)}, {percent(section.share(none.ns) or 0)}.")
     return " ".join(said)
 
 
-def _cells(ns: int | None, share: float | None, so_far: float) -> tuple[str, str, str]:
-    if ns is None or share is None:
-        return "", "", ""
-    return f"{ns / 1e6:,.3f}", f"{100 * share:.1f}", f"{100 * so_far:.1f}"
+def _times(section: Section, rows: Sequence[LayerRow | OperationRow | ProblemRow | KernelRow]) -> list[tuple[str, ...]]:
+    """Of each row ms, percent of the denominator of the page, and the sum of these so far."""
+    shares = [section.share(row.ns) for row in rows]
+    return [
+        ("", "", "")
+        if row.ns is None or share is None
+        else (f"{row.ns / 1e6:,.3f}", f"{100 * share:.1f}", f"{100 * so_far:.1f}")
+        for row, share, so_far in zip(rows, shares, cumulative([share or 0 for share in shares]), strict=True)
+    ]
+
+
+def idle(section: Section, room: Room) -> dict[str, Any] | None:
+    """Why the device idles, and what the host does meanwhile."""
+    step = section.step
+    if step is None or not section.causes:
+        return None
+    count_of, rows = len(step.steps_ns), []
+    for cause in section.causes[: room.rows]:
+        each = cause.ns / count_of
+        during = [f"{name}: {ms(ns / count_of)}" for name, ns in cause.during]
+        longest = ms(cause.longest_ns) + (f" in {cause.longest_during}" if cause.longest_during else "")
+        cells = (
+            IDLE[cause.why], calls(cause.count / count_of), f"{each / 1e6:,.3f}",
+            f"{100 * (section.share(round(each)) or 0):.1f}", shortened(longest, room.name),
+        )  # fmt: skip
+        rows.append({"cells": cells, "details": during, "detail_head": "host calls during these gaps"})
+    heads = [("cause", "text"), ("gaps", "number"), ("ms", "number"), ("%", "number"), ("longest gap", "text")]
+    table = grid(heads, rows, "")
+    return part(
+        "Idle time", note="per step; % of the step", table=table, caption="Gaps by cause, most time first", id="idle"
+    )
+
+
+IDLE = {
+    "host": "host-bound: nothing was queued", "builds": "the host builds or loads programs",
+    "queued": "queued: waits for other work", "unknown": "cause not recorded", "short": "gaps up to 1 us",
+}  # fmt: skip
 
 
 def ranks(section: Section, room: Room) -> dict[str, Any] | None:
@@ -142,21 +200,41 @@ def layers(section: Section, room: Room) -> dict[str, Any] | None:
     longest = max(layer.ns for layer in shown)
     host = any(layer.host_ns is not None for layer in shown)
     rows = []
-    for layer, so_far in zip(shown, cumulative([layer.share for layer in shown]), strict=True):
+    for layer, name, times in zip(shown, shown_names(shown, room.name), _times(section, shown), strict=True):
         pieces = [
             svg.Piece(
                 colour(own.primitive), own.ns, own.helps, f"{part_name(own)}{', helpers' * own.helps}: {ms(own.ns)}"
             )
             for own in layer.parts
         ] or [svg.Piece("other", layer.ns, False, ms(layer.ns))]
-        name = visible(shortened(layer.name, room.name))
-        cells: tuple[Any, ...] = (name, layer.direction, *_cells(layer.ns, layer.share, so_far))
+        cells: tuple[Any, ...] = (visible(name), *times)
         cells += (f"{layer.host_ns / 1e6:,.3f}" if layer.host_ns is not None else "",) if host else ()
-        rows.append({"cells": (*cells, svg.stacked(pieces, longest, f"{name}: {ms(layer.ns)}")), "details": ()})
-    heads = [("layer", "text"), ("direction", "text"), ("ms", "number"), ("%", "number"), ("cumul. %", "number")]
-    heads += [("host ms", "number")] if host else []
-    table = grid([*heads, ("of the slowest", "bar")], rows, _rest(section.layers, room.rows, "layer", section.no_layer))
-    return part("Layers", note=f"{section.layers_by}, {section.each}", table=table, caption="Layers, most time first")
+        bar = svg.stacked(pieces, longest, f"{visible(name)}: {ms(layer.ns)}")
+        rows.append({"cells": (*cells, bar), "details": ()})
+    heads = [("layer", "text"), *_HEADS, *([("host ms", "number")] if host else []), ("of the slowest", "bar")]
+    rest = _rest(section, section.layers, room.rows, "layer", section.no_layer)
+    note = f"{section.layers_by}, {section.each}; % {section.of_whole}"
+    return part("Layers", note=note, table=grid(heads, rows, rest), caption="Layers, most time first")
+
+
+_HEADS = (("ms", "number"), ("%", "number"), ("cumul. %", "number"))
+
+
+def operations(section: Section, room: Room) -> dict[str, Any] | None:
+    shown = section.operations[: min(room.rows, OPERATIONS)]
+    if not shown:
+        return None
+    rows = [
+        {"cells": (visible(name), calls(row.calls), *times), "details": ()}
+        for row, name, times in zip(shown, shown_names(shown, room.name), _times(section, shown), strict=True)
+    ]
+    table = grid(
+        [("operation", "text"), ("calls", "number"), *_HEADS],
+        rows,
+        _rest(section, section.operations, len(shown), "operation", section.no_operation),
+    )
+    note = f"in their layers, {section.each}; % {section.of_whole}"
+    return part("Operations", note=note, table=table, caption="Operations, most time first")
 
 
 def problems(section: Section, room: Room) -> dict[str, Any] | None:
@@ -166,13 +244,11 @@ def problems(section: Section, room: Room) -> dict[str, Any] | None:
     roof = any(problem.of_peak is not None for problem in shown)
     solvers = any(problem.solver for problem in shown)
     rows = []
-    for problem, so_far in zip(shown, cumulative([problem.share or 0 for problem in shown]), strict=True):
+    for problem, times in zip(shown, _times(section, shown), strict=True):
         cells: tuple[str, ...] = (
-            shortened(problem.name, room.name),
-            calls(problem.calls),
-            *_cells(problem.ns, problem.share, so_far),
+            shortened(problem.name, room.name), calls(problem.calls), *times,
             "" if problem.gflops is None else f"{problem.gflops:,.2f}",
-        )
+        )  # fmt: skip
         if roof:
             wrong = problem.of_peak is not None and problem.saved_ns is None
             cells += (
@@ -183,16 +259,12 @@ def problems(section: Section, room: Room) -> dict[str, Any] | None:
         cells += (shortened(problem.solver, 60),) if solvers else ()
         driver = (shortened(problem.driver, 4 * room.name),) if problem.driver else ()
         rows.append({"cells": cells, "details": driver, "detail_head": "driver line"})
-    heads = [
-        ("problem", "text"), ("calls", "number"), ("ms", "number"), ("%", "number"), ("cumul. %", "number"),
-        ("GFLOP/s", "number"),
-    ]  # fmt: skip
+    heads = [("problem", "text"), ("calls", "number"), *_HEADS, ("GFLOP/s", "number")]
     heads += [("% of peak", "number"), ("bound by", "text"), ("at most saved, ms", "number")] if roof else []
     heads += [("solver", "text")] if solvers else []
-    table = grid(heads, rows, _rest(section.problems, room.rows, "problem", section.no_operation))
-    return part(
-        "Problems", note=f"calls and kernel time {section.each}", table=table, caption="Problems, most time first"
-    )
+    table = grid(heads, rows, _rest(section, section.problems, room.rows, "problem", section.no_operation))
+    note = f"operations of one shape together, {section.each}; % {section.of_whole}"
+    return part("Problems", note=note, table=table, caption="Problems, most time first")
 
 
 def calls(calls: float) -> str:
@@ -204,11 +276,12 @@ def kernels(section: Section, room: Room) -> dict[str, Any] | None:
     if not shown:
         return None
     rows = []
-    for kernel, so_far in zip(shown, cumulative([kernel.share for kernel in shown]), strict=True):
-        short, whole = shortened(normalise(kernel.name), min(80, room.name)), kernel.name
-        details = (shortened(whole, min(KERNEL, 2 * room.name)),) if whole != short else ()
-        cells = (short, calls(kernel.calls), *_cells(kernel.ns, kernel.share, so_far))
+    names = shown_names(shown, min(80, room.name))
+    for kernel, short, times in zip(shown, names, _times(section, shown), strict=True):
+        details = (shortened(kernel.name, min(KERNEL, 2 * room.name)),) if kernel.name != short else ()
+        cells = (visible(short), calls(kernel.calls), *times)
         rows.append({"cells": cells, "details": details, "detail_head": "full name"})
-    heads = [("kernel", "text"), ("calls", "number"), ("ms", "number"), ("%", "number"), ("cumul. %", "number")]
-    table = grid(heads, rows, _rest(section.kernels, len(shown), "kernel name"))
-    return part("Kernels", table=table, caption="Kernel names, most time first")
+    heads = [("kernel", "text"), ("calls", "number"), *_HEADS]
+    table = grid(heads, rows, _rest(section, section.kernels, len(shown), "kernel name"))
+    note = f"{section.each}; % {section.of_whole}"
+    return part("Kernels", note=note, table=table, caption="Kernel names, most time first")

@@ -9,11 +9,11 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, ProblemRow, Report, Rest, Section
-from mio2trace.answer.names import distinct, short_kernel
+from mio2trace.answer.names import shown_names
 from mio2trace.findings import Finding
 from mio2trace.findings.words import count, ms, percent
 from mio2trace.measures.step_kinds import StepKind
-from mio2trace.outgoing import visible
+from mio2trace.outgoing import shortened, visible
 
 WIDTH = 78
 MOST_LINES = 20
@@ -26,17 +26,8 @@ LABEL = 12
 TIME, SHARE = 11, 9
 NAME = WIDTH - LABEL - TIME - SHARE
 BAR = 16
-LEAST_PART = 0.0005
-"""Share of the step below which a part is not shown: less than 0.1 %."""
 LEAST_REST = 0.2
 """Share of the kernel time in no layer, or no operation, that takes the place of the third row."""
-_LABELS = {
-    "compute": "compute", "communication": "communication", "copy": "copies", "unrecorded": "not recorded",
-    "idle": "idle",
-}  # fmt: skip
-_HINTS = {
-    "communication": "exposed", "copy": "exposed", "unrecorded": "the device worked, but the profile lacks it",
-}  # fmt: skip
 
 
 def lines(report: Report) -> Iterator[str]:
@@ -70,16 +61,12 @@ def _head(section: Section, several: bool) -> Iterator[str]:
     if section.completeness is None:
         if machine:
             yield machine[:WIDTH]
-    elif section.completeness.complete:
-        yield _ends(machine, "profile complete")
+    elif section.completeness.complete or len(machine) + len(section.complete) + 2 <= WIDTH:
+        yield _ends(machine, section.complete)
     else:
-        lacks = f"PROFILE INCOMPLETE: {section.completeness.said}"
-        if len(machine) + len(lacks) + 2 <= WIDTH:
-            yield _ends(machine, lacks)
-        else:
-            if machine:
-                yield machine[:WIDTH]
-            yield from _wrapped("", lacks, most=2)
+        if machine:
+            yield machine[:WIDTH]
+        yield from _wrapped("", section.complete, most=2)
     yield from _wrapped("", section.verdict, most=3)
 
 
@@ -103,25 +90,11 @@ def _wrapped(label: str, text: str, *, most: int = 2, at: int = LABEL) -> Iterat
 
 def _spent(section: Section) -> Iterator[str]:
     """A line for each part of the step that is not 0, with a bar; their percentages add up to 100."""
-    of = section.step or section.recording
-    if of is None:
-        return
-    parts = {name: getattr(of, f"{name}_ns") for name in _LABELS}
-    whole = sum(parts.values())
-    if not whole:
-        return
-    for name, ns in parts.items():
-        if ns < LEAST_PART * whole and name not in ("compute", "idle"):
-            continue
-        bar = "█" * round(BAR * ns / whole) or "▏"
-        hint = _HINTS.get(name, "")
-        if name == "compute":
-            hint = "% of the step" if section.step is not None else f"% of the recording ({ms(whole)})"
-        if name == "idle" and section.idle_because:
-            hint = section.idle_because
-        line = f"  {_LABELS[name]:<{LABEL + 1}}{ms(ns):>{TIME}}{percent(ns / whole):>{SHARE + 3}}  {bar:<{BAR}}"
+    for one in section.spent:
+        bar = "█" * round(BAR * one.share) or "▏"
+        line = f"  {one.label:<{LABEL + 1}}{ms(one.ns):>{TIME}}{percent(one.share):>{SHARE + 3}}  {bar:<{BAR}}"
         room = WIDTH - len(line) - 2
-        yield f"{line}  {hint if len(hint) <= room else hint[: room - 3] + '...'}".rstrip() if hint else line.rstrip()
+        yield f"{line}  {shortened(one.hint, room)}".rstrip()
 
 
 # -- layers, operations, kernels ---------------------------------------------------------------------------------------
@@ -151,8 +124,7 @@ def _rows(
     """The first rows of a list; the rest that is in none of them takes the last place if it is large."""
     with_rest = rest is not None and rest.share >= LEAST_REST and bool(rows) and most > 1
     shown = rows[: most - with_rest]
-    names = [_name(row) for row in shown]
-    texts = distinct(names, [short_kernel(n) if label == "kernels" else n for n in names], NAME - 1)
+    texts = shown_names(shown, NAME - 1)
     entries: list[tuple[str, int | None]] = [(text, row.ns) for text, row in zip(texts, shown, strict=True)]
     if rest is not None and with_rest:
         entries.append((f"({rest.name})", rest.ns))
@@ -161,24 +133,14 @@ def _rows(
         yield (head if ns is None else f"{head}{_ms(ns):>{TIME}}{_share(section, ns):>{SHARE}}").rstrip()
 
 
-def _name(row: LayerRow | OperationRow | ProblemRow | KernelRow) -> str:
-    if isinstance(row, LayerRow):
-        return f"{row.name} {row.direction}" if row.direction else row.name
-    if isinstance(row, OperationRow) and row.layer:
-        return f"{row.name} in {row.layer}" if len(row.name) + len(row.layer) < NAME - 5 else row.name
-    if isinstance(row, ProblemRow) and row.ns is None:
-        return f"{row.name} x {row.calls:,.0f}"
-    return row.name
-
-
 def _ms(ns: int) -> str:
     """One unit for all rows."""
     return f"{ns / 1e6:,.3f} ms" if ns < 100_000_000 else f"{ns / 1e6:,.1f} ms"
 
 
 def _share(section: Section, ns: int) -> str:
-    whole = section.step_ns or section.kernel_ns
-    return f"{100 * ns / whole:.1f} %" if whole else ""
+    share = section.share(ns)
+    return "" if share is None else f"{100 * share:.1f} %"
 
 
 # -- what else there is to say -----------------------------------------------------------------------------------------

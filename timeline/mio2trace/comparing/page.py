@@ -98,6 +98,7 @@ def _section(comparison: Comparison, room: Room) -> dict[str, Any]:
     ]
     return {
         "name": f"{names[0]} -> {names[1]}",
+        "machine": "",
         "verdict": headline(comparison),
         "evidence": shortened(". ".join((*comparison.differs, "; ".join(tally(comparison)))), 600),
         "tiles": _tiles(comparison, names),

@@ -61,6 +61,7 @@ def _section(fleet: Fleet, room: Room) -> dict[str, Any]:
     ]
     return {
         "name": fleet.name,
+        "machine": "",
         "verdict": shortened(fleet.verdict, 400),
         "evidence": f"Versions: {', '.join(shortened(one, 40) for one in fleet.versions[-12:])}."
         if fleet.versions

@@ -43,13 +43,16 @@ NAMED = 5_000
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """Gaps with one cause. ``during``: what the host did during most of a gap (a call, an op, a range), and how long
     the gaps took in which it did that; most time first, as far as that is known. ``line``: of the program, from which
-    came the launch that ended most of the gaps of the first one; empty if that is not recorded."""
+    came the launch that ended most of the gaps of the first one; empty if that is not recorded. ``longest_ns``: of the
+    longest gap; ``longest_during``: the same of it."""
 
     why: Why
     count: int
     ns: int
     during: tuple[tuple[str, int], ...] = ()
     line: str = ""
+    longest_ns: int = 0
+    longest_during: str = ""
 
 
 def causes(alignment: Alignment, device: DeviceTime, windows: Sequence[Span]) -> tuple[Cause, ...]:
@@ -71,7 +74,9 @@ class _Gaps:
         idle = self._device.occupation.held
         parts = [part for window in windows for gap in idle.gaps(*window) for part in self._parts(gap)]
         parts.sort(key=lambda part: part[2] - part[1])
+        longest: dict[Why, tuple[int, str]] = {}
         for at, (why, start, end, next_) in enumerate(parts):
+            name = ""
             if why == "host" and at >= len(parts) - NAMED:
                 why, name = self._on_host(start, end, next_)
                 if name:
@@ -80,11 +85,16 @@ class _Gaps:
                         lines[why, name][self._profile.launched_by(next_)] += end - start
             count[why] += 1
             took[why] += end - start
+            longest[why] = end - start, name  # they are in order of length
         for why in sorted(took, key=lambda why: (-took[why], why)):
             named = sorted(during[why].items(), key=lambda item: (-item[1], item[0]))
             of_first = lines[why, named[0][0]] if named else Counter[str]()
             line = min(of_first, key=lambda line: (-of_first[line], line), default="")
-            yield Cause(why=why, count=count[why], ns=took[why], during=tuple(named[:MOST_NAMES]), line=line)
+            length, name = longest[why]
+            yield Cause(
+                why=why, count=count[why], ns=took[why], during=tuple(named[:MOST_NAMES]), line=line,
+                longest_ns=length, longest_during=name,
+            )  # fmt: skip
 
     def _parts(self, gap: Span) -> Iterator[tuple[Why, int, int, Activity | None]]:
         start, end = gap
