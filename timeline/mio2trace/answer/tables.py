@@ -115,6 +115,7 @@ def idle(section: Section, room: Room) -> dict[str, Any] | None:
     for cause in section.causes[: room.rows]:
         each = cause.ns / count_of
         during = [f"{name}: {ms(ns / count_of)}" for name, ns in cause.during]
+        during += [f"ended by launches from {cause.line}"] if cause.line else []
         longest = ms(cause.longest_ns) + (f" in {cause.longest_during}" if cause.longest_during else "")
         cells = (
             IDLE[cause.why], calls(cause.count / count_of), f"{each / 1e6:,.3f}",
