@@ -132,7 +132,7 @@ def read_native(data: bytes, groups: Collection[str] = ()) -> Native:
     )
 
 
-GROUP_AND_ROW = re.compile(": (?=[A-Z])")
+GROUP_AND_ROW = re.compile(" · ")
 """Between the names of a process and of its main track, which are one; a device's own name may have colons in it."""
 
 
@@ -147,11 +147,11 @@ def _place(descriptors: Mapping[int, Any], descriptor: Any, groups: Collection[s
 
 def _parts(name: str, groups: Collection[str]) -> Sequence[str]:
     """A group and its row, or the group alone."""
-    known = [group for group in groups if name == group or name.startswith(f"{group}: ")]
+    known = [group for group in groups if name == group or name.startswith(f"{group} · ")]
     if not known:
         return GROUP_AND_ROW.split(name, 1)
     group = max(known, key=len)
-    return [group, name[len(group) + 2 :]] if len(name) > len(group) else [group]
+    return [group, name[len(group) + 3 :]] if len(name) > len(group) else [group]
 
 
 def _walk(

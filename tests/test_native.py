@@ -517,7 +517,7 @@ def test_a_device_shows_what_it_ran_before_its_group_is_opened() -> None:
     found = read_native(native(trace))
     roots = [one for one in found.descriptors.values() if not one.HasField("parent_uuid")]
     assert [one.name for one in roots] == [
-        "Device (OpenCL queue 0): Layers > kernels", "Host: Layers on the host",
+        "Device (OpenCL queue 0) · Layers > kernels", "Host · Layers on the host",
     ]  # fmt: skip
     rows = {(process.name, track.name) for process in trace.processes for track in trace.tracks
             if track.process == process.id}  # fmt: skip

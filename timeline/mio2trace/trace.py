@@ -28,7 +28,8 @@ class Process(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Track(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A row of nested slices. ``id`` is unique over the trace and differs from its process's.
 
-    ``main``: the one of its process that a viewer should show first, if it shows only one.
+    ``main``: the one of its process that a viewer should show first, if it shows only one. ``apart``: shown beside the
+    main one, even if the group of its process is closed.
     """
 
     id: int
@@ -37,6 +38,7 @@ class Track(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     sort: int = 0
     description: str = ""
     main: bool = False
+    apart: bool = False
 
 
 OWN_FIRST = frozenset(("pass", "layer", "operation"))

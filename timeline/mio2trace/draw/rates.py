@@ -150,13 +150,18 @@ def _steps(changes: Iterable[_Change]) -> Iterator[tuple[list[int], list[float]]
 def _busy(
     alignment: Alignment, base: TimeBase, side: DeviceSide, origin: int, chosen: Chosen | None
 ) -> Iterator[CounterValue]:
+    """Of each device, and of each stream that is shown apart."""
     activities = alignment.profile.activities
-    for device, positions in side.positions().items():
+    rows = [
+        (device, BUSY, side.counter_track(side.process_of[device]), positions)
+        for device, positions in side.positions().items()
+    ]
+    rows += [(device, f"{name[0].upper()}{name[1:]} busy", track, own) for device, name, track, own in side.apart()]
+    for device, busy_name, track, positions in rows:
         if chosen is not None:
             positions = [position for position in positions if chosen.inside[position]]
         shift = base.device(device, 0) - origin
         process = side.process_of[device]
-        track = side.counter_track(process)
         spans = list(_stretches(alignment, positions))
         for number, stretch in enumerate(spans):
             start = covered = activities[stretch[0]].start_ns or 0
@@ -171,9 +176,9 @@ def _busy(
             until = following if following is not None and (goes_on or following < covered) else covered
             if until > start:
                 share = round(100 * min(1.0, busy / (until - start)), 1)
-                yield CounterValue(process, BUSY, "%", start + shift, share, track)
+                yield CounterValue(process, busy_name, "%", start + shift, share, track)
             if until == covered and following != covered:
-                yield CounterValue(process, BUSY, "%", covered + shift, 0.0, track)
+                yield CounterValue(process, busy_name, "%", covered + shift, 0.0, track)
 
 
 def _stretches(alignment: Alignment, positions: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -21,6 +22,8 @@ from mio2trace.measures import Measures
 from mio2trace.model.profile import Activity
 from mio2trace.trace import Process, Slice, Stretch, Track
 
+APART = 0.1
+"""Part of a device's kernel time, from which on a stream is shown without opening the group of the device."""
 Fold = Literal["find", "set-up", "warm-up"]
 """What may stand on a track of its own, so that the iterations stand alone: searches, all before the warm-up, it."""
 _FOLDED = {"find": "Find", "set-up": "Set-up", "warm-up": "Warm-up"}
@@ -194,6 +197,7 @@ class DeviceSide:
                     sort=track,
                     description=_HELP_NO_TIME if key in self._bare else help_,
                     main=key in self._main,
+                    apart=key in self._apart,
                 )
             )
         return result
@@ -208,16 +212,42 @@ class DeviceSide:
                 most[device] = max(most.get(device, lane), lane, key=lambda one: len(self._lanes[one]))
         return set(most.values())
 
+    @functools.cached_property
+    def _apart(self) -> set[_Lane]:
+        """Other lanes that take more than `APART` of a device's kernel time, such as the stream of the collectives."""
+        activities = self._alignment.profile.activities
+        lanes = [lane for lane in self._shown_lanes() if lane[1:] == (0, "")]
+        several = Counter(self._device_of.get(lane[0], 0) for lane in lanes)
+        took: dict[_Lane, int] = {}
+        of_device: Counter[int] = Counter()
+        for lane in lanes:
+            device = self._device_of.get(lane[0], 0)
+            if several[device] > 1:
+                own = (activities[position] for position in self._lanes[lane])
+                took[lane] = sum((one.end_ns or 0) - (one.start_ns or 0) for one in own if one.kind == "kernel")
+                of_device[device] += took[lane]
+        large = {lane for lane, ns in took.items() if ns > APART * of_device[self._device_of.get(lane[0], 0)]}
+        return large - self._main
+
+    def apart(self) -> Iterator[tuple[int, str, int, Sequence[int]]]:
+        """Of each lane that is shown apart: device, name of its row, track, positions in order of start."""
+        names = row_names(self._alignment.profile)
+        for lane in self._shown_lanes():
+            if lane in self._apart:
+                name, _ = names.get(lane[0], (f"queue {lane[0]}", False))
+                yield self._device_of.get(lane[0], 0), name, self._tracks[lane], self._lanes[lane]
+
     def counter_track(self, process: int) -> int | None:
-        """The track beside whose slices a device's counters belong: its first that is drawn."""
-        return self._first_tracks.get(process)
+        """The track beside whose slices a device's counters belong: its main one, or the first that is drawn."""
+        return self._counter_tracks.get(process)
 
     @functools.cached_property
-    def _first_tracks(self) -> dict[int, int]:
-        first: dict[int, int] = {}
+    def _counter_tracks(self) -> dict[int, int]:
+        beside: dict[int, int] = {}
         for track in self.tracks():
-            first.setdefault(track.process, track.id)
-        return first
+            if track.main or track.process not in beside:
+                beside[track.process] = track.id
+        return beside
 
     def _shown_lanes(self) -> list[_Lane]:
         """Those on which anything is drawn."""

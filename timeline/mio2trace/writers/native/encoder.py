@@ -56,6 +56,7 @@ class _Writer:
     def __init__(self, trace: Trace, arrows: Arrows) -> None:
         uuids = tp.uuids(trace)
         self._groups = {process: uuid for (process, track), uuid in uuids.items() if track is None}
+        self._apart = {one.id: uuids[one.process, one.id] for one in trace.tracks if one.apart and not one.main}
         self._help = trace.counter_descriptions
         self._rows = {
             track.id: Row(
@@ -121,6 +122,8 @@ class _Writer:
         unit = cleaned(event.unit)
         name = f"{cleaned(event.name)} {unit}".strip()
         uuid = (event.process + 1) << 32 | zlib.crc32(name.encode())
-        fields = [pb.integer(1, uuid), pb.text(2, name), pb.integer(5, self._groups.get(event.process, 0))]
+        # A track at the top level needs a row of its own below it: viewers put others into a group that is closed.
+        parent = self._apart.get(event.track or 0) or self._groups.get(event.process, 0)
+        fields = [pb.integer(1, uuid), pb.text(2, name), pb.integer(5, parent)]
         fields += [pb.message(8, pb.text(6, unit)), *placed(_COUNTER_RANK, self._help.get(event.name, ""))]
         return tp.stateless(pb.message(tp.TRACK_DESCRIPTOR, b"".join(fields))), uuid

@@ -11,6 +11,9 @@ from mio2trace.writers.native import packets as tp
 from mio2trace.writers.native import protobuf as pb
 from mio2trace.writers.text import cleaned
 
+BESIDE = " · "
+"""Between the names of a process and of a track of it that is shown at the top level."""
+
 
 def headings(trace: Trace) -> Iterator[bytes]:
     """The clocks, the metadata, the tracks. Sequence 1 is nobody's, 2 the first track's."""
@@ -37,8 +40,13 @@ def headings(trace: Trace) -> Iterator[bytes]:
     for process in sorted(trace.processes, key=lambda one: (one.sort, one.id)):
         group = _group(process, main.get(process.id), uuids[process.id, None])
         yield tp.stateless(pb.message(tp.TRACK_DESCRIPTOR, group))
+    names = {process.id: process.name for process in trace.processes}
     for track in trace.tracks:
-        if not track.main:
+        if track.apart and not track.main:
+            own = Process(id=track.process, name=names[track.process], sort=track.sort)
+            body = _group(own, track, uuids[track.process, track.id])
+            yield tp.stateless(pb.message(tp.TRACK_DESCRIPTOR, body))
+        elif not track.main:
             parent = uuids.get((track.process, None), 0)
             yield tp.stateless(pb.message(tp.TRACK_DESCRIPTOR, _row(track, uuids[track.process, track.id], parent)))
 
@@ -47,7 +55,7 @@ def _group(process: Process, main: Track | None, uuid: int) -> bytes:
     """A process; with the slices of its main track it has the names of both."""
     name, help_ = process.name, process.description
     if main is not None:
-        name, help_ = f"{name}: {main.name}", f"{help_} {main.description}".strip()
+        name, help_ = f"{name}{BESIDE}{main.name}", f"{help_} {main.description}".strip()
     fields = [pb.integer(1, uuid), pb.text(2, cleaned(name)), pb.integer(11, tp.EXPLICIT_ORDER)]
     return b"".join([*fields, *placed(process.sort, help_)])
 
