@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from itertools import accumulate
 from types import MappingProxyType
 
 import msgspec
@@ -65,29 +66,30 @@ def completeness(alignment: Alignment, launches: Launches, devices: tuple[Device
     counts: dict[str, int] = defaultdict(int, profile.defects)
     counts["launch-without-kernel"] += len(launches.without_kernels)
     counts["graph-without-kernels"] += len(launches.graphs_without_kernels)
-    counts["blocked"] += sum(len(launches.blocked(one.device)) for one in devices)
+    counts["blocked"] += sum(len(one.occupation.unrecorded) for one in devices)
     is_stream = [queue.kind == "stream" for queue in profile.queues]
     spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
     durations: dict[tuple[str, object], list[int]] = defaultdict(list)
-    without = before = 0
-    for activity, pass_ in zip(profile.activities, links.pass_of, strict=True):
-        if activity.kind != "kernel":
-            continue
-        start, end, queue, call = activity.start_ns, activity.end_ns, activity.queue, activity.call
-        if has_launches and (call is None or call.start_ns is None):
-            if pass_ in early:
-                before += 1
-            else:
-                without += 1
-        if start is None or end is None:
+    for activity in profile.activities:
+        start, end = activity.start_ns, activity.end_ns
+        if activity.kind != "kernel" or start is None or end is None:
             continue
         if activity.grid is not None or not activity.is_replayed:  # RPD neither names nor sizes the kernels of a graph
             durations[activity.name, activity.grid].append(end - start)
-        if queue < len(is_stream) and is_stream[queue]:
-            spans[queue].append((start, end))
+        spans[activity.queue].append((start, end))
+    without = before = 0
+    if has_launches:
+        for activity, pass_ in zip(profile.activities, links.pass_of, strict=True):
+            if activity.kind == "kernel" and activity.host_start_ns is None:
+                if pass_ in early:
+                    before += 1
+                else:
+                    without += 1
     counts["before-recording"] += before
     counts["kernel-without-launch"] += without
-    counts["overlap-on-stream"] += sum(map(_overlaps, spans.values()))
+    counts["overlap-on-stream"] += sum(
+        _overlaps(own) for queue, own in spans.items() if queue < len(is_stream) and is_stream[queue]
+    )
     for (name, _), times in durations.items():
         if len(times) < LEAST_SAMPLES or class_of_kernel(name) == "communication":  # which waits for other processes
             continue
@@ -99,8 +101,6 @@ def completeness(alignment: Alignment, launches: Launches, devices: tuple[Device
 
 def _overlaps(spans: list[tuple[int, int]]) -> int:
     """How many kernels of a stream start more than `OVERLAP_NS` before an earlier one ends."""
-    found = until = 0
-    for start, end in sorted(spans):
-        found += until - start > OVERLAP_NS
-        until = max(until, end)
-    return found
+    spans.sort()
+    until = accumulate((end for _, end in spans), max)
+    return sum(ended - start > OVERLAP_NS for (start, _), ended in zip(spans[1:], until, strict=False))

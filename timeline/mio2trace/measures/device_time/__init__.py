@@ -16,12 +16,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 
 import msgspec
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.clocks.fit import SAME
-from mio2trace.measures.device_time.busy import CLASSES, Busy, Class, Occupation, Span, class_of_kernel
+from mio2trace.measures.device_time.busy import CLASSES, Busy, Class, Covered, Occupation, Span, class_of_kernel
+from mio2trace.measures.device_time.commands import Commands, Times, stretches
 from mio2trace.measures.device_time.launches import Launches
 
 MOST_DEVICES = 64
@@ -69,15 +71,13 @@ class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
 class _Step:
     """A step on a device while it is bounded."""
 
-    __slots__ = ("called", "ended", "first", "kernel_ns", "kernels", "launched_before", "returned")
+    __slots__ = ("ended", "first", "kernel_ns", "kernels", "launched_before")
 
     def __init__(self) -> None:
         self.kernels = self.kernel_ns = 0
         self.first: int | None = None
         self.ended: int | None = None
         self.launched_before: int | None = None
-        self.called: int | None = None
-        self.returned: int | None = None
 
 
 def has_common_clock(alignment: Alignment) -> bool:
@@ -93,38 +93,28 @@ def device_times(
 
     ``repeated``: only the repetition of kernels shows the steps.
     """
-    profile = alignment.profile
-    device_of = {queue.index: queue.device for queue in profile.queues}
-    spans: dict[int, dict[Class, list[Span]]] = defaultdict(lambda: {of: [] for of in CLASSES})
-    computing: dict[int, int] = defaultdict(int)
-    positions: dict[int, list[int]] = defaultdict(list)
-    for position, activity in enumerate(profile.activities):
-        start, end = activity.start_ns, activity.end_ns
-        if start is None or end is None:
-            continue
-        of = class_of_kernel(activity.name) if activity.kind == "kernel" else "copy"
-        device = device_of.get(activity.queue, 0)
-        spans[device][of].append((start, end))
-        positions[device].append(position)
-        computing[activity.queue] += end - start if of == "compute" else 0
-    streams: dict[int, int] = {}
-    for queue in sorted(computing):
-        device = device_of.get(queue, 0)
-        if device not in streams or computing[queue] > computing[streams[device]]:
-            streams[device] = queue
-    hosts = _host_spans(alignment, place_of, count) if has_common_clock(alignment) else [None] * count
+    commands = Commands(alignment.profile)
+    timed: dict[int, list[int]] = defaultdict(list)
+    for position, (device, start, end) in enumerate(zip(commands.devices, commands.starts, commands.ends, strict=True)):
+        if start is not None and end is not None:
+            timed[device].append(position)
+    hosts = _host_spans(alignment, commands, place_of, count) if has_common_clock(alignment) else [None] * count
+    early = {number for number, pass_ in enumerate(alignment.links.passes) if pass_.phase == "before"}
     made = []
-    for device in sorted(spans):
-        occupation = Occupation(dict(spans[device]), launches.blocked(device))
-        bounds = (streams[device], launches.begun(device))
-        own = positions[device]
-        places = range(count) if len(spans) <= MOST_DEVICES else {*(place_of[at] for at in own)} - {NONE}
-        steps = _steps(alignment, place_of, places, bounds, own)
-        covered = occupation.commands
+    for device, positions in sorted(timed.items()):
+        own = _Own(alignment, commands, positions)
+        covered = Covered(zip(own.starts, own.ends, strict=True))
+        blocked = launches.blocked(positions, commands, covered)
+        occupation = Occupation(own.spans, blocked)
+        own_places = [place_of[at] for at in positions]
+        places = range(count) if len(timed) <= MOST_DEVICES else {*own_places} - {NONE}
+        pass_of = alignment.links.pass_of
+        is_early = [pass_of[at] in early for at in positions] if early else [False] * len(positions)
+        steps = _steps(own, own_places, places, is_early, launches.begun(positions, commands))
         made.append(
             DeviceTime(
                 device=device,
-                stream=streams[device],
+                stream=own.stream,
                 windows=tuple(_windows(steps, hosts, occupation, repeated=repeated)),
                 recording=occupation.busy(covered.starts[0], covered.ends[-1]),
                 occupation=occupation,
@@ -133,19 +123,51 @@ def device_times(
     return tuple(made)
 
 
-def _host_spans(alignment: Alignment, place_of: Sequence[int], count: int) -> list[Span | None]:
+class _Own:
+    """A device's commands that have times, in the profile's order: a list each. ``spans``: of each class of work the
+    commands' (start, end); ``stream``: the one with most computation."""
+
+    def __init__(self, alignment: Alignment, commands: Commands, positions: Sequence[int]) -> None:
+        self.starts: list[int] = [commands.starts[at] or 0 for at in positions]
+        self.ends: list[int] = [commands.ends[at] or 0 for at in positions]
+        self.called: Times = [commands.called[at] for at in positions]
+        activities = [alignment.profile.activities[at] for at in positions]
+        self.is_kernel = [one.kind == "kernel" for one in activities]
+        queues = [one.queue for one in activities]
+        self.spans: dict[Class, list[Span]] = {of: [] for of in CLASSES}
+        computing: dict[int, int] = dict.fromkeys(sorted({*queues}), 0)
+        classes: dict[str, Class] = {}
+        for one, is_kernel, queue, start, end in zip(
+            activities, self.is_kernel, queues, self.starts, self.ends, strict=True
+        ):
+            of = classes.get(one.name) if is_kernel else "copy"
+            if of is None:
+                of = classes[one.name] = class_of_kernel(one.name)
+            self.spans[of].append((start, end))
+            if of == "compute":
+                computing[queue] += end - start
+        self.stream = max(computing, key=computing.__getitem__)
+        self.is_main = [queue == self.stream for queue in queues]
+
+
+def _host_spans(alignment: Alignment, commands: Commands, place_of: Sequence[int], count: int) -> list[Span | None]:
     """Of each step when the host was in it: between its marks, else from its first launch to the last one's return."""
     spans: list[Span | None] = [None] * count
-    first: dict[int, int] = {}
-    for place, activity in zip(place_of, alignment.profile.activities, strict=True):
-        call = activity.call
-        if place == NONE or call is None or call.start_ns is None or call.end_ns is None:
+    firsts: dict[int, int] = {}
+    for place, first, end in stretches(place_of):
+        if place == NONE:
             continue
-        start, end = call.start_ns, call.end_ns
-        first.setdefault(place, start)
-        span = spans[place]
-        spans[place] = (start, end) if span is None else (min(span[0], start), max(span[1], end))
-    for place, start in first.items():
+        calls = [
+            (called, returned)
+            for called, returned in zip(commands.called[first:end], commands.returned[first:end], strict=True)
+            if called is not None and returned is not None
+        ]
+        if calls:
+            firsts.setdefault(place, calls[0][0])
+            span = spans[place]
+            begun, until = min(calls)[0], max(returned for _, returned in calls)
+            spans[place] = (begun, until) if span is None else (min(span[0], begun), max(span[1], until))
+    for place, start in firsts.items():
         step = alignment.step_at(start)
         if step is not None:
             spans[place] = step.start_ns, step.end_ns
@@ -153,46 +175,33 @@ def _host_spans(alignment: Alignment, place_of: Sequence[int], count: int) -> li
 
 
 def _steps(
-    alignment: Alignment,
-    place_of: Sequence[int],
-    places: Iterable[int],
-    of: tuple[int, int | None],
-    positions: Sequence[int],
+    own: _Own, place_of: Sequence[int], places: Iterable[int], is_early: Sequence[bool], before: int | None
 ) -> dict[int, _Step]:
-    """What bounds each step of ``places`` on a device, whose commands are at ``positions``; ``of``: its main stream,
-    and when work from before the recording ended."""
-    stream, before = of
+    """What bounds each step of ``places`` on a device. ``place_of``, ``is_early``: of each of its commands the step and
+    whether it was launched before the recording; ``before``: when work from before the recording ended."""
     steps = {place: _Step() for place in sorted(places)}
-    links = alignment.links
-    early = {number for number, pass_ in enumerate(links.passes) if pass_.phase == "before"}
     # ``before``: the end of what runs on the main stream and was launched before a step.
     reached = NONE
     others: dict[int, int] = {}
-    for position in positions:
-        place, activity = place_of[position], alignment.profile.activities[position]
-        start, end = activity.start_ns, activity.end_ns
-        if start is None or end is None:
-            continue
+    for place, first, end in stretches(place_of):
+        ends, is_main = own.ends[first:end], own.is_main[first:end]
         if place == NONE:
-            if activity.queue != stream:
-                continue
-            if links.pass_of[position] in early:
-                before = end if before is None else max(before, end)
-            else:
-                others[reached + 1] = max(others.get(reached + 1, end), end)
+            early = [ns for ns, main, at in zip(ends, is_main, is_early[first:end], strict=True) if main and at]
+            late = [ns for ns, main, at in zip(ends, is_main, is_early[first:end], strict=True) if main and not at]
+            before = max(early if before is None else [before, *early], default=None)
+            if late:
+                others[reached + 1] = max([others.get(reached + 1, late[0]), *late])
             continue
         step = steps[place]
         reached = max(reached, place)
-        if activity.kind == "kernel":
-            step.kernels += 1
-            step.kernel_ns += end - start
-        if step.first is None or start < step.first:
-            step.first = start
-        if activity.queue == stream and (step.ended is None or end > step.ended):
-            step.ended = end
-        call = activity.call
-        if call is not None and call.start_ns is not None and (step.called is None or call.start_ns < step.called):
-            step.called = call.start_ns
+        starts, is_kernel = own.starts[first:end], own.is_kernel[first:end]
+        step.kernels += sum(is_kernel)
+        step.kernel_ns += sum(compress(ends, is_kernel)) - sum(compress(starts, is_kernel))
+        begun = min(starts)
+        step.first = begun if step.first is None else min(step.first, begun)
+        ended = max(compress(ends, is_main), default=None)
+        if ended is not None and (step.ended is None or ended > step.ended):
+            step.ended = ended
     waiting = sorted(others.items(), reverse=True)
     for place, step in steps.items():
         while waiting and waiting[-1][0] <= place:

@@ -85,7 +85,8 @@ class Covered:
 
 
 class Occupation:
-    """One device's time by class. ``commands``: covered by any recorded command; ``held``: or by other work, too."""
+    """One device's time by class. ``commands``: covered by any recorded command; ``held``: or by other work, too;
+    ``unrecorded``: when that ran."""
 
     def __init__(self, spans: Mapping[Class, Sequence[Span]], unrecorded: Sequence[Span] = ()) -> None:
         """``spans``: of each class the (start, end) of its commands; ``unrecorded``: when other work ran."""
@@ -95,6 +96,7 @@ class Occupation:
             so_far += own
             self._levels.append(Covered(so_far) if own or not self._levels else self._levels[-1])
         *_, self.commands, self.held = self._levels
+        self.unrecorded = tuple(unrecorded)
 
     def busy(self, begin: int, end: int) -> Busy:
         """How the window was spent."""

@@ -19,16 +19,16 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from operator import attrgetter
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from mio2trace.align import Alignment
+from mio2trace.align import NONE, Alignment
 from mio2trace.align.layers.marked_steps import is_step
 from mio2trace.measures.device_time import DeviceTime, has_common_clock
 from mio2trace.measures.device_time.busy import Covered, Span
+from mio2trace.measures.device_time.commands import Commands
 from mio2trace.model.profile import Activity, Call, Range
 from mio2trace.ops.ranges import shown_text
 
@@ -60,6 +60,15 @@ def causes(alignment: Alignment, device: DeviceTime, windows: Sequence[Span]) ->
     return tuple(_Gaps(alignment, device).causes(windows))
 
 
+class _OnHost(NamedTuple):
+    """A gap that ended when the host launched ``position``, `NONE`: when a step or other work ended. Times in ns."""
+
+    length: int
+    start: int
+    end: int
+    position: int
+
+
 class _Gaps:
     def __init__(self, alignment: Alignment, device: DeviceTime) -> None:
         self._profile = alignment.profile
@@ -71,69 +80,67 @@ class _Gaps:
         took: Counter[Why] = Counter()
         during: dict[Why, Counter[str]] = defaultdict(Counter)
         lines: dict[tuple[Why, str], Counter[str]] = defaultdict(Counter)
-        idle = self._device.occupation.held
-        parts = [part for window in windows for gap in idle.gaps(*window) for part in self._parts(gap)]
-        parts.sort(key=lambda part: part[2] - part[1])
         longest: dict[Why, tuple[int, str]] = {}
-        for at, (why, start, end, next_) in enumerate(parts):
-            name = ""
-            if why == "host" and at >= len(parts) - NAMED:
-                why, name = self._on_host(start, end, next_)
-                if name:
-                    during[why][name] += end - start
-                    if next_ is not None:
-                        lines[why, name][self._profile.launched_by(next_)] += end - start
+        on_host: list[_OnHost] = []
+        for why, lengths in self._sort_out(windows, on_host).items():
+            count[why], took[why], longest[why] = len(lengths), sum(lengths), (max(lengths), "")
+        on_host.sort()
+        named = on_host[-NAMED:]
+        if len(on_host) > NAMED:
+            count["host"] = len(on_host) - NAMED
+            took["host"] = sum(one.length for one in on_host[:-NAMED])
+        self._longer_than = named[0].length // 2 if named else 0
+        for length, start, end, position in named:
+            next_ = None if position == NONE else self._profile.activities[position]
+            why, name = self._on_host(start, end, next_)
+            if name:
+                during[why][name] += length
+                if next_ is not None:
+                    lines[why, name][self._profile.launched_by(next_)] += length
             count[why] += 1
-            took[why] += end - start
-            longest[why] = end - start, name  # they are in order of length
+            took[why] += length
+            longest[why] = length, name  # they are in order of length
         for why in sorted(took, key=lambda why: (-took[why], why)):
-            named = sorted(during[why].items(), key=lambda item: (-item[1], item[0]))
-            of_first = lines[why, named[0][0]] if named else Counter[str]()
+            most = sorted(during[why].items(), key=lambda item: (-item[1], item[0]))
+            of_first = lines[why, most[0][0]] if most else Counter[str]()
             line = min(of_first, key=lambda line: (-of_first[line], line), default="")
             length, name = longest[why]
             yield Cause(
-                why=why, count=count[why], ns=took[why], during=tuple(named[:MOST_NAMES]), line=line,
+                why=why, count=count[why], ns=took[why], during=tuple(most[:MOST_NAMES]), line=line,
                 longest_ns=length, longest_during=name,
             )  # fmt: skip
 
-    def _parts(self, gap: Span) -> Iterator[tuple[Why, int, int, Activity | None]]:
-        start, end = gap
-        next_ = self._next(end)
-        if end - start <= SHORT_NS:
-            yield "short", start, end, None
-            return
-        if not self._common:
-            yield "unknown", start, end, None
-            return
-        if next_ is None:  # what ends it is the end of the step, or work that is not recorded
-            yield "host", start, end, None
-            return
-        called, returned = next_.host_start_ns, next_.host_end_ns
-        if called is None or returned is None:
-            yield "unknown", start, end, None
-        elif returned <= start or (next_.is_replayed and called <= start):
-            yield "queued", start, end, next_
-        elif returned >= end:
-            yield "host", start, end, next_
-        else:
-            yield "host", start, returned, next_
-            yield "queued", returned, end, next_
-
-    def _next(self, at: int) -> Activity | None:
-        """The command that began at a time."""
-        starts, commands = self._begun
-        place = bisect_left(starts, at)
-        return commands[place] if place < len(starts) and starts[place] == at else None
-
-    @cached_property
-    def _begun(self) -> tuple[list[int], list[Activity]]:
-        profile, device = self._profile, self._device.device
-        device_of = {queue.index: queue.device for queue in profile.queues}
-        commands = [
-            one for one in profile.activities if one.start_ns is not None and device_of.get(one.queue, 0) == device
-        ]
-        commands.sort(key=attrgetter("start_ns"))
-        return [one.start_ns or 0 for one in commands], commands
+    def _sort_out(self, windows: Sequence[Span], on_host: list[_OnHost]) -> dict[Why, list[int]]:
+        """Put the gaps in which the device waited for the host into ``on_host``; of the others their lengths."""
+        commands = Commands(self._profile)
+        device, called_at, returned_at = self._device.device, commands.called, commands.returned
+        first_at: dict[int | None, int] = {}
+        for position, (of, start) in enumerate(zip(commands.devices, commands.starts, strict=True)):
+            if of == device:
+                first_at.setdefault(start, position)
+        kinds: dict[Why, list[int]] = {why: [] for why in WHY}
+        short, queued, unknown = (kinds[why].append for why in ("short", "queued", "unknown"))
+        for window in windows:
+            for start, end in self._device.occupation.held.gaps(*window):
+                length = end - start
+                if length <= SHORT_NS:
+                    short(length)
+                    continue
+                position = first_at.get(end, NONE)  # `NONE`: what ends it is the end of the step, or other work
+                if not self._common:
+                    unknown(length)
+                elif position == NONE:
+                    on_host.append(_OnHost(length, start, end, NONE))
+                elif (called := called_at[position]) is None or (returned := returned_at[position]) is None:
+                    unknown(length)
+                elif returned <= start or (called <= start and self._profile.activities[position].is_replayed):
+                    queued(length)
+                elif returned >= end:
+                    on_host.append(_OnHost(length, start, end, position))
+                else:
+                    on_host.append(_OnHost(returned - start, start, returned, position))
+                    queued(end - returned)
+        return {why: lengths for why, lengths in kinds.items() if lengths}
 
     # -- what the host did -------------------------------------------------------------------------------------------
 
@@ -163,17 +170,18 @@ class _Gaps:
 
     @cached_property
     def _calls(self) -> dict[int, tuple[list[int], list[Call]]]:
-        """By thread, in order of time."""
-        by_thread: dict[int, dict[int, Call]] = defaultdict(dict)
-        calls = (one.call for one in self._profile.activities)
-        for call in (*calls, *self._profile.other_calls):
-            if call is not None and call.start_ns is not None and call.end_ns is not None:
-                by_thread[call.thread][id(call)] = call
-        found = {}
-        for thread, made in by_thread.items():
-            ordered = sorted(made.values(), key=lambda call: call.start_ns or 0)
-            found[thread] = [call.start_ns or 0 for call in ordered], ordered
-        return found
+        """By thread, in order of time; of those that are long enough for the gaps that are named."""
+        by_thread: dict[int, list[Call]] = defaultdict(list)
+        least, last = self._longer_than, None
+        for call in (*(one.call for one in self._profile.activities), *self._profile.other_calls):
+            if call is None or call is last or call.start_ns is None or call.end_ns is None:
+                continue
+            last = call
+            if call.end_ns - call.start_ns > least:
+                by_thread[call.thread].append(call)
+        for calls in by_thread.values():
+            calls.sort(key=_begun)
+        return {thread: ([call.start_ns or 0 for call in calls], calls) for thread, calls in by_thread.items()}
 
     def _range(self, thread: int, start: int, end: int) -> str:
         """The innermost op or range around the middle of a gap that lasts for most of it."""
@@ -206,6 +214,10 @@ class _Gaps:
                 is_open.append(at)
             found[thread] = [made.start_ns for made in ranges], ranges, parents
         return found
+
+
+def _begun(call: Call) -> int:
+    return call.start_ns or 0
 
 
 PREPARING: Mapping[str, str] = MappingProxyType({

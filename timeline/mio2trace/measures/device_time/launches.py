@@ -11,10 +11,10 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from operator import attrgetter
 
 from mio2trace.measures.device_time.busy import Covered, Span
-from mio2trace.model.profile import Activity, Call, Profile
+from mio2trace.measures.device_time.commands import Commands
+from mio2trace.model.profile import Call, Profile
 
 LEAST_BLOCKED_NS = 1_000_000
 """A shorter wait in a synchronising call is an ordinary one."""
@@ -88,8 +88,9 @@ class Launches:
 
     # -- work that was not recorded ----------------------------------------------------------------------------------
 
-    def blocked(self, device: int) -> list[Span]:
-        """When a device did work that the profile does not hold, though nothing recorded ran.
+    def blocked(self, own: Sequence[int], commands: Commands, covered: Covered) -> list[Span]:
+        """When a device did work that the profile does not hold, though nothing recorded ran. ``own``: the positions of
+        its commands that have times, whose spans are ``covered``.
 
         That is a gap of a millisecond at least during which the host waited for the device, with a sign of pending
         work: a launch that no command answers, or a small copy that began long after its call. Before the first command
@@ -97,57 +98,31 @@ class Launches:
         """
         if not self._common:
             return []
-        own = self._of_device(device)
-        return [*self._lead(own), *self._blocked_gaps(own)]
+        return [*_lead(own, commands), *self._blocked_gaps(own, commands, covered)]
 
-    def begun(self, device: int) -> int | None:
+    def begun(self, own: Sequence[int], commands: Commands) -> int | None:
         """When a device ended what was launched before the recording and is not in the profile; None: there is none."""
-        return next((end for _, end in self._lead(self._of_device(device))), None) if self._common else None
+        return next((end for _, end in _lead(own, commands)), None) if self._common else None
 
-    def _of_device(self, device: int) -> list[Activity]:
-        return self._by_device.get(device, [])
+    def _blocked_gaps(self, own: Sequence[int], commands: Commands, covered: Covered) -> Iterator[Span]:
+        called_of: dict[int | None, int | None] = {}  # of the command that ended then, when it was launched
+        for until, start in zip(covered.ends, covered.starts[1:], strict=False):
+            if start - until < LEAST_BLOCKED_NS:
+                continue
+            wait = self._longest_wait((until, start))
+            if wait is None or wait[1] - wait[0] < LEAST_BLOCKED_NS:
+                continue
+            if not called_of:
+                called_of = {commands.ends[at]: commands.called[at] for at in own}
+            since = called_of[until]
+            if self._is_pending(until if since is None else since, wait):
+                yield wait
 
-    @cached_property
-    def _by_device(self) -> dict[int, list[Activity]]:
-        """The commands of each device that have times, as they ran."""
-        device_of = {queue.index: queue.device for queue in self._profile.queues}
-        found: dict[int, list[Activity]] = defaultdict(list)
-        for one in self._profile.activities:
-            if one.start_ns is not None and one.end_ns is not None:
-                found[device_of.get(one.queue, 0)].append(one)
-        for own in found.values():
-            own.sort(key=attrgetter("start_ns", "end_ns"))
-        return found
-
-    def _lead(self, own: Sequence[Activity]) -> Iterator[Span]:
-        """When the first command of all was launched and had not begun: earlier work that nothing recorded ran."""
-        first = own[0] if own else None
-        if first is None or first.start_ns is None or first.host_end_ns is None:
-            return
-        if first.start_ns - first.host_end_ns >= LEAST_BLOCKED_NS:
-            yield first.host_end_ns, first.start_ns
-
-    def _blocked_gaps(self, own: Sequence[Activity]) -> Iterator[Span]:
-        until, before = None, None
-        for one in own:
-            start, end = one.start_ns or 0, one.end_ns or 0
-            if until is not None and before is not None and start - until >= LEAST_BLOCKED_NS:
-                span = self._blocked_part((until, start), before)
-                if span is not None and span[1] - span[0] >= LEAST_BLOCKED_NS:
-                    yield span
-            if until is None or end > until:
-                until, before = end, one
-
-    def _blocked_part(self, gap: Span, before: Activity) -> Span | None:
-        """The part of a gap in which the host waited for work that is not recorded."""
-        wait = self._longest_wait(gap)
-        if wait is None or wait[1] - wait[0] < LEAST_BLOCKED_NS:
-            return None
-        since = before.host_start_ns if before.host_start_ns is not None else gap[0]
+    def _is_pending(self, since: int, wait: Span) -> bool:
+        """Whether there was work to wait for: launched since then, or a copy that had not begun."""
         starts = self._unanswered_starts
         at = bisect_right(starts, since)
-        is_pending = at < len(starts) and starts[at] < wait[1]
-        return wait if is_pending or 2 * self._late_copies.within(*wait) > wait[1] - wait[0] else None
+        return (at < len(starts) and starts[at] < wait[1]) or 2 * self._late_copies.within(*wait) > wait[1] - wait[0]
 
     def _longest_wait(self, gap: Span) -> Span | None:
         waits = self._waits
@@ -191,3 +166,11 @@ class Launches:
     @cached_property
     def _unanswered_starts(self) -> list[int]:
         return sorted(call.start_ns or 0 for call in self._unanswered)
+
+
+def _lead(own: Sequence[int], commands: Commands) -> Iterator[Span]:
+    """When the first command of all was launched and had not begun: earlier work that nothing recorded ran."""
+    first = min(own, key=lambda at: (commands.starts[at] or 0, commands.ends[at] or 0))
+    start, returned = commands.starts[first], commands.returned[first]
+    if start is not None and returned is not None and start - returned >= LEAST_BLOCKED_NS:
+        yield returned, start
