@@ -52,7 +52,7 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     correlation: Id | None = None
     grid: tuple[int, int, int] | None = None
     block: tuple[int, int, int] | None = None
-    size: Id | None = msgspec.field(name="bytes", default=None)
+    size: Id | str | None = msgspec.field(name="bytes", default=None)
     kind: Any = None
     device: Any = None
     collective: msgspec.Raw = msgspec.field(name="Collective name", default=NOTHING)

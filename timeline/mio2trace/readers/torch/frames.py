@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress, count, islice
 from operator import attrgetter
 from typing import Any
 
@@ -33,6 +34,8 @@ _NEAR = 8
 _ROUNDED_US = 0.0006
 """Less than a nanosecond: what adding two times may be off."""
 _Thread = tuple[Any, Any]
+_START, _LENGTH, _NAME, _THREAD = attrgetter("ts"), attrgetter("dur"), attrgetter("name"), attrgetter("pid", "tid")
+_ID, _PARENT = attrgetter("args.python"), attrgetter("args.parent")
 
 
 class Frames:
@@ -42,8 +45,8 @@ class Frames:
         self._starts, self._ends = array("d"), array("d")
         self._ids, self._parents = array("q"), array("q")
         self._name_of, self._thread_of = array("i"), array("i")
-        self._names: dict[str, int] = {}
-        self._threads: dict[_Thread, int] = {}
+        self._names: defaultdict[str, int] = defaultdict(count().__next__)
+        self._threads: defaultdict[_Thread, int] = defaultdict(count().__next__)
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -56,13 +59,14 @@ class Frames:
             self._add([one for one in events if _is_whole(one)])
 
     def _add(self, events: Sequence[Event]) -> None:
-        starts = array("d", map(attrgetter("ts"), events))
-        lengths = array("d", map(attrgetter("dur"), events))
-        ids = array("q", map(attrgetter("args.python"), events))
-        parents = array("q", [-1 if event.args.parent is None else event.args.parent for event in events])
-        names, threads = self._names, self._threads
-        name_of = array("i", [names.setdefault(event.name, len(names)) for event in events])
-        self._thread_of.extend([threads.setdefault((event.pid, event.tid), len(threads)) for event in events])
+        # no step of Python's own for each row: there are as many as all other rows together
+        starts = array("d", map(_START, events))
+        lengths = array("d", map(_LENGTH, events))
+        ids = array("q", map(_ID, events))
+        around = [*map(_PARENT, events)]
+        parents = array("q", [-1 if one is None else one for one in around] if None in around else around)
+        name_of = array("i", map(self._names.__getitem__, map(_NAME, events)))
+        self._thread_of.extend(map(self._threads.__getitem__, map(_THREAD, events)))
         self._starts.extend(starts)
         self._ends.extend(map(float.__add__, starts, lengths))
         self._ids.extend(ids)
@@ -77,14 +81,18 @@ class Frames:
         told: dict[int, Lines] = {}
         found = {}
         for thread, spans in launches.items():
-            number = self._threads.get(thread, -1)
-            rows = array("i", [row for row, of in enumerate(self._thread_of) if of == number] if number >= 0 else [])
+            rows = array("i", self._rows_of(self._threads.get(thread, -1)))
             starts = array("d", map(self._starts.__getitem__, rows))
             if any(map(float.__gt__, starts, islice(starts, 1, None))):
                 rows = array("i", sorted(rows, key=lambda row: (self._starts[row], -self._ends[row])))
                 starts = array("d", map(self._starts.__getitem__, rows))
             found[thread] = [self._lines_at(rows, starts, span, row_of, told) for span in spans]
         return found
+
+    def _rows_of(self, thread: int) -> Iterable[int]:
+        if len(self._threads) == 1:
+            return range(len(self)) if thread == 0 else ()
+        return compress(range(len(self)), map(thread.__eq__, self._thread_of))
 
     def _rows_by_id(self) -> Mapping[int, int] | array[int]:
         """The row of each id: an array where ids are dense, as the profiler's are."""
@@ -94,7 +102,7 @@ class Frames:
             for row, number in enumerate(ids):
                 rows[number] = row
             return rows
-        return {number: row for row, number in enumerate(ids)}
+        return dict(zip(ids, range(len(ids)), strict=True))
 
     def _lines_at(
         self,

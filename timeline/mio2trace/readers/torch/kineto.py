@@ -166,20 +166,24 @@ class _Reading:
 
     def _with_lines(self, assembly: Assembly, profile: Profile, base: int) -> Profile:
         """With the line of Python of each launch."""
+        if not self._stacks:
+            return profile
         thread_of = {index: key for key, (of, index) in self._threads.items() if of is assembly}
-        calls: dict[Any, dict[Call, list[int]]] = defaultdict(lambda: defaultdict(list))
-        for activity in profile.activities if self._stacks else ():
+        calls: dict[Any, dict[int, tuple[Call, list[int]]]] = defaultdict(dict)
+        for activity in profile.activities:
             call = activity.call
             if call is not None and call.thread in thread_of and not activity.is_replayed:
-                calls[thread_of[call.thread]][call].append(activity.number)
+                calls[thread_of[call.thread]].setdefault(id(call), (call, []))[1].append(activity.number)
         spans = {
-            thread: [(((call.start_ns or 0) - base) / 1000, ((call.end_ns or 0) - base) / 1000) for call in made]
-            for thread, made in calls.items()
+            thread: [
+                (((call.start_ns or 0) - base) / 1000, ((call.end_ns or 0) - base) / 1000) for call, _ in own.values()
+            ]
+            for thread, own in calls.items()
         }
         lines: dict[SourceLine | None, int] = {None: -1}
         line_of: dict[int, tuple[int, int]] = {}
         for thread, found in self._stacks.lines(spans).items():
-            for (line, own), numbers in zip(found, calls[thread].values(), strict=True):
+            for (line, own), (_, numbers) in zip(found, calls[thread].values(), strict=True):
                 if line is not None:
                     places = lines.setdefault(line, len(lines) - 1), lines.setdefault(own, len(lines) - 1)
                     line_of.update(dict.fromkeys(numbers, places))
@@ -308,7 +312,8 @@ class _Reading:
         self._gpu.append(
             _Gpu(
                 what, self._once(event.name), event.pid, device or 0, _integer(event.tid), (start, start + length),
-                place, args.correlation, args.external, self._once(args.grid), self._once(args.block), args.size,
+                place, args.correlation, args.external, self._once(args.grid), self._once(args.block),
+                _integer(args.size),
                 _ROUTES.get(args.kind, "") if isinstance(args.kind, str) else "",
                 None if args.node is None else (_integer(args.graph), _integer(args.node)),
             )
