@@ -66,11 +66,10 @@ class OpenRanges:
     def launching(self, profile: Profile) -> Iterator[list[int]]:
         """Of each range that launched something its place, then those around it; a graph's launch is none of them."""
         parent_of = self.parent_of
-        met = {
-            place
-            for place, activity in zip(self.range_of, profile.activities, strict=True)
-            if place != NONE and not activity.is_replayed
-        }
+        met: set[int] = set()
+        for place, activity in zip(self.range_of, profile.activities, strict=True):
+            if place not in met and place != NONE and not activity.is_replayed:
+                met.add(place)
         for place in met:
             around = []
             while place != NONE:

@@ -103,4 +103,5 @@ def _overlaps(spans: list[tuple[int, int]]) -> int:
     """How many kernels of a stream start more than `OVERLAP_NS` before an earlier one ends."""
     spans.sort()
     until = accumulate((end for _, end in spans), max)
-    return sum(ended - start > OVERLAP_NS for (start, _), ended in zip(spans[1:], until, strict=False))
+    starts = [start + OVERLAP_NS for start, _ in spans]
+    return sum(map(int.__lt__, starts[1:], until))

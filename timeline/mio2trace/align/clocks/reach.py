@@ -7,6 +7,7 @@ however they are related, they stay below that.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from msgspec.structs import replace
 
@@ -76,13 +77,16 @@ def within_reach(profile: Profile, notes: Notes) -> Profile:
 
 def in_time_order(profile: Profile) -> Profile:
     """``profile`` with its rows as its queues ran them, where that is not at all their order: somebody sorted them."""
-    latest: dict[int, int] = {}
-    back = timed = 0
+    queues: dict[int, list[int]] = {}
     for one in profile.activities:
-        if one.start_ns is not None:
-            back += one.start_ns < latest.get(one.queue, one.start_ns)
-            timed += 1
-            latest[one.queue] = max(one.start_ns, latest.get(one.queue, 0))
+        start = one.start_ns
+        if start is not None:
+            own = queues.get(one.queue)
+            if own is None:
+                own = queues[one.queue] = []
+            own.append(start)
+    timed = sum(map(len, queues.values()))
+    back = sum(sum(map(int.__lt__, own[1:], accumulate(own, max))) for own in queues.values())
     if back <= FEW * timed:
         return profile
     last = min(one.start_ns for one in profile.activities if one.start_ns is not None)

@@ -186,11 +186,21 @@ def place_marked_steps(attribution: Attribution) -> None:
         return
     starts = [step.start_ns for step in steps]
     members: dict[int, list[int]] = defaultdict(list)
+    begin = end = member = (
+        0  # what is launched from ``begin`` to before ``end`` is that member: mostly as the one before
+    )
     for position, activity in enumerate(activities):
-        start = activity.host_start_ns
-        if start is not None:
+        call = activity.call
+        if call is None or (start := call.start_ns) is None:
+            continue
+        if not begin <= start < end:
             place = bisect_right(starts, start) - 1
-            members[2 * place + (place >= 0 and start >= steps[place].end_ns)].append(position)
+            is_behind = place >= 0 and start >= steps[place].end_ns
+            member = 2 * place + is_behind
+            begin = start if place < 0 else steps[place].end_ns if is_behind else steps[place].start_ns
+            following = starts[place + 1] if place + 1 < len(starts) else start + 1
+            end = following if is_behind or place < 0 else min(steps[place].end_ns, following)
+        members[member].append(position)
     for place, positions in sorted(members.items()):
         step = steps[place // 2] if place >= 0 and not place % 2 else None
         if step is not None:
@@ -209,14 +219,16 @@ def step_at(steps: Sequence[MarkedStep], host_ns: int | None) -> MarkedStep | No
 
 def before_recording(activities: Sequence[Activity]) -> list[int]:
     """Positions of commands that started before the first command of their stream whose launch is recorded."""
-    if all(one.host_start_ns is not None for one in activities):
+    calls = [one.call for one in activities]
+    called = [None if call is None else call.start_ns for call in calls]
+    if None not in called:
         return []
     first: dict[int, int] = {}
-    for one in activities:
-        if one.start_ns is not None and one.host_start_ns is not None:
+    for one, launched in zip(activities, called, strict=True):
+        if one.start_ns is not None and launched is not None:
             first[one.queue] = min(first.get(one.queue, one.start_ns), one.start_ns)
     return [
         position
-        for position, one in enumerate(activities)
-        if one.host_start_ns is None and one.start_ns is not None and one.start_ns < first.get(one.queue, NONE)
+        for position, (one, launched) in enumerate(zip(activities, called, strict=True))
+        if launched is None and one.start_ns is not None and one.start_ns < first.get(one.queue, NONE)
     ]

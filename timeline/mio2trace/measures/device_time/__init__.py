@@ -23,7 +23,7 @@ import msgspec
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.clocks.fit import SAME
 from mio2trace.measures.device_time.busy import CLASSES, Busy, Class, Covered, Occupation, Span, class_of_kernel
-from mio2trace.measures.device_time.commands import Commands, Times, stretches
+from mio2trace.measures.device_time.commands import Commands, stretches
 from mio2trace.measures.device_time.launches import Launches
 
 MOST_DEVICES = 64
@@ -105,7 +105,7 @@ def device_times(
         own = _Own(alignment, commands, positions)
         covered = Covered(zip(own.starts, own.ends, strict=True))
         blocked = launches.blocked(positions, commands, covered)
-        occupation = Occupation(own.spans, blocked)
+        occupation = Occupation(own.spans, blocked, covered)
         own_places = [place_of[at] for at in positions]
         places = range(count) if len(timed) <= MOST_DEVICES else {*own_places} - {NONE}
         pass_of = alignment.links.pass_of
@@ -128,26 +128,30 @@ class _Own:
     commands' (start, end); ``stream``: the one with most computation."""
 
     def __init__(self, alignment: Alignment, commands: Commands, positions: Sequence[int]) -> None:
-        self.starts: list[int] = [commands.starts[at] or 0 for at in positions]
-        self.ends: list[int] = [commands.ends[at] or 0 for at in positions]
-        self.called: Times = [commands.called[at] for at in positions]
+        self.starts, self.ends = (
+            [commands.starts[at] or 0 for at in positions],
+            [commands.ends[at] or 0 for at in positions],
+        )
         activities = [alignment.profile.activities[at] for at in positions]
         self.is_kernel = [one.kind == "kernel" for one in activities]
         queues = [one.queue for one in activities]
-        self.spans: dict[Class, list[Span]] = {of: [] for of in CLASSES}
-        computing: dict[int, int] = dict.fromkeys(sorted({*queues}), 0)
-        classes: dict[str, Class] = {}
-        for one, is_kernel, queue, start, end in zip(
-            activities, self.is_kernel, queues, self.starts, self.ends, strict=True
-        ):
-            of = classes.get(one.name) if is_kernel else "copy"
-            if of is None:
-                of = classes[one.name] = class_of_kernel(one.name)
-            self.spans[of].append((start, end))
-            if of == "compute":
-                computing[queue] += end - start
+        classes = _Classes()
+        of = [classes[one.name] if one.kind == "kernel" else "copy" for one in activities]
+        spans = [*zip(self.starts, self.ends, strict=True)]
+        self.spans: dict[Class, list[Span]] = {one: [*compress(spans, map(one.__eq__, of))] for one in CLASSES}
+        computing = dict.fromkeys(sorted({*queues}), 0)
+        for queue, (start, end) in compress(zip(queues, spans, strict=True), map("compute".__eq__, of)):
+            computing[queue] += end - start
         self.stream = max(computing, key=computing.__getitem__)
         self.is_main = [queue == self.stream for queue in queues]
+
+
+class _Classes(dict[str, Class]):
+    """The class of work of each kernel's name."""
+
+    def __missing__(self, name: str) -> Class:
+        self[name] = class_of_kernel(name)
+        return self[name]
 
 
 def _host_spans(alignment: Alignment, commands: Commands, place_of: Sequence[int], count: int) -> list[Span | None]:

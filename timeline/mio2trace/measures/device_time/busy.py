@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain, compress
 from typing import Literal
 
 import msgspec
@@ -48,18 +48,13 @@ class Covered:
     """Spans of time, merged: which parts of a window they cover."""
 
     def __init__(self, spans: Iterable[Span]) -> None:
-        self.starts: list[int] = []
-        self.ends: list[int] = []
-        starts, ends = self.starts, self.ends
-        until = None
-        for start, end in sorted(spans):
-            if until is None or start > until:
-                starts.append(start)
-                ends.append(end)
-                until = end
-            elif end > until:
-                ends[-1] = until = end
-        self._before = [0, *accumulate(map(int.__sub__, ends, starts))]
+        ordered = sorted(spans)
+        starts, ends = [start for start, _ in ordered], [end for _, end in ordered]
+        until = [*accumulate(ends, max)]
+        apart = [*map(int.__gt__, starts[1:], until)]  # whether the next one begins behind all before it
+        self.starts = [*starts[:1], *compress(starts[1:], apart)]
+        self.ends = [*compress(until, apart), *until[-1:]]
+        self._before = [0, *accumulate(map(int.__sub__, self.ends, self.starts))]
 
     def within(self, begin: int, end: int) -> int:
         """How much of a window is covered, in ns."""
@@ -88,15 +83,28 @@ class Occupation:
     """One device's time by class. ``commands``: covered by any recorded command; ``held``: or by other work, too;
     ``unrecorded``: when that ran."""
 
-    def __init__(self, spans: Mapping[Class, Sequence[Span]], unrecorded: Sequence[Span] = ()) -> None:
-        """``spans``: of each class the (start, end) of its commands; ``unrecorded``: when other work ran."""
-        so_far: list[Span] = []
-        self._levels: list[Covered] = []
-        for own in (*(spans.get(of, ()) for of in CLASSES), unrecorded):
-            so_far += own
-            self._levels.append(Covered(so_far) if own or not self._levels else self._levels[-1])
-        *_, self.commands, self.held = self._levels
+    def __init__(
+        self, spans: Mapping[Class, Sequence[Span]], unrecorded: Sequence[Span] = (), commands: Covered | None = None
+    ) -> None:
+        """``spans``: of each class the (start, end) of its commands, all of which cover ``commands``; ``unrecorded``:
+        when other work ran."""
+        there = [of for of in CLASSES if spans.get(of)]
+        self.commands = Covered(chain.from_iterable(spans.values())) if commands is None else commands
+        self.held = self.commands
+        if unrecorded:
+            self.held = Covered([*zip(self.commands.starts, self.commands.ends, strict=True), *unrecorded])
         self.unrecorded = tuple(unrecorded)
+        self._levels: list[Covered] = []
+        so_far: list[Span] = []
+        for of in CLASSES:
+            so_far += spans.get(of, ())
+            if not there or of == there[-1]:
+                self._levels.append(self.commands)
+            elif of in there or not self._levels:
+                self._levels.append(Covered(so_far))
+            else:
+                self._levels.append(self._levels[-1])
+        self._levels.append(self.held)
 
     def busy(self, begin: int, end: int) -> Busy:
         """How the window was spent."""

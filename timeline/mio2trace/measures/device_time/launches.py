@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from mio2trace.measures.device_time.busy import Covered, Span
-from mio2trace.measures.device_time.commands import Commands
+from mio2trace.measures.device_time.commands import Commands, known
 from mio2trace.model.profile import Call, Profile
 
 LEAST_BLOCKED_NS = 1_000_000
@@ -170,7 +170,9 @@ class Launches:
 
 def _lead(own: Sequence[int], commands: Commands) -> Iterator[Span]:
     """When the first command of all was launched and had not begun: earlier work that nothing recorded ran."""
-    first = min(own, key=lambda at: (commands.starts[at] or 0, commands.ends[at] or 0))
+    starts = commands.starts
+    begun = min(known([starts[at] for at in own]))
+    first = min((at for at in own if starts[at] == begun), key=lambda at: commands.ends[at] or 0)
     start, returned = commands.starts[first], commands.returned[first]
     if start is not None and returned is not None and start - returned >= LEAST_BLOCKED_NS:
         yield returned, start
