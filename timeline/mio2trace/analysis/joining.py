@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -58,5 +57,7 @@ def _aligned(profile: Profile, share: Share, notes: Notes, **options: Any) -> Al
 
 def _place(error: Exception) -> str:
     """Its type, and the line of the program."""
+    import traceback
+
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__} at {'/'.join(PurePath(last.filename).parts[-2:])}:{last.lineno}"
