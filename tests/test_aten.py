@@ -178,6 +178,41 @@ def test_work_of_attention_norms_and_element_wise_ops_is_by_its_definition() -> 
 
 
 @pytest.mark.shared
+def test_a_triton_kernel_has_the_file_that_it_was_compiled_from() -> None:
+    """Each op of the sample that states one and launched kernels; the base name alone."""
+    path = shared_folder() / "samples" / "rocm" / "kineto_mi300x_flux_graph_capture.json.gz"
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    expected = {
+        (one["name"], Path(one["args"]["kernel_file"]).name)
+        for one in events
+        if one.get("cat") == "cpu_op" and one["args"].get("kernel_file")
+    }
+    operations = aligned(path).links.operations
+    found = {(one.api, one.facts.kernel_file) for one in operations if one.facts.kernel_file is not None}
+    assert found == expected
+    assert len(found) == 32
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [("/tmp/torchinductor_me/u7/rope.py", "rope.py"), ("k.py", "k.py"), ("/home/a b/k.py/", ""), ("a@b.py", ""),
+     (5, ""), (None, ""), ("x" * 500 + ".py", ""),
+     ("/a/flash_attn_2.py", "flash_attn_2.py"), ("/a/ab12cd34ef56.py", ""),
+     (f"/tmp/u7/c{'u7sxdmwqcrvbjbabok6uykeip5u2ws3c4bb6ukwlikpb53tbw5t'}.py",
+      "cu7sxdmwqcrvbjbabok6uykeip5u2ws3c4bb6ukwlikpb53tbw5t.py")],
+)  # fmt: skip
+def test_only_the_base_name_of_a_file_is_kept(given: object, shown: str, tmp_path: Path) -> None:
+    events = rows()
+    for one in events:
+        if one["cat"] == "cpu_op":
+            one["args"]["kernel_file"] = given
+    (tmp_path / "trace.json").write_bytes(trace(events))
+    profile = aligned(tmp_path / "trace.json").profile
+    files = {made.inputs.kernel_file for made in profile.ranges if made.kind == "operator" and made.inputs is not None}
+    assert files == {shown}
+
+
+@pytest.mark.shared
 @pytest.mark.parametrize("name", [name for name in PEERS if "resnet" in name])
 def test_both_gradients_have_their_kernels(name: str) -> None:
     """Of each op of the backward pass: one main kernel at least of each gradient that it was asked for."""

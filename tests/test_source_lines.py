@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import mio2trace
 from mio2trace.cli import cli
 from mio2trace.model.profile import Profile
+from mio2trace.readers.torch.frames import function_of
 from mio2trace.trace import Slice
 from tests.conftest import shared_folder
 from tests.kineto_files import FIRST_US, Row, row, trace
@@ -203,3 +204,21 @@ def test_findings_name_the_line_of_a_launch(tmp_path: Path) -> None:
     assert "hipStreamSynchronize" in found["idle"]
     assert "before a launch of train.py:88)" in found["idle"]
     assert "Gemm 64x64 (train.py:88) has 1 tile" in found["small-gemm"]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("torch/nn/modules/module.py(1740): _call_impl", None),
+        ("/home/me/train.py(3): f", None),  # the rules for paths cut it
+        ("<built-in method item of Tensor object at 0x7f>", None),
+        ("<frozen runpy>(3): _run_module_as_main", None),
+        ("nn.Module: Linear_0", None),
+        ("/srv/--password x/--password x train.py(12): run y", "train.py(12): run y"),
+        ("//node/share/a.py(1): f", "a.py(1): f"),
+        ("C:\\work\\b.py(1): f", "b.py(1): f"),
+        ("git@host:me/my.git c.py(7): g", "c.py(7): g"),
+    ],
+)
+def test_of_an_odd_path_the_base_name_is_left(name: str, shown: str | None) -> None:
+    assert function_of(name) == (name if shown is None else shown)

@@ -12,8 +12,8 @@ def events(canary: str) -> list[Row]:
     made = [_planted(event, canary) for event in rows()]
     shapes = {"Input_Dims": [[4, 4], [4, 4]], "Input_type": ["float", canary], "Concrete_Inputs": [canary, canary]}
     made += [
-        row("cpu_op", "aten::mm", 542, 542, FIRST_US + 200, 9, External_id=80, kernel_file=canary,
-            kernel_kwargs=canary, Process_Group_Name=canary, **shapes),
+        _compiled(row("cpu_op", "aten::mm", 542, 542, FIRST_US + 200, 9, External_id=80, Process_Group_Name=canary,
+                      **shapes), canary),
         row("cpu_op", f"record_param_comms {canary}", 542, 542, FIRST_US + 220, 9, External_id=81),
         row("python_function", f"nn.Module: Linear_0 {canary}", 542, 542, FIRST_US + 195, 20),
         row("python_function", f"/srv/{canary}/{canary} train.py(12): run {canary}", 542, 542, FIRST_US + 305, 9,
@@ -55,6 +55,12 @@ def _planted(event: Row, canary: str) -> Row:
     args = {key: f"{value} {canary}" if isinstance(value, str) else value for key, value in event["args"].items()}
     name = event["name"] if event["cat"] == "cpu_op" else f"{event['name']} {canary}"
     return event | {"name": name, "args": args | {"stream name": canary}}
+
+
+def _compiled(made: Row, canary: str) -> Row:
+    """With what Triton says of a kernel."""
+    made["args"] |= {"kernel_file": f"/tmp/{canary}/k_{len(canary)}.py", "kernel_kwargs": canary, "kernel_hash": canary}
+    return made
 
 
 FORMATS = {"PyTorch profiler": files}

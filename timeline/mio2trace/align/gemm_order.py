@@ -22,8 +22,8 @@ from mio2trace.notes import Notes
 from mio2trace.ops.choices import operations_of
 
 _TENSILE = re.compile(r"(?:Custom_)?Cijk_A(il|li)k_B(lj|jl)k_")
-MOST_COMPARED = 20_000_000
-"""Calls compared with kernels, a few seconds."""
+MOST_COMPARED = 5_000_000
+"""Calls compared with kernels: a second. The place of a short profile in a long log that repeats may not be found."""
 
 
 def link_gemms(links: Links, tables: Sequence[GemmTable], notes: Notes) -> None:

@@ -213,6 +213,7 @@ OPERATIONS = TableSchema(
         Column("command", "text", "the MIOpenDriver line that runs it again"),
         Column("command_reason", "text", "why there is none"),
         Column("doubts", "text", "what is odd about it"),
+        Column("kernel_file", "text", "the file that its kernel was compiled from (Triton)"),
         Column("layer", "text", "the layer it ran in; several where a link is in doubt"),
         Column("layer_direction", "text", "that layer's direction"),
         Column("iteration", "int", "0 is the warm-up"),

@@ -224,13 +224,17 @@ class Collective(msgspec.Struct, frozen=True, gc=False):
 
 
 class Inputs(msgspec.Struct, frozen=True, gc=False):
-    """What an operator was given, input by input: shapes, types, strides in elements, other values as text."""
+    """What an operator was given, input by input: shapes, types, strides in elements, other values as text.
+
+    ``kernel_file``: the base name of the file that its kernel was compiled from (Triton).
+    """
 
     shapes: tuple[Sizes | tuple[Sizes, ...] | None, ...] = ()
     dtypes: tuple[str, ...] = ()
     strides: tuple[Sizes | tuple[Sizes, ...] | None, ...] = ()
     values: tuple[str, ...] = ()
     collective: Collective | None = None
+    kernel_file: str = ""
 
 
 class Range(msgspec.Struct, frozen=True, gc=False):

@@ -448,18 +448,21 @@ def plain(name: str, inputs: Inputs | None) -> Operation:
     """An op that launched something and is in no row: its name, its inputs, its traffic if that is defined."""
     if inputs is not None and inputs.collective is not None:
         return _collective(name, inputs.collective)
+    kernel_file = None if inputs is None else inputs.kernel_file or None
     problem = None if inputs is None else framework_problem(name, inputs)
     if problem is None:
         doubts = ("the profiler did not record the inputs",) if inputs is None else ()
         return _unplaced(
-            OperationFacts(source=0, api=name, primitive=name, command_reason=NOT_MIOPEN, doubts=doubts)
+            OperationFacts(
+                source=0, api=name, primitive=name, command_reason=NOT_MIOPEN, doubts=doubts, kernel_file=kernel_file
+            )
         )  # fmt: skip
     of_sizes = cost(problem)
     return _unplaced(
         OperationFacts(
             source=0, api=name, primitive=name, input=problem.x, weights=problem.w, output=problem.y,
             mode=problem.variant, dtype=problem.dtype, flop=of_sizes.flop, bytes_min=of_sizes.bytes_min,
-            command_reason=NOT_MIOPEN, problem=problem,
+            command_reason=NOT_MIOPEN, problem=problem, kernel_file=kernel_file,
         )
     )  # fmt: skip
 

@@ -95,7 +95,7 @@ class OperationFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     (miopen-log.md 3.4).
     ``doubts`` are short statements, for people, on what does not fit together. ``torn``: part of what the log said of
     the call is missing, its entry's end or its command. ``unread``: its entry is whole, but no problem was found in it.
-    ``problem`` is what it computes.
+    ``problem`` is what it computes; ``kernel_file`` the file that its kernel was compiled from (Triton).
     """
 
     source: int
@@ -131,6 +131,7 @@ class OperationFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     torn: bool = False
     unread: bool = False
     problem: Problem | None = None
+    kernel_file: str | None = None
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -46,6 +46,7 @@ SHOWN: dict[type[msgspec.Struct], dict[str, Sort]] = {
     Thread: {"name": "text"},
     Counter: {"name": "name", "unit": "name"},
     GemmChoice: {"function": "name", "solution": "name", "epilogue": "name", "types": "name"},
+    Inputs: {"kernel_file": "name"},
     Process: {"label": "text"},
     Queue: {"name": "text"},
     Node: {"name": "layer", "op": "layer", "layer": "layer", "place": "name"},

@@ -16,6 +16,7 @@ COLUMNS = (
     "operation", "line", "api", "primitive", "direction", "phase", "name", "problem", "input", "weights", "output",
     "pad", "stride", "dilation", "groups", "mode", "window", "dtype", "dtype_by", "layout", "algorithm", "solver",
     "workspace_bytes", "M", "N", "K", "batch", "flop", "bytes_min", "command", "command_reason", "doubts",
+    "kernel_file",
 )  # fmt: skip
 """Of every row, in order; with several files ``file`` stands before them."""
 BRIEF = (
@@ -62,6 +63,7 @@ def row(operation: Operation) -> dict[str, Cell]:
         "command": operation.command,
         "command_reason": operation.command_reason or None,
         "doubts": operation.doubts or None,
+        "kernel_file": operation.facts.kernel_file,
     }
     if gemm is not None:
         cells |= {"M": gemm.m, "N": gemm.n, "K": gemm.k, "batch": gemm.batch if gemm.batch > 1 else None}

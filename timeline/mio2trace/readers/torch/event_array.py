@@ -66,6 +66,7 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     kernel: Any = None
     graph: Any = msgspec.field(name="graph id", default=None)
     node: Any = msgspec.field(name="graph node id", default=None)
+    kernel_file: Any = None
 
 
 class Event(msgspec.Struct, gc=False):

@@ -27,6 +27,9 @@ _LIBRARY = late(
     r"(?:.*/)?(?:transformers|diffusers|vllm|sglang|aiter|flash_attn|torchvision|accelerate|deepspeed|xformers)/"
 )
 _FRAME = late(r"(?:.*/)?([^/()]{1,200})\((\d{1,9})\): ")
+_AT_LINE = late(r"\d{1,9}\): ")
+_ODD = late(r"[\s@:\\]")
+_SEPARATOR = late(r"[\s@:\\/]")
 _MOST_STEPS = 1000
 """A longer chain is a damaged one."""
 _NEAR = 8
@@ -36,6 +39,16 @@ _ROUNDED_US = 0.0006
 _Thread = tuple[Any, Any]
 _START, _LENGTH, _NAME, _THREAD = attrgetter("ts"), attrgetter("dur"), attrgetter("name"), attrgetter("pid", "tid")
 _ID, _PARENT = attrgetter("args.python"), attrgetter("args.parent")
+
+
+def function_of(name: str) -> str:
+    """The name of a Python function; of a path with blanks and other signs, in which no rule sees what is private, the
+    base name is left: ``/srv/my --password x/a b.py(12): f`` is ``b.py(12): f``."""
+    path, opened, rest = name.partition("(")
+    is_odd = path.startswith("//") or _ODD.search(path) is not None
+    if not is_odd or not opened or path.startswith("<") or _AT_LINE.match(rest) is None:
+        return name
+    return f"{_SEPARATOR.split(path)[-1]}({rest}"
 
 
 class Frames:

@@ -27,8 +27,11 @@ _COMM_DTYPES = {
     "Float8_e4m3fnuz": "float8", "Float8_e5m2": "bfloat8", "Float8_e5m2fnuz": "bfloat8",
 }  # fmt: skip
 _MOST = 1 << 48
-_COLLECTIVE = late(rb'"([a-z_]{1,24})"')
-"""``allreduce``, ``_allgather_base``: no digits, so no key or token."""
+_COLLECTIVE = late(rb'"(?=[a-z_]*?(?:all|reduce|gather|scatter|broadcast|send|recv|receive|barrier))([a-z_]{1,24})"')
+"""``allreduce``, ``_allgather_base``: words of collectives and no digits, so no key or token."""
+_FILE = late(r"(?:^|/)((?:c[a-z2-7]{51}|[A-Za-z]{1,24}[0-9]{0,3}(?:_[A-Za-z]{0,24}[0-9]{0,3}){0,8})\.py)$")
+"""TorchInductor's hash, or words: no key or token."""
+_LONGEST_FILE = 240
 _NAME = late(rb'"([A-Za-z0-9_]{1,40})"')
 
 
@@ -36,6 +39,14 @@ def _word(text: msgspec.Raw, form: re.Pattern[bytes] = _NAME) -> str:
     """A short plain word; empty for any other value."""
     found = form.fullmatch(bytes(text).strip())
     return found[1].decode() if found is not None else ""
+
+
+def _file(value: object) -> str:
+    """The base name of a file of Python's; empty for any other value."""
+    if not isinstance(value, str):
+        return ""
+    found = _FILE.search(value[-_LONGEST_FILE:])
+    return "" if found is None else found[1]
 
 
 def _count(value: object) -> int | None:
@@ -59,13 +70,14 @@ class InputsCache:
         """None where none were recorded."""
         if args.collective is not NOTHING:
             return self._of_collective(args)
-        if args.dims is NOTHING:
+        kernel_file = _file(args.kernel_file)
+        if args.dims is NOTHING and not kernel_file:
             return None
-        key = b"|".join((args.dims, args.types, args.strides, args.values))
+        key = b"|".join((args.dims, args.types, args.strides, args.values, kernel_file.encode()))
         try:
             return self._made[key]
         except KeyError:
-            made = self._made[key] = self._inputs(args)
+            made = self._made[key] = self._inputs(args, kernel_file)
             return made
 
     def _of_collective(self, args: Args) -> Inputs:
@@ -85,13 +97,14 @@ class InputsCache:
             )  # fmt: skip
         return made
 
-    def _inputs(self, args: Args) -> Inputs | None:
+    def _inputs(self, args: Args, kernel_file: str) -> Inputs | None:
         try:
             return Inputs(
-                _SHAPES.decode(args.dims),  # type: ignore[arg-type]
+                _SHAPES.decode(bytes(args.dims) or b"[]"),  # type: ignore[arg-type]
                 tuple(DTYPES.get(word, "") for word in _WORDS.decode(bytes(args.types) or b"[]")),
                 _SHAPES.decode(bytes(args.strides) or b"[]"),  # type: ignore[arg-type]
                 _WORDS.decode(bytes(args.values) or b"[]"),
+                kernel_file=kernel_file,
             )
         except _UNREADABLE:
             self._notes.add("inputs of an op that could not be read", self._place)

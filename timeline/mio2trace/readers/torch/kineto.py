@@ -29,7 +29,7 @@ from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.rocm.assembly import Assembly, kernel_name, sizes
 from mio2trace.readers.torch.event_array import EXACT_BELOW, Event, EventArray, nanoseconds
-from mio2trace.readers.torch.frames import Frames
+from mio2trace.readers.torch.frames import Frames, function_of
 from mio2trace.readers.torch.inputs import InputsCache
 from mio2trace.readers.torch.placing import MOST_ALIKE, DeviceRow, Launch, processes_of
 from mio2trace.source import Source
@@ -273,7 +273,7 @@ class _Reading:
         assembly, thread = self._where(event)
         times = self._times(assembly, event, "Python function")
         if times is not None:
-            assembly.range(Range("frame", self._once(event.name), thread, *times))
+            assembly.range(Range("frame", self._once(function_of(event.name)), thread, *times))
 
     def _call(self, event: Event) -> None:
         assembly, thread = self._where(event)
