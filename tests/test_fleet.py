@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -240,8 +241,8 @@ def test_a_fleet_is_one_page(dataset: Path, tmp_path: Path) -> None:
     text = (tmp_path / "fleet.html").read_text("utf-8")
     page = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(text)
     heads = [head.text.strip() for head in page.iter("h2")]
-    assert heads == ["Problems", "Slower", "Outlier runs", "Iterations", "Failures", "What is odd, what to try", "Runs"]
-    assert [cell.text for cell in page.find(".//thead/tr")][1:4] == ["2.9.0", "2.10.0", "2.20.0"]
+    assert heads == ["Problems", "Slower", "Outlier runs", "Iterations", "Failures", "Findings", "Runs"]
+    assert [cell.text for cell in page.find(".//thead/tr")][1:4] == ["2.9.0, ms", "2.10.0, ms", "2.20.0, ms"]
     assert (
         f"15 runs of 3 versions; 1 problem clearly slower than in the version before, most of all {CONV}"
         in unescape(text)
@@ -259,6 +260,13 @@ def test_a_fleet_is_said_in_lines(dataset: Path) -> None:
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("15 runs of 3 versions; ")
     assert f"outliers    {ODD_ONE}" in result.stdout
+    lines = result.stdout.splitlines()
+    assert len(lines) <= 20
+    assert max(map(len, lines)) <= 78
+    (slow,) = [line for line in lines if line.startswith("slower")]
+    assert slow.split()[-4:] == ["1.50", "2.10.0", "->", "2.20.0"]
+    problems = [line[12:45].strip() for line in lines if re.search(r"\d \(?.* runs", line) and line[12:45].strip()]
+    assert len(set(problems)) == len(problems)
     assert "failed      2.9.0/bad: prof.db: cut off" in result.stdout
     refused = call("report", dataset, "--format", "json")
     assert (refused.exit_code, "of one run" in refused.stderr) == (2, True)

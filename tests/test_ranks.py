@@ -20,6 +20,7 @@ from mio2trace.analysis import analyse
 from mio2trace.answer import report_of
 from mio2trace.answer.html import page
 from mio2trace.answer.markdown import comment
+from mio2trace.answer.ranks import lines as answer_lines
 from mio2trace.answer.text import lines
 from mio2trace.cli import cli
 from mio2trace.dataset import tables_of
@@ -225,7 +226,69 @@ def test_a_job_without_collectives_is_said_to_have_none() -> None:
     paths = sorted((shared_folder() / "samples" / "rocm-twins" / "resnet-immediate-2ranks" / "rocpd").glob("4*.gz"))
     done = CliRunner().invoke(cli, ["ranks", *map(str, paths)])
     assert done.exit_code == 0
+    assert done.stdout.startswith("no collective kernel that all ranks ran")
+    done = CliRunner().invoke(cli, ["ranks", *map(str, paths), "--format", "csv"])
     assert "no row: no collective kernel that all ranks ran" in done.stderr
+
+
+def answered(profiles: Sequence[Profile], machines: Sequence[str] = ()) -> list[str]:
+    met = meetings(job(profiles))
+    labels = [f"rank {number}" for number in range(len(profiles))]
+    return answer_lines(met, totals(met, len(profiles)), labels, machines or ["" for _ in profiles])
+
+
+def test_the_answer_names_the_last_rank_and_its_causes() -> None:
+    said = answered(three())
+    assert said[0] == "rank 1 is last in 2 of 3 collectives; the other ranks wait 6.000 ms for it."
+    assert any(line.startswith("cause   conv2 takes longer: 6.000 ms in 2 collectives") for line in said)
+    (slow,) = [line for line in said if line.startswith("ranks")]
+    assert slow.split()[1:3] == ["rank", "1"]
+    assert slow.endswith("conv2")
+
+
+@pytest.mark.parametrize(
+    ("machines", "said"),
+    [(("a", "a", "a"), "3 ranks, one machine;"), (("a", "b", "b"), "3 ranks, between 2 machines;"),
+     (("a", "", "a"), "3 ranks;")],
+)  # fmt: skip
+def test_machines_are_named_if_every_profile_states_its_own(machines: Sequence[str], said: str) -> None:
+    assert any(line.startswith(said) for line in answered(three(), machines))
+
+
+def test_the_answer_fits_however_many_ranks_there_are() -> None:
+    """At most 20 lines of 78 columns; names of ranks differ; the latest is there."""
+    many = [rank(number, [SLOW if number == 63 else USUAL] * 3, meet=MEET) for number in range(64)]
+    said = answered(many)
+    assert len(said) <= 20
+    assert max(map(len, said)) <= 78
+    assert "59 more ranks" in "\n".join(said)
+    names = [line[8:28] for line in said if "rank" in line[8:13]]
+    assert len(set(names)) == len(names) >= 5
+    assert said[0].startswith("rank 63 is last in 3 of 3")
+
+
+@pytest.mark.shared
+def test_messages_of_real_ranks_have_the_size_that_their_file_states() -> None:
+    """Elements by the size of their type, read from the JSON; bus bandwidth by NCCL's formula."""
+    paths = [shared_folder() / "samples" / "rocm" / name for name in RANKS]
+    events = json.loads(gzip.decompress(paths[0].read_bytes()))["traceEvents"]
+    kernels = [
+        e for e in events if e.get("cat") == "kernel" and e.get("args", {}).get("Collective name") == "allreduce"
+    ]
+    sizes = [4 * e["args"]["In msg nelems"] for e in sorted(kernels, key=lambda e: e["ts"])]
+    done = CliRunner().invoke(cli, ["ranks", *map(str, paths), "--each", "--format", "json", "--unit", "ns"])
+    rows = json.loads(done.stdout)
+    assert {e["args"]["dtype"] for e in kernels} == {"Float"}
+    assert [row["message_bytes"] for row in rows] == sizes
+    for row in rows:
+        expected = row["message_bytes"] / row["transfer_ns"] * 2 * 3 / 4  # of four ranks, two of them recorded
+        assert row["bus_gb_per_s"] == pytest.approx(expected, rel=1e-6)
+    answer = CliRunner().invoke(cli, ["ranks", *map(str, paths)]).stdout.splitlines()
+    assert len(answer) <= 20
+    assert max(map(len, answer)) <= 78
+    assert answer[0].startswith("pid 3194583 is last in 11 of 15 collectives")
+    largest = max(sizes)
+    assert any(f"allreduce {largest / 1e6:.1f} MB" in line for line in answer)
 
 
 @pytest.mark.shared

@@ -127,6 +127,15 @@ class Printing(NamedTuple):
     unit: str | None = None
     path: str | None = None
 
+    @property
+    def is_chosen(self) -> bool:
+        """Whether a form, or what of the table is printed, is asked for: else a command with an answer prints that."""
+        return (
+            self.form not in (None, "table")
+            or any((self.columns, self.sort, self.top, self.where))
+            or (self.path not in (None, "-") and self.printed_as() != "table")
+        )
+
     def printed_as(self) -> Form:
         """The form that is asked for, by name or by the suffix of the file; else the one that fits the output."""
         if self.form is not None:

@@ -86,8 +86,9 @@ def failed_run(name: str, error: str) -> dict[str, Data]:
 
 
 def _folder(name: str) -> str | None:
-    """What the run lies in."""
-    return name.rpartition("/")[0] or None
+    """The folder that a run is in, if it may be called after a version: `rocm-7.0/run3`, not `runs/run3`."""
+    folder = name.rpartition("/")[0]
+    return folder if any(letter.isdigit() for letter in folder) else None
 
 
 def _ranks(run: Run) -> Iterator[tuple[int, dict[str, Any]]]:

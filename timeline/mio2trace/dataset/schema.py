@@ -90,7 +90,11 @@ RUNS = TableSchema(
         *_OF,
         Column("state", "text", "converted or failed: of a failed run this row is all there is"),
         Column("error", "text", "why it failed"),
-        Column("version", "text", "MIOpen's version, where its log tells it; else the folder that the run lies in"),
+        Column(
+            "version",
+            "text",
+            "MIOpen's version, if its log states it; else the folder of the run, if its name has a digit",
+        ),
         Column("device", "text", "the GPU's name"),
         Column("framework", "text", "the framework whose own profile it is"),
         Column("miopen", "text", "MIOpen's version"),

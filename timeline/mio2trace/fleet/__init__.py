@@ -49,13 +49,14 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> str:
-        """One sentence: what there is, what became slower, what failed."""
-        words = [f"{_count(len({row['run'] for row in self.runs}), 'run')}"]
+        """In one sentence: what became slower, what there is, what failed."""
+        runs = _count(len({row["run"] for row in self.runs}), "run")
         if len(self.versions) > 1:
-            words[0] += f" of {_count(len(self.versions), 'version')}"
+            runs += f" of {_count(len(self.versions), 'version')}"
         devices = {row["device"] for row in self.runs if row["device"]}
         if len(devices) > 1:
-            words[0] += f" on {_count(len(devices), 'device')}"
+            runs += f" on {_count(len(devices), 'device')}"
+        words = [runs]
         slower = [row for row in self.regressions if row["clear"]]
         if slower:
             worst = slower[0]
@@ -65,10 +66,11 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
             )
         elif len(self.versions) > 1:
             words.append("no problem is clearly slower than in the version before")
-        if self.outliers:
-            words.append(_count(len(self.outliers), "outlier"))
-        if self.failures:
-            words.append(f"{_count(len(self.failures), 'run')} failed")
+        elif self.problems:
+            first = self.problems[0]
+            words.append(f"most time in {first['problem']}: {first['kernel_ms']:g} ms per iteration")
+        words.append(_count(len(self.outliers), "outlier") if self.outliers else "no outlier")
+        words.append(f"{_count(len(self.failures), 'run')} failed" if self.failures else "no run failed")
         return "; ".join(words) + "."
 
 

@@ -114,7 +114,7 @@ def _problems(fleet: Fleet, room: Room) -> dict[str, Any] | None:
         bar = svg.stacked([piece], most, f"{visible(name)}: {ms(last['ns'])}")
         driver = (shortened(last["command"], 4 * room.name),) if last["command"] else ()
         rows.append({"cells": (name, *times, *more, bar), "details": driver, "detail_head": "driver line"})
-    heads = [("problem", "text"), *((f"{shortened(version or 'ms', 24)}", "number") for version in versions)]
+    heads = [("problem", "text"), *((f"{shortened(one, 24)}, ms" if one else "ms", "number") for one in versions)]
     heads += [("last / first", "number")] if len(versions) > 1 else []
     left = len(ranked) - len(rows)
     table = tables.grid([*heads, ("of the slowest", "bar")], rows, f"{left} more problems." if left > 0 else "")
@@ -149,7 +149,7 @@ def _odd(fleet: Fleet, room: Room) -> dict[str, Any] | None:
         ("rule", "id"), ("severity", "severity"), ("runs", "runs"), ("ms", "ms"), ("worst in", "worst_run"),
         ("try", "advice"),
     )  # fmt: skip
-    return _table("What is odd, what to try", columns, fleet.odd, room, "Findings, worst first", "docs/findings.md")
+    return _table("Findings", columns, fleet.odd, room, "By the number of runs, worst first", "docs/findings.md")
 
 
 def _runs(fleet: Fleet, room: Room) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from mio2trace.align import NONE, Alignment
 from mio2trace.align.processes import Collective, collectives_of
 from mio2trace.kernels.names import normalise
 from mio2trace.measures import duration
+from mio2trace.measures.bandwidth import bandwidth
 from mio2trace.measures.statistics import median
 from mio2trace.ops.naming import operation_name
 
@@ -43,6 +44,10 @@ class Meeting(msgspec.Struct, frozen=True, kw_only=True):
     lead_ns: int
     made_late_by: str = ""
     made_late_ns: int = 0
+    message_bytes: int | None = None
+    """Of its message, if the profile states it."""
+    bus: float | None = None
+    """Bytes per ns that a rank's link carries during the transfer."""
 
     @property
     def waits_ns(self) -> tuple[int, ...]:
@@ -57,8 +62,13 @@ def meetings(alignments: Sequence[Alignment]) -> list[Meeting]:
     works = [_works(alignment, [one[place] for one in matched]) for place, alignment in enumerate(alignments)]
     launches = [_launches(alignment, [one[place] for one in matched]) for place, alignment in enumerate(alignments)]
     found = []
+    operation_of = {one.index: one for one in alignments[0].links.operations}
     for number, collectives in enumerate(matched):
         meeting = _met(number, collectives, alignments)
+        operation = operation_of.get(alignments[0].links.operation_of[collectives[0].position])
+        size = None if operation is None else bandwidth(operation, 1, meeting.transfer_ns)
+        if size is not None:
+            meeting = msgspec.structs.replace(meeting, message_bytes=size.message_bytes, bus=size.bus)
         if meeting.last != NONE:
             cause, ns = _cause(meeting, [work[number] for work in works], [launch[number] for launch in launches])
             meeting = msgspec.structs.replace(meeting, made_late_by=cause, made_late_ns=ns)

@@ -43,7 +43,8 @@ def table(of: Sequence[RankTotal], cells: Sequence[Mapping[str, int | str]], uni
 def each_table(meetings: Sequence[Meeting], labels: Sequence[str], unit: Unit) -> Table:
     """A row a collective, in order; ``start`` is on the clock of the job's first process."""
     columns = (
-        "collective_index", "collective", "iteration", "start_ns", unit.column("transfer"), unit.column("skew"),
+        "collective_index", "collective", "message_bytes", "iteration", "start_ns", unit.column("transfer"),
+        "bus_gb_per_s", unit.column("skew"),
         "last", unit.column("lead"), "arrival_by", "made_late_by", unit.column("made_late"),
     )  # fmt: skip
     rows = []
@@ -58,6 +59,10 @@ def each_table(meetings: Sequence[Meeting], labels: Sequence[str], unit: Unit) -
             "arrival_by": one.by,
             **_cause(one, unit),
         }
+        if one.message_bytes is not None:
+            row["message_bytes"] = one.message_bytes
+        if one.bus is not None:
+            row["bus_gb_per_s"] = one.bus
         if one.iteration is not None:
             row["iteration"] = one.iteration
         if one.last != NONE:

@@ -15,10 +15,11 @@ from mio2trace.commands.options import (
     reading_options,
     table_options,
 )
-from mio2trace.commands.printing import show
+from mio2trace.commands.printing import put, say, show
 
 if TYPE_CHECKING:
     from mio2trace.analysis import Run
+    from mio2trace.model.profile import Profile
 
 
 @click.command(cls=TableCommand, no_args_is_help=True)
@@ -31,7 +32,8 @@ def ranks(files: tuple[str, ...], each: bool, printing: Printing, reading: Readi
     """Who waits at the collectives of a job, who comes last, and what made it late.
 
     FILEs are what `mio2trace merge` takes. Transfer is the shortest kernel of a collective on any rank, wait what a
-    rank's own takes longer, skew how far the starts lie apart; the straggler arrives last most often.
+    rank's own takes longer, skew how far the starts lie apart; the straggler arrives last most often. --format prints
+    a table, a row for each rank.
 
     \b
     Examples:
@@ -39,6 +41,7 @@ def ranks(files: tuple[str, ...], each: bool, printing: Printing, reading: Readi
       mio2trace ranks job/ --each --sort lead_ns
     """
     from mio2trace.analysis import analyse
+    from mio2trace.answer.ranks import lines
     from mio2trace.commands.processes import process_cells
     from mio2trace.notes import InputError
     from mio2trace.ranks import each_table, meetings, said, table, totals
@@ -50,21 +53,26 @@ def ranks(files: tuple[str, ...], each: bool, printing: Printing, reading: Readi
     met = meetings(run.alignments)
     of = totals(met, len(run.alignments))
     labels = labels_of(run)
+    if not each and not printing.is_chosen:
+        machines = [_machine(alignment.profile) for alignment in run.alignments]
+        put((f"{line}\n" for line in lines(met, of, labels, machines)), printing.path)
+        say(analysis.notes, [], quiet)
+        return
     unit = printing.unit_of_time()
     cells = [process_cells(alignment.profile) for alignment in run.alignments]
-    lines = [said(of, labels)] if of else []
-    by_duration = sum(one.by == "duration" for one in met)
-    if by_duration:
-        lines.append(
-            f"arrival by duration at {by_duration} of {len(met)} collectives: the clocks are not known well enough"
-        )
     show(
         lambda: each_table(met, labels, unit) if each else table(of, cells, unit),  # type: ignore[arg-type]
         printing,
         analysis.notes,
-        lines,
+        [said(of, labels)] if of else [],
         quiet,
     )
+
+
+def _machine(profile: Profile) -> str:
+    """What tells a process's machine from others; empty if its profile does not state it."""
+    scope = profile.clocks[0].scope
+    return "" if scope.startswith("file ") else scope
 
 
 def labels_of(run: Run) -> list[str]:
