@@ -20,10 +20,13 @@ from click.testing import CliRunner
 import mio2trace
 from benchmarks.bundles import Confidence, analysed, links, sets
 from mio2trace.analysis import AnalysisOptions
+from mio2trace.answer.machine import versions
 from mio2trace.bundles.making import make
 from mio2trace.bundles.members import record_lines
 from mio2trace.bundles.sources import reduced, reduced_options
 from mio2trace.cli import cli
+from mio2trace.model.miopen import Message, MiopenLog
+from mio2trace.model.profile import Activity, Clock, Device, Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.privacy.pseudonyms import Pseudonyms, Scrubber
 from mio2trace.readers import bundled
@@ -188,9 +191,18 @@ def test_a_bundle_has_a_trace_a_report_and_commands_and_says_what_it_is(tmp_path
     assert names == [
         "manifest.json", "log.gz", "profile.jsonl.gz", "trace.pftrace.gz", "report.md", "driver.txt",
     ]  # fmt: skip
-    assert "MIOpenDriver conv" in member(out, "driver.txt")
+    lines = member(out, "driver.txt").splitlines()
+    times = [float(line.rpartition(", ")[2].partition(" ms")[0]) for line in lines if " ms in" in line]
+    assert "MIOpenDriver conv" in lines[0]
+    assert times == sorted(times, reverse=True)
+    assert times[0] > 1
     held = orjson.loads(member(out, "manifest.json"))
     assert held["inputs"] == ["log.gz", "profile.jsonl.gz"]
+    assert held["machine"]["gpu"] == ["AMD Instinct MI300X"]
+    assert set(held["machine"]) == {"gpu", "gfx", "HIP", "MIOpen"}
+    for name, values in held["machine"].items():
+        if not values:
+            assert name in done.stderr.partition("not stated: ")[2].partition(";")[0]
     assert held["files"][1]["format"].startswith("rocpd")
     for command in (["report"], ["ops"], ["layers"], ["compare", str(out)]):
         answer = CliRunner().invoke(cli, [*command, str(out)])
@@ -233,6 +245,29 @@ def test_the_number_of_a_process_in_a_files_name_stays_and_the_rest_goes(shared:
     names = [name for name, _ in members(out)]
     assert [name for name in names if "log" in name] == ["log-rank0.gz", "log-rank1.gz"]
     assert not any(leaks(name) for name in names)
+
+
+def test_architectures_and_versions_are_those_that_log_and_kernels_state() -> None:
+    """MIOpen's line of versions, a database's name with compute units behind, Tensile's ISA; no other word."""
+    texts = {
+        "version": "HIP version 7.2.26015, MIOpen version 3.5.1.5b515cf1bc",
+        "other": "Unable to find file: gfx942304.HIP.3_5_1.ufdb.txt, nogfx908, gfx12 and gfx1100",
+    }
+    log = MiopenLog(
+        source=0,
+        records=tuple(
+            Message(source=0, line=1, level="Info", function="", text=text, kind=kind) for kind, text in texts.items()
+        ),
+    )
+    kernels = ("Cijk_Ailk_Bljk_SB_MT128x64x16_ISA90a_X", "gemm_ISA12")
+    profile = Profile(
+        source=0, records=2, activities=tuple(Activity(at, "kernel", name) for at, name in enumerate(kernels)),
+        queues=(), devices=(Device(index=0, name="gpu 0"),), clocks=(Clock("opaque"),),
+    )  # fmt: skip
+    assert versions([profile], [log], ["AMD Instinct MI250X"]) == {
+        "gpu": ["AMD Instinct MI250X"], "gfx": ["gfx1100", "gfx90a", "gfx942"], "HIP": ["7.2.26015"],
+        "MIOpen": ["3.5.1.5b515cf1bc"],
+    }  # fmt: skip
 
 
 def test_a_recorded_runs_machine_is_told_and_nothing_else_of_its_manifest(tmp_path: Path) -> None:

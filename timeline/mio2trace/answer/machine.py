@@ -14,6 +14,10 @@ _VALUE = re.compile(
 """``MIOpen version 3.5.1.5b515cf1bc``, ``MIOPEN_FIND_MODE = DYNAMIC_HYBRID(5)``."""
 
 
+_GFX = re.compile(r"\bgfx(?:9[0-9a-f]{2}|1[0-9a-f]{3}|[78][0-9]{2})(?=\b|_|[0-9]{2,3}\b)", re.ASCII)
+"""``gfx942``, also where the number of its compute units follows: ``gfx942304``."""
+_ISA = re.compile(r"_ISA([0-9a-fA-F]{3,4})(?=_|$)", re.ASCII)
+"""Of a Tensile kernel."""
 _NUMBERED = re.compile(r"(?i)(?:device|gpu) ?\d+")
 """A name that a reader gives for want of one."""
 
@@ -39,3 +43,21 @@ def machine(profile: Profile | None, libraries: Sequence[MiopenLog], device_name
     values = dict(stated_values(libraries))
     parts += [f"{name} {values[name]}" for name in ("HIP", "MIOpen") if name in values]
     return " · ".join(parts)
+
+
+def versions(profiles: Sequence[Profile], libraries: Sequence[MiopenLog], names: Iterable[str]) -> dict[str, list[str]]:
+    """GPUs, their architectures, HIP and MIOpen, as far as names of devices, logs and names of kernels state them.
+
+    ``names``: of devices that logs name. A list is empty if the files do not state it.
+    """
+    values: dict[str, set[str]] = {"HIP": set(), "MIOpen": set()}
+    for name, value in stated_values(libraries):
+        if name in values:
+            values[name].add(value)
+    devices = {device.name for profile in profiles for device in profile.devices} | set(names)
+    texts = [record.text for log in libraries for record in log.records if isinstance(record, Message)]
+    found = {match[0] for text in (*texts, *devices) for match in _GFX.finditer(text)}
+    kernels = {activity.name for profile in profiles for activity in profile.activities}
+    found |= {f"gfx{match[1].lower()}" for name in kernels if (match := _ISA.search(name)) is not None}
+    named = {device for device in devices if device and not _NUMBERED.fullmatch(device)}
+    return {"gpu": sorted(named), "gfx": sorted(found), **{name: sorted(of) for name, of in values.items()}}

@@ -13,6 +13,7 @@ import orjson
 
 import mio2trace
 from mio2trace.analysis import Analysis, AnalysisOptions, analyse
+from mio2trace.answer.machine import versions
 from mio2trace.bundles.members import Member, of_input, texts
 from mio2trace.conversion import convert
 from mio2trace.notes import InputError, Notes
@@ -28,11 +29,13 @@ TOLD = ("profiler", "exit", "seconds", "rank", "variables", "set_by_record", "ma
 
 
 class Made(NamedTuple):
-    """What was put into an archive: members, notes of the reading, why there is no trace (or empty)."""
+    """What was put into an archive: members, notes of the reading, why there is no trace (or empty), the machine and
+    versions that the files state."""
 
     members: tuple[str, ...]
     notes: Notes
     no_trace: str
+    machine: Mapping[str, Sequence[str]]
 
 
 def make(files: Sequence[str], output: str, options: AnalysisOptions, *, raw: bool = False) -> Made:
@@ -58,7 +61,7 @@ def make(files: Sequence[str], output: str, options: AnalysisOptions, *, raw: bo
             members += [Member(f"raw/{name}", path) for name, path in laid.originals.items()]
         manifest = _manifest(analysis, scrubber, members, laid.told, no_trace)
         pack(output, {**manifest, "raw": raw}, {member.name: member.path for member in members})
-    return Made(tuple(member.name for member in members), notes, no_trace)
+    return Made(tuple(member.name for member in members), notes, no_trace, manifest["machine"])
 
 
 class _Laid:
@@ -147,8 +150,7 @@ def _manifest(
     recorded = _clean(dict(told), scrubber)
     if isinstance(told.get("variables"), dict):
         recorded["variables"] = variables({str(name): str(value) for name, value in told["variables"].items()})
-    devices = {device.name for run in analysis.runs for one in run.profiles for device in one.devices if device.name}
-    devices |= {log.device_name for run in analysis.runs for log in run.logs if log.device_name}
+    machine = versions_of(analysis)
     return {
         "made_by": f"mio2trace {mio2trace.__version__} bundle",
         "inputs": [member.name for member in members if member.of is not None and not member.of.is_reference],
@@ -158,11 +160,19 @@ def _manifest(
             for one in members
             if one.of is not None
         ],
-        "devices": sorted(scrubber.text(name) for name in devices),
+        "machine": {name: [scrubber.text(value) for value in values] for name, values in machine.items()},
         "recorded": recorded,
         "notes": {scrubber.text(note.kind): note.count for note in analysis.notes},
         **({"no_trace": scrubber.text(no_trace)} if no_trace else {}),
     }
+
+
+def versions_of(analysis: Analysis) -> dict[str, list[str]]:
+    """What a maintainer asks first: GPUs, architectures, versions; an empty list if no file states it."""
+    profiles = [one for run in analysis.runs for one in run.profiles]
+    libraries = [log for run in analysis.runs for log in run.libraries]
+    named = [log.device_name for run in analysis.runs for log in run.logs if log.device_name]
+    return versions(profiles, libraries, named)
 
 
 def _clean(value: Any, scrubber: Scrubber) -> Any:

@@ -128,12 +128,19 @@ def _readable(value: Any) -> Any:
 
 
 def texts(analysis: Analysis) -> Mapping[str, str]:
-    """``report.md`` and ``driver.txt``; what is empty is left out."""
+    """``report.md`` and ``driver.txt``, its lines slowest first; what is empty is left out."""
     made = report_of(analysis, analysis.complete or analysis.runs, None)
-    operations = [one for run in analysis.runs for of_log in run.operations_by_log for one in of_log]
-    commands, _ = driver_lines(operations)
+    logs = [of_log for run in analysis.runs for of_log in run.operations_by_log]
+    commands, _ = driver_lines((one for of_log in logs for one in of_log), kernel_ns=_times(analysis, len(logs)))
     found = {
         "report.md": comment(made) if made.sections else "",
         "driver.txt": "".join(f"{line}\n" for line in commands),
     }
     return {name: text for name, text in found.items() if text}
+
+
+def _times(analysis: Analysis, logs: int) -> Mapping[int, float] | None:
+    """What each operation takes per iteration, if one profile and one log tell."""
+    if len(analysis.runs) != 1 or logs != 1 or analysis.runs[0].alignment is None:
+        return None
+    return analysis.runs[0].measures[0].steady.of_operations()

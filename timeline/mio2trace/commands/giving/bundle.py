@@ -53,4 +53,11 @@ def bundle(files: tuple[str, ...], output: str, raw: bool, check: bool, reading:
         tell(f"note: no trace in it: {made.no_trace}")
     if raw:
         tell("problem: raw/ holds the files as they are, with all that is private in them: not to be published")
+    stated = [f"{name} {', '.join(values)}" for name, values in made.machine.items() if values]
+    missing = [name for name, values in made.machine.items() if not values]
+    tell(f"machine: {'; '.join(stated) or 'the files state nothing'}")
+    if missing:
+        tell(
+            f"not stated: {', '.join(missing)}; name them in your report (rocminfo, rocm version), they are asked first"
+        )
     tell(f"wrote {output} ({os.path.getsize(output) / 1000:.0f} kB: {', '.join(made.members)})")
