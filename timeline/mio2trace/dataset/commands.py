@@ -11,15 +11,13 @@ from mio2trace.dataset.columns import Data, constant, named, numbers
 from mio2trace.dataset.schema import COPIES, KERNELS, Column, TableSchema
 from mio2trace.kernels import role
 from mio2trace.measures import Measures
-from mio2trace.measures.counters import Measured, measured
+from mio2trace.measures.counters import measured
 from mio2trace.measures.device_time import has_common_clock
 from mio2trace.measures.launch_times import queue_ns
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Activity, Size3
 from mio2trace.ops.naming import operation_name, problem_name
 from mio2trace.ops.operation import Operation
-
-_NOTHING = Measured()
 
 
 def kernels_of(measures: Measures, run: str, rank: int | None) -> dict[str, Data]:
@@ -122,9 +120,11 @@ class _Commands:
         activities, positions, facts = self.activities, self._positions, self._alignment.facts
         links = self._alignment.links
         counters = self._alignment.profile.counters
-        counted = [measured(activity, counters) if activity.counters else _NOTHING for activity in activities]
-        for name in ("read_bytes", "write_bytes", "flop"):
-            self.numbers(f"measured_{name}", [getattr(one, name) for one in counted])
+        counted = [measured(activity, counters) for activity in activities] if counters else []
+        for name in ("measured_read_bytes", "measured_write_bytes", "measured_flop"):
+            self.columns[name] = constant(self._schema[name], None, len(activities))
+            if counted:
+                self.numbers(name, [getattr(one, name.removeprefix("measured_")) for one in counted])
         on_one_clock = has_common_clock(self._alignment)
         self.numbers("in_queue_ns", [queue_ns(activity, on_one_clock=on_one_clock) for activity in activities])
         self._sizes("gws", [activity.grid for activity in activities])
