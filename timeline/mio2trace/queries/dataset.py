@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mio2trace.notes import InputError
 from mio2trace.queries.answer import Answer, what_there_is
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _ALL = "*.parquet"
+_FREE, _FREE_TEXT, _FREE_MEMORY, _EXPANSION = 16 << 20, 256 << 20, 1 << 30, 1000
+"""Bytes that rows, the text of an answer, and a query may have; of larger files so many times their size."""
+_LARGEST = RUNS, "kernels"
+_CELL = 8
+_AT_ONCE = 128
+"""Rows."""
+_NESTED = re.compile(r"\]$|^(?:STRUCT|MAP|UNION|VARIANT)", re.IGNORECASE)
+"""Types of which one row may claim any number of elements."""
 _AS_IT_IS = "hive_partitioning=false"
 """A folder that is called ``version=2`` is no column."""
 _JOURNAL_COLUMNS = (
@@ -33,18 +42,42 @@ RENAMED = {"percent_of_kernel_time": "share_percent"}
 """By column its name in datasets of mio2trace 0.2, which have the same number under that name."""
 
 
+class _Table(NamedTuple):
+    """Where the files of a table are, how many columns it has, the SQL that counts its rows."""
+
+    folder: Path
+    pattern: str
+    columns: int = 0
+    counting: str = ""
+
+    def bytes(self) -> int:
+        """Of its files."""
+        with contextlib.suppress(OSError):
+            if self.pattern != _ALL:
+                return (self.folder / self.pattern).stat().st_size
+            with os.scandir(self.folder) as entries:
+                return sum(entry.stat().st_size for entry in entries if entry.name.endswith(".parquet"))
+        return 0
+
+
 class Dataset:
     """A dataset as views, one a table, and ``journal``."""
 
-    def __init__(self, database: DuckDBPyConnection, path: str) -> None:
+    def __init__(self, database: DuckDBPyConnection, path: str, tables: Mapping[str, _Table]) -> None:
         self._database = database
         self._path = path
+        self._tables = tables
+        self._unchecked = {**tables}
 
     def ask(self, sql: str) -> Answer:
-        """What one SELECT answers. Raises `InputError` for SQL that is none, or that fails."""
+        """What one SELECT answers. Raises `InputError` for SQL that is none, that fails, or for tables that claim more
+        than their files can hold.
+        """
         import duckdb
 
         with asked(self._path), self._naming_columns(sql):
+            for table in [table for table in self._unchecked if re.search(rf"\b{table}\b", sql, re.IGNORECASE)]:
+                self._require_small(table, self._unchecked.pop(table))
             statements = self._database.extract_statements(sql)
             if len(statements) != 1 or statements[0].type not in (
                 duckdb.StatementType.SELECT,
@@ -53,7 +86,26 @@ class Dataset:
                 raise InputError(f"{self._path}: expected one SELECT")
             result = self._database.execute(statements[0])
             columns = tuple(column[0] for column in result.description or ())
-            return Answer(columns, result.fetchall())
+            return Answer(columns, self._fetched(result))
+
+    def _require_small(self, name: str, table: _Table) -> None:
+        """A column of equal values takes no space in a file, whatever the number of rows."""
+        (rows,) = self._database.execute(table.counting).fetchall()[0]
+        claimed = rows * table.columns * _CELL
+        if claimed > _FREE and claimed > _FREE + _EXPANSION * table.bytes():
+            raise InputError(f"{self._path}: damaged: {rows} rows of {name!r} in {table.bytes()} bytes")
+
+    def _fetched(self, result: DuckDBPyConnection) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = []
+        most, text = _FREE_TEXT, 0
+        while some := result.fetchmany(_AT_ONCE):
+            rows += some
+            text += sum(len(cell) for row in some for cell in row if type(cell) is str)
+            if text > most:
+                most = _FREE_TEXT + _EXPANSION * sum(table.bytes() for table in self._tables.values())
+                if text > most:
+                    raise InputError(f"{self._path}: the answer holds over {_EXPANSION} times what the dataset does")
+        return rows
 
     @contextlib.contextmanager
     def _naming_columns(self, sql: str) -> Iterator[None]:
@@ -81,8 +133,13 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
     place = Path(path)
     folder, pattern = (place, _ALL) if place.is_dir() else (place.resolve().parent.parent, place.name)
     own = _literal(str(folder))
+    found: dict[str, _Table] = {}
+    given = sum(_Table(folder / table, pattern).bytes() for table in _LARGEST)
     with contextlib.closing(connection(threads)) as database:
         with asked(path):
+            database.execute("SET parquet_metadata_cache = true")  # to count rows reads what a query reads, too
+            if (most := _FREE_MEMORY + _EXPANSION * given) < _of_machine():
+                database.execute(f"SET memory_limit = '{most >> 20}MiB'")
             if not _has(folder / RUNS, pattern):
                 raise InputError(f"{path}: no table {RUNS!r}; expected a dataset")
             for table, columns in tables.items():
@@ -91,8 +148,12 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
                 rows = f"(SELECT {nothing}) WHERE false"
                 if _has(folder / table, pattern):
                     rows = f"read_parquet({files}, {_AS_IT_IS})"
-                cursor = database.execute(f"SELECT * FROM {rows} LIMIT 0")  # noqa: S608
-                there = {column[0] for column in cursor.description or ()}
+                described = database.execute(f"SELECT * FROM {rows} LIMIT 0").description or ()  # noqa: S608
+                there = {column[0] for column in described}
+                if nested := next((column[0] for column in described if _NESTED.search(str(column[1]))), None):
+                    raise InputError(f"{path}: the column {nested!r} of {table!r} holds lists; expected plain values")
+                count = f"SELECT count(*) FROM {rows}"  # noqa: S608
+                found[table] = _Table(folder / table, pattern, len(there), count)
                 missing = [
                     f', "{RENAMED[column]}" AS "{column}"'
                     if RENAMED.get(column) in there
@@ -111,7 +172,12 @@ def opened(path: str, tables: Mapping[str, Mapping[str, str]], threads: int | No
             database.execute(f"SET allowed_directories = [{sql_text(f'{folder}/')}, {sql_text(f'{own}/')}]")
             database.execute("SET enable_external_access = false")
             database.execute("SET lock_configuration = true")
-        yield Dataset(database, path)
+        yield Dataset(database, path, found)
+
+
+def _of_machine() -> int:
+    """Bytes that DuckDB takes by itself: four fifths of the memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 4 // 5
 
 
 def _has(folder: Path, pattern: str) -> bool:
