@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 
 import pytest
@@ -10,8 +11,11 @@ from benchmarks.canaries import PARTS, cases, eaten, look
 from mio2trace.privacy import KINDS, Cleaner
 from mio2trace.privacy.fields import Sort
 from mio2trace.privacy.rules import RULES, Rules
+from mio2trace.readers import READERS
+from mio2trace.readers import bundled as archives
+from mio2trace.source import HEAD
 from tests.canaries import CANARIES, IN_MESSAGES, KEPT, LAYERS, NAMES, leaks
-from tests.planted import FORMATS
+from tests.planted import FORMATS, tensorflow
 
 SORTS: tuple[Sort, ...] = ("layer", "name", "text")
 AROUND = (("", ""), ("conv1 ", " x"), ('"', '"'), ("[", "]"), ("<", ">"), ("(", ")"), (": ", ", y"), ("a=", "; b"))
@@ -83,3 +87,14 @@ def test_the_marks_and_shapes_of_a_rule_let_its_canary_through(kind: str) -> Non
     """What spares a text the expressions must not hide anything from them."""
     blind = Rules(rule._replace(marks=("",), shapes=(b"",)) for rule in RULES)
     assert Rules(RULES).without_private(CANARIES[kind]) == blind.without_private(CANARIES[kind])
+
+
+def test_every_reader_has_canaries() -> None:
+    """A reader without a format in `tests.planted` fails. A printed view is only an input of `tfprof`."""
+    known = {
+        reader.NAME
+        for data in (tensorflow.view("canary"), *(data for make in FORMATS.values() for data in make("canary")))
+        for reader in READERS
+        if reader.sniff((gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data)[:HEAD])
+    }
+    assert {reader.NAME for reader in READERS} - known == {archives.NAME}, "an archive holds the files of others"

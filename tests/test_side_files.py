@@ -7,6 +7,7 @@ import csv
 import json
 import re
 import sqlite3
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,7 @@ def perf_db_file(path: Path, *changes: str) -> Path:
         ("UPDATE config SET fil_h = 99 WHERE id = 1", [OF_ROWS[1]]),
         ("UPDATE config SET layout = 'a=b;' WHERE id = 1", [OF_ROWS[1]]),
         ("UPDATE config SET in_h = x'00ff' WHERE id = 1", [OF_ROWS[1]]),
+        ("UPDATE config SET in_h = 9e999 WHERE id = 1", [OF_ROWS[1]]),
         ("UPDATE perf_db SET solver = '=;' WHERE id = 1", [OF_ROWS[1]]),
     ],
 )  # fmt: skip
@@ -401,9 +403,9 @@ def test_rows_of_tunableop_are_those_of_the_file(name: str) -> None:
     assert table.made_for == tuple((row[1], row[2]) for row in rows if row[0] == "Validator")
     assert len(table.made_for) == 5
     expected = {}
-    for op, params, solution, *time in (fields for fields in rows if fields[0] != "Validator"):
+    for op, params, solution, *took in (fields for fields in rows if fields[0] != "Validator"):
         sizes = [int(word) for word in params.split("_")[1:] if word.isdigit()]
-        ms = float(time[0]) if time and time[0] != "inf" else None
+        ms = float(took[0]) if took and took[0] != "inf" else None
         expected[op, params] = (sizes[0], sizes[1], sizes[2], params[0] == "t", params[1] == "t", solution, ms)
     ours = [(g.m, g.n, g.k, g.trans_a, g.trans_b, g.solution, g.time_ms) for g in table.gemms]
     assert sorted(map(str, ours)) == sorted(map(str, expected.values()))
@@ -501,3 +503,16 @@ def test_error_a_file_without_a_gemm_is_one_line(text: str, tmp_path: Path) -> N
     with pytest.raises(InputError) as error:
         table_of(tmp_path / "a.csv")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("repeated", ["Gemm_", "GemmGemm_", "_", "_Float8_", "_NN,nn_1_1_1_", "1_", "c10a_"])
+def test_a_row_of_tunableop_takes_the_time_of_its_bytes(repeated: str, tmp_path: Path) -> None:
+    """Also one that could end in many places, and ends in none."""
+    begins = ("", "Gemm_", "Gemm_float_NN,nn_1_1_1_")
+    rows = ["GemmTunableOp_float_TN,tn_384_12_384,Gemm_Rocblas_114,0.01"]
+    rows += [(begin + repeated * 400)[:399] for begin in begins] * 160
+    (tmp_path / "results.csv").write_text("\n".join(rows))
+    began = time.process_time()
+    table = table_of(tmp_path / "results.csv", tunable, Notes())
+    assert time.process_time() - began < 1
+    assert (len(table.gemms), table.skipped) == (1, 480)

@@ -41,7 +41,7 @@ from mio2trace.dataset import write_run
 from mio2trace.notes import Notes
 from mio2trace.snapshot.database import connection, sql_text
 from tests import rocm_made, xspace_made
-from tests.fuzz import damage, hostile, kineto, law, looks, mutations, own_traces, rocm, structures
+from tests.fuzz import damage, hostile, kineto, law, looks, mutations, own_traces, rocm, side_files, structures
 from tests.small_runs import as_json, benchmark
 
 if TYPE_CHECKING:
@@ -553,7 +553,7 @@ _DATABASES = (
 def databases(chance: Chance) -> str:
     """MIOpen's databases and TunableOp's results, alone and beside the log of a run."""
     with folder() as place:
-        data = _changed(chance.choice(_DATABASES), chance)
+        data = _changed(chance.choice((*_DATABASES, *side_files.perf_db(chance, structures.NAMES))), chance)
         table, *_ = _put(place, {"x.txt": data, **_run_files()})
         return as_run(chance.choice((table, place)), chance, len(data) + 100_000)
 

@@ -110,7 +110,8 @@ def is_large(row: Compared) -> bool:
     """Whether the difference is at least `FLOOR` of the iteration."""
     if row.ratio is None or row.kind not in KINDS:
         return False
-    return row.share * (1 - min(row.ratio, 1 / row.ratio)) >= FLOOR
+    nearest = min(row.ratio, 1 / row.ratio) if row.ratio else 0.0  # nothing is left of it
+    return row.share * (1 - nearest) >= FLOOR
 
 
 def groups(rows: Sequence[Compared]) -> tuple[Group, ...]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_args
 
 import msgspec
 
+from mio2trace.model.choices import SolverRecord
 from mio2trace.model.profile import Activity, Call
 from mio2trace.notes import OptionError
 from mio2trace.patterns import late
@@ -134,6 +135,8 @@ class Cleaner:
         """A tuple of records, of several types perhaps; a million that share their names cost one look at each name."""
         if type(items[0]) is Activity:
             items = self._calls(items)  # type: ignore[arg-type]
+        if type(items[0]) is SolverRecord:
+            items = self._solvers(items)  # type: ignore[arg-type]
         dirty = {kind for kind in set(map(type, items)) if kind in SHOWN and self._is_dirty(kind, items)}
         if not dirty:
             return items
@@ -162,6 +165,13 @@ class Cleaner:
                 activity = msgspec.structs.replace(activity, call=clean[id(call)])
             found.append(activity)
         return tuple(found)
+
+    def _solvers(self, records: tuple[SolverRecord, ...]) -> tuple[SolverRecord, ...]:
+        """The solvers of a database: it names the same few in each record."""
+        names = sorted({one.solver for record in records for one in record.solvers})
+        if [self._name(name, "name") for name in names] == names:
+            return records
+        return tuple(msgspec.structs.replace(record, solvers=self._items(record.solvers)) for record in records)
 
     def _is_dirty(self, kind: type[msgspec.Struct], items: Iterable[msgspec.Struct]) -> bool:
         dirty = False

@@ -47,6 +47,7 @@ SHOWN: dict[type[msgspec.Struct], dict[str, Sort]] = {
     Counter: {"name": "name", "unit": "name"},
     GemmChoice: {"function": "name", "solution": "name", "epilogue": "name", "types": "name"},
     Inputs: {"kernel_file": "name"},
+    SolverTime: {"solver": "name"},
     Process: {"label": "text"},
     Queue: {"name": "text"},
     Node: {"name": "layer", "op": "layer", "layer": "layer", "place": "name"},
@@ -75,6 +76,7 @@ NEVER_SHOWN: dict[type[msgspec.Struct], frozenset[str]] = {
     Entry: frozenset({"addresses"}),
     Execution: frozenset({"device", "label"}),
     SolverTime: frozenset({"parameters"}),
+    GemmTable: frozenset({"made_for"}),
 }
 A_WORD: dict[type[msgspec.Struct], frozenset[str]] = {
     LoggedCall: frozenset({"api"}),
@@ -88,10 +90,9 @@ A_WORD: dict[type[msgspec.Struct], frozenset[str]] = {
     TfNode: frozenset({"attributes"}),
     ViewRow: frozenset({"own", "total"}),
     Printed: frozenset({"unit"}),
-    SolverTime: frozenset({"solver", "algorithm"}),
+    SolverTime: frozenset({"algorithm"}),
     SolverRecord: frozenset({"key"}),
     GemmChoice: frozenset({"library"}),
-    GemmTable: frozenset({"made_for"}),
     Profile: frozenset({"defects"}),
 }
 """Of a vocabulary that the reader knows, or letters and digits only."""

@@ -19,11 +19,13 @@ from mio2trace.source import Source
 
 NAME = "TunableOp results (PyTorch)"
 _VALIDATOR = re.compile(r"Validator,([A-Z_]{3,40}),([\w.+:-]{1,80})")
-_ROW = re.compile(
-    r"(\w{0,40}?Gemm\w{0,40}?)_((?:float|double|Half|BFloat16|Float8\w{1,20}|c10\w{1,40}|\w{1,20}?)(?:_Float8\w{1,20}){0,2})_([NT])([NT])"
-    r",([nt])([nt])_(\d{1,12})_(\d{1,12})_(\d{1,12})(?:_B_(\d{1,9}))?(?:_ld_(\d{1,12})_(\d{1,12})_(\d{1,12}))?(?:_\w{0,80})?"
-    r",([\w.-]{1,80})(?:,([^,]{0,40}))?"
+_OPERATION = re.compile(r"(\w{0,40}?Gemm\w{1,64})_([NT])([NT])")
+_TYPES = re.compile(r"(?:float|double|Half|BFloat16|Float8\w{1,20}|c10\w{1,40}|\w{1,20}?)(?:_Float8\w{1,20}){0,2}")
+_SIZES = re.compile(
+    r"([nt])([nt])_(\d{1,12})_(\d{1,12})_(\d{1,12})(?:_B_(\d{1,9}))?(?:_ld_(\d{1,12})_(\d{1,12})_(\d{1,12}))?(?:_\w{0,80})?"
 )
+_SOLUTION = re.compile(r"[\w.-]{1,80}")
+_MOST_OF_A_TIME = 40
 _LONGEST = 400
 _MOST_SIZE = 1 << 40
 
@@ -32,7 +34,7 @@ def sniff(head: bytes) -> bool:
     """The first line is a validator or a GEMM."""
     first = next((line for line in head[:4000].split(b"\n") if line.strip()), b"").strip()
     text = first[:_LONGEST].decode(errors="replace")
-    return _VALIDATOR.fullmatch(text) is not None or ("_" in text and _ROW.fullmatch(text) is not None)
+    return _VALIDATOR.fullmatch(text) is not None or _gemm(1, text) is not None
 
 
 def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
@@ -64,11 +66,18 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
 
 
 def _gemm(number: int, text: str) -> GemmChoice | None:
-    row = _ROW.fullmatch(text) if len(text) <= _LONGEST else None
-    if row is None:
+    """Of ``GemmTunableOp_float_NT,nt_25088_4096_64_ld_1_2_3,Gemm_Rocblas_123,0.05``."""
+    fields = text.split(",") if len(text) <= _LONGEST else []
+    if len(fields) not in (3, 4):
         return None
-    function, dtype, a, b, small_a, small_b, *numbers, solution, time = row.groups()
-    if (a + b).lower() != small_a + small_b:
+    operation, sizes = _OPERATION.fullmatch(fields[0]), _SIZES.fullmatch(fields[1])
+    solution, time = fields[2], "".join(fields[3:])
+    if operation is None or sizes is None or _SOLUTION.fullmatch(solution) is None or len(time) > _MOST_OF_A_TIME:
+        return None
+    named, a, b = operation.groups()
+    small_a, small_b, *numbers = sizes.groups()
+    function, dtype = _cut(named)
+    if not dtype or (a + b).lower() != small_a + small_b:
         return None
     m, n, k, batch, *leading = (None if one is None else int(one) for one in numbers)
     if not m or not n or not k or max(m, n, k) >= _MOST_SIZE or batch == 0:
@@ -78,6 +87,16 @@ def _gemm(number: int, text: str) -> GemmChoice | None:
         trans_b=b == "T", types=(dtype,), leading=tuple(one for one in leading if one is not None), solution=solution,
         time_ms=_ms(time),
     )  # fmt: skip
+
+
+def _cut(named: str) -> tuple[str, str]:
+    """The function of a name, which ends as early as it can, and the types behind it; both empty without any."""
+    at = named.find("_", named.index("Gemm"))
+    while at >= 0:
+        if _TYPES.fullmatch(named, at + 1) is not None:
+            return named[:at], named[at + 1 :]
+        at = named.find("_", at + 1)
+    return "", ""
 
 
 def _ms(text: str | None) -> float | None:

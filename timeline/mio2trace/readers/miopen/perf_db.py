@@ -53,7 +53,7 @@ def read(source: Source, options: ReadOptions, notes: Notes) -> Records:
     for number, (config, tuned) in enumerate(solvers.items(), 1):
         try:
             key = _key(configs[config])
-        except (TypeError, ValueError, ZeroDivisionError):
+        except (ArithmeticError, TypeError, ValueError):
             notes.add("problem of a MIOpen perf-db with impossible sizes passed over", source.name)
             continue
         if key is None:
