@@ -29,7 +29,7 @@ from mio2trace.align.operations import rates
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.queues import same_process
 from mio2trace.align.operations.sizes import is_part, may_be_part
-from mio2trace.align.operations.steps import _shiftable, link_operations
+from mio2trace.align.operations.steps import link_operations
 from mio2trace.align.operations.stream import _doubt_changes
 from mio2trace.evidence import POSITION
 from mio2trace.model.gemm import Gemm
@@ -664,13 +664,3 @@ def test_damaged_runs_mislead_nobody(way: str, tmp_path: Path) -> None:
     assert kernels
     assert wrong <= 0.001 * kernels + 5
     assert layers <= 0.001 * kernels
-
-
-def test_links_beside_a_gap_that_repeats_what_is_beside_it_could_be_at_its_other_end() -> None:
-    """As far as the kernels are the same; not beside short gaps, nor at the ends of the profile."""
-    names = [*"ab", *"cdefghijklab", *"xy"]
-    linked = [True, True, *[False] * 12, True, True]
-    assert sorted(_shiftable(names, linked)) == [0, 1]
-    assert sorted(_shiftable([*"qb", *"cdefghijklab", *"cd"], linked)) == [1, 14, 15]
-    assert list(_shiftable([*"ab", *"ab", *"ab"], [True, True, False, False, True, True])) == []
-    assert list(_shiftable(names[2:], linked[2:])) == []

@@ -16,7 +16,7 @@ from mio2trace.align.graphs import join_replays
 from mio2trace.align.ladder import climb
 from mio2trace.align.layers.marked_steps import MarkedStep, step_at
 from mio2trace.align.layers.net import Net, by_place, read_net
-from mio2trace.align.links import NONE, LayerRun, Links, Pass
+from mio2trace.align.links import DOUBTED, NONE, LayerRun, Links, Pass
 from mio2trace.align.operations.queues import of_its_threads, same_process
 from mio2trace.align.operations.rates import MISSTATED
 from mio2trace.align.operations.stream import Stream
@@ -143,6 +143,7 @@ def align(  # noqa: PLR0913 - keyword-only options
     if same is False and by_order_alone:
         notes.add("log and profile have no buffer in common: every link to an operation is in doubt")
         without |= {BUFFERS}
+        chance = min(chance, DOUBTED)
     elif same is False:
         bare = without_buffers(operations)
         if not bare:

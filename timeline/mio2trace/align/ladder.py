@@ -12,7 +12,7 @@ from mio2trace.align.graphs import link_replays
 from mio2trace.align.layers.between import place_between
 from mio2trace.align.layers.caffe import marks
 from mio2trace.align.layers.caffe.calls import place_by_calls
-from mio2trace.align.layers.caffe.iterations import place_by_durations, place_later_iterations
+from mio2trace.align.layers.caffe.iterations import place_by_durations
 from mio2trace.align.layers.caffe.layer_lines import place_by_layer_lines, place_by_lines_of_operations
 from mio2trace.align.layers.caffe.unclocked import place_by_device_times
 from mio2trace.align.layers.caffe.unlogged import place_behind_the_log, place_unlogged_iterations
@@ -28,12 +28,7 @@ from mio2trace.align.layers.outside_times import (
 )
 from mio2trace.align.layers.repetitions import place_repetitions
 from mio2trace.align.layers.replays import place_nameless_replays
-from mio2trace.align.operations.steps import (
-    doubt_another_process,
-    doubt_begun_again,
-    doubt_beside_gaps,
-    link_operations,
-)
+from mio2trace.align.operations.steps import doubt_begun_again, link_operations
 from mio2trace.evidence import (
     BOUNDARY_STAMPS,
     BUFFERS,
@@ -85,7 +80,6 @@ STEPS: tuple[Step, ...] = (
         (POSITION, BUFFERS, LAUNCH_LINE, BOUNDARY_STAMPS, RECURRENCE, NAME_AND_SIZES, ORDER),
         link_operations,
     ),
-    Step((), doubt_beside_gaps),
     Step((), doubt_begun_again),
     Step((POSITION, BOUNDARY_STAMPS), place_by_layer_lines),
     Step((), place_by_lines_of_operations),
@@ -97,11 +91,9 @@ STEPS: tuple[Step, ...] = (
     Step((DURATIONS,), place_by_device_times),
     # Likeness goes on from what is placed, doubts included.
     Step((), place_before_iterations),
-    Step((RECURRENCE,), place_later_iterations),
     Step((RECURRENCE,), place_unlogged_iterations),
     Step((NAME_AND_SIZES,), place_behind_the_log),
     Step((), doubt_other_queues),
-    Step((), doubt_another_process),
     # Where no log names layers, the steps above have none to give.
     Step((RANGE,), place_by_ops),
     Step((BOUNDARY_STAMPS,), place_by_host_ops),

@@ -247,14 +247,6 @@ class Links:
         self._next_layer.pop(position, None)
         self._pass_of[position] = NONE
 
-    def move_layer(self, positions: Sequence[int], run: int, by: Evidence) -> None:
-        """Take activities to another run, on second thoughts: they are not sure there."""
-        layer, pass_ = self._layer, self._runs[run].pass_
-        for position in positions:
-            layer.target[position], layer.by[position] = run, by
-            self._pass_of[position] = pass_
-        layer.doubt(positions)
-
     def refine_layer(self, positions: Sequence[int], run: int, by: Evidence) -> None:
         """Take activities to a layer within the one that they are in, or to one where they are in none."""
         layer, pass_ = self._layer, self._runs[run].pass_
@@ -262,11 +254,6 @@ class Links:
             layer.target[position], layer.by[position] = run, by
             layer.settle(position)
             self._pass_of[position] = pass_
-
-    def move_operation(self, positions: Iterable[int], index: int) -> None:
-        """Take activities to another operation for which the same speaks: their evidence and doubts stay."""
-        for position in positions:
-            self._operation.target[position] = index
 
     # -- what is linked so far ---------------------------------------------------------------------------------------
 

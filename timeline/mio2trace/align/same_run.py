@@ -9,13 +9,14 @@ from typing import Literal
 import msgspec
 
 from mio2trace.align.attribution import Attribution
+from mio2trace.align.clocks.fit import log_clock
 from mio2trace.align.clocks.log_runs import of_profile
 from mio2trace.align.clocks.relate import relate_clocks
 from mio2trace.align.clocks.rhythm import keeps_time
 from mio2trace.align.links import NONE, Links
 from mio2trace.align.operations.other_sizes import are_sizes_others
 from mio2trace.align.operations.queues import ENOUGH_BUFFERS, same_process
-from mio2trace.align.operations.rates import EXPLAINED
+from mio2trace.align.operations.rates import EXPLAINED, LANDMARK_LATE_NS
 from mio2trace.align.operations.rows.kinds import FIRST_ADDRESS
 from mio2trace.evidence import BUFFERS, CORRELATION, LAUNCH_LINE, POSITION, RANGE
 from mio2trace.kernels.names import kernel_name
@@ -109,6 +110,8 @@ def doubt_of_run(attribution: Attribution) -> str | None:
         return None  # one file
     if clock is not None and not clock.is_doubtful:
         return None  # stamps with a date
+    if _ran_at_once(profile, attribution.logs):
+        return None  # stamps with a date, of a clock that was set or goes wrong
     by_rhythm = attribution.keeps_time
     if not attribution.fitted:
         by_rhythm = keeps_time(profile, attribution.logs, attribution.operations, attribution.links)
@@ -118,6 +121,20 @@ def doubt_of_run(attribution: Attribution) -> str | None:
     if by_threads is not None:
         return None if by_threads else "its lines are of threads that the profile does not have"
     return "" if clock is None else "nothing tells a wrong clock from another run"
+
+
+def _ran_at_once(profile: Profile, logs: Sequence[FrameworkLog]) -> bool:
+    """Whether a log ends, by its date, while the profile goes on or shortly behind it: another run of the program would
+    have run beside this one."""
+    unix = profile.clocks[0].as_unix
+    calls = [one.call for one in profile.activities if one.call is not None]
+    first = next((call.start_ns for call in calls if call.start_ns is not None), None)
+    last = next((call.end_ns for call in reversed(calls) if call.end_ns is not None), None)
+    if unix is None or first is None or last is None:
+        return False
+    stamps = [log.last_stamp for log in logs if log.last_stamp is not None]
+    ends = [log_clock(stamp, last + unix.offset_ns, "").residual_ns for stamp in stamps]
+    return any(first - last <= end <= LANDMARK_LATE_NS for end in ends)
 
 
 def _threads_in_common(profile: Profile, logs: Sequence[FrameworkLog], operations: Sequence[Operation]) -> bool | None:

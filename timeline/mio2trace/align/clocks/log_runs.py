@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mio2trace.align.clocks.fit import LogClock, log_clock
+from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, LogClock, local_ns, log_clock
 from mio2trace.align.operations.queues import buffers_of, same_process
 from mio2trace.align.operations.rates import LANDMARK_EARLY_NS, LAST
 from mio2trace.evidence import BUFFERS
@@ -226,12 +226,24 @@ def _own(
             for number in holders.of(one.line, one.thread):
                 calls[number].append(one)
         same = [same_process(profile, its) for its in calls]
-        if True in same:
+        # Of calls that tell no thread each process may have all: they do not tell which is the profile's.
+        if True in same and any(its != calls[0] for its in calls):
             # Entries that two processes printed between each other's lines have buffers of both.
             known = buffers_of(profile)
             shares = [sum(not known.isdisjoint(one.pointers) for one in its) / max(1, len(its)) for its in calls]
-            is_own = [bool(told) and 2 * share > max(shares) for told, share in zip(same, shares, strict=True)]
-            return [part for part, is_in in zip(runs, is_own, strict=True) if is_in], 1.0, True
+            best = runs[shares.index(max(shares))]
+            return (
+                [
+                    part
+                    for part, told, share in zip(runs, same, shares, strict=True)
+                    # Another process, which ran at another time, may have been given the same addresses.
+                    if told
+                    and 2 * share > max(shares)
+                    and (part.threads == best.threads or _at_once(part.run, best.run))
+                ],
+                1.0,
+                True,
+            )
         runs = [part for part, told in zip(runs, same, strict=True) if told is None] or runs
     of_processes = len(processes) > 1 and not own
     last = next((e.host_end_ns for e in reversed(profile.activities) if e.host_end_ns is not None), None)
@@ -260,6 +272,13 @@ def _own(
         return runs, 1.0, True
     notes.add(f"log of {len(runs)} runs and nothing to tell which is the profile's: the last one is taken, in doubt")
     return runs[-1:], LAST, len({_layers(part.run) for part in runs}) == 1
+
+
+def _at_once(run: FrameworkLog, other: FrameworkLog) -> bool:
+    """Whether the times of two runs, by their stamps, have any in common; so it is taken to be where one has none."""
+    stamps = run.first_stamp, run.last_stamp, other.first_stamp, other.last_stamp
+    begin, end, begun, ended = [stamp and local_ns(stamp, MIDDLE_OF_2000_NS) for stamp in stamps]
+    return None in (begin, end, begun, ended) or (begin <= ended and begun <= end)
 
 
 def _is_within(run: FrameworkLog, clock: LogClock, first: int, last: int) -> bool:

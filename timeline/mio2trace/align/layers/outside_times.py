@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from math import exp, log
 
 from mio2trace.align.attribution import Attribution
@@ -71,8 +71,9 @@ def doubt_other_queues(attribution: Attribution) -> None:
     for position in placed:
         if activities[position].kind == "kernel":
             of_queue.setdefault(activities[position].queue, []).append(position)
-    if len(of_queue) < 2:
-        return
+    spans = sorted((its[0], its[-1]) for its in of_queue.values())
+    if all(before[1] < after[0] for before, after in pairwise(spans)):
+        return  # one queue, or each after the other: nothing ran meanwhile
     hardly_any = HARDLY_ANY * sum(map(len, of_queue.values()))
     likely = {queue: its for queue, its in of_queue.items() if len(its) > hardly_any}
     own = dict(zip(likely, _printing(attribution, list(likely.values())), strict=True))

@@ -133,12 +133,15 @@ def of_this_process(posterior: Posterior, operations: Sequence[Operation], elsew
     executing = [
         place
         for place, operation in enumerate(operations)
-        if operation.phase == "run" and (place in launching or elsewhere[place] <= 0.5)
+        if operation.phase == "run" and not operation.torn and (place in launching or elsewhere[place] <= 0.5)
     ]
     silent = [place for place in executing if place not in launching]
     stretches = sum(before in launching and after not in launching for before, after in pairwise(executing))
+    # A process prints entries or it does not: commands alone among entries are another one's, or lost their entries.
+    alone = [place for place in silent if operations[place].line == operations[place].command_line]
+    others = 2 * len(alone) > len(silent) and any(one.line != one.command_line for one in operations)
     # A profile that has a hole, or begins late or ends early, leaves a stretch of calls, or two.
-    scattered = len(silent) >= STRANGERS * len(executing) and stretches >= FEWEST_STRETCHES
+    scattered = len(silent) >= STRANGERS * len(executing) and (others or stretches >= FEWEST_STRETCHES)
     if not launching or not (scattered or 2 * len(silent) > len(executing)):
         return 1.0
     if not scattered and _ended_early(operations, launching, silent):

@@ -34,8 +34,6 @@ STRAY: Final = BROKEN
 
 CANDIDATES_APART: Final = 0.2
 """Part of a search's candidates that write another buffer than the one before."""
-BESIDE_GAP: Final = 1 - CANDIDATES_APART
-"""Part of the links beside a gap that are right, where what is at the gap's other end is as like."""
 SHORT_CLOSES: Final = CANDIDATES_APART
 """After how many of the kernels of lost calls the log goes on: a search launches six, an execution one."""
 

@@ -1,4 +1,4 @@
-"""The steps of the ladder that give kernels to operations, and see that an operation lies in one layer."""
+"""The steps of the ladder that give kernels to operations."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from mio2trace.align.clocks.rhythm import keeps_time, related
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.queues import of_streams, one_stream_each
-from mio2trace.align.operations.rates import BESIDE_GAP, BESIDE_STRANGERS, FEW, HARDLY_ANY, WHOLE
+from mio2trace.align.operations.rates import BESIDE_STRANGERS, FEW, HARDLY_ANY
 from mio2trace.align.operations.rows.calls import divided
-from mio2trace.align.operations.stream import LONG_ROW, Stream, solve_together
+from mio2trace.align.operations.stream import Stream, solve_together
 from mio2trace.align.operations.windows import BUFFERED, Late, Windows, by_lines, by_stamps, everywhere, stamped_lines
 from mio2trace.align.several_runs import begun_again
-from mio2trace.evidence import BOUNDARY_STAMPS, BUFFERS, DURATIONS, EXACT, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION
+from mio2trace.evidence import BOUNDARY_STAMPS, EXACT, LAUNCH_LINE, NAME_AND_SIZES, ORDER, POSITION
 from mio2trace.ops.operation import Operation
 
-_COULD_BE_SHIFTED = frozenset((BUFFERS, NAME_AND_SIZES, ORDER))
 MOST_THREADS = 4
 """Of so many threads all ways to give each a queue are tried."""
 _Key = tuple[int, int]
@@ -252,29 +251,6 @@ def _windows(
     return windows or everywhere(len(positions), len(operations))
 
 
-def keep_operations_whole(attribution: Attribution) -> None:
-    """An operation lies in one layer: where a fit of durations cuts it, its kernels go where most of them are."""
-    links = attribution.links
-    first_run: dict[int, int] = {}
-    cut: dict[int, list[int]] = {}
-    for index, run in zip(links.operation_of, links.run_of, strict=True):
-        if index != NONE and first_run.setdefault(index, run) != run:
-            cut[index] = []
-    if cut:
-        for position, index in enumerate(links.operation_of):
-            if index in cut:
-                cut[index].append(position)
-    for positions in cut.values():
-        links.contradictions["operation in several layers"] += 1
-        runs = Counter(links.run_of[position] for position in positions)
-        fitted = [position for position in positions if links.layer_by[position] in (DURATIONS, "")]
-        most = max(runs, key=lambda run: (runs[run], -run))
-        if most == NONE or len(fitted) < len(positions):
-            links.doubt_operation(positions, WHOLE)  # it is rather the layers that are wrong
-        else:
-            links.move_layer([p for p in fitted if links.run_of[p] != most], most, DURATIONS)
-
-
 def doubt_begun_again(attribution: Attribution) -> None:
     """Of calls that a log begins with twice neither order nor launch lines tell which were this run's."""
     if attribution.clock is not None:
@@ -286,52 +262,3 @@ def doubt_begun_again(attribution: Attribution) -> None:
             for position, (index, word) in enumerate(zip(links.operation_of, links.operation_by, strict=True))
             if index in again and word in (NAME_AND_SIZES, ORDER, LAUNCH_LINE)
         )
-
-
-def doubt_another_process(attribution: Attribution) -> None:
-    """No link to an operation is sure where log and profile have no buffer in common."""
-    if attribution.same_process is False:
-        attribution.links.doubt_operation(range(len(attribution.profile.activities)))
-
-
-def doubt_beside_gaps(attribution: Attribution) -> None:
-    """Doubt links that hold as well at the other end of a gap: the same kernels, one after the other.
-
-    A program that repeats itself launches the same kernels at both ends of what the log lost; whether it lost what is
-    before a call or behind it nothing tells.
-    """
-    activities, links = attribution.profile.activities, attribution.links
-    if not links.has_operations:
-        return
-    queues: dict[int, list[int]] = {}
-    for position, activity in enumerate(activities):
-        if activity.kind == "kernel":
-            queues.setdefault(activity.queue, []).append(position)
-    for positions in queues.values():
-        names = [activities[position].name for position in positions]
-        linked = [links.operation_of[position] != NONE for position in positions]
-        shifted = [positions[place] for place in _shiftable(names, linked)]
-        likely = (one for one in shifted if links.operation_by[one] in _COULD_BE_SHIFTED)
-        links.doubt_operation(likely, BESIDE_GAP)
-
-
-def _shiftable(names: Sequence[str], linked: Sequence[bool]) -> Iterator[int]:
-    """Places beside gaps whose kernels are those of the gap's far end."""
-    begin = 0
-    while begin < len(linked):
-        if linked[begin]:
-            begin += 1
-            continue
-        end = begin
-        while end < len(linked) and not linked[end]:
-            end += 1
-        if end - begin >= LONG_ROW and begin and end < len(linked):
-            for away in range(min(begin, end - begin)):
-                if not linked[begin - 1 - away] or names[begin - 1 - away] != names[end - 1 - away]:
-                    break
-                yield begin - 1 - away
-            for away in range(min(len(linked) - end, end - begin)):
-                if not linked[end + away] or names[end + away] != names[begin + away]:
-                    break
-                yield end + away
-        begin = end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -63,6 +64,7 @@ class Stream:
         own = self.of_this_process()
         # Where more is left on both sides than is linked, calls and kernels may be others'.
         is_scant = self.left_over() > 1 / 2 and self.leaves_calls()
+        in_part = self._launched_in_part(posterior)
         posterior.calibrate()
         for number, place in enumerate(posterior.operation):
             if place == NONE:
@@ -73,11 +75,17 @@ class Stream:
             confidence = posterior.confidence[number]
             if by in (NAME_AND_SIZES, ORDER, LAUNCH_LINE):
                 confidence *= own
-            strange = by == ORDER and self.likelihood.kernels.kind(number).is_strange
             scant = is_scant and by in (NAME_AND_SIZES, ORDER)
-            if strange or scant or self.likelihood.may_be_two(place):
+            index = self.operations[place].index
+            if by == ORDER or scant or index in in_part or self.likelihood.may_be_two(place):
                 confidence = min(confidence, WHOLE)
-            links.give_operation((self.positions[number],), self.operations[place].index, by, confidence=confidence)
+            links.give_operation((self.positions[number],), index, by, confidence=confidence)
+
+    def _launched_in_part(self, posterior: Posterior) -> set[int]:
+        """Calls of a row of GEMMs with fewer than they launch, by index: where the row begins or ends is not known."""
+        parts = Counter(operation.index for operation in self.operations)
+        launched = Counter(self.operations[place].index for place in set(posterior.operation) - {NONE})
+        return {index for index, count in launched.items() if count < parts[index]}
 
     def of_this_process(self) -> float:
         """How far links can be believed that nothing but names, sizes and order tells (`chances`)."""

@@ -1,4 +1,4 @@
-"""Benchmark iterations as the log's lines bound them: cut by printed layer times, or labelled after another one.
+"""Benchmark iterations as the log's lines bound them, cut by printed layer times.
 
 An ``Iteration: K`` line ends an iteration and tells how long it took; CK's digest has layer times alone (dvdt-ck.md 2.3
 b; trace-contract.md 3). Only iterations that nothing stronger placed are placed here.
@@ -13,8 +13,7 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.clocks.fit import LogClock
 from mio2trace.align.clocks.resolution import STAMP_NS
 from mio2trace.align.layers.caffe import boundaries, durations
-from mio2trace.align.layers.net import LayerKey
-from mio2trace.align.layers.recurrence import is_filler, place_by_recurrence
+from mio2trace.align.layers.recurrence import is_filler
 from mio2trace.align.links import DOUBTED, NONE
 from mio2trace.align.operations.rates import AT_END, IN_PART, TOLERANCE_NS, UNEVEN
 from mio2trace.evidence import DURATIONS
@@ -59,28 +58,6 @@ def place(attribution: Attribution, windows: Sequence[durations.Window], cut: du
             if position in cut.next_of:
                 beside, chance = cut.next_of[position]
                 links.give_next_layer(position, order[beside][0].layer, chance * whole)
-
-
-def place_later_iterations(attribution: Attribution) -> None:
-    """Iterations that nothing placed (their marks or lines are missing), after one that something did."""
-    if attribution.clock is None or attribution.all_marked():
-        return
-    links = attribution.links
-    for window in _windows(attribution):
-        if not window.positions or any(links.run_of[p] != NONE for p in window.positions):
-            continue
-        reference = [*attribution.reference("forward"), *attribution.reference("backward")]
-        if not reference:
-            return
-        runs: dict[LayerKey, int] = {}
-
-        def run_for(key: LayerKey, runs: dict[LayerKey, int] = runs, w: durations.Window = window) -> int:
-            if key not in runs:
-                pass_ = links.pass_id("iteration", w.iteration, key[1])
-                runs[key] = attribution.add_run(key[0], key[1], pass_)
-            return runs[key]
-
-        place_by_recurrence(attribution, reference, window.positions, run_for, attribution.unlaunched())
 
 
 def _at_the_ends(attribution: Attribution, window: durations.Window) -> Iterator[int]:
