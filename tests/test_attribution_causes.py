@@ -17,7 +17,7 @@ from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK, TWIN, twin
 from mio2trace import analyse
 from mio2trace.align import align
 from mio2trace.align.layers.caffe.layer_lines import _numbered
-from mio2trace.align.links import NONE
+from mio2trace.align.links import NONE, SURE
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.rates import NATS_NEVER
 from mio2trace.analysis import Analysis, AnalysisOptions
@@ -256,3 +256,48 @@ def test_stamps_of_another_run_relate_no_clock(tmp_path: Path) -> None:
     result = measured(shared_folder(), case)
     assert result.operations.believed == 0
     assert tmp_path.exists()
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("row", ["another program's log before", "another's lines between, without ids"])
+def test_of_two_programs_of_one_log_the_other_has_no_layers_here(row: str) -> None:
+    """Calls that tell no thread, and addresses that both were given, do not make two programs one."""
+    layers = measured(shared_folder(), (row, "m290-resnet-infer-immediate-fused", HANDLES, 0)).layers
+    assert layers.right == layers.links == layers.kernels > 0
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("variant", [HANDLES, HIDDEN])
+def test_loops_one_after_another_have_layers_on_their_own_queues(variant: str) -> None:
+    """What did not run meanwhile is no other thread's work."""
+    row, name = "two loops in one process", "m290-resnet-infer-immediate-fused"
+    layers = measured(shared_folder(), (row, name, variant, 0)).layers
+    assert layers.right == layers.links == layers.kernels > 0
+    assert layers.mean > SURE
+
+
+@pytest.mark.shared
+def test_a_call_with_fewer_products_than_it_launches_has_no_sure_end() -> None:
+    """Of two recurrent calls of which the profile lost a part, either may have what lies between them."""
+    case = ("middle fifth of the profile lost", "m121-rnn-infer-first", NO_FRAMEWORK, 0)
+    operations = measured(shared_folder(), case).operations
+    assert operations.wrong_and_sure == 0
+    assert operations.right < operations.links
+
+
+@pytest.mark.shared
+def test_commands_alone_among_entries_are_another_processs() -> None:
+    """A process prints entries or it does not: where both are of one net, no link by names is sure."""
+    case = ("another's lines between, without ids", "m290-lenet-train-cmdonly", NO_FRAMEWORK, 0)
+    operations = measured(shared_folder(), case).operations
+    assert operations.wrong_and_sure == 0
+    assert operations.mean < 0.6
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("row", ["stamps step by 5 ms", "stamps run 2 % fast"])
+def test_a_clock_that_goes_wrong_is_no_other_run_if_its_dates_are_the_profiles(row: str) -> None:
+    """Another run of the program would have to run beside this one."""
+    operations = measured(shared_folder(), (row, "m290-alexnet-infer-10it", HIDDEN, 0)).operations
+    assert operations.right == operations.links
+    assert operations.mean > 0.9

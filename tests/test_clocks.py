@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from mio2trace.align import align
 from mio2trace.align.clocks.fit import ZONES_NS, DeviceClock, device_clocks, local_ns, log_clock
-from mio2trace.align.clocks.interleaving import by_interleaving
 from mio2trace.model.log import LocalTime
 from mio2trace.model.profile import Queue
 from mio2trace.notes import InputError, Notes
@@ -324,20 +323,6 @@ def test_the_layers_of_a_drifting_run_keep_their_order_on_the_device() -> None:
     times = [clock.to_device(mark.host_ns) for mark in run.profile.opencl.marks if mark.host_ns is not None]
     assert len(times) == len(run.profile.opencl.marks)
     assert all(before <= after for before, after in pairwise(times))
-
-
-@given(randoms)
-def test_calls_that_the_host_ended_before_they_began_bound_no_clock(rng: Random) -> None:
-    """The host's clock was set back during one: the gaps beside it are as long as they are."""
-    run = make_run(rng, random_net(rng, 4, empty=0), iterations=2)
-    activities = list(run.profile.activities)
-    for place in rng.sample(range(len(activities)), len(activities) // 2):
-        begun = activities[place].host_start_ns
-        assert begun is not None
-        activities[place] = changed(activities[place], host_end_ns=begun - rng.choice([1, MS, HOUR]))
-    profile = msgspec.structs.replace(run.profile, activities=tuple(activities))
-    bound = by_interleaving(profile, [run.log], START, 1)
-    assert bound is None or bound.low <= bound.high
 
 
 def set_from(run: Run, line: int, by_ns: int) -> Run:

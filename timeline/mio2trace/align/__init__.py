@@ -244,7 +244,8 @@ def _doubt_run(attribution: Attribution, notes: Notes) -> None:
     named = any(log.layers or log.events for log in attribution.logs)
     in_layers = [place for place, word in enumerate(links.layer_by) if named and word and word not in _STATED]
     of_log = [place for place, word in enumerate(links.operation_by) if word and word not in _STATED]
-    if not of_log and not in_layers:
+    is_apart = attribution.clock is not None and attribution.clock.is_apart
+    if not of_log and not in_layers and not is_apart:
         return
     doubt = doubt_of_run(attribution)
     if doubt:

@@ -9,14 +9,13 @@ from typing import Literal
 import msgspec
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.clocks.fit import log_clock
 from mio2trace.align.clocks.log_runs import of_profile
-from mio2trace.align.clocks.relate import relate_clocks
+from mio2trace.align.clocks.relate import ran_at_once, relate_clocks
 from mio2trace.align.clocks.rhythm import keeps_time
 from mio2trace.align.links import NONE, Links
 from mio2trace.align.operations.other_sizes import are_sizes_others
 from mio2trace.align.operations.queues import ENOUGH_BUFFERS, same_process
-from mio2trace.align.operations.rates import EXPLAINED, LANDMARK_LATE_NS
+from mio2trace.align.operations.rates import EXPLAINED, UNEVEN
 from mio2trace.align.operations.rows.kinds import FIRST_ADDRESS
 from mio2trace.evidence import BUFFERS, CORRELATION, LAUNCH_LINE, POSITION, RANGE
 from mio2trace.kernels.names import kernel_name
@@ -33,6 +32,7 @@ OTHER_PROCESS = (
 
 UNLIKELY = 0.49
 """Confidence of a link of a log that is more likely another run's."""
+_APART = "the log was not written while the profile went on"
 OTHER_SIZES = "its tensors are of other sizes than the kernels work on"
 RESERVED = 300
 """Linux gives smaller ids to no process of a user once all were given; collectors number ranks from 0."""
@@ -65,6 +65,8 @@ def relation(
         return Relation(by="apart", why=str(error))
     if clock is None or not any(_has_landmark(log) for log in of_run):
         return Relation(by="nothing")
+    if clock.is_apart:
+        return Relation(by="apart", why=_APART)
     return Relation(by="clocks", away_ns=abs(clock.residual_ns))
 
 
@@ -84,13 +86,18 @@ def _has_landmark(log: FrameworkLog) -> bool:
 def is_explained(profile: Profile, links: Links) -> bool:
     """Whether the log's calls explain enough of the library's kernels to be of this run: it is asked where neither
     buffers nor the profile itself tie them together."""
-    if not {BUFFERS, RANGE, CORRELATION, LAUNCH_LINE}.isdisjoint(links.operation_by):
-        return True
+    return not {BUFFERS, RANGE, CORRELATION, LAUNCH_LINE}.isdisjoint(links.operation_by) or _explains(
+        profile, links, EXPLAINED
+    )
+
+
+def _explains(profile: Profile, links: Links, least: float) -> bool:
+    """Whether so much of the library's kernels, at least, has calls; where no kernel has any nothing tells."""
     library = Counter(activity.name for activity in profile.activities if activity.kind == "kernel")
     count = sum(number for name, number in library.items() if (told := kernel_name(name)) is not None and told.miopen)
     linked = [position for position, index in enumerate(links.operation_of) if index != NONE]
     expected = len(linked) - sum(1 - links.operation_confidence.get(position, 1.0) for position in linked)
-    return not linked or expected >= EXPLAINED * count
+    return not linked or expected >= least * count
 
 
 def doubt_of_run(attribution: Attribution) -> str | None:
@@ -110,31 +117,22 @@ def doubt_of_run(attribution: Attribution) -> str | None:
         return None  # one file
     if clock is not None and not clock.is_doubtful:
         return None  # stamps with a date
-    if _ran_at_once(profile, attribution.logs):
+    if ran_at_once(profile, attribution.logs):
         return None  # stamps with a date, of a clock that was set or goes wrong
     by_rhythm = attribution.keeps_time
     if not attribution.fitted:
         by_rhythm = keeps_time(profile, attribution.logs, attribution.operations, attribution.links)
+    links = attribution.links
+    # Calls of another program do not explain the kernels; those of another run of this one do.
+    is_like = links.has_operations and _explains(profile, links, UNEVEN)
+    if clock is not None and clock.is_apart and not by_rhythm and not is_like:
+        raise InputError(f"the log and the profile are not of one run: {_APART} (--align order goes on by order alone)")
     if by_rhythm is not None:
         return None if by_rhythm else "its stamps do not keep time with the profile"
     by_threads = _threads_in_common(profile, attribution.logs, attribution.operations)
     if by_threads is not None:
         return None if by_threads else "its lines are of threads that the profile does not have"
     return "" if clock is None else "nothing tells a wrong clock from another run"
-
-
-def _ran_at_once(profile: Profile, logs: Sequence[FrameworkLog]) -> bool:
-    """Whether a log ends, by its date, while the profile goes on or shortly behind it: another run of the program would
-    have run beside this one."""
-    unix = profile.clocks[0].as_unix
-    calls = [one.call for one in profile.activities if one.call is not None]
-    first = next((call.start_ns for call in calls if call.start_ns is not None), None)
-    last = next((call.end_ns for call in reversed(calls) if call.end_ns is not None), None)
-    if unix is None or first is None or last is None:
-        return False
-    stamps = [log.last_stamp for log in logs if log.last_stamp is not None]
-    ends = [log_clock(stamp, last + unix.offset_ns, "").residual_ns for stamp in stamps]
-    return any(first - last <= end <= LANDMARK_LATE_NS for end in ends)
 
 
 def _threads_in_common(profile: Profile, logs: Sequence[FrameworkLog], operations: Sequence[Operation]) -> bool | None:

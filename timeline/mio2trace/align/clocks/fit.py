@@ -323,7 +323,8 @@ class LogClock(msgspec.Struct, frozen=True, kw_only=True):
 
     ``residual_ns`` is how far the landmark in the log lies after its twin in the profile. Where the two clocks differ
     by more than a zone, ``error_ns`` is how exactly that is known. ``host_ns``: what makes the profile's host times
-    Unix time. ``is_fitted``: by links alone, so that the offset is no zone and may be off by the error.
+    Unix time. ``is_fitted``: by links alone, so that the offset is no zone and may be off by the error. ``is_apart``:
+    the log was not written while the profile went on, though at nearly the same time.
     """
 
     offset_ns: int
@@ -333,6 +334,7 @@ class LogClock(msgspec.Struct, frozen=True, kw_only=True):
     error_ns: int = 0
     host_ns: int = 0
     is_fitted: bool = False
+    is_apart: bool = False
 
     @property
     def is_doubtful(self) -> bool:

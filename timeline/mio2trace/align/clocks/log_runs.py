@@ -276,9 +276,9 @@ def _own(
 
 def _at_once(run: FrameworkLog, other: FrameworkLog) -> bool:
     """Whether the times of two runs, by their stamps, have any in common; so it is taken to be where one has none."""
-    stamps = run.first_stamp, run.last_stamp, other.first_stamp, other.last_stamp
-    begin, end, begun, ended = [stamp and local_ns(stamp, MIDDLE_OF_2000_NS) for stamp in stamps]
-    return None in (begin, end, begun, ended) or (begin <= ended and begun <= end)
+    stamps = [run.first_stamp, other.first_stamp, run.last_stamp, other.last_stamp]
+    times = [local_ns(stamp, MIDDLE_OF_2000_NS) for stamp in stamps if stamp is not None]
+    return len(times) < len(stamps) or max(times[:2]) <= min(times[2:])
 
 
 def _is_within(run: FrameworkLog, clock: LogClock, first: int, last: int) -> bool:

@@ -9,7 +9,6 @@ from itertools import pairwise
 import msgspec
 
 from mio2trace.align.clocks.fit import LogClock, log_clock, nearest_zone
-from mio2trace.align.clocks.interleaving import by_interleaving
 from mio2trace.align.clocks.log_bounds import OffsetBound, StampedLines, agreed, by_buffers, by_marks, come_late
 from mio2trace.align.clocks.resolution import STAMP_NS, host_resolution, stamp_resolution
 from mio2trace.align.clocks.set_clocks import goes_back, lie_in_calls
@@ -138,10 +137,6 @@ def _relate(
             clock = msgspec.structs.replace(bounded, error_ns=abs(bounded.residual_ns))
     if same_run:
         return clock
-    if profile.profile.calls_wait and abs(clock.residual_ns) > early:
-        exact = by_interleaving(profile.profile, logs, clock.near_ns, step)
-        if exact is not None:
-            return _bounded(exact.moved(-profile.unix.offset_ns), clock, notes)
     if clock.error_ns:
         # Marks would go with any run of the program whose clock is off by as much.
         notes.add("nothing tells a wrong clock from another run of the program: links are in doubt")
@@ -149,19 +144,32 @@ def _relate(
     cut_off = _cut_off(profile, logs, clock, marked, early, notes)
     if cut_off is not None:
         return cut_off
-    if not -early <= clock.residual_ns <= late:
+    if not -LANDMARK_LATE_NS <= clock.residual_ns <= late:
         raise InputError(
             f"the log and the profile are not of one run: {clock.method} differ by "
             f"{clock.residual_ns / 1e9:+.3f} s in the zone that fits best; "
-            "expected -0.005 to +{:g} s (--align order goes on by order alone){}".format(late / 1e9, _damage(notes))
+            "expected -2 to +{:g} s (--align order goes on by order alone){}".format(late / 1e9, _damage(notes))
         )
-    if marked is None and step <= STAMP_NS and _iterations_are_later(profile, logs, clock):
-        raise InputError(
-            "the log and the profile are not of one run: the log's first iteration began after the last enqueue "
-            f"(--align order goes on by order alone){_damage(notes)}"
-        )
+    is_later = marked is None and step <= STAMP_NS and _iterations_are_later(profile, logs, clock)
+    if is_later or clock.residual_ns < -early:
+        error = max(LANDMARK_EARLY_NS + 1, abs(clock.residual_ns))
+        return msgspec.structs.replace(clock, error_ns=error, is_apart=not ran_at_once(profile.profile, logs))
     # Nothing tells whether the host was busy until the line came, or the clocks differ by that.
     return clock if clock.residual_ns <= early else msgspec.structs.replace(clock, error_ns=clock.residual_ns)
+
+
+def ran_at_once(profile: Profile, logs: Sequence[FrameworkLog]) -> bool:
+    """Whether a log was written, by its dates, while the profile went on: another run would have run beside this."""
+    unix = profile.clocks[0].as_unix
+    dated = None if unix is None else _Dated(profile, unix)
+    if dated is None or dated.first_ns is None or dated.last_ns is None:
+        return False
+    for log in logs:
+        if log.first_stamp is not None and log.last_stamp is not None:
+            clock = log_clock(log.last_stamp, dated.last_ns, "")
+            if clock.to_host(log.first_stamp) <= dated.last_ns and clock.to_host(log.last_stamp) >= dated.first_ns:
+                return True
+    return False
 
 
 def _cut_off(
@@ -341,8 +349,9 @@ def _ends_early(profile: _Dated, logs: Sequence[FrameworkLog], clock: LogClock) 
     if any(event.kind in ("benchmark ends", "total", "average iteration") for log in logs for event in log.events):
         return False
     first = profile.first_ns
-    stamps = [clock.to_host(log.last_stamp) for log in logs if log.last_stamp is not None]
-    return first is not None and bool(stamps) and first <= min(stamps)
+    told = ([log.last_stamp, *(layer.stamp for layer in log.layers[-1:])] for log in logs)
+    ends = [max([clock.to_host(at) for at in stamps if at is not None], default=None) for stamps in told]
+    return first is not None and bool(ends) and all(end is None or first <= end for end in ends)
 
 
 def _landmark(

@@ -160,7 +160,7 @@ def _ended_early(operations: Sequence[Operation], launching: Set[int], silent: S
 
 
 def _problem(operation: Operation) -> object:
-    return operation.api, operation.input, operation.weights, operation.output
+    return operation.primitive, operation.direction, operation.input, operation.weights, operation.output
 
 
 def _mean(before: float, events: float, of: float) -> float:

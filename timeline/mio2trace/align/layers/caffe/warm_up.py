@@ -15,7 +15,7 @@ from mio2trace.align.layers.caffe.by_names import place_by_names
 from mio2trace.align.layers.net import LayerKey
 from mio2trace.align.layers.recurrence import is_filler, place_by_recurrence, signature
 from mio2trace.align.links import NONE
-from mio2trace.align.operations.rates import FEW, LIKE, UNEVEN
+from mio2trace.align.operations.rates import FEW, UNEVEN
 from mio2trace.align.sequences import matches
 from mio2trace.evidence import NAME_AND_SIZES, RECURRENCE
 from mio2trace.model.log import Direction
@@ -47,7 +47,7 @@ def place_before_iterations(attribution: Attribution) -> None:
             place_by_names(attribution, positions, direction, runs_of)
         links.give_pass(positions, pass_)
         if axis is not None and not axis.by_line and _is_vague(attribution, positions):
-            links.doubt_layer((p for p in left if links.run_of[p] != NONE), LIKE)
+            links.doubt_layer(p for p in left if links.run_of[p] != NONE)
     kinds = {event.kind for event in attribution.events}
     if not warm and (begins is None or not kinds.isdisjoint(_OF_WARM_UP)):
         _place_by_likeness(attribution, first_iteration)
@@ -184,7 +184,7 @@ def _place_by_likeness(attribution: Attribution, limit: int) -> None:
     runs = {direction: attribution.runs_of_pass(pass_) for direction, pass_ in passes.items()}
     place_by_recurrence(attribution, reference, range(limit), lambda key: runs[key[1]](key), attribution.unlaunched())
     # What comes before the first kernel that is known may as well be set-up: no line divides them.
-    links.doubt_layer((p for p in range(pairs[0][1]) if links.run_of[p] != NONE), LIKE)
+    links.doubt_layer(p for p in range(pairs[0][1]) if links.run_of[p] != NONE)
     if 10 * len(pairs) < 9 * len(forward):
         # It may be something else; of 900 such links 95 % are right.
         links.doubt_layer((p for p in range(pairs[0][1], limit) if links.run_of[p] != NONE), UNEVEN)
