@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mio2trace.measures.step_time import PARTS, StepTime
 from tests import oracle, spoiled
 from tests.conftest import shared_folder
 from tests.headlines import Device, devices, differences, inputs, measured, program, samples, second_opinion
@@ -28,16 +29,20 @@ DOCUMENTED = "_doc_"
 
 
 @functools.lru_cache(maxsize=2)
-def said(*paths: Path) -> tuple[list[Device], list[dict[str, int]]]:
-    """What the program says of each device, and of each process what is missing."""
+def said(*paths: Path) -> tuple[list[Device], list[dict[str, int]], list[StepTime | None]]:
+    """What the program says of each device, and of each process what is missing and how long a steady step is."""
     measures = measured(*paths)
-    return [device for one in measures for device in devices(one)], [dict(one.completeness.counts) for one in measures]
+    return (
+        [device for one in measures for device in devices(one)],
+        [dict(one.completeness.counts) for one in measures],
+        [one.steady.step_time for one in measures],
+    )
 
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_samples(name: str) -> None:
     """Number of steps, time and length of each, shares, copies, kernels before the recording."""
-    true, (found, _) = second_opinion(SAMPLES[name]), said(*inputs(SAMPLES[name]))
+    true, (found, *_) = second_opinion(SAMPLES[name]), said(*inputs(SAMPLES[name]))
     assert [differences(one, other) for one, other in zip(true, found, strict=True)] == [{}] * len(true)
 
 
@@ -149,19 +154,22 @@ def test_two_processes_in_one_file(ranks: Sequence[str], tmp_path: Path) -> None
 @pytest.mark.parametrize("name", [name for name in SAMPLES if DOCUMENTED not in name])
 def test_changed_samples(name: str, change: Callable[..., spoiled.Expected | None], tmp_path: Path) -> None:
     """The verdict names what was done, both counts agree, and no step moves by more than what was done to it."""
-    before, missing_before = said(*inputs(SAMPLES[name]))
+    before, missing_before, steady_before = said(*inputs(SAMPLES[name]))
     raw = load(SAMPLES[name])
     first = next(iter(rules.answer(oracle.read(SAMPLES[name])).devices.values()))
     expected = change(raw, [(step.begin, step.end) for step in first.steps if step.end is not None])
     if expected is None:
         pytest.skip("this sample does not allow it")
     paths = raw.save(tmp_path)
-    after, missing = said(*paths)
+    after, missing, steady = said(*paths)
     true = second_opinion(next((path for path in paths if "kernel_trace" in path.name), paths[0]))
     assert [differences(one, other) for one, other in zip(true, after, strict=True)] == [{}] * len(true)
     check_verdict(expected, missing_before, missing)
     for one, other in zip(before, after, strict=True):
         check_times(expected, one, other)
+    for own, others in zip(steady_before, steady, strict=True):
+        if own is not None and others is not None and own.device == others.device:
+            check_mean(expected, own, others)
 
 
 def check_verdict(expected: spoiled.Expected, before: list[dict[str, int]], after: list[dict[str, int]]) -> None:
@@ -187,3 +195,19 @@ def check_times(expected: spoiled.Expected, before: Device, after: Device) -> No
         assert abs(one - other) <= expected.moves_ns
     for own, others in zip(before.lengths[way], after.lengths[way], strict=False):
         assert own is None or others is None or abs(own - others) <= expected.moves_ns
+
+
+def check_mean(expected: spoiled.Expected, before: StepTime, after: StepTime) -> None:
+    """The mean of the steady steps. A step that takes twice as long stays among them; of fewer steps than before the
+    mean is that of the others, which lies among their lengths."""
+    longest, shortest = max(before.steps_ns), min(before.steps_ns)
+    same = len(before.steps_ns) == len(after.steps_ns)
+    if expected.doubled is not None:
+        assert same
+        grown = sum(after.steps_ns) - sum(before.steps_ns)
+        assert any(abs(grown - own) <= 1 for own in before.steps_ns)
+        assert abs(after.step_ns - before.step_ns - grown / len(before.steps_ns)) <= len(PARTS)
+    elif same:
+        assert abs(after.step_ns - before.step_ns) <= expected.moves_ns + len(PARTS)
+    else:
+        assert shortest - expected.moves_ns - len(PARTS) <= after.step_ns <= longest + expected.moves_ns + len(PARTS)

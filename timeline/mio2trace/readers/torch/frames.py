@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress, count, islice
 from operator import attrgetter
 from typing import Any
@@ -94,18 +94,17 @@ class Frames:
         told: dict[int, Lines] = {}
         found = {}
         for thread, spans in launches.items():
-            rows = array("i", self._rows_of(self._threads.get(thread, -1)))
-            starts = array("d", map(self._starts.__getitem__, rows))
+            rows: Sequence[int] = range(len(self))
+            starts = self._starts
+            number = self._threads.get(thread, -1)
+            if len(self._threads) > 1 or number < 0:
+                rows = array("i", compress(rows, map(number.__eq__, self._thread_of)))
+                starts = array("d", compress(self._starts, map(number.__eq__, self._thread_of)))
             if any(map(float.__gt__, starts, islice(starts, 1, None))):
                 rows = array("i", sorted(rows, key=lambda row: (self._starts[row], -self._ends[row])))
                 starts = array("d", map(self._starts.__getitem__, rows))
             found[thread] = [self._lines_at(rows, starts, span, row_of, told) for span in spans]
         return found
-
-    def _rows_of(self, thread: int) -> Iterable[int]:
-        if len(self._threads) == 1:
-            return range(len(self)) if thread == 0 else ()
-        return compress(range(len(self)), map(thread.__eq__, self._thread_of))
 
     def _rows_by_id(self) -> Mapping[int, int] | array[int]:
         """The row of each id: an array where ids are dense, as the profiler's are."""
