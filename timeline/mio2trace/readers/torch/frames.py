@@ -36,6 +36,10 @@ _NEAR = 8
 """Of so many last rows the innermost is found by time, which counts where rows overlap by a rounded nanosecond."""
 _ROUNDED_US = 0.0006
 """Less than a nanosecond: what adding two times may be off."""
+_SPARSE = 16
+"""Of up to so many ids one may be a row's that is kept, for a table by id."""
+_SHORTEST_US = 0.5
+"""A shorter function holds no launch: a launch takes 2 us and more. Most functions are shorter, and are passed over."""
 _Thread = tuple[Any, Any]
 _START, _LENGTH, _NAME, _THREAD = attrgetter("ts"), attrgetter("dur"), attrgetter("name"), attrgetter("pid", "tid")
 _ID, _PARENT = attrgetter("args.python"), attrgetter("args.parent")
@@ -72,7 +76,8 @@ class Frames:
             self._add([one for one in events if _is_whole(one)])
 
     def _add(self, events: Sequence[Event]) -> None:
-        # no step of Python's own for each row: there are as many as all other rows together
+        events = [event for event in events if event.dur >= _SHORTEST_US]  # type: ignore[operator]
+        # no step of Python's own for each row: there may be as many as all other rows together
         starts = array("d", map(_START, events))
         lengths = array("d", map(_LENGTH, events))
         ids = array("q", map(_ID, events))
@@ -109,7 +114,7 @@ class Frames:
     def _rows_by_id(self) -> Mapping[int, int] | array[int]:
         """The row of each id: an array where ids are dense, as the profiler's are."""
         ids = self._ids
-        if min(ids) >= 0 and max(ids) <= 4 * len(ids) + 1024:
+        if min(ids) >= 0 and max(ids) <= _SPARSE * len(ids) + 1024:
             rows = array("i", [-1]) * (max(ids) + 1)
             for row, number in enumerate(ids):
                 rows[number] = row
