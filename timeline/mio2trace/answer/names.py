@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, ProblemRow
@@ -40,6 +41,10 @@ def short_kernel(name: str) -> str:
 def shown_names(rows: Sequence[LayerRow | OperationRow | ProblemRow | KernelRow], width: int) -> list[str]:
     """Of the rows of a list, as every form of the answer shows them."""
     names = [_name(row, width) for row in rows]
+    count = Counter(names)
+    for at, row in enumerate(rows):
+        if count[names[at]] > 1 and isinstance(row, OperationRow) and row.layer:
+            names[at] = _in_layer(row.name, row.layer, width)
     short = [short_kernel(n) if isinstance(row, KernelRow) else n for n, row in zip(names, rows, strict=True)]
     return distinct(names, short, width)
 
@@ -52,6 +57,14 @@ def _name(row: LayerRow | OperationRow | ProblemRow | KernelRow, width: int) -> 
     if isinstance(row, ProblemRow) and row.ns is None:
         return f"{row.name} x {row.calls:,.0f}"
     return row.name
+
+
+def _in_layer(name: str, layer: str, width: int) -> str:
+    """An operation that reads as another one: its layer counts more than the end of its name."""
+    longest = width // 2
+    if len(layer) > longest:
+        layer = f"{layer[: longest // 3]}...{layer[3 + longest // 3 - longest :]}"
+    return f"{_end_cut(name, width - len(layer) - 4)} in {layer}"
 
 
 def distinct(names: Sequence[str], shown: Sequence[str], width: int) -> list[str]:
