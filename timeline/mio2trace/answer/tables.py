@@ -59,7 +59,7 @@ def colour(primitive: str) -> str:
     return COLOURS.get(primitive, "other")
 
 
-_KINDS = {"cumul. %": "number wide", "host ms": "number wide"}
+_KINDS = {"cumul. %": "number wide", "host ms": "number wide", "95 %": "number wide", "B - A": "bars wide"}
 """Columns that a narrow page leaves out."""
 
 

@@ -88,10 +88,10 @@ def _section(comparison: Comparison, room: Room) -> dict[str, Any]:
     most = max((abs(row.more_ns) for row in comparison.rows), default=0.0)
     found = [
         _iteration(comparison, names, room),
+        _table("Length of a step and its parts", comparison.steps, room, None, "Slowest device"),
         _table("What changed", changed, room, most, f"{noun}s by how much longer or shorter they take"),
         _table("Layers", layers, room, most, "The same time by layer"),
         _table("Ranks", comparison.ranks, room, None, "An iteration of each; all else is the mean over them"),
-        _table("Length of a step and its parts", comparison.steps, room, None, "Slowest device"),
         _table("Not in every iteration", comparison.once, room, None, "In the whole run"),
         _table("What did not change", same, room, most, f"{noun}s without a change that is one"),
         tables.part("How far to trust it", facts=_trust(comparison, names, room)),
