@@ -135,7 +135,7 @@ def compare(  # noqa: PLR0913 - click gives each option by keyword
     if is_page and printing.path is not None:
         _write_page(comparisons, printing.path)
     if is_page or (picture is not None and printing.path == picture):
-        write(f"{visible(line)}\n" for line in _verdicts(comparisons))
+        _write_first(_verdicts(comparisons))
         say(notes, [], quiet)
     else:
         _print(comparisons, printing, notes, everything=everything, quiet=quiet)
@@ -203,6 +203,15 @@ def _verdicts(comparisons: Sequence[Comparison]) -> list[str]:
     return [f"{one.b.name}: {headline(one)}" if several else headline(one) for one in comparisons]
 
 
+def _write_first(verdicts: Sequence[str]) -> None:
+    import textwrap
+
+    from mio2trace.answer.text import WIDTH
+
+    lines = [line for verdict in verdicts for line in textwrap.wrap(visible(verdict), WIDTH, subsequent_indent="  ")]
+    write([coloured("".join(f"{line}\n" for line in lines))])
+
+
 def _print(
     comparisons: Sequence[Comparison], printing: Printing, notes: Notes, *, everything: bool, quiet: bool
 ) -> None:
@@ -234,7 +243,7 @@ def _print(
         )
         verdicts = _verdicts(comparisons)
         if form in ("table", "markdown") and printing.path in (None, "-"):
-            write(f"{visible(line)}\n" for line in verdicts)
+            _write_first(verdicts)
             verdicts = []
         show(lambda: rows, printing._replace(form=form), notes, verdicts, quiet)
         return
