@@ -53,8 +53,8 @@ def _row(chance: Chance, names: Sequence[str], first: float, odd: bool, pids: Se
     host = chance.choice(pids), chance.choice((542, 542, 543))
     device = chance.choice((2, 2, 3, "GPU 2 of rank 1")) if len(pids) > 1 else 2
     made: list[Callable[[], Row]] = [
-        lambda: row("cpu_op", chance.choice((*_OPS, *_OPS, *names)), *host, at, dur, External_id=op,
-                    Sequence_number=chance.randint(0, 3), **_inputs(chance)),
+        lambda: _compiled(row("cpu_op", chance.choice((*_OPS, *_OPS, *names)), *host, at, dur, External_id=op,
+                              Sequence_number=chance.randint(0, 3), **_inputs(chance)), chance, names),
         lambda: row("cuda_runtime", chance.choice(_CALLS), *host, at, dur, External_id=op, correlation=key,
                     grid=[4, 1, 1], block=[64, 1, 1], kernel=chance.choice((*_KERNELS, *names))),
         lambda: row("kernel", chance.choice((*_KERNELS, *names)), device, chance.choice((0, 1)), at, dur,
@@ -80,6 +80,13 @@ def _row(chance: Chance, names: Sequence[str], first: float, odd: bool, pids: Se
         keys = [key for key in holder if key not in spared] or ["ts"]
         holder[chance.choice(keys)] = chance.choice(_ODD)
     return event
+
+
+def _compiled(made: Row, chance: Chance, names: Sequence[str]) -> Row:
+    """With the file that Triton compiled its kernel from, or anything in its place."""
+    if chance.random() < 0.2:
+        made["args"]["kernel_file"] = chance.choice(("/tmp/u7/rope.py", "/" * 300, 5, None, [], *names))
+    return made
 
 
 def _inputs(chance: Chance) -> dict[str, Any]:
