@@ -1,7 +1,7 @@
 """mio2trace: which layer, which operation and which kernel the GPU time went into.
 
     import mio2trace
-    mio2trace.convert("run.log", "prof.json", output="out.json")
+    mio2trace.convert("run.log", "prof.json", output="out.pftrace")
     run = mio2trace.load("run.log", "prof.json")
     run.problems().head(10)
 

@@ -67,7 +67,7 @@ def query(
 
     \b
     Examples:
-      mio2trace query out.json "slowest layers"
+      mio2trace query out.pftrace "slowest layers"
       mio2trace query run.log prof.json "slowest operations"
       mio2trace query out.pftrace.gz "select name, sum(dur) from kernels group by name" --format json
       mio2trace query ds/ "slowest problems"

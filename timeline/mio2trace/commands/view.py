@@ -34,9 +34,9 @@ def view(trace: str, offline: bool, keep: bool, port: int | None, damaged: bool,
 
     \b
     Examples:
-      mio2trace view out.json
+      mio2trace view out.pftrace
       mio2trace view out.pftrace.gz --offline
-      mio2trace view out.json --no-browser --keep
+      mio2trace view out.pftrace --no-browser --keep
     """
     from mio2trace.notes import Notes
     from mio2trace.viewer import PORT, UI, bound, find_trace, find_ui, slowest_layer
