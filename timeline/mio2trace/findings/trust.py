@@ -210,7 +210,7 @@ RULES = (
         fires="kernels that a graph launched and whose capture is not recorded are >= 5 % of T, other kernels have"
         " operations or PyTorch ran them, and `nameless` does not fire",
         formula="their time per steady iteration; share of T",
-        advice="PyTorch: record the capture, too. Run torch.profiler (record_shapes=True, with_stack=True) while the"
+        advice="PyTorch: record the capture as well. Run torch.profiler (record_shapes=True, with_stack=True) while the"
         " graphs are captured (the server's warm-up, the first call of a compiled model), then `mio2trace"
         " replay.json.gz capture.json.gz`. Other programs: profile one run without graph capture. Kernel times are"
         " right without it.",
