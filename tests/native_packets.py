@@ -132,8 +132,8 @@ def read_native(data: bytes, groups: Collection[str] = ()) -> Native:
     )
 
 
-GROUP_AND_ROW = re.compile(" · ")
-"""Between the names of a process and of its main track, which are one; a device's own name may have colons in it."""
+GROUP_AND_ROW = re.compile(r"(?P<head>.*?) · (?P<row>.*?)(?P<rest> \(.*\))?")
+"""The names of a process and of its main track, which are one: the row is before what is in brackets."""
 
 
 def _place(descriptors: Mapping[int, Any], descriptor: Any, groups: Collection[str]) -> tuple[str, str]:
@@ -147,11 +147,14 @@ def _place(descriptors: Mapping[int, Any], descriptor: Any, groups: Collection[s
 
 def _parts(name: str, groups: Collection[str]) -> Sequence[str]:
     """A group and its row, or the group alone."""
-    known = [group for group in groups if name == group or name.startswith(f"{group} · ")]
-    if not known:
-        return GROUP_AND_ROW.split(name, 1)
-    group = max(known, key=len)
-    return [group, name[len(group) + 3 :]] if len(name) > len(group) else [group]
+    for group in sorted(groups, key=len, reverse=True):
+        head, bracket, rest = group.partition(" (")
+        if name == group:
+            return [group]
+        if name.startswith(f"{head} · ") and name.endswith(f"{bracket}{rest}"):
+            return [group, name[len(head) + 3 : len(name) - len(bracket + rest)]]
+    found = GROUP_AND_ROW.fullmatch(name)
+    return [name] if found is None else [found["head"] + (found["rest"] or ""), found["row"]]
 
 
 def _walk(

@@ -110,7 +110,7 @@ def replayed(operations: Sequence[Operation] = (), **more: Any) -> Subject:
 
 
 def test_the_capture_is_asked_of_pytorch_alone() -> None:
-    assert fired(replayed(ranges=TORCH), "graph").advice.startswith("Record the capture, too")
+    assert fired(replayed(ranges=TORCH), "graph").advice.startswith("Record the capture as well")
     assert fired(replayed([operation(0)]), "graph").advice.startswith("Profile one run without graph capture")
 
 

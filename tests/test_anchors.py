@@ -85,7 +85,7 @@ def test_times_outside_of_the_recording_are_related_to_nothing() -> None:
     other = profile(1, KERNELS, Clock("boottime"))
     assert anchored(other, read(reading(101 * SECOND, UNIX), reading(102 * SECOND, UNIX)), notes) is other
     assert [note.kind for note in notes] == [
-        "times outside of what was recorded: the clocks that were read beside it are not used"
+        "times outside of the recording: the clocks that were read during it are not used"
     ]
 
 
@@ -268,5 +268,5 @@ def test_clocks_that_contradict_the_stamps_are_not_used_and_it_is_said(tmp_path:
     notes = Notes()
     run = mio2trace.analyse(archive, notes=notes).run
     assert run.alignments[0].log_clock is None
-    assert any("stamps do not go with the clocks" in note.kind for note in notes)
+    assert any("stamps contradict the clocks" in note.kind for note in notes)
     assert layers(run, told)[0] == 94

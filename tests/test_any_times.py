@@ -123,7 +123,7 @@ def test_times_far_from_all_others(tmp_path: Path) -> None:
         host_calls="none",
     )
     assert [(at, length) for _, at, length in kernels(found)] == [(0, 5), (7, 2)]
-    assert found.metadata["notes"]["command far in time from all others: not drawn"] == 2
+    assert found.metadata["notes"]["command far in time from all others: left out"] == 2
     assert b'"ts":0.007,"dur":0.002' in text
 
 
@@ -154,7 +154,7 @@ def test_log_of_another_century(tmp_path: Path) -> None:
     out = io.BytesIO()
     found = convert(tmp_path / "run.log", output=out, check=True)
     WRITERS[1].write(found.trace, io.BytesIO())
-    assert found.metadata["notes"]["iteration far in time from all others: not drawn"] == 1
+    assert found.metadata["notes"]["iteration far in time from all others: left out"] == 1
     assert out.getvalue().count(b'"cat":"log"') == 3
 
 

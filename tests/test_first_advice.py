@@ -209,7 +209,7 @@ ROWS = (
     Row(("rocm/kineto_mi300x_resnet_train_ddp.json.gz",), "high communication", "Record all ranks", collectives_wait,
         "17.6 MB in milliseconds is 3.5 GB/s; no other rank is recorded"),
     Row(("rocm/graphs/sglang_prefilldecode.json.gz",), "", "", lambda files: True, "50 % of the step was not recorded"),
-    Row(("rocm/graphs/vllm_decode_full.replay.json.gz",), "medium graph", "Record the capture, too",
+    Row(("rocm/graphs/vllm_decode_full.replay.json.gz",), "medium graph", "Record the capture as well",
         graphs_without_capture, "over 90 % of the kernels are of graph launches, no capture is recorded"),
     Row(("rocm/rocpd_ck_batched_gemm.db.gz",), "medium first-iteration", "run a warm-up before you measure",
         first_launch_is_slow, "the first launch takes over 100 times the median; no MIOpen in the run"),

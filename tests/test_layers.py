@@ -234,7 +234,7 @@ def test_without_host_times_the_last_run_of_a_log_is_taken_and_that_is_said() ->
     marks = tuple(msgspec.structs.replace(mark, host_ns=None) for mark in own.profile.opencl.marks)
     notes = Notes()
     align(with_opencl(own.profile, activities=bare, marks=marks), [after(first, own)], notes)
-    assert any("the last one is taken" in note.kind for note in notes.problems)
+    assert any("the last one is used" in note.kind for note in notes.problems)
 
 
 @given(seeds, st.floats(0, 1), st.booleans())

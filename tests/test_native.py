@@ -464,7 +464,7 @@ def test_the_ui_opens_it(tmp_path: Path, ui: UI) -> None:
     mio2trace.convert(*files, output=tmp_path / f"{name}.pftrace.gz")
     page = ui(tmp_path / f"{name}.pftrace.gz")
     groups = [text for depth, text in page.tracks() if depth == 0 and not text.startswith("System")]
-    assert groups[0].partition(" (")[0] in ("Device", "GPU 0")
+    assert groups[0].partition(" · ")[0] in ("Device", "GPU 0")
     assert "ayers > " in groups[0]
     assert groups[-1].startswith("Host")
     page.screenshot(tmp_path / "closed.png")
@@ -517,7 +517,7 @@ def test_a_device_shows_what_it_ran_before_its_group_is_opened() -> None:
     found = read_native(native(trace))
     roots = [one for one in found.descriptors.values() if not one.HasField("parent_uuid")]
     assert [one.name for one in roots] == [
-        "Device (OpenCL queue 0) · Layers > kernels", "Host · Layers on the host",
+        "Device · Layers > kernels (OpenCL queue 0)", "Host · Layers on the host",
     ]  # fmt: skip
     rows = {(process.name, track.name) for process in trace.processes for track in trace.tracks
             if track.process == process.id}  # fmt: skip

@@ -16,12 +16,13 @@ from tests.conftest import shared_folder
 
 TRACES = Path(__file__).parent.parent / "traces"
 NOTHING_SHOWS = "nothing in these files shows that log and profile are of one run: links hold if they are"
-RHYTHM = "log that is likely another run's, links are in doubt: its stamps do not keep time with the profile"
+RHYTHM = "log that is probably of another run, links have low confidence: its stamps do not keep time with the profile"
 THREADS = (
-    "log that is likely another run's, links are in doubt: its lines are of threads that the profile does not have"
+    "log that is probably of another run, links have low confidence:"
+    " its lines are of threads that the profile does not have"
 )
 STAMP = re.compile(rb"(?m)^(I1121 )(\d\d):(\d\d):(\d\d\.\d{6})( 43457)")
-ABOUT = re.compile(r"another run's|of one run")
+ABOUT = re.compile(r"of another run|of one run")
 
 
 def joined(change: Callable[[bytes], bytes], folder: Path) -> tuple[Alignment, list[str]]:

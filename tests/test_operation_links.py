@@ -549,7 +549,7 @@ def test_two_runs_are_told_apart_by_their_buffers() -> None:
     links = align(two.profile(), [], notes, operations=one.operations, by_order_alone=True).links
     assert links.has_operations
     assert all(position in links.operation_unsure for position, index in enumerate(links.operation_of) if index != NONE)
-    assert "every link to an operation is in doubt" in str(next(iter(notes)))
+    assert "every link to an operation has low confidence" in str(next(iter(notes)))
 
 
 @pytest.mark.parametrize(

@@ -627,7 +627,7 @@ def test_find_2_keeps_apart_what_has_the_same_shapes() -> None:
         return entry("RunSolution", solution=solution, nInputs=3, tensors=f"{{ {names}, }}")
 
     def ran(text: str) -> list[tuple[str | None, bool]]:
-        return [(o.direction, "the call does not tell" in "".join(o.doubts)) for o in ops_of(text) if o.phase == "run"]
+        return [(o.direction, "the call does not show" in "".join(o.doubts)) for o in ops_of(text) if o.phase == "run"]
 
     ways = ("forward", "backward-data", "backward-weights")
     each = [run(f"0x9{direction}") for direction in range(3)]

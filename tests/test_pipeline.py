@@ -107,7 +107,7 @@ def test_two_different_profiles_are_both_drawn_and_it_is_said(files: dict[str, s
     trace, result = output(files["other"], files["log"], files["prof"])
     assert layers_of(trace) == [*WANTED, (None, 1), (None, 2)]  # two that are alike: they repeat
     assert [note.kind for note in result.notes.problems] == [
-        "2 different profiles: the logs are joined with the one that they fit best"
+        "2 different profiles: the logs are joined with the profile that they fit best"
     ]
 
 
@@ -166,7 +166,7 @@ def test_beside_a_profile_that_holds_nothing_a_log_keeps_its_picture(
     expected = json.loads(alone)["traceEvents"]
     assert any(event.get("cat") == "layer" for event in expected)
     assert json.loads(beside)["traceEvents"] == expected
-    assert "no kernel, copy or build in the profile: drawn without it" in [note.kind for note in result.notes.problems]
+    assert "no kernel, copy or build in the profile: it is not used" in [note.kind for note in result.notes.problems]
 
 
 def test_the_summary_is_the_metadata_of_the_trace(files: dict[str, str], tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def place(event: Slice) -> tuple[int, int, str, str, str]:
 
 
 def left_out(result: Conversion) -> int:
-    return sum(count for kind, count in result.metadata["notes"].items() if "left out of the picture" in kind)
+    return sum(count for kind, count in result.metadata["notes"].items() if "left out of the trace" in kind)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_the_command_says_what_it_left_out(tmp_path: Path) -> None:
     output = tmp_path / "out.json"
     result = CliRunner().invoke(cli.cli, [*map(str, MIOPEN), "-o", str(output), "--top", "2"])
     assert result.exit_code == 0
-    assert "not among the --top kernels: left out of the picture" in result.output
+    assert "not among the --top kernels: left out of the trace" in result.output
     wrong = CliRunner().invoke(cli.cli, [*map(str, MIOPEN), "-o", str(output), "--from", "whenever"])
     assert wrong.exit_code == 2
     assert "--from whenever: expected a time such as 1.2s, 'iteration 3' or 'layer conv1'" in wrong.output

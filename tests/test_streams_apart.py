@@ -32,7 +32,7 @@ def traced(tmp_path: Path, collectives_us: int) -> Trace:
     return mio2trace.convert(path).trace
 
 
-@pytest.mark.parametrize(("us", "names"), [(100, []), (101, ["GPU 0 (G) · Stream 9: kernels"])])
+@pytest.mark.parametrize(("us", "names"), [(100, []), (101, ["GPU 0 · Stream 9: kernels (G)"])])
 def test_a_stream_with_more_than_a_tenth_of_the_kernel_time_is_at_the_top(
     tmp_path: Path, us: int, names: list[str]
 ) -> None:
@@ -41,7 +41,7 @@ def test_a_stream_with_more_than_a_tenth_of_the_kernel_time_is_at_the_top(
     write(trace, packed)
     found = read_native(packed.getvalue())
     roots = {one.uuid: one.name for one in found.descriptors.values() if not one.HasField("parent_uuid")}
-    assert [name for name in roots.values() if name.startswith("GPU")] == ["GPU 0 (G) · Stream 7: kernels", *names]
+    assert [name for name in roots.values() if name.startswith("GPU")] == ["GPU 0 · Stream 7: kernels (G)", *names]
     # A viewer puts a track at the top only if it has another one below it.
     parents = {one.parent_uuid for one in found.descriptors.values() if one.HasField("parent_uuid")}
     assert {uuid for uuid, name in roots.items() if name.startswith("GPU")} <= parents

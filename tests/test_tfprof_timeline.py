@@ -499,7 +499,7 @@ def test_profiles_of_different_times_are_not_drawn_together(tmp_path: Path, move
     events, result = joined(tmp_path, tf, gpu)
     assert {event.get("cat") for event in events}.isdisjoint({"operator", "annotation", "frame"})
     kinds = {note.kind for note in result.notes}
-    assert "the framework's profile is of another time than the other: its ops are not drawn beside it" in kinds
+    assert "the framework's profile is of another time: its ops are left out" in kinds
     assert all(link[0] is None for link in links(events))
 
 
@@ -510,7 +510,7 @@ def test_a_log_alone_is_not_drawn_beside_the_ops(tmp_path: Path) -> None:
     events, result = converted(tmp_path / "run.log", tmp_path / "profile.tfprof")
     assert [event["args"]["node"] for event in events if event.get("cat") == "operator"] == [CONVS[0]]
     assert [note.kind for note in result.notes] == [
-        "a log's layers are not drawn beside a framework's ops: no GPU profile relates their clocks"
+        "layers of a log left out: without a GPU profile their clock is not related to the framework's ops"
     ]
 
 
@@ -524,7 +524,7 @@ def test_without_the_hosts_times_nothing_is_guessed(tmp_path: Path) -> None:
     assert {event.get("cat") for event in events}.isdisjoint({"operator", "annotation", "frame"})
     assert len(links(events)) == 4
     kinds = {note.kind for note in result.notes}
-    assert "the profile's clock is not related to the host's: the framework's ops are not drawn beside it" in kinds
+    assert "the profile's clock is not related to the host's: the framework's ops are left out" in kinds
 
 
 def test_ops_of_a_cpu_enqueue_nothing(tmp_path: Path) -> None:

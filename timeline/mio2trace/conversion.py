@@ -241,7 +241,7 @@ def _of_one_run(analysis: Analysis) -> list[Run]:
     chosen = [run, *(other for other in analysis.runs if other is not run and other.alignments)]
     count = sum(len(each.alignments) for each in chosen)
     if count > 1 and (len(chosen) > 1 or not run.is_job):
-        analysis.notes.add(f"{count} different profiles: the logs are joined with the one that they fit best")
+        analysis.notes.add(f"{count} different profiles: the logs are joined with the profile that they fit best")
     return chosen
 
 
@@ -251,7 +251,7 @@ def _why_no_job(analysis: Analysis) -> str:
         return "one profile; expected those of several processes of a job"
     if any(profile.process.pid is None and profile.process.rank is None for profile in profiles):
         return "a profile states neither process nor rank; expected the profiles of several processes of a job"
-    return "not of processes of one job: their clocks, folders and ranks tell of several runs"
+    return "not of one job: their clocks, folders and ranks show several runs"
 
 
 def _require_something_to_draw(analysis: Analysis, runs: Sequence[Run]) -> None:
@@ -264,7 +264,7 @@ def _require_something_to_draw(analysis: Analysis, runs: Sequence[Run]) -> None:
     if empty == len(profiles) and not any(run.has_times for run in runs):
         raise InputError(f"{analysis.names}: {what_is_missing(runs[0], notes)}")
     if empty:
-        notes.add("no kernel, copy or build in the profile: drawn without it", count=empty)
+        notes.add("no kernel, copy or build in the profile: it is not used", count=empty)
 
 
 def _require_related_clocks(runs: Sequence[Run]) -> None:

@@ -221,7 +221,7 @@ def shares(profiles: Sequence[Profile], files: Sequence[Told], without: frozense
         result.append(_share(profile, claimed_by_it, used, notes))
     for file, claimed in zip(files, claims, strict=True):
         if claimed and file.name not in used:
-            notes.remark("log left out: another tells of the same calls more surely", file.name)
+            notes.remark("log left out: another log has the same calls with better evidence", file.name)
     return result
 
 

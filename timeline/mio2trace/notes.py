@@ -63,6 +63,10 @@ class Note:
         return f"{self.kind}{where}" if self.count == 1 else f"{self.count} x {self.kind}{where}"
 
 
+OF_TRACES = (" not drawn", "no arrow leads to it")
+"""Words of remarks on a written trace: without one they say nothing."""
+
+
 class Notes:
     """Collects notes. A ``problem`` makes a ``--strict`` run fail; a remark does not."""
 

@@ -141,7 +141,7 @@ def align(  # noqa: PLR0913 - keyword-only options
     same = None if BUFFERS in without else same_process(profile, operations)
     left_out = 0
     if same is False and by_order_alone:
-        notes.add("log and profile have no buffer in common: every link to an operation is in doubt")
+        notes.add("log and profile have no buffer in common: every link to an operation has low confidence")
         without |= {BUFFERS}
         chance = min(chance, DOUBTED)
     elif same is False:
@@ -214,7 +214,8 @@ def _chance_of_operations(attribution: Attribution, left_out: int) -> float:
         return UNLIKELY
     if not explained:
         attribution.notes.add(
-            "log that explains hardly any of the library's kernels: it is likely another run's, links are in doubt"
+            "log that explains hardly any kernel of the library: it is probably of another run, links have low"
+            " confidence"
         )
         return UNLIKELY
     return 1.0
@@ -249,7 +250,7 @@ def _doubt_run(attribution: Attribution, notes: Notes) -> None:
         return
     doubt = doubt_of_run(attribution)
     if doubt:
-        notes.add(f"log that is likely another run's, links are in doubt: {doubt}")
+        notes.add(f"log that is probably of another run, links have low confidence: {doubt}")
         likely = MISSTATED if doubt == OTHER_SIZES else UNLIKELY
         links.doubt_operation(of_log, likely)
         links.doubt_layer(in_layers, likely)

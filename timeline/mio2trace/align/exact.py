@@ -92,7 +92,7 @@ def _logged_as(ranged: Sequence[Operation], logged: Sequence[Operation], notes: 
     if found.ambiguous:
         notes.remark("op that may be one of several calls in MIOpen's log: not joined with it", count=found.ambiguous)
     elif not found.logged_as:
-        notes.add("no op of the profile is a call in MIOpen's log, by order and shapes: they are told side by side")
+        notes.add("no op of the profile is a call in MIOpen's log, by order and shapes: both are shown, not joined")
     return found.logged_as
 
 

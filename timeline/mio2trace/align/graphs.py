@@ -66,9 +66,11 @@ def join_replays(profile: Profile, captures: Sequence[Profile], behind: int, not
         found.append(replay)
     kernels = sum(map(len, launches.values()))
     if joined < kernels:
-        notes.remark("kernel of a graph that no capture tells of: in no operation", count=kernels - joined)
+        notes.remark("kernel of a graph whose capture is not recorded: in no operation", count=kernels - joined)
     if unsure:
-        notes.remark("kernel of a graph that may be of another captured launch: its links are in doubt", count=unsure)
+        notes.remark(
+            "kernel of a graph that may belong to another captured launch: its links have low confidence", count=unsure
+        )
     if matcher.tails:
         notes.remark("launch at the end of a capture that has no kernel in a replay", count=matcher.tails)
     return Replays(tuple(found), tuple(operations))

@@ -58,7 +58,8 @@ def run_of_profile(
         return own, 1 - FEW
     if len(left) > 1:
         notes.add(
-            f"log of {len(runs)} runs and nothing to tell which is the profile's: the last one is taken, in doubt"
+            f"log of {len(runs)} runs without evidence which one is the profile's: the last one is used, with low"
+            " confidence"
         )
     return left[-1], LAST if len(left) > 1 else 1.0
 

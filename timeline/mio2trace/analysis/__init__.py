@@ -206,7 +206,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
             beside = f", and without a log of its own {_first_names(rest)}" if rest else ""
             raise InputError(
                 f"files of {len(several)} runs: {_first_names(several)}{beside}; expected those of one"
-                " (`mio2trace convert --several` draws each by itself, `mio2trace compare` tells how they differ,"
+                " (`mio2trace convert --several` writes each by itself, `mio2trace compare` shows how they differ,"
                 " `mio2trace batch` makes a dataset)"
             )
         return several[0] if several else self.runs[0]
@@ -309,9 +309,9 @@ def _runs(
             one.name for one in files if profiles and is_named_for_another_rank(one, profiles[0], options.without)
         ]
         for log_name in strange if joined else ():
-            notes.add("log that is named for another rank than the profile's: its links are in doubt", log_name)
+            notes.add("log that is named for another rank than the profile's: its links have low confidence", log_name)
         if len(part.libraries) > 1 and calls and part.profiles:
-            notes.add(f"{len(part.libraries)} MIOpen logs: the profile is joined with the one that has most operations")
+            notes.add(f"{len(part.libraries)} MIOpen logs: the profile is joined with the log that has most operations")
     found = [
         join(
             profile,

@@ -123,8 +123,8 @@ def of_datasets(files: Sequence[FilePath], options: AnalysisOptions, notes: Note
         if wanted:
             raise InputError(f"{first}: is a dataset; expected {expected}")
     said = {
-        "only the API calls that it was written with are drawn (--host-calls all there)": options.host_calls,
-        "only what a link rests on is told (--explain on the files of the run gives the reasons)": options.keep_reasons,
+        "only the API calls of the dataset are shown (use --host-calls all when you write it)": options.host_calls,
+        "only the evidence of a link is shown (--explain on the run's files shows the reasons)": options.keep_reasons,
     }
     for what, wanted in said.items():
         if wanted:
@@ -133,7 +133,7 @@ def of_datasets(files: Sequence[FilePath], options: AnalysisOptions, notes: Note
     for file in files:
         snapshots, failed = snapshots_of(file)
         if failed:
-            notes.add("run of the dataset that failed: `mio2trace query DATASET failures` tells why", count=failed)
+            notes.add("run of the dataset that failed: `mio2trace query DATASET failures` shows why", count=failed)
         for path in snapshots:
             snapshot = read(path)
             chosen = _chosen(snapshot, options.repetition, os.fspath(file))

@@ -174,6 +174,8 @@ def _verdict(subject: Subject) -> str:
     kernels = ms(subject.each(subject.total_ns))
     step = _step(subject)
     per = "" if step else " per iteration"
+    if len(told.devices) > 1:
+        per = f" on {len(told.devices)} GPUs{per}"
     return f"{step}{kernels} of kernels{per} ({of}{kind}{cold}){_guarded(subject)}."
 
 
@@ -234,7 +236,9 @@ def _evidence(alignment: Alignment) -> str:
                 + (f" ({evidence})" if evidence else "")
                 + (f", {doubt:,} in doubt" if doubt else "")
             )
-    return "; ".join(parts) + "." if parts else "Nothing names operations or layers: kernels stand for themselves."
+    return (
+        "; ".join(parts) + "." if parts else "No log, range or op names operations or layers: only kernels are known."
+    )
 
 
 def _first(subject: Subject) -> str:

@@ -56,7 +56,7 @@ def _name(row: LayerRow | OperationRow | ProblemRow | KernelRow, width: int) -> 
         return f"{row.name} in {row.layer}" if len(row.name) + len(row.layer) + 4 <= width else row.name
     if isinstance(row, ProblemRow) and row.ns is None:
         return f"{row.name} x {row.calls:,.0f}"
-    return row.name
+    return row.name.removeprefix("void ") if isinstance(row, KernelRow) else row.name
 
 
 def _in_layer(name: str, layer: str, width: int) -> str:

@@ -55,7 +55,7 @@ def here() -> Iterator[Engine]:
 
 @contextlib.contextmanager
 def processes(workers: int) -> Iterator[Engine]:
-    """So many processes of this machine. What runs when the context ends is ended."""
+    """Number of processes on this machine. What runs when the context ends is ended."""
     led: list[Confined] = []
     pool = ThreadPoolExecutor(workers, initializer=lambda: led.append(of_this_thread(MODULES)))
     try:

@@ -36,7 +36,7 @@ LATER = (
     ),
     Later(
         "messages",
-        "What MIOpen's logs say: errors, warnings, searches, workspaces, problems behind database keys, all the rest.",
+        "Show errors, warnings, searches, workspaces and problems in MIOpen's logs.",
         "commands.miopen",
     ),
     Later("compare", "Show what became slower between runs, whether that is real, and why."),
@@ -53,9 +53,9 @@ LATER = (
     Later("query", "Ask a trace, or a run: a query by its name, or any SQL."),
     Later(
         "mcp",
-        "A server of the Model Context Protocol (MCP) on standard input and output, for agents.",
+        "Serve agents by the Model Context Protocol (MCP) on standard input and output.",
         "commands.giving",
     ),
-    Later("doctor", "What is installed on this machine, and what is missing for what.", "commands.giving"),
+    Later("doctor", "Show what is installed on this machine, and what is missing.", "commands.giving"),
     Later("completion", "Lines for a shell that complete commands, options, columns and queries.", "commands.giving"),
 )

@@ -179,7 +179,7 @@ def _operations(analysis: Analysis, phase: str, by: Sequence[str], seed_csv: boo
     table = report.seed_table(all_of_them)
     missing = sum(map(report.is_seed_operation, all_of_them)) - len(table.rows)
     if missing:
-        notes.add("operation left out: the log does not tell its shapes", count=missing)
+        notes.add("operation left out: the log does not show its shapes", count=missing)
     return table, said
 
 

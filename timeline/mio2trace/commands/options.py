@@ -194,7 +194,7 @@ _PRINTING = (
         "--output",
         "path",
         metavar="OUT",
-        help="Write it there: .csv, .json, .jsonl, .md or .txt say the form. Default: standard output.",
+        help="Output file; .csv, .json, .jsonl, .md or .txt choose the form. Default: standard output.",
     ),
     columns_option,
     click.option(

@@ -61,7 +61,7 @@ def make(
     from mio2trace.answer.text import FULL
     from mio2trace.commands.datasets.fleet import fleet_report, is_fleet
     from mio2trace.findings import gpu_of
-    from mio2trace.notes import LOGGED, InputError, OptionError
+    from mio2trace.notes import LOGGED, OF_TRACES, InputError, OptionError
 
     form = form or ("text" if output == "-" else SUFFIXES.get(os.path.splitext(output)[1].lower()))
     if form is None:
@@ -92,7 +92,8 @@ def make(
             tell(verdict)
     if notes is not None:
         # The report has what the library complains of.
-        say((note for note in notes if form == "json" or note.kind not in LOGGED), [], quiet)
+        of_answer = [note for note in notes if not any(words in note.kind for words in OF_TRACES)]
+        say((note for note in of_answer if form == "json" or note.kind not in LOGGED), [], quiet)
     if output != "-" and not quiet:
         tell(f"wrote {output} ({len(text.encode('utf-8', 'replace')) / 1000:.0f} kB)")
     if strict and incomplete:

@@ -223,9 +223,9 @@ def _print_views(
     if profile is None:
         raise InputError(f"{', '.join(files)}: a view that is printed already; expected a profile for --text")
     if not profile.memory_known:
-        notes.add("this form of profile does not tell the memory of ops: it shows as 0")
+        notes.add("this form of profile has no memory of ops: it shows as 0")
     if not profile.graph_known and set(options.select) & {"params", "float_ops", "input_shapes"}:
-        notes.add("this form of profile tells nothing of the graph: params, float_ops and input_shapes show as none")
+        notes.add("this form of profile has no graph: params, float_ops and input_shapes show as none")
     steps = _chosen(wanted or [None], profile.steps)
     tree = ScopeTree(profile)
     for step in steps:
@@ -253,7 +253,7 @@ def _table(
         said = f"{len(profile.nodes)} nodes, {ran} of them ran; {len(steps)} of {len(profile.steps)} steps taken"
         series = report.profile_series(profile, steps, show, units)
         if not profile.memory_known:
-            notes.remark("this form of profile does not tell the memory of ops")
+            notes.remark("this form of profile has no memory of ops")
     else:
         taken = report.steps_of(views, notes)
         op_view = taken[0].view == "op"

@@ -43,14 +43,14 @@ def _ns(name: str, meaning: str, kind: Kind = "int") -> Column:
 
 _OF = (
     Column("run", "text", "the run's name: its place in the dataset"),
-    Column("rank", "int", "the rank of a job's process, where the job tells it; else its number"),
+    Column("rank", "int", "the rank of a job's process if known, else its number"),
 )
 _PLACE = (
     Column("layer", "text", "the layer it ran in"),
     Column("layer_index", "int", "position of the layer in the net, from 0"),
     Column("direction", "text", "forward or backward"),
     Column("iteration", "int", "0 is the warm-up"),
-    Column("phase", "text", "find: of a search; else setup, warm-up or iteration"),
+    Column("phase", "text", "find (a search), setup, warm-up or iteration"),
 )
 _DEVICE = (
     Column("queue", "int", "the device's queue, from 0 in order of appearance"),
@@ -64,7 +64,7 @@ _GEMM = (
     Column("M", "int", "of the GEMM"),
     Column("N", "int", "of the GEMM"),
     Column("K", "int", "of the GEMM"),
-    Column("batch", "int", "of the GEMM, where it is more than one"),
+    Column("batch", "int", "of the GEMM, if it is more than one"),
 )
 _OPERATION = (
     Column("algorithm", "text", "as the log says"),
@@ -85,10 +85,10 @@ _WORK = (
 
 RUNS = TableSchema(
     "runs",
-    "a run, or one that failed; of a job one of its processes",
+    "a run, a failed run, or a process of a job",
     (
         *_OF,
-        Column("state", "text", "converted or failed: of a failed run this row is all there is"),
+        Column("state", "text", "converted or failed; a failed run has only this row"),
         Column("error", "text", "why it failed"),
         Column(
             "version",
@@ -100,20 +100,22 @@ RUNS = TableSchema(
         Column("miopen", "text", "MIOpen's version"),
         Column("iterations", "int", "all that are known of"),
         Column("steady_iterations", "int", "those that count: warm and whole"),
-        Column("told_by", "text", "what tells iterations: named, repetition (of kernels), whole (the run is one)"),
+        Column(
+            "told_by", "text", "the source of the iterations: named, repetition (of kernels), whole (the run is one)"
+        ),
         Column("kernels", "int", "kernels in the whole run"),
         Column("copies", "int", "copies and fills in the whole run"),
         _ns("kernel_ns", "kernel time of a steady iteration: the mean", "float"),
         _ns("kernel_median_ns", "its median", "float"),
         *_SPENT,
         Column("complete", "flag", "whether the profile holds all work"),
-        Column("incomplete", "text", "what it lacks: class and count of each, such as before-recording 757"),
+        Column("incomplete", "text", "missing parts: class and count of each, such as before-recording 757"),
         _ns("whole_ns", "kernel time of the whole run"),
         _ns("find_ns", "kernel time of searches in the whole run"),
         _ns("printed_ns", "what the log prints of all layers together: means", "float"),
         Column("layers", "int", "layers and directions that ran, or are printed"),
         Column("operations", "int", "calls in MIOpen's log, searches included"),
-        Column("unsure", "int", "kernels and copies of which a link is in doubt"),
+        Column("unsure", "int", "kernels and copies with a link of low confidence"),
         Column("clock_method", "text", "how the device's clock relates to the host's"),
         _ns("clock_error_ns", "what that may be wrong by"),
         Column("problems", "text", "what was wrong with the inputs"),
@@ -123,7 +125,7 @@ RUNS = TableSchema(
 )
 ITERATIONS = TableSchema(
     "iterations",
-    "an iteration, searches left out",
+    "an iteration, without searches",
     (
         *_OF,
         Column("iteration", "int", "its number; 0 is the warm-up"),
@@ -134,7 +136,7 @@ ITERATIONS = TableSchema(
         *_SPENT,
         _ns("host_ns", "how long the host was in it"),
         Column("find_kernels", "int", "kernels of searches that ran in it"),
-        Column("phase", "text", "of a serving engine's step: prefill, decode, mixed, ..."),
+        Column("phase", "text", "phase of a serving engine's step: prefill, decode, mixed, ..."),
         Column("batch", "int", "requests in it"),
         Column("tokens", "int", "tokens in it"),
     ),
@@ -162,10 +164,10 @@ KERNELS = TableSchema(
         Column("problem", "text", "the operation's problem"),
         Column("solver", "text", "as the log says"),
         Column("operation_by", "text", "what gives it to the operation"),
-        Column("sure", "flag", "false where one of its links is in doubt"),
+        Column("sure", "flag", "false if one of its links has low confidence"),
         Column("role", "text", "main, bias, or how it only helps: im2col, transpose, fill, ..."),
         *_GEMM,
-        Column("flop", "int", "work of the GEMM that it stands for"),
+        Column("flop", "int", "work of its GEMM"),
         Column("measured_read_bytes", "int", "read from memory, by hardware counters (FETCH_SIZE)", "bytes"),
         Column("measured_write_bytes", "int", "written to memory, by hardware counters (WRITE_SIZE)", "bytes"),
         Column("measured_flop", "int", "floating point operations, by hardware counters"),
@@ -185,12 +187,12 @@ COPIES = TableSchema(
         _HOST,
         *_PLACE,
         Column("layer_by", "text", "what puts it into the layer"),
-        Column("sure", "flag", "false where its link is in doubt"),
+        Column("sure", "flag", "false if its link has low confidence"),
     ),
 )
 OPERATIONS = TableSchema(
     "operations",
-    "a call that MIOpen's log, or the profile itself, tells of; in order",
+    "a call in MIOpen's log or in the profile, in order",
     (
         *_OF,
         Column("operation", "int", "its index, from 0"),
@@ -205,7 +207,7 @@ OPERATIONS = TableSchema(
             ("input", "shape, forward: N, C, [D,] H, W"), ("weights", "shape"), ("output", "shape"), ("pad", ""),
             ("stride", ""), ("dilation", ""))),
         Column("groups", "int", "groups of a convolution"),
-        Column("mode", "text", "of the primitive: transpose, max, training, ..."),
+        Column("mode", "text", "mode of the primitive: transpose, max, training, ..."),
         Column("window", "text", "of a pooling"),
         Column("dtype", "text", "data type"),
         Column("dtype_by", "text", "what tells it"),
@@ -218,7 +220,7 @@ OPERATIONS = TableSchema(
         Column("command_reason", "text", "why there is none"),
         Column("doubts", "text", "what is odd about it"),
         Column("kernel_file", "text", "the file that its kernel was compiled from (Triton)"),
-        Column("layer", "text", "the layer it ran in; several where a link is in doubt"),
+        Column("layer", "text", "the layer it ran in; several if a link has low confidence"),
         Column("layer_direction", "text", "that layer's direction"),
         Column("iteration", "int", "0 is the warm-up"),
         Column("source", "text", "the line of the program that launched it: file, and where its function begins"),
@@ -229,7 +231,7 @@ OPERATIONS = TableSchema(
         _ns("in_queue_ns", "from the return of these calls to the start of the kernels"),
         _ns("helpers_ns", "part of it in kernels that only help"),
         _ns("transposes_ns", "part of that in layout transposes"),
-        Column("sure", "flag", "false where the link of one of its kernels is in doubt"),
+        Column("sure", "flag", "false if the link of one of its kernels has low confidence"),
     ),
 )  # fmt: skip
 LAYERS = TableSchema(
@@ -253,10 +255,10 @@ LAYERS = TableSchema(
         _ns("printed_ns", "what the log prints for the layer: the mean where it does several times", "float"),
         Column("flop", "int", "floating point operations"),
         Column("gflops", "float", "work over kernel time", "10^9 / s"),
-        Column("flop_by", "text", "what tells the work: operation, gemm"),
-        Column("host_by", "text", "what tells the host time: bounds, calls"),
-        Column("layer_by", "text", "what puts the kernels into the layer, with counts"),
-        Column("unsure", "int", "kernels whose link is in doubt"),
+        Column("flop_by", "text", "source of the work: operation, gemm"),
+        Column("host_by", "text", "source of the host time: bounds, calls"),
+        Column("layer_by", "text", "evidence of the kernels' layer, with counts"),
+        Column("unsure", "int", "kernels whose link has low confidence"),
     ),
 )
 PROBLEMS = TableSchema(
@@ -290,7 +292,7 @@ PROBLEMS = TableSchema(
         Column("flop", "float", "work in a steady iteration"),
         Column("bytes_min", "float", "least memory traffic in a steady iteration", "bytes"),
         Column("iterations", "int", "steady iterations"),
-        Column("unsure", "int", "kernels whose link is in doubt"),
+        Column("unsure", "int", "kernels whose link has low confidence"),
         *_OPERATION,
         *_GEMM,
         Column("command", "text", "the MIOpenDriver line that runs it again"),
@@ -298,7 +300,7 @@ PROBLEMS = TableSchema(
 )
 FINDINGS = TableSchema(
     "findings",
-    "what is odd about the run and what to try (docs/findings.md); most severe first",
+    "a finding and its advice (docs/findings.md); most severe first",
     (
         *_OF,
         Column("id", "text", "the rule"),
@@ -306,7 +308,7 @@ FINDINGS = TableSchema(
         _ns("ns", "time at stake, of a steady iteration unless the rule says otherwise"),
         Column("share", "float", "its part of what the rule divides by, 0 to 1"),
         Column("count", "int", "how often"),
-        Column("scope", "text", "what it is about, most time first"),
+        Column("scope", "text", "its subjects, most time first"),
         Column("rule", "text", "when it fires"),
         Column("try", "text", "what to try"),
         Column("number", "text", "the sentence that says them"),
@@ -325,7 +327,7 @@ RANKS = TableSchema(
         _ns("skew_ns", "how far the starts on the ranks lie apart: the mean", "float"),
         Column("times_arrived_last", "int", "collectives to which it came last"),
         Column("straggler", "flag", "whether it came last most often"),
-        _ns("late_ns", "how much later than the one before it came there"),
+        _ns("late_ns", "how much later than the rank before it came there"),
         Column(
             "made_late_by", "text", "layer, operation, kernel that took longer than on the other ranks, or the host"
         ),

@@ -140,7 +140,9 @@ class _Run:
             self.parts.append(printed.PrintedSide(run.logs, numbers.host, notes, numbers.ids, of))
             numbers.host += 1
         elif run.measures[0].alignment.profile.framework.nodes and any(log.layers for log in run.logs):
-            notes.add("a log's layers are not drawn beside a framework's ops: no GPU profile relates their clocks")
+            notes.add(
+                "layers of a log left out: without a GPU profile their clock is not related to the framework's ops"
+            )
         self.origin = min((start for part in self.parts if (start := part.first_ns()) is not None), default=0)
         self.last = max((end for part in self.parts if (end := part.last_ns()) is not None), default=0)
         self.chosen: list[Chosen | None] = [None] * len(self.profiles)
@@ -151,7 +153,7 @@ class _Run:
             raise OptionError(f"{selection.options()}: there is no GPU profile to choose from")
         for number, one in enumerate(self.profiles):
             if not _has_device(one.alignment):
-                self._notes.remark("ops on the host are drawn whole: --from, --top and the like choose among kernels")
+                self._notes.remark("ops on the host are complete: --from, --top and the like select kernels only")
                 continue
             found = self.chosen[number] = choose(selection, one.alignment, one.base, self.origin, self._notes)
             one.device.show_only(found)
@@ -350,7 +352,7 @@ def _beside(reach: tuple[int, int] | None, alignment: Alignment, base: TimeBase,
         starts = [at if (placed := base.host(at)) is None else placed for at in hosts]
     if not starts or abs(min(starts) - reach[0]) < FAR_NS:
         return base
-    notes.add("profiles of clocks that are far from each other: drawn from one zero")
+    notes.add("profiles whose clocks are far apart: each begins at zero")
     return base.moved(reach[0] - min(starts))
 
 

@@ -30,10 +30,10 @@ def beside(alignment: Alignment, base: TimeBase, profiled: tuple[int, int] | Non
     first = base.host(min(starts)) if starts else 0
     last = base.host(max(starts)) if starts else 0
     if first is None or last is None:
-        notes.add("the profile's clock is not related to the host's: the framework's ops are not drawn beside it")
+        notes.add("the profile's clock is not related to the host's: the framework's ops are left out")
         return None
     if profiled is not None and (first > profiled[1] + _FAR_RUN_NS or last < profiled[0] - _FAR_RUN_NS):
-        notes.add("the framework's profile is of another time than the other: its ops are not drawn beside it")
+        notes.add("the framework's profile is of another time: its ops are left out")
         return None
     return msgspec.structs.replace(alignment, profile=_moved(profile, base))
 

@@ -30,7 +30,8 @@ def _device_name(profile: Profile, device: int, queues: Collection[int], logged:
         number = f"without number {device}" if numbered else device
     if profile.framework.nodes and name:  # numbered as the framework does
         return name
-    return f"GPU {number} ({name or logged})" if name or logged else f"GPU {number}"
+    own = name or logged
+    return f"GPU {number} ({own})" if own and own != f"GPU {number}" else f"GPU {number}"
 
 
 def device_of(name: str, process: str) -> str:

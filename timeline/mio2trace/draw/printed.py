@@ -32,7 +32,7 @@ class PrintedSide:
         for end, duration, event in found:
             start = end - duration
             if max(end - around, around - start) > LONGEST_NS // 2:
-                notes.add("iteration far in time from all others: not drawn")
+                notes.add("iteration far in time from all others: left out")
                 continue
             args: dict[str, Any] = {"line": event.line, "printed_ns": duration}
             if event.number is not None:
@@ -50,7 +50,7 @@ class PrintedSide:
         for layer, direction in self._net.execution_order():
             printed = layer.printed_ns(direction) or 0
             if printed > room:
-                notes.add("layer's printed time longer than a trace: not drawn")
+                notes.add("layer's printed time longer than a trace: left out")
             elif printed:
                 room -= printed
                 found[direction].append((layer, printed))

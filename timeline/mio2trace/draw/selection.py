@@ -170,9 +170,9 @@ def choose(selection: Selection, alignment: Alignment, base: TimeBase, origin: i
             drawn[-position] = 1
         not_longest = len(long_enough) - sum(drawn)
     for kind, count in (
-        ("kernel or copy outside --from, --to or --iterations: left out of the picture", outside),
-        ("kernel or copy shorter than --min-duration: left out of the picture", short),
-        ("kernel or copy not among the --top kernels: left out of the picture", not_longest),
+        ("kernel or copy outside --from, --to or --iterations: left out of the trace", outside),
+        ("kernel or copy shorter than --min-duration: left out of the trace", short),
+        ("kernel or copy not among the --top kernels: left out of the trace", not_longest),
     ):
         if count:
             notes.remark(kind, count=count)

@@ -58,7 +58,7 @@ _ONE_STEP = (
 )
 _PART = "Record several complete steps: this recording begins or ends within the step."
 _QUEUED = "The host launched the work in time: look for what it waits for (events between streams, copies, processes)."
-_NO_CALLS = "Record the host's calls, too, to see the cause: {how}."
+_NO_CALLS = "Record the host's calls to see the cause: {how}."
 _GRAPHS = "Graphs already launch the step: look at what the host does between two graph launches."
 _LAUNCH_LESS = "The host launches too slowly: launch fewer, larger kernels ({how}) or use larger batches."
 _PROGRAM = (

@@ -18,7 +18,7 @@ OUTSIDE, DOUBT, GRAPH, MODULES = 0.05, 0.01, 0.05, 0.05
 REPLAYED = 0.5
 _REPLAYED = "Graphs launched most of these kernels: profile one run without graph capture to get exact evidence."
 _RECORD_CAPTURE = (
-    "Record the capture, too: run torch.profiler (record_shapes=True, with_stack=True) while the graphs are captured"
+    "Record the capture as well: run torch.profiler (record_shapes=True, with_stack=True) while the graphs are captured"
     " (the server's warm-up, the first call of a compiled model), then `mio2trace replay.json.gz capture.json.gz`."
     " Kernel times are right without it."
 )

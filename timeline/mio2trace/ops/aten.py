@@ -422,7 +422,7 @@ def operations_of(name: str, inputs: Inputs | None) -> tuple[Operation, ...]:
     dtype = None
     if inputs is not None:
         given = Given(inputs)
-        doubt = "the inputs do not tell the problem"
+        doubt = "the inputs do not show the problem"
         dtype = given.dtype(0) or given.dtype(1)
         try:
             problems = row.make(given)

@@ -225,7 +225,7 @@ class DirectionOnly(Problem, frozen=True, kw_only=True, gc=False):
         return False
 
     def command(self, form: Form = "newest") -> str:
-        raise CommandError("the log does not tell the shapes")
+        raise CommandError("the log does not show the shapes")
 
 
 class ShapedProblem(Problem, frozen=True, kw_only=True, gc=False):

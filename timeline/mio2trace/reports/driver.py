@@ -87,7 +87,7 @@ def lines(
             command, reason = made[key]
         if command is None:
             primitive = "ops of the framework" if operation.is_plain else operation.primitive
-            what = primitive, reason or "the log does not tell the shapes"
+            what = primitive, reason or "the log does not show the shapes"
             refused[what] += 1
             if what not in texts:
                 text = operation.logged_command

@@ -28,7 +28,7 @@ def anchored(profile: Profile, anchors: Anchors, notes: Notes) -> Profile:
     both = (anchors.start, anchors.end)
     sides = [side for side in _sides(clock.kind, both) if side[0] <= begin and end <= side[1] + clock.resolution_ns]
     if not sides:
-        notes.remark("times outside of what was recorded: the clocks that were read beside it are not used")
+        notes.remark("times outside of the recording: the clocks that were read during it are not used")
         return profile
     # Of a profile that may count on several of them, all offsets that these allow are.
     low = min(offset for _, _, *offsets in sides for offset in offsets)

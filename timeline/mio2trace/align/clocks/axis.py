@@ -49,7 +49,7 @@ def host_times(activities: Sequence[Activity], notes: Notes, error_ns: int = 0) 
         else:
             host_start, host_end = call.start_ns, call.end_ns
             if host_start < start - DISORDER_NS - error_ns or host_end < host_start:
-                notes.add("host clock was set back during the run: stamps tell no layers")
+                notes.add("host clock was set back during the run: stamps are not used for layers")
                 return None
             prepared = call.prepared_ns or host_start
             began = prepared if prepared > began else began

@@ -263,14 +263,19 @@ def _own(
         ]
         as_near = sum(ns <= nearest_ns + LANDMARK_EARLY_NS for ns, *_ in away) if of_processes else 1
         if as_near > 1:
-            notes.add(f"log of {len(runs)} processes, {as_near} of which end with the profile: links are in doubt")
+            notes.add(
+                f"log of {len(runs)} processes, {as_near} of which end with the profile: links have low confidence"
+            )
             return [runs[nearest]], 1 / as_near, False
         if sum(within) < len(runs):
             notes.add(f"log of {len(runs)} runs: run {nearest + 1} ends with the profile, the others are left out")
         return [part for part, is_in in zip(runs, within, strict=True) if is_in], 1.0, True
     if own and len(runs) == len(processes):
         return runs, 1.0, True
-    notes.add(f"log of {len(runs)} runs and nothing to tell which is the profile's: the last one is taken, in doubt")
+    notes.add(
+        f"log of {len(runs)} runs without evidence which one is the profile's: the last one is used, with low"
+        " confidence"
+    )
     return runs[-1:], LAST, len({_layers(part.run) for part in runs}) == 1
 
 

@@ -52,7 +52,7 @@ def within_reach(profile: Profile, notes: Notes) -> Profile:
             else replace(one, **_DEVICE)
             for one in activities
         )
-        notes.add("command far in time from all others: not drawn", count=_changed(activities, kept))
+        notes.add("command far in time from all others: left out", count=_changed(activities, kept))
         activities = kept
     made_calls = [call for one in activities if (call := one.call) is not None]
     made_calls += calls
@@ -119,7 +119,7 @@ def _on_one_clock(profile: Profile, notes: Notes) -> Profile:
             one = replace(one, call=unknown[id(one.call)])
         kept.append(one if one.range is None else replace(one, range=new_place.get(one.range)))
     for what, count in (
-        ("command far in time from all others: not drawn", far),
+        ("command far in time from all others: left out", far),
         ("host time far from all others: taken as unknown", len(unknown)),
         ("range far in time from all others: left out", len(ranges) - len(stays)),
     ):

@@ -57,7 +57,7 @@ def relate_clocks(
         if profile.clocks[0].kind == "unix":
             raise
         # Such a profile is of no date by itself: it goes on without a clock, as one that nobody read clocks beside.
-        notes.add("the log's stamps do not go with the clocks that were read beside the run: they are not used")
+        notes.add("the log's stamps contradict the clocks that were read during the run: these clocks are not used")
         return None
     if clock is not None and lie_in_calls(profile, logs, operations, clock, host_step_ns):
         notes.add(_WAS_SET)
@@ -139,7 +139,7 @@ def _relate(
         return clock
     if clock.error_ns:
         # Marks would go with any run of the program whose clock is off by as much.
-        notes.add("nothing tells a wrong clock from another run of the program: links are in doubt")
+        notes.add("the clock may be wrong, or the log is of another run: links have low confidence")
         return clock
     cut_off = _cut_off(profile, logs, clock, marked, early, notes)
     if cut_off is not None:
@@ -183,7 +183,7 @@ def _cut_off(
         notes.add("log that ends before the profile begins")
         return msgspec.structs.replace(clock, error_ns=-clock.residual_ns)
     if marked is None and clock.residual_ns > early and _is_in_warm_up(profile, logs, clock):
-        notes.add("profile that ends in the warm-up: links are in doubt, another run of the program may have made it")
+        notes.add("profile that ends in the warm-up: links have low confidence, because it may be of another run")
         return msgspec.structs.replace(clock, error_ns=clock.residual_ns)
     is_later = clock.residual_ns > LANDMARK_LATE_NS or (marked is None and _iterations_are_later(profile, logs, clock))
     if is_later and _is_enclosed(profile, logs, clock):

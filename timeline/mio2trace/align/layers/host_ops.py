@@ -80,7 +80,7 @@ def _ops(attribution: Attribution) -> tuple[StatedLayers, list[_Op]]:
         numbered = [op for op in on_device if op[1].step is not None]
         if len(numbered) < len(on_device):
             attribution.notes.add(
-                "the framework's profile of one step does not tell which: its ops are no layers of the kernels"
+                "the framework's profile does not number its step: its ops are no layers of the kernels"
             )
         ran += numbered
     ran.sort(key=lambda op: (op[0].start_ns, op[0].end_ns))

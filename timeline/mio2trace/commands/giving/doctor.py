@@ -44,7 +44,7 @@ class Finding(NamedTuple):
 @click.command(cls=TableCommand)
 @printing_options
 def doctor(printing: Printing) -> None:
-    """What is installed on this machine, and what is missing for what.
+    """Show what is installed on this machine, and what is missing.
 
     Runs nothing but `rocprofv3 --version`, and sends nothing anywhere. Exit code 0: nothing is needed by all.
 

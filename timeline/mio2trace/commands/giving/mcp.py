@@ -36,7 +36,7 @@ INSTALL = "pip install 'mio2trace[mcp]'"
     help="A longer answer is cut off, and says so.",
 )
 def mcp(folders: tuple[str, ...], timeout: float, memory_limit: int | None, max_answer: int) -> None:
-    """A server of the Model Context Protocol (MCP) on standard input and output, for agents.
+    """Serve agents by the Model Context Protocol (MCP) on standard input and output.
 
     Tools: files, report, layers, ops, kernels, query, compare, driver. They read files below the FOLDERs and nothing
     else, write nothing, and contact no other machine. docs/mcp.md shows how to set it up.

@@ -48,8 +48,8 @@ class Shard(click.ParamType):  # type: ignore[type-arg]
 
 @click.command(cls=Command, no_args_is_help=True)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", shell_complete=complete_files)
-@click.option("-o", "--output", required=True, metavar="FOLDER", help="The dataset: one that is there is gone on with.")
-@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="So many processes of this machine.")
+@click.option("-o", "--output", required=True, metavar="FOLDER", help="The dataset; an existing one is resumed.")
+@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Number of processes on this machine.")
 @click.option("--scheduler-file", metavar="FILE", help="A cluster of Dask, by its scheduler's file.")
 @click.option("--shard", type=Shard(), metavar="I/N", help="Only this part of the runs: for job arrays.")
 @click.option(

@@ -42,7 +42,7 @@ def messages(
     reading: Reading,
     quiet: bool,
 ) -> None:
-    """What MIOpen's logs say: errors, warnings, searches, workspaces, problems behind database keys, all the rest.
+    """Show errors, warnings, searches, workspaces and problems in MIOpen's logs.
 
     A row for what differs in its numbers only, with its count and the line where it stands first; errors first. A
     search has its candidates, with their times and what became of them, those that do not apply in one row. Keys of

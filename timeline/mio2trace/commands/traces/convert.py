@@ -91,7 +91,7 @@ KEEP_WORDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "
     help="Say why something is linked as it is (repeatable): 'kernel N' (its call_index or dispatch_id), "
     "'operation N', 'line N'.",
 )
-@click.option("--summary", "summary_file", metavar="FILE", help="Write the trace's metadata object as JSON, too.")
+@click.option("--summary", "summary_file", metavar="FILE", help="Also write the trace's metadata object as JSON.")
 @click.option(
     "--keep",
     type=Words(KEEP_WORDS),

@@ -32,17 +32,17 @@ _Lane = tuple[int, int, str]
 """(queue, overflow lane, what is folded there or nothing)."""
 
 _HELP = (
-    "What one device ran, on its own clock: no time is altered. Kernels and copies lie in their operations, these in "
-    "their layers, those in the passes of the run; a level that is not known is left out."
+    "Commands of one device, on its own clock; no time is altered. Kernels and copies are in their operations, these "
+    "in their layers, those in the passes of the run; a level that is not known is left out."
 )
 _HELP_NESTED = (
-    "Kernels and copies (innermost) in what they were run for. Their arguments tell what each link rests on (layer_by, "
-    "operation_by); what is not sure has sure = false."
+    "Kernels and copies (innermost) in their operations and layers. Arguments name the evidence of each link "
+    "(layer_by, operation_by); links of low confidence have sure = false."
 )
 _NO_TIME = "commands without length"
 _HELP_NO_TIME = "Kernels and copies that took no time by the device's clock, each when another of the same queue began."
 _HELP_OVERFLOW = "Kernels and copies that ran while others of the same queue did."
-_HELP_FOLDED = "What is not part of the iterations, on a track of its own as --fold asked for."
+_HELP_FOLDED = "Work outside of the iterations, on its own track because of --fold."
 
 
 class DeviceSide:

@@ -38,7 +38,7 @@ _THREADS = 300
 DISORDER_NS = 1_000_000
 """Host times of successive calls may be this much out of order before the clock counts as set back."""
 
-_HELP = "What the program did, on the device's clock: host times are moved by the offset that the profile tells."
+_HELP = "What the program did, on the device's clock: host times are moved by the profile's offset."
 _HELP_LAYERS = (
     "From a layer's start to its end as the host saw it: beside its kernels, a layer that waits for the host."
 )
@@ -87,7 +87,7 @@ class HostSide:
         related = base.host(0) is not None
         profile = alignment.profile
         if related and not base.on_host and _was_set_back(profile.activities):
-            notes.add("host clock was set back during the run: the host's side is not drawn")
+            notes.add("host clock was set back during the run: the host's side is left out")
             related = False
         self._api: ApiCalls | Threads | None = None
         calls_drawn = related and host_calls != "none"
@@ -120,7 +120,7 @@ class HostSide:
             calls, messages = call_spans(device.measures, libraries, with_kernels=calls_drawn)
             self._calls, self._messages = self._rows(calls), self._rows(messages)
         if self._far:
-            notes.add("time of the log far from the profile: not drawn", count=self._far)
+            notes.add("time of the log far from the profile: left out", count=self._far)
 
     def _somewhere(self) -> int:
         """A host time within the profile."""

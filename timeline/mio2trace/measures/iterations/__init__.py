@@ -398,7 +398,7 @@ def _rule(
 ) -> str:
     found = told.all
     if told.told_by == "whole":
-        return "the whole run as one iteration: nothing names iterations, and its kernels do not repeat"
+        return "the whole run as one iteration: no iterations are named, and its kernels do not repeat"
     if not counted:
         return "no iteration has kernels"
     noun = "repetition" if told.told_by == "repetition" else "iteration"

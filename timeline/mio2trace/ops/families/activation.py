@@ -38,7 +38,7 @@ class ActivProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
         if form in ("1.2", "1.7", "2.0", "2.1"):
             raise CommandError("activations printed nothing before 2.3")
         if self.direction is None or not self.alpha:
-            raise CommandError("the log does not tell the descriptor")
+            raise CommandError("the log does not show the descriptor")
         word = base_word("activ", self.dtype)
         return (
             f"{word} {nchw(self.x, 'activ')} -m {self.mode} --forw {1 if self.direction == 'forward' else 2}"

@@ -84,7 +84,7 @@ class BnormProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
 
     def command(self, form: Form = "newest") -> str:
         if not self.x:
-            raise CommandError("the log does not tell the shape")
+            raise CommandError("the log does not show the shape")
         if self.direction is None:
             raise CommandError("the direction is unknown")
         if len(self.x) == 5:

@@ -44,7 +44,7 @@ class LrnProblem(SameShapeProblem, frozen=True, kw_only=True, gc=False):
 
     def command(self, form: Form = "newest") -> str:
         if self.direction is None or not self.x or not self.window:
-            raise CommandError("the log does not tell the descriptor")
+            raise CommandError("the log does not show the descriptor")
         word = base_word("lrn", self.dtype)
         n, c, h, w = (*self.x, 1, 1, 1)[:4]
         if len(self.x) > 4:

@@ -38,7 +38,7 @@ def log_form(log: MiopenLog) -> Form | None:
 def driver_command(operation: Operation, form: Form = "newest") -> str:
     """``./bin/MIOpenDriver ...`` of an operation in a version's form. Raises `CommandError`."""
     if operation.problem is None:
-        raise CommandError("the log does not tell the shapes")
+        raise CommandError("the log does not show the shapes")
     if form not in FORMS:
         raise CommandError(f"unknown form {form}")
     return driver_line(operation.problem, form)

@@ -140,7 +140,7 @@ class Find2Problems:
                 self._solutions.clear()
             self._solutions[solution] = found
         several = any(one.problem != found.problem for one in new or fitting)
-        doubt = "several problems of these shapes were searched, and the call does not tell which it is"
+        doubt = "several problems of these shapes were searched, and the call does not show which it is"
         return found.problem, [doubt] if several else []
 
 

@@ -55,7 +55,9 @@ def _group(process: Process, main: Track | None, uuid: int) -> bytes:
     """A process; with the slices of its main track it has the names of both."""
     name, help_ = process.name, process.description
     if main is not None:
-        name, help_ = f"{name}{BESIDE}{main.name}", f"{help_} {main.description}".strip()
+        # Viewers cut names in the middle: what differs comes first, the device's model last.
+        head, bracket, rest = name.partition(" (")
+        name, help_ = f"{head}{BESIDE}{main.name}{bracket}{rest}", f"{help_} {main.description}".strip()
     fields = [pb.integer(1, uuid), pb.text(2, cleaned(name)), pb.integer(11, tp.EXPLICIT_ORDER)]
     return b"".join([*fields, *placed(process.sort, help_)])
 
