@@ -169,7 +169,7 @@ def test_changed_samples(name: str, change: Callable[..., spoiled.Expected | Non
         check_times(expected, one, other)
     for own, others in zip(steady_before, steady, strict=True):
         if own is not None and others is not None and own.device == others.device:
-            check_mean(expected, own, others)
+            check_mean(expected, own, others, [ns for device in before for ns in device.lengths if ns is not None])
 
 
 def check_verdict(expected: spoiled.Expected, before: list[dict[str, int]], after: list[dict[str, int]]) -> None:
@@ -197,11 +197,10 @@ def check_times(expected: spoiled.Expected, before: Device, after: Device) -> No
         assert own is None or others is None or abs(own - others) <= expected.moves_ns
 
 
-def check_mean(expected: spoiled.Expected, before: StepTime, after: StepTime) -> None:
-    """The mean of the steady steps. A step that takes twice as long stays among them, unless there are two or another
-    one is not cold beside it any more: then the mean is that of those which are steady now. Of fewer steps than before
-    the mean is that of the others, which lies among their lengths."""
-    longest, shortest = max(before.steps_ns), min(before.steps_ns)
+def check_mean(expected: spoiled.Expected, before: StepTime, after: StepTime, lengths: Sequence[int]) -> None:
+    """The mean of the steady steps moves by no more than they do. One that takes twice as long stays among them. Where
+    others count than before (one is lost, or no longer cold beside the others), the mean lies among the ``lengths`` of
+    all steps before."""
     same = len(before.steps_ns) == len(after.steps_ns)
     grown = sum(after.steps_ns) - sum(before.steps_ns)
     assert abs(after.step_ns - sum(after.steps_ns) / len(after.steps_ns)) <= len(PARTS)
@@ -210,4 +209,5 @@ def check_mean(expected: spoiled.Expected, before: StepTime, after: StepTime) ->
     elif same:
         assert abs(after.step_ns - before.step_ns) <= expected.moves_ns + len(PARTS)
     else:
-        assert shortest - expected.moves_ns - len(PARTS) <= after.step_ns <= longest + expected.moves_ns + len(PARTS)
+        may_be_off = expected.moves_ns + len(PARTS)
+        assert min(lengths) - may_be_off <= after.step_ns <= max(lengths) + may_be_off
