@@ -167,6 +167,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     """Without steps: how that device spent the whole recording."""
     device: str = ""
     """What is said of a process's several devices."""
+    steps_ns: tuple[int, ...] = ()
+    """Of each of several devices how long its steady step lasts."""
     causes: tuple[Cause, ...] = ()
     """Why it idles, in all steady iterations."""
     completeness: Completeness | None = None
@@ -221,12 +223,15 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def whole_ns(self) -> int:
-        """What all percentages are of: the step; if its length is not known, the kernel time."""
-        return self.step_ns or self.kernel_ns
+        """What all percentages of layers, operations and kernels are of: the step, of several devices all their steps,
+        as times are of all devices; if its length is not known, the kernel time."""
+        return sum(self.steps_ns) or self.step_ns or self.kernel_ns
 
     @property
     def of_whole(self) -> str:
         """What `whole_ns` is called, behind a percentage."""
+        if self.steps_ns:
+            return f"of the steps of {len(self.steps_ns)} devices"
         return "of the step" if self.step_ns else "of the kernel time"
 
     def share(self, ns: int | None) -> float | None:

@@ -48,7 +48,7 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (),
     fired = tuple(findings(subject))
     each, steady = subject.each, subject.steady
     timed = subject.timed
-    step = timed.step_time
+    step, steps = timed.step_time, _device_steps(timed)
     return Section(
         name=name,
         verdict=_verdict(subject),
@@ -58,7 +58,8 @@ def of_profile(subject: Subject, name: str, libraries: Sequence[MiopenLog] = (),
         kernel_ns=each(subject.total_ns),
         step=step,
         recording=_recording(timed),
-        device=_devices(timed),
+        device=_devices(timed, steps),
+        steps_ns=steps,
         causes=timed.causes if step is not None else (),
         completeness=subject.measures.completeness,
         machine=machine(subject.alignment.profile, libraries),
@@ -125,20 +126,28 @@ def _recording(subject: Subject) -> Busy | None:
     return device.recording
 
 
-def _devices(subject: Subject) -> str:
-    """``device 1, the slowest of 4 (11.2 to 12.3 ms)``; nothing of a process with one device."""
+def _device_steps(subject: Subject) -> tuple[int, ...]:
+    """Of each of several devices the mean of its steady steps."""
     told = subject.steady.told
-    if len(told.devices) < 2 or told.device is None or subject.step_time is None:
-        return ""
+    if len(told.devices) < 2 or subject.step_time is None:
+        return ()
     places = frozenset(told.places)
-    means = []
+    found = []
     for one in told.devices:
         steps = [window.step_ns for window in one.windows if window.place in places and window.step_ns is not None]
-        means += [sum(steps) / len(steps)] if steps else []
+        found += [round(sum(steps) / len(steps))] if steps else []
+    return tuple(found) if len(found) > 1 else ()
+
+
+def _devices(subject: Subject, steps: Sequence[int]) -> str:
+    """``device 1, the slowest of 4 (11.2 to 12.3 ms)``; nothing of a process with one device."""
+    told = subject.steady.told
+    if not steps or told.device is None:
+        return ""
     names = {device.index: device.number for device in subject.alignment.profile.devices}
     shown = names.get(told.device.device)
     number = told.device.device if shown is None else shown
-    return f"device {number}, the slowest of {len(means)} ({ms(min(means))} to {ms(max(means))})"
+    return f"device {number}, the slowest of {len(steps)} ({ms(min(steps))} to {ms(max(steps))})"
 
 
 def _rest(subject: Subject, rest: SteadyCost[str] | None) -> Rest | None:

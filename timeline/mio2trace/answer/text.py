@@ -108,8 +108,8 @@ def _lists(section: Section, most: int) -> Iterator[str]:
     ]
     if not any(rows for _, rows, _ in listed):
         return
-    if section.step is None and section.kernel_ns:
-        yield f"{'% of kernel time':>{WIDTH}}"
+    if section.steps_ns or (section.step is None and section.kernel_ns):
+        yield f"{'% ' + section.of_whole:>{WIDTH}}"
     for label, rows, rest in listed:
         yield from _rows(section, label, rows[:most], rest, most)
 
@@ -147,8 +147,10 @@ def _share(section: Section, ns: int) -> str:
 
 
 def _beside(section: Section, room: int) -> list[str]:
-    """Steps of several kinds, the first iteration, searches, ranks, what the log complains of: as many as fit."""
+    """Devices, kinds of steps, the first iteration, searches, ranks, what the log complains of: as many as fit."""
     said = []
+    if section.device:
+        said.append(("device", section.device.removeprefix("device ")))
     if section.steps:
         said.append(("steps", _steps(section.steps)))
     if section.waiting:

@@ -1,0 +1,32 @@
+"""One process on two devices: the step is that of the slowest, and no list is more than both did."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from mio2trace.analysis import analyse
+from mio2trace.answer import report_of
+from mio2trace.cli import cli
+from tests.test_oracle import steps
+
+
+def test_shares_are_of_all_devices(tmp_path: Path) -> None:
+    """Two steps of 100 us; the first device works in 60 of each, the second one in 80."""
+    trace = steps(4)
+    for at in range(0, 400, 100):
+        trace.run("a", at + 5, at + 10, at + 70)
+        trace.run("b", at + 6, at + 10, at + 90, device=1, stream=1)
+    path = tmp_path / "two.pt.trace.json"
+    path.write_text(json.dumps({"traceEvents": trace.rows}))
+    analysis = analyse([path])
+    (section,) = report_of(analysis, analysis.runs).sections
+    assert section.steps_ns == (100_000, 100_000)
+    assert section.of_whole == "of the steps of 2 devices"
+    shares = {row.name: section.share(row.ns) for row in section.kernels}
+    assert shares == {"a": 0.3, "b": 0.4}
+    lines = CliRunner().invoke(cli, [str(path)]).output.splitlines()
+    assert any(line.endswith("% of the steps of 2 devices") for line in lines)
+    assert any(line.startswith("device") and "the slowest of 2 (0.100 ms to 0.100 ms)" in line for line in lines)
