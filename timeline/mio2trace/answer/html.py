@@ -22,6 +22,8 @@ ROOMS = (Room(ROWS, 140, 25, 240), Room(30, 100, 15, 160), Room(15, 80, 9, 120),
 """Tried until the page is small enough."""
 STEPS, DEEPEST = 24, 6
 """Steps that are shown one by one; levels of the tree."""
+MOSTLY = 0.6
+"""Part of its level from which a node of the tree is open."""
 _NAMELESS = {"layer": "in no layer", "operation": "in no operation"}
 _PARTS = {
     "compute": "conv", "communication": "collective", "copy": "copies", "unrecorded": "first", "idle": "idle",
@@ -188,6 +190,7 @@ def _tree(section: Section, room: Room) -> dict[str, Any] | None:
 def _nodes(section: Section, parts: Sequence[TreeNode], room: Room, depth: int) -> list[dict[str, Any]]:
     """As many as are worth it; the rest of a level in one line."""
     least = section.whole_ns / (8 * room.rows)
+    whole = sum(node.ns for node in parts)
     shown = [node for node in parts if node.ns >= least][: max(room.rows // 2, 3)] if depth < DEEPEST else []
     names = [node.name or _NAMELESS.get(node.kind, "") for node in shown]
     short = [short_kernel(name) if node.kind == "kernel" else name for name, node in zip(names, shown, strict=True)]
@@ -198,13 +201,14 @@ def _nodes(section: Section, parts: Sequence[TreeNode], room: Room, depth: int) 
             "ms": f"{node.ns / 1e6:,.3f}",
             "percent": f"{100 * (section.share(node.ns) or 0):.1f} %",
             "parts": _nodes(section, node.parts, room, depth + 1) if node.parts else [],
+            "open": node.ns >= MOSTLY * whole,
         }
         for text, node in zip(distinct(names, short, min(room.name, 90)), shown, strict=True)
     ]
     left = parts[len(shown) :]
     if left and shown:
         ns = sum(node.ns for node in left)
-        rest = {"name": f"{len(left):,} more", "kind": "rest", "ms": f"{ns / 1e6:,.3f}", "parts": []}
+        rest = {"name": f"{len(left):,} more", "kind": "rest", "ms": f"{ns / 1e6:,.3f}", "parts": [], "open": False}
         made.append({**rest, "percent": f"{100 * (section.share(ns) or 0):.1f} %"})
     return made
 
@@ -264,7 +268,7 @@ def _log(section: Section, room: Room) -> dict[str, Any] | None:
     kinds = [(head, "number" if head == "times" else "text") for head in heads]
     table = tables.grid(kinds, rows, f"{left} more: mio2trace messages lists all." if left > 0 else "")
     return tables.part(
-        "What the log complains of", table=table, caption="Errors, then warnings, as the log has them", id="log"
+        "Errors and warnings of the log", table=table, caption="Errors, then warnings, as the log has them", id="log"
     )
 
 

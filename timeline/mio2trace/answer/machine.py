@@ -22,6 +22,11 @@ _NUMBERED = re.compile(r"(?i)(?:device|gpu) ?\d+")
 """A name that a reader gives for want of one."""
 
 
+def is_product(name: str) -> bool:
+    """Whether a device's name is one, and not only its number."""
+    return bool(name) and not _NUMBERED.fullmatch(name)
+
+
 def stated_values(libraries: Iterable[MiopenLog]) -> Iterator[tuple[str, str]]:
     """Names and values of versions and variables that MIOpen's logs state."""
     for log in libraries:
@@ -35,7 +40,7 @@ def machine(profile: Profile | None, libraries: Sequence[MiopenLog], device_name
     """``MI300X x4 · MIOpen 3.5.1``; empty if the files name nothing."""
     devices: dict[str, int] = {}
     for device in profile.devices if profile is not None else ():
-        if device.name and not _NUMBERED.fullmatch(device.name):
+        if is_product(device.name):
             devices[device.name] = devices.get(device.name, 0) + 1
     if not devices and device_name:
         devices[device_name] = 1
@@ -59,5 +64,5 @@ def versions(profiles: Sequence[Profile], libraries: Sequence[MiopenLog], names:
     found = {match[0] for text in (*texts, *devices) for match in _GFX.finditer(text)}
     kernels = {activity.name for profile in profiles for activity in profile.activities}
     found |= {f"gfx{match[1].lower()}" for name in kernels if (match := _ISA.search(name)) is not None}
-    named = {device for device in devices if device and not _NUMBERED.fullmatch(device)}
+    named = set(filter(is_product, devices))
     return {"gpu": sorted(named), "gfx": sorted(found), **{name: sorted(of) for name, of in values.items()}}

@@ -76,7 +76,7 @@ def _section(section: Section, several: bool, room: Room) -> Iterator[str]:
     yield from _ranks(section, room)
     if section.log:
         log = [(level, f"{number:,}", shortened(text, 2 * room.name)) for level, number, text in section.log]
-        yield from _table("What the log complains of", ("level", "times", "text"), log[: room.rows])
+        yield from _table("Errors and warnings of the log", ("level", "times", "text"), log[: room.rows])
     yield from _listed(section, "layer", section.layers, section.layers_by, room)
     yield from _rest(section, section.no_layer, section.layers)
     yield from _listed(section, "operation", section.operations, "in their layers", room)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from mio2trace.analysis import Run
-from mio2trace.answer.machine import stated_values
+from mio2trace.answer.machine import is_product, stated_values
 from mio2trace.comparing.job import mean_of
 from mio2trace.comparing.record import Facts, Inside, Part, RunRecord, condensed, kept
 from mio2trace.measures import Measures
@@ -231,7 +231,7 @@ def _of_printed(run: Run) -> RunRecord | None:
 
 def facts(run: Run) -> Facts:
     """What a run was made with."""
-    devices = [device.name for profile in run.profiles for device in profile.devices if device.name]
+    devices = [device.name for profile in run.profiles for device in profile.devices if is_product(device.name)]
     devices += [log.device_name for log in run.logs if log.device_name]
     values = [*stated_values(run.libraries)]
     return Facts(
