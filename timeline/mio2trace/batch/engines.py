@@ -1,7 +1,7 @@
 """Where the work is done, behind `concurrent.futures.Executor`: on this machine, or on a cluster of Dask.
 
 On this machine nothing listens: a thread leads each worker, which is a process of `confined`. This is no
-`concurrent.futures.ProcessPoolExecutor`: if one worker of such a pool is killed, all runs of all its workers fail, and a
+`concurrent.futures.ProcessPoolExecutor`: if a worker of such a pool is killed, all runs of all its workers fail, and a
 new process for each run imports the program again, which takes longer than a small run. A cluster of Dask runs the code
 of whoever can connect to it: it should ask for certificates (docs/many-runs.md).
 """
