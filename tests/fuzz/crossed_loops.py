@@ -13,6 +13,7 @@ from tests.fuzz.slow_inputs import _argument as argument
 from tests.fuzz.slow_inputs import _enqueue as enqueue
 from tests.fuzz.slow_inputs import _json as as_json
 from tests.fuzz.slow_inputs import _kernels as kernels
+from tests.fuzz.slow_side_files import SIDE
 from tests.tf_files import START_US, run_metadata
 
 
@@ -164,4 +165,4 @@ CROSSED: Mapping[str, Slow] = {
     "launch lines of other names": Slow(launch_lines_of_other_names),
     "kernels of any call": Slow(kernels_of_any_call),
 }
-ALL: Mapping[str, Slow] = {**SLOW, **CROSSED, **ROWS}
+ALL: Mapping[str, Slow] = {**SLOW, **CROSSED, **ROWS, **SIDE}
