@@ -81,7 +81,13 @@ def _wrapped(label: str, text: str, *, most: int = 2, at: int = LABEL) -> Iterat
     indent = " " * (at if label else 2)
     first = f"{label:<{at}}" if label else ""
     yield from textwrap.wrap(
-        visible(text), WIDTH, initial_indent=first, subsequent_indent=indent, max_lines=most, placeholder=" ..."
+        visible(text),
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=indent,
+        max_lines=most,
+        placeholder=" ...",
+        break_on_hyphens=False,
     )
 
 

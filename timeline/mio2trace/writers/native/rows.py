@@ -21,6 +21,13 @@ _HALF_OF_20_BITS = 1 + 2**-21
 _END_EVENT = pb.message(tp.TRACK_EVENT, pb.integer(tp.TYPE, tp.END))
 
 
+FIRST = {
+    key: place
+    for place, key in enumerate(("layer", "direction", "operation_name", "solver", "algorithm", "role", "command"))
+}
+"""What a reader looks for in the arguments that many slices share, in this order; viewers show them as written."""
+
+
 class _Heads(dict[str, list[bytes]]):
     """By argument: what stands before an integer, by the number of its bytes; the first is for a double."""
 
@@ -197,7 +204,8 @@ class Row:
             pb.integer(tp.NAME, self._iid(tp.NAMES, slice_name(event.name))),
         ]
         begin = b"".join([*fields, self._colour(event.shared)])
-        shared = b"".join(self._annotation(key, value) for key, value in event.shared.items())
+        items = sorted(event.shared.items(), key=lambda item: FIRST.get(item[0], len(FIRST)))
+        shared = b"".join(self._annotation(key, value) for key, value in items)
         return (begin, shared) if event.category in OWN_FIRST else (begin + shared, b"")
 
     def _colour(self, args: Args) -> bytes:
