@@ -16,6 +16,7 @@ NO_DATABASE = "warning in MIOpen's log that a database is not there"
 _CUT = re.compile(r"cut off|damaged")
 _READ_UP_TO = ": read up to "
 """What the kind of a note holds, in this order, that says of a file that its end is missing."""
+LEADS_OUT = "link out of the folder passed over; expected what it leads to as a path of its own"
 NOT_USED = "log not used: nothing in it fits this profile"
 NOT_JOINED = "logs not used: joining them with the profile failed, please report this"
 LOGGED = (LOGGED_ERROR, LOGGED_WARNING, NO_DATABASE)
@@ -53,7 +54,7 @@ class Note:
     @property
     def is_lost(self) -> bool:
         """Whether it says that an input, or the end of one, is not used: every command says so."""
-        return self.is_cut or self.kind in (NOT_USED, NOT_JOINED)
+        return self.is_cut or self.kind in (NOT_USED, NOT_JOINED, LEADS_OUT)
 
     def __repr__(self) -> str:
         return f"<Note: {self}>"

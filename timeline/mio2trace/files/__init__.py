@@ -20,7 +20,7 @@ import msgspec
 from mio2trace.files.outputs import replacing, standard_output
 from mio2trace.model.anchors import Anchors, anchors_of
 from mio2trace.model.profile import Profile
-from mio2trace.notes import InputError, Notes, OptionError, with_losses
+from mio2trace.notes import LEADS_OUT, InputError, Notes, OptionError, with_losses
 from mio2trace.privacy import Cleaner
 from mio2trace.readers import ANY, PROFILES, READERS, Accepted, GoesWithATrace, detect, known, run_log
 from mio2trace.readers.base import Reader, ReadOptions, Record
@@ -28,7 +28,7 @@ from mio2trace.readers.ck import record as ck
 from mio2trace.readers.ck import times as ck_times
 from mio2trace.source import Source
 from mio2trace.source.archive import Manifest, is_archive, is_unpacked, unpacked, unpacked_in
-from mio2trace.source.opening import LEADS_OUT, leads_out
+from mio2trace.source.opening import leads_out
 
 __all__ = [
     "STANDARD_INPUT", "FileOptions", "FilePath", "Input", "Progress", "Unpacking", "read_inputs", "replacing",

@@ -37,9 +37,6 @@ def leads_out(path: str, folder: str) -> bool:
     return not os.path.join(os.path.realpath(path), "").startswith(real)
 
 
-LEADS_OUT = "link out of the folder passed over; expected what it leads to as a path of its own"
-
-
 def opened_pipe(path: str, name: str, block_size: int) -> tuple[BinaryIO, bytes]:
     """A named pipe and what its writer has written so far, at most ``block_size`` bytes.
 

@@ -17,13 +17,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from mio2trace.model.log import Direction, FrameworkLog, LayerTime, LocalTime
-from mio2trace.notes import InputError, Notes
+from mio2trace.notes import LEADS_OUT, InputError, Notes
 from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.caffe.log import LONGEST_PRINTED_NS, local_time
 from mio2trace.readers.opencl.dvdt_json import read_array
 from mio2trace.source import Source
-from mio2trace.source.opening import LEADS_OUT, leads_out
+from mio2trace.source.opening import leads_out
 
 NAME = "CK experiment record"
 
