@@ -261,12 +261,13 @@ def _own(
             number == nearest or (not of_processes and _is_within(part.run, clock, first + unix.offset_ns, last))
             for number, part in enumerate(runs)
         ]
-        as_near = sum(ns <= nearest_ns + LANDMARK_EARLY_NS for ns, *_ in away) if of_processes else 1
-        if as_near > 1:
+        as_near = [number for ns, number, _ in away if ns <= nearest_ns + LANDMARK_EARLY_NS]
+        if of_processes and len(as_near) > 1:
+            count = len(as_near)
             notes.add(
-                f"log of {len(runs)} processes, {as_near} of which end with the profile: links have low confidence"
+                f"log of {len(runs)} processes, {count} of which end with the profile: links have low confidence"
             )
-            return [runs[nearest]], 1 / as_near, False
+            return [runs[nearest]], 1 / count, len({_layers(runs[number].run) for number in as_near}) == 1
         if sum(within) < len(runs):
             notes.add(f"log of {len(runs)} runs: run {nearest + 1} ends with the profile, the others are left out")
         return [part for part, is_in in zip(runs, within, strict=True) if is_in], 1.0, True
