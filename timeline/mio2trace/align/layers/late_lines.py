@@ -14,7 +14,7 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.layers.caffe.names import contradicts, tells_type, types_of
 from mio2trace.align.layers.outside_times import OF_ITS_OWN
 from mio2trace.align.links import DOUBTED, NONE
-from mio2trace.align.operations.rates import LIKE, MISSTATED
+from mio2trace.align.operations.rates import MISSTATED
 from mio2trace.model.log import Direction
 from mio2trace.ops.operation import Operation
 
@@ -49,8 +49,7 @@ def doubt_by_kernels(attribution: Attribution) -> None:
             if chance < DOUBTED:
                 links.take_layer(position)
             else:
-                # Of 301 that go with their layer themselves 296 are right.
-                links.doubt_layer((position,), DOUBTED if position in odd else max(LIKE, chance))
+                links.doubt_layer((position,), DOUBTED if position in odd else chance)
 
 
 class _Telling:
