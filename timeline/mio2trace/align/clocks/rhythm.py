@@ -74,9 +74,12 @@ def related(
         low, high = max(window.low for window in meeting), min(window.high for window in meeting)
         if met <= MOST_STRAY * len(windows) and high < inf:
             offset = int(low + high) // 2
+            # A clock that goes a little wrong is off by as much as it contradicts any call.
+            off = max(max(window.low - offset, offset - window.high) for window in windows)
             clocks[is_of_calls] = LogClock(
                 offset_ns=offset, near_ns=MIDDLE_OF_2000_NS - offset, residual_ns=0,
-                error_ns=int(high - low + 1) // 2, method="calls whose kernels are sure", is_fitted=True,
+                error_ns=max(int(high - low + 1) // 2, int(off) + 1), method="calls whose kernels are sure",
+                is_fitted=True,
             )  # fmt: skip
     return clocks
 
