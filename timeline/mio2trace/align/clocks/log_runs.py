@@ -264,9 +264,7 @@ def _own(
         as_near = [number for ns, number, _ in away if ns <= nearest_ns + LANDMARK_EARLY_NS]
         if of_processes and len(as_near) > 1:
             count = len(as_near)
-            notes.add(
-                f"log of {len(runs)} processes, {count} of which end with the profile: links have low confidence"
-            )
+            notes.add(f"log of {len(runs)} processes, {count} of which end with the profile: links have low confidence")
             return [runs[nearest]], 1 / count, len({_layers(runs[number].run) for number in as_near}) == 1
         if sum(within) < len(runs):
             notes.add(f"log of {len(runs)} runs: run {nearest + 1} ends with the profile, the others are left out")
