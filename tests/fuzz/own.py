@@ -266,7 +266,7 @@ def dataset(chance: Chance) -> str:
 def _other_table(path: Path, chance: Chance) -> None:
     of = f"read_parquet({sql_text(path)})"
     columns = [column[0] for column in _writer().execute(f"SELECT * FROM {of} LIMIT 0").description or ()]
-    column, cell = chance.choice(columns), chance.choice(_CELLS)
+    column, cell = f'"{chance.choice(columns)}"', chance.choice(_CELLS)  # one may be called as a word of SQL
     others = chance.choice((
         f"SELECT * REPLACE ({cell} AS {column}) FROM {of}",
         f"SELECT * EXCLUDE ({column}) FROM {of}",
