@@ -90,7 +90,7 @@ def _blas(canary: str) -> list[bytes]:
     """Lines of hipBLASLt and rocBLAS in a log, and MIOpen's performance records."""
     lines = (
         f"hipblaslt-bench --api_method c -m 16 -n 529 -k 363 --a_type {canary} --{canary} --solution_index {canary}",
-        f"./{canary}/rocblas-bench -f gemm_ex --transposeA N -m 16 -n 529 -k 363 --a_type f32_r x{canary}",
+        f"./{canary}/rocblas-bench -f gemm_ex --transposeA N -m 16 -n 529 -k 363 --a_type f32_r {canary}",
         f"rocblas_gemm_ex,N,N,16,529,363,1,0x1,{canary},1,0x2,f32_r,1,0,0x3,f32_r,1,0x3,f32_r,1,f,0,7",
         f"[2026-01-01 00:00:00][HIPBLASLT][1][Trace][{canary}] A=0x1 Adesc=[type={canary} rows=16 cols=363 ld=1]",
         f"- {{ function: matmul, M: 16, N: 529, K: 363, transA: N, transB: N, a_type: {canary}, {canary}: 2 }}",

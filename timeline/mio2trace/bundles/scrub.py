@@ -10,6 +10,7 @@ import msgspec
 
 from mio2trace.bundles.parameters import header, parameter, value
 from mio2trace.bundles.sources import reduced, reduced_options
+from mio2trace.model.choices import GemmTable, SolverRecord, SolverTable
 from mio2trace.model.miopen import Entry, LoggedCall, MiopenLog
 from mio2trace.model.profile import Activity, Clock, Inputs, OpenClLaunch, Profile
 from mio2trace.model.tf import Execution, TfNode, TfProfile
@@ -138,7 +139,17 @@ def scrubbed(record: Record, scrubber: Scrubber) -> Record:
         return _library(record, scrubber)
     if isinstance(record, TfProfile):
         return msgspec.structs.replace(record, nodes=tuple(_node(node, scrubber) for node in record.nodes))
+    if isinstance(record, GemmTable):
+        return msgspec.structs.replace(record, made_for=())
+    if isinstance(record, SolverTable):
+        return msgspec.structs.replace(record, records=tuple(map(_without_parameters, record.records)))
     return record
+
+
+def _without_parameters(record: SolverRecord) -> SolverRecord:
+    """They may be any text, and nothing asks for them."""
+    solvers = tuple(msgspec.structs.replace(one, parameters="") for one in record.solvers)
+    return msgspec.structs.replace(record, solvers=solvers)
 
 
 def _node(node: TfNode, scrubber: Scrubber) -> TfNode:
