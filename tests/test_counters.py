@@ -29,14 +29,16 @@ ALEXNET = Path(__file__).parent.parent / "traces" / "alexnet-b1-train"
 
 @given(seeds)
 def test_a_counter_stands_where_its_time_is(rng: Random) -> None:
-    """After the slices of its track that start no later, before those that start later; on its device's first track."""
+    """After the slices of its track that start no later, before those that start later; on its device's main track, or
+    on that of the stream that it is of."""
     trace, _ = picture(tangled(rng), "none")
-    first = {process.id: min(t.id for t in trace.tracks if t.process == process.id) for process in trace.processes}
+    main = {track.process: track.id for track in trace.tracks if track.main}
+    apart = {(track.process, track.name.partition(":")[0] + " busy"): track.id for track in trace.tracks if track.apart}
     began: dict[int, int] = {}
     counted: dict[int, int] = {}
     for event in trace.events():
         if isinstance(event, CounterValue):
-            assert event.track == first[event.process]
+            assert event.track == apart.get((event.process, event.name), main[event.process])
             assert max(began.get(event.track, 0), counted.get(event.track, 0)) <= event.time_ns
             counted[event.track] = event.time_ns
         elif isinstance(event, Slice):
