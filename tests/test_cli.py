@@ -392,7 +392,7 @@ def test_problems_are_coloured_on_a_terminal_unless_nobody_wants_it() -> None:
 
 def test_the_help_names_the_evidence_that_the_formats_of_today_can_give() -> None:
     """All, strongest first."""
-    help_ = " ".join(run("convert", "--help").stdout.decode().split())
+    help_ = " ".join(run("convert", "--help-all").stdout.decode().split())
     assert f"Ignore one kind of evidence (repeatable): {', '.join(EVIDENCE)}." in help_
 
 

@@ -66,7 +66,10 @@ def test_a_part_is_never_called_an_iteration(tmp_path: Path) -> None:
     }  # fmt: skip
     assert first.startswith(f"0.141 ms of kernels in what there is of iteration 1 ({ENDS}).")
     for name, said in (
-        ("page.html", ("Kernels, the recorded part of the iteration", "Where the recorded part of the iteration goes")),
+        (
+            "page.html",
+            ("Kernels in the recorded part of the iteration", "of kernels in the recorded part of the iteration"),
+        ),
         ("comment.md", ("Kernels (in the recorded part of the iteration)",)),
     ):
         assert not CliRunner().invoke(cli, ["report", *files, "-o", str(tmp_path / name)]).exit_code
