@@ -290,6 +290,13 @@ def test_a_kernel_without_possible_times_is_counted(change: dict[str, Any], tmp_
     assert [a.name for a in profile.activities if a.kind == "kernel"] == ["before_the_trace", "SubTensorOpWithScalar1d"]
 
 
+@pytest.mark.parametrize("phase", [1, "B", "i", "", None])
+def test_a_kernel_that_is_no_event_with_a_duration_is_counted(phase: Any, tmp_path: Path) -> None:
+    profile, notes = read_bytes(tmp_path, trace(damaged({"ph": phase})))
+    assert notes["kernel that is not an event with a start and a duration: not drawn"] == 1
+    assert len([a for a in profile.activities if a.kind == "kernel"]) == 2
+
+
 def test_ids_may_be_text(tmp_path: Path) -> None:
     """Some tools write every number so."""
     events = rows()

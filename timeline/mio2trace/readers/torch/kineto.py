@@ -42,6 +42,8 @@ _BASE = late(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
 _UNIX_FROM_NS = 10**18
 """Since 2001: what is less has lost its base."""
 _MOST_NS = (1 << 63) - 1
+_WHOLE = "X"
+"""The ``ph`` of an event with a start and a duration."""
 _MODULE = "nn.Module: "
 _IN_BLOCKS = frozenset(
     f"{api}{call}"
@@ -299,6 +301,9 @@ class _Reading:
             device = _integer(event.args.device)
         start, length = nanoseconds(event.ts), nanoseconds(event.dur)
         what = _KINDS[event.cat]
+        if event.ph != _WHOLE:
+            self._notes.add(f"{what} that is not an event with a start and a duration: not drawn", self._source.name)
+            return
         if start is None or length is None or not 0 <= start + self._base <= start + self._base + length <= _MOST_NS:
             self._notes.add(f"{what} whose times are no numbers in order: not drawn", self._source.name)
             return
