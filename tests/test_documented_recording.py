@@ -146,8 +146,8 @@ def test_a_block_records_and_what_it_names_is_read(
     done = shell(block)
     assert done.returncode == 0, (page, line, done.stderr)
     if "mio2trace" in block:
-        assert (tmp_path / "out.json").stat().st_size > 10_000
-        assert "wrote out.json" in done.stderr
+        assert (tmp_path / "out.pftrace").stat().st_size > 10_000
+        assert "wrote out.pftrace" in done.stderr
         assert "operations  " in done.stderr or "layers  " in done.stderr, done.stderr
     else:
         assert {path.name for path in tmp_path.iterdir()} >= {"run.log", "prof"}

@@ -22,6 +22,8 @@ MADE_WHILE_RUNNING = {
     ("mio2trace.kernels.sources", "_definition"),  # words only
     ("mio2trace.privacy.cleaner", "text"),  # words only
     ("mio2trace.privacy.rules", "_rule"),  # a table's; found where the table is
+    ("mio2trace.queries.answer", "what_there_is"),  # the name of a table alone
+    ("mio2trace.queries.dataset", "ask"),  # the same
     ("mio2trace.readers.miopen.timed", "add"),  # tried below
     ("mio2trace.patterns", "compiled"),  # found where they stand
     # From the command line

@@ -72,7 +72,7 @@ def test_a_report_has_idle_and_iteration_time_of_the_reference(tmp_path: Path) -
     assert SAID[1:] in markdown
     assert "Iteration and idle time: of the run without MIOpen's log" in markdown
     page = report(path, "html")
-    assert "of 10.00 ms per iteration, without MIOpen&#39;s log" in page
+    assert "<dd>10.00 ms<span>without MIOpen&#39;s log</span></dd>" in page
     assert SAID[1:].replace("'", "&#39;") in page
     (idle,) = [one for one in json.loads(report(path, "json"))["runs"][0]["findings"] if one["id"] == "idle"]
     assert (idle["share"], idle["ns"]) == (0.4, 4 * MS)
