@@ -523,3 +523,12 @@ def test_a_statement_without_end_is_ended_by_an_interrupt() -> None:
 def test_a_value_is_not_longer_than_a_limit() -> None:
     with pytest.raises(InputError, match="too big"):
         embedded.answer([], "select length(randomblob(1000000000))")
+
+
+@pytest.mark.parametrize("event", [{"dur_ns": 1 << 64}, {"args": {"kernel_id": 1 << 64}}])
+def test_a_number_of_more_than_64_bits_is_one_line(event: dict[str, Any]) -> None:
+    """No table keeps one; a damaged bundle may hold it anywhere."""
+    fields: dict[str, Any] = {"track": 1, "start_ns": 0, "dur_ns": 1, "name": "k", "category": "kernel", "args": {}}
+    made = Slice(**(fields | event))
+    with pytest.raises(InputError, match="more than 64 bits"):
+        embedded.answer([made], "select count(*) from slice")

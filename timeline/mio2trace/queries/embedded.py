@@ -48,7 +48,10 @@ def answer(slices: Iterable[Slice], sql: str) -> Answer:
         database.execute("pragma synchronous = off")
         database.execute("pragma journal_mode = off")
         database.execute(_SLICES)
-        database.executemany("insert into read values (?, ?, ?, ?, ?, ?)", _rows(slices))
+        try:
+            database.executemany("insert into read values (?, ?, ?, ?, ?, ?)", _rows(slices))
+        except (TypeError, OverflowError):
+            raise InputError("SQL: a number of more than 64 bits, which no table keeps") from None
         database.execute(_IN_ORDER)
         database.execute(_SORTED)
         database.execute("drop table read")
