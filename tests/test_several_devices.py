@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -30,3 +31,17 @@ def test_shares_are_of_all_devices(tmp_path: Path) -> None:
     lines = CliRunner().invoke(cli, [str(path)]).output.splitlines()
     assert any(line.endswith("% of the steps of 2 devices") for line in lines)
     assert any(line.startswith("device") and "the slowest of 2 (0.100 ms to 0.100 ms)" in line for line in lines)
+
+
+def test_idle_time_is_of_the_slowest_device(tmp_path: Path) -> None:
+    """Its causes add up to what the step's parts say, whatever else the others do."""
+    trace = steps(4)
+    for at in range(0, 400, 100):
+        trace.run("a", at + 5, at + 10, at + 70)
+        trace.run("b", at + 6, at + 10, at + 70, device=1, stream=1)
+    path = tmp_path / "two.pt.trace.json"
+    path.write_text(json.dumps({"traceEvents": trace.rows}))
+    page = CliRunner().invoke(cli, ["report", str(path), "--format", "html"]).output
+    (rows,) = re.findall(r'<h2 id="idle">.*?</table>', page, re.DOTALL)
+    shares = [float(cells[-1]) for row in rows.split("<tr")[2:] if (cells := re.findall(r">(\d+\.\d)</td>", row))]
+    assert round(sum(shares)) == 40

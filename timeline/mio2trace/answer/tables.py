@@ -119,7 +119,7 @@ def idle(section: Section, room: Room) -> dict[str, Any] | None:
         longest = ms(cause.longest_ns) + (f" in {cause.longest_during}" if cause.longest_during else "")
         cells = (
             IDLE[cause.why], calls(cause.count / count_of), f"{each / 1e6:,.3f}",
-            f"{100 * (section.share(round(each)) or 0):.1f}", shortened(longest, room.name),
+            f"{100 * each / step.step_ns:.1f}", shortened(longest, room.name),
         )  # fmt: skip
         rows.append({"cells": cells, "details": during, "detail_head": "host calls during these gaps"})
     heads = [("cause", "text"), ("gaps", "number"), ("ms", "number"), ("%", "number"), ("longest gap", "text")]
