@@ -183,7 +183,7 @@ def _tree(section: Section, room: Room) -> dict[str, Any] | None:
     if not any(node.parts for node in section.tree):
         return None
     nodes = _nodes(section, section.tree, room, 0)
-    note = f"ms per iteration, % {section.of_whole}"
+    note = f"ms {section.each}, % {section.of_whole}"
     return tables.part("Layers, operations, kernels", note=note, tree=nodes, id="tree")
 
 
