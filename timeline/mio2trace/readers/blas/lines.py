@@ -24,7 +24,7 @@ from mio2trace.patterns import late
 WORDS = (b"hipblaslt-bench ", b"rocblas-bench ", b"[HIPBLASLT][", b"rocblas_gemm", b"{ function: matmul",
          b"{ rocblas_function:")  # fmt: skip
 _LT, _ROC = "hipBLASLt", "rocBLAS"
-_BENCH = late(r"(?:(?<!\S)(\d{1,9})\s+)?(?:\./|/\S{0,200}/)?(?<![\w-])(hipblaslt|rocblas)-bench (?=\s*-)")
+_BENCH = late(r"(?:(?<!\S)(\d{1,9})\s+)?(?:\./|(?<!\S)/\S{0,200}/)?(?<![\w-])(hipblaslt|rocblas)-bench (?=\s*-)")
 _OPTION = late(r"--?[A-Za-z]\w{0,40}")
 _DESCRIPTOR = late(r"(?<!\w)([ABCD])desc=\[([^\]\[]{0,400})\]")
 _COMPUTE = late(r"computeDesc=\[([^\]\[]{0,600})\]")
