@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -42,6 +43,25 @@ def possible() -> bool:
     return hasattr(os, "fork") and processors() > 1 and threading.active_count() == 1
 
 
+_PR_SET_PDEATHSIG = 1
+
+
+def end_with(parent: int) -> None:
+    """Kill this process when ``parent``, which made it, ends in any way: SIGKILL lets a parent clear up nothing.
+
+    To be called by the new process; the thread that made it must live as long as it may. Linux alone can do this:
+    elsewhere a process whose parent is killed goes on to its own end, or its limit of time.
+    """
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(ImportError, OSError, AttributeError):  # a Python without ctypes
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:  # it ended before it could be told
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 @contextlib.contextmanager
 def beside(work: Work) -> Iterator[Result]:
     """Run ``work`` in a process of its own while the body runs; yields what waits for its output.
@@ -60,13 +80,14 @@ def beside(work: Work) -> Iterator[Result]:
         try:
             try:
                 file = stack.enter_context(_memory_file())
+                parent = os.getpid()
                 process = os.fork()
             except OSError:
                 release()
                 yield _nothing
                 return
             if process == 0:
-                _child(work, file, release)
+                _child(work, file, release, parent)
             running = True
             release()
 
@@ -114,10 +135,11 @@ def _memory_file() -> BinaryIO:
     return tempfile.TemporaryFile()
 
 
-def _child(work: Work, file: BinaryIO, release: Callable[[], object]) -> None:
+def _child(work: Work, file: BinaryIO, release: Callable[[], object], parent: int) -> None:
     """Never returns: whatever happens, the parent goes on alone."""
     status = 1
     try:
+        end_with(parent)
         release()
         work(file)
         file.flush()

@@ -3,7 +3,8 @@
 A module's function ``before_forking`` gets ready what all children may share.
 
 The child has its own session, limits and memory; whatever it does, it ends alone, and all that it started ends with it.
-Python imports once, a call costs a fork. Started by `mio2trace.batch.confined`; it ends when that does.
+Python imports once, a call costs a fork. Started by `mio2trace.batch.confined`; it ends when that does, and where it is
+killed, its child ends with it (`forked.end_with`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any, Literal, NamedTuple, NoReturn
+
+from mio2trace.forked import end_with
 
 GRACE_S = 2.0
 """After the time limit a child has been ended by its own alarm; where that did not help, by this process."""
@@ -72,8 +75,10 @@ def _nothing() -> None:
 def _forked(function: str, arguments: tuple[Any, ...], limits: Limits, caller: Connection) -> Ended | None:
     """How the call ended; None where the caller has gone meanwhile."""
     reading, writing = os.pipe()
+    warm = os.getpid()
     pid = os.fork()
     if pid == 0:
+        end_with(warm)
         caller.close()
         os.close(reading)
         _child(function, arguments, limits, Connection(writing, readable=False))

@@ -20,6 +20,8 @@ MOST_NOTES = 4_000
 _PROGRAM = """
 import json, sys
 given = json.loads(sys.argv[1])
+from mio2trace.forked import end_with
+end_with(given["parent"])
 from mio2trace.serving import confined
 from mio2trace import cli
 from mio2trace.notes import InputError
@@ -56,6 +58,7 @@ async def call(
     """Run ``mio2trace WORDS`` in the folder ``where``. ``files``: the inputs among the words, by absolute path."""
     with tempfile.TemporaryDirectory(prefix="mio2trace-", ignore_cleanup_errors=True) as room:
         given = {
+            "parent": os.getpid(),
             "words": words,
             "files": files,
             "folders": folders,
