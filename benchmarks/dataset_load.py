@@ -36,10 +36,10 @@ from benchmarks.samples import SHARED, require  # noqa: E402
 from mio2trace.dataset import tables_of  # noqa: E402
 from mio2trace.dataset.columns import Data, constant  # noqa: E402
 from mio2trace.dataset.parquet import write  # noqa: E402
-from mio2trace.dataset.schema import SQL_COLUMNS  # noqa: E402
 from mio2trace.fleet import gather  # noqa: E402
 from mio2trace.queries import DATASET, shipped  # noqa: E402
 from mio2trace.queries.dataset import opened  # noqa: E402
+from mio2trace.schema import SQL_COLUMNS  # noqa: E402
 
 LIMITS = {"bytes_a_kernel": 16.0, "seconds": 2.0}
 SCAN = "select count(name), sum(kernel_ns) from kernels"

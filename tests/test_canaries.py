@@ -8,8 +8,8 @@ import itertools
 import pytest
 
 from benchmarks.canaries import PARTS, cases, eaten, look
+from mio2trace.model.columns import Sort
 from mio2trace.privacy import KINDS, Cleaner
-from mio2trace.privacy.fields import Sort
 from mio2trace.privacy.rules import RULES, Rules
 from mio2trace.readers import READERS
 from mio2trace.readers import bundled as archives

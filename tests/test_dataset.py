@@ -13,12 +13,12 @@ import mio2trace
 from mio2trace.dataset import FOLDERS, TABLES, VERSION, file_name, tables_of, write_run
 from mio2trace.dataset.arrow import bits
 from mio2trace.dataset.columns import Data, numbers, texts
-from mio2trace.dataset.schema import Column
+from mio2trace.model.columns import Column
 from mio2trace.reports import layers, op_times, ops
-from mio2trace.reports.kernels import joined_table
+from mio2trace.reports.kernels import joined_table, spoken
 from mio2trace.reports.numbers import Unit
 from mio2trace.reports.tables import cell_text, renamed
-from mio2trace.reports.tables.columns import COLUMNS, base_of, spoken
+from mio2trace.schema import COLUMNS, base_of
 from tests.conftest import ROOT, Golden
 
 NS = Unit("ns")

@@ -16,9 +16,9 @@ from mio2trace.cli import cli
 from mio2trace.dataset import TABLES
 from mio2trace.dataset.columns import of_rows
 from mio2trace.dataset.parquet import write
-from mio2trace.dataset.schema import SQL_COLUMNS
 from mio2trace.queries import DATASET, shipped
 from mio2trace.queries.dataset import opened
+from mio2trace.schema import SQL_COLUMNS
 from tests.conftest import ROOT
 
 MS = 1_000_000

@@ -16,7 +16,7 @@ import pyarrow
 import pytest
 
 import mio2trace
-from mio2trace.dataset.schema import TABLES
+from mio2trace.schema import TABLES
 from tests.conftest import ROOT
 
 FILES = [ROOT / "traces" / "alexnet-b1-miopen29" / name for name in ("run.log.gz", "prof.json.gz")]

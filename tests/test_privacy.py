@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 import typing
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +23,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.conversion import HostCalls, convert
-from mio2trace.model import choices, log, miopen, profile, tf
+from mio2trace.model import log
+from mio2trace.model.columns import Sort
 from mio2trace.notes import OptionError
 from mio2trace.privacy import KINDS, Cleaner
-from mio2trace.privacy.fields import A_WORD, NEVER_SHOWN, SHOWN, Sort
+from mio2trace.privacy.fields import records, text_fields
 from mio2trace.privacy.rules import RULES, Rule, Rules
 from mio2trace.writers import WRITERS
 from tests.canaries import BY_NAME, CANARIES, SOME, leaks
+from tests.conftest import ROOT, Golden
 from tests.planted.opencl import CALLS, DAMAGED, FORMATS, LOG, caffe, miopen_log, profile_calls
 from tests.small_runs import as_json
 
-ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = [sys.executable, "-m", "mio2trace"]
 
 
@@ -298,20 +298,37 @@ def _text_fields(kind: type[msgspec.Struct]) -> set[str]:
     return {name for name in kind.__struct_fields__ if holds_text(hints[name])}
 
 
-def test_every_text_field_of_every_record_is_in_one_table() -> None:
+def test_every_text_field_of_every_record_says_what_it_holds() -> None:
     """A new field must be decided on: cleaned, never shown, or a word of a closed vocabulary."""
-    tables: tuple[Mapping[type[msgspec.Struct], Any], ...] = (SHOWN, NEVER_SHOWN, A_WORD)
-    kinds = [
-        kind
-        for module in (profile, log, miopen, tf, choices)
-        for _, kind in inspect.getmembers(module, inspect.isclass)
-        if issubclass(kind, msgspec.Struct) and kind.__module__ == module.__name__
-    ]
-    assert len(kinds) > 15
-    for kind in kinds:
-        named = [field for table in tables for field in table.get(kind, ())]
-        assert sorted(named) == sorted(_text_fields(kind)), kind.__name__
-    assert {kind for table in tables for kind in table} <= set(kinds)
+    assert len(records()) > 40
+    for kind in records():
+        assert sorted(text_fields(kind)) == sorted(_text_fields(kind)), kind.__name__
+
+
+SORTS = {
+    "layer": "names of layers: a path only if it begins in a folder of the system",
+    "name": "few distinct names",
+    "text": "any text",
+    "never": "never written",
+    "word": "a word of a known vocabulary, or letters and digits only: written as it is",
+}
+
+
+def test_the_page_lists_the_fields_of_text(golden: Golden) -> None:
+    """docs/privacy.md, from the annotations of the records; `pytest --update-golden` writes it anew."""
+    page = ROOT / "docs" / "privacy.md"
+    before, _, rest = page.read_text("utf-8").partition("<!-- fields -->\n")
+    _, _, after = rest.partition("<!-- end of fields -->\n")
+    rows = ["| the text is | fields of records |", "|---|---|"]
+    for what, meaning in SORTS.items():
+        named = [
+            f"`{kind.__name__}`: " + ", ".join(f"`{field}`" for field in fields)
+            for kind in sorted(records(), key=lambda kind: kind.__name__)
+            if (fields := [field for field, holds in text_fields(kind).items() if holds == what])
+        ]
+        rows.append(f"| {meaning} | {'; '.join(named)} |")
+    table = "".join(row + "\n" for row in rows)
+    golden(page, f"{before}<!-- fields -->\n{table}<!-- end of fields -->\n{after}".encode())
 
 
 @pytest.mark.parametrize("address", ["2001:0db8:ca4a:7fff:0000:ff00:0042:8329", "fe80::ca4a:7fff:fe23:890a%eth0"])

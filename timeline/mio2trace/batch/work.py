@@ -124,7 +124,7 @@ def maker_of(options: Mapping[str, Any], tables_only: bool) -> Maker:
 def layout(tables_only: bool) -> str:
     """Of all that is kept of a run, in short: the columns of tables, the fields of a snapshot's records. When these
     are others, runs are done again, whatever the version is called."""
-    from mio2trace.dataset.schema import TABLES, VERSION
+    from mio2trace.schema import TABLES, VERSION
     from mio2trace.snapshot import files, objects, records
 
     kept = [f"{VERSION}"]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from mio2trace.kernels.names import kernel_name
 from mio2trace.notes import Notes
-from mio2trace.privacy.fields import NEVER_SHOWN, SHOWN
+from mio2trace.privacy.fields import never_shown, records, shown
 from mio2trace.readers.bundled import ROWS
 from mio2trace.source import Source
 from mio2trace.source.archive import MANIFEST
@@ -75,7 +75,7 @@ def _texts(path: str) -> Iterator[tuple[str, str]]:
 @cache
 def _vocabulary() -> frozenset[str]:
     """Names of the fields and classes that records are written with."""
-    kinds = {*ROWS, *SHOWN, *NEVER_SHOWN, *(kind for of in ROWS.values() for kinds in of.values() for kind in kinds)}
+    kinds = {*ROWS, *(kind for kind in records() if shown(kind) or never_shown(kind))}
     words = {kind.__name__ for kind in kinds} | {name for kind in kinds for name in kind.__struct_fields__}
     return frozenset(words | _OURS)
 

@@ -74,8 +74,8 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
     from mio2trace.analysis import analyse
     from mio2trace.commands.processes import places, process_cells
     from mio2trace.notes import InputError
+    from mio2trace.reports.kernels import spoken
     from mio2trace.reports.tables import renamed, stacked
-    from mio2trace.reports.tables.columns import spoken
 
     if (per is not None or skip is not None) and by != "repetition":
         raise click.UsageError("--per and --skip go with --by repetition")

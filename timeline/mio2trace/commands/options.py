@@ -168,7 +168,7 @@ _SUFFIXES: dict[str, Form] = {
 
 def complete_columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Names of columns, without a unit, behind the last comma."""
-    from mio2trace.reports.tables.columns import COLUMNS
+    from mio2trace.schema import COLUMNS
 
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in COLUMNS if name.startswith(last)]

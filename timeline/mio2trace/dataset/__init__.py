@@ -27,10 +27,10 @@ from mio2trace.analysis.kept import snapshot_of
 from mio2trace.conversion import what_is_missing
 from mio2trace.dataset.parquet import write
 from mio2trace.dataset.rows import failed_run, tables_of
-from mio2trace.dataset.schema import TABLES, VERSION
 from mio2trace.memory import without_garbage_collection
 from mio2trace.notes import InputError, Notes
 from mio2trace.privacy import Cleaner
+from mio2trace.schema import TABLES, VERSION
 from mio2trace.snapshot import files
 from mio2trace.snapshot.database import file_name
 from mio2trace.snapshot.places import FOLDER, is_dataset

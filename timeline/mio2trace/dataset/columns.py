@@ -6,7 +6,8 @@ from array import array
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from mio2trace.dataset.schema import Column, TableSchema
+from mio2trace.model.columns import Column
+from mio2trace.schema import TableSchema
 
 Value = TypeVar("Value", bound=Hashable)
 NULL = -1

@@ -8,16 +8,17 @@ from typing import Any
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.dataset.columns import Data, constant, named, numbers
-from mio2trace.dataset.schema import COPIES, KERNELS, Column, TableSchema
 from mio2trace.kernels import role
 from mio2trace.measures import Measures
 from mio2trace.measures.counters import measured
 from mio2trace.measures.device_time import has_common_clock
 from mio2trace.measures.launch_times import queue_ns
+from mio2trace.model.columns import Column
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.profile import Activity, Size3
 from mio2trace.ops.naming import operation_name, problem_name
 from mio2trace.ops.operation import Operation
+from mio2trace.schema import COPIES, KERNELS, TableSchema, recorded, shown_in
 
 
 def kernels_of(measures: Measures, run: str, rank: int | None) -> dict[str, Data]:
@@ -125,6 +126,9 @@ class _Commands:
             self.columns[name] = constant(self._schema[name], None, len(activities))
             if counted:
                 self.numbers(name, [getattr(one, name.removeprefix("measured_")) for one in counted])
+        for column in shown_in("data"):
+            values = [recorded(activity.resources, "data").get(column.name) for activity in activities]
+            (self.texts if column.kind == "text" else self.numbers)(column.name, values)
         on_one_clock = has_common_clock(self._alignment)
         self.numbers("in_queue_ns", [queue_ns(activity, on_one_clock=on_one_clock) for activity in activities])
         self._sizes("gws", [activity.grid for activity in activities])

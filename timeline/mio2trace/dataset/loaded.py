@@ -14,9 +14,9 @@ from mio2trace.answer.html import page
 from mio2trace.conversion import TABLES_SUFFIX, convert
 from mio2trace.dataset import replace
 from mio2trace.dataset.rows import tables_of
-from mio2trace.dataset.schema import TABLES
 from mio2trace.dataset.table import Table
 from mio2trace.memory import without_garbage_collection
+from mio2trace.schema import TABLES
 
 HEIGHT = 640
 """Pixels of the report in a cell."""

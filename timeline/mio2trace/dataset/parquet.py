@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mio2trace.dataset import arrow
 from mio2trace.dataset.columns import NULL, Data
-from mio2trace.dataset.schema import SQL_TYPES, TABLES, VERSION, TableSchema
+from mio2trace.schema import SQL_TYPES, TABLES, VERSION, TableSchema
 from mio2trace.snapshot.database import beside, file_name, for_writing, sql_text
 
 if TYPE_CHECKING:

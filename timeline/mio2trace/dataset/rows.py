@@ -16,7 +16,6 @@ from mio2trace.answer import subjects
 from mio2trace.comparing.collect import facts
 from mio2trace.dataset.columns import Data, joined, of_rows
 from mio2trace.dataset.commands import copies_of, kernels_of
-from mio2trace.dataset.schema import TABLES
 from mio2trace.findings import findings
 from mio2trace.measures import Measures
 from mio2trace.measures.executions import printed_times
@@ -33,6 +32,7 @@ from mio2trace.ranks import table as ranks_table
 from mio2trace.reports import layers, op_times, ops
 from mio2trace.reports.numbers import Unit
 from mio2trace.reports.tables import Row, cell_text
+from mio2trace.schema import TABLES
 
 NS = Unit("ns")
 _GENERATOR = f"mio2trace {mio2trace.__version__}"

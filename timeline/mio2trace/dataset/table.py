@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from mio2trace.dataset import arrow
 from mio2trace.dataset.columns import Data
-from mio2trace.dataset.schema import TableSchema
 from mio2trace.outgoing import shortened, visible
 from mio2trace.reports.tables import Table as Printed
 from mio2trace.reports.tables.person import shown_columns
+from mio2trace.schema import TableSchema
 
 if TYPE_CHECKING:
     import pandas

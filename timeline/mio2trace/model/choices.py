@@ -11,6 +11,8 @@ from typing import Literal
 
 import msgspec
 
+from mio2trace.model.columns import Hidden, Name, Word
+
 _LONGEST_KEY, _MOST_ITEMS = 300, 256
 _KEY = (
     r"[0-9][0-9x-]{10,200}-(?:[A-Z]{3}[A-Z0-9a-z]{0,12}-){1,3}(?:[A-Z]{2,4}[0-9]{1,2}(?:x[0-9])?){1,3}-[FBW]"
@@ -27,11 +29,11 @@ class SolverTime(msgspec.Struct, frozen=True, gc=False):
     """A solver of a problem: the time of the find step, on the machine that ran it; the workspace that it needs.
     ``time_ms`` is None in a perf-db, which has ``parameters``: text that only the solver understands."""
 
-    solver: str
+    solver: Name
     time_ms: float | None = None
     workspace_bytes: int = 0
-    algorithm: str = ""
-    parameters: str = ""
+    algorithm: Word = ""
+    parameters: Hidden = ""
 
     @property
     def text(self) -> str:
@@ -45,7 +47,7 @@ class SolverRecord(msgspec.Struct, frozen=True, gc=False):
     """A line of a database: the key of a problem, and the solvers that were tried. Not in order of time."""
 
     line: int
-    key: str
+    key: Word
     solvers: tuple[SolverTime, ...] = ()
 
     def items(self) -> tuple[str, ...]:
@@ -71,18 +73,18 @@ class GemmChoice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
 
     line: int
-    library: str
-    function: str
+    library: Word
+    function: Name
     m: int
     n: int
     k: int
     batch: int = 1
     trans_a: bool = False
     trans_b: bool = False
-    types: tuple[str, ...] = ()
+    types: tuple[Name, ...] = ()
     leading: tuple[int, ...] = ()
-    epilogue: str = ""
-    solution: str = ""
+    epilogue: Name = ""
+    solution: Name = ""
     time_ms: float | None = None
     count: int = 1
 
@@ -97,7 +99,7 @@ class GemmTable(msgspec.Struct, frozen=True, kw_only=True):
     source: int
     kind: Literal["log", "tuned"]
     gemms: tuple[GemmChoice, ...] = ()
-    made_for: tuple[tuple[str, str], ...] = ()
+    made_for: tuple[tuple[Hidden, Hidden], ...] = ()
     skipped: int = 0
     order: tuple[int, ...] = ()
 

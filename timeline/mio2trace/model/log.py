@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from mio2trace.model.columns import LayerName, Name, Text
+
 Direction = Literal["forward", "backward"]
 
 LogEventKind = Literal[
@@ -49,7 +51,7 @@ class LayerTime(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     source: int
     line: int = 0
     index: int
-    layer: str
+    layer: LayerName
     direction: Direction
     printed_ns: int
     stamp: LocalTime | None = None
@@ -63,7 +65,7 @@ class LogEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     line: int
     kind: LogEventKind
     stamp: LocalTime | None = None
-    text: str = ""
+    text: LayerName = ""
     direction: Direction | None = None
     number: int | None = None
     duration_ns: int | None = None
@@ -75,9 +77,9 @@ class NetLayer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     source: int
     line: int
-    layer: str
-    type: str = ""
-    tops: tuple[str, ...] = ()
+    layer: LayerName
+    type: Name = ""
+    tops: tuple[LayerName, ...] = ()
 
 
 class FrameworkLog(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +97,7 @@ class FrameworkLog(msgspec.Struct, frozen=True, kw_only=True):
     iterations: int | None = None
     average_forward_ns: int | None = None
     average_backward_ns: int | None = None
-    device_name: str = ""
+    device_name: Text = ""
     first_stamp: LocalTime | None = None
     last_stamp: LocalTime | None = None
     threads: tuple[int, ...] = ()

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from mio2trace.model.columns import HiddenBytes, Name, Text, Word
 from mio2trace.model.log import LocalTime
 
 OperationDirection = Literal["forward", "backward-data", "backward-weights"]
@@ -59,8 +60,8 @@ class LoggedCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
 
     source: int
-    api: str
-    template: bytes = b""
+    api: Word
+    template: HiddenBytes = b""
     lines: int = 1
     thread: int | None = None
     nested: bool = False
@@ -76,7 +77,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     line: int
     call: LoggedCall
-    addresses: bytes = b""
+    addresses: HiddenBytes = b""
     stamp: LocalTime | None = None
     elapsed_ns: int | None = None
 
@@ -126,8 +127,8 @@ class Command(msgspec.Struct, frozen=True, gc=False):
 
     source: int
     line: int
-    tag: str
-    text: str
+    tag: Name
+    text: Text
     thread: int | None = None
     stamp: LocalTime | None = None
     elapsed_ns: int | None = None
@@ -142,10 +143,10 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     source: int
     line: int
-    level: str
-    function: str
-    text: str
-    kind: str = "other"
+    level: Word
+    function: Name
+    text: Text
+    kind: Word = "other"
     thread: int | None = None
     stamp: LocalTime | None = None
     elapsed_ns: int | None = None
@@ -163,7 +164,7 @@ class MiopenLog(msgspec.Struct, frozen=True, kw_only=True):
 
     source: int
     records: tuple[Entry | Command | Message, ...] = ()
-    counts: tuple[tuple[str, int], ...] = ()
+    counts: tuple[tuple[Word, int], ...] = ()
     foreign: int = 0
 
     def count(self, prefix: str) -> int:

@@ -7,10 +7,11 @@ same records; what only OpenCL has is a side table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
+from mio2trace.model.columns import Column, Hidden, HiddenBytes, LayerName, Name, Place, Text, Word
 from mio2trace.model.log import Direction
 
 Size3 = tuple[int, int, int]
@@ -37,7 +38,7 @@ class Clock(msgspec.Struct, frozen=True, gc=False):
 
     kind: Literal["device", "unix", "boottime", "opaque"]
     resolution_ns: int = 1
-    scope: str = ""
+    scope: Hidden = ""
     unix: UnixTime | None = None
 
     @property
@@ -57,7 +58,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     index: int
     pid: int | None = None
     rank: int | None = None
-    label: str = ""
+    label: Text = ""
 
 
 class Thread(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -66,14 +67,14 @@ class Thread(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     index: int
     process: int = 0
     tid: int | None = None
-    name: str = ""
+    name: Text = ""
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A device. ``clock`` is a place in the profile's clocks; 0 is the host's own. ``number`` is the profiler's."""
 
     index: int
-    name: str = ""
+    name: Text = ""
     clock: int = 1
     number: int | None = None
 
@@ -89,8 +90,8 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     process: int = 0
     kind: Literal["queue", "stream"] = "queue"
     number: int | None = None
-    handle: str = ""
-    name: str = ""
+    handle: Hidden = ""
+    name: Text = ""
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
@@ -101,7 +102,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     arguments before.
     """
 
-    name: str
+    name: Name
     thread: int = 0
     start_ns: int | None = None
     end_ns: int | None = None
@@ -119,8 +120,8 @@ class OpenClLaunch(msgspec.Struct, frozen=True, gc=False):
     global work offset.
     """
 
-    kernel: str = ""
-    arguments: tuple[str, ...] = ()
+    kernel: Hidden = ""
+    arguments: tuple[Hidden, ...] = ()
     program: int | None = None
     offset: Size3 | None = None
 
@@ -128,21 +129,24 @@ class OpenClLaunch(msgspec.Struct, frozen=True, gc=False):
 NOT_OPENCL = OpenClLaunch()
 
 
-class Resources(msgspec.Struct, frozen=True, gc=False):
-    """What a kernel takes of a compute unit, where recorded: registers, bytes of LDS a group, of scratch an item."""
+_SLICE = frozenset[Place](("slice",))
 
-    vgprs: int | None = None
-    accum_vgprs: int | None = None
-    sgprs: int | None = None
-    lds_bytes: int | None = None
-    scratch_bytes: int | None = None
+
+class Resources(msgspec.Struct, frozen=True, gc=False):
+    """What is recorded of a kernel, such as what it takes of a compute unit: each field is a column where it says."""
+
+    vgprs: Annotated[int | None, Column("vgpr", "int", "vector registers", shown=_SLICE)] = None
+    accum_vgprs: Annotated[int | None, Column("agpr", "int", "accumulation registers", shown=_SLICE)] = None
+    sgprs: Annotated[int | None, Column("sgpr", "int", "scalar registers", shown=_SLICE)] = None
+    lds_bytes: Annotated[int | None, Column("lds_bytes", "int", "LDS of a work-group", "bytes", shown=_SLICE)] = None
+    scratch_bytes: Annotated[int | None, Column("scratch_bytes", "int", "of an item", "bytes", shown=_SLICE)] = None
 
 
 class Counter(msgspec.Struct, frozen=True, gc=False):
     """A hardware counter that was collected; ``unit`` only if the source states it."""
 
-    name: str
-    unit: str = ""
+    name: Name
+    unit: Name = ""
 
 
 NAMELESS = frozenset(("KernelExecution", "Task"))
@@ -164,7 +168,7 @@ class Activity(msgspec.Struct, frozen=True, gc=False):
 
     number: int
     kind: Literal["kernel", "copy", "fill"]
-    name: str
+    name: Name
     line: int = 0
     queue: int = 0
     queued_ns: int | None = None
@@ -176,7 +180,7 @@ class Activity(msgspec.Struct, frozen=True, gc=False):
     workgroup: Size3 | None = None
     opencl: OpenClLaunch = NOT_OPENCL
     size_bytes: int = 0
-    route: str = ""
+    route: Word = ""
     correlation: int | None = None
     range: int | None = None
     resources: Resources | None = None
@@ -215,8 +219,8 @@ class Collective(msgspec.Struct, frozen=True, gc=False):
     ``name`` and ``dtype`` are words of the framework's.
     """
 
-    name: str
-    dtype: str = ""
+    name: Word
+    dtype: Word = ""
     sent: int = 0
     received: int = 0
     ranks: int | None = None
@@ -230,11 +234,11 @@ class Inputs(msgspec.Struct, frozen=True, gc=False):
     """
 
     shapes: tuple[Sizes | tuple[Sizes, ...] | None, ...] = ()
-    dtypes: tuple[str, ...] = ()
+    dtypes: tuple[Word, ...] = ()
     strides: tuple[Sizes | tuple[Sizes, ...] | None, ...] = ()
-    values: tuple[str, ...] = ()
+    values: tuple[Hidden, ...] = ()
     collective: Collective | None = None
-    kernel_file: str = ""
+    kernel_file: Name = ""
 
 
 class Range(msgspec.Struct, frozen=True, gc=False):
@@ -246,7 +250,7 @@ class Range(msgspec.Struct, frozen=True, gc=False):
     """
 
     kind: Literal["range", "operator", "annotation", "mark", "frame"]
-    text: str
+    text: Text
     thread: int
     start_ns: int
     end_ns: int
@@ -261,7 +265,7 @@ class Captured(msgspec.Struct, frozen=True, gc=False):
     ``name`` is the kernel's, ``range`` the place of the range that launched it, if the source states that.
     """
 
-    name: str
+    name: Name
     capture: int
     thread: int
     start_ns: int
@@ -271,7 +275,7 @@ class Captured(msgspec.Struct, frozen=True, gc=False):
 class SourceLine(msgspec.Struct, frozen=True, gc=False):
     """A line of the program's text: the base name of its file, and the line that its function begins in."""
 
-    file: str
+    file: Name
     line: int
 
     def __str__(self) -> str:
@@ -288,9 +292,9 @@ class Program(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     index: int
     number: int
-    handle: str
-    source: bytes = b""
-    options: str = ""
+    handle: Hidden
+    source: HiddenBytes = b""
+    options: Hidden = ""
     kernels: int | None = None
 
 
@@ -299,7 +303,7 @@ class BufferCreated(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     number: int
     line: int = 0
-    handle: str
+    handle: Hidden
     size_bytes: int
     end_ns: int | None = None
 
@@ -332,15 +336,15 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``flop`` is the framework's own estimate for one execution. ``place``: the file and line that made the node.
     """
 
-    name: str
-    op: str = ""
-    layer: str = ""
+    name: LayerName
+    op: LayerName = ""
+    layer: LayerName = ""
     direction: Direction | None = None
     inputs: Inputs = Inputs()
     output: Sizes = ()
-    attributes: Mapping[str, str] = {}
+    attributes: Mapping[str, Word] = {}
     flop: int | None = None
-    place: str = ""
+    place: Name = ""
 
 
 class Memory(msgspec.Struct, frozen=True, gc=False):
@@ -377,7 +381,7 @@ class Framework(msgspec.Struct, frozen=True, kw_only=True):
     ``name`` is the framework's.
     """
 
-    name: str = ""
+    name: Word = ""
     nodes: tuple[Node, ...] = ()
     ranges: Mapping[int, Execution] = {}
     activities: Mapping[int, Execution] = {}
@@ -414,7 +418,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     opencl: OpenCl = OpenCl()
     framework: Framework = Framework()
     interleaved: bool = False
-    defects: Mapping[str, int] = {}
+    defects: Mapping[Word, int] = {}
     counters: tuple[Counter, ...] = ()
     captured: tuple[Captured, ...] = ()
     lines: tuple[SourceLine, ...] = ()

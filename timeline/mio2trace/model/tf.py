@@ -10,6 +10,8 @@ from typing import Literal
 
 import msgspec
 
+from mio2trace.model.columns import Hidden, LayerName, Name, Word
+
 Shape = tuple[int, ...]
 Kind = Literal["cpu", "accelerator", "stream"]
 
@@ -22,11 +24,11 @@ class Execution(msgspec.Struct, frozen=True, gc=False):
     not keep; the same kernel is under ``stream:all``, too. ``label`` is the kernel's name, where there is one.
     """
 
-    device: str
+    device: Hidden
     kind: Kind
     start_ns: int
     dur_ns: int
-    label: str = ""
+    label: Hidden = ""
 
 
 class OpMemory(msgspec.Struct, frozen=True, gc=False):
@@ -66,16 +68,16 @@ class TfNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     that created the node.
     """
 
-    name: str
-    op: str
-    op_types: tuple[str, ...] = ()
-    device: str = ""
+    name: LayerName
+    op: LayerName
+    op_types: tuple[LayerName, ...] = ()
+    device: LayerName = ""
     shape: Shape = ()
     float_ops: int = 0
     input_shapes: tuple[tuple[int, Shape], ...] = ()
     output_shapes: tuple[tuple[int, Shape], ...] = ()
-    attributes: Mapping[str, str] = {}
-    place: str = ""
+    attributes: Mapping[str, Word] = {}
+    place: Name = ""
     steps: tuple[NodeStep, ...] = ()
 
 
@@ -103,17 +105,17 @@ class ViewRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     view has no total.
     """
 
-    name: str
+    name: LayerName
     line: int
-    own: Mapping[str, Printed]
-    total: Mapping[str, Printed]
+    own: Mapping[Word, Printed]
+    total: Mapping[Word, Printed]
 
 
 class Printed(msgspec.Struct, frozen=True, gc=False):
     """A number as printed: ``hundredths`` of ``unit`` (``B``, ``KB``, ``MB``, ``us``, ``ms``, ``sec``)."""
 
     hundredths: int
-    unit: str
+    unit: Word
 
 
 class TfView(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,11 +10,12 @@ from typing import Any, TypeVar, get_args
 import msgspec
 
 from mio2trace.model.choices import SolverRecord
+from mio2trace.model.columns import Sort
 from mio2trace.model.profile import Activity, Call
 from mio2trace.notes import OptionError
 from mio2trace.patterns import late
 from mio2trace.privacy import decide
-from mio2trace.privacy.fields import CUT_APART, SHOWN, Sort
+from mio2trace.privacy.fields import CUT_APART, shown
 from mio2trace.privacy.learned import names_in
 from mio2trace.privacy.rules import KINDS, Rules, rules_for
 
@@ -83,7 +84,7 @@ class Cleaner:
 
     def _changes(self, record: msgspec.Struct) -> dict[str, Any]:
         changes: dict[str, Any] = {}
-        for field, sort in SHOWN.get(type(record), {}).items():
+        for field, sort in shown(type(record)).items():
             value = getattr(record, field)
             new = self._value(value, sort)
             if new is not value:
@@ -97,7 +98,7 @@ class Cleaner:
         first, between, second, *repeating = CUT_APART[type(record)]
         rest = changes.get(second, getattr(record, second))
         whole = f"{changes.get(first, getattr(record, first))}{between}{rest}"
-        clean = self.text(whole, SHOWN[type(record)][second])
+        clean = self.text(whole, shown(type(record))[second])
         if clean == whole or clean.endswith(between + rest):
             return
         changes[second] = left = clean.rpartition(between)[2]
@@ -137,7 +138,7 @@ class Cleaner:
             items = self._calls(items)  # type: ignore[arg-type]
         if type(items[0]) is SolverRecord:
             items = self._solvers(items)  # type: ignore[arg-type]
-        dirty = {kind for kind in set(map(type, items)) if kind in SHOWN and self._is_dirty(kind, items)}
+        dirty = {kind for kind in set(map(type, items)) if shown(kind) and self._is_dirty(kind, items)}
         if not dirty:
             return items
         cleaned: list[msgspec.Struct] = []
@@ -175,7 +176,7 @@ class Cleaner:
 
     def _is_dirty(self, kind: type[msgspec.Struct], items: Iterable[msgspec.Struct]) -> bool:
         dirty = False
-        for field, sort in SHOWN[kind].items():
+        for field, sort in shown(kind).items():
             values = set(map(attrgetter(field), filter(lambda item: type(item) is kind, items)))
             if sort == "text":
                 # where nearly each is another they are looked at one by one

@@ -10,9 +10,9 @@ import string
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from mio2trace.model.columns import Sort
 from mio2trace.patterns import late
 from mio2trace.privacy import decide
-from mio2trace.privacy.fields import Sort
 from mio2trace.privacy.tokens import BEGINNINGS, TOKEN
 
 KINDS = ("paths", "hosts", "users", "pointers", "environment", "secrets", "devices")

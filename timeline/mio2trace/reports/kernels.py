@@ -7,6 +7,7 @@ no kernels. Sums and statistics are over the kernels that have the times; the ot
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -25,8 +26,16 @@ from mio2trace.model.profile import Activity, Profile, Size3
 from mio2trace.ops.naming import operation_name, problem_name
 from mio2trace.reports.numbers import STATISTICS, Unit, describe
 from mio2trace.reports.tables import Cell, Row, Table
+from mio2trace.schema import recorded, shown_in
 
 Thing = TypeVar("Thing")
+
+_RAW = {
+    "p3_p2": "kernel", "t1_t0": "host", "p3_p0": "command_time", "p2_p1": "submit_wait", "p1_p0": "queue_wait",
+}  # fmt: skip
+"""Spans by the names of the seed notebook, which ``--raw`` keeps."""
+_RAW_TIMES = {"p0_ns": "queued_ns", "p1_ns": "submit_ns", "p2_ns": "start_ns", "p3_ns": "end_ns"}
+_RAW_SPAN = re.compile(rf"({'|'.join(_RAW)})(?:_(sum|mean))?((?:_\w+)?)")
 
 QUANTITIES = ("t1_t0", "p3_p0", "p3_p2", "p2_p1", "p1_p0")
 LARGEST_BUCKET = 1 << 14
@@ -43,6 +52,14 @@ def quantities(activity: Activity) -> dict[str, int]:
         if end is not None and start is not None:
             found[name] = end - start
     return found
+
+
+def spoken(name: str) -> str:
+    """What `mio2trace.schema` calls a column of these tables: ``p3_p2_sum_us`` is ``kernel_us``."""
+    found = _RAW_SPAN.fullmatch(name)
+    if found is not None:
+        return _RAW[found[1]] + found[3]
+    return _RAW_TIMES.get(name, name)
 
 
 def kernels_of(profile: Profile) -> list[Activity]:
@@ -82,7 +99,8 @@ def enqueue_table(profile: Profile, unit: Unit) -> Table:
     """
     times = [unit.column(name) for name in QUANTITIES]
     shown = ("call_index", "name", "gws", "lws", "gwo", *times, unit.column("overhead"))
-    columns = (*shown, unit.column("in_queue"), "queue", "line", "p0_ns", "p1_ns", "p2_ns", "p3_ns")
+    of_reader = (column.name for column in shown_in("table"))
+    columns = (*shown, unit.column("in_queue"), "queue", "line", "p0_ns", "p1_ns", "p2_ns", "p3_ns", *of_reader)
     counted = counter_columns(profile, (*columns, *PLACE))
     brief = (*shown, *(("queue",) if len(profile.queues) > 1 else ()), *counted)
     of_one = _row_maker(profile, unit)
@@ -177,6 +195,7 @@ def _row(activity: Activity, unit: Unit) -> dict[str, Cell]:
     if "t1_t0" in found and "p3_p0" in found:
         found["overhead"] = found["t1_t0"] - found["p3_p0"]
     cells |= {unit.column(name): unit.of(ns) for name, ns in found.items()}
+    cells |= recorded(activity.resources, "table")
     return {name: cell for name, cell in cells.items() if cell is not None}
 
 

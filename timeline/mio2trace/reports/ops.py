@@ -11,13 +11,9 @@ from mio2trace.ops.naming import operation_name, problem_name
 from mio2trace.ops.operation import Operation
 from mio2trace.ops.values import Shape, shape_text
 from mio2trace.reports.tables import Cell, Row, Table
+from mio2trace.schema import LOGGED
 
-COLUMNS = (
-    "operation", "line", "api", "primitive", "direction", "phase", "name", "problem", "input", "weights", "output",
-    "pad", "stride", "dilation", "groups", "mode", "window", "dtype", "dtype_by", "layout", "algorithm", "solver",
-    "workspace_bytes", "M", "N", "K", "batch", "flop", "bytes_min", "command", "command_reason", "doubts",
-    "kernel_file",
-)  # fmt: skip
+COLUMNS = tuple(column.name for column in LOGGED)
 """Of every row, in order; with several files ``file`` stands before them."""
 BRIEF = (
     "operation", "line", "phase", "problem", "dtype", "algorithm", "solver", "M", "N", "K", "batch", "flop",

@@ -28,12 +28,11 @@ from mio2trace.model.miopen import Message
 from mio2trace.model.profile import BufferCreated
 from mio2trace.ops.log.alarms import alarm_level
 from mio2trace.ops.operation import Operation, OperationFacts
-from mio2trace.privacy.fields import NEVER_SHOWN
+from mio2trace.privacy.fields import never_shown
 
 MOST_SHARED = 100
 """How often records may stand in all, each as often as others refer to it, for each that the file has."""
 _LEFT_OUT: Mapping[type, frozenset[str]] = {
-    **NEVER_SHOWN,
     OperationFacts: frozenset({"parameters"}),
     Operation: frozenset({"addresses", "arguments"}),
 }
@@ -329,9 +328,9 @@ def _wire(kind: type[msgspec.Struct]) -> Any:
 
 @cache
 def _fields(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
-    hints = get_type_hints(kind)
+    hints, left_out = get_type_hints(kind), never_shown(kind) | _LEFT_OUT.get(kind, frozenset())
     return tuple(
-        _Field(kind, name, hints[name], _holds(hints[name]), _is_coded(hints[name]), name in _LEFT_OUT.get(kind, ()))
+        _Field(kind, name, hints[name], _holds(hints[name]), _is_coded(hints[name]), name in left_out)
         for name in kind.__struct_fields__
     )
 

@@ -30,8 +30,8 @@ def is_asked_of_dataset(files: Sequence[str], name: str, *, of_run: bool) -> boo
 
 def ask_dataset(files: Sequence[str], sql: str) -> Answer:
     """The answer to one SELECT. Raises `InputError`."""
-    from mio2trace.dataset.schema import SQL_COLUMNS
     from mio2trace.queries.dataset import opened
+    from mio2trace.schema import SQL_COLUMNS
 
     if len(files) > 1:
         raise InputError(f"{', '.join(files)}: expected one dataset, which holds many runs")

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 import mio2trace
-from mio2trace.dataset.schema import SQL_COLUMNS
 from mio2trace.fleet import gather
 from mio2trace.notes import OptionError
 from mio2trace.queries.dataset import opened
+from mio2trace.schema import SQL_COLUMNS
 from mio2trace.snapshot.places import RUNS, is_dataset, journals_of
 
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
-import msgspec
-
 from mio2trace.align import NONE, LayerRun, Links
 from mio2trace.align.links import SURE
 from mio2trace.draw.base import short_name, size_text, three_digits
@@ -18,13 +16,13 @@ from mio2trace.kernels.names import kernel_name
 from mio2trace.measures import Measures
 from mio2trace.measures.counters import measured, values_of
 from mio2trace.measures.launch_times import queue_ns
-from mio2trace.model.profile import Activity, Counter, Execution, Resources
+from mio2trace.model.profile import Activity, Counter, Execution
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
+from mio2trace.schema import recorded
 from mio2trace.trace import Slice
 
 _ALGORITHMS = frozenset(("Direct", "Winograd", "ImplicitGemm", "Gemm", "FFT", "Naive"))
-_RESOURCES = ("vgpr", "agpr", "sgpr", "lds_bytes", "scratch_bytes")
 _LINKS = ("operation_by", "layer_by", "sure", "doubt", "phase", "layer", "layer_index", "direction")
 _LOOK = attrgetter("name", "kind", "grid", "workgroup", "resources", "size_bytes", "route", "line", "opencl.offset")
 _Shown = tuple[str, str, dict[str, Any]]
@@ -286,8 +284,7 @@ class Commands:
             if activity.route:
                 args["copy_direction"] = activity.route
             return args
-        if activity.resources is not None:
-            args |= _resource_args(activity.resources)
+        args |= recorded(activity.resources, "slice")
         if activity.grid is not None:
             args["gws"] = size_text(activity.grid)
         if activity.workgroup is not None:
@@ -373,12 +370,6 @@ def _counter_args(activity: Activity, counters: Sequence[Counter]) -> dict[str, 
     shown = {name: three_digits(value) if isinstance(value, float) else value for name, value in known.items()}
     parts = {"counters": values_of(activity, counters), "measured": shown}
     return {name: part for name, part in parts.items() if part}
-
-
-def _resource_args(resources: Resources) -> dict[str, int]:
-    """Registers, LDS and scratch, as far as they are recorded (trace-contract.md 4)."""
-    recorded = zip(_RESOURCES, msgspec.structs.astuple(resources), strict=True)
-    return {key: value for key, value in recorded if value is not None}
 
 
 def _links_last(args: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 The digits of a column are those of its largest number, `DIGITS` of them, so that the points stand under each other.
 Where a line would be longer than the terminal, texts are cut first, the widest down to `NARROWEST` or `NARROWEST_NAME`;
-then columns go, the least important first (`.columns`), of equals the one further right; a single one is cut.
+then columns go, the least important first (`mio2trace.schema`), of equals the one further right; a single one is cut.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from mio2trace.outgoing import markdown_text, shortened, visible
 from mio2trace.reports.tables import Cell, Row, Table, cell_text
-from mio2trace.reports.tables.columns import rank_of
+from mio2trace.schema import rank_of
 
 DIGITS = 5
 NARROWEST = 16

@@ -12,7 +12,7 @@ import msgspec
 
 from mio2trace.reports.numbers import UNITS
 from mio2trace.reports.tables import Cell, Row, Table, cell_text
-from mio2trace.reports.tables.columns import base_of
+from mio2trace.schema import base_of
 
 _CONDITION = re.compile(r"([\w.]+)\s*(<=|>=|!=|==|=|<|>|~)(.*)", re.DOTALL)
 _ORDERED: dict[str, Callable[[float, float], bool]] = {

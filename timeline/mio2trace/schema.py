@@ -1,0 +1,517 @@
+"""Every column of every table, declared once: printed (docs/reports.md) and of Parquet, SQL, Python (docs/schema.md).
+
+What is the same has the same name in every table, in the stored queries and in a trace. A time is a column
+``kernel_ns`` in data, whole nanoseconds but for means, and ``kernel_us``, ``kernel_ms`` or ``kernel_s`` in print. What
+is unknown is null. Tables are made of records whose text is clean: `mio2trace.model.columns` has the classes of text.
+
+What a reader records of each kernel is a column by its field alone: `mio2trace.model.profile.Resources`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple, get_type_hints
+
+from mio2trace.model.columns import Column, Kind, Place
+from mio2trace.model.profile import Resources
+
+VERSION = 2
+"""Of the tables of a dataset; a file has it under ``schema``. A column that is added changes nothing, one that changes
+its meaning or goes does."""
+
+SQL_TYPES: dict[Kind, str] = {"text": "VARCHAR", "int": "BIGINT", "float": "DOUBLE", "flag": "BOOLEAN"}
+_QUANTITIES: dict[str, tuple[Kind, str]] = {
+    "text": ("text", ""), "count": ("int", ""), "time": ("int", "ns"), "percent": ("float", "%"), "rate": ("float", ""),
+    "gflops": ("float", "10^9 / s"), "work": ("int", ""), "bytes": ("int", "bytes"),
+}  # fmt: skip
+_UNIT = re.compile(r"(.+)_(ns|us|ms|s)")
+
+
+def _named(name: str, quantity: str, rank: int, meaning: str) -> Column:
+    kind, unit = _QUANTITIES[quantity]
+    return Column(name, kind, meaning, unit, rank)
+
+
+_VOCABULARY = (
+    # what a row is of
+    _named("layer_index", "count", 8, "position of the layer in the net, from 0"),
+    _named("layer", "text", 0, "the layer's name"),
+    _named("class", "text", 0, "the class of modules, or the kind of op, that layers are of"),
+    _named("tree", "text", 0, "layer, operation or kernel, further right than what it is in"),
+    _named("kind", "text", 4, "of a node of the tree: all, layer, operation, kernel"),
+    _named("level", "count", 8, "its depth in the tree, from 0"),
+    _named("node", "count", 8, "its place in the tree, from 0"),
+    _named("parent", "count", 8, "the place of the node that it is in"),
+    _named("layers", "count", 5, "layers of the class"),
+    _named("direction", "text", 1, "forward or backward; of an operation also backward-data, backward-weights"),
+    _named("layer_direction", "text", 5, "direction of the layer that an operation ran in"),
+    _named("name", "text", 0, "the kernel's name; in `ops` the operation's"),
+    _named("operation", "text", 0, "the operation's name; in `ops --each` its index"),
+    _named("operation_index", "count", 7, "index of the operation in the log"),
+    _named("problem", "text", 0, "the operation's problem: name, pad, mode, type and layout"),
+    _named("call_index", "count", 2, "place of the call in the profile, from 0"),
+    _named("iteration", "count", 2, "0 is the warm-up"),
+    _named("pass", "text", 1, "set-up, warm-up or iteration, with its direction"),
+    _named("repetition", "count", 2, "of a record of several runs, from 0"),
+    _named("kernel_index", "count", 1, "place in what the kernels repeat, from 0"),
+    _named("rank", "count", 0, "the process's rank"),
+    _named("pid", "count", 0, "the process's id"),
+    _named("process", "text", 0, "of a job its rank or process, of a picture of several runs the run"),
+    _named("file", "text", 0, "the log"),
+    _named("command", "text", 4, "the MIOpenDriver line that runs it again"),
+    # cost
+    _named("kernel", "time", 0, "kernel time: of a row that stands for several, the mean of a steady iteration"),
+    _named("own", "time", 1, "kernel time of a node of the tree outside of the layers within it"),
+    _named("total", "time", 0, "kernel time of a node of the tree with everything in it, in a steady iteration"),
+    _named("kernel_median", "time", 5, "median over steady iterations"),
+    _named("kernel_min", "time", 5, "least of a steady iteration"),
+    _named("kernel_max", "time", 5, "most of a steady iteration"),
+    _named("kernel_std", "time", 4, "standard deviation (n - 1) over steady iterations"),
+    _named("kernel_q25", "time", 6, "first quartile"),
+    _named("kernel_q75", "time", 6, "third quartile"),
+    _named("percent_of_kernel_time", "percent", 1, "of the kernel time of everything that the table covers"),
+    _named("percent_of_gemm_time", "percent", 1, "of the kernel time of all GEMMs in the table"),
+    _named("percent_of_iteration", "percent", 1, "of the kernel time of the longer side's iteration"),
+    _named("cumulative_percent", "percent", 3, "percent of the kernel time in this row and all that cost more"),
+    _named("calls", "count", 2, "how often it ran: in a steady iteration, where there are any"),
+    _named("count", "count", 2, "how many rows are one here"),
+    _named("kernels", "count", 3, "kernels, in a steady iteration"),
+    _named("iterations", "count", 6, "steady iterations"),
+    _named("gflops", "gflops", 2, "10^9 floating point operations a second of kernel time"),
+    _named("flop", "work", 7, "floating point operations"),
+    _named("bytes_min", "bytes", 7, "least memory traffic"),
+    _named("helpers", "time", 6, "part of the kernel time in kernels that only prepare or finish the work"),
+    _named("helpers_percent", "percent", 5, "the same in percent of the row's kernel time"),
+    _named("transposes", "time", 7, "part of the helpers' time in layout transposes"),
+    _named("transposes_percent", "percent", 6, "the same in percent of the row's kernel time"),
+    _named("find", "time", 4, "kernel time of searches for it, in the whole run"),
+    _named("find_kernels", "count", 6, "kernels of these searches"),
+    _named("copies", "count", 7, "reads, writes and fills of buffers"),
+    _named("copy", "time", 7, "their time"),
+    # the host
+    _named("host", "time", 3, "time on the host, from the first call to the end of the last"),
+    _named("api", "time", 6, "time in the calls that launched its kernels; of a kernel that is `host`"),
+    _named("in_queue", "time", 5, "from the return of these calls to the start of the kernels"),
+    _named("host_std", "time", 7, "its standard deviation"),
+    _named("launch_overhead", "time", 6, "host time less kernel and copy time: launching, compiling, waiting"),
+    _named("launch_overhead_std", "time", 8, "its standard deviation"),
+    _named("overhead", "time", 5, "host time of the call less the time from queued to ended"),
+    _named("command_time", "time", 6, "from queued to ended (p3 - p0)"),
+    _named("queue_wait", "time", 7, "from queued to submitted (p1 - p0)"),
+    _named("submit_wait", "time", 7, "from submitted to started (p2 - p1)"),
+    # printed
+    _named("printed", "time", 2, "what the log prints for the layer"),
+    _named("printed_std", "time", 7, "its deviation, where it is printed several times"),
+    _named("percent_of_printed_time", "percent", 5, "of the sum of all printed times"),
+    # the ranks of a job
+    _named("collectives", "count", 4, "collectives that all ranks ran"),
+    _named("collective_index", "count", 2, "place among them, from 0"),
+    _named("collective", "time", 5, "the rank's kernel time in them; of a collective which it is"),
+    _named("transfer", "time", 3, "the shortest kernel of a collective on any rank"),
+    _named("wait", "time", 0, "what the rank's own kernels take longer"),
+    _named("skew", "time", 3, "how far the starts on the ranks lie apart: the mean"),
+    _named("times_arrived_last", "count", 0, "collectives to which it came last"),
+    _named("straggler", "text", 4, "whether it came last most often"),
+    _named("late", "time", 2, "how much later than the rank before it came there"),
+    _named("made_late_by", "text", 1, "what took longer than on the other ranks: layer, operation, kernel, the host"),
+    _named("made_late", "time", 3, "how much longer"),
+    _named("last", "text", 0, "the rank that came last"),
+    _named("lead", "time", 1, "how much later than the one before it came"),
+    _named("arrival_by", "text", 5, "what tells who came last: clock, duration"),
+    # a comparison
+    _named("part", "text", 3, "what is compared: problem, layer, kernel, ..."),
+    _named("runs", "text", 4, "runs of each side"),
+    _named("a", "time", 1, "of the first side"),
+    _named("b", "time", 1, "of the other side"),
+    _named("ratio", "rate", 1, "of the other side to the first"),
+    _named("low", "rate", 5, "least ratio that the runs allow"),
+    _named("high", "rate", 5, "largest ratio that the runs allow"),
+    _named("verdict", "text", 0, "whether it is slower, faster, or the same"),
+    # how an operation ran
+    _named("solver", "text", 3, "the solver, as the log says"),
+    _named("algorithm", "text", 4, "the algorithm, as the log says"),
+    _named("dtype", "text", 5, "data type"),
+    _named("phase", "text", 4, "run, or find: a search"),
+    _named("line", "count", 6, "line of the log, from 1"),
+    _named("sure", "text", 6, "false if the link has low confidence"),
+    _named("unsure", "count", 6, "kernels whose link has low confidence"),
+    _named("layer_by", "text", 7, "evidence of the kernels' layer, with counts"),
+    _named("doubts", "text", 7, "what is odd about it"),
+    _named("names", "text", 4, "kernels by name, with counts"),
+    _named("gws", "text", 5, "work sizes"),
+    _named("lws", "text", 6, "sizes of a work-group"),
+    _named("gwo", "text", 7, "offsets of the work"),
+    _named("queue", "text", 6, "the device's queue"),
+    _named("source", "text", 5, "the line of the program that launched it: the file, and where its function begins"),
+    _named("message_bytes", "bytes", 4, "message of a collective"),
+    _named("algorithm_gb_per_s", "rate", 5, "message of a collective over the time of its kernel, 10^9 bytes a second"),
+    _named("bus_gb_per_s", "rate", 4, "that times what each rank's link carries of the message"),
+    _named("measured_read_bytes", "bytes", 6, "read from memory, by hardware counters"),
+    _named("measured_write_bytes", "bytes", 6, "written to memory, by hardware counters"),
+    _named("measured_gb_per_s", "rate", 4, "both over the kernel time of the counter run, 10^9 bytes a second"),
+    _named("measured_flop", "work", 6, "floating point operations, by hardware counters"),
+    _named("measured_gflops", "gflops", 4, "these over the kernel time of the counter run"),
+    _named("measured_flop_per_byte", "rate", 5, "measured operations over measured bytes: the place on a roofline"),
+    _named("M", "count", 1, "of the GEMM"),
+    _named("N", "count", 1, "of the GEMM"),
+    _named("K", "count", 1, "of the GEMM"),
+    _named("batch", "count", 2, "of the GEMM"),
+)  # fmt: skip
+COLUMNS = {column.name: column for column in _VOCABULARY}
+"""Columns that tables have in common, times without their unit, by name."""
+RECORDED: dict[str, Column] = {
+    field: next(part for part in hint.__metadata__ if isinstance(part, Column))
+    for field, hint in get_type_hints(Resources, include_extras=True).items()
+}
+"""What a profiler records of each kernel, by the field of `Resources`."""
+
+
+def base_of(name: str) -> tuple[str, str]:
+    """A column's name without its unit of time, and that: ``kernel_ms`` is (``kernel``, ``ms``)."""
+    found = _UNIT.fullmatch(name)
+    return (found[1], found[2]) if found is not None else (name, "")
+
+
+def rank_of(name: str) -> int:
+    """How soon the column goes where a terminal is narrow: of the highest rank first."""
+    column = COLUMNS.get(name) or COLUMNS.get(base_of(name)[0])
+    return Column._field_defaults["rank"] if column is None else column.rank
+
+
+def shown_in(place: Place) -> tuple[Column, ...]:
+    """Those of `RECORDED` that are shown there."""
+    return tuple(column for column in RECORDED.values() if place in column.shown)
+
+
+def recorded(resources: Resources | None, place: Place) -> dict[str, Any]:
+    """What is known of `RECORDED`, as far as it is shown there."""
+    if resources is None:
+        return {}
+    values = ((column, getattr(resources, field)) for field, column in RECORDED.items() if place in column.shown)
+    return {column.name: value for column, value in values if value is not None}
+
+
+# -- the tables of a dataset -----------------------------------------------------------------------------------------
+
+
+class TableSchema(NamedTuple):
+    """``row``: what a row is."""
+
+    name: str
+    row: str
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+
+def _as(name: str, meaning: str = "", kind: Kind | None = None) -> Column:
+    """One of `COLUMNS`; ``meaning`` and ``kind`` where these are others in this table."""
+    column = COLUMNS.get(name) or COLUMNS[name.removesuffix("_ns")]
+    return column._replace(name=name, meaning=meaning or column.meaning, kind=kind or column.kind)
+
+
+def _common(names: str) -> tuple[Column, ...]:
+    return tuple(map(_as, names.split()))
+
+
+def _ns(name: str, meaning: str, kind: Kind = "int") -> Column:
+    return Column(name, kind, meaning, "ns")
+
+
+_OF = (
+    Column("run", "text", "the run's name: its place in the dataset"),
+    _as("rank", "the rank of a job's process if known, else its number"),
+)
+_PLACE = (
+    _as("layer", "the layer it ran in"),
+    *_common("layer_index"),
+    _as("direction", "forward or backward"),
+    *_common("iteration"),
+    _as("phase", "find (a search), setup, warm-up or iteration"),
+)
+_DEVICE = (
+    _as("queue", "the device's queue, from 0 in order of appearance", kind="int"),
+    _as("line", "line of the profile, where it is text"),
+    _ns("start_ns", "when it started, on the device's clock"),
+    _as("queue_wait_ns", "from queued to submitted"),
+    _as("submit_wait_ns", "from submitted to started"),
+)
+_GEMM = (
+    *_common("M N K"),
+    _as("batch", "of the GEMM, if it is more than one"),
+)
+_OPERATION = (
+    _as("algorithm", "as the log says"),
+    _as("solver", "as the log says"),
+)
+_SPENT = (
+    _ns("step_ns", "length of the step on the slowest device: from its boundary to its end"),
+    _ns("compute_ns", "part of the step in which kernels compute"),
+    _ns("communication_ns", "part in which only communication runs (exposed)"),
+    _as("copy_ns", "part in which only copies or fills run (exposed)"),
+    _ns("unrecorded_ns", "part in which the device did work that was not recorded"),
+    _ns("idle_ns", "part in which nothing runs"),
+)
+_WORK = (*_common("flop bytes_min"),)
+RUNS = TableSchema(
+    "runs",
+    "a run, a failed run, or a process of a job",
+    (
+        *_OF,
+        Column("state", "text", "converted or failed; a failed run has only this row"),
+        Column("error", "text", "why it failed"),
+        Column(
+            "version",
+            "text",
+            "MIOpen's version, if its log states it; else the folder of the run, if its name has a digit",
+        ),
+        Column("device", "text", "the GPU's name"),
+        Column("framework", "text", "the framework whose own profile it is"),
+        Column("miopen", "text", "MIOpen's version"),
+        _as("iterations", "all that are known of"),
+        Column("steady_iterations", "int", "those that count: warm and whole"),
+        Column(
+            "told_by", "text", "the source of the iterations: named, repetition (of kernels), whole (the run is one)"
+        ),
+        _as("kernels", "kernels in the whole run"),
+        _as("copies", "copies and fills in the whole run"),
+        _as("kernel_ns", "kernel time of a steady iteration: the mean", kind="float"),
+        _as("kernel_median_ns", "its median", kind="float"),
+        *_SPENT,
+        Column("complete", "flag", "whether the profile holds all work"),
+        Column("incomplete", "text", "missing parts: class and count of each, such as before-recording 757"),
+        _ns("whole_ns", "kernel time of the whole run"),
+        _as("find_ns", "kernel time of searches in the whole run"),
+        _as("printed_ns", "what the log prints of all layers together: means", kind="float"),
+        _as("layers", "layers and directions that ran, or are printed"),
+        Column("operations", "int", "calls in MIOpen's log, searches included"),
+        _as("unsure", "kernels and copies with a link of low confidence"),
+        Column("clock_method", "text", "how the device's clock relates to the host's"),
+        _ns("clock_error_ns", "what that may be wrong by"),
+        Column("problems", "text", "what was wrong with the inputs"),
+        Column("inputs", "text", "format and SHA-256 of each input"),
+        Column("generator", "text", "what wrote the tables"),
+    ),
+)
+ITERATIONS = TableSchema(
+    "iterations",
+    "an iteration, without searches",
+    (
+        *_OF,
+        _as("iteration", "its number; 0 is the warm-up"),
+        Column("steady", "flag", "whether it counts: it is warm and whole"),
+        _as("kind", "the kind of step, such as decode bs=32; empty if all are of one kind"),
+        _as("kernels", "kernels that were launched in it"),
+        _as("kernel_ns", "their time"),
+        *_SPENT,
+        _as("host_ns", "how long the host was in it"),
+        _as("find_kernels", "kernels of searches that ran in it"),
+        _as("phase", "phase of a serving engine's step: prefill, decode, mixed, ..."),
+        _as("batch", "requests in it"),
+        Column("tokens", "int", "tokens in it"),
+    ),
+)
+KERNELS = TableSchema(
+    "kernels",
+    "a kernel that ran, in the order of enqueueing",
+    (
+        *_OF,
+        _as("call_index", "the profiler's number of the call or dispatch"),
+        _as("name", "the kernel's name"),
+        *_common("gws lws gwo"),
+        *_DEVICE,
+        _as("kernel_ns", "how long it ran"),
+        _as("host_ns", "how long the call took that launched it"),
+        _as(
+            "in_queue_ns", "from the return of that call to its start; from queued to started if the device records it"
+        ),
+        *_PLACE,
+        _as("layer_by", "what puts it into the layer"),
+        _as("operation_index", "index of its operation: `operation` of the table operations"),
+        _as("operation", "the operation's name"),
+        _as("problem", "the operation's problem"),
+        _as("solver", "as the log says"),
+        Column("operation_by", "text", "what gives it to the operation"),
+        _as("sure", "false if one of its links has low confidence", kind="flag"),
+        Column("role", "text", "main, bias, or how it only helps: im2col, transpose, fill, ..."),
+        *_GEMM,
+        _as("flop", "work of its GEMM"),
+        _as("measured_read_bytes", "read from memory, by hardware counters (FETCH_SIZE)"),
+        _as("measured_write_bytes", "written to memory, by hardware counters (WRITE_SIZE)"),
+        *_common("measured_flop"),
+        *shown_in("data"),
+    ),
+)
+COPIES = TableSchema(
+    "copies",
+    "a copy or fill of a buffer",
+    (
+        *_OF,
+        _as("call_index", "the profiler's number"),
+        _as("name", "as the profiler names it"),
+        Column("copy_direction", "text", "host to device, ..."),
+        Column("bytes", "int", "its size", "bytes"),
+        *_DEVICE,
+        _as("copy_ns", "how long it ran"),
+        _as("host_ns", "how long the call took that launched it"),
+        *_PLACE,
+        _as("layer_by", "what puts it into the layer"),
+        _as("sure", "false if its link has low confidence", kind="flag"),
+    ),
+)
+LOGGED = (
+    _as("operation", "its index, from 0", kind="int"),
+    *_common("line"),
+    Column("api", "text", "the function that was called"),
+    Column("primitive", "text", "conv, pool, bnorm, ..."),
+    _as("direction", "forward, backward-data, backward-weights"),
+    *_common("phase"),
+    _as("name", "its name, as in the trace"),
+    _as("problem", "name, pad, mode, type and layout"),
+    Column("input", "text", "shape, forward: N, C, [D,] H, W"),
+    Column("weights", "text", "shape"),
+    Column("output", "text", "shape"),
+    Column("pad", "text", ""),
+    Column("stride", "text", ""),
+    Column("dilation", "text", ""),
+    Column("groups", "int", "groups of a convolution"),
+    Column("mode", "text", "mode of the primitive: transpose, max, training, ..."),
+    Column("window", "text", "of a pooling"),
+    *_common("dtype"),
+    Column("dtype_by", "text", "what tells it"),
+    Column("layout", "text", "of the tensors"),
+    *_OPERATION,
+    Column("workspace_bytes", "int", "workspace that was given", "bytes"),
+    *_GEMM,
+    *_WORK,
+    *_common("command"),
+    Column("command_reason", "text", "why there is none"),
+    *_common("doubts"),
+    Column("kernel_file", "text", "the file that its kernel was compiled from (Triton)"),
+)
+"""Columns of an operation, as a log or a profile states it."""
+OPERATIONS = TableSchema(
+    "operations",
+    "a call in MIOpen's log or in the profile, in order",
+    (
+        *_OF,
+        *LOGGED,
+        _as("layer", "the layer it ran in; several if a link has low confidence"),
+        _as("layer_direction", "that layer's direction"),
+        *_common("iteration"),
+        _as("source", "the line of the program that launched it: file, and where its function begins"),
+        _as("kernels", "kernels that ran for it; null without a profile"),
+        _as("kernel_ns", "their time"),
+        _as("gflops", "work over kernel time"),
+        _as("api_ns", "time in the calls that launched its kernels"),
+        *_common("in_queue_ns"),
+        _as("helpers_ns", "part of it in kernels that only help"),
+        _as("transposes_ns", "part of that in layout transposes"),
+        _as("sure", "false if the link of one of its kernels has low confidence", kind="flag"),
+    ),
+)
+LAYERS = TableSchema(
+    "layers",
+    "one time that a layer ran, the warm-up included; without a profile what is printed of it",
+    (
+        *_OF,
+        _as("repetition", "of a log of several runs, from 0"),
+        *_common("iteration layer_index"),
+        _as("layer", "its name"),
+        _as("direction", "forward or backward"),
+        Column("type", "text", "as the log prints the net"),
+        Column("output", "text", "shape of its first output"),
+        _as("kernels", "kernels in it"),
+        _as("copies", "copies and fills in it"),
+        _as("kernel_ns", "kernel time"),
+        _as("host_ns", "time on the host, from its first call to the end of its last"),
+        _as("launch_overhead_ns", "host time less kernels and copies"),
+        _as("copy_ns", "time of its copies"),
+        _as("printed_ns", "what the log prints for the layer: the mean where it does several times", kind="float"),
+        *_common("flop"),
+        _as("gflops", "work over kernel time"),
+        Column("flop_by", "text", "source of the work: operation, gemm"),
+        Column("host_by", "text", "source of the host time: bounds, calls"),
+        *_common("layer_by unsure"),
+    ),
+)
+PROBLEMS = TableSchema(
+    "problems",
+    "a problem of MIOpen's, over the steady iterations; most time first",
+    (
+        *_OF,
+        _as("problem", "name, pad, mode, type and layout"),
+        Column("primitive", "text", "conv, pool, bnorm, ..."),
+        _as("direction", "forward, backward-data, backward-weights"),
+        *_common("dtype"),
+        _as("kernel_ns", "kernel time in a steady iteration: the mean", kind="float"),
+        _as("percent_of_kernel_time", "of the kernel time of steady iterations"),
+        _as("cumulative_percent", "share of this row and all that cost more"),
+        _as("kernel_median_ns", kind="float"),
+        *_common("kernel_min_ns kernel_max_ns"),
+        _as("kernel_std_ns", "standard deviation (n - 1)", kind="float"),
+        _as("calls", "in a steady iteration", kind="float"),
+        _as("kernels", "in a steady iteration", kind="float"),
+        _as("gflops", "work over kernel time"),
+        *_common("find_ns find_kernels"),
+        _as("host_ns", "time on the host in a steady iteration", kind="float"),
+        _as("api_ns", "time in the calls that launched its kernels, in a steady iteration", kind="float"),
+        _as(
+            "in_queue_ns",
+            "from the return of these calls to the start of the kernels, in a steady iteration",
+            kind="float",
+        ),
+        _as("helpers_ns", "part of the kernel time in kernels that only help", kind="float"),
+        _as("transposes_ns", "part of that in layout transposes", kind="float"),
+        _as("flop", "work in a steady iteration", kind="float"),
+        _as("bytes_min", "least memory traffic in a steady iteration", kind="float"),
+        *_common("iterations unsure"),
+        *_OPERATION,
+        *_GEMM,
+        *_common("command"),
+    ),
+)
+FINDINGS = TableSchema(
+    "findings",
+    "a finding and its advice (docs/findings.md); most severe first",
+    (
+        *_OF,
+        Column("id", "text", "the rule"),
+        Column("severity", "text", "high, medium, low, info"),
+        _ns("ns", "time at stake, of a steady iteration unless the rule says otherwise"),
+        Column("share", "float", "its part of what the rule divides by, 0 to 1"),
+        _as("count", "how often"),
+        Column("scope", "text", "its subjects, most time first"),
+        Column("rule", "text", "when it fires"),
+        Column("try", "text", "what to try"),
+        Column("number", "text", "the sentence that says them"),
+    ),
+)
+RANKS = TableSchema(
+    "ranks",
+    "a rank of a job, over the collectives that all ranks ran (docs/many-runs.md)",
+    (
+        *_OF,
+        *_common("collectives"),
+        _as("collective_ns", "its kernel time in them"),
+        _as("transfer_ns", "the shortest kernel of each on any rank"),
+        _as("wait_ns", "what its own kernels take longer"),
+        _as("skew_ns", kind="float"),
+        *_common("times_arrived_last"),
+        _as("straggler", kind="flag"),
+        *_common("late_ns"),
+        _as("made_late_by", "layer, operation, kernel that took longer than on the other ranks, or the host"),
+        *_common("made_late_ns"),
+    ),
+)
+TABLES: dict[str, TableSchema] = {
+    table.name: table
+    for table in (RUNS, ITERATIONS, KERNELS, COPIES, OPERATIONS, LAYERS, PROBLEMS, FINDINGS, RANKS)
+}  # fmt: skip
+"""All of them, by name."""
+SQL_COLUMNS: dict[str, dict[str, str]] = {
+    name: {column.name: SQL_TYPES[column.kind] for column in table.columns} for name, table in TABLES.items()
+}
+"""Of each table the type of each column."""
