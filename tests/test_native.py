@@ -230,6 +230,15 @@ def test_what_no_reader_shows_is_left_out() -> None:
     assert found.picture.slices[0].args == {"kept": 1}
 
 
+def test_what_is_asked_first_of_a_kernel_comes_first() -> None:
+    """What it is of, its sizes, its rate and numbers; the evidence and the whole name last."""
+    shared = {"full_name": "k<1>", "layer_by": "order", "gws": "64x1x1", "operation_by": "order", "layer_index": 3}
+    shared |= {"role": "main", "solver": "S", "operation_name": "Conv", "direction": "forward", "layer": "conv1"}
+    found = read_native(native(traced([Slice(101, 0, 1, "k", "kernel", {"gflops": 1.5, "call_index": 7}, shared)])))
+    first = ["layer", "direction", "operation_name", "solver", "role", "gws", "gflops", "call_index"]
+    assert [*found.picture.slices[0].args] == [*first, "layer_by", "operation_by", "layer_index", "full_name"]
+
+
 def layers() -> Trace:
     shared = {"layer": "conv1", "layer_by": "order"}
     events: list[Event] = [

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mio2trace.answer.content import OperationRow
 from mio2trace.answer.names import shown_names
+from mio2trace.kernels.shown import SLICE_NAME, short_kernel, slice_names
 
 TEXTS = st.text("abcdefxyz0123_. ->", min_size=1, max_size=90)
 
@@ -29,3 +31,60 @@ def test_the_layer_is_shown_where_operations_read_the_same() -> None:
         "Gemm 15360x40... in Merged...lelLinear_0",
         "Gemm 15360x40... in Merged...elLinear_15",
     ]
+
+
+PIECES = st.sampled_from(
+    [
+        "void ", "at::native::", "(anonymous namespace)::", "vectorized_elementwise_kernel", "reduce_kernel", "<4, ",
+        "float", "c10::Half", ", ", ">", "(int)", "MulFunctor", "BUnaryFunctor<", "_ZN", "7kentry", "12Rmsnorm2dFwd",
+        "Cijk_Ailk_Bljk_", "HHS_BH_", "MT64x32x32_", "GLVWA4_", "GLVWA8_", " [clone .kd]", "#2", "...", " ", "k",
+    ]
+)  # fmt: skip
+KERNELS = st.lists(st.lists(PIECES, max_size=30).map("".join), unique=True, max_size=8)
+
+
+@given(KERNELS)
+def test_slices_of_different_kernels_have_different_short_names(names: list[str]) -> None:
+    found = slice_names(names)
+    assert found.keys() == {*names}
+    assert len({*found.values()}) == len(names)
+    assert all(0 < len(name) <= SLICE_NAME for name in found.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", "ncclDevKernel_Generic"),
+        (
+            "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT320x224x64_MI16x16x1_SN",
+            "Cijk Alik_Bljk BBS_BH MT320x224x64",
+        ),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::BUnaryFunctor<float, float, float, "
+            "at::native::binary_internal::MulFunctor<float> >, std::array<char*, 2ul> >(int)",
+            "MulFunctor (vectorized_elementwise_kernel)",
+        ),
+        (
+            "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::"
+            "direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}>>(int)",
+            "direct_copy (elementwise_kernel)",
+        ),
+        (
+            "void at::native::reduce_kernel<128, 4, at::native::ReduceOp<float, at::native::func_wrapper_t<float, "
+            "at::native::sum_functor<float, float, float>>>>(at::native::ReduceOp<float>)",
+            "sum_functor (reduce_kernel)",
+        ),
+        ("_ZN7ck_tile6kentryILi2ENS_12Rmsnorm2dFwdINS_27Rmsnorm2dFwdPipelineOnePassEEEvv", "Rmsnorm2dFwd (kentry)"),
+        ("MIOpenConvUni", "MIOpenConvUni"),
+    ],
+)
+def test_the_short_name_says_what_the_kernel_does(name: str, short: str) -> None:
+    assert short_kernel(name) == short
+    assert slice_names([name]) == {name: short}
+
+
+def test_kernels_of_one_short_name_show_where_they_differ() -> None:
+    head = "Cijk_Ailk_Bjlk_HHS_BH_MT64x128x32_MI16x16x16x1_SN_1LDSB0_"
+    assert slice_names([f"{head}GLVWA{size}_GRPM1" for size in (4, 8)]) == {
+        f"{head}GLVWA{size}_GRPM1": f"Cijk Ailk_Bjlk HHS_BH MT64x128x32 ..GLVWA{size}_GRPM1" for size in (4, 8)
+    }

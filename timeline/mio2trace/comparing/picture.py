@@ -217,8 +217,7 @@ class _Told:
         for row in comparison.rows:
             for letter, side in (("A", row.pair and row.pair.a), ("B", row.pair and row.pair.b)):
                 if side is not None:
-                    name = short_name(side.part.name) if row.kind == "kernel" else side.part.name
-                    self._rows[letter, row.kind, name] = row
+                    self._rows[letter, row.kind, side.part.name] = row
 
     def of(self, letter: str, event: Slice, measures: Measures | None) -> Compared | None:
         if event.category == "layer":
@@ -230,7 +229,7 @@ class _Told:
             operation = measures.operation_at[event.args["operation"]]
             return self._rows.get((letter, "problem", problem_name(operation))) if operation.phase == "run" else None
         if event.category == "kernel" and "operation" not in event.args:
-            return self._rows.get((letter, "kernel", event.name))
+            return self._rows.get((letter, "kernel", event.shared.get("full_name", event.name)))
         return None
 
 

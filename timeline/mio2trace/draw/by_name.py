@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from mio2trace.align import NONE, Alignment
-from mio2trace.draw.base import TimeBase, short_name
+from mio2trace.draw.base import TimeBase
 from mio2trace.draw.device import DeviceSide
 from mio2trace.draw.ids import Ids
 from mio2trace.draw.lanes import packed_spans
@@ -106,7 +106,7 @@ class ByNameSide:
                     continue
                 start, end = (self._base.device(device, at or 0) for at in (activity.start_ns, activity.end_ns))
                 run = links.run_of[position]
-                name = short_name(activity.name)
+                name = self._device.commands.slice_names[activity.name]
                 args = {"call_index": activity.number, **self._layer(position)}
                 if index != NONE:
                     args["operation"] = index

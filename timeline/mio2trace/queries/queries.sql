@@ -5,11 +5,11 @@
 create or replace perfetto macro arg(key Expr) returns Expr as
 coalesce(extract_arg(arg_set_id, 'args.' || $key), extract_arg(arg_set_id, 'debug.' || $key));
 
--- Kernels and copies of the device, with the layer and the operation they belong to. A slice shows 100 characters of a
--- name, fewer where spaces end them; process is '' where the trace shows one run of one process.
+-- Kernels and copies of the device, with the layer and the operation they belong to. A slice has a short name, its
+-- argument full_name the whole one; process is '' where the trace shows one run of one process.
 create or replace perfetto view commands as
 select id, track_id, ts, dur, category,
-  case when length(name) < 80 then name else coalesce(arg!('full_name'), name) end as name,
+  coalesce(arg!('full_name'), name) as name,
   ifnull(arg!('process'), '') as process,
   arg!('call_index') as call_index, arg!('layer') as layer, arg!('layer_index') as layer_index,
   arg!('direction') as direction, arg!('iteration') as iteration, arg!('phase') as phase,

@@ -8,11 +8,12 @@ from typing import Any
 
 from mio2trace.align import NONE, LayerRun, Links
 from mio2trace.align.links import SURE
-from mio2trace.draw.base import short_name, size_text, three_digits
+from mio2trace.draw.base import size_text, three_digits
 from mio2trace.draw.framework import Nodes, execution_args, executions_of
 from mio2trace.draw.operations import gemm_args
 from mio2trace.kernels import KernelFact, role
 from mio2trace.kernels.names import kernel_name
+from mio2trace.kernels.shown import slice_names
 from mio2trace.measures import Measures
 from mio2trace.measures.counters import measured, values_of
 from mio2trace.measures.launch_times import queue_ns
@@ -47,6 +48,7 @@ class Commands:
         self._named_at: dict[int, dict[str, str]] = {NONE: {}}
         self._alike: dict[object, dict[object, _Shown]] = {}
         profile = alignment.profile
+        self.slice_names = slice_names({one.name for one in self._activities if one.kind == "kernel"})
         self._numbers = profile.numbers
         self._is_numbered = profile.numbers == "call_index"
         self._counters = profile.counters
@@ -217,8 +219,8 @@ class Commands:
         shared = _links_last(shared) | self._process
         if activity.kind != "kernel":
             return activity.name, "copy", shared
-        name = short_name(activity.name)
-        if len(name) < len(activity.name):
+        name = self.slice_names[activity.name]
+        if name != activity.name:
             shared["full_name"] = activity.name
         return name, "kernel", shared
 

@@ -26,6 +26,8 @@ FIRST = {
     for place, key in enumerate(("layer", "direction", "operation_name", "solver", "algorithm", "role", "command"))
 }
 """What a reader looks for in the arguments that many slices share, in this order; viewers show them as written."""
+LAST = ("layer_by", "operation_by", "sure", "doubt", "layer_index", "full_name")
+"""The evidence of a kernel's links, and a long name: behind all else, in this order."""
 
 
 class _Heads(dict[str, list[bytes]]):
@@ -196,7 +198,7 @@ class Row:
 
     def _begin(self, event: Slice) -> tuple[bytes, bytes]:
         """What a slice has in common with its like: name, category, colour; and shared arguments, before its own ones
-        or behind them.
+        and behind them.
         """
         fields = [
             pb.integer(tp.TYPE, tp.BEGIN),
@@ -205,8 +207,9 @@ class Row:
         ]
         begin = b"".join([*fields, self._colour(event.shared)])
         items = sorted(event.shared.items(), key=lambda item: FIRST.get(item[0], len(FIRST)))
-        shared = b"".join(self._annotation(key, value) for key, value in items)
-        return (begin, shared) if event.category in OWN_FIRST else (begin + shared, b"")
+        shared = b"".join(self._annotation(key, value) for key, value in items if key not in LAST)
+        last = b"".join(self._annotation(key, event.shared[key]) for key in LAST if key in event.shared)
+        return (begin, shared + last) if event.category in OWN_FIRST else (begin + shared, last)
 
     def _colour(self, args: Args) -> bytes:
         """The field that gives one colour to all slices with the same value; empty where the arguments have none."""

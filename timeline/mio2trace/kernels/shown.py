@@ -1,0 +1,127 @@
+"""Short names of kernels, which differ where the full names do: for lists and for the slices of a trace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+
+from mio2trace.kernels.names import normalise
+
+_TENSILE = re.compile(r"Cijk_(?P<layout>[A-Z][a-z]{3}_[A-Z][a-z]{3})_(?P<rest>.*)", re.ASCII)
+_TYPES = re.compile(r"[A-Z0-9]{1,6}(?:_[BHS]+)*(?=_|$)", re.ASCII)
+_TILE = re.compile(r"MT\d+x\d+x\d+", re.ASCII)
+_WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_WRAPPERS = ("elementwise_kernel", "reduce_kernel", "multi_tensor_apply_kernel")
+_FUNCTOR = re.compile(
+    r"\w*unctor\w*|\w{2,}Ops?|launch_\w+|\w+_kernel(?:_cuda|_impl)?|\w+_cuda(?:_kernel|_out)?|\w+KernelImpl|\w+_copy",
+    re.ASCII,
+)
+_PASSED_ON = re.compile(r"gpu_kernel_\w+|[AB]UnaryFunctor|BinaryFunctor|ReduceOp|func_wrapper_t", re.ASCII)
+"""What applies another functor, which is named after it."""
+_NOISE = re.compile(r"CUDAFunctor(?:OnSelf)?_|_kernel_cuda$|_cuda_kernel$|_kernel_impl$|_kernel$", re.ASCII)
+_LENGTH = re.compile(r"(?<!\d)\d{1,2}(?=[A-Za-z_])", re.ASCII)
+_ENTRY = "kentry"
+"""The entry point of all kernels of ck_tile: which one it is, is in the arguments of the template."""
+_LONGEST = 2000
+_COMMON = 14
+"""Characters of the beginning that stay if the middle of a name is left out."""
+_LEAST_DIFFERENCE = 14
+"""Characters that show where names with one short form differ."""
+_WORD_SHOWN = 12
+"""Characters of a word that are shown before those that differ."""
+SLICE_NAME = 64
+"""Characters of a kernel's name on its slice; its arguments have the whole name."""
+
+
+def short_kernel(name: str) -> str:
+    """Return what tells a kernel from others of its library: of Tensile type and macro tile, of PyTorch the functor."""
+    plain = normalise(name)
+    found = _TENSILE.match(plain)
+    if found is not None:
+        types, tile = _TYPES.match(found["rest"]), _TILE.search(found["rest"])
+        parts = ["Cijk", found["layout"], types[0] if types else "", tile[0] if tile else ""]
+        return " ".join(filter(None, parts))
+    inner = ""
+    if any(wrapper in plain for wrapper in _WRAPPERS):
+        inner = _functor(name.partition("<")[2][:_LONGEST])
+    elif plain == _ENTRY:
+        inner = next((word for word in _mangled(name[:_LONGEST].partition(_ENTRY)[2]) if len(word) > len("tuple")), "")
+    return f"{inner} ({plain})" if inner else plain
+
+
+def _functor(arguments: str) -> str:
+    words = (word for word in _WORD.findall(arguments) if _FUNCTOR.fullmatch(word))
+    functor = next((word for word in words if not _PASSED_ON.fullmatch(word)), "")
+    return _NOISE.sub("", functor) or functor
+
+
+def _mangled(text: str) -> Iterator[str]:
+    """The names in a mangled name: each stands behind its length."""
+    at = 0
+    while (found := _LENGTH.search(text, at)) is not None:
+        at = found.end() + int(found[0])
+        yield text[found.end() : at]
+
+
+def slice_names(names: Collection[str]) -> dict[str, str]:
+    """Return for each kernel's full name the name of its slices: short, and no two of them equal."""
+    full = sorted(names)
+    short = [short_kernel(name) or "unnamed kernel" for name in full]
+    return dict(zip(full, distinct(full, short, SLICE_NAME), strict=True))
+
+
+def distinct(names: Sequence[str], shown: Sequence[str], width: int) -> list[str]:
+    """Return ``shown``, short forms of ``names``, cut to ``width``; those that read the same show where they differ."""
+    cut = [_end_cut(text, width) for text in shown]
+    for _ in range(2):  # names that differ in several places may still read the same
+        for group in _equal(names, cut):
+            at = _first_difference(min(names[one] for one in group), max(names[one] for one in group))
+            for one in group:
+                cut[one] = _middle_cut(names[one], shown[one], at, width)
+    taken = set(cut)
+    numbered: dict[str, dict[str, str]] = {}
+    for one, text in enumerate(cut):
+        texts = numbered.setdefault(text, {})
+        if names[one] not in texts:
+            texts[names[one]] = text if not texts else _numbered(text, len(texts) + 1, width, taken)
+            taken.add(texts[names[one]])
+        cut[one] = texts[names[one]]
+    return cut
+
+
+def _numbered(text: str, number: int, width: int, taken: Collection[str]) -> str:
+    """The text with the first number from ``number`` on with which it is not ``taken``."""
+    while (made := f"{_end_cut(text, width - len(f' #{number}'))} #{number}") in taken:
+        number += 1
+    return made
+
+
+def _equal(names: Sequence[str], cut: Sequence[str]) -> Iterator[list[int]]:
+    """Positions that read the same though their names differ."""
+    groups: dict[str, list[int]] = {}
+    for at, text in enumerate(cut):
+        groups.setdefault(text, []).append(at)
+    return (group for group in groups.values() if len({names[one] for one in group}) > 1)
+
+
+def _first_difference(one: str, other: str) -> int:
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _end_cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def _middle_cut(name: str, shown: str, at: int, width: int) -> str:
+    """The short form or the beginning, and the part from ``at`` on, where the name differs from others."""
+    if shown != name and not name.startswith(shown[:_COMMON]):
+        head = _end_cut(shown, width - _LEAST_DIFFERENCE - 3)
+        begin = max(name.rfind(mark, 0, at) for mark in "_ <,:(") + 1
+        return f"{head} ..{_end_cut(name[begin if at - begin <= _WORD_SHOWN else at :], width - len(head) - 3)}"
+    room = width - _COMMON - 3
+    begin = max(name.rfind(mark, 0, at) for mark in "_ <,:(") + 1
+    if begin <= _COMMON and at < width - 3:
+        return _end_cut(name, width)
+    if begin <= _COMMON or at - begin > room - 4:  # the word is too long to be shown up to the difference
+        begin = max(at - room // 2, _COMMON)
+    return f"{name[:_COMMON]}...{_end_cut(name[begin:], room)}"
