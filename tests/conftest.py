@@ -38,12 +38,16 @@ def _shared() -> Path:
     return Path(os.environ.get("MIO2TRACE_SHARED") or ROOT.parent / "shared")
 
 
+_tests_that_run: list[str] = []
+"""Of this process: the environment's ``PYTEST_CURRENT_TEST`` may be of one that started it."""
+
+
 def shared_folder() -> Path:
     """Where the real samples are. The only way to them: a test that asks for them skips if they are not there.
 
-    While tests are collected, to be parametrised, the folder need not be there.
+    While tests are collected, to be parametrised, the folder need not be there: a module that skips is an error.
     """
-    if "PYTEST_CURRENT_TEST" in os.environ:
+    if _tests_that_run:
         _require_samples()
     return _shared()
 
@@ -85,11 +89,13 @@ _CPU_S = pytest.StashKey[dict[str, float]]()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Count the processor time of each module, its children's included."""
+    """Count the processor time of each module, its children's included; know that a test runs."""
     before = os.times()
+    _tests_that_run.append(item.nodeid)
     try:
         return (yield)
     finally:
+        _tests_that_run.pop()
         spent = item.config.stash.setdefault(_CPU_S, {})
         name = item.path.name
         spent[name] = spent.get(name, 0.0) + sum(os.times()[:4]) - sum(before[:4])

@@ -207,11 +207,12 @@ def test_a_current_folder_that_is_gone_does_no_harm(folder: Path) -> None:
 
 
 def alive_in(folder: Path) -> list[str]:
-    """Processes of the program that work in ``folder``."""
+    """Processes of the program that work in ``folder``, as this one of the tests does."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if Path(os.readlink(process / "cwd")) == folder and b"mio2trace" in (process / "cmdline").read_bytes():
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            if Path(os.readlink(process / "cwd")) == folder and b"mio2trace" in words:
                 found.append(process.name)
     return found
 
