@@ -11,6 +11,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -21,6 +22,7 @@ from mio2trace.answer import report_of
 from tests import oracle
 from tests.conftest import ROOT, shared_folder
 from tests.oracle.events import Command, Recording, unpacked
+from tests.xspace_read import kernels_by_hand, python_calls
 
 Holds = Callable[[Sequence[Path]], bool]
 
@@ -168,29 +170,66 @@ def graphs_replay_without_names(files: Sequence[Path]) -> bool:
     return named["Task"] > 100
 
 
+def loads_in_the_only_iteration(files: Sequence[Path]) -> bool:
+    """At most one iteration; the program loads modules in the recording, the GPU idles for most of it."""
+    if "rocprof-v1" in files[-1].parts:
+        return only_one_iteration(files) and b'"hipModuleLoad' in unpacked(files[-1])
+    made = oracle.read(files[-1])
+    of = facts(made)
+    loads = [call for call in made.calls if call.name.startswith("hipModuleLoad")]
+    marked = steps(made)
+    return only_one_iteration(files) and bool(loads or not made.calls) and 2 * of.idle > of.length and len(marked) < 2
+
+
+def program_waits_for_each_step(files: Sequence[Path]) -> bool:
+    """GPU 0 is idle for most of the time from its first step on, of which Python is mostly in a wait for results.
+
+    Field 1 of a space is a plane: its events are read by the tests' own decoder.
+    """
+    data = unpacked(files[-1])
+    ran = sorted((start, start + length) for plane, _, start, length, _ in kernels_by_hand(data) if plane[-2:] == ":0")
+    idle = [(end, begin) for (_, end), (begin, _) in pairwise(ran) if begin - end > 10**9]
+    waits = python_calls(data, "block_until_ready")
+    waited = sum(max(0, min(end, until) - max(begin, at)) for begin, end in idle[1:] for at, until in waits)
+    length = sum(end - begin for begin, end in idle[1:])
+    return 2 * length > ran[-1][1] - ran[0][0] and 2 * waited > length
+
+
 class Row(msgspec.Struct, frozen=True):
-    """``files``: relative to the samples; ``first``: severity and id of the first finding, empty for none."""
+    """``files``: relative to the samples; ``first``: severity and id of the first finding, empty for none.
+
+    ``also``: the same run in other forms, for which all of it holds as well.
+    """
 
     files: tuple[str, ...]
     first: str
     says: str
     holds: Holds
     because: str
+    also: tuple[str, ...] = ()
 
 
 def opencl(run: str, *names: str) -> tuple[str, ...]:
     return tuple(f"miopen-opencl/{run}/{name}" for name in names or ("run.log", "prof.json"))
 
 
-def twin(run: str, profile: str) -> tuple[str, str]:
-    return f"rocm-twins/{run}/run.hip.log", f"rocm-twins/{run}/{profile}"
+def twin(run: str, profile: str, log: str = "run.hip.log") -> tuple[str, str]:
+    return f"rocm-twins/{run}/{log}", f"rocm-twins/{run}/{profile}"
+
+
+def forms(run: int, *others: str) -> tuple[str, ...]:
+    """Beside rocpd: rocprofv3's CSV and JSON, and others."""
+    return (f"rocprofv3-csv/{run}_kernel_trace.csv", f"rocprofv3-json/{run}_results.json.gz", *others)
+
+
+KINETO, V1, RPD = "kineto/rank0.pt.trace.json.gz", "rocprof-v1/results.json.gz", "rpd/trace.rpd.gz"
 
 
 def replays_graphs(files: Sequence[Path]) -> bool:
     return any(map(replayed, oracle.read(files[-1]).commands))
 
 
-ONE = "the log has one iteration, which holds one-time work"
+ONE = "the log has one iteration, in which the program loads modules; idle for most of it"
 ROWS = (
     Row(("rocm/kineto_mi210_gpu_only.json.gz",), "medium casts", "MIOpen's solver works in another type", solvers_cast,
         "each of the 50 casts follows a kernel of a MIOpen solver; the GPU is 11 % idle"),
@@ -213,6 +252,8 @@ ROWS = (
         graphs_without_capture, "over 90 % of the kernels are of graph launches, no capture is recorded"),
     Row(("rocm/rocpd_ck_batched_gemm.db.gz",), "medium first-iteration", "run a warm-up before you measure",
         first_launch_is_slow, "the first launch takes over 100 times the median; no MIOpen in the run"),
+    Row(("rocm/xplane_jax08_mi300x_conv3d.xplane.pb.gz",), "high idle", "call block_until_ready once",
+        program_waits_for_each_step, "the GPU idles while Python is in `block_until_ready`, in each step"),
     Row(("rocm/rocprofv3_csv_decode_kernel_trace.csv",), "low idle", "Record the run again, completely",
         launches_are_lost, "the rows of half of the kernels were cut out"),
     Row(("rocm/rocprofv3_csv_decode_fetch_counter_collection.csv",), "low counter-run", "from a run without --pmc",
@@ -234,28 +275,49 @@ ROWS = (
     Row(twin("alexnet-10it-graph", "rpd/trace.rpd.gz"),
         "high nameless", "Record with rocprofv3", graphs_replay_without_names,
         "261 replayed kernels are called `Task`"),
+    Row(twin("alexnet-10it-graph", KINETO),
+        "high graph", "Record the capture as well", replays_graphs,
+        "9 graph launches run all steady kernels, no op was recorded for them; PyTorch"),
     Row(twin("alexnet-10it-graph", "rocpd/46001_results.db.gz"),
         "high graph", "Profile one run without graph capture", replays_graphs,
-        "9 graph launches run all steady kernels; not PyTorch"),
+        "9 graph launches run all steady kernels; not PyTorch", forms(46001)),
     Row(twin("alexnet-level6-none", "rocpd/45919_results.db.gz"),
-        "medium idle", "Record several steps after a warm-up", only_one_iteration, ONE),
+        "medium idle", "Record several steps after a warm-up", loads_in_the_only_iteration, ONE,
+        forms(45919, KINETO, V1, RPD)),
     Row(twin("lenet-train-own-layers", "rocpd/43457_results.db.gz"),
-        "medium idle", "Record several steps after a warm-up", only_one_iteration, ONE),
+        "medium idle", "Record several steps after a warm-up", loads_in_the_only_iteration, ONE,
+        forms(43457, KINETO, V1, RPD)),
     Row(twin("lenet-cmdonly-kernel-trace", "rocpd/41242_results.db.gz"),
-        "medium idle", "Record several steps after a warm-up", only_one_iteration, ONE),
+        "medium idle", "Record several steps after a warm-up", loads_in_the_only_iteration, ONE, forms(41242)),
     Row(twin("resnet-train-miopen-2threads", "rocpd/45362_results.db.gz"),
-        "medium idle", "Record several steps after a warm-up", only_one_iteration, ONE),
+        "medium idle", "Record several steps after a warm-up", loads_in_the_only_iteration, ONE,
+        forms(45362, KINETO, V1, RPD)),
+    Row(twin("resnet-immediate-2ranks", "rocpd/42730_results.db.gz", "run.rank0.log"),
+        "medium idle", "Record several steps after a warm-up", loads_in_the_only_iteration, ONE,
+        forms(42730, KINETO, "rocprof-v1/rank0/results.json.gz")),
+    Row(twin("resnet-immediate-2ranks", "rocpd/42733_results.db.gz", "run.rank1.log"),
+        "medium idle", "Record several steps after a warm-up", loads_in_the_only_iteration, ONE,
+        forms(42733, "kineto/rank1.pt.trace.json.gz", "rocprof-v1/rank1/results.json.gz")),
+    Row(twin("resnet-immediate-2ranks", "rocpd/merged.db.gz", "run.log"),
+        "medium idle", "Record several steps after a warm-up", loads_in_the_only_iteration, ONE, (RPD,)),
 )  # fmt: skip
 
 
-def row_id(row: Row) -> str:
-    return row.files[-1].replace("/", "-")
+CASES = [(row, row.files) for row in ROWS]
+CASES += [
+    (row, (row.files[0], f"{'/'.join(row.files[0].split('/')[:2])}/{other}")) for row in ROWS for other in row.also
+]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=row_id)
-def test_the_first_advice_is_right_for_its_run(row: Row) -> None:
+def case_id(case: tuple[Row, tuple[str, ...]]) -> str:
+    return case[1][-1].replace("/", "-")
+
+
+@pytest.mark.parametrize("case", CASES, ids=case_id)
+def test_the_first_advice_is_right_for_its_run(case: tuple[Row, tuple[str, ...]]) -> None:
     """The program says what the row says, and the raw file has what the row claims."""
-    files = [shared_folder() / "samples" / name for name in row.files]
+    row, names = case
+    files = [shared_folder() / "samples" / name for name in names]
     analysis = mio2trace.analyse(files)
     (section, *_) = report_of(analysis, analysis.complete or analysis.runs, None).sections
     first = section.findings[0] if section.findings else None
@@ -267,7 +329,10 @@ def test_the_first_advice_is_right_for_its_run(row: Row) -> None:
 def test_the_document_has_the_table() -> None:
     """Run, finding, advice and reason of each row, in the same order."""
     text = (ROOT / "docs" / "findings.md").read_text("utf-8")
+    at = 0
     for row in ROWS:
         name = row.files[-1].removeprefix("rocm/").removesuffix(".gz")
+        if row.also:
+            name += f", also {', '.join(other.split('/')[0] for other in row.also)}"
         cells = (name, row.first or "none", row.says.rstrip("."), row.because)
-        assert f"| {' | '.join(cells)} |" in text
+        at = text.index(f"| {' | '.join(cells)} |", at)

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from mio2trace.analysis import analyse
+from mio2trace.analysis import AnalysisOptions, analyse
+from mio2trace.answer import report_of
 from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.model.profile import Profile
@@ -207,6 +208,21 @@ def test_python_calls_come_on_demand(tmp_path: Path) -> None:
 
     assert texts(every_call=False) == {"TfrtCpuExecutable"}
     assert texts(every_call=True) == {"TfrtCpuExecutable", "model.py:12 train"}
+
+
+@pytest.mark.parametrize("every_call", [False, True])
+def test_a_program_that_waits_for_each_step_is_told_so(tmp_path: Path, every_call: bool) -> None:
+    """The threads that launch do nothing meanwhile: the wait is on the program's own."""
+    found = {}
+    for waits in (True, False):
+        path = tmp_path / f"{waits}.xplane.pb"
+        path.write_bytes(jax_run(steps=5, waits=waits))
+        analysis = analyse([path], AnalysisOptions(host_calls=every_call))
+        (section, *_) = report_of(analysis, analysis.complete or analysis.runs, None).sections
+        found[waits] = next(one for one in section.findings if one.rule.id == "idle")
+    assert "block_until_ready)" in found[True].found.number
+    assert "call block_until_ready once after several steps" in found[True].advice
+    assert "block_until_ready" not in found[False].found.number + found[False].advice
 
 
 def test_derived_lines_are_no_kernels(tmp_path: Path) -> None:

@@ -150,8 +150,11 @@ def hlo() -> bytes:
 
 
 def jax_run(devices: int = 2, steps: int = 3, *, events_first: bool = True, private: str = "", paths: bool = True,
-            calls: bool = True, marked: bool = False, environment: bool = True) -> bytes:  # fmt: skip
-    """Steps of 1 ms on each device, launched by a thread of its own. ``paths``: as stats of the kernels."""
+            calls: bool = True, marked: bool = False, environment: bool = True,
+            waits: bool = False) -> bytes:  # fmt: skip
+    """Steps of 1 ms on each device, launched by a thread of its own. ``paths``: as stats of the kernels. ``waits``: the
+    program waits for each step's result until the next one.
+    """
     out = plane("/host:metadata", types={f"{MODULE}({PROGRAM})": {"Hlo Proto": hlo()}}, events_first=events_first)
     host: list[Line] = []
     correlation = 0
@@ -180,6 +183,11 @@ def jax_run(devices: int = 2, steps: int = 3, *, events_first: bool = True, priv
         Event("train", 1_000_000_000 * step, 999_000_000, {"step_num": 7 + step, "_r": 1}) for step in range(steps)
     ]
     python = [Event("$model.py:12 train", 5, 10**9), Event(f"TfrtCpuExecutable {private}".strip(), 7, 3_000_000)]
+    if waits:
+        python += [
+            Event("$api.py:3154 block_until_ready", 10**9 * step + 555_000_000, 440_000_000) for step in range(steps)
+        ]
+        python += [Event("$api.py:3165 try_to_block", one.offset + 1, one.duration - 2) for one in python[2:]]
     host.append(Line(f"python {private}".strip(), [*(marks if marked else ()), *python], 1 << 63 | 5, 5))
     out += plane("/host:CPU", host, events_first=events_first)
     out += plane("/device:GPU:9")

@@ -147,7 +147,10 @@ def _devices(subject: Subject, steps: Sequence[int]) -> str:
     names = {device.index: device.number for device in subject.alignment.profile.devices}
     shown = names.get(told.device.device)
     number = told.device.device if shown is None else shown
-    return f"device {number}, the slowest of {len(steps)} ({ms(min(steps))} to {ms(max(steps))})"
+    least, most = ms(min(steps)), ms(max(steps))
+    if least == most:
+        return f"device {number} of {len(steps)} ({most} on each)"
+    return f"device {number}, the slowest of {len(steps)} ({least} to {most})"
 
 
 def _rest(subject: Subject, rest: SteadyCost[str] | None) -> Rest | None:

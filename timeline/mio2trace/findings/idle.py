@@ -10,7 +10,7 @@ from mio2trace.findings.rule import Found, Rule, Severity
 from mio2trace.findings.subject import MOST_LOST, Subject
 from mio2trace.findings.words import count, ms, part_of, percent
 from mio2trace.measures.device_time import Window
-from mio2trace.measures.device_time.gaps import Cause
+from mio2trace.measures.device_time.gaps import WAITS, Cause
 from mio2trace.measures.step_time import StepTime
 
 IDLE = 0.15
@@ -33,6 +33,10 @@ _FORMS = (
     (
         re.compile(r"aten::(?:item|_local_scalar_dense|is_nonzero)", re.ASCII),
         "The host waits for a value of the GPU: move .item(), bool() and print of a tensor out of the step.",
+    ),
+    (
+        WAITS,
+        "The host waits for results before it launches the next step: call block_until_ready once after several steps.",
     ),
     (
         re.compile(r"(?:hip|cuda)(?:Device|Stream|Event)Synchronize|clFinish", re.ASCII),
@@ -73,14 +77,14 @@ MOST_REPLAYED = 0.5
 
 
 def cause(one: Cause, count_: int) -> str:
-    """``0.42 ms host-bound in 12 gaps (0.31 ms of it in aten::mm)``; ``count_``: of iterations."""
+    """``0.42 ms host-bound (0.31 ms of it in aten::mm) in 12 gaps``; ``count_``: of iterations."""
     if one.why == "short":
         return f"{ms(one.ns / count_)} in {_WHY[one.why]}"
     name, ns = one.during[0] if one.during else ("", 0)
     then = f", before a launch of {one.line}" if one.line else ""
     named = f" ({ms(ns / count_)} of it in {name[:40]}{then})" if name and ns >= WORTH_NAMING * one.ns else ""
     gaps = count(max(1, round(one.count / count_)), "gap")
-    return f"{ms(one.ns / count_)} {_WHY[one.why]} in {gaps}{named}"
+    return f"{ms(one.ns / count_)} {_WHY[one.why]}{named} in {gaps}"
 
 
 def _of_calls(largest: Cause) -> str:

@@ -3,7 +3,7 @@
 A gap ends with a command. Its cause, of a gap longer than a microsecond:
 
 * ``host``: the host had not launched that command yet. What it did during most of the gap is named: the call, else the
-  innermost op or range;
+  innermost op or range of the thread that launched, else the function in which another thread waited for a result;
 * ``builds``: the same, and that call builds or loads programs;
 * ``queued``: the launch had returned; the command waited for another one. A gap within which the launch returns is
   divided there;
@@ -15,6 +15,7 @@ Gaps up to a microsecond are ``short``. Gaps in which work ran that the profile 
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,6 +37,8 @@ Why = Literal["host", "builds", "queued", "unknown", "short"]
 WHY: tuple[Why, ...] = ("host", "builds", "queued", "unknown", "short")
 SHORT_NS = 1_000
 MOST_NAMES = 10
+WAITS = re.compile(r"block_until_ready|device_get", re.ASCII)
+"""Functions of JAX that wait for results. The threads of XLA that launch are idle meanwhile."""
 NAMED = 5_000
 """Gaps of which the host's call is looked for: the longest. The others are too short to matter one by one."""
 
@@ -155,6 +158,10 @@ class _Gaps:
             name = self._range(thread, start, end)
             if name:
                 return "host", name
+        for thread in sorted(self._ranges.keys() - {*threads}):
+            name = self._range(thread, start, end, WAITS)
+            if name:
+                return "host", name
         return "host", ""
 
     def _call(self, thread: int, start: int, end: int) -> Call | None:
@@ -183,15 +190,20 @@ class _Gaps:
             calls.sort(key=_begun)
         return {thread: ([call.start_ns or 0 for call in calls], calls) for thread, calls in by_thread.items()}
 
-    def _range(self, thread: int, start: int, end: int) -> str:
-        """The innermost op or range around the middle of a gap that lasts for most of it."""
+    def _range(self, thread: int, start: int, end: int, form: re.Pattern[str] | None = None) -> str:
+        """The innermost op or range around the middle of a gap that lasts for most of it. With ``form``: what has that
+        in its name, of which nothing else is returned."""
         starts, ranges, parents = self._ranges.get(thread, ([], [], []))
         middle = (start + end) // 2
         at = bisect_right(starts, middle) - 1
         while at >= 0:
             made = ranges[at]
             if made.end_ns > middle and 2 * (min(made.end_ns, end) - max(made.start_ns, start)) > end - start:
-                return shown_text(made)
+                name = shown_text(made)
+                if form is None:
+                    return name
+                if (found := form.search(name)) is not None:
+                    return found[0]
             at = parents[at]
         return ""
 

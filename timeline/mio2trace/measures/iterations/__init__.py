@@ -140,7 +140,9 @@ def iterations_of(alignment: Alignment, launches: Launches | None = None) -> Ite
     names = _names(alignment, place_of, len(found)) if named else []
     kinds, kind_of = _kinds(alignment, names, place_of) if named and len(steady) > 1 else (("",), [0] * len(found))
     alike = Counter(kind_of[at] for at in steady)
-    ends = not_whole(alignment, place_of, {at: numbers[at] for at in steady}) if named and phase == "iteration" else {}
+    # A step that the profiler marked began and ended while it recorded.
+    by_log = named and phase == "iteration" and not alignment.steps
+    ends = not_whole(alignment, place_of, {at: numbers[at] for at in steady}) if by_log else {}
     ends = {at: why for at, why in ends.items() if alike[kind_of[at]] == 1}
     if len(kinds) == 2 and _only_first_has_more([names[at] for at in steady], [kind_of[at] for at in steady]):
         kinds, kind_of = ("",), [0] * len(found)

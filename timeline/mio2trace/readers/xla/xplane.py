@@ -59,6 +59,8 @@ _UNIX_FROM_NS = 10**15
 _MOST_NS = (1 << 62) - 1
 _COPIES = {"H2D": "host to device", "D2H": "device to host", "D2D": "device to device", "P2P": "device to device"}
 _PYTHON = "$"
+_WAITS = re.compile(r"(?:block_until_ready|device_get)$", re.ASCII)
+"""Functions of JAX in which the program waits for a result: of Python's frames these are always kept."""
 _Key = tuple[int | None, str, str]
 """(program, module, op)."""
 
@@ -297,7 +299,7 @@ class _Assembly:
             thread: int | None = None
             for event, start, end in self._events(plane, line):
                 name = event.type.name
-                if name.startswith(_PYTHON) and not self._every_call:
+                if name.startswith(_PYTHON) and not self._every_call and not _WAITS.search(name):
                     continue
                 if thread is None:
                     shown = "Host thread" if system else _NUMBER_BEHIND.sub("", line.name)
