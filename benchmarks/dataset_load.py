@@ -33,9 +33,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "timeline")]
 
 import mio2trace  # noqa: E402
 from benchmarks.samples import SHARED, require  # noqa: E402
-from mio2trace.dataset import tables_of  # noqa: E402
+from mio2trace.dataset import tables_of, write_tables  # noqa: E402
 from mio2trace.dataset.columns import Data, constant  # noqa: E402
-from mio2trace.dataset.parquet import write  # noqa: E402
 from mio2trace.fleet import gather  # noqa: E402
 from mio2trace.queries import DATASET, shipped  # noqa: E402
 from mio2trace.queries.dataset import opened  # noqa: E402
@@ -107,7 +106,7 @@ def make(sample: Path, folder: Path, runs: int, kernels: int) -> dict[str, float
         version = ("2.10.0", "2.20.0")[2 * number // runs]
         name = f"{version}/run{number}"
         slower = chance.uniform(0.98, 1.02) * (1.1 if version == "2.20.0" else 1) * (2 if number % 97 == 0 else 1)
-        write(of_run({**tables, "kernels": variants[number % VARIANTS]}, name, version, slower), folder, name)
+        write_tables(of_run({**tables, "kernels": variants[number % VARIANTS]}, name, version, slower), folder, name)
     seconds = time.process_time() - begun
     (folder / "_runs.jsonl").write_text(
         "".join(

@@ -28,8 +28,7 @@ from mio2trace.notes import Notes  # noqa: E402
 from mio2trace.ops import operations  # noqa: E402
 from mio2trace.ops.log.assemble import Assembly  # noqa: E402
 from mio2trace.readers.miopen.log import MiopenDecoder  # noqa: E402
-from mio2trace.reports import driver, ops  # noqa: E402
-from mio2trace.reports.logs import coverage  # noqa: E402
+from mio2trace.reports import coverage, driver, ops  # noqa: E402
 from mio2trace.reports.tables import FORMS, grouped, print_table  # noqa: E402
 
 TOKENS = (

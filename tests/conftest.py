@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import hypothesis
 import pytest
 
-from mio2trace.analysis import joining
+from mio2trace import analysis
 from tests.perfetto_tools.perfetto_ui import PerfettoUI, find_chromium
 from tests.perfetto_tools.tp_query import TraceProcessor, TraceProcessorError, find_node, find_web_dist
 
@@ -227,9 +227,9 @@ def faults_are_seen() -> Iterator[Callable[[Exception], str]]:
     def fail(error: Exception) -> str:
         raise error
 
-    usual = joining._place
+    usual = analysis._place
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(joining, "_place", fail)
+        patched.setattr(analysis, "_place", fail)
         yield usual
 
 

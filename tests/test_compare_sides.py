@@ -19,8 +19,7 @@ from mio2trace.cli import cli
 from mio2trace.comparing import Compared, Comparison, Part, RunRecord, Side, compare
 from mio2trace.comparing import base as bases
 from mio2trace.comparing.changes import seen
-from mio2trace.comparing.collect import collect
-from mio2trace.comparing.job import mean_of
+from mio2trace.comparing.collect import collect, mean_of
 from mio2trace.comparing.record import CUT, Inside, Rank, cut
 from mio2trace.notes import InputError, Notes
 from tests.conftest import ROOT, shared_folder

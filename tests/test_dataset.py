@@ -11,8 +11,7 @@ import pytest
 
 import mio2trace
 from mio2trace.dataset import FOLDERS, TABLES, VERSION, file_name, tables_of, write_run
-from mio2trace.dataset.arrow import bits
-from mio2trace.dataset.columns import Data, numbers, texts
+from mio2trace.dataset.columns import Data, bits, numbers, texts
 from mio2trace.model.columns import Column
 from mio2trace.reports import layers, op_times, ops
 from mio2trace.reports.kernels import joined_table, spoken

@@ -15,8 +15,7 @@ from benchmarks.damages.sets import HANDLES
 from mio2trace import analyse
 from mio2trace.cli import cli
 from mio2trace.conversion import convert
-from mio2trace.measures.iterations import Iterations
-from mio2trace.measures.iterations.ends import BEGINS, ENDS
+from mio2trace.measures.iterations import BEGINS, ENDS, Iterations
 from mio2trace.trace import Slice
 from tests.conftest import shared_folder
 from tests.small_runs import benchmark

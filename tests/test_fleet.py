@@ -13,9 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mio2trace.cli import cli
-from mio2trace.dataset import TABLES
+from mio2trace.dataset import TABLES, write_tables
 from mio2trace.dataset.columns import of_rows
-from mio2trace.dataset.parquet import write
 from mio2trace.queries import DATASET, shipped
 from mio2trace.queries.dataset import opened
 from mio2trace.schema import SQL_COLUMNS
@@ -79,7 +78,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(5):
             tables = made_run(version, number)
             columns = {name: of_rows(TABLES[name], rows) for name, rows in tables.items()}
-            write(columns, folder, f"{version}/run{number}")
+            write_tables(columns, folder, f"{version}/run{number}")
     journal = [
         {"run": "2.9.0/late", "state": "failed", "error": "first try", "seconds": 1, "ended": 10, "version": "x"},
         {"run": "2.9.0/late", "state": "converted", "seconds": 1, "ended": 30, "version": "x"},
@@ -167,7 +166,7 @@ def test_the_rank_that_the_others_wait_for_longest_is_first(tmp_path: Path) -> N
         {**cells, "rank": 0, "wait_ns": 7 * MS, "times_arrived_last": 1, "late_ns": MS},
         {**cells, "rank": 1, "wait_ns": MS, "times_arrived_last": 8, "late_ns": 7 * MS, "made_late_by": "conv2"},
     ]
-    write({name: of_rows(TABLES[name], rows) for name, rows in made.items()}, tmp_path / "ds", "job")
+    write_tables({name: of_rows(TABLES[name], rows) for name, rows in made.items()}, tmp_path / "ds", "job")
     rows = rows_of(tmp_path / "ds", "stragglers")
     assert [(row["rank"], row["late_ms"], row.get("made_late_by")) for row in rows] == [(1, 7, "conv2"), (0, 1, None)]
 
@@ -277,8 +276,8 @@ def test_the_name_of_a_datasets_folder_means_nothing(name: str, tmp_path: Path) 
     """Neither a pattern nor a column; also of one file in it, and of the journal."""
     place = tmp_path / name / "ds[1]"
     run = {"run": "a[b]*", "version": "1.0", "state": "converted", "kernels": 3}
-    write({"runs": of_rows(TABLES["runs"], [run])}, place, "a[b]*")
-    write({"runs": of_rows(TABLES["runs"], [{**run, "run": "ab"}])}, tmp_path / name / "ds1", "ab")
+    write_tables({"runs": of_rows(TABLES["runs"], [run])}, place, "a[b]*")
+    write_tables({"runs": of_rows(TABLES["runs"], [{**run, "run": "ab"}])}, tmp_path / name / "ds1", "ab")
     (place / "_runs.jsonl").write_text('{"run": "a[b]*", "state": "converted", "version": "1.0"}\n')
     for given in (place, next((place / "runs").iterdir())):
         with opened(str(given), SQL_COLUMNS) as dataset:

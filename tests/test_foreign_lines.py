@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.notes import InputError, Notes
-from mio2trace.readers import foreign, run_log
+from mio2trace.readers import run_log
 from mio2trace.readers.base import ReadOptions
 from mio2trace.readers.caffe.log import GLOG, GLOG_HEAD
-from mio2trace.readers.foreign import OtherPrograms
 from mio2trace.readers.miopen import messages as miopen_messages
 from mio2trace.readers.miopen.log import _ALL_ZERO
+from mio2trace.readers.run_log import OtherPrograms
 from mio2trace.source import Source
 from tests.small_runs import benchmark
 
@@ -171,7 +171,7 @@ def test_until_stops_where_a_line_may_be_ours() -> None:
     assert [data[at : data.find(b"\n", at)] for at in stops[:-1]] == [b"MIOpen", b"rnn", b"stats: x", b"[dv/dt]"]
     assert data[stops[-1] :] == b"last MIOpen"
     assert OtherPrograms().until(b"rnn\n", 0) == 0
-    assert foreign.MARKER in data
+    assert run_log.MARKER in data
 
 
 @given(st.sampled_from([*GLOG_LINES, *OTHERS]), st.binary(max_size=20), st.integers(0, 60), st.integers(0, 8))

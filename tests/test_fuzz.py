@@ -156,7 +156,7 @@ def _with_a_kernel_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     def lossy(profile: Profile, *args: Any, **options: Any) -> Any:
         return join(msgspec.structs.replace(profile, activities=profile.activities[:-1]), *args, **options)
 
-    monkeypatch.setattr("mio2trace.analysis.joining.align", lossy)
+    monkeypatch.setattr("mio2trace.analysis.align", lossy)
 
 
 def _with(error: BaseException) -> Any:

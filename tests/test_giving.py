@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from mio2trace.cli import cli
-from mio2trace.commands.giving import doctor
+from mio2trace.commands import doctor
 from tests.conftest import ROOT
 from tests.recorders import rocprofv3
 

@@ -22,7 +22,7 @@ from mcp.types import CallToolResult, TextContent
 
 from mio2trace.cli import cli
 from mio2trace.notes import InputError
-from mio2trace.serving.folders import Folders
+from mio2trace.serving.calls import Folders
 from tests.canaries import CANARIES, leaks
 from tests.conftest import ROOT
 from tests.planted import FORMATS
@@ -302,5 +302,5 @@ def test_help_loads_no_sdk() -> None:
         check=True,
     )
     loaded = done.stdout.partition("loaded:")[2].split()
-    assert "mio2trace.commands.giving.mcp" in loaded
+    assert "mio2trace.commands.mcp" in loaded
     assert not {"anyio", "mcp", "pydantic"} & set(loaded)

@@ -12,7 +12,7 @@ import pytest
 
 import mio2trace
 from mio2trace.cli import cli
-from mio2trace.commands.traces.convert import SMALLER, convert
+from mio2trace.commands.convert import SMALLER, convert
 from mio2trace.notes import InputError
 from mio2trace.trace import Process, Slice, Trace, Track
 from mio2trace.writers import WRITERS, Written, write

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import mio2trace.analysis
 from benchmarks.damage import loaded, measured
 from benchmarks.damage_score import tallies
 from benchmarks.damages import processes
@@ -21,7 +22,6 @@ from mio2trace.align.links import Links
 from mio2trace.align.operations.other_sizes import are_sizes_others
 from mio2trace.align.operations.rates import EXPLAINED
 from mio2trace.align.same_run import is_explained
-from mio2trace.analysis import joining
 from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.evidence import BUFFERS, NAME_AND_SIZES, Evidence
@@ -155,7 +155,7 @@ def test_a_join_that_fails_leaves_both_files_side_by_side(
     faults_are_seen: Callable[[Exception], str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A fault of the program: one line names the log and the fault, and the profile is as without the log."""
-    monkeypatch.setattr(joining, "_place", faults_are_seen)
+    monkeypatch.setattr(mio2trace.analysis, "_place", faults_are_seen)
     profile, log = rocpd(tmp_path), TRACES / "lenet-rocpd/run.log.gz"
     alone = convert(profile)
 
@@ -165,7 +165,7 @@ def test_a_join_that_fails_leaves_both_files_side_by_side(
             raise IndexError("list index out of range")
         return align(profile, logs, *rest, **options)
 
-    monkeypatch.setattr(joining, "align", faulty)
+    monkeypatch.setattr(mio2trace.analysis, "align", faulty)
     result = convert(profile, log)
     told = [str(note) for note in result.notes.problems if "not used" in note.kind or "before" in note.kind]
     assert len(told) == 1

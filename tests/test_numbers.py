@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from mio2trace.cli import cli
 from mio2trace.ops.command import parse
 from mio2trace.readers.caffe.log import milliseconds
-from mio2trace.readers.tf.names import layer_of
+from mio2trace.readers.tf.executions import layer_of
 from mio2trace.reports.tfprof import short_name
 from tests.planted.tensorflow import view
 from tests.test_gemm import CLBLAS, gemms, kernel, miog_source, profile, program

@@ -176,7 +176,7 @@ def test_keep_is_an_option_of_convert(tmp_path: Path) -> None:
     assert b"/scratch/canary/run7" in out.getvalue()
     with pytest.raises(OptionError, match="no such kind to keep: names; expected paths, hosts"):
         convert(path, keep=["names"])
-    from mio2trace.commands.traces.convert import KEEP_WORDS
+    from mio2trace.commands.convert import KEEP_WORDS
 
     assert KEEP_WORDS == KINDS
 

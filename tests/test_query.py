@@ -22,8 +22,7 @@ from click.testing import CliRunner, Result
 import mio2trace
 from mio2trace.cli import cli
 from mio2trace.notes import InputError
-from mio2trace.queries import embedded, prelude, shipped, text
-from mio2trace.queries.answer import Answer
+from mio2trace.queries import Answer, embedded, prelude, shipped, text
 from mio2trace.trace import Slice
 from mio2trace.writers import read_back
 from tests.conftest import ROOT, Engine, missing

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import mio2trace
 from mio2trace import cli, summary
 from mio2trace.align import align
-from mio2trace.commands.traces import convert as command
+from mio2trace.commands import convert as command
 from mio2trace.conversion import Conversion
 from mio2trace.draw import BuildOptions, RunToDraw, Selection, build
 from mio2trace.draw.selection import parse_duration, parse_iterations

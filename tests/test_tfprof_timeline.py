@@ -23,8 +23,7 @@ from mio2trace.draw import BuildOptions, RunToDraw, build
 from mio2trace.measures import Measures
 from mio2trace.model.tf import TfNode, TfProfile
 from mio2trace.notes import InputError, Notes, OptionError
-from mio2trace.readers.tf.executions import executions
-from mio2trace.readers.tf.names import DeviceName, layer_of
+from mio2trace.readers.tf.executions import DeviceName, executions, layer_of
 from mio2trace.trace import CounterValue, Flow, Slice, Trace, checked
 from tests.conftest import UI, Engine
 from tests.small_runs import Program, as_json, benchmark

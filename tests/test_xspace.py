@@ -22,7 +22,7 @@ from mio2trace.conversion import convert
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.xla import xplane
-from mio2trace.readers.xla.scopes import layer_of
+from mio2trace.readers.xla.xplane import layer_of
 from tests.rocm_files import read, samples
 from tests.xspace_made import BEGUN_NS, CONV, MODULE, OPS, Event, Line, jax_run, plane, tf_run
 from tests.xspace_read import kernels_by_hand

@@ -35,7 +35,7 @@ from mio2trace.batch.forking import UNLIMITED, Ended, Limits
 from mio2trace.batch.journal import Entry
 from mio2trace.bundles.making import make
 from mio2trace.cli import cli
-from mio2trace.comparing import base
+from mio2trace.comparing import sides
 from mio2trace.comparing.sides import OPTIONS, side
 from mio2trace.dataset import write_run
 from mio2trace.notes import Notes
@@ -141,7 +141,7 @@ def hostile_trace(chance: Chance) -> str:
 def _base() -> bytes:
     with folder() as place:
         paths = _put(place, _run_files())
-        return base.text(side([*map(str, paths)], OPTIONS, Notes()), "mio2trace")
+        return sides.base_text(side([*map(str, paths)], OPTIONS, Notes()), "mio2trace")
 
 
 def of_base(chance: Chance) -> str:

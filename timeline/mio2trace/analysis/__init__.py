@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from pathlib import PurePath
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -16,7 +17,6 @@ from mio2trace.align import Alignment, align
 from mio2trace.align.clocks.anchors import anchored
 from mio2trace.align.gemm_order import link_gemms
 from mio2trace.align.processes import from_start, relate_processes
-from mio2trace.analysis.joining import join
 from mio2trace.evidence import EVIDENCE, ORDER
 from mio2trace.files import STANDARD_INPUT, FileOptions, FilePath, Input, Progress, read_inputs, short_names
 from mio2trace.jobs import Share, in_order, is_named_for_another_rank, labelled, same_processes, shares
@@ -28,7 +28,7 @@ from mio2trace.model.log import FrameworkLog
 from mio2trace.model.miopen import MiopenLog
 from mio2trace.model.profile import Profile
 from mio2trace.model.tf import TfProfile
-from mio2trace.notes import InputError, Notes, OptionError
+from mio2trace.notes import NOT_JOINED, NOT_USED, InputError, Notes, OptionError
 from mio2trace.ops.choices import Choices
 from mio2trace.ops.operation import Operation
 from mio2trace.outgoing import visible
@@ -421,3 +421,58 @@ def _names(runs: Sequence[Gathered], cleaner: Cleaner) -> list[str]:
     elif len(set(names)) < len(names):
         names = [first.name if first.repetition is None else f"repetition {first.repetition}" for first in firsts]
     return [visible(cleaner.text(name)) for name in names]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# A profile is joined with its logs; where that fails, or nothing of a log fits, the profile stands without it
+
+FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors of the program itself. Two files that can be read are both shown then, side by side."""
+
+
+class Joined(NamedTuple):
+    """``unused``: the sources of logs that the alignment does without."""
+
+    alignment: Alignment
+    unused: frozenset[int] = frozenset()
+
+
+def join(profile: Profile, share: Share, name_of: Mapping[int, str], notes: Notes, **options: Any) -> Joined:
+    """``profile`` with its ``share`` of the logs. ``name_of``: files by number. ``options``: of `mio2trace.align`.
+
+    Raises `InputError` as that does.
+    """
+    given = share.sources - {profile.source}
+    before = notes.copy()
+    try:
+        alignment = _aligned(profile, share, notes, **options)
+    except FAULTS as error:
+        if not given:
+            raise
+        notes.go_back_to(before)
+        notes.add(NOT_JOINED, f"{_texts_of(given, name_of)}: {_place(error)}")
+        return Joined(_aligned(profile, share.but(given), notes, **options), given)
+    if not alignment.unused:
+        return Joined(alignment)
+    notes.go_back_to(before)
+    for source in sorted(alignment.unused):
+        notes.add(NOT_USED, name_of.get(source, ""))
+    rest = join(profile, share.but(alignment.unused), name_of, notes, **options)
+    return Joined(rest.alignment, alignment.unused | rest.unused)
+
+
+def _texts_of(sources: frozenset[int], name_of: Mapping[int, str]) -> str:
+    """The files of these sources."""
+    return ", ".join(name_of.get(source, "?") for source in sorted(sources))
+
+
+def _aligned(profile: Profile, share: Share, notes: Notes, **options: Any) -> Alignment:
+    return align(profile, share.logs, notes, operations=share.operations, **options)
+
+
+def _place(error: Exception) -> str:
+    """Its type, and the line of the program."""
+    import traceback
+
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {'/'.join(PurePath(last.filename).parts[-2:])}:{last.lineno}"

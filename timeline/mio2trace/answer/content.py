@@ -11,7 +11,7 @@ import msgspec
 
 from mio2trace.findings import Finding
 from mio2trace.findings.gpus import Gpu
-from mio2trace.findings.words import WHOLE, ms, of_one
+from mio2trace.findings.rule import WHOLE, ms, of_one
 from mio2trace.measures.completeness import Completeness
 from mio2trace.measures.device_time import Busy
 from mio2trace.measures.device_time.gaps import Cause

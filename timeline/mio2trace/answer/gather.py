@@ -25,7 +25,7 @@ from mio2trace.answer.logs import complaints_of
 from mio2trace.answer.machine import machine
 from mio2trace.evidence import EVIDENCE
 from mio2trace.findings import Problem, Subject, findings
-from mio2trace.findings.words import count, ms, percent
+from mio2trace.findings.rule import count, ms, percent
 from mio2trace.findings.work import bound
 from mio2trace.measures import LayerKey, Steady
 from mio2trace.measures.device_time import Busy

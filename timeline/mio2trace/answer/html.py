@@ -11,7 +11,7 @@ from mio2trace.answer.frame import fitted
 from mio2trace.answer.names import distinct, short_kernel
 from mio2trace.answer.tables import Room
 from mio2trace.findings import Finding
-from mio2trace.findings.words import count, ms, percent, rate
+from mio2trace.findings.rule import count, ms, percent, rate
 from mio2trace.kernels.names import normalise
 from mio2trace.measures.step_time import PARTS
 from mio2trace.outgoing import shortened, visible

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from mio2trace.analysis import Run
 from mio2trace.answer.content import LayerRow, ProblemRow, Section
-from mio2trace.findings.words import count, ms
+from mio2trace.findings.rule import count, ms
 from mio2trace.measures.executions import printed_times
 from mio2trace.measures.statistics import mean, median
 from mio2trace.model.log import FrameworkLog

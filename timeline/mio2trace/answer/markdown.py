@@ -8,7 +8,7 @@ from typing import NamedTuple
 from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, Report, Rest, Section
 from mio2trace.answer.names import shown_names
 from mio2trace.findings import Finding
-from mio2trace.findings.words import count, ms, percent
+from mio2trace.findings.rule import count, ms, percent
 from mio2trace.ops.naming import primitive_name
 from mio2trace.outgoing import markdown_text, shortened, visible
 

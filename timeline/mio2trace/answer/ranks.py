@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from mio2trace.align import NONE
 from mio2trace.answer.names import distinct
 from mio2trace.answer.text import MOST_LINES, WIDTH
-from mio2trace.findings.words import count, ms, percent
+from mio2trace.findings.rule import count, ms, percent
 from mio2trace.outgoing import visible
 from mio2trace.ranks import Meeting, RankTotal, straggler
 from mio2trace.ranks.table import EMPTY

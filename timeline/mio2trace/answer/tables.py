@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from mio2trace.answer import svg
 from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, Part, ProblemRow, Rest, Section, cumulative
 from mio2trace.answer.names import shown_names
-from mio2trace.findings.words import count, ms, percent
+from mio2trace.findings.rule import count, ms, percent
 from mio2trace.ops.naming import primitive_name
 from mio2trace.outgoing import shortened, visible
 

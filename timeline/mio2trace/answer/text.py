@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from mio2trace.answer.content import KernelRow, LayerRow, OperationRow, ProblemRow, Report, Rest, Section
 from mio2trace.answer.names import shown_names
 from mio2trace.findings import Finding
-from mio2trace.findings.words import count, ms, percent
+from mio2trace.findings.rule import count, ms, percent
 from mio2trace.measures.step_kinds import StepKind
 from mio2trace.outgoing import shortened, visible
 

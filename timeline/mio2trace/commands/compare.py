@@ -163,11 +163,11 @@ def _outputs(path: str | None, picture: str | None) -> _Outputs:
 
 def _save(side: Side, path: str) -> None:
     import mio2trace
-    from mio2trace.comparing.base import text
+    from mio2trace.comparing.sides import base_text
     from mio2trace.files import replacing
 
     with replacing(path) as file:
-        file.write(text(side, f"mio2trace {mio2trace.__version__}"))
+        file.write(base_text(side, f"mio2trace {mio2trace.__version__}"))
 
 
 def _draw(comparison: Comparison, sides: Sequence[Source], path: str) -> None:

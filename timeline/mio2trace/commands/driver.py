@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mio2trace.commands.miopen.logs import logged, stated_by_profile
+from mio2trace.commands.logs import logged, stated_by_profile
 from mio2trace.commands.options import (
     Command,
     Reading,

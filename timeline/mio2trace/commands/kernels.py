@@ -72,7 +72,7 @@ def kernels(  # noqa: PLR0913 - click gives each option by keyword
       mio2trace kernels run.log prof.json       the layer and the operation of each kernel, too
     """
     from mio2trace.analysis import analyse
-    from mio2trace.commands.processes import places, process_cells
+    from mio2trace.commands.printing import places, process_cells
     from mio2trace.notes import InputError
     from mio2trace.reports.kernels import spoken
     from mio2trace.reports.tables import renamed, stacked
@@ -158,7 +158,7 @@ def _table(
     if by in ("name", "steady"):
         return report.by_name(profile, unit)
     if by == "repetition":
-        from mio2trace.reports.repetitions import repetitions
+        from mio2trace.reports.kernels import repetitions
 
         return report.by_repetition(repetitions(profile, *repeated, names, notes, said), unit)
     if by == "layer":

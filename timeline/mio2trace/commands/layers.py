@@ -73,7 +73,7 @@ def layers(
       mio2trace layers experiment/my-entry --tags alexnet
     """
     from mio2trace.analysis import analyse
-    from mio2trace.commands.processes import process_cells
+    from mio2trace.commands.printing import process_cells
     from mio2trace.notes import InputError
     from mio2trace.reports import layers as report
     from mio2trace.reports.tables import stacked

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mio2trace.commands.miopen.logs import logged, stated_by_profile
+from mio2trace.commands.logs import logged, stated_by_profile
 from mio2trace.commands.options import (
     Command,
     Printing,
@@ -117,10 +117,10 @@ def _group_columns() -> tuple[str, ...]:
 
 def _timed(analysis: Analysis, phase: str, by: Sequence[str], each: bool, unit: Unit) -> tuple[Table, list[str]] | None:
     """With a profile among the files: what each operation cost. None without one."""
-    from mio2trace.commands.processes import process_cells
+    from mio2trace.commands.printing import process_cells
     from mio2trace.reports import op_times
     from mio2trace.reports.tables import stacked
-    from mio2trace.summary.operations import lines
+    from mio2trace.summary import operation_lines
 
     if not any(run.alignments for run in analysis.runs):
         return None
@@ -138,7 +138,7 @@ def _timed(analysis: Analysis, phase: str, by: Sequence[str], each: bool, unit: 
         return op_times.summed(made, by, unit) if by else made
 
     ran = run.measures if run.is_job else run.measures[:1]
-    said = lines(ran)
+    said = operation_lines(ran)
     if not each and phase != "find":
         said += [f"steady: {measures.steady.rule}" for measures in ran]
     if not run.is_job:
@@ -213,7 +213,7 @@ def _coverage(files: tuple[str, ...], reading: Reading, notes: Notes) -> tuple[T
     from mio2trace.analysis import analyse
     from mio2trace.files import STANDARD_INPUT, short_names
     from mio2trace.readers import A_LOG
-    from mio2trace.reports.logs import coverage
+    from mio2trace.reports import coverage
 
     rows = []
     for file, short in zip(files, short_names(files), strict=True):  # one after another: only their counts are kept

@@ -18,8 +18,13 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from mio2trace.notes import Notes
-    from mio2trace.queries.answer import Answer
+    from mio2trace.queries import Answer
     from mio2trace.trace import Slice
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mio2trace.queries import Answer
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -73,7 +78,6 @@ def query(
       mio2trace query ds/ "slowest problems"
       mio2trace query --list
     """
-    from mio2trace.commands.datasets.asking import ask_dataset, is_asked_of_dataset
     from mio2trace.notes import Notes
     from mio2trace.queries import DATASET, shipped
     from mio2trace.writers import read_back
@@ -188,3 +192,34 @@ def _print(
 
 def _cell(value: Any) -> str | int | float:
     return value.hex() if isinstance(value, bytes) else value
+
+
+# -- What is asked of a dataset: its tables, in DuckDB -----------------------------------------------------------------
+
+
+def is_asked_of_dataset(files: Sequence[str], name: str, *, of_run: bool) -> bool:
+    """Whether the tables of a dataset are asked, not the picture of a run, which ``of_run`` is about.
+
+    Raises `InputError` where the query ``name`` is about datasets, and the files are none.
+    """
+    from mio2trace.snapshot.places import is_dataset
+
+    if of_run:
+        return False
+    is_one = any(file != "-" and is_dataset(file) for file in files)
+    if name and not is_one:
+        raise InputError(
+            f"{files[0]}: no dataset, which {name!r} is about; `-o out.parquet` or `mio2trace batch` makes one"
+        )
+    return is_one
+
+
+def ask_dataset(files: Sequence[str], sql: str) -> Answer:
+    """The answer to one SELECT. Raises `InputError`."""
+    from mio2trace.queries.dataset import opened
+    from mio2trace.schema import SQL_COLUMNS
+
+    if len(files) > 1:
+        raise InputError(f"{', '.join(files)}: expected one dataset, which holds many runs")
+    with opened(files[0], SQL_COLUMNS) as dataset:
+        return dataset.ask(sql)

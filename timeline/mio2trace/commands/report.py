@@ -13,6 +13,15 @@ from mio2trace.commands.printing import INCOMPLETE, coloured, say, tell, write
 if TYPE_CHECKING:
     from mio2trace.answer import Report
 
+from pathlib import Path
+
+import mio2trace
+from mio2trace.fleet import gather
+from mio2trace.notes import OptionError
+from mio2trace.queries.dataset import opened
+from mio2trace.schema import SQL_COLUMNS
+from mio2trace.snapshot.places import RUNS, is_dataset, journals_of
+
 FORMS = ("html", "markdown", "text", "json")
 SUFFIXES = {".html": "html", ".htm": "html", ".md": "markdown", ".txt": "text", ".json": "json"}
 
@@ -59,7 +68,6 @@ def make(
     from mio2trace.analysis import analyse, as_given
     from mio2trace.answer import report_of
     from mio2trace.answer.text import FULL
-    from mio2trace.commands.datasets.fleet import fleet_report, is_fleet
     from mio2trace.findings import gpu_of
     from mio2trace.notes import LOGGED, OF_TRACES, InputError, OptionError
 
@@ -117,3 +125,30 @@ def written(made: Report, form: str) -> str:
     from mio2trace.answer.text import lines
 
     return "".join(f"{line}\n" for line in lines(made))
+
+
+# -- ``mio2trace report ds/``: a dataset of many runs as one page ------------------------------------------------------
+
+
+def is_fleet(files: tuple[str, ...]) -> bool:
+    """Whether this is one dataset of several runs, or one that a batch wrote."""
+    if len(files) != 1 or not os.path.isdir(files[0]) or not is_dataset(files[0]):
+        return False
+    place = Path(files[0])
+    return bool(journals_of(place)) or sum(1 for _ in (place / RUNS).glob("[!.]*.parquet")) > 1
+
+
+def fleet_report(path: str, form: str) -> str:
+    """The page or the lines of a dataset. Raises `OptionError` for a form that there is not."""
+    if form not in ("html", "text"):
+        raise OptionError(f"--format {form} is of one run; of a dataset there are html and text")
+    name = os.path.basename(os.path.normpath(path)) or path
+    with opened(path, SQL_COLUMNS) as dataset:
+        fleet = gather(dataset, name)
+    if form == "html":
+        from mio2trace.fleet.page import page
+
+        return page(fleet, f"mio2trace {mio2trace.__version__}")
+    from mio2trace.fleet import lines
+
+    return "".join(f"{line}\n" for line in lines(fleet))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mio2trace.answer.names import short_kernel
 from mio2trace.comparing.record import KINDS
 from mio2trace.comparing.statistics import FEWEST, FLOOR, floor_of
-from mio2trace.findings.words import count, ms
+from mio2trace.findings.rule import count, ms
 
 if TYPE_CHECKING:
     from mio2trace.comparing.comparison import Compared, Comparison, Side

@@ -14,7 +14,7 @@ from mio2trace.comparing.changes import Group, change, groups, has_changed, head
 from mio2trace.comparing.comparison import Compared, Comparison
 from mio2trace.comparing.record import Inside, Part
 from mio2trace.comparing.statistics import FEWEST, MANY, floor_of
-from mio2trace.findings.words import count, ms, percent
+from mio2trace.findings.rule import count, ms, percent
 from mio2trace.ops.naming import primitive_name
 from mio2trace.outgoing import shortened, visible
 

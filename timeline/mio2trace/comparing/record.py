@@ -1,6 +1,6 @@
 """What is kept of a run to compare it: an iteration and its parts, in numbers; nothing private, a few kilobytes.
 
-`mio2trace.comparing.collect` makes it of an analysed run, `mio2trace.comparing.base` keeps it in a file.
+`mio2trace.comparing.collect` makes it of an analysed run, `mio2trace.comparing.sides` keeps it in a file.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``first_ns``: the first iteration, steady or not; ``find_ns``: kernels of searches; ``build_ns``: building
     programs, on the host; each in the whole run. ``others_ns``: mean of what parts too small to keep took.
-    ``ranks``: of a job, whose every number else is the mean over them (`mio2trace.comparing.job`). ``names_cut``: the
-    names of kernels are those of a picture, `CUT` characters long at most.
+    ``ranks``: of a job, whose every number else is the mean over them (`mio2trace.comparing.collect`). ``names_cut``:
+    the names of kernels are those of a picture, `CUT` characters long at most.
     """
 
     name: str

@@ -19,7 +19,7 @@ import msgspec
 from mio2trace.comparing.collect import BUILDS, MOST_INSIDE, but_batch, layer_part
 from mio2trace.comparing.record import CUT, Inside, Part, RunRecord, cut, kept
 from mio2trace.measures.executions import LayerKey, in_net_order
-from mio2trace.measures.kinds import kind_of
+from mio2trace.measures.ranking import kind_of
 from mio2trace.measures.statistics import mean
 from mio2trace.model.log import Direction
 from mio2trace.notes import InputError, Notes

@@ -18,22 +18,26 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import mio2trace
 from mio2trace.analysis import Analysis, Run
 from mio2trace.analysis.kept import snapshot_of
 from mio2trace.conversion import what_is_missing
-from mio2trace.dataset.parquet import write
+from mio2trace.dataset.columns import NULL, Data, arrow_codes
 from mio2trace.dataset.rows import failed_run, tables_of
 from mio2trace.memory import without_garbage_collection
 from mio2trace.notes import InputError, Notes
 from mio2trace.privacy import Cleaner
-from mio2trace.schema import TABLES, VERSION
+from mio2trace.schema import SQL_TYPES, TABLES, VERSION, TableSchema
 from mio2trace.snapshot import files
-from mio2trace.snapshot.database import file_name
+from mio2trace.snapshot.database import beside, file_name, for_writing, sql_text
 from mio2trace.snapshot.places import FOLDER, is_dataset
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 __all__ = [
     "FOLDERS",
@@ -72,7 +76,7 @@ def write_run(
             generator = f"mio2trace {mio2trace.__version__}"
             snapshot = snapshot_of((run, *beside), notes, cleaner, generator, repetitions)
             files.write(snapshot, Path(folder), file_name(name or run.name))
-        return write(tables_of(run, name, notes, cleaner), folder, name or run.name)
+        return write_tables(tables_of(run, name, notes, cleaner), folder, name or run.name)
 
 
 def require_anything(runs: Sequence[Run], analysis: Analysis) -> None:
@@ -83,7 +87,7 @@ def require_anything(runs: Sequence[Run], analysis: Analysis) -> None:
 
 def write_failed(folder: str | os.PathLike[str], name: str, error: str) -> None:
     """Write the row of a run that failed: nothing else of it is in the dataset."""
-    write({"runs": failed_run(name, error)}, folder, name)
+    write_tables({"runs": failed_run(name, error)}, folder, name)
 
 
 def replace(path: str, runs: Sequence[Run], analysis: Analysis, repetitions: Sequence[Run] = ()) -> dict[str, int]:
@@ -128,3 +132,50 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Tables written as Parquet by DuckDB: columns go over as Arrow, so neither NumPy, pandas nor PyArrow is needed
+
+
+def write_tables(tables: Mapping[str, Mapping[str, Data]], folder: str | os.PathLike[str], name: str) -> dict[str, int]:
+    """Write each table to ``folder/<table>/<name>.parquet``; returns the rows of each.
+
+    Each file is written beside and renamed, the runs' table last: a run that is in it is there as a whole.
+    """
+    rows: dict[str, int] = {}
+    with for_writing() as database:
+        for table in sorted(tables, key=lambda table: table == "runs"):
+            rows[table] = _write(database, TABLES[table], tables[table], Path(folder) / table / file_name(name))
+    return rows
+
+
+def _write(database: DuckDBPyConnection, schema: TableSchema, columns: Mapping[str, Data], path: Path) -> int:
+    count = len(next(iter(columns.values())))
+    words: dict[str, object] = {}
+    cells = []
+    for at, column in enumerate(schema.columns):
+        cell = _cell(columns[column.name], at, words)
+        cells.append(f'{cell}::{SQL_TYPES[column.kind]} AS "{column.name}"')
+    database.register("cells", arrow_codes([columns[column.name] for column in schema.columns]))
+    with beside(path) as temporary:
+        database.execute(
+            f"COPY (SELECT {', '.join(cells)} FROM cells) TO {sql_text(temporary)} (FORMAT parquet,"  # noqa: S608
+            f" PARQUET_VERSION v2, COMPRESSION zstd, KV_METADATA {{schema: '{VERSION}', \"table\": '{schema.name}'}})",
+            words,
+        )
+    database.unregister("cells")
+    return count
+
+
+def _cell(data: Data, at: int, words: dict[str, object]) -> str:
+    """The SQL of column ``at``; ``words`` gains what it names. A column of one value is that value."""
+    if data.column.kind == "text":
+        if not data.words:
+            return "NULL"
+        if len(data.words) == 1 and NULL not in data.values:
+            words[f"w{at}"] = data.words[0]
+            return f"$w{at}"
+        words[f"w{at}"] = list(data.words)
+        return f"list_extract($w{at}::VARCHAR[], c{at} + 1)"
+    return "NULL" if data.present is not None and 1 not in data.present else f"c{at}"

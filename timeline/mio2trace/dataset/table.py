@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from mio2trace.dataset import arrow
+from mio2trace.dataset import columns
 from mio2trace.dataset.columns import Data
 from mio2trace.outgoing import shortened, visible
 from mio2trace.reports.tables import Table as Printed
@@ -83,7 +83,7 @@ class Table:
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Raises `mio2trace.InputError`, an ImportError too, where nanoarrow is missing."""
-        return arrow.whole(self._columns).__arrow_c_stream__(requested_schema)
+        return columns.arrow_table(self._columns).__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
         return f"<Table {self.schema.name!r}: {len(self)} rows of {len(self.columns)} columns: {self.schema.row}>"

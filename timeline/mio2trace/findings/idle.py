@@ -6,9 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from mio2trace.findings.rule import Found, Rule, Severity
+from mio2trace.findings.rule import Found, Rule, Severity, count, ms, part_of, percent
 from mio2trace.findings.subject import MOST_LOST, Subject
-from mio2trace.findings.words import count, ms, part_of, percent
 from mio2trace.measures.device_time import Window
 from mio2trace.measures.device_time.gaps import WAITS, Cause
 from mio2trace.measures.step_time import StepTime

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from mio2trace.align import NONE
-from mio2trace.findings.rule import SEVERITIES, Found, Rule, Severity, severity_of
+from mio2trace.findings.rule import SEVERITIES, Found, Rule, Severity, count, percent, severity_of
 from mio2trace.findings.subject import Subject
-from mio2trace.findings.words import count, percent
 from mio2trace.ops.naming import problem_name
 
 OF_CONVOLUTIONS, MANY_OF_CONVOLUTIONS = 0.10, 0.20

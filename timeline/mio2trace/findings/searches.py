@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mio2trace.findings.rule import Found, Rule
+from mio2trace.findings.rule import Found, Rule, count, ms, percent
 from mio2trace.findings.subject import Problem, Subject, drivers
-from mio2trace.findings.words import count, ms, percent
 from mio2trace.ops.choices import best
 from mio2trace.ops.naming import problem_name
 

@@ -15,7 +15,7 @@ import msgspec
 
 from mio2trace.align import NONE
 from mio2trace.findings.gpus import Gpu, known
-from mio2trace.findings.words import PART, WHOLE, ms, of_one
+from mio2trace.findings.rule import PART, WHOLE, ms, of_one
 from mio2trace.kernels.names import kernel_name
 from mio2trace.measures import Measures
 from mio2trace.measures.device_time.gaps import Cause, causes, prepared

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from mio2trace.evidence import SEQUENCE
-from mio2trace.findings.rule import Found, Rule, severity_of
+from mio2trace.findings.rule import Found, Rule, count, ms, percent, severity_of
 from mio2trace.findings.subject import Subject
-from mio2trace.findings.words import count, ms, percent
 from mio2trace.kernels.names import kernel_name, normalise
 from mio2trace.model.profile import NAMELESS
 from mio2trace.ops.naming import problem_name

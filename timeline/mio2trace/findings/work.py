@@ -9,9 +9,8 @@ from statistics import median
 import msgspec
 
 from mio2trace.findings.gpus import Gpu
-from mio2trace.findings.rule import Found, Rule
+from mio2trace.findings.rule import Found, Rule, count, percent, rate
 from mio2trace.findings.subject import Problem, Subject, drivers
-from mio2trace.findings.words import count, percent, rate
 from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation
 

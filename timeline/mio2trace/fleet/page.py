@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from mio2trace.answer import svg, tables
 from mio2trace.answer.frame import fitted
-from mio2trace.findings.words import ms
+from mio2trace.findings.rule import ms
 from mio2trace.fleet import Fleet, Row
 from mio2trace.outgoing import shortened, visible
 

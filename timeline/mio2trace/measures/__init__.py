@@ -24,14 +24,12 @@ from mio2trace.align import NONE, Alignment
 from mio2trace.kernels import helps, role
 from mio2trace.kernels.parts import find_parts
 from mio2trace.measures.completeness import Completeness, completeness
-from mio2trace.measures.cost import Cost, total
+from mio2trace.measures.cost import Cost, Sums, duration, grouped, total
 from mio2trace.measures.device_time import has_common_clock
 from mio2trace.measures.device_time.launches import Launches
 from mio2trace.measures.executions import Execution, LayerKey, executions
-from mio2trace.measures.kinds import Kind, is_naive, kind_of
-from mio2trace.measures.operations import host_spans
+from mio2trace.measures.ranking import Kind, host_spans, is_naive, kind_of
 from mio2trace.measures.steady import Steady
-from mio2trace.measures.sums import Sums, duration, grouped
 from mio2trace.model.profile import Activity
 from mio2trace.ops.naming import problem_name
 from mio2trace.ops.operation import Operation

@@ -12,7 +12,7 @@ import msgspec
 
 from mio2trace.align import NONE
 from mio2trace.measures.executions import LayerKey
-from mio2trace.measures.kinds import kind_of
+from mio2trace.measures.ranking import kind_of
 from mio2trace.ops.naming import problem_name
 
 if TYPE_CHECKING:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import cached_property
-from typing import Generic, TypeVar, overload
+from array import array
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Generic, NamedTuple, TypeVar, overload
 
 import msgspec
 
-from mio2trace.align import NONE
-from mio2trace.measures.cost import Cost
-from mio2trace.measures.kinds import Kind
+from mio2trace.align import NONE, Alignment, Links
+from mio2trace.kernels import KernelFact, helps, role
+from mio2trace.kernels.names import kernel_name
+from mio2trace.measures.cost import Cost, Sums
 from mio2trace.measures.statistics import deviation, mean, median
-from mio2trace.measures.sums import Sums
+from mio2trace.model.profile import Activity
+from mio2trace.ops.naming import name_of, problem_name
+from mio2trace.ops.operation import Operation
+from mio2trace.ops.solvers import family
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -184,3 +189,106 @@ def _rest(ran: Sequence[SteadyCost[Key]], whole: SteadyCost[str], name: str) -> 
         share=left / whole.total_ns if whole.total_ns else 0.0,
         cumulative_share=1.0 if whole.total_ns else 0.0,
     )
+
+
+# -- What counts as a helper, and what as naive ------------------------------------------------------------------------
+
+
+class Kind(NamedTuple):
+    """What a kernel's role and name say of its time."""
+
+    role: str
+    helps: bool
+    naive: bool
+
+
+@lru_cache(maxsize=1 << 10)
+def _is_naive(algorithm: str | None, solver: str | None) -> bool:
+    return algorithm == "Naive" or (solver is not None and family(solver) == "Naive")
+
+
+def is_naive(operation: Operation) -> bool:
+    """Whether the log names a solver of the naive family for it."""
+    return _is_naive(operation.algorithm, operation.solver)
+
+
+def kind_of(name: str, fact: KernelFact | None) -> Kind:
+    of_kernel = role(name, fact)
+    meaning = kernel_name(name)
+    return Kind(of_kernel, helps(of_kernel), meaning is not None and meaning.algorithm == "Naive")
+
+
+def kind_at(kinds: dict[tuple[str, str], Kind], facts: Mapping[int, KernelFact], position: int, name: str) -> Kind:
+    """What a kernel's role and name say of its time, looked up once for all that are alike."""
+    fact = facts.get(position)
+    key = name, "" if fact is None else fact.role
+    kind = kinds.get(key)
+    if kind is None:
+        kind = kinds[key] = kind_of(name, fact)
+    return kind
+
+
+def numbered_names(activities: Sequence[Activity]) -> tuple[list[str], list[int]]:
+    """The kernels' names, each once, in order of first appearance; of each activity the place of its own, `NONE` of
+    what is no kernel."""
+    own = [activity.name if activity.kind == "kernel" else None for activity in activities]
+    names = [name for name in dict.fromkeys(own) if name is not None]
+    places: dict[str | None, int] = {None: NONE, **{name: place for place, name in enumerate(names)}}
+    return names, [*map(places.__getitem__, own)]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Of each operation when the host was in it, the layer's run that it began in, what it and its problem are called
+
+
+def host_spans(alignment: Alignment, count: int) -> Iterator[tuple[int, int, int]]:
+    """Of each of ``count`` operations with kernels its index; from its first call, or the arguments for it, to its
+    last's end.
+    """
+    # One more, the last, is of what has no operation.
+    first_at = array("q", [NONE]) * (count + 1)
+    last_at = first_at[:]
+    for position, index in enumerate(alignment.links.operation_of):
+        if first_at[index] == NONE:
+            first_at[index] = position
+        last_at[index] = position
+    activities = alignment.profile.activities
+    for index in range(count):
+        if last_at[index] == NONE:
+            continue
+        if activities[first_at[index]].is_replayed:
+            continue  # its host's time was when the graph was captured
+        first, last = activities[first_at[index]].call, activities[last_at[index]].call
+        if first is None or last is None or first.start_ns is None or last.end_ns is None:
+            continue
+        start = first.start_ns if first.prepared_ns is None else min(first.start_ns, first.prepared_ns)
+        if start <= last.end_ns:
+            yield index, start, last.end_ns
+
+
+def begun_in(links: Links, count: int) -> array[int]:
+    """Of each of ``count`` operations the first layer's run that it is in, `NONE` where it is in none."""
+    runs = array("q", [NONE]) * count
+    for index, run in zip(links.operation_of, links.run_of, strict=True):
+        if run != NONE and index != NONE and runs[index] == NONE:
+            runs[index] = run
+    return runs
+
+
+def names_as_run(operations: Iterable[Operation]) -> Mapping[int, str]:
+    """By the identity of their facts: what they are called when they run, also what searches for it."""
+    alike = {id(one.facts): one.facts for one in operations}
+    return {
+        of: name_of(msgspec.structs.replace(facts, phase="run") if facts.phase == "find" else facts)
+        for of, facts in alike.items()
+    }
+
+
+def problem_names(operations: Collection[Operation], count: int) -> list[str]:
+    """By index, of ``count`` at most, what their problems are called."""
+    alike = {id(one.facts): one for one in operations}
+    names = {of: problem_name(one) for of, one in alike.items()}
+    names_of = [""] * count
+    for one in operations:
+        names_of[one.index] = names[id(one.facts)]
+    return names_of

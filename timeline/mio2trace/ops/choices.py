@@ -26,7 +26,7 @@ from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import Command, Message, MiopenLog
 from mio2trace.ops.command import parse
 from mio2trace.ops.families.gemm import GemmProblem
-from mio2trace.ops.log.performance import performance
+from mio2trace.ops.log.statements import performance
 from mio2trace.ops.operation import Operation, OperationFacts
 from mio2trace.ops.problem import cost
 

@@ -10,7 +10,7 @@ import re
 import shlex
 from functools import cache, lru_cache
 
-from mio2trace.ops.options import ANY, PATH
+from mio2trace.ops.family import ANY, PATH
 from mio2trace.ops.problem import CommandError, Form, Problem
 from mio2trace.ops.table import OPTIONS
 from mio2trace.patterns import late

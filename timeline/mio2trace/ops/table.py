@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from mio2trace.ops.families import FAMILIES
-from mio2trace.ops.family import Op, Word
-from mio2trace.ops.options import Options
+from mio2trace.ops.family import Op, Options, Word
 
 OPS: dict[str, Op] = {op.api: op for family in FAMILIES for op in family.ops}
 """By API name without ``_impl``. `miopenFindSolutions` and `miopenRunSolution` have no problem of their own."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mio2trace.notes import InputError
-from mio2trace.queries.answer import Answer, what_there_is
+from mio2trace.queries import Answer, what_there_is
 from mio2trace.snapshot.database import asked, connection, sql_text
 from mio2trace.snapshot.places import RUNS, journals_of
 

@@ -11,8 +11,7 @@ from typing import Any
 import orjson
 
 from mio2trace.notes import InputError
-from mio2trace.queries import prelude
-from mio2trace.queries.answer import Answer, what_there_is
+from mio2trace.queries import Answer, prelude, what_there_is
 from mio2trace.trace import NO_ARGS, Args, Slice
 
 _VIEW = re.compile(r"(?i)\bcreate\s+(?:or\s+replace\s+)?perfetto\s+(view|table)\b")

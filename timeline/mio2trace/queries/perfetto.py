@@ -7,8 +7,7 @@ import os
 import sys
 
 from mio2trace.notes import InputError
-from mio2trace.queries import prelude
-from mio2trace.queries.answer import Answer
+from mio2trace.queries import Answer, prelude
 
 CACHE = "~/.local/share/perfetto/prebuilts"
 """Where the perfetto package keeps the engines that it fetched."""

@@ -18,13 +18,13 @@ from mio2trace.model.log import PROCESS, FrameworkLog
 from mio2trace.model.miopen import Command, Entry, LoggedCall, Message, MiopenLog
 from mio2trace.model.profile import Profile
 from mio2trace.notes import InputError, Notes
+from mio2trace.patterns import late
 from mio2trace.readers.base import ReadOptions, Records
 from mio2trace.readers.blas.lines import WORDS as BLAS_WORDS
 from mio2trace.readers.blas.lines import BlasDecoder
-from mio2trace.readers.caffe.log import GLOG_HEAD, CaffeDecoder
+from mio2trace.readers.caffe.log import GLOG_HEAD, HEAD_ENDS, CaffeDecoder
 from mio2trace.readers.collected import WRITER, is_docker_file, plain_lines
-from mio2trace.readers.foreign import MARKER, OtherPrograms
-from mio2trace.readers.glued import glued_parts
+from mio2trace.readers.miopen.lines import BEGINNINGS, PREFIX, WORDS
 from mio2trace.readers.miopen.log import MiopenDecoder
 from mio2trace.readers.miopen.messages import note_alarms
 from mio2trace.readers.opencl.dvdt_json import read_array
@@ -507,3 +507,79 @@ def _array(first: bytes, lines: _Numbered) -> Iterator[bytes]:
             break
         line = following
     yield b"".join(held)
+
+
+# -- Lines of other programs, passed over many at a time ---------------------------------------------------------------
+#
+# A training run prints far more than Caffe and MIOpen do. A line in which none of the words stands that a decoder looks
+# for is none of theirs; where the next such word stands is looked up once for each word and piece of bytes.
+
+MARKER = b"[dv/dt]"
+_TEXTS = (MARKER, *WORDS, *BLAS_WORDS)
+_PATTERNS = (GLOG_HEAD, late(rb"\n(?:" + b"|".join(map(re.escape, BEGINNINGS)) + rb")"))
+_FAR = 1 << 62
+
+
+class OtherPrograms:
+    """For bytes that begin a line at every place that is asked for."""
+
+    def __init__(self) -> None:
+        self._data = b""
+        self._end = 0
+        self._texts: list[int] = []
+        self._patterns: list[int] = []
+
+    def until(self, data: bytes, at: int) -> int:
+        """Where the first line from ``at`` on begins that may be one of ours, or that has no end."""
+        if data is not self._data:
+            self._data = data
+            self._end = data.rfind(b"\n") + 1
+            self._texts = [-1] * len(_TEXTS)
+            self._patterns = [-1] * len(_PATTERNS)
+        nearest = self._end
+        if not at and data.startswith(BEGINNINGS):
+            return at
+        texts = self._texts
+        for number, place in enumerate(texts):
+            if place < at:
+                place = data.find(_TEXTS[number], at)
+                texts[number] = place = _FAR if place < 0 else place
+            if place < nearest:
+                nearest = place
+        patterns = self._patterns
+        for number, place in enumerate(patterns):
+            if place < at:  # a beginning has the end of the line before it
+                found = _PATTERNS[number].search(data, max(0, at - 1))
+                patterns[number] = place = _FAR if found is None else found.end() - 1
+            if place < nearest:
+                nearest = place
+        return max(at, data.rfind(b"\n", at, nearest) + 1)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Lines that lost their end: two programs, or two threads, wrote into one file at once, and a line hangs at another
+
+_END = b"] "
+"""Of a glog line's head."""
+
+
+def glued_parts(line: bytes) -> list[bytes]:
+    """The lines that a line is: cut where one of glog's begins in it, and one of MIOpen's within one of glog's.
+
+    MIOpen's decoder cuts its own. What stands before the first may be a prefix, or the rest of anything.
+    """
+    first = line.find(_END)
+    if first < 0 or (line[1:2].isdigit() and line.find(_END, first + 2) < 0 and b"MIOpen(" not in line):
+        return [line]  # one head at most, and it is where the line begins
+    if HEAD_ENDS.search(line) is None:
+        return [line]
+    heads = [head.start() for head in GLOG_HEAD.finditer(line)]
+    if not heads or (len(heads) == 1 and not heads[0] and b"MIOpen(" not in line):
+        return [line]
+    parts = [line[: heads[0]] + b"\n"] if line[: heads[0]].strip() else []
+    for begin, end in zip(heads, [*heads[1:], len(line)], strict=True):
+        part = line[begin:end]
+        inside = next((one.start() for one in PREFIX.finditer(part, part.find(_END) + 2) if one["backend"]), None)
+        pieces = [part] if inside is None else [part[:inside], part[inside:]]
+        parts += [piece if piece.endswith(b"\n") else piece + b"\n" for piece in pieces]
+    return parts

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from mio2trace.notes import InputError
-from mio2trace.serving.folders import is_below
+from mio2trace.serving.calls import is_below
 
 _SYSTEM = ("/dev/null", "/dev/urandom", "/proc/self")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND

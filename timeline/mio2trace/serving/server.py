@@ -17,8 +17,7 @@ from mio2trace.forked import processors
 from mio2trace.notes import InputError
 from mio2trace.privacy import Cleaner
 from mio2trace.queries import shipped
-from mio2trace.serving.calls import Limits, call
-from mio2trace.serving.folders import Folders
+from mio2trace.serving.calls import Folders, Limits, call
 
 _ABOUT = (
     "Reads GPU profiles (PyTorch profiler traces, rocprofv3/rocpd, RPD, dv/dt) and MIOpen or Caffe logs below the"

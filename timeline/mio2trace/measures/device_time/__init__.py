@@ -22,8 +22,17 @@ import msgspec
 
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.clocks.fit import SAME
-from mio2trace.measures.device_time.busy import CLASSES, Busy, Class, Covered, Occupation, Span, class_of_kernel
-from mio2trace.measures.device_time.commands import Commands, stretches
+from mio2trace.measures.device_time.busy import (
+    CLASSES,
+    Busy,
+    Class,
+    Commands,
+    Covered,
+    Occupation,
+    Span,
+    class_of_kernel,
+    stretches,
+)
 from mio2trace.measures.device_time.launches import Launches
 
 MOST_DEVICES = 64

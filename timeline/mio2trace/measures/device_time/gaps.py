@@ -28,8 +28,7 @@ import msgspec
 from mio2trace.align import NONE, Alignment
 from mio2trace.align.layers.marked_steps import is_step
 from mio2trace.measures.device_time import DeviceTime, has_common_clock
-from mio2trace.measures.device_time.busy import Covered, Span
-from mio2trace.measures.device_time.commands import Commands
+from mio2trace.measures.device_time.busy import Commands, Covered, Span
 from mio2trace.model.profile import Activity, Call, Range
 from mio2trace.ops.ranges import shown_text
 

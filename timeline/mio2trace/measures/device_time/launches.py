@@ -12,8 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from mio2trace.measures.device_time.busy import Covered, Span
-from mio2trace.measures.device_time.commands import Commands, known
+from mio2trace.measures.device_time.busy import Commands, Covered, Span, known
 from mio2trace.model.profile import Call, Profile
 
 LEAST_BLOCKED_NS = 1_000_000

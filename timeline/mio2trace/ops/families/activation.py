@@ -5,8 +5,21 @@ from __future__ import annotations
 import msgspec
 
 from mio2trace.ops import values
-from mio2trace.ops.family import DATA, FORWARD, Family, Line, Op, Params, Word, op, tensor
-from mio2trace.ops.options import INTEGER, SCALING, SIZES, options
+from mio2trace.ops.family import (
+    DATA,
+    FORWARD,
+    INTEGER,
+    SCALING,
+    SIZES,
+    Family,
+    Line,
+    Op,
+    Params,
+    Word,
+    op,
+    options,
+    tensor,
+)
 from mio2trace.ops.problem import CommandError, Form, Problem, SameShapeProblem, base_word, nchw
 
 

@@ -5,8 +5,25 @@ from __future__ import annotations
 from typing import ClassVar
 
 from mio2trace.ops import values
-from mio2trace.ops.family import DATA, FORWARD, Family, Line, Op, Params, Word, is_given, lengths, op, tensor
-from mio2trace.ops.options import DECIMAL, INTEGER, LAYOUTS, SCALING, SIZES, options
+from mio2trace.ops.family import (
+    DATA,
+    DECIMAL,
+    FORWARD,
+    INTEGER,
+    LAYOUTS,
+    SCALING,
+    SIZES,
+    Family,
+    Line,
+    Op,
+    Params,
+    Word,
+    is_given,
+    lengths,
+    op,
+    options,
+    tensor,
+)
 from mio2trace.ops.problem import CommandError, Form, Problem, SameShapeProblem, base_word, nchw
 from mio2trace.ops.values import DTYPE_BYTES, Shape, product
 

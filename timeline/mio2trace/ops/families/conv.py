@@ -13,8 +13,27 @@ import msgspec
 from mio2trace.model.gemm import Gemm
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops import values
-from mio2trace.ops.family import DATA, FORWARD, WEIGHTS, Family, Line, Op, Params, Word, op, tensor
-from mio2trace.ops.options import DECIMAL, INTEGER, LAYOUTS, PATH, SHAPE, SIZE, SIZES, TYPE, options
+from mio2trace.ops.family import (
+    DATA,
+    DECIMAL,
+    FORWARD,
+    INTEGER,
+    LAYOUTS,
+    PATH,
+    SHAPE,
+    SIZE,
+    SIZES,
+    TYPE,
+    WEIGHTS,
+    Family,
+    Line,
+    Op,
+    Params,
+    Word,
+    op,
+    options,
+    tensor,
+)
 from mio2trace.ops.problem import CommandError, Form, Geometry, Problem, ShapedProblem, base_word
 from mio2trace.ops.values import ConvDescriptor, Shape, Tensor, product
 

@@ -8,8 +8,7 @@ from mio2trace.model.gemm import Gemm
 from mio2trace.ops import values
 from mio2trace.ops.families import conv
 from mio2trace.ops.families.conv import ConvProblem
-from mio2trace.ops.family import FORWARD, Family, Line, Op, Params, Word, op, tensor
-from mio2trace.ops.options import INTEGER, SCALING, options
+from mio2trace.ops.family import FORWARD, INTEGER, SCALING, Family, Line, Op, Params, Word, op, options, tensor
 from mio2trace.ops.problem import CommandError, Form, Geometry, Operators, ShapedProblem, base_word, nchw, work
 from mio2trace.ops.values import Shape, Tensor, product
 

@@ -7,8 +7,22 @@ from typing import ClassVar
 import msgspec
 
 from mio2trace.ops import values
-from mio2trace.ops.family import DATA, FORWARD, Family, Line, Op, Params, Word, op, tensor
-from mio2trace.ops.options import INTEGER, LAYOUTS, SHAPE, SIZES, options
+from mio2trace.ops.family import (
+    DATA,
+    FORWARD,
+    INTEGER,
+    LAYOUTS,
+    SHAPE,
+    SIZES,
+    Family,
+    Line,
+    Op,
+    Params,
+    Word,
+    op,
+    options,
+    tensor,
+)
 from mio2trace.ops.problem import CommandError, Form, Geometry, ShapedProblem, base_word
 from mio2trace.ops.values import Shape, packed_strides, product, shape_text
 

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from mio2trace.ops import values
 from mio2trace.ops.families.other import from_command as any_from_command
-from mio2trace.ops.family import FORWARD, Family, Line, Op, Params, Word, lengths, op
-from mio2trace.ops.options import DIMENSIONS, INTEGER, SCALING, SIZES, options
+from mio2trace.ops.family import (
+    DIMENSIONS,
+    FORWARD,
+    INTEGER,
+    SCALING,
+    SIZES,
+    Family,
+    Line,
+    Op,
+    Params,
+    Word,
+    lengths,
+    op,
+    options,
+)
 from mio2trace.ops.problem import CommandError, Form, Problem, work
 from mio2trace.ops.values import Shape, product
 

@@ -8,8 +8,23 @@ import msgspec
 
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops import values
-from mio2trace.ops.family import DATA, FORWARD, WEIGHTS, Family, Line, Op, Params, Word, lengths, op
-from mio2trace.ops.options import DECIMAL, INTEGER, LIST, SIZES, options
+from mio2trace.ops.family import (
+    DATA,
+    DECIMAL,
+    FORWARD,
+    INTEGER,
+    LIST,
+    SIZES,
+    WEIGHTS,
+    Family,
+    Line,
+    Op,
+    Params,
+    Word,
+    lengths,
+    op,
+    options,
+)
 from mio2trace.ops.problem import CommandError, Form, Problem, base_word
 from mio2trace.ops.values import Shape, integers
 

@@ -5,8 +5,21 @@ from __future__ import annotations
 from typing import ClassVar
 
 from mio2trace.ops import values
-from mio2trace.ops.family import FORWARD, WEIGHTS, Family, Line, Op, Params, Word, lengths, op
-from mio2trace.ops.options import DECIMAL, INTEGER, SCALING, SIZES
+from mio2trace.ops.family import (
+    DECIMAL,
+    FORWARD,
+    INTEGER,
+    SCALING,
+    SIZES,
+    WEIGHTS,
+    Family,
+    Line,
+    Op,
+    Params,
+    Word,
+    lengths,
+    op,
+)
 from mio2trace.ops.problem import (
     CommandError,
     Form,

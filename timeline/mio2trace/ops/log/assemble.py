@@ -10,19 +10,18 @@ import msgspec
 
 from mio2trace.model.miopen import Command, Entry, Message, MiopenLog, OperationDirection
 from mio2trace.ops import values
-from mio2trace.ops.command import form_of, parse, refusal
-from mio2trace.ops.driver_options import driver_line
+from mio2trace.ops.command import base, form_of, parse, refusal, tag_direction
+from mio2trace.ops.driver_options import driver_line, first_word
 from mio2trace.ops.log.draft import Draft
 from mio2trace.ops.log.entry import stated
 from mio2trace.ops.log.level_lines import LevelLines
 from mio2trace.ops.log.plans import run_buffers, run_tensors
-from mio2trace.ops.log.printed_command import belongs, merged, primitive_of
 from mio2trace.ops.log.repeats import Repeats
 from mio2trace.ops.log.state import State
 from mio2trace.ops.operation import Operation, Phase
 from mio2trace.ops.problem import FORMS, CommandError, Form, Problem
 from mio2trace.ops.solvers import solver_name
-from mio2trace.ops.table import FIND_2, FIND_2_TENSORS, OPS
+from mio2trace.ops.table import FIND_2, FIND_2_TENSORS, OPS, WORDS
 
 
 def operations(log: MiopenLog) -> tuple[Operation, ...]:
@@ -230,3 +229,34 @@ def _tells(record: Entry | Command | Message) -> bool:
     if isinstance(record, Command):
         return bool(record.tag)
     return isinstance(record, Message) and record.kind in ("search", "execution", "immediate", "summary", "chosen")
+
+
+# -- Whether a command is the one that an entry's call printed, and what it adds to the entry's problem ----------------
+
+
+def primitive_of(text: str) -> str:
+    """The primitive of a command, by its base word."""
+    word = first_word(text)
+    name = base(word)[0]
+    row = WORDS.get(name) or next((row for begin, row in WORDS.items() if name.startswith(begin)), None)
+    return row.primitive if row is not None else word or "command"
+
+
+def belongs(draft: Draft, command: Command, problem: Problem | None) -> bool:
+    """Whether ``command``, of the problem ``problem``, is the one that the call printed."""
+    entry, direction = draft.problem, draft.direction
+    if problem is None:
+        return primitive_of(command.text) == draft.primitive
+    if ("Find" in command.tag and draft.phase != "find") or not problem.may_print(draft.primitive):
+        return False
+    by_call = tag_direction(command.tag) if command.tag.startswith("miopen") else None
+    if direction is not None and any(way not in (None, direction) for way in (problem.direction, by_call)):
+        return False
+    return entry is None or problem.fits(entry)
+
+
+def merged(entry: Problem | None, command: Problem | None) -> Problem | None:
+    """The entry's problem with what only the command tells."""
+    if entry is None or command is None:
+        return entry or command
+    return entry.with_command(command)

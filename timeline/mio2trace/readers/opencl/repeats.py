@@ -17,10 +17,9 @@ import msgspec
 from mio2trace.model.profile import Profile
 from mio2trace.notes import Notes
 from mio2trace.readers.opencl.again import fold_of, timed_calls
-from mio2trace.readers.opencl.calls import ProfileFolder
+from mio2trace.readers.opencl.calls import ProfileFolder, time_of
 from mio2trace.readers.opencl.forms import Decode, Field, Form, fields_of, proven
 from mio2trace.readers.opencl.records import AnyCall, CreateKernel, EnqueueNDRangeKernel, SetKernelArg
-from mio2trace.readers.opencl.stamps import time_of
 
 # Inside a JSON string every quote is escaped, so this can only be the end of one object and the start of the next.
 BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*"[\w ]+"\s*:)')

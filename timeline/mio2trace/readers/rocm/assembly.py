@@ -6,9 +6,12 @@ and text. A row whose numbers are none is left out and counted (rocm-profiles.md
 
 from __future__ import annotations
 
+import hashlib
 import re
+from bisect import bisect_right
 from collections import Counter, defaultdict, deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from operator import attrgetter, itemgetter
 from typing import Any, Literal
 
@@ -31,7 +34,6 @@ from mio2trace.model.profile import (
 )
 from mio2trace.notes import Notes
 from mio2trace.readers import base
-from mio2trace.readers.rocm.captures import captured_launches
 from mio2trace.readers.rocm.counters import COUNTER_RUN, Values
 
 Kind = Literal["kernel", "copy", "fill"]
@@ -408,3 +410,66 @@ def sizes(*dimensions: object) -> Size3 | None:
     x, y, z = dimensions
     assert isinstance(x, int) and isinstance(y, int) and isinstance(z, int)
     return x, max(y, 1), max(z, 1)
+
+
+# -- Which launches went into a graph: those in a stream capture that ran nothing (torch-graphs.md 1) ------------------
+#
+# A capture is from ``hipStreamBeginCapture`` to the next ``hipStreamEndCapture`` of the process, whatever the thread.
+# Without such calls, filtered out perhaps, all launches that ran nothing are one capture if the process launched a
+# graph.
+
+
+def captured_launches(
+    calls: Mapping[int, Call], others: Sequence[Call], launched: Iterable[tuple[int, str]], ran: AbstractSet[int]
+) -> list[tuple[int, int, Call]]:
+    """(number of the capture, id of the call, the call), in order of time; ``launched``: ids with a kernel's name,
+    ``ran``: ids of calls that ran something."""
+    waiting = [(call.start_ns, key) for key, _ in launched if key not in ran and (call := calls.get(key)) is not None]
+    if not waiting:
+        return []
+    every = (*calls.values(), *others)
+    begun = sorted(call.start_ns or 0 for call in every if "StreamBeginCapture" in call.name)
+    ended = sorted(call.start_ns or 0 for call in every if "StreamEndCapture" in call.name)
+    if not begun and not any("GraphLaunch" in call.name for call in every):
+        return []
+    found = []
+    for start, key in sorted((start or 0, key) for start, key in waiting):
+        capture = bisect_right(begun, start) - 1
+        if begun:
+            if capture < 0:
+                continue
+            end = bisect_right(ended, begun[capture])
+            if end < len(ended) and ended[end] < start:
+                continue
+        found.append((max(capture, 0), key, calls[key]))
+    return found
+
+
+# -- What a profiler records of a process's place in its job: the rank, and the machine that its clock is of -----------
+#
+# Of an environment nothing is kept but the rank, of a machine's id nothing but a hash that is only compared.
+
+_RANKS = (
+    "RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "FLUX_TASK_RANK", "SLURM_PROCID",
+)  # fmt: skip
+"""What PyTorch, Open MPI, PMIx, MPICH, MVAPICH2, Flux and Slurm set; the nearest to the program first."""
+_Environment = msgspec.defstruct("_Environment", [(name, object, None) for name in _RANKS], gc=False)
+
+
+def rank_in(environment: object) -> int | None:
+    """The rank that an environment, a JSON object as text, tells."""
+    if not isinstance(environment, str):
+        return None
+    try:
+        variables = msgspec.json.decode(environment, type=_Environment)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+    values = (str(value) for name in _RANKS if (value := getattr(variables, name)) is not None)
+    return next((int(text) for text in values if text.isascii() and text.isdigit() and len(text) < 8), None)
+
+
+def scope_of(machine: object) -> str:
+    """A machine's id as what may be compared; empty where there is none."""
+    if not isinstance(machine, str) or len(machine.strip("0-")) < 8:
+        return ""
+    return hashlib.blake2b(machine.encode(errors="replace"), digest_size=8, person=b"mio2trace").hexdigest()

@@ -21,8 +21,7 @@ import msgspec
 from mio2trace.model.profile import Clock, Profile, Range, Resources
 from mio2trace.notes import InputError, Notes
 from mio2trace.readers.base import ReadOptions, Records
-from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, sizes
-from mio2trace.readers.rocm.job import scope_of
+from mio2trace.readers.rocm.assembly import Assembly, kernel_name, route_of, scope_of, sizes
 from mio2trace.source import Source
 
 NAME = "rocprofv3 profile (JSON)"

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
 from operator import itemgetter
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from mio2trace.model.log import Direction
 from mio2trace.model.profile import (
@@ -37,8 +38,7 @@ from mio2trace.model.profile import (
 from mio2trace.model.tf import Execution as Ran
 from mio2trace.model.tf import OpMemory, TfNode, TfProfile
 from mio2trace.notes import Notes
-from mio2trace.readers.tf.lanes import in_lanes
-from mio2trace.readers.tf.names import DeviceName, layer_of
+from mio2trace.patterns import late
 
 NAME = "TensorFlow"
 _STREAM = re.compile(r"(?:.*/)?stream:(\d{1,9})", re.ASCII)
@@ -385,3 +385,110 @@ def _scopes_in_common(last: _Op, following: _Op) -> int:
 def _common(path: tuple[str, ...], other: tuple[str, ...]) -> int:
     """How many components two paths begin with alike."""
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(path, other, strict=False)))
+
+
+# -- Lanes of stretches of time that do not overlap, as the threads that ran them are not recorded ---------------------
+
+_COMPARED = 64
+"""Of so many free lanes the one is looked for whose last stretch is most like the next."""
+
+
+class Stretch(Protocol):
+    """From when to when, in ns."""
+
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+
+
+S = TypeVar("S", bound=Stretch)
+
+
+def in_lanes(stretches: Iterable[S], alike: Callable[[S, S], int] = lambda last, following: 0) -> list[list[S]]:
+    """Each goes to the free lane whose last stretch is most ``alike``, of equal ones to the first.
+
+    What takes no time takes its nanosecond of the lane, so that nothing else begins there.
+    """
+    lanes: list[list[S]] = []
+    busy: list[tuple[int, int]] = []  # (until when, lane), a heap
+    free: list[int] = []  # in order
+    for stretch in sorted(stretches, key=lambda stretch: (stretch.start, -stretch.end)):
+        while busy and busy[0][0] <= stretch.start:
+            insort(free, heappop(busy)[1])
+        best, most_alike = -1, -1
+        for lane in free[:_COMPARED]:
+            how_alike = alike(lanes[lane][-1], stretch)
+            if how_alike > most_alike:
+                best, most_alike = lane, how_alike
+        if best < 0:
+            best = len(lanes)
+            lanes.append([])
+        else:
+            free.remove(best)
+        lanes[best].append(stretch)
+        heappush(busy, (max(stretch.end, stretch.start + 1), best))
+    return lanes
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Names of TensorFlow and tf_cnn_benchmarks: devices, and the layer that a node's scopes name (tfprof.md 1, 7)
+
+_DEVICE = late(
+    r"(?P<host>(?:/(?:job|replica|task):[^/]*)*)/(?:device:)?(?P<kind>[a-z_]+):(?P<number>\d{1,9})(?:/(?P<stream>.*))?",
+    re.DOTALL,
+)
+_TOWER = late(
+    r"(?:v/tower_(?P<a>\d+)|tower_(?P<b>\d+)/v|v/(?P<c>task_\d+_tower_\d+))/"
+    r"(?P<backward>gradients/(?:v/tower_\d+|tower_\d+/v|v/task_\d+_tower_\d+)/)?cg/(?P<path>.+)"
+)
+_LAYER = late(r"(?:conv|mpool|apool|affine|batchnorm|lrn|dropout|spatial_mean|resnet_v\d)\d+|incept_\w+", re.ASCII)
+_BATCH_NORM = late(r"batchnorm\d+", re.ASCII)
+
+
+class DeviceName(NamedTuple):
+    """A device's name taken apart: ``cpu`` 0 of ``/job:localhost/replica:0/task:0``, perhaps one of its streams."""
+
+    host: str
+    kind: str
+    number: int
+    stream: str
+
+    @classmethod
+    def of(cls, name: str) -> DeviceName:
+        """A name that is built in no known way is a device of its own kind."""
+        match = _DEVICE.fullmatch(name)
+        if match is None:
+            return cls(name, "device", 0, "")
+        return cls(match["host"], match["kind"], int(match["number"]), match["stream"] or "")
+
+
+def layer_of(name: str) -> tuple[str, Direction] | None:
+    """(layer, direction) of a node of tf_cnn_benchmarks; None for what belongs to no layer (tfprof.md 1, 7).
+
+    ``v/tower_0/gradients/v/tower_0/cg/conv0/conv2d/Conv2D_grad/Conv2DBackpropInput`` -> ``conv0``, backward.
+    """
+    match = _TOWER.fullmatch(name)
+    if match is None:
+        return None
+    *scopes, op = match["path"].split("/")
+    if match["backward"]:
+        scopes = [scope.removesuffix("_grad") for scope in scopes]
+    else:
+        scopes.append(op)
+    layers = [at for at, scope in enumerate(scopes) if _is_layer(scope, first=not at)]
+    if layers:
+        scopes = scopes[: layers[-1] + 1]
+    elif not scopes:
+        return None
+    elif len(scopes) > 1 and not match["backward"]:
+        scopes.pop()
+    tower = (match["a"] or match["b"] or "").lstrip("0")
+    if match["c"] or tower:
+        scopes.insert(0, match["c"] or f"tower_{tower}")
+    return "/".join(scopes), "backward" if match["backward"] else "forward"
+
+
+def _is_layer(scope: str, *, first: bool) -> bool:
+    """Whether a scope is named as a layer is; a batch norm within another scope is that one's."""
+    return _LAYER.fullmatch(scope) is not None and (first or _BATCH_NORM.fullmatch(scope) is None)

@@ -18,6 +18,18 @@ from mio2trace.evidence import EVIDENCE
 if TYPE_CHECKING:
     from mio2trace import conversion
 
+from collections.abc import Sequence
+
+import msgspec
+
+from mio2trace.analysis import Run, analyse
+from mio2trace.answer import report_of
+from mio2trace.answer.text import FULL
+from mio2trace.commands.printing import say
+from mio2trace.dataset import replace, require_anything
+from mio2trace.files import STANDARD_INPUT
+from mio2trace.notes import InputError
+
 NO_OUTPUT = ""
 """In place of a name: nothing is written."""
 _OF_ANSWER = ("files", "repetition", "tags", "align", "max_input", "strict", "quiet", "verbose")
@@ -206,15 +218,14 @@ def _answer(files: tuple[str, ...], reading: Reading, strict: bool, quiet: bool)
 
 def _to_tables(files: tuple[str, ...], output: str, options: dict[str, Any]) -> None:
     """A folder of tables in place of a trace. Raises `click.UsageError` for an option that is only of a trace."""
-    from mio2trace.commands.datasets import tables
 
     context = click.get_current_context()
     for parameter in context.command.params:
         name = parameter.name or ""
         given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if given and name not in (*tables.OPTIONS, "files", "output"):
+        if given and name not in (*OPTIONS, "files", "output"):
             raise click.UsageError(f"{parameter.opts[0]} goes with a trace, not with tables")
-    tables.write_tables(files, output, **{name: options[name] for name in tables.OPTIONS})
+    write_tables(files, output, **{name: options[name] for name in OPTIONS})
 
 
 def _wrote(output: str, result: conversion.Conversion, host_calls: str) -> Iterator[str]:
@@ -262,3 +273,46 @@ def _is_in(target: str, file: str) -> bool:
         inside = real.startswith(os.path.join(os.path.realpath(file), ""))
         return inside and fnmatch.fnmatch(os.path.basename(real), "ckp-*.json")
     return os.path.exists(file) and os.path.samefile(target, file)
+
+
+# -- ``mio2trace FILE... -o out.parquet``: a run as a folder of tables, an input as its files are ----------------------
+
+OPTIONS = ("host_calls", "without", "reading", "several", "strict", "keep", "quiet")
+"""Of `convert`, those that say what is read and joined."""
+
+
+def write_tables(  # noqa: PLR0913 - keyword-only options
+    files: Sequence[str],
+    output: str,
+    *,
+    host_calls: Any,
+    without: Sequence[str],
+    reading: Reading,
+    several: bool,
+    strict: bool,
+    keep: Sequence[str],
+    quiet: bool,
+) -> None:
+    """Write the run, or with ``several`` each, to the folder ``output``. Raises `InputError`."""
+    place = os.path.join(os.path.realpath(output), "")
+    if any(os.path.join(os.path.realpath(file), "").startswith(place) for file in files if file != STANDARD_INPUT):
+        raise click.UsageError(f"{output} is an input, too")
+    options = reading.analysis(host_calls=host_calls == "all", without=frozenset(without), keep=tuple(keep))
+    analysis = analyse(files, options)
+    runs = analysis.complete or analysis.runs[:1] if several else (analysis.run,)
+    if strict and analysis.notes.problems:
+        raise InputError("--strict: " + "; ".join(map(str, analysis.notes.problems)))
+    repetitions: tuple[Run, ...] = ()
+    if analysis.has_repetitions and len(files) == 1 and files[0] != STANDARD_INPUT and reading.repetition is None:
+        repetitions = analyse(files, msgspec.structs.replace(options, repetition="every")).runs
+    require_anything(runs, analysis)
+    rows = replace(output, runs, analysis, repetitions)
+    if quiet:
+        say(analysis.notes, [], quiet)
+        return
+    for section in report_of(analysis, runs).sections[:FULL]:
+        tell(section.verdict)
+    say(analysis.notes, [], quiet)
+    size = sum(os.path.getsize(os.path.join(folder, name)) for folder, _, names in os.walk(output) for name in names)
+    counted = ", ".join(f"{count} {table}" for table, count in rows.items() if count and table != "runs")
+    tell(f"wrote {output} ({size / 1e6:.1f} MB): {rows['runs']} runs, {counted}" if counted else f"wrote {output}")

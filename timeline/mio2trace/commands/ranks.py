@@ -42,7 +42,7 @@ def ranks(files: tuple[str, ...], each: bool, printing: Printing, reading: Readi
     """
     from mio2trace.analysis import analyse
     from mio2trace.answer.ranks import lines
-    from mio2trace.commands.processes import process_cells
+    from mio2trace.commands.printing import process_cells
     from mio2trace.notes import InputError
     from mio2trace.ranks import each_table, meetings, said, table, totals
 

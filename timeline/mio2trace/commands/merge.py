@@ -39,7 +39,7 @@ def merge(files: tuple[str, ...], output: str, check: bool, reading: Reading, qu
     import os
 
     from mio2trace import conversion
-    from mio2trace.commands.many.ranks import labels_of
+    from mio2trace.commands.ranks import labels_of
     from mio2trace.files import replacing
     from mio2trace.ranks import meetings, said, totals
     from mio2trace.writers import archive

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mio2trace.commands.miopen.logs import logged
+from mio2trace.commands.logs import logged
 from mio2trace.commands.options import (
     Command,
     Printing,
@@ -59,7 +59,7 @@ def messages(
     from mio2trace.analysis import analyse
     from mio2trace.readers import A_LOG
     from mio2trace.readers.miopen.messages import KINDS, SUBJECTS
-    from mio2trace.reports.logs import messages as report
+    from mio2trace.reports import messages as report
     from mio2trace.reports.tables import Table
 
     analysis = analyse(files, reading.analysis(accepted=A_LOG, join=False, every_message=True))

@@ -1,1 +1,0 @@
-"""Commands on many runs, and on the ranks of a job."""

@@ -1,1 +1,0 @@
-"""Commands on MIOpen's logs alone."""
