@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from mio2trace.analysis import AnalysisOptions, Run, analyse
 from mio2trace.cli import cli
 from mio2trace.comparing import Comparison, Part, RunRecord, Side, compare
-from mio2trace.comparing import base as bases
+from mio2trace.comparing import sides as bases
 from mio2trace.comparing.collect import collect, facts
 from mio2trace.comparing.record import Facts, Inside, condensed
 from mio2trace.comparing.statistics import _medians, verdict
@@ -391,9 +391,9 @@ def test_a_large_base_keeps_its_size_and_its_sum(tmp_path: Path, record: RunReco
         name="big", runs=(msgspec.structs.replace(record, parts=tuple(many), mean_ns=whole, samples_ns=(whole,)),)
     )
     path = tmp_path / "base.json"
-    path.write_bytes(bases.text(big, "mio2trace"))
+    path.write_bytes(bases.base_text(big, "mio2trace"))
     assert path.stat().st_size <= bases.LARGEST
-    kept = bases.read(path)
+    kept = bases.read_base(path)
     assert sum(part.mean_ns for part in kept.runs[0].parts) + kept.runs[0].others_ns == pytest.approx(whole)
     comparison = Comparison(big, kept)
     assert {row.word for row in comparison.rows} == {"~"}
@@ -434,7 +434,7 @@ def folders(tmp_path: Path, record: RunRecord) -> Sequence[Path]:
         "bad": noisy(record, 3, 3, slower(largest(record).name, 1.6)),
     }.items():
         made.append(tmp_path / f"{name}.json")
-        made[-1].write_bytes(bases.text(side, "mio2trace"))
+        made[-1].write_bytes(bases.base_text(side, "mio2trace"))
     return made
 
 
@@ -451,7 +451,7 @@ def test_gates(folders: Sequence[Path], record: RunRecord) -> None:
     assert done.exit_code == 2
     assert "1 run a side cannot decide on problems; 3 would" in done.stderr
     slow = good.with_name("slow.json")
-    slow.write_bytes(bases.text(noisy(record, 1, 4, slower(largest(record).name, 3)), "mio2trace"))
+    slow.write_bytes(bases.base_text(noisy(record, 1, 4, slower(largest(record).name, 3)), "mio2trace"))
     done = run(good, slow, "--fail-above", "5%")
     assert done.exit_code == 3
     assert "a tripwire: fewer than 3 runs a side decide nothing" in done.stderr

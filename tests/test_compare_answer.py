@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from mio2trace.analysis import analyse
 from mio2trace.cli import cli
 from mio2trace.comparing import Comparison, Part, RunRecord, Side, compare
-from mio2trace.comparing import base as bases
+from mio2trace.comparing import sides as bases
 from mio2trace.comparing.changes import change, decision, groups, has_changed, headline, interval, label, seen
 from mio2trace.comparing.collect import collect
 from mio2trace.comparing.page import page
@@ -126,7 +126,7 @@ def test_every_form_says_the_verdict_first(record: RunRecord, tmp_path: Path) ->
     paths = []
     for name, side in (("a", a), ("b", b)):
         paths.append(tmp_path / f"{name}.json")
-        paths[-1].write_bytes(bases.text(side, "mio2trace"))
+        paths[-1].write_bytes(bases.base_text(side, "mio2trace"))
     verdict = said.partition(";")[0]
     assert run(*paths).stdout.replace("\n", " ").startswith(verdict)
     markdown = run(*paths, "--format", "markdown").stdout
@@ -164,7 +164,7 @@ def test_one_cause_is_one_row(record: RunRecord) -> None:
 
 def test_only_what_changed_is_shown_unless_all_is_asked_for(record: RunRecord, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    path.write_bytes(bases.text(noisy(record, 3, 1), "mio2trace"))
+    path.write_bytes(bases.base_text(noisy(record, 3, 1), "mio2trace"))
     short, whole = (json.loads(run(path, path, *more, "--format", "json").stdout) for more in ((), ("--all",)))
     parts = ("problem", "kernel", "layer")
     assert not [row for row in short["rows"] if row["part"] in parts]

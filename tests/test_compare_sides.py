@@ -17,7 +17,7 @@ from mio2trace import convert
 from mio2trace.analysis import analyse
 from mio2trace.cli import cli
 from mio2trace.comparing import Compared, Comparison, Part, RunRecord, Side, compare
-from mio2trace.comparing import base as bases
+from mio2trace.comparing import sides as bases
 from mio2trace.comparing.changes import seen
 from mio2trace.comparing.collect import collect, mean_of
 from mio2trace.comparing.record import CUT, Inside, Rank, cut
@@ -285,7 +285,7 @@ def test_a_base_of_a_large_job_keeps_its_size() -> None:
     """Ranks go before parts do."""
     names = [f"rank {number}" for number in range(2000)]
     side = Side(name="job", runs=(mean_of(names, [rank(1, 9)] * len(names)),))
-    text = bases.text(side, "mio2trace")
+    text = bases.base_text(side, "mio2trace")
     assert len(text) <= bases.LARGEST
     (run,) = json.loads(text)["runs"]
     assert "ranks" not in run

@@ -118,7 +118,7 @@ def _project() -> dict[str, Any] | None:
     import tomllib
 
     try:
-        with open(Path(__file__).resolve().parents[4] / "pyproject.toml", "rb") as file:
+        with open(Path(__file__).resolve().parents[3] / "pyproject.toml", "rb") as file:
             project = tomllib.load(file).get("project", {})
     except (OSError, ValueError):
         return None
