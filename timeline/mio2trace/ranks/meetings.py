@@ -12,9 +12,9 @@ from mio2trace.align import NONE, Alignment
 from mio2trace.align.processes import Collective, collectives_of
 from mio2trace.kernels.names import normalise
 from mio2trace.measures import duration
+from mio2trace.measures.bandwidth import bandwidth
 from mio2trace.measures.statistics import median
 from mio2trace.ops.naming import operation_name
-from mio2trace.reports.op_times import bandwidth
 
 HOST = "the host"
 """What made a rank late whose kernels took no longer: it launched later."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from mio2trace.align import NONE
 from mio2trace.measures import Cost, Measures
+from mio2trace.measures.bandwidth import bandwidth
 from mio2trace.measures.launch_times import launch_times
 from mio2trace.ops.operation import Operation
 from mio2trace.reports import ops as report
@@ -269,26 +269,3 @@ def _sums(rows: Sequence[Row], unit: Unit) -> Mapping[str, Cell]:
 
 def _number(cell: Cell | None) -> float:
     return cell if isinstance(cell, (int, float)) else 0
-
-
-# ----------------------------------------------------------------------------------------------------------------------
-# Bandwidth of collectives, as NCCL's tests define it: the message over the time, and what a rank's link carries
-
-
-class Bandwidth(NamedTuple):
-    """In bytes per ns, which is 10^9 bytes per second. The time is this rank's kernel, its wait for others included."""
-
-    message_bytes: int
-    algorithm: float
-    bus: float | None
-
-
-def bandwidth(operation: Operation, calls: float, kernel_ns: float) -> Bandwidth | None:
-    """Of so many calls of a collective that took so long together; None for any other operation."""
-    problem = operation.problem
-    message = None if problem is None else problem.message_bytes()
-    if problem is None or message is None or kernel_ns <= 0:
-        return None
-    algorithm = message * calls / kernel_ns
-    factor = problem.bus_factor()
-    return Bandwidth(message, algorithm, None if factor is None else algorithm * factor)

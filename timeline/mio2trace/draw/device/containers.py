@@ -11,9 +11,9 @@ from mio2trace.align import NONE
 from mio2trace.draw.base import TimeBase, three_digits
 from mio2trace.draw.operations import operation_args, source_args
 from mio2trace.measures import Measures, Sums
+from mio2trace.measures.bandwidth import bandwidth
 from mio2trace.ops.naming import operation_name
 from mio2trace.ops.operation import Operation
-from mio2trace.reports.op_times import bandwidth
 from mio2trace.trace import Slice
 
 _OF_THE_WHOLE = ("flop", "bytes_min")
