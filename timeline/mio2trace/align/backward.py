@@ -21,10 +21,14 @@ class ForwardOps:
         self.unsure: set[int] = set()
         backward: list[int] = []
         forward: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        is_backward: dict[str, bool] = {}
         for place, made in enumerate(profile.ranges):
             if made.sequence is None or made.kind != "operator":
                 continue
-            if _BACKWARD.match(made.text):
+            text = made.text
+            if text not in is_backward:
+                is_backward[text] = _BACKWARD.match(text) is not None
+            if is_backward[text]:
                 backward.append(place)
             else:
                 forward[made.sequence].append((made.start_ns, place))

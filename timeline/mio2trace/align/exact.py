@@ -110,10 +110,10 @@ def link_by_ranges(attribution: Attribution) -> None:
     if opened is None:
         opened = OpenRanges(profile)
         _leave_out_early(opened, profile)
-    operation_of = opened.nearest(attribution.operation_of_range or [NONE] * len(profile.ranges))
+    operation_of = opened.nearest(attribution.operation_of_range or [NONE] * len(profile.ranges), opened.range_of)
     groups: dict[tuple[int, bool], list[int]] = {}
     for position, place in enumerate(opened.range_of):
-        if place != NONE and operation_of[place] != NONE:
+        if operation_of[place] != NONE:
             by_id = bool(opened.stated[position]) and profile.ranges[place].kind == "operator"
             groups.setdefault((operation_of[place], by_id), []).append(position)
     operations = {operation.index: operation for operation in attribution.operations}
@@ -194,30 +194,34 @@ class _Layers:
             if (ranges[place].start_ns, ranges[place].end_ns) not in marks
         }
         self._layers = inner or self._layers
-        self._sequenced = Sequenced({}, frozenset())
+        self._sequenced = Sequenced()
         # A log that names layers knows them better, and numbers its iterations in its own way.
         if SEQUENCE not in attribution.without and not any(log.layers for log in attribution.logs):
-            self._sequenced = layers_by_sequence(attribution.profile, opened.parent_of, attribution.steps)
-            self._layers |= {place: (name, "forward") for place, name in self._sequenced.names.items()}
+            annotations = {place: ranges[place] for place in self._layers}
+            self._sequenced = layers_by_sequence(attribution.profile, opened, attribution.steps, annotations)
+            self._layers |= {place: (made.name, "forward") for place, made in self._sequenced.executions.items()}
 
     def place(self) -> None:
         """Each activity in the innermost layer; what an op of the backward pass launched in its forward op's."""
         ranges, opened, links = self._attribution.profile.ranges, self._opened, self._attribution.links
         own = [NONE] * len(ranges)
-        for place in self._layers:
+        nowhere = self._sequenced.nowhere
+        for place in (*self._layers, *nowhere):
             own[place] = place
-        layer_of = opened.nearest(own)
+        for place, first in self._sequenced.first_of.items():
+            own[place] = first
         forward = ForwardOps(self._attribution.profile)
+        layer_of = opened.nearest(own, forward.of)
         gradients = list(own)
         for place, other in enumerate(forward.of):
-            if other != NONE and own[place] == NONE and layer_of[other] != NONE:
+            if other != NONE and own[place] == NONE and layer_of[other] != NONE and layer_of[other] not in nowhere:
                 gradients[place] = place
-        innermost = opened.nearest(gradients)
+        innermost = opened.nearest(gradients, opened.range_of)
         used: dict[tuple[int, int], list[int]] = {}
         backward: dict[tuple[int, bool, int], _Gradient] = {}
         for position, place in enumerate(opened.range_of):
-            around = innermost[place] if place != NONE else NONE
-            if around == NONE:
+            around = innermost[place]
+            if around == NONE or around in nowhere:
                 continue
             pass_ = links.pass_of[position]  # of its launch; a range may reach over several steps
             if own[around] != NONE:
@@ -231,7 +235,8 @@ class _Layers:
         iteration_of = dict(zip(in_order, self._iterations(in_order), strict=True))
         for place, pass_ in sorted(used, key=lambda key: (ranges[key[0]].start_ns, key[1])):
             name, direction = self._layers[place]
-            times = ranges[place].start_ns, ranges[place].end_ns
+            made = self._sequenced.executions.get(place, ranges[place])
+            times = made.start_ns, made.end_ns
             run = self._run(name, index_of[name], direction, self._pass(pass_, iteration_of[place], direction), times)
             self._give(used[place, pass_], run, place)
         for (place, sure, pass_), gradient in sorted(backward.items(), key=lambda item: item[1].start_ns):
@@ -244,9 +249,10 @@ class _Layers:
 
     def _give(self, positions: Sequence[int], run: LayerRun, place: int, *, sure: bool = True) -> None:
         links = self._attribution.links
-        by: Evidence = SEQUENCE if place in self._sequenced.names else RANGE
-        sure = sure and place not in self._sequenced.unsure
-        links.give_layer(positions, links.add_run(run), by, sure=sure)
+        made = self._sequenced.executions.get(place)
+        by: Evidence = RANGE if made is None else SEQUENCE
+        confidence = 1.0 if made is None else made.confidence
+        links.give_layer(positions, links.add_run(run), by, sure=sure, confidence=confidence)
 
     def _pass(self, of_launch: int, iteration: int | None, direction: Direction | None) -> int:
         """The pass of a layer's execution: its direction of the step that its commands were launched in, else of the
@@ -275,7 +281,10 @@ class _Layers:
         index_of |= {name: first + number for number, name in enumerate(new)}
         if new:
             backward = backward or any(direction == "backward" for _, direction in executed)
-            specs = tuple(NetLayerSpec(index=index_of[name], layer=name) for name in new)
+            within = {made.name: made.within for made in self._sequenced.executions.values()}
+            specs = tuple(
+                NetLayerSpec(index=index_of[name], layer=name, within=within.get(name, "")) for name in new
+            )  # fmt: skip
             net = self._attribution.net
             self._attribution.net = Net(layers=(*net.layers, *specs), backward=net.backward or backward)
         return index_of
@@ -289,7 +298,9 @@ class _Layers:
                 step = step_at(steps, ranges[place].start_ns)
                 yield None if step is None else step.number
             return
-        numbers = [*accumulate(int(self._layers[place] == self._layers[in_order[0]]) for place in in_order)]
+        again = {place for place, made in self._sequenced.executions.items() if made.again}
+        first = self._layers[in_order[0]] if in_order else None
+        numbers = [*accumulate(int(self._layers[place] == first and place not in again) for place in in_order)]
         are_steps = any(self._layers[place][1] for place in in_order) or self._hold_launches(in_order, numbers)
         yield from numbers if are_steps else [None] * len(numbers)
 

@@ -138,15 +138,22 @@ def _captures(profile: Profile) -> list[_Capture]:
     for place, one in enumerate(launches):
         if not one.name.startswith(_RUNTIME):
             of_capture[one.capture].append(place)
+    within = {one.layer: one.within for one in attribution.net.layers}
+
+    def layer_of(place: int) -> Layer | None:
+        if links.run_of[place] == NONE:
+            return None
+        run = links.runs[links.run_of[place]]
+        return Layer(run.layer, run.direction, within.get(run.layer, ""), links.layer_confidence.get(place, 1.0))
+
     found = []
     for places in of_capture.values():
-        runs = [links.run_of[place] for place in places]
         indexes = [links.operation_of[place] for place in places]
         found.append(
             _Capture(
                 tuple(launches[place].name for place in places),
                 tuple(None if index == NONE else told.operations[index] for index in indexes),
-                tuple(None if run == NONE else Layer(links.runs[run].layer, links.runs[run].direction) for run in runs),
+                tuple(map(layer_of, places)),
                 frozenset(at for at, place in enumerate(places) if place in links.operation_unsure),
             )
         )
@@ -161,6 +168,7 @@ def link_replays(attribution: Attribution) -> None:
     links, net = attribution.links, attribution.net
     index_of = {one.layer: one.index for one in net.layers}
     known = len(index_of)
+    within = {layer.name: layer.within for one in attribution.replays.replays for layer in one.layers}
     for replay in attribution.replays.replays:
         for index, positions in replay.operations.items():
             unsure = [position for position in positions if position in replay.unsure]
@@ -172,7 +180,9 @@ def link_replays(attribution: Attribution) -> None:
             _give_layer(attribution, layer, index, positions, replay.by)
     if len(index_of) > known:
         backward = any(layer.direction == "backward" for one in attribution.replays.replays for layer in one.layers)
-        specs = tuple(NetLayerSpec(index=index, layer=name) for name, index in [*index_of.items()][known:])
+        specs = tuple(
+            NetLayerSpec(index=index, layer=name, within=within[name]) for name, index in [*index_of.items()][known:]
+        )
         attribution.net = Net(layers=(*net.layers, *specs), backward=net.backward or backward)
 
 
@@ -188,4 +198,4 @@ def _give_layer(attribution: Attribution, layer: Layer, index: int, positions: S
         if made.phase == "iteration":
             pass_ = links.pass_id("iteration", made.iteration, layer.direction, repeated=made.repeated)
         made_run = LayerRun(layer=layer.name, layer_index=index, direction=layer.direction, pass_=pass_)
-        links.refine_layer(members, links.add_run(made_run), by)
+        links.refine_layer(members, links.add_run(made_run), by, confidence=layer.confidence)

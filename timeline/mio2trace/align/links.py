@@ -247,13 +247,15 @@ class Links:
         self._next_layer.pop(position, None)
         self._pass_of[position] = NONE
 
-    def refine_layer(self, positions: Sequence[int], run: int, by: Evidence) -> None:
+    def refine_layer(self, positions: Sequence[int], run: int, by: Evidence, *, confidence: float = 1.0) -> None:
         """Take activities to a layer within the one that they are in, or to one where they are in none."""
         layer, pass_ = self._layer, self._runs[run].pass_
         for position in positions:
             layer.target[position], layer.by[position] = run, by
             layer.settle(position)
             self._pass_of[position] = pass_
+        if confidence < 1.0:
+            layer.doubt(positions, confidence)
 
     # -- what is linked so far ---------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from mio2trace.align.links import NONE
 from mio2trace.model.profile import Profile
@@ -77,13 +77,22 @@ class OpenRanges:
                 place = parent_of[place]
             yield around
 
-    def nearest(self, wanted: Sequence[int]) -> list[int]:
-        """Of each range the value that ``wanted`` has for it or, where that is `NONE`, for the nearest around it."""
-        found = list(wanted)
+    def nearest(self, wanted: Sequence[int], places: Iterable[int]) -> dict[int, int]:
+        """Of each of these ranges the value that ``wanted`` has for it or, where that is `NONE`, for the nearest range
+        around it; of those on the way, too."""
         parent_of = self.parent_of
-        for place in self.outermost_first:
-            if found[place] == NONE:
-                parent = parent_of[place]
-                if parent != NONE:
-                    found[place] = found[parent]
+        found = {NONE: NONE}
+        for place in places:
+            path = []
+            while place not in found:
+                value = wanted[place]
+                if value != NONE:
+                    found[place] = value
+                    break
+                path.append(place)
+                place = parent_of[place]
+            if path:
+                value = found[place]
+                for inner in path:
+                    found[inner] = value
         return found

@@ -23,8 +23,12 @@ _TRIED = 4
 
 
 class Layer(NamedTuple):
+    """``within``: the layer around it; ``confidence``: that the captured launch is of this layer."""
+
     name: str
     direction: Direction | None
+    within: str = ""
+    confidence: float = 1.0
 
 
 class Fit(NamedTuple):

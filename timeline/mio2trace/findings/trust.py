@@ -16,6 +16,9 @@ from mio2trace.ops.naming import problem_name
 OUTSIDE, DOUBT, GRAPH, MODULES = 0.05, 0.01, 0.05, 0.05
 REPLAYED = 0.5
 _REPLAYED = "Graphs launched most of these kernels: profile one run without graph capture to get exact evidence."
+_RECORD_MODULES = (
+    "Record modules: torch.profiler.profile(..., with_modules=True), or with_stack=True, and record_shapes=True."
+)
 _RECORD_CAPTURE = (
     "Record the capture as well: run torch.profiler (record_shapes=True, with_stack=True) while the graphs are captured"
     " (the server's warm-up, the first call of a compiled model), then `mio2trace replay.json.gz capture.json.gz`."
@@ -75,6 +78,7 @@ def _doubt(subject: Subject) -> Iterator[Found]:
     number, ns = subject.makeup.unsure
     if number and subject.share(ns) >= DOUBT:
         elsewhere = subject.share(subject.makeup.elsewhere_ns)
+        by_order = 2 * _by_order(subject) >= ns
         kernels = count(subject.each(number), "kernel")
         yield Found(
             ns=subject.each(ns),
@@ -82,9 +86,22 @@ def _doubt(subject: Subject) -> Iterator[Found]:
             count=subject.each(number),
             number=f"{percent(subject.share(ns))} of the kernel time ({kernels}{subject.per}) may belong to another"
             f" layer or operation. The expected share that does is {percent(elsewhere)}.",
-            severity=severity_of(elsewhere) or "info",
-            advice=_REPLAYED if subject.replayed >= REPLAYED else "",
+            severity="info" if by_order else severity_of(elsewhere) or "info",
+            advice=_RECORD_MODULES if by_order else _REPLAYED if subject.replayed >= REPLAYED else "",
         )
+
+
+def _by_order(subject: Subject) -> int:
+    """Time of kernels of which only the layer is in doubt, as the order of ops alone shows it."""
+    links, of_steady = subject.alignment.links, subject.steady.counted
+    unsure = links.layer_unsure - links.operation_unsure
+    in_blocks = {layer.within for layer in subject.alignment.net.layers if layer.within}
+    runs = {number for number, run in enumerate(links.runs) if run.layer in in_blocks} if unsure else set()
+    return sum(
+        ns
+        for position, ns in zip(of_steady.kernels, of_steady.ns, strict=True)
+        if position in unsure and (links.layer_by[position] == SEQUENCE or links.run_of[position] in runs)
+    )
 
 
 def _nameless(subject: Subject) -> Iterator[Found]:
@@ -147,7 +164,7 @@ def _modules(subject: Subject) -> Iterator[Found]:
             share=subject.share(ns),
             count=subject.each(len(times)),
             number=f"{percent(subject.share(ns))} of the kernel time is in layers that are named by kind and position"
-            " (conv 1, linear 2). Kernels between them are in no layer.",
+            " (conv 1, block 2). The order of ops does not show where a block begins.",
             severity="info",
         )
 
@@ -179,7 +196,8 @@ RULES = (
         title="Part of the attribution is uncertain.",
         fires="kernels with `sure: false` are >= 1 % of T",
         formula="their time per steady iteration; share of T. The severity is that of the expected share that belongs"
-        " elsewhere, by the confidences of the links; info if that is under 0.5 % of T",
+        " elsewhere, by the confidences of the links; info if that is under 0.5 % of T, or if half of them are in"
+        " blocks that the order of ops shows",
         advice="Record exact evidence: MIOpen's ranges (MIOPEN_ENABLE_LOGGING_ROCTX=1), or its entries with buffers"
         " (MIOPEN_ENABLE_LOGGING=1). `--explain 'kernel N'` shows the reasons. If graphs launched the kernels: profile"
         " one run without graph capture.",
@@ -199,8 +217,7 @@ RULES = (
         title="The profile has no modules.",
         fires="kernels in layers that only the sequence of ops shows are >= 5 % of T",
         formula="their time per steady iteration; share of T; always info",
-        advice="Record modules: torch.profiler.profile(..., with_modules=True), or with_stack=True, and"
-        " record_shapes=True.",
+        advice=_RECORD_MODULES,
         find=_modules,
     ),
     Rule(

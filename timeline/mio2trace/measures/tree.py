@@ -58,7 +58,8 @@ def layer_tree(measures: Measures) -> Node:
     """The root holds all kernels with times of steady iterations."""
     links, steady = measures.alignment.links, measures.steady
     counted = steady.counted
-    inside = _parents(measures.alignment.profile)
+    net = measures.alignment.net.layers
+    inside = {**{one.layer: one.within for one in net if one.within}, **_parents(measures.alignment.profile)}
     root = Node(kind="all", name="")
     around: dict[str, tuple[Node, ...]] = {"": (root, root.part("layer", ""))}
 

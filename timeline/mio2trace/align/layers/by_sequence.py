@@ -1,89 +1,231 @@
-"""Layers where no module was recorded: the ops with parameters of the forward pass, named by kind and position.
+"""Layers where no module was recorded: ops of the forward pass, named by kind and position, and the blocks they form.
 
-``conv 3`` is the third convolution of a step. In a step whose ops differ from those of most steps, in kind, sizes or
-number, the position is a guess. Steps are marked, else they are what the ops repeat.
+``conv 3`` is the third convolution of a step. ``block 2`` is the second of what a step repeats; it has its ops without
+a kind (additions, copies), its other ops are layers within it. In a step whose ops differ from those of most steps, in
+kind, sizes or number, the position is a guess. Steps are marked, else they are what the ops repeat.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from mio2trace.align.layers.marked_steps import MarkedStep, step_at
-from mio2trace.align.links import NONE
+from mio2trace.align.layers.blocks import Block, Op, find_blocks
+from mio2trace.align.layers.forward_ops import ANCHORS, NAMED, WITH_PARAMETERS, ForwardOp, forward_ops
+from mio2trace.align.layers.marked_steps import MarkedStep
+from mio2trace.align.links import DOUBTED, NONE
+from mio2trace.align.open_ranges import OpenRanges
 from mio2trace.model.profile import Profile, Range
 
-_KINDS = {
-    "conv": "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution miopen_convolution",
-    "norm": "batch_norm layer_norm group_norm instance_norm rms_norm native_batch_norm native_layer_norm "
-    "native_group_norm miopen_batch_norm",
-    "linear": "linear",
-    "embedding": "embedding",
-    "rnn": "lstm gru rnn_tanh rnn_relu miopen_rnn",
-}
-KIND_OF = {f"aten::{name}": kind for kind, names in _KINDS.items() for name in names.split()}
-"""Ops with parameters. Of one within another the outer counts."""
-_BACKWARD = "autograd::engine::evaluate_function: "
+IN_BLOCK = 0.9
+"""Confidence that an op is in its block, if all blocks are alike: the order of ops does not show where one begins."""
 _MOST_PERIODS = 1 << 10
+_MOST_FITS = 64
+_MODULE = "nn.Module: "
+_BATCH_NORM = "aten::batch_norm"
+_COUNTER = ("aten::add_", ((), ()))
+"""Batch norms count their batches in training, by an addition to a number, before they run."""
 
 
-class Sequenced(NamedTuple):
-    """``names``: of ranges that are a layer, by place. ``unsure``: places whose position is a guess."""
+class Execution(NamedTuple):
+    """One of a layer: ``within`` is the block around the layer, ``again`` whether the backward pass ran it again."""
 
-    names: dict[int, str]
-    unsure: frozenset[int]
+    name: str
+    start_ns: int
+    end_ns: int
+    confidence: float = 1.0
+    within: str = ""
+    again: bool = False
 
 
-def layers_by_sequence(profile: Profile, parent_of: Sequence[int], steps: Sequence[MarkedStep]) -> Sequenced:
-    """The layers of a profile without modules; none where it has any."""
-    ranges = profile.ranges
-    if any(made.kind == "frame" and made.text.startswith("nn.Module: ") for made in ranges):
-        return Sequenced({}, frozenset())
-    places = [place for place, made in enumerate(ranges) if made.kind == "operator" and made.text in KIND_OF]
-    places = [place for place in places if not _is_inner(ranges, parent_of, place)]
-    places.sort(key=lambda place: ranges[place].start_ns)
-    signatures = [_signature(ranges[place]) for place in places]
-    if steps:
-        groups: dict[int | None, list[int]] = {}
-        for at, place in enumerate(places):
-            step = step_at(steps, ranges[place].start_ns)
-            groups.setdefault(None if step is None else step.number, []).append(at)
-        groups.pop(None, None)
-        parts = list(groups.values())
-    else:
-        period = _period(signatures)
-        parts = [[*range(at, min(at + period, len(places)))] for at in range(0, len(places), max(1, period))]
+class Sequenced:
+    """``executions``: by the place of their first range; ``first_of``: of each range that is in one this place.
+
+    ``nowhere``: ranges of forward ops that the backward pass ran again, if their layer is not known.
+    """
+
+    def __init__(self) -> None:
+        self.executions: dict[int, Execution] = {}
+        self.first_of: dict[int, int] = {}
+        self.nowhere: set[int] = set()
+
+    def add(self, places: Sequence[int], execution: Execution) -> None:
+        self.executions[places[0]] = execution
+        self.first_of.update(dict.fromkeys(places, places[0]))
+
+
+def layers_by_sequence(
+    profile: Profile, opened: OpenRanges, steps: Sequence[MarkedStep], annotations: Mapping[int, Range]
+) -> Sequenced:
+    """The layers of a profile without modules; none where it has any.
+
+    ``annotations``: ranges that the user named, by place. Ops without parameters stay in those that hold less than half
+    of a step.
+    """
+    found = Sequenced()
+    if any(made.kind == "frame" and made.text.startswith(_MODULE) for made in profile.ranges):
+        return found
+    ops = forward_ops(profile, opened)
+    own = [op for op in ops if op.again_in == NONE]
+    number_of = _numbering(own, steps)
+    parts: dict[int, list[ForwardOp]] = defaultdict(list)
+    for op in own:
+        number = number_of(op.start_ns)
+        if number is not None:
+            parts[number].append(op)
+    parts = {number: part for number, part in parts.items() if any(op.kind in ANCHORS for op in part)}
     if not parts:
-        return Sequenced({}, frozenset())
-    usual, _ = Counter(tuple(signatures[at] for at in part) for part in parts).most_common(1)[0]
-    names: dict[int, str] = {}
-    unsure: set[int] = set()
-    for part in parts:
-        counted: Counter[str] = Counter()
-        is_usual = tuple(signatures[at] for at in part) == usual
-        for at in part:
-            kind = KIND_OF[ranges[places[at]].text]
-            counted[kind] += 1
-            names[places[at]] = f"{kind} {counted[kind]}"
-            if not is_usual:
-                unsure.add(places[at])
-    return Sequenced(names, frozenset(unsure))
+        return found
+    signatures = {number: _signatures(part) for number, part in parts.items()}
+    usual: dict[str, tuple[Hashable, ...]] = {}
+    for kind in ("", *NAMED):
+        usual[kind], _ = Counter(of.get(kind, ()) for of in signatures.values()).most_common(1)[0]
+    known: dict[Hashable, list[Block]] = {}
+    for number, part in parts.items():
+        sure: set[str] = set()
+        if signatures[number][""] == usual[""]:
+            sure.update(WITH_PARAMETERS, (kind for kind in NAMED if signatures[number].get(kind, ()) == usual[kind]))
+        _name(part, sure, _annotated(part, opened.parent_of, annotations), known, found)
+    again: dict[int, list[ForwardOp]] = defaultdict(list)
+    for op in ops:
+        if op.again_in != NONE:
+            again[op.again_in].append(op)
+    before: dict[int | None, int] = {}
+    for group in again.values():
+        number = number_of(group[0].start_ns)
+        part = parts.get(NONE if number is None else number, [])
+        before[number] = _name_again(group, part, before.get(number, len(part)), found)
+    return found
 
 
-def _is_inner(ranges: Sequence[Range], parent_of: Sequence[int], place: int) -> bool:
-    """Whether it is within another op with parameters, or within the backward pass."""
-    parent = parent_of[place]
-    while parent != NONE:
-        text = ranges[parent].text
-        if ranges[parent].kind == "operator" and (text in KIND_OF or text.startswith(_BACKWARD)):
-            return True
-        parent = parent_of[parent]
-    return False
+def _numbering(ops: Sequence[ForwardOp], steps: Sequence[MarkedStep]) -> Callable[[int], int | None]:
+    """Gives the number of the step of a time: of the marked ones, else of what the ops with parameters repeat."""
+    if steps:
+        marked = [step.start_ns for step in steps]
+
+        def number_of(ns: int) -> int | None:
+            at = bisect_right(marked, ns) - 1
+            return steps[at].number if at >= 0 and ns < steps[at].end_ns else None
+
+        return number_of
+    with_parameters = [op for op in ops if op.kind in WITH_PARAMETERS]
+    period = max(1, _period([op.signature for op in with_parameters]))
+    starts = [op.start_ns for op in with_parameters[period::period]]
+    return lambda ns: bisect_right(starts, ns)
 
 
-def _signature(made: Range) -> Hashable:
-    return made.text, None if made.inputs is None else made.inputs.shapes[:2]
+def _signatures(part: Sequence[ForwardOp]) -> dict[str, tuple[Hashable, ...]]:
+    """By kind the ops of a step; by "" all those with parameters."""
+    found: dict[str, list[Hashable]] = {"": []}
+    for op in part:
+        if op.kind:
+            found.setdefault(op.kind, []).append(op.signature)
+            if op.kind in WITH_PARAMETERS:
+                found[""].append(op.signature)
+    return {kind: tuple(signatures) for kind, signatures in found.items()}
+
+
+def _annotated(part: Sequence[ForwardOp], parent_of: Sequence[int], annotations: Mapping[int, Range]) -> set[int]:
+    """Places of ops within an annotation that holds less than half of the step's ops with parameters."""
+    starts = [op.start_ns for op in part if op.kind in WITH_PARAMETERS]
+    is_part: dict[int, bool] = {NONE: False}
+    """By the range around an op."""
+    found = set()
+    for op in part if annotations else ():
+        outer = parent_of[op.place]
+        if outer not in is_part:
+            path = []
+            while outer not in is_part and outer not in annotations:
+                path.append(outer)
+                outer = parent_of[outer]
+            if outer not in is_part:
+                made = annotations[outer]
+                held = bisect_left(starts, made.end_ns) - bisect_left(starts, made.start_ns)
+                is_part[outer] = 2 * held < len(starts)
+            is_part.update(dict.fromkeys(path, is_part[outer]))
+        if is_part[parent_of[op.place]]:
+            found.add(op.place)
+    return found
+
+
+def _name(
+    part: Sequence[ForwardOp],
+    sure: Collection[str],
+    annotated: Collection[int],
+    known: dict[Hashable, list[Block]],
+    found: Sequenced,
+) -> None:
+    """The layers of a step, and its blocks; ``sure`` has the kinds of which each op has the place of most steps."""
+    threads: dict[int, list[ForwardOp]] = defaultdict(list)
+    for op in part:
+        threads[op.thread].append(op)
+    blocks = []
+    for ops in threads.values():
+        key = tuple(op.signature for op in ops)
+        if key not in known:
+            known[key] = find_blocks([_op(op) for op in ops])
+        blocks += [(ops[block.first : block.end], block.is_usual) for block in known[key]]
+    blocks.sort(key=lambda block: block[0][0].start_ns)
+    names = {op.place: f"block {number}" for number, (ops, _) in enumerate(blocks, 1) for op in ops}
+    counted: Counter[str] = Counter()
+    previous: ForwardOp | None = None
+    for op in part:
+        if op.kind in WITH_PARAMETERS or (op.kind in NAMED and op.place not in annotated):
+            counted[op.kind] += 1
+            places = [op.place]
+            if previous is not None and op.text == _BATCH_NORM and previous.signature == _COUNTER:
+                places.append(previous.place)
+            confidence = 1.0 if op.kind in sure else DOUBTED
+            name = f"{op.kind} {counted[op.kind]}"
+            found.add(places, Execution(name, op.start_ns, op.end_ns, confidence, names.get(op.place, "")))
+        previous = op
+    for ops, is_usual in blocks:
+        places = [op.place for op in ops if op.place not in found.first_of and op.place not in annotated]
+        if places:
+            confidence = IN_BLOCK if is_usual and sure else DOUBTED
+            found.add(places, Execution(names[ops[0].place], ops[0].start_ns, ops[-1].end_ns, confidence))
+
+
+def _op(op: ForwardOp) -> Op:
+    return Op(op.text, op.signature, op.kind if op.kind in ANCHORS else "", op.start_ns, op.end_ns)
+
+
+def _name_again(group: Sequence[ForwardOp], part: Sequence[ForwardOp], before: int, found: Sequenced) -> int:
+    """What the backward pass ran again is in the layers of the step's same ops; of several the last ones ``before``.
+
+    Returns where these begin.
+    """
+    anchors = [at for at, op in enumerate(group) if op.kind in ANCHORS]
+    wanted = [op.signature for op in group]
+    had = [op.signature for op in part]
+    found.nowhere.update(op.place for op in group)
+    first, last = (anchors[0], anchors[-1]) if anchors else (0, -1)
+    core = wanted[first : last + 1]
+    begins = [at for at in range(len(had) - len(core) + 1) if core and had[at] == core[0]]
+    begins = sorted(begins, key=lambda at: (at + len(core) > before, -at))[:_MOST_FITS]
+    fits = [at for at in begins if had[at : at + len(core)] == core]
+    if not fits:
+        return before
+    at = fits[0]
+    begin, end = first, last + 1
+    while begin and at + begin - first and wanted[begin - 1] == had[at + begin - first - 1]:
+        begin -= 1
+    while end < len(group) and at + end - first < len(part) and wanted[end] == had[at + end - first]:
+        end += 1
+    places: dict[int, list[ForwardOp]] = defaultdict(list)
+    for number in range(begin, end):
+        like = found.first_of.get(part[at + number - first].place)
+        if like is not None:
+            places[like].append(group[number])
+    for like, ops in places.items():
+        made = found.executions[like]
+        confidence = made.confidence if len(fits) == 1 else min(made.confidence, DOUBTED)
+        execution = Execution(made.name, ops[0].start_ns, ops[-1].end_ns, confidence, made.within, again=True)
+        found.add([op.place for op in ops], execution)
+        found.nowhere.difference_update(op.place for op in ops)
+    return at + begin - first
 
 
 def _period(signatures: Sequence[Hashable]) -> int:

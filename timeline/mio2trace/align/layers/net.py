@@ -14,12 +14,16 @@ LayerKey = tuple[int, Direction | None]
 
 
 class NetLayerSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A layer of the net; times as printed (means over iterations, or of one execution), None when not printed."""
+    """A layer of the net; times as printed (means over iterations, or of one execution), None when not printed.
+
+    ``within``: the layer that it is a part of, as far as no range shows that.
+    """
 
     index: int
     layer: str
     type: str = ""
     output: str = ""
+    within: str = ""
     forward_ns: int | None = None
     backward_ns: int | None = None
 
