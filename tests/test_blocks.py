@@ -237,6 +237,20 @@ def test_what_the_backward_pass_runs_again_is_in_its_layer(segment: tuple[int, i
     assert sure or segment == (4, 14)  # which is the first or the second block
 
 
+def test_a_gradient_of_gradients_is_in_its_layer(tmp_path: Path) -> None:
+    """With `create_graph` the ops of a gradient have sequence numbers, too; none of them has parameters."""
+    calls = network(block(n) for n in range(4))
+    events = rows_of(calls, FIRST_US, 1000)
+    gradient = next(one for one in events if one["args"].get("External id") == 101_003)
+    events += launched("cpu_op", "aten::mm", 8, gradient["ts"] + 6.5, 500_000, 0, Sequence_number=5)
+    events[-3]["dur"] = events[-2]["dur"] = 0.5
+    events[-2]["ts"] = events[-3]["ts"]
+    found = aligned(tmp_path, events)
+    at = {one.correlation: place for place, one in enumerate(found.profile.activities)}
+    run = found.links.runs[found.links.run_of[at[500_000]]]
+    assert (run.layer, run.direction) == ("linear 1", "backward")
+
+
 @given(
     st.integers(3, 9),
     st.lists(st.sampled_from("abcd"), min_size=2, max_size=6),

@@ -78,9 +78,14 @@ def find_blocks(ops: Sequence[Op]) -> list[Block]:
             chains.append(spans)
     if sum(span.end - span.first for spans in chains for span in spans) < _LEAST_SHARE * len(anchors):
         return []
+    texts = [op.text for op in ops]
+    like = [op.signature if op.kind else op.text for op in ops]
     found: list[Block] = []
     for spans in chains:
-        found += _cut(ops, anchors, spans, found[-1].end if found else 0)
+        bounds = _bounds(ops, texts, anchors, spans, found[-1].end if found else 0)
+        held = [tuple(like[first:end]) for first, end in bounds]
+        usual, _ = Counter(held).most_common(1)[0]
+        found += [Block(first, end, of == usual) for (first, end), of in zip(bounds, held, strict=True)]
     return found
 
 
@@ -174,10 +179,11 @@ def _gaps(ops: Sequence[Op], first: int, last: int) -> Iterator[int]:
     return (max(0, ops[at].start_ns - ops[at - 1].end_ns) for at in range(first + 1, last + 1))
 
 
-def _cut(ops: Sequence[Op], anchors: Sequence[int], spans: Sequence[_Span], free: int) -> list[Block]:
-    """Blocks with the ops between their anchors: of what is between two blocks, the ops before the longest gap are
-    the first one's. Ops before ``free`` are of an earlier run."""
-    texts = [op.text for op in ops]
+def _bounds(
+    ops: Sequence[Op], texts: Sequence[str], anchors: Sequence[int], spans: Sequence[_Span], free: int
+) -> list[tuple[int, int]]:
+    """The first op of each block and the first one behind it: of what is between the anchors of two blocks, the ops
+    before the longest gap are the first one's. Ops before ``free`` are of an earlier run."""
     between = [(anchors[before.end - 1] + 1, anchors[span.first]) for before, span in pairwise(spans)]
     usual, _ = Counter(tuple(texts[first:end]) for first, end in between).most_common(1)[0]
     gaps = [[*_gaps(ops, first - 1, end)] for first, end in between if tuple(texts[first:end]) == usual]
@@ -200,7 +206,4 @@ def _cut(ops: Sequence[Op], anchors: Sequence[int], spans: Sequence[_Span], free
     ends = [tail(first, end) for first, end in between]
     ends.append(tail(anchors[last - 1] + 1, anchors[last] if last < len(anchors) else len(ops)))
     begins = [begin, *ends[:-1]]
-    like = [op.signature if op.kind else op.text for op in ops]
-    names = [tuple(like[first:end]) for first, end in zip(begins, ends, strict=True)]
-    most, _ = Counter(names).most_common(1)[0]
-    return [Block(first, end, name == most) for first, end, name in zip(begins, ends, names, strict=True)]
+    return [*zip(begins, ends, strict=True)]

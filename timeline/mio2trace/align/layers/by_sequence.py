@@ -92,11 +92,16 @@ def layers_by_sequence(
     for op in ops:
         if op.again_in != NONE:
             again[op.again_in].append(op)
-    before: dict[int | None, int] = {}
+    once: dict[int, _Once] = {}
     for group in again.values():
+        if not any(op.kind in WITH_PARAMETERS for op in group):  # a gradient of gradients has numbers, too
+            continue
+        found.nowhere.update(op.place for op in group)
         number = number_of(group[0].start_ns)
-        part = parts.get(NONE if number is None else number, [])
-        before[number] = _name_again(group, part, before.get(number, len(part)), found)
+        if number in parts:
+            if number not in once:
+                once[number] = _Once(parts[number])
+            _name_again(group, once[number], found)
     return found
 
 
@@ -192,22 +197,34 @@ def _op(op: ForwardOp) -> Op:
     return Op(op.text, op.signature, op.kind if op.kind in ANCHORS else "", op.start_ns, op.end_ns)
 
 
-def _name_again(group: Sequence[ForwardOp], part: Sequence[ForwardOp], before: int, found: Sequenced) -> int:
-    """What the backward pass ran again is in the layers of the step's same ops; of several the last ones ``before``.
+class _Once:
+    """The ops of a step's forward pass, to be found again. ``before``: where those begin that ran again last."""
 
-    Returns where these begin.
-    """
+    def __init__(self, ops: Sequence[ForwardOp]) -> None:
+        self.ops = ops
+        self.signatures = [op.signature for op in ops]
+        self.before = len(ops)
+        self._places: dict[Hashable, list[int]] = defaultdict(list)
+        for at, signature in enumerate(self.signatures):
+            self._places[signature].append(at)
+
+    def find(self, wanted: Sequence[Hashable]) -> list[int]:
+        """Where these ops are, all in a row: the last ones before ``before`` first."""
+        places = self._places.get(wanted[0], [])
+        middle = bisect_right(places, self.before - len(wanted))
+        tried = (*reversed(places[max(0, middle - _MOST_FITS) : middle]), *places[middle : middle + _MOST_FITS])
+        return [at for at in tried if self.signatures[at : at + len(wanted)] == wanted]
+
+
+def _name_again(group: Sequence[ForwardOp], once: _Once, found: Sequenced) -> None:
+    """What the backward pass ran again is in the layers of the same ops of the forward pass; of several the last ones
+    that did not run again yet. One of the group's ops has parameters."""
     anchors = [at for at, op in enumerate(group) if op.kind in ANCHORS]
-    wanted = [op.signature for op in group]
-    had = [op.signature for op in part]
-    found.nowhere.update(op.place for op in group)
-    first, last = (anchors[0], anchors[-1]) if anchors else (0, -1)
-    core = wanted[first : last + 1]
-    begins = [at for at in range(len(had) - len(core) + 1) if core and had[at] == core[0]]
-    begins = sorted(begins, key=lambda at: (at + len(core) > before, -at))[:_MOST_FITS]
-    fits = [at for at in begins if had[at : at + len(core)] == core]
+    wanted, had, part = [op.signature for op in group], once.signatures, once.ops
+    first, last = anchors[0], anchors[-1]
+    fits = once.find(wanted[first : last + 1])
     if not fits:
-        return before
+        return
     at = fits[0]
     begin, end = first, last + 1
     while begin and at + begin - first and wanted[begin - 1] == had[at + begin - first - 1]:
@@ -225,7 +242,7 @@ def _name_again(group: Sequence[ForwardOp], part: Sequence[ForwardOp], before: i
         execution = Execution(made.name, ops[0].start_ns, ops[-1].end_ns, confidence, made.within, again=True)
         found.add([op.place for op in ops], execution)
         found.nowhere.difference_update(op.place for op in ops)
-    return at + begin - first
+    once.before = at + begin - first
 
 
 def _period(signatures: Sequence[Hashable]) -> int:
