@@ -43,8 +43,8 @@ NAMED = frozenset((*_PARAMETERS, *_OTHERS)) - {"product"}
 """Kinds of ops that are layers: those with parameters, and those that are modules of their own mostly."""
 ANCHORS = WITH_PARAMETERS | {"attention", "product"}
 _LAUNCHES_NOTHING = (
-    "empty empty_like empty_strided view reshape permute transpose t slice select split split_with_sizes chunk expand "
-    "as_strided alias detach unsqueeze squeeze lift_fresh unbind narrow flatten resolve_conj"
+    "empty empty_like empty_strided view permute transpose t slice select split split_with_sizes chunk expand "
+    "as_strided alias detach unsqueeze squeeze lift_fresh unbind narrow resolve_conj"
 )
 _VIEWS = frozenset(f"aten::{name}" for name in _LAUNCHES_NOTHING.split())
 _BACKWARD = "autograd::engine::evaluate_function: "
