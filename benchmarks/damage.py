@@ -1,12 +1,15 @@
 """What is left of the attribution when logs and profiles are damaged, and whether its confidence can be believed.
 
     python -m benchmarks.damage [--rows TEXT] [--sets TEXT] [--seeds N] [--jobs N] [--json] [--worst] [--require]
+                                [--minutes N] [--kept FILE]
 
 One row a damage and variant: ``handles`` (as recorded), ``hidden`` (the log's pointers masked), ``nf`` (hidden, and no
 line of a framework in the log), ``twin`` and ``twin nf`` (the same of ROCm's profiles). Of operations and of layers:
 kernels that are right, links that are wrong and sure, the mean confidence. Of wrong runs: refused, and links said with
 0.5 and more. Then, by tenth of the confidence and over all rows: links, what was said of them, what is true.
-``--require`` exits with 1 where a row is below what the project promises.
+``--require`` exits with 1 where a row is below what the project promises. Cases come in turns, one of each row and
+variant after another, so that what ``--minutes`` leaves is a fair draw; ``--kept`` holds what was measured, a line a
+case, and those cases are not measured again.
 """
 
 from __future__ import annotations
@@ -18,10 +21,16 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
+from hashlib import sha256
+from itertools import zip_longest
+from math import inf
 from multiprocessing import Pool
 from pathlib import Path
 from random import Random
+from time import monotonic
 from typing import Any
+
+import orjson
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "timeline")]
 
@@ -100,22 +109,46 @@ def measured(shared: Path, case: Case) -> Result:
     return result
 
 
-def cases(rows: Sequence[Row], sets: str, seeds: int, shared: Path) -> Iterator[Case]:
+def cases(rows: Sequence[Row], sets: str, seeds: int, shared: Path) -> list[Case]:
+    """In turns: one of each row and variant, then another one of each. Which comes first, a hash decides."""
     runs = loaded(shared)
-    for row in rows:
-        for variant in VARIANTS:
-            for name in runs[variant]:
-                if sets in name:
-                    yield from ((row.name, name, variant, seed) for seed in range(seeds if row.draws else 1))
+    of_each = [
+        [
+            (row.name, name, variant, seed)
+            for seed in range(seeds if row.draws else 1)
+            for name in sorted(runs[variant], key=lambda name: sha256(f"{row.name} {variant} {name}".encode()).digest())
+            if sets in name
+        ]
+        for row in rows
+        for variant in VARIANTS
+    ]
+    return [case for turn in zip_longest(*of_each) for case in turn if case is not None]
 
 
-def measure(todo: Sequence[Case], shared: Path, jobs: int) -> list[Result]:
+def measure(todo: Sequence[Case], shared: Path, jobs: int, minutes: float, kept: Path | None) -> list[Result]:
     """Results in the order of the rows; the number of processes changes nothing."""
-    results: dict[tuple[str, str], Result] = {}
-    with Pool(jobs) as pool:
-        for one in pool.imap(_Measured(shared), todo, chunksize=8):
-            results.setdefault((one.row, one.variant), Result(one.row, one.variant)).take(one)
+    known = dict(_kept(kept, set(todo)))
+    until = monotonic() + 60 * minutes
+    with Pool(jobs) as pool, (kept or Path("/dev/null")).open("ab") as file:
+        left = [case for case in todo if case not in known]
+        for case, one in zip(left, pool.imap(_Measured(shared), left), strict=True):
+            known[case] = one
+            file.write(orjson.dumps([case, asdict(one)]) + b"\n")
+            if monotonic() > until:
+                pool.terminate()
+                break
+    results = {(row.name, variant): Result(row.name, variant) for row in ROWS for variant in VARIANTS}
+    for (row, _, variant, _), one in known.items():
+        results[row, variant].take(one)
     return [result for result in results.values() if result.cases]
+
+
+def _kept(path: Path | None, wanted: set[Case]) -> Iterator[tuple[Case, Result]]:
+    for line in path.read_bytes().splitlines() if path is not None and path.exists() else ():
+        case, one = orjson.loads(line)
+        if tuple(case) in wanted:
+            operations, layers = Tally(**one.pop("operations")), Tally(**one.pop("layers"))
+            yield tuple(case), Result(**one, operations=operations, layers=layers)
 
 
 @dataclass(frozen=True)
@@ -209,6 +242,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--variant", action="append", default=[], choices=VARIANTS)
     parser.add_argument("--seeds", type=int, default=1, help="draws of each damage (default 1)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
+    parser.add_argument("--minutes", type=float, default=inf, help="how long it may take (default: as it takes)")
+    parser.add_argument("--kept", type=Path, metavar="FILE", help="what was measured, to go on with")
     parser.add_argument("--shared", type=Path, default=SHARED, help="the folder of the real samples")
     parser.add_argument("--json", action="store_true", help="JSON lines")
     parser.add_argument("--worst", action="store_true", help="also links that are wrong and sure, and why refused")
@@ -221,7 +256,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ]
     if not todo:
         parser.error("no such row or set")
-    results = measure(todo, args.shared, args.jobs)
+    results = measure(todo, args.shared, args.jobs, args.minutes, args.kept)
     operations, layers = reliability(results)
     if args.json:
         for result in results:
