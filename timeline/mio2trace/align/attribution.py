@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 
 from mio2trace.align.clocks.axis import HostTimes, Timeline, common_axis, host_times
@@ -30,6 +31,7 @@ HOST_LAYER_NS = 1_000_000
 DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
 
 
+@dataclass(eq=False)
 class Attribution:
     """One run while its activities are given to layers and operations.
 
@@ -45,51 +47,33 @@ class Attribution:
     ``host_error_ns``: how exact host times are that were recorded in steps of ``host_step_ns``; 0: to the microsecond.
     """
 
-    def __init__(  # noqa: PLR0913 - keyword-only options
-        self,
-        profile: Profile,
-        notes: Notes,
-        *,
-        logs: Sequence[FrameworkLog] = (),
-        operations: Sequence[Operation] = (),
-        operation_of_range: Sequence[int] = (),
-        opened: OpenRanges | None = None,
-        replays: Replays | None = None,
-        beside: Sequence[Profile] = (),
-        weights_of: Mapping[int, int] = {},
-        net: Net | None = None,
-        facts: Mapping[int, KernelFact] | None = None,
-        without: frozenset[str] = frozenset(),
-        same_process: bool | None = None,
-        by_order_alone: bool = False,
-        keep_reasons: bool = False,
-        host_error_ns: int = 0,
-        host_step_ns: int = 0,
-    ) -> None:
-        self.profile = profile
-        self.host_error_ns = host_error_ns
-        self.host_step_ns = host_step_ns
-        self.notes = notes
-        self.logs = logs
-        self.operations = operations
-        self.operation_of_range = operation_of_range
-        self.opened = opened
-        self.replays = Replays() if replays is None else replays
-        self.beside = beside
-        self.weights_of = weights_of
-        self.net = Net() if net is None else net
-        self.facts: Mapping[int, KernelFact] = {} if facts is None else facts
-        self.without = without
-        self.same_process = same_process
-        self.by_order_alone = by_order_alone
-        self.keep_reasons = keep_reasons
-        self.links = Links(profile.activities, operations)
-        self.events = [event for log in logs for event in log.events]
-        self.marked: Marked | None = None
-        self.streams: list[Stream] = []
-        self.late: Late = ""
-        self.fitted: Mapping[bool, LogClock] = {}
-        self.keeps_time: bool | None = None
+    profile: Profile
+    notes: Notes
+    _: KW_ONLY
+    logs: Sequence[FrameworkLog] = ()
+    operations: Sequence[Operation] = ()
+    operation_of_range: Sequence[int] = ()
+    opened: OpenRanges | None = None
+    replays: Replays = field(default_factory=Replays)
+    beside: Sequence[Profile] = ()
+    weights_of: Mapping[int, int] = field(default_factory=dict)
+    net: Net = field(default_factory=Net)
+    facts: Mapping[int, KernelFact] = field(default_factory=dict)
+    without: frozenset[str] = frozenset()
+    same_process: bool | None = None
+    by_order_alone: bool = False
+    keep_reasons: bool = False
+    host_error_ns: int = 0
+    host_step_ns: int = 0
+    marked: Marked | None = None
+    streams: list[Stream] = field(default_factory=list)
+    late: Late = ""
+    fitted: Mapping[bool, LogClock] = field(default_factory=dict)
+    keeps_time: bool | None = None
+
+    def __post_init__(self) -> None:
+        self.links = Links(self.profile.activities, self.operations)
+        self.events = [event for log in self.logs for event in log.events]
 
     # -- clocks ------------------------------------------------------------------------------------------------------
 

@@ -91,6 +91,18 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
         return bisect_left(self.begins, place)
 
 
+def axis_of_lines(source: int, lines: Sequence[int], evidence: Evidence | None) -> Timeline:
+    """The lines of one file as the axis: ``lines`` of the activities; an event of another file has no place there."""
+    return Timeline(
+        by_line=True,
+        evidence=evidence,
+        event=lambda event: event.line if event.source == source else None,
+        layer=lambda layer: layer.line if layer.source == source and layer.line else None,
+        begins=lines,
+        ends=lines,
+    )
+
+
 def common_axis(
     profile: Profile,
     events: Sequence[LogEvent],
@@ -101,16 +113,7 @@ def common_axis(
 ) -> Timeline | None:
     """Lines where they are in order of execution, else host time where log and activities have it."""
     if POSITION not in without and _position_is_order(profile, events, clock, notes):
-        source = profile.source
-        lines = [activity.line for activity in profile.activities]
-        return Timeline(
-            by_line=True,
-            evidence=POSITION,
-            event=lambda event: event.line if event.source == source else None,
-            layer=lambda layer: layer.line if layer.source == source and layer.line else None,
-            begins=lines,
-            ends=lines,
-        )
+        return axis_of_lines(profile.source, [activity.line for activity in profile.activities], POSITION)
     if clock is None or times is None:
         return None
     to_host = clock.to_host

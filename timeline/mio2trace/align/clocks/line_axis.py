@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from mio2trace.align.clocks.axis import Timeline
+from mio2trace.align.clocks.axis import Timeline, axis_of_lines
 from mio2trace.align.links import NONE, Links
 from mio2trace.align.operations.rates import WHOLE
 
@@ -14,21 +14,13 @@ def line_axis(links: Links) -> Timeline | None:
     """Where no clock relates log and profile: the lines of the log, each activity at its operation's."""
     if not links.has_operations:
         return None
-    source = links.operations[0].source
     line_of = {operation.index: operation.line for operation in links.operations}
     lines: list[int] = []
     latest = 0
     for index in links.operation_of:
         latest = max(latest, line_of.get(index, 0))
         lines.append(latest)
-    return Timeline(
-        by_line=True,
-        evidence=None,
-        event=lambda event: event.line if event.source == source else None,
-        layer=lambda layer: layer.line if layer.source == source and layer.line else None,
-        begins=lines,
-        ends=lines,
-    )
+    return axis_of_lines(links.operations[0].source, lines, None)
 
 
 def chances_between(links: Links, layer_lines: Sequence[int]) -> dict[int, float]:

@@ -1,9 +1,9 @@
-"""Activities that times placed and may belong elsewhere: those without times of their own, and other queues' work."""
+"""Activities that times placed and may belong elsewhere: by a clock that may be off, and other queues' work."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby, pairwise
+from itertools import pairwise
 from math import exp, log
 
 from mio2trace.align.attribution import Attribution
@@ -23,22 +23,6 @@ from mio2trace.evidence import (
 
 OF_ITS_OWN = frozenset((RANGE, CORRELATION, GRAPH_NODE, CAPTURE, SEQUENCE, TIMER_MARKS, ""))
 """What tells of a kernel itself, whatever its queue; or nothing."""
-
-
-def doubt_between_layers(attribution: Attribution) -> None:
-    """What stamps or durations put into a layer without host times of its own may be of the layer beside it."""
-    if attribution.times is None:
-        return
-    links, run_of = attribution.links, attribution.links.run_of
-    unknown = sorted(attribution.times.unknown)
-    # Each row of positions without a gap has known neighbours at its ends, or none.
-    for _, row in groupby(enumerate(unknown), key=lambda item: item[1] - item[0]):
-        positions = [position for _, position in row]
-        before, after = positions[0] - 1, positions[-1] + 1
-        around = {run_of[before], run_of[after]} if before >= 0 and after < len(run_of) else set[int]()
-        for position in positions:
-            if links.layer_by[position] in (BOUNDARY_STAMPS, DURATIONS) and around != {run_of[position]}:
-                links.doubt_layer([position])
 
 
 def doubt_by_clock(attribution: Attribution) -> None:
