@@ -13,7 +13,7 @@ from benchmarks.damage_score import tallies
 from benchmarks.damages.run import ENQUEUE, with_calls
 from benchmarks.damages.sets import HANDLES, HIDDEN, TWIN
 from mio2trace import analyse
-from mio2trace.align.clocks.line_axis import chances_between
+from mio2trace.align.clocks.axis import chances_between
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.operations.rates import WHOLE
 from mio2trace.evidence import BUFFERS

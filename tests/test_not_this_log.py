@@ -19,9 +19,8 @@ from benchmarks.damages.sets import HANDLES, HIDDEN, NO_FRAMEWORK, TWIN
 from mio2trace import analyse
 from mio2trace.align import Alignment, align
 from mio2trace.align.links import Links
-from mio2trace.align.operations.other_sizes import are_sizes_others
 from mio2trace.align.operations.rates import EXPLAINED
-from mio2trace.align.same_run import is_explained
+from mio2trace.align.same_run import are_sizes_others, is_explained
 from mio2trace.cli import cli
 from mio2trace.conversion import convert
 from mio2trace.evidence import BUFFERS, NAME_AND_SIZES, Evidence

@@ -17,9 +17,9 @@ from mio2trace import analyse
 from mio2trace.align.links import NONE
 from mio2trace.align.operations import stream
 from mio2trace.align.operations.lattice import AHEAD, NARROW, WIDE, Lattice, Width
+from mio2trace.align.operations.likelihood import Launches
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.rates import WHOLE
-from mio2trace.align.operations.rows.launches import Launches
 from mio2trace.align.operations.sizes import items_fit
 from mio2trace.evidence import LAUNCH_LINE, Evidence
 from mio2trace.model.profile import Activity

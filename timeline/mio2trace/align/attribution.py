@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 
-from mio2trace.align.clocks.axis import HostTimes, Timeline, common_axis, host_times
+from mio2trace.align.clocks.axis import HostTimes, Timeline, common_axis, host_times, line_axis
 from mio2trace.align.clocks.fit import LogClock
-from mio2trace.align.clocks.line_axis import line_axis
 from mio2trace.align.clocks.relate import ends_at_set_up, relate_clocks
 from mio2trace.align.clocks.resolution import stamp_resolution
 from mio2trace.align.layers.caffe.marks import Marked

@@ -7,21 +7,18 @@ from typing import NamedTuple
 
 from mio2trace.align.attribution import Attribution
 from mio2trace.align.exact import link_by_ranges, number_steps_as_the_log
-from mio2trace.align.framework_ops import place_by_ops
+from mio2trace.align.framework_ops import place_by_host_ops, place_by_ops
 from mio2trace.align.graphs import link_replays
-from mio2trace.align.layers.between import place_between
+from mio2trace.align.layers.between import place_between, place_updates
 from mio2trace.align.layers.caffe import marks
 from mio2trace.align.layers.caffe.calls import place_by_calls
 from mio2trace.align.layers.caffe.iterations import place_by_durations
 from mio2trace.align.layers.caffe.layer_lines import place_by_layer_lines, place_by_lines_of_operations
 from mio2trace.align.layers.caffe.unclocked import place_by_device_times
 from mio2trace.align.layers.caffe.unlogged import place_behind_the_log, place_unlogged_iterations
-from mio2trace.align.layers.caffe.updates import place_updates
 from mio2trace.align.layers.caffe.warm_up import place_before_iterations
-from mio2trace.align.layers.host_ops import place_by_host_ops
-from mio2trace.align.layers.late_lines import doubt_by_kernels
 from mio2trace.align.layers.marked_steps import place_marked_steps
-from mio2trace.align.layers.outside_times import doubt_by_clock, doubt_other_queues
+from mio2trace.align.layers.outside_times import doubt_by_clock, doubt_by_kernels, doubt_other_queues
 from mio2trace.align.layers.repetitions import place_repetitions
 from mio2trace.align.layers.replays import place_nameless_replays
 from mio2trace.align.operations.steps import doubt_begun_again, link_operations

@@ -13,10 +13,10 @@ from mio2trace.align.clocks.log_runs import of_profile
 from mio2trace.align.clocks.relate import ran_at_once, relate_clocks
 from mio2trace.align.clocks.rhythm import keeps_time
 from mio2trace.align.links import NONE, Links
-from mio2trace.align.operations.other_sizes import are_sizes_others
 from mio2trace.align.operations.queues import ENOUGH_BUFFERS, same_process
 from mio2trace.align.operations.rates import EXPLAINED, UNEVEN
 from mio2trace.align.operations.rows.kinds import FIRST_ADDRESS
+from mio2trace.align.operations.sizes import tensor_fits
 from mio2trace.evidence import BUFFERS, CORRELATION, LAUNCH_LINE, POSITION, RANGE
 from mio2trace.kernels.names import kernel_name
 from mio2trace.model.log import PROCESS, FrameworkLog
@@ -145,3 +145,24 @@ def _threads_in_common(profile: Profile, logs: Sequence[FrameworkLog], operation
     if not printed.isdisjoint(own | {profile.process.pid}):
         return True
     return False if any(thread is not None and thread >= RESERVED for thread in printed) else None
+
+
+_WHOLE_TENSORS = frozenset(("activ", "pool"))
+
+
+def are_sizes_others(links: Links) -> bool:
+    """Whether most such kernels that are linked work on more or fewer elements than their operations' tensors have."""
+    operations = {one.index: one for one in links.operations if one.primitive in _WHOLE_TENSORS}
+    fitting = others = 0
+    for position, index in enumerate(links.operation_of):
+        operation = operations.get(index) if index != NONE else None
+        if operation is None:
+            continue
+        activity = links.activities[position]
+        name = kernel_name(activity.name)
+        if name is None or name.primitives != (operation.primitive,) or not activity.grid:
+            continue
+        fits = tensor_fits(activity.name, activity.grid, activity.workgroup, operation)
+        if fits is not None:
+            fitting, others = fitting + fits, others + (not fits)
+    return others > fitting

@@ -7,7 +7,7 @@ what is not known says nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import inf, log, prod
 
 import msgspec
@@ -18,10 +18,8 @@ from mio2trace.align.operations.rates import (
     NATS_NEVER,
     UNKNOWN_NAME,
 )
-from mio2trace.align.operations.rows.calls import Calls
+from mio2trace.align.operations.rows.calls import TENSOR, Calls, serves
 from mio2trace.align.operations.rows.kinds import KernelKind, Kernels
-from mio2trace.align.operations.rows.launches import Launches
-from mio2trace.align.operations.rows.serving import TENSOR, serves
 from mio2trace.align.operations.sizes import (
     gemm_key,
     has_channels,
@@ -33,8 +31,9 @@ from mio2trace.align.operations.sizes import (
 )
 from mio2trace.evidence import BUFFERS, LAUNCH_LINE, NAME_AND_SIZES
 from mio2trace.kernels import KernelFact
+from mio2trace.kernels.cut import left_of
 from mio2trace.model.profile import Profile, Size3
-from mio2trace.ops.operation import Operation
+from mio2trace.ops.operation import Launch, Operation
 from mio2trace.ops.values import pointer
 
 _RUNTIMES = "__amd_rocclr_"
@@ -375,3 +374,32 @@ class Likelihood:
         return self.calls.mixed[index] or (
             self.entered and self.operations[index].line == self.operations[index].command_line
         )
+
+
+class Launches:
+    """Those of one call. ``names``: all of the queue's kernels; ``cut``: the length at which a tool cut them, or 0.
+
+    ``of_others``: the work items of those whose names no kernel of the queue has.
+    """
+
+    def __init__(self, launches: Sequence[Launch], names: Collection[str], cut: int) -> None:
+        self._cut = cut
+        self._named: Counter[str] = Counter()
+        self._sized: Counter[tuple[str, Size3]] = Counter()
+        others: set[Size3] = set()
+        for launch in launches:
+            label, work_items = left_of(launch.name, cut), launch.gws
+            self._named[label] += 1
+            if work_items is None:
+                continue
+            # rocprof v1 has the product of all dimensions in a table.
+            for grid in {work_items, (prod(work_items), 1, 1)}:
+                self._sized[label, grid] += 1
+            if label not in names:
+                others.add(work_items)
+        self.of_others = frozenset(others)
+
+    def count(self, name: str, grid: Size3 | None) -> int:
+        """How many may be a kernel's, as far as the profile has its name and sizes (rocprof v1's databases none)."""
+        label = left_of(name, self._cut)
+        return self._named[label] if grid is None else self._sized[label, grid]

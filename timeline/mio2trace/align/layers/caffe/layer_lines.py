@@ -13,8 +13,7 @@ from itertools import accumulate, pairwise
 import msgspec
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.clocks.axis import Timeline
-from mio2trace.align.clocks.line_axis import chances_between
+from mio2trace.align.clocks.axis import Timeline, chances_between
 from mio2trace.align.layers.caffe.boundaries import stamps_bound
 from mio2trace.align.layers.caffe.intervals import Printed, Row, Times, rows
 from mio2trace.align.links import DOUBTED, NONE, LayerRun

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from mio2trace.align.links import NONE
 from mio2trace.align.operations.chances import Chances
 from mio2trace.align.operations.lattice.sources import Source, Sources
-from mio2trace.align.operations.lattice.states import (
+from mio2trace.align.operations.lattice.ways import (
     BEFORE,
     GEMM,
     GONE,
@@ -29,8 +29,11 @@ from mio2trace.align.operations.lattice.states import (
     PHASE,
     STATES,
     WAITING,
+    Scores,
+    Ways,
+    meet,
+    settle,
 )
-from mio2trace.align.operations.lattice.ways import Scores, Ways, meet, settle
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.posterior import Posterior
 from mio2trace.align.operations.rates import (

@@ -6,8 +6,15 @@ from collections.abc import Mapping, Sequence
 from math import exp, log
 
 from mio2trace.align.links import NONE
-from mio2trace.align.operations.lattice.states import GONE, LONG, PHASE, STATES
 from mio2trace.align.operations.posterior import LEAST, Posterior
+
+OUT, GONE, LONG, HELPERS, MAIN, WAITING = range(6)
+GEMM = 8
+"""Set where a GEMM was among the call's kernels."""
+STATES, PHASE = 16, 7
+BEFORE = OUT
+"""The state before the first operation."""
+
 
 Scores = dict[int, float]
 """What all ways to each state are worth together, in nats."""
