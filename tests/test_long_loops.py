@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import pairwise
-from types import FrameType
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mio2trace.align.clocks import fit, log_bounds
+from mio2trace.align.clocks import fit
 from mio2trace.draw.lanes import packed_alike
-from tests.records import enqueued, made_operation, opencl_profile
 
 RUN = st.tuples(st.integers(0, 30), st.integers(1, 12), st.text("ab", max_size=3))
 POINTS = st.lists(st.tuples(st.integers(0, 200), st.integers(-500, 500)), min_size=1, max_size=40)
@@ -66,45 +62,3 @@ def test_a_line_touches_a_hull_where_it_would_be_found_among_all_corners(points:
             assert extreme(ry + slope * (x - rx) for rx, ry in corners) == extreme(
                 ry + slope * (x - rx) for rx, ry in hull
             )
-
-
-def _lines_run(iterations: int) -> int:
-    """How many lines `by_buffers` runs for iterations whose calls share the weights and have buffers of their own."""
-    weights = 1 << 20
-    activities, operations = [], []
-    for number in range(iterations):
-        own = weights + (number + 1 << 12)
-        words = tuple(address.to_bytes(8, "little").hex() for address in (weights, own))
-        activities.append(enqueued(number, "kernel", "gcnAsmConv1x1U", arguments=words))
-        tensors = (("w", weights), ("x", own))
-        operations.append(
-            made_operation(index=number, source=0, line=1, end_line=1, api="", primitive="conv", arguments=tensors)
-        )
-    count = 0
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal count
-        count += event == "line" and frame.f_code.co_filename == log_bounds.__file__
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        bounds = list(log_bounds.by_buffers(opencl_profile(activities=activities), operations, _NoLines()))
-    finally:
-        sys.settrace(before)
-    assert bounds == []
-    return count
-
-
-class _NoLines(log_bounds.StampedLines):
-    def __init__(self) -> None:
-        """None is stamped."""
-
-    def bound(self, *_: int) -> None:
-        return None
-
-
-def test_calls_on_the_same_weights_are_not_compared_with_each_other() -> None:
-    """A thousand iterations name the weights; each kernel is looked for among the calls on its own buffers."""
-    assert _lines_run(200) < 2.5 * _lines_run(100)

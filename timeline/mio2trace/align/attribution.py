@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 
+from msgspec.structs import replace
+
 from mio2trace.align.clocks.axis import HostTimes, Timeline, common_axis, host_times, line_axis
-from mio2trace.align.clocks.fit import LogClock
+from mio2trace.align.clocks.fit import MIDDLE_OF_2000_NS, LogClock, nearest_zone
 from mio2trace.align.clocks.relate import ends_at_set_up, relate_clocks
 from mio2trace.align.clocks.resolution import stamp_resolution
+from mio2trace.align.clocks.rhythm import keeps_time, related
 from mio2trace.align.layers.caffe.marks import Marked
 from mio2trace.align.layers.marked_steps import MarkedStep, marked_steps
 from mio2trace.align.layers.net import LayerKey, Net
@@ -89,6 +92,30 @@ class Attribution:
             self.profile, self.logs, self.marked, self.notes,
             operations=self.operations, same_run=same_run, host_step_ns=self.host_step_ns,
         )  # fmt: skip
+
+    def fit_clock(self, draft: Links) -> None:
+        """Relate stamps to the host by the links of ``draft`` that are sure, where nothing better does."""
+        clock, unix = self.clock, self.profile.clocks[0].as_unix
+        near_ns = MIDDLE_OF_2000_NS if clock is None else clock.near_ns
+        self.fitted = related(self.profile, self.logs, self.operations, draft, near_ns)
+        self.keeps_time = keeps_time(self.profile, self.logs, self.operations, draft)
+        of_lines = self.fitted.get(False)
+        if clock is None or unix is None or of_lines is None or not (self.same_process or self.keeps_time):
+            return
+        offset = of_lines.offset_ns - unix.offset_ns
+        is_right = abs(offset - clock.offset_ns) <= of_lines.error_ns
+        if not is_right:
+            self.notes.add(
+                f"the log's clock is {(offset - nearest_zone(offset)) / 1e9:+.6f} s ahead of the profile's: stamps are"
+                " taken for what they tell then"
+            )
+        self.clock = (
+            replace(clock, error_ns=unix.error_ns)
+            if is_right
+            else replace(of_lines, offset_ns=offset, near_ns=clock.near_ns, host_ns=unix.offset_ns)
+        )
+        for word in ("times", "shared_axis"):
+            self.__dict__.pop(word, None)
 
     @cached_property
     def times(self) -> HostTimes | None:

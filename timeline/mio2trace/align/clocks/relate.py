@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import msgspec
 
 from mio2trace.align.clocks.axis import DISORDER_NS
 from mio2trace.align.clocks.fit import LogClock, log_clock, nearest_zone
-from mio2trace.align.clocks.log_bounds import OffsetBound, StampedLines, agreed, by_buffers, by_marks, come_late
 from mio2trace.align.clocks.resolution import STAMP_NS, host_resolution, stamp_resolution
+from mio2trace.align.clocks.rhythm import StampedLines, Window, agreed
 from mio2trace.align.layers.caffe import boundaries
 from mio2trace.align.layers.caffe.marks import Marked
 from mio2trace.align.operations.queues import SEARCHED_QUEUES
-from mio2trace.align.operations.rates import FIRST, LANDMARK_EARLY_NS, LANDMARK_LATE_NS, LINE_NS, MOST_STRAY
+from mio2trace.align.operations.rates import FIRST, LANDMARK_EARLY_NS, LANDMARK_LATE_NS, LINE_NS
 from mio2trace.model.log import FrameworkLog
 from mio2trace.model.profile import Profile, UnixTime
 from mio2trace.notes import InputError, Notes
@@ -120,24 +120,22 @@ def _relate(
     if goes_back(profile.profile, logs, clock) or _was_set(profile, logs, operations, clock):
         notes.add(_WAS_SET)
         return None
-    bounds = _bounds(profile, logs, marked, operations if same_run else (), clock.near_ns, step)
-    if bounds:
-        exact = agreed(bounds)
-        if exact is None and come_late(bounds) and not clock.error_ns and -early <= clock.residual_ns <= late:
-            return clock  # stamps are right, if not where they stand
-        if exact is None and same_run and MOST_STRAY * len(bounds) >= 1:
-            notes.add(
-                "the log's clock does not go with the profile's all along (it stepped): the order of lines is used"
-            )
-            return None
-        shown = same_run or (marked is not None and marked.same_run)
-        if exact is not None and (shown or _is_near(exact)):
-            bounded = _bounded(exact, clock, notes)
-            if shown or bounded.method == clock.method:
+    for log in logs:
+        if marked is None:
+            break
+        bounds = [*_by_marks(log, marked, StampedLines(log, clock.near_ns, step, ()), profile.unix)]
+        exact = agreed(bounds) if bounds else None
+        if exact is not None and (marked.same_run or _is_near(*exact)):
+            bounded = _bounded(int(exact[0]), int(exact[1]), clock, notes)
+            if marked.same_run or bounded.method == clock.method:
                 return bounded
             clock = msgspec.structs.replace(bounded, error_ns=abs(bounded.residual_ns))
     if same_run:
-        return clock
+        # Of one run, however late or early: links tell the rest.
+        is_near = -early <= clock.residual_ns <= LANDMARK_EARLY_NS
+        if is_near or _cut_off(profile, logs, clock, marked, early, Notes()) is not None:
+            return clock
+        return msgspec.structs.replace(clock, error_ns=abs(clock.residual_ns))
     if clock.error_ns:
         # Marks would go with any run of the program whose clock is off by as much.
         notes.add("the clock may be wrong, or the log is of another run: links have low confidence")
@@ -223,61 +221,31 @@ def _damage(notes: Notes) -> str:
     return f"; {'; '.join(problems)}" if problems else ""
 
 
-def _bounds(
-    profile: _Dated,
-    logs: Sequence[FrameworkLog],
-    marked: Marked | None,
-    operations: Sequence[Operation],
-    near_ns: int,
-    step_ns: int,
-) -> list[OffsetBound]:
-    offset = -profile.unix.offset_ns
-    bounds: list[OffsetBound] = []
-    for log in logs:
-        own: dict[int | None, list[Operation]] = {}
-        for operation in operations:
-            if operation.source == log.source:
-                own.setdefault(operation.thread, []).append(operation)
-        stamps = [(one.line, one.stamp) for its in own.values() for one in its if one.stamp is not None]
-        lines = StampedLines(log, near_ns, step_ns, stamps)
-        if marked is not None:
-            bounds += (bound.moved(offset) for bound in by_marks(log, marked, lines))
-        bounds += _of_printing_thread(
-            [bound.moved(offset) for bound in by_buffers(profile.profile, its, lines)] for its in own.values()
-        )
-    return bounds
+def _by_marks(log: FrameworkLog, marked: Marked, lines: StampedLines, unix: UnixTime) -> Iterator[Window]:
+    """An iteration's last mark is made while its line is printed: after its stamp, before the next line's."""
+    line_of = {event.number: event.line for event in log.events if event.kind == "iteration"}
+    for number, mark in enumerate(marked.ends, 1):
+        if mark.host_ns is not None and (line := line_of.get(number)) is not None:
+            at, between = mark.host_ns + unix.offset_ns, lines.between(line, line)
+            if between is not None:
+                yield Window(at, between[0] - at - LINE_NS, between[1] - at + LINE_NS)
 
 
-def _of_printing_thread(of_threads: Iterable[list[OffsetBound]]) -> list[OffsetBound]:
-    """Bounds that hold: a stamped line comes behind a call's kernels if the thread that made the call printed it.
-
-    Which thread printed the lines nothing tells but its bounds: where the clocks are right a zone lies in them.
-    """
-    each = [bounds for bounds in of_threads if bounds]
-    if len(each) > 1:
-        exact = [agreed(bounds) for bounds in each]
-        right = [one is not None and one.low <= nearest_zone(one.low) <= one.high for one in exact]
-        if any(right):
-            each = [bounds for bounds, is_right in zip(each, right, strict=True) if is_right]
-    return [bound for bounds in each for bound in bounds]
-
-
-def _is_near(exact: OffsetBound) -> bool:
+def _is_near(*bounds: float) -> bool:
     """Whether marks show no more than what a clock may be off: they would go with any run of the same program."""
-    away = [bound - nearest_zone(bound) for bound in (exact.low, exact.high)]
-    return all(abs(one) <= LANDMARK_LATE_NS for one in away)
+    return all(abs(bound - nearest_zone(int(bound))) <= LANDMARK_LATE_NS for bound in bounds)
 
 
-def _bounded(exact: OffsetBound, landmark: LogClock, notes: Notes) -> LogClock:
+def _bounded(low: int, high: int, landmark: LogClock, notes: Notes) -> LogClock:
     """The zone where it is within the bounds, else the offset between them: one of the clocks is wrong."""
-    zone = nearest_zone(exact.low)
-    for offset in (landmark.offset_ns, zone, nearest_zone(exact.high)):
-        if exact.low <= offset <= exact.high:
+    zone = nearest_zone(low)
+    for offset in (landmark.offset_ns, zone, nearest_zone(high)):
+        if low <= offset <= high:
             residual = landmark.residual_ns + landmark.offset_ns - offset
             return msgspec.structs.replace(landmark, offset_ns=offset, residual_ns=residual)
     # A line is printed right after what it tells of; what comes after it is prepared first.
-    offset = max(exact.low, exact.high - LINE_NS // 2)
-    error = max(exact.high - offset, offset - exact.low)
+    offset = max(low, high - LINE_NS // 2)
+    error = max(high - offset, offset - low)
     ahead = offset - nearest_zone(offset)
     notes.add(
         f"the log's clock is {ahead / 1e9:+.6f} s ahead of the profile's: stamps are taken for what they tell then"

@@ -13,8 +13,7 @@ from math import inf, log
 
 import msgspec
 
-from mio2trace.align.clocks.fit import MAX_DRIFT, MIDDLE_OF_2000_NS, LogClock
-from mio2trace.align.clocks.log_bounds import StampedLines
+from mio2trace.align.clocks.fit import MAX_DRIFT, MIDDLE_OF_2000_NS, LogClock, local_ns
 from mio2trace.align.clocks.resolution import (
     STAMP_NS,
     host_resolution,
@@ -26,7 +25,7 @@ from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.operations.rates import FEW, MOST_STRAY, OTHERWISE, TOLERANCE_NS
 from mio2trace.align.operations.windows import lines_behind
 from mio2trace.evidence import BOUNDARY_STAMPS, POSITION
-from mio2trace.model.log import FrameworkLog
+from mio2trace.model.log import FrameworkLog, LocalTime
 from mio2trace.model.profile import Activity, Profile
 from mio2trace.ops.operation import Operation
 
@@ -45,6 +44,28 @@ class Window(msgspec.Struct, frozen=True, gc=False):
     high: float
 
 
+class StampedLines:
+    """A log's stamped lines, by line; ``step_ns`` is how finely they and the host's times are stamped."""
+
+    def __init__(self, log: FrameworkLog, near_ns: int, step_ns: int, others: Sequence[tuple[int, LocalTime]]) -> None:
+        stamps = {record.line: record.stamp for records in (log.events, log.layers) for record in records}
+        stamps |= dict(others)
+        placed = sorted(
+            (line, local_ns(stamp, near_ns)) for line, stamp in stamps.items() if stamp is not None and line
+        )
+        self._lines = [line for line, _ in placed]
+        self._times = [time for _, time in placed]
+        self._step_ns = step_ns
+
+    def between(self, after: int, before: int) -> tuple[int, int] | None:
+        """From when to when it was, by the log's clock, that something was after line ``after`` and before what follows
+        line ``before``; None where no stamped line is on one of both sides."""
+        first, last = bisect_right(self._lines, after) - 1, bisect_right(self._lines, before)
+        if first < 0 or last == len(self._lines):
+            return None
+        return self._times[first] - self._step_ns, self._times[last] + self._step_ns
+
+
 def keeps_time(
     profile: Profile, logs: Sequence[FrameworkLog], operations: Sequence[Operation], links: Links
 ) -> bool | None:
@@ -60,28 +81,38 @@ def keeps_time(
 
 
 def related(
-    profile: Profile, logs: Sequence[FrameworkLog], operations: Sequence[Operation], links: Links
+    profile: Profile,
+    logs: Sequence[FrameworkLog],
+    operations: Sequence[Operation],
+    links: Links,
+    near_ns: int = MIDDLE_OF_2000_NS,
 ) -> dict[bool, LogClock]:
     """How the clocks of the log's lines (False) and of the calls' own stamps (True) relate to the host's if they are of
-    one run: where all that is linked and sure agrees on an offset.
+    one run: where all that is linked and sure agrees on an offset. ``near_ns``: finds the year of stamps without one.
     """
     clocks: dict[bool, LogClock] = {}
-    for is_of_calls, windows in _each(profile, logs, operations, links, links.operation_unsure):
-        if is_of_calls in clocks or len(windows) < FEWEST:
+    for is_of_calls, windows in _each(profile, logs, operations, links, links.operation_unsure, near_ns):
+        if is_of_calls in clocks or len(windows) < FEWEST or (exact := agreed(windows)) is None or exact[1] == inf:
             continue
-        met, at = _offset(windows)
-        meeting = [window for window in windows if window.low <= at <= window.high]
-        low, high = max(window.low for window in meeting), min(window.high for window in meeting)
-        if met <= MOST_STRAY * len(windows) and high < inf:
-            offset = int(low + high) // 2
-            # A clock that goes a little wrong is off by as much as it contradicts any call.
-            off = max(max(window.low - offset, offset - window.high) for window in windows)
-            clocks[is_of_calls] = LogClock(
-                offset_ns=offset, near_ns=MIDDLE_OF_2000_NS - offset, residual_ns=0,
-                error_ns=max(int(high - low + 1) // 2, int(off) + 1), method="calls whose kernels are sure",
-                is_fitted=True,
-            )  # fmt: skip
+        low, high = exact
+        offset = int(low + high) // 2
+        # A clock that goes a little wrong is off by as much as it contradicts any call.
+        off = max(max(window.low - offset, offset - window.high) for window in windows)
+        clocks[is_of_calls] = LogClock(
+            offset_ns=offset, near_ns=near_ns - offset, residual_ns=0,
+            error_ns=max(int(high - low + 1) // 2, int(off) + 1), method="calls whose kernels are sure",
+            is_fitted=True,
+        )  # fmt: skip
     return clocks
+
+
+def agreed(windows: Sequence[Window]) -> tuple[float, float] | None:
+    """The offsets that all windows allow, but for `MOST_STRAY` of them; None where there are none."""
+    strays, at = _offset(windows)
+    if strays > MOST_STRAY * len(windows):
+        return None
+    meeting = [window for window in windows if window.low <= at <= window.high]
+    return max(window.low for window in meeting), min(window.high for window in meeting)
 
 
 def _each(
@@ -90,6 +121,7 @@ def _each(
     operations: Sequence[Operation],
     links: Links,
     leaving_out: Set[int] = frozenset(),
+    near_ns: int = MIDDLE_OF_2000_NS,
 ) -> Iterator[tuple[bool, list[Window]]]:
     """What calls tell of the clock of each log's lines, and of that of their own stamps (True).
 
@@ -102,12 +134,12 @@ def _each(
     for one in [*logs, *(FrameworkLog(source=source) for source in sources)]:
         own = [operation for operation in operations if operation.source == one.source]
         stamps = [(operation.line, at) for operation in own if (at := stamp_of_call(operation)) is not None]
-        lines = StampedLines(one, MIDDLE_OF_2000_NS, max(host, stamp_resolution([one])), ())
+        lines = StampedLines(one, near_ns, max(host, stamp_resolution([one])), ())
         yield False, [*_windows(own, spans, lines, streams)]
         if stamps:
             step = resolution((stamp.ns for _, stamp in stamps), STAMP_NS)
             bare = FrameworkLog(source=one.source)
-            lines = StampedLines(bare, MIDDLE_OF_2000_NS, max(host, step), stamps)
+            lines = StampedLines(bare, near_ns, max(host, step), stamps)
             yield True, [*_windows(own, spans, lines, streams)]
 
 

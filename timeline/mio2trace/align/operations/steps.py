@@ -9,7 +9,6 @@ from itertools import pairwise, permutations
 from math import log
 
 from mio2trace.align.attribution import Attribution
-from mio2trace.align.clocks.rhythm import keeps_time, related
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.queues import of_streams, one_stream_each
@@ -40,13 +39,12 @@ def link_operations(attribution: Attribution) -> None:
             streams[activity.thread, activity.queue].append(position)
     of_stream = of_streams(profile, streams, attribution.operations, without)
     joined = _joined(attribution, streams, of_stream)
-    if attribution.clock is None and attribution.host_times is not None:
+    if (attribution.clock is None or attribution.clock.is_doubtful) and attribution.host_times is not None:
         together = [*joined]
         draft = Links(profile.activities, attribution.operations)
         for stream in together:
             stream.link(draft)
-        attribution.fitted = related(profile, attribution.logs, attribution.operations, draft)
-        attribution.keeps_time = keeps_time(profile, attribution.logs, attribution.operations, draft)
+        attribution.fit_clock(draft)
         captured = _captured(attribution) if any_replayed else {}
         launching = [one for one in attribution.operations if captured.get(one.index, 0) <= 1 / 2]
         of_stream = of_streams(profile, streams, launching, without) if captured else of_stream
