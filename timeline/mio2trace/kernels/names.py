@@ -200,7 +200,9 @@ _MIOPEN: tuple[_Row, ...] = (
     (r"kernel_grouped_conv_fwd|kernel_batched_gemm_multiple_d|kernel_conv\w*fwd", _CONV, (F,), "ImplicitGemm", "main"),
     (r"hipconv|family\[", _CONV, FBW, "ImplicitGemm", "main"),
     # Helpers of several
-    (r"batched_transpose_|general_4d_reorder_|UniversalTranspose", (), (), None, "transpose"),
+    # around solvers whose tensors have their channels last (miopen-log.md 11.3)
+    (r"batched_transpose_|general_4d_reorder_", ("conv", "pool"), (), None, "transpose"),
+    (r"UniversalTranspose", (), (), None, "transpose"),
     (r"SubTensorOpWithScalar", (), (), None, "fill"),
     (r"SubTensorOpWithCastTensor|CastTensor$", (), (), None, "cast"),
     (r"SubTensorOpWithSubTensor|SubTensorOpWithTransform", (), (), None, "copy"),
