@@ -216,6 +216,17 @@ def test_an_entry_without_its_end_is_kept_and_said() -> None:
         assert [str(note) for note in notes] == ["MIOpen entry cut off (line 1)"]
 
 
+@pytest.mark.parametrize("length", [60, 80])
+def test_a_head_that_was_cut_off_keeps_its_parameters(length: int) -> None:
+    """A collector cuts lines: a signature has no brace then, but what follows it is as it was."""
+    head, *body = entry_text().splitlines(keepends=True)
+    assert len(head) > length
+    log, foreign, _ = decode(head[:length] + "\n" + "".join(body) + entry_text())
+    assert [(one.api, one.complete) for one in entries(log)] == [("miopenConvolutionForward", True)] * 2
+    assert [one.params for one in entries(log)] == [EXPECTED] * 2
+    assert not foreign
+
+
 def test_a_log_that_starts_inside_an_entry() -> None:
     tail = "".join(entry_text().splitlines(keepends=True)[4:])
     log, foreign, _ = decode(tail + entry_text())

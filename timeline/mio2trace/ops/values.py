@@ -179,6 +179,11 @@ def conv_descriptor(text: str) -> ConvDescriptor | None:
     return ConvDescriptor((pad_h, pad_w), (stride_h, stride_w), (dilation_h, dilation_w), mode, grouped)
 
 
+def is_cut(text: str) -> bool:
+    """Whether a descriptor ends within its braces, as its line was cut off there."""
+    return text.count("{") > text.count("}")
+
+
 class PoolDescriptor(msgspec.Struct, frozen=True, gc=False):
     """``first`` and ``second`` are pads and strides, or strides and pads in 1.0-1.1: the output size tells."""
 

@@ -164,6 +164,8 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
         return (self.x[0], self.out_channels, *sizes) if min(sizes) > 0 else ()
 
     def check(self) -> str:
+        if not self.strides:
+            return "the convolution's descriptor is cut off"
         if not self.well_formed():
             return "convolution with lengths that do not belong together"
         channels = self.w[0] if self.transpose else self.w[1] * self.groups
@@ -178,7 +180,7 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
     def gemm(self) -> Gemm | None:
         """im2col form, one product per image and group; the weights' gradient sums the images (docs/operations.md)."""
         y = self.output
-        if not y or not self.well_formed():
+        if not y or not (self.well_formed() or (not self.strides and len(self.x) == len(self.w) == len(y) > 2)):
             return None
         window, g = product(self.w[2:]), self.groups
         # In transpose mode x and y change places: its forward is the gradient of the convolution that maps y to x.
@@ -275,9 +277,13 @@ class ConvProblem(ShapedProblem, frozen=True, kw_only=True, gc=False):
 
 
 def from_entry(params: Params, op: Op) -> ConvProblem | None:
-    """``names``: x, w, y and the descriptor. What the sixteen-parameter limit cut off is computed."""
+    """``names``: x, w, y and the descriptor. What the sixteen-parameter limit cut off is computed; of a descriptor that
+    is cut off within its line neither pads nor strides are known."""
     x, w, y = (tensor(params, name) for name in op.names[:3])
-    descriptor = values.conv_descriptor(params.get(op.names[3], ""))
+    text = params.get(op.names[3], "")
+    descriptor = values.conv_descriptor(text)
+    if descriptor is None and y is not None and values.is_cut(text):
+        descriptor = values.ConvDescriptor((), (), (), "transpose" if "ranspose" in text else "convolution")
     if x is None or w is None or descriptor is None or len(x.lengths) != len(w.lengths):
         return None
     groups = descriptor.groups

@@ -144,12 +144,13 @@ class Entries:
             return False
         return True
 
-    def give_up_header(self) -> None:
-        """A header whose brace never came: what is there is kept."""
+    def give_up_header(self, *, goes_on: bool = False) -> None:
+        """A header whose brace never came: what is there is kept. ``goes_on``: its parameters follow, as the line was
+        cut off."""
         text = b"".join(self.wrapped)
         self.wrapped = []
-        self.header(self._line, text + b"{", b"", False, NO_PREFIX)
-        if self.current is not None:
+        self.header(self._line, text + b"{", b"", None if goes_on else False, NO_PREFIX)
+        if self.current is not None and not goes_on:
             self.cut(self.current)
 
     def close(self, entry: Open, number: int) -> None:

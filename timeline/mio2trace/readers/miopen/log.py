@@ -265,7 +265,7 @@ class MiopenDecoder:
     def _body(self, number: int, body: bytes, raw: bytes) -> bool:
         """What follows a prefix; ``raw`` is the line when it holds nothing else."""
         if self._entries.wrapped:
-            self._entries.give_up_header()
+            self._entries.give_up_header(goes_on=PARAM.match(body) is not None)
         entry = self._entries.current
         if entry is not None:
             stripped = body.strip()
