@@ -18,7 +18,12 @@ from mio2trace.align.layers.caffe.unclocked import place_by_device_times
 from mio2trace.align.layers.caffe.unlogged import place_behind_the_log, place_unlogged_iterations
 from mio2trace.align.layers.caffe.warm_up import place_before_iterations
 from mio2trace.align.layers.marked_steps import place_marked_steps
-from mio2trace.align.layers.outside_times import doubt_by_clock, doubt_by_kernels, doubt_other_queues
+from mio2trace.align.layers.outside_times import (
+    doubt_between_layers,
+    doubt_by_clock,
+    doubt_by_kernels,
+    doubt_other_queues,
+)
 from mio2trace.align.layers.repetitions import place_repetitions
 from mio2trace.align.layers.replays import place_nameless_replays
 from mio2trace.align.operations.steps import doubt_begun_again, link_operations
@@ -77,6 +82,7 @@ STEPS: tuple[Step, ...] = (
     Step((POSITION, BOUNDARY_STAMPS), place_by_layer_lines),
     Step((), place_by_lines_of_operations),
     Step((DURATIONS,), place_by_durations),
+    Step((), doubt_between_layers),
     Step((), doubt_by_clock),
     Step((), doubt_by_kernels),
     Step((), place_by_calls),

@@ -1,10 +1,11 @@
-"""Activities that times placed and may belong elsewhere: by a clock that may be off, and other queues' work."""
+"""Activities in layers that may belong elsewhere: without times of their own, by a clock that may be off, of another
+queue, and kernels that do not go with their layer."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import exp, log
 
 from mio2trace.align.attribution import Attribution
@@ -26,6 +27,22 @@ from mio2trace.ops.operation import Operation
 
 OF_ITS_OWN = frozenset((RANGE, CORRELATION, GRAPH_NODE, CAPTURE, SEQUENCE, TIMER_MARKS, ""))
 """What tells of a kernel itself, whatever its queue; or nothing."""
+
+
+def doubt_between_layers(attribution: Attribution) -> None:
+    """What stamps or durations put into a layer without host times of its own may be of the layer beside it."""
+    if attribution.times is None:
+        return
+    links, run_of = attribution.links, attribution.links.run_of
+    unknown = sorted(attribution.times.unknown)
+    # Each row of positions without a gap has known neighbours at its ends, or none.
+    for _, row in groupby(enumerate(unknown), key=lambda item: item[1] - item[0]):
+        positions = [position for _, position in row]
+        before, after = positions[0] - 1, positions[-1] + 1
+        around = {run_of[before], run_of[after]} if before >= 0 and after < len(run_of) else set[int]()
+        for position in positions:
+            if links.layer_by[position] in (BOUNDARY_STAMPS, DURATIONS) and around != {run_of[position]}:
+                links.doubt_layer([position])
 
 
 def doubt_by_clock(attribution: Attribution) -> None:

@@ -78,7 +78,7 @@ class Likelihood:
         self._recycled = {handle for handle, count in made.items() if count > 1}
         self._made = bool(made)
         self.calls = calls = Calls(operations, with_buffers=BUFFERS not in without)
-        self.class_of, self.first_of, self.problem_of = calls.class_of, calls.first_of, calls.problem_of
+        self.class_of, self.first_of = calls.class_of, calls.first_of
         self.pointers = calls.pointers
         self._sorts: dict[tuple[str, str | None, bool], tuple[Operation, int]] = {}
         for number, count in Counter(calls.class_of).items():
@@ -159,11 +159,6 @@ class Likelihood:
             namings = self.calls.namings
             rarest = min([namings[handle] for handle in own])
             nats += log((OTHERS + len(self.operations)) / rarest)
-        written, read = kernels.written[at], kernels.read[at]
-        if (written in own and self.calls.only_reads(index, written)) or (
-            read in own and self.calls.only_writes(index, read)
-        ):
-            nats += NATS_NEVER
         return Fit(nats, len(own), launched, named)
 
     def pair(self, number: int, index: int) -> tuple[float, bool, bool]:

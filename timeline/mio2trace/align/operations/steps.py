@@ -12,7 +12,7 @@ from mio2trace.align.attribution import Attribution
 from mio2trace.align.links import NONE, SURE, Links
 from mio2trace.align.operations.likelihood import Likelihood
 from mio2trace.align.operations.queues import of_streams, one_stream_each
-from mio2trace.align.operations.rates import BESIDE_STRANGERS, FEW, HARDLY_ANY
+from mio2trace.align.operations.rates import BESIDE_STRANGERS, HARDLY_ANY
 from mio2trace.align.operations.rows.calls import divided
 from mio2trace.align.operations.stream import Stream, solve_together
 from mio2trace.align.operations.windows import BUFFERED, Late, Windows, by_lines, by_stamps, everywhere, stamped_lines
@@ -156,7 +156,7 @@ def _queue_of_each_thread(
     }
     evidence = {pair: stream.solve().evidence for pair, stream in tried.items()}
     ways = [list(zip(sorted(streams), threads, strict=True)) for threads in permutations(of_thread)]
-    worth = [sum(evidence[pair] for pair in way) + _order_nats([tried[pair] for pair in way]) for way in ways]
+    worth = [sum(evidence[pair] for pair in way) for way in ways]
     best = max(range(len(ways)), key=worth.__getitem__)
     launching = sum(len(tried[pair].launched()) for pair in ways[best])
     mixed = len({index for stream in joined for index in stream.launched()})
@@ -205,25 +205,6 @@ def _of_buffered(attribution: Attribution, stream: Stream) -> Stream:
     attribution.late = late
     attribution.notes.add(f"{BUFFERED[late]} came into the log late, in blocks (a buffered stream)")
     return ways[late]
-
-
-def _order_nats(streams: Sequence[Stream]) -> float:
-    """How well the kernels of several queues go with the order in which the log has their calls, whichever launched.
-
-    A call is printed when it begins, so of two calls the first one printed rather launches first.
-    """
-    launched: dict[int, int] = {}
-    for stream in streams:
-        posterior = stream.posterior
-        assert posterior is not None
-        for position, place in zip(stream.positions, posterior.operation, strict=True):
-            activity = stream.profile.activities[position]
-            at = activity.start_ns if activity.host_start_ns is None else activity.host_start_ns
-            if place != NONE and at is not None:
-                launched.setdefault(stream.operations[place].index, at)
-    times = [at for _, at in sorted(launched.items())]
-    turned = sum(after < before for before, after in pairwise(times))
-    return turned * log(FEW) + (len(times) - turned) * log(1 - FEW)
 
 
 def _windows(

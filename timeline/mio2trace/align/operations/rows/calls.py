@@ -12,13 +12,6 @@ from mio2trace.kernels.names import KernelName, kernel_name
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.operation import Operation
 
-_WRITTEN: Mapping[str, str] = {"forward": "y", "backward-data": "dx", "backward-weights": "dw"}
-_READ: Mapping[str, tuple[str, ...]] = {
-    "forward": ("x", "w"),
-    "backward-data": ("dy", "w"),
-    "backward-weights": ("dy", "x"),
-}
-
 SEVERAL = frozenset(("rnn", "mha", "find2"))
 """Calls that launch kernels of several primitives, one after another."""
 _KEPT = 1 << 14
@@ -29,16 +22,12 @@ _SHAPES = ("input", "weights", "output")
 
 class _Form(msgspec.Struct, frozen=True, gc=False):
     """What entries with the same parameters have in common: their names, with those of no buffer (``stated``); which of
-    them, by place, a convolution only reads (``reads``) and only writes (``writes``), ``others`` those that it does not
-    only read. ``repeats``: whether a name stands there twice.
+    them, by place, are workspaces. ``repeats``: whether a name stands there twice.
     """
 
     names: frozenset[str]
     stated: frozenset[str]
     workspaces: tuple[int, ...]
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
-    others: tuple[int, ...]
     repeats: bool
 
 
@@ -57,8 +46,8 @@ def divided(operations: Sequence[Operation], most: int) -> Sequence[Operation]:
 class Calls:
     """Calls in the order of the log, by place.
 
-    ``class_of``: calls of one class differ in buffers alone; ``first_of`` each class's first call, ``problem_of`` what
-    it computes. ``pointers``: the buffers of each call, each once; ``namings``: how many calls name each of them.
+    ``class_of``: calls of one class differ in buffers alone; ``first_of`` each class's first call.
+    ``pointers``: the buffers of each call, each once; ``namings``: how many calls name each of them.
     ``holed``: whether the entry lacks something: its end, a parameter. ``mixed``: whether it may be the head of one
     entry and the tail of another.
     """
@@ -66,7 +55,6 @@ class Calls:
     def __init__(self, operations: Sequence[Operation], *, with_buffers: bool) -> None:
         self.class_of: list[int] = []
         self.first_of: list[int] = []
-        self.problem_of: list[object] = []
         self.pointers: list[tuple[int, ...]] = []
         self._addresses: list[tuple[int, ...]] = []
         self._forms: list[_Form] = []
@@ -104,8 +92,6 @@ class Calls:
             self.class_of.append(number)
             if number == len(self.first_of):
                 self.first_of.append(place)
-                posed = (facts.primitive, facts.direction, facts.input, facts.weights, facts.output)
-                self.problem_of.append((*posed, facts.stride, facts.mode) if facts.problem else key)
 
     def _read_buffers(self, operations: Sequence[Operation]) -> None:
         numbers: dict[object, int] = {}
@@ -138,17 +124,17 @@ class Calls:
             tensors = operation.tensors
             names = tuple(name for name, _ in tensors)
             addresses = tuple([address for _, address in tensors])
-            key: object = names, nulls, operation.primitive, operation.direction
+            key: object = names, nulls
         else:
             names = parameters.names
             addresses = parameters.numbers(operation.addresses)
             if len(addresses) < len(names):
                 names = names[: len(addresses)]
-            key = id(parameters), len(addresses), operation.primitive, operation.direction
+            key = id(parameters), len(addresses)
         form = numbers.get(key)
         if form is None:
             form = numbers[key] = len(self._forms)
-            self._forms.append(_form(operation, names, nulls))
+            self._forms.append(_form(names, nulls))
         return form, addresses
 
     def _holes(self, operations: Sequence[Operation]) -> tuple[list[bool], list[bool]]:
@@ -201,26 +187,6 @@ class Calls:
             for kind in ((operation.api, operation.direction),)
         ]
 
-    def only_reads(self, place: int, address: int) -> bool:
-        """Whether a convolution reads this buffer and names it for nothing else."""
-        form = self._forms[self._form_of[place]] if self._form_of else None
-        if form is None or not form.reads:
-            return False
-        addresses = self._addresses[place]
-        return any(addresses[at] == address for at in form.reads) and not any(
-            addresses[at] == address for at in form.others
-        )
-
-    def only_writes(self, place: int, address: int) -> bool:
-        """Whether a convolution writes this buffer, and does not read it."""
-        form = self._forms[self._form_of[place]] if self._form_of else None
-        if form is None or not form.writes:
-            return False
-        addresses = self._addresses[place]
-        return any(addresses[at] == address for at in form.writes) and not any(
-            addresses[at] == address for at in form.reads
-        )
-
 
 def _without_parameters(operations: Sequence[Operation]) -> tuple[list[bool], list[bool]]:
     holed = [operation.torn for operation in operations]
@@ -262,18 +228,10 @@ def alone(name: KernelName) -> bool:
     return name.algorithm is None and len(name.primitives) > 0
 
 
-def _form(operation: Operation, names: Sequence[str], nulls: frozenset[str]) -> _Form:
+def _form(names: Sequence[str], nulls: frozenset[str]) -> _Form:
     """What the names of an entry's parameters mean, by their places."""
-    reads: tuple[int, ...] = ()
-    writes: tuple[int, ...] = ()
-    others: tuple[int, ...] = ()
-    if operation.primitive == "conv" and operation.direction is not None:
-        read, written = _READ[operation.direction], _WRITTEN[operation.direction]
-        reads = tuple(place for place, name in enumerate(names) if name in read)
-        writes = tuple(place for place, name in enumerate(names) if name == written)
-        others = tuple(place for place, name in enumerate(names) if name not in read)
     workspaces = tuple(place for place, name in enumerate(names) if _is_workspace(name))
-    return _Form(frozenset(names), nulls.union(names), workspaces, reads, writes, others, len(set(names)) < len(names))
+    return _Form(frozenset(names), nulls.union(names), workspaces, len(set(names)) < len(names))
 
 
 TENSOR = frozenset(("settensor", "scaletensor", "transformtensor", "optensor", "bias"))
