@@ -159,6 +159,11 @@ class Likelihood:
             namings = self.calls.namings
             rarest = min([namings[handle] for handle in own])
             nats += log((OTHERS + len(self.operations)) / rarest)
+        written, read = kernels.written[at], kernels.read[at]
+        if (written in own and self.calls.only_reads(index, written)) or (
+            read in own and self.calls.only_writes(index, read)
+        ):
+            nats += NATS_NEVER
         return Fit(nats, len(own), launched, named)
 
     def pair(self, number: int, index: int) -> tuple[float, bool, bool]:

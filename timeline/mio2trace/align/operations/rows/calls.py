@@ -12,6 +12,13 @@ from mio2trace.kernels.names import KernelName, kernel_name
 from mio2trace.model.miopen import OperationDirection
 from mio2trace.ops.operation import Operation
 
+_WRITTEN: Mapping[str, str] = {"forward": "y", "backward-data": "dx", "backward-weights": "dw"}
+_READ: Mapping[str, tuple[str, ...]] = {
+    "forward": ("x", "w"),
+    "backward-data": ("dy", "w"),
+    "backward-weights": ("dy", "x"),
+}
+
 SEVERAL = frozenset(("rnn", "mha", "find2"))
 """Calls that launch kernels of several primitives, one after another."""
 _KEPT = 1 << 14
@@ -22,12 +29,16 @@ _SHAPES = ("input", "weights", "output")
 
 class _Form(msgspec.Struct, frozen=True, gc=False):
     """What entries with the same parameters have in common: their names, with those of no buffer (``stated``); which of
-    them, by place, are workspaces. ``repeats``: whether a name stands there twice.
+    them, by place, a convolution only reads (``reads``) and only writes (``writes``), ``others`` those that it does not
+    only read. ``repeats``: whether a name stands there twice.
     """
 
     names: frozenset[str]
     stated: frozenset[str]
     workspaces: tuple[int, ...]
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    others: tuple[int, ...]
     repeats: bool
 
 
@@ -124,17 +135,17 @@ class Calls:
             tensors = operation.tensors
             names = tuple(name for name, _ in tensors)
             addresses = tuple([address for _, address in tensors])
-            key: object = names, nulls
+            key: object = names, nulls, operation.primitive, operation.direction
         else:
             names = parameters.names
             addresses = parameters.numbers(operation.addresses)
             if len(addresses) < len(names):
                 names = names[: len(addresses)]
-            key = id(parameters), len(addresses)
+            key = id(parameters), len(addresses), operation.primitive, operation.direction
         form = numbers.get(key)
         if form is None:
             form = numbers[key] = len(self._forms)
-            self._forms.append(_form(names, nulls))
+            self._forms.append(_form(operation, names, nulls))
         return form, addresses
 
     def _holes(self, operations: Sequence[Operation]) -> tuple[list[bool], list[bool]]:
@@ -187,6 +198,26 @@ class Calls:
             for kind in ((operation.api, operation.direction),)
         ]
 
+    def only_reads(self, place: int, address: int) -> bool:
+        """Whether a convolution reads this buffer and names it for nothing else."""
+        form = self._forms[self._form_of[place]] if self._form_of else None
+        if form is None or not form.reads:
+            return False
+        addresses = self._addresses[place]
+        return any(addresses[at] == address for at in form.reads) and not any(
+            addresses[at] == address for at in form.others
+        )
+
+    def only_writes(self, place: int, address: int) -> bool:
+        """Whether a convolution writes this buffer, and does not read it."""
+        form = self._forms[self._form_of[place]] if self._form_of else None
+        if form is None or not form.writes:
+            return False
+        addresses = self._addresses[place]
+        return any(addresses[at] == address for at in form.writes) and not any(
+            addresses[at] == address for at in form.reads
+        )
+
 
 def _without_parameters(operations: Sequence[Operation]) -> tuple[list[bool], list[bool]]:
     holed = [operation.torn for operation in operations]
@@ -228,10 +259,18 @@ def alone(name: KernelName) -> bool:
     return name.algorithm is None and len(name.primitives) > 0
 
 
-def _form(names: Sequence[str], nulls: frozenset[str]) -> _Form:
+def _form(operation: Operation, names: Sequence[str], nulls: frozenset[str]) -> _Form:
     """What the names of an entry's parameters mean, by their places."""
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+    others: tuple[int, ...] = ()
+    if operation.primitive == "conv" and operation.direction is not None:
+        read, written = _READ[operation.direction], _WRITTEN[operation.direction]
+        reads = tuple(place for place, name in enumerate(names) if name in read)
+        writes = tuple(place for place, name in enumerate(names) if name == written)
+        others = tuple(place for place, name in enumerate(names) if name not in read)
     workspaces = tuple(place for place, name in enumerate(names) if _is_workspace(name))
-    return _Form(frozenset(names), nulls.union(names), workspaces, len(set(names)) < len(names))
+    return _Form(frozenset(names), nulls.union(names), workspaces, reads, writes, others, len(set(names)) < len(names))
 
 
 TENSOR = frozenset(("settensor", "scaletensor", "transformtensor", "optensor", "bias"))

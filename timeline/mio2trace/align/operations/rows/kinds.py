@@ -30,6 +30,7 @@ FIRST_ADDRESS = 1 << 16
 _HELPS_NEXT = frozenset(("im2col", "subsample", "prepare", "transform"))
 _NO_HELP = frozenset(("", "main", "bias"))
 _WRITES = frozenset(("main", "scale"))
+_READS = frozenset(("im2col", "subsample", "transpose"))
 _WHOLE_CALLS = late(r"SubTensorOp|CopyTensor")
 """Helpers that calls for one tensor launch, and nothing else."""
 _WRITES_LAST = late(r"miog_|MIOpenC(?:onv|DFGen|v)|MLOpenCv|Im\d?2|Im2d2Col|Col2Im|transpose_|SubSample")
@@ -86,8 +87,9 @@ class Kernels:
     ``parted[i]``: the thread moved data between host and device in between.
     ``in_row[i]``: it goes on a row of GEMMs. ``after_helper[i]``: the one before helps what comes after it.
     ``gemm_before[i]``: the kind of the last GEMM before, -1 for none.
-    ``names``: all of the queue's; ``cut``: the length at which a tool cut them off, or 0; ``is_blurred``: so short that
-    a GEMM may be what scales its result.
+    ``written`` and ``read``: the buffer that the kernel writes, that a helper reads; 0 when not known. ``names``: all
+    of the queue's; ``cut``: the length at which a tool cut them off, or 0; ``is_blurred``: so short that a GEMM may be
+    what scales its result.
     """
 
     def __init__(
@@ -137,6 +139,8 @@ class Kernels:
             before = sign
         self.of = of = [sign.kind for sign in signs]
         self.named = [sign.named for sign in signs]
+        self.written = [sign.written for sign in signs]
+        self.read = [sign.read for sign in signs]
         before_both = zip(of, [-1, *of], [-1, -1, *of], strict=False)
         self.again = bytearray([one in (first, second) for one, first, second in before_both])
         library = [kind.library for kind in self.kinds]
@@ -284,9 +288,10 @@ class _Sign(msgspec.Struct, frozen=True, gc=False):
     buffers: tuple[int, ...]
     named: frozenset[int]
     written: int
+    read: int
 
 
-_NO_SIGN = _Sign(-1, "", -1, "", False, (), frozenset(), 0)
+_NO_SIGN = _Sign(-1, "", -1, "", False, (), frozenset(), 0, 0)
 """Before the first kernel."""
 
 
@@ -301,6 +306,7 @@ def _sign(number: int, activity: Activity, kind_number: int, kind: KernelKind, e
         buffers=buffers,
         named=frozenset([one for one in buffers if one in every]),
         written=buffers[-1] if buffers and _WRITES_LAST.match(kind.launch[0]) else 0,
+        read=buffers[0] if buffers and kind.role in _READS else 0,
     )
 
 
